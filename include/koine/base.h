@@ -1,0 +1,61 @@
+/* base.h: contexts, statuses, dtypes, devices: what every other header needs. C99 and C++ clean.
+ *
+ * The library never prints, aborts or exits. A context is used by one thread at a time and shares nothing mutable
+ * with other contexts. */
+#ifndef KN_BASE_H
+#define KN_BASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__) && defined(KN_BUILD)
+#define KN_API __attribute__((visibility("default")))
+#else
+#define KN_API
+#endif
+
+#define KN_VERSION_MAJOR 0
+#define KN_VERSION_MINOR 1
+#define KN_VERSION_PATCH 0
+
+typedef struct kn_ctx kn_ctx;
+typedef struct kn_tensor_s *kn_tensor;
+
+typedef enum kn_status {
+    KN_OK = 0,
+    KN_INVALID = -1,     /* a bad argument: shape, dtype, axis */
+    KN_PARSE = -2,       /* malformed text */
+    KN_IO = -3,          /* a file could not be read or written */
+    KN_NOMEM = -4,       /* host or device memory */
+    KN_UNSUPPORTED = -5, /* right, but not available here */
+    KN_INTERNAL = -6,    /* a defect of koine */
+    KN_DEVICE = -7,      /* a device failed */
+    KN_VERIFY_FAILED = -8
+} kn_status;
+
+/* Opens a context. device: "CPU", "INTERP", "NULL", ...; NULL takes KN_DEVICE, else CPU. NULL when out of memory. */
+KN_API kn_ctx *kn_open(const char *device);
+/* Frees the context and everything in it. NULL is allowed. */
+KN_API void kn_close(kn_ctx *k);
+
+/* Status and text of the first failure since the last kn_clear; KN_OK and "" if none. */
+KN_API kn_status kn_error(const kn_ctx *k);
+KN_API const char *kn_message(const kn_ctx *k);
+KN_API void kn_clear(kn_ctx *k);
+
+/* What the library has to say goes here; default: nowhere. */
+KN_API void kn_set_log(kn_ctx *k, void (*log)(void *user, const char *text), void *user);
+/* Settings by the name of their environment variable ("KN_DEBUG", ...); value NULL restores the default. */
+KN_API kn_status kn_set(kn_ctx *k, const char *name, const char *value);
+KN_API const char *kn_get(const kn_ctx *k, const char *name);
+
+KN_API const char *kn_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,9 @@
+/* koine.h: the whole public surface. */
+#ifndef KN_KOINE_H
+#define KN_KOINE_H
+
+#include <koine/base.h>
+#include <koine/uop.h>
+#include <koine/tensor.h>
+
+#endif

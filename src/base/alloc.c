@@ -1,0 +1,75 @@
+/* alloc.c: host memory and arenas. See alloc.h for what holds. */
+#include "base/alloc.h"
+
+#include "base/gnu.h"
+
+#include <stdlib.h>
+
+static uint64_t fail_at;
+static int fail_onwards;
+
+void ki_alloc_fail(uint64_t n, int onwards) {
+    fail_at = n;
+    fail_onwards = onwards;
+}
+
+/* True when this allocation is one a test wants to see fail. */
+static int must_fail(void) {
+    if (KI_LIKELY(fail_at == 0)) return 0;
+    if (fail_at > 1) {
+        fail_at--;
+        return 0;
+    }
+    if (!fail_onwards) fail_at = 0;
+    return 1;
+}
+
+void *ki_malloc(size_t n) { return must_fail() ? NULL : malloc(n ? n : 1); }
+
+void *ki_calloc(size_t n, size_t size) { return must_fail() ? NULL : calloc(n ? n : 1, size ? size : 1); }
+
+void *ki_realloc(void *p, size_t n, size_t size) {
+    size_t bytes;
+    if (ki_mul_overflow(n, size, &bytes) || must_fail()) return NULL;
+    return realloc(p, bytes ? bytes : 1);
+}
+
+void ki_free(void *p) { free(p); }
+
+#define CHUNK_HEAD ((sizeof(ki_chunk) + 15) & ~(size_t)15)
+
+static int arena_grow(ki_arena *a, size_t n) {
+    size_t size = a->top ? a->top->size * 2 : 16384;
+    if (size > (size_t)4 << 20) size = (size_t)4 << 20;
+    if (size < n + CHUNK_HEAD) size = n + CHUNK_HEAD;
+    ki_chunk *c = ki_malloc(size);
+    if (!c) return 0;
+    *c = (ki_chunk){a->top, size, CHUNK_HEAD};
+    a->top = c;
+    a->total += size;
+    return 1;
+}
+
+void *ki_arena_alloc(ki_arena *a, size_t n) {
+    if (n > SIZE_MAX / 4) return NULL;
+    n = (n + 15) & ~(size_t)15;
+    if (!a->top || a->top->size - a->top->used < n)
+        if (!arena_grow(a, n)) return NULL;
+    void *p = (char *)a->top + a->top->used;
+    a->top->used += n;
+    return p;
+}
+
+ki_arena_mark ki_arena_now(const ki_arena *a) { return (ki_arena_mark){a->top, a->top ? a->top->used : 0}; }
+
+void ki_arena_reset(ki_arena *a, ki_arena_mark m) {
+    while (a->top != m.top) {
+        ki_chunk *dead = a->top;
+        a->top = dead->prev;
+        a->total -= dead->size;
+        ki_free(dead);
+    }
+    if (a->top) a->top->used = m.used;
+}
+
+void ki_arena_free(ki_arena *a) { ki_arena_reset(a, (ki_arena_mark){NULL, 0}); }

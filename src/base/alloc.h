@@ -1,0 +1,39 @@
+/* alloc.h: every byte the library takes from the host passes here, so that a test can fail any one of them.
+ *
+ * Invariants: a failed call returns NULL and changes nothing; sizes are multiplied with a check. */
+#ifndef KI_ALLOC_H
+#define KI_ALLOC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+void *ki_malloc(size_t n);
+void *ki_calloc(size_t n, size_t size);
+/* Grows or shrinks an array to n elements; on failure the old one stays valid. */
+void *ki_realloc(void *p, size_t n, size_t size);
+void ki_free(void *p);
+
+/* Fail the n-th allocation from now (1 = the next), and all after it if `onwards`; 0 switches this off. */
+void ki_alloc_fail(uint64_t n, int onwards);
+
+/* Arena: chunks that never move. Reset to a mark discards what is younger. */
+typedef struct ki_chunk {
+    struct ki_chunk *prev;
+    size_t size, used;
+} ki_chunk;
+typedef struct ki_arena {
+    ki_chunk *top;
+    size_t total; /* bytes in chunks */
+} ki_arena;
+typedef struct ki_arena_mark {
+    ki_chunk *top;
+    size_t used;
+} ki_arena_mark;
+
+/* 16-byte aligned, not cleared; NULL when the host has no more. */
+void *ki_arena_alloc(ki_arena *a, size_t n);
+ki_arena_mark ki_arena_now(const ki_arena *a);
+void ki_arena_reset(ki_arena *a, ki_arena_mark m);
+void ki_arena_free(ki_arena *a);
+
+#endif

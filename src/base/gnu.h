@@ -1,0 +1,20 @@
+/* gnu.h: the one header through which GNU extensions enter. Everything else is C17. */
+#ifndef KI_GNU_H
+#define KI_GNU_H
+
+#if defined(__GNUC__)
+#define KI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define KI_NODISCARD __attribute__((warn_unused_result))
+#define KI_HOT __attribute__((hot))
+#define KI_LIKELY(x) __builtin_expect(!!(x), 1)
+#define KI_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define ki_add_overflow(a, b, r) __builtin_add_overflow(a, b, r)
+#define ki_sub_overflow(a, b, r) __builtin_sub_overflow(a, b, r)
+#define ki_mul_overflow(a, b, r) __builtin_mul_overflow(a, b, r)
+#define ki_clz64(x) __builtin_clzll(x)
+#define ki_ctz64(x) __builtin_ctzll(x)
+#else
+#error "koine needs gcc or clang (GNU C17)"
+#endif
+
+#endif

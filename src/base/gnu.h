@@ -13,6 +13,7 @@
 #define ki_mul_overflow(a, b, r) __builtin_mul_overflow(a, b, r)
 #define ki_clz64(x) __builtin_clzll(x)
 #define ki_ctz64(x) __builtin_ctzll(x)
+__extension__ typedef __int128 ki_int128;
 #else
 #error "koine needs gcc or clang (GNU C17)"
 #endif

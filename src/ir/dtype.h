@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* KN_IDX is `index`; KN_INDEX is the op. */
 typedef enum kn_dtype {
 #define KI_DTYPE(name, text, bits, kind, ctype, npy) KN_##name,
 #include "ir/dtypes.def"

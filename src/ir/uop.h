@@ -13,6 +13,7 @@
 #define KI_UOP_H
 
 #include "base/env.h"
+#include "base/hash.h"
 #include "ir/dtype.h"
 
 typedef enum kn_op {
@@ -180,6 +181,7 @@ typedef struct ki_ir {
     uint32_t *intern_hash;
     uint32_t nintern, intern_cap;
     uint32_t next_range, next_buffer; /* fresh ids */
+    uint32_t *seen, seen_cap, epoch;  /* scratch of ki_toposort */
     const ki_type *scalar;            /* shape (), no device */
 } ki_ir;
 
@@ -200,9 +202,9 @@ typedef struct ki_mark {
 } ki_mark;
 ki_mark ki_ir_mark(const ki_ir *ir);
 void ki_ir_drop(ki_ir *ir, ki_mark m);
-/* Mark and sweep: keeps what `root` reaches, renumbers ids densely in order, returns the rest. Every id, and every
- * pointer to a node not reached, is invalid afterwards. Pointers to kept nodes stay. */
-bool ki_ir_collect(ki_ir *ir, const kn_uop *root, size_t nroot);
+/* Keeps what the roots reach, renumbers ids densely in order, frees the rest. The store is rebuilt: root[i] is replaced
+ * by its new pointer, every other pointer into the store is invalid afterwards. On failure nothing has changed. */
+bool ki_ir_collect(ki_ir *ir, kn_uop *root, size_t nroot);
 
 /* ---- makers for the common cases (all NULL in, NULL out) --------------------------------------------------- */
 
@@ -268,12 +270,16 @@ const char *ki_shape_text(const ki_type *t, char *buf, size_t n);
 /* ---- graph functions --------------------------------------------------------------------------------------- */
 
 /* Nodes reachable from the roots in ascending id order. *out is ki_malloc'ed; returns the count, -1 out of memory. */
-int64_t ki_toposort(const ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out);
+int64_t ki_toposort(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out);
 /* root with each from[i] replaced by to[i] (simultaneously; a replacement is not searched again). */
 kn_uop ki_substitute(ki_ir *ir, kn_uop root, const kn_uop *from, const kn_uop *to, size_t n);
+/* The same for several roots at once, in place. False: out of memory or an ill-formed result. */
+bool ki_substitute_all(ki_ir *ir, kn_uop *root, size_t nroot, const kn_uop *from, const kn_uop *to, size_t n);
+/* 128 bits of the graph's content: equal graphs of any two stores have equal digests. */
+ki_digest ki_graph_digest(ki_ir *ir, const kn_uop *root, size_t nroot, bool *ok);
 /* A copy of root in another store, made in post-order, so ids depend on the program alone. */
-kn_uop ki_import(ki_ir *to, const ki_ir *from, kn_uop root);
-/* Stable digest of a graph: content only. */
-ki_bound ki_eval_index(kn_uop u, const kn_uop *var, const int64_t *value, size_t n, bool *ok); /* symbolic expression under variable values */
+bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out);
+/* Value of a symbolic index expression (constants, variables and integer arithmetic) when var[i] = value[i]. */
+int64_t ki_eval_index(ki_ir *ir, kn_uop u, const kn_uop *var, const int64_t *value, size_t n, bool *ok);
 
 #endif

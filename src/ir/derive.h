@@ -1,0 +1,29 @@
+/* derive.h: the rules behind ki_make: dtype, type and bounds of a node about to be made. Private to src/ir. */
+#ifndef KI_DERIVE_H
+#define KI_DERIVE_H
+
+#include "ir/uop.h"
+
+/* A node being made: the parts of its key, then what the rules derive. */
+typedef struct ki_draft {
+    ki_ir *ir;
+    kn_op op;
+    kn_dtype dtype; /* in: given; out: derived */
+    const kn_uop *src;
+    uint32_t nsrc;
+    kn_arg arg;
+    const ki_type *type;
+    uint16_t flags;
+    ki_bound lo, hi;
+} ki_draft;
+
+/* Each returns false after recording the failure. */
+bool ki_derive_dtype(ki_draft *d);
+bool ki_derive_type(ki_draft *d);
+void ki_derive_bounds(ki_draft *d);
+
+/* Length of an interned payload; whether an op's arg points to one. */
+size_t ki_payload_size(const void *p);
+bool ki_arg_is_pointer(kn_op op);
+
+#endif

@@ -1,0 +1,247 @@
+/* graph.c: functions over whole graphs: order, substitution, copies, digests, collection. Nothing here
+ * recurses: ids are a topological order, and what a pass knows of a node stands in a side array. */
+#include "ir/derive.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- order
+ * ------------------------------------------------------------------------------------------------- */
+
+static bool seen_room(ki_ir *ir) {
+    if (ir->seen_cap < ir->n) {
+        uint32_t *p = ki_realloc(ir->seen, ir->cap, sizeof *p);
+        if (!p) return false;
+        memset(p + ir->seen_cap, 0, (ir->cap - ir->seen_cap) * sizeof *p);
+        ir->seen = p;
+        ir->seen_cap = ir->cap;
+    }
+    if (++ir->epoch == 0) {
+        memset(ir->seen, 0, ir->seen_cap * sizeof *ir->seen);
+        ir->epoch = 1;
+    }
+    return true;
+}
+
+static int by_id(const void *a, const void *b) {
+    uint32_t x = (*(const kn_uop *)a)->id, y = (*(const kn_uop *)b)->id;
+    return (x > y) - (x < y);
+}
+
+typedef struct list {
+    kn_uop *v;
+    size_t n, cap;
+} list;
+static bool push(list *l, kn_uop u) {
+    if (l->n == l->cap) {
+        size_t cap = l->cap ? l->cap * 2 : 64;
+        kn_uop *v = ki_realloc(l->v, cap, sizeof *v);
+        if (!v) return false;
+        l->v = v;
+        l->cap = cap;
+    }
+    l->v[l->n++] = u;
+    return true;
+}
+
+int64_t ki_toposort(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) {
+    list l = {0};
+    *out = NULL;
+    if (!seen_room(ir)) return ki_fail(ir->env, KI_E_NOMEM), -1;
+    uint32_t now = ir->epoch;
+    bool ok = true;
+    for (size_t i = 0; i < nroot && ok; i++)
+        if (ir->seen[root[i]->id] != now) ir->seen[root[i]->id] = now, ok = push(&l, root[i]);
+    /* The list is its own work queue. */
+    for (size_t at = 0; at < l.n && ok; at++) {
+        kn_uop u = l.v[at];
+        for (uint32_t k = 0; k < u->nsrc && ok; k++)
+            if (ir->seen[u->src[k]->id] != now) ir->seen[u->src[k]->id] = now, ok = push(&l, u->src[k]);
+    }
+    if (!ok) return ki_free(l.v), ki_fail(ir->env, KI_E_NOMEM), -1;
+    if (l.n > ir->n / 8) {
+        size_t n = 0;
+        for (uint32_t id = 1; id < ir->n; id++)
+            if (ir->seen[id] == now) l.v[n++] = ir->node[id];
+    } else if (l.n) {
+        qsort(l.v, l.n, sizeof *l.v, by_id);
+    }
+    *out = l.v;
+    return (int64_t)l.n;
+}
+
+/* ---- rebuilding
+ * -------------------------------------------------------------------------------------------- */
+
+/* Sources of u through the map, into buf (grown as needed). */
+static bool mapped_sources(kn_uop u, const kn_uop *map, kn_uop **buf, uint32_t *cap) {
+    if (u->nsrc > *cap) {
+        kn_uop *p = ki_realloc(*buf, u->nsrc, sizeof *p);
+        if (!p) return false;
+        *buf = p;
+        *cap = u->nsrc;
+    }
+    for (uint32_t k = 0; k < u->nsrc; k++) (*buf)[k] = map[u->src[k]->id];
+    return true;
+}
+
+bool ki_substitute_all(ki_ir *ir, kn_uop *root, size_t nroot, const kn_uop *from, const kn_uop *to,
+                       size_t n) {
+    kn_uop *order, *map = NULL, *buf = NULL;
+    uint32_t cap = 0;
+    for (size_t i = 0; i < nroot; i++)
+        if (!root[i]) return false;
+    int64_t count = ki_toposort(ir, root, nroot, &order);
+    if (count < 0) return false;
+    bool ok = (map = ki_calloc(ir->n, sizeof *map)) != NULL;
+    for (size_t i = 0; i < n && ok; i++) {
+        if (!from[i] || !to[i])
+            ok = false;
+        else
+            map[from[i]->id] = to[i];
+    }
+    if (!ok) ki_fail(ir->env, KI_E_NOMEM);
+    for (int64_t i = 0; i < count && ok; i++) {
+        kn_uop u = order[i];
+        if (map[u->id]) continue;
+        bool same = true;
+        for (uint32_t k = 0; k < u->nsrc; k++) same &= map[u->src[k]->id] == u->src[k];
+        if (same) {
+            map[u->id] = u;
+            continue;
+        }
+        ok = mapped_sources(u, map, &buf, &cap) && (map[u->id] = ki_with_src(ir, u, buf));
+    }
+    for (size_t i = 0; i < nroot && ok; i++) root[i] = map[root[i]->id];
+    ki_free(order);
+    ki_free(map);
+    ki_free(buf);
+    return ok;
+}
+
+kn_uop ki_substitute(ki_ir *ir, kn_uop root, const kn_uop *from, const kn_uop *to, size_t n) {
+    return ki_substitute_all(ir, &root, 1, from, to, n) ? root : NULL;
+}
+
+bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out) {
+    kn_uop *order, *map = NULL, *buf = NULL;
+    uint32_t cap = 0;
+    int64_t count = ki_toposort(from, root, n, &order);
+    if (count < 0) return false;
+    bool ok = (map = ki_calloc(from->n, sizeof *map)) != NULL;
+    if (!ok) ki_fail(to->env, KI_E_NOMEM);
+    for (int64_t i = 0; i < count && ok; i++) {
+        kn_uop u = order[i];
+        kn_arg arg = u->arg;
+        if (ki_arg_is_pointer((kn_op)u->op) && arg.p) arg.p = ki_intern(to, arg.p, ki_payload_size(arg.p));
+        ok = mapped_sources(u, map, &buf, &cap) && !(u->arg.p && ki_arg_is_pointer((kn_op)u->op) && !arg.p) &&
+             (map[u->id] = ki_make(to, (kn_op)u->op, (kn_dtype)u->dtype, buf, u->nsrc, arg, u->tag));
+    }
+    for (size_t i = 0; i < n && ok; i++) out[i] = map[root[i]->id];
+    ki_free(order);
+    ki_free(map);
+    ki_free(buf);
+    return ok;
+}
+
+bool ki_ir_collect(ki_ir *ir, kn_uop *root, size_t nroot) {
+    ki_ir fresh;
+    if (!ki_ir_open(&fresh, ir->env)) return false;
+    kn_uop *out = ki_calloc(nroot, sizeof *out);
+    bool ok = out && ki_import(&fresh, ir, root, nroot, out);
+    if (!ok) {
+        ki_free(out);
+        ki_ir_close(&fresh);
+        return false;
+    }
+    if (fresh.next_range < ir->next_range) fresh.next_range = ir->next_range;
+    if (fresh.next_buffer < ir->next_buffer) fresh.next_buffer = ir->next_buffer;
+    if (nroot) memcpy(root, out, nroot * sizeof *out);
+    ki_free(out);
+    ki_ir_close(ir);
+    *ir = fresh;
+    return true;
+}
+
+/* ---- reading
+ * ----------------------------------------------------------------------------------------------- */
+
+ki_digest ki_graph_digest(ki_ir *ir, const kn_uop *root, size_t nroot, bool *ok) {
+    kn_uop *order;
+    ki_digest total = {UINT64_C(0x6b6f696e65), UINT64_C(0x75706f)};
+    int64_t count = ki_toposort(ir, root, nroot, &order);
+    ki_digest *d = count < 0 ? NULL : ki_calloc(ir->n, sizeof *d);
+    *ok = d != NULL;
+    for (int64_t i = 0; i < count && d; i++) {
+        kn_uop u = order[i];
+        uint64_t head = (uint64_t)u->op << 40 | (uint64_t)u->dtype << 32 | u->nsrc, body;
+        if (ki_arg_is_pointer((kn_op)u->op) && u->arg.p)
+            body = ki_hash_bytes(3, u->arg.p, ki_payload_size(u->arg.p));
+        else
+            body = u->arg.bits;
+        ki_digest h = {ki_hash2(ki_hash2(1, head), body), ki_hash2(ki_hash2(2, head), body)};
+        for (uint32_t k = 0; k < u->nsrc; k++) {
+            h.a = ki_hash2(h.a, d[u->src[k]->id].a);
+            h.b = ki_hash2(h.b, d[u->src[k]->id].b);
+        }
+        d[u->id] = h;
+    }
+    for (size_t i = 0; i < nroot && d; i++) {
+        total.a = ki_hash2(total.a, d[root[i]->id].a);
+        total.b = ki_hash2(total.b, d[root[i]->id].b);
+    }
+    ki_free(order);
+    ki_free(d);
+    return total;
+}
+
+static int64_t floor_div(int64_t a, int64_t b) {
+    if (b == 0) return 0;
+    if (b == -1) return a == INT64_MIN ? a : -a;
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+/* One step of ki_eval_index; false for an op that is no integer arithmetic, or on overflow. */
+static bool eval_step(kn_uop u, const int64_t *v, int64_t *out) {
+    int64_t a = u->nsrc > 0 ? v[u->src[0]->id] : 0, b = u->nsrc > 1 ? v[u->src[1]->id] : 0;
+    switch ((kn_op)u->op) {
+    case KN_CONST: return *out = u->arg.i, !ki_is_float((kn_dtype)u->dtype);
+    case KN_ADD: return !ki_add_overflow(a, b, out);
+    case KN_SUB: return !ki_sub_overflow(a, b, out);
+    case KN_MUL: return !ki_mul_overflow(a, b, out);
+    case KN_NEG: return !ki_sub_overflow((int64_t)0, a, out);
+    case KN_MAX: return *out = a > b ? a : b, true;
+    case KN_IDIV: return *out = floor_div(a, b), true;
+    case KN_MOD: return *out = b == 0 || b == -1 ? 0 : a - floor_div(a, b) * b, true;
+    case KN_CMPLT: return *out = a < b, true;
+    case KN_CMPNE: return *out = a != b, true;
+    case KN_AND: return *out = a & b, true;
+    case KN_OR: return *out = a | b, true;
+    case KN_XOR: return *out = a ^ b, true;
+    case KN_WHERE: return *out = a ? b : v[u->src[2]->id], true;
+    case KN_CAST: return *out = a, ki_is_int((kn_dtype)u->dtype);
+    default: return false;
+    }
+}
+
+int64_t ki_eval_index(ki_ir *ir, kn_uop u, const kn_uop *var, const int64_t *value, size_t n, bool *ok) {
+    *ok = false;
+    if (!u) return 0;
+    if (u->op == KN_CONST) return *ok = true, u->arg.i;
+    kn_uop *order;
+    int64_t count = ki_toposort(ir, &u, 1, &order), result = 0;
+    int64_t *v = count < 0 ? NULL : ki_calloc(ir->n, sizeof *v);
+    *ok = v != NULL;
+    for (int64_t i = 0; i < count && *ok; i++) {
+        size_t k = 0;
+        while (k < n && var[k] != order[i]) k++;
+        if (k < n)
+            v[order[i]->id] = value[k];
+        else if (order[i]->op != KN_STACK)
+            *ok = eval_step(order[i], v, &v[order[i]->id]);
+    }
+    if (*ok) result = v[u->id];
+    ki_free(order);
+    ki_free(v);
+    return result;
+}

@@ -1,0 +1,305 @@
+/* uop.c: the store of unique nodes: interning, marks, collection. See uop.h for what holds.
+ *
+ * Nodes live in an arena and never move. The directory `node` maps ids to nodes; the table `slot` maps hashes
+ * to ids. Collection (graph.c) rebuilds the whole store from its roots. */
+#include "ir/derive.h"
+
+#include <string.h>
+
+const ki_op_info ki_ops[KI_OP_COUNT] = {
+#define MANY KI_MANY
+#define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc)                         \
+    [KN_##name] = {text, KI_C_##class, KI_A_##arg, flags, least, most, doc},
+#include "ir/ops.def"
+#undef KI_OP
+#undef MANY
+};
+
+const char *const ki_axis_names[KI_AX_COUNT] = {"GLOBAL", "LOCAL", "WARP",   "THREAD", "LOOP",
+                                                "REDUCE", "GROUP", "UPCAST", "UNROLL"};
+const char ki_axis_letters[KI_AX_COUNT] = {'g', 'l', 'w', 't', 'L', 'R', 'G', 'u', 'r'};
+
+kn_op ki_op_named(const char *s, size_t n) {
+    for (int op = 0; op < KI_OP_COUNT; op++)
+        if (strlen(ki_ops[op].name) == n && memcmp(ki_ops[op].name, s, n) == 0) return (kn_op)op;
+    return KI_OP_COUNT;
+}
+
+/* ---- interned payloads: a hidden length and hash stand before each
+ * ----------------------------------------- */
+
+typedef struct payload {
+    size_t n;
+} payload;
+#define PAYLOAD_HEAD 16
+
+size_t ki_payload_size(const void *p) {
+    return ((const payload *)((const char *)p - PAYLOAD_HEAD))->n;
+}
+
+static bool intern_grow(ki_ir *ir) {
+    uint32_t cap = ir->intern_cap ? ir->intern_cap * 2 : 64;
+    const void **table = ki_calloc(cap, sizeof *table);
+    uint32_t *hash = ki_calloc(cap, sizeof *hash);
+    if (!table || !hash) {
+        ki_free(table);
+        ki_free(hash);
+        return false;
+    }
+    for (uint32_t i = 0; i < ir->intern_cap; i++) {
+        if (!ir->intern[i]) continue;
+        uint32_t k = ir->intern_hash[i] & (cap - 1);
+        while (table[k]) k = (k + 1) & (cap - 1);
+        table[k] = ir->intern[i];
+        hash[k] = ir->intern_hash[i];
+    }
+    ki_free(ir->intern);
+    ki_free(ir->intern_hash);
+    ir->intern = table;
+    ir->intern_hash = hash;
+    ir->intern_cap = cap;
+    return true;
+}
+
+const void *ki_intern(ki_ir *ir, const void *data, size_t n) {
+    if (ir->nintern * 2 >= ir->intern_cap && !intern_grow(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+    uint32_t h = (uint32_t)ki_hash_bytes(1, data, n), k = h & (ir->intern_cap - 1);
+    for (; ir->intern[k]; k = (k + 1) & (ir->intern_cap - 1))
+        if (ir->intern_hash[k] == h && ki_payload_size(ir->intern[k]) == n &&
+            memcmp(ir->intern[k], data, n) == 0)
+            return ir->intern[k];
+    char *p = ki_arena_alloc(&ir->arena, n + PAYLOAD_HEAD);
+    if (!p) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+    *(payload *)p = (payload){n};
+    memcpy(p + PAYLOAD_HEAD, data, n);
+    ir->intern[k] = p + PAYLOAD_HEAD;
+    ir->intern_hash[k] = h;
+    ir->nintern++;
+    return p + PAYLOAD_HEAD;
+}
+
+const ki_type *ki_type_make(ki_ir *ir, unsigned rank, const ki_dim *dim, unsigned device, int axis) {
+    _Alignas(16) char raw[sizeof(ki_type) + KI_MAX_RANK * sizeof *dim] = {0};
+    ki_type *t = (ki_type *)raw;
+    t->rank = (uint16_t)rank;
+    t->device = (uint16_t)device;
+    t->axis = (int16_t)axis;
+    int64_t numel = 1;
+    bool zero = false;
+    for (unsigned i = 0; i < rank; i++) {
+        t->dim[i] = dim[i];
+        if (dim[i].sym) t->symbolic = 1;
+        if (dim[i].n < 0 || dim[i].n > INT64_C(1) << 47)
+            return ki_fail(ir->env, KI_E_DIM_RANGE, "shape", (long long)dim[i].n), NULL;
+        zero |= dim[i].n == 0;
+    }
+    for (unsigned i = 0; i < rank; i++)
+        if (!zero && (ki_mul_overflow(numel, dim[i].n, &numel) || numel > INT64_C(1) << 62))
+            return ki_fail(ir->env, KI_E_DIM_RANGE, "shape", (long long)dim[i].n), NULL;
+    t->numel = zero ? 0 : numel;
+    return ki_intern(ir, t, sizeof(ki_type) + rank * sizeof(ki_dim));
+}
+
+/* ---- the node table
+ * ---------------------------------------------------------------------------------------- */
+
+static bool slots_rebuild(ki_ir *ir, uint32_t cap);
+
+bool ki_ir_open(ki_ir *ir, ki_env *env) {
+    *ir = (ki_ir){.env = env, .n = 1, .next_range = 0, .next_buffer = 0};
+    if (!slots_rebuild(ir, 256)) return ki_fail(env, KI_E_NOMEM), false;
+    ir->scalar = ki_type_make(ir, 0, NULL, 0, -1);
+    if (!ir->scalar) ki_ir_close(ir);
+    return ir->scalar != NULL;
+}
+
+void ki_ir_close(ki_ir *ir) {
+    ki_arena_free(&ir->arena);
+    ki_free(ir->node);
+    ki_free(ir->slot);
+    ki_free(ir->slot_hash);
+    ki_free(ir->intern);
+    ki_free(ir->intern_hash);
+    ki_free(ir->seen);
+    *ir = (ki_ir){0};
+}
+
+/* Bytes that identify an arg: the payload's content, else the eight bytes themselves. */
+bool ki_arg_is_pointer(kn_op op) {
+    switch ((ki_argkind)ki_ops[op].arg) {
+    case KI_A_INTS:
+    case KI_A_PARAM:
+    case KI_A_BUFFER:
+    case KI_A_LOAD:
+    case KI_A_KERNEL:
+    case KI_A_STR:
+    case KI_A_BYTES: return true;
+    default: return false;
+    }
+}
+
+static uint32_t node_hash(kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg,
+                          uint32_t tag) {
+    uint64_t h = ki_hash2((uint64_t)op << 40 | (uint64_t)dtype << 32 | nsrc, tag);
+    if (ki_arg_is_pointer(op) && arg.p)
+        h = ki_hash_bytes(h, arg.p, ki_payload_size(arg.p));
+    else
+        h = ki_hash2(h, arg.bits);
+    for (uint32_t i = 0; i < nsrc; i++) h = ki_hash2(h, src[i]->id);
+    return (uint32_t)(h >> 16) | 1;
+}
+
+static bool slots_rebuild(ki_ir *ir, uint32_t cap) {
+    uint32_t *slot = ki_calloc(cap, sizeof *slot), *hash = ki_calloc(cap, sizeof *hash);
+    if (!slot || !hash) {
+        ki_free(slot);
+        ki_free(hash);
+        return false;
+    }
+    for (uint32_t i = 0; i < ir->nslot; i++) {
+        if (!ir->slot[i]) continue;
+        uint32_t k = ir->slot_hash[i] & (cap - 1);
+        while (slot[k]) k = (k + 1) & (cap - 1);
+        slot[k] = ir->slot[i];
+        hash[k] = ir->slot_hash[i];
+    }
+    ki_free(ir->slot);
+    ki_free(ir->slot_hash);
+    ir->slot = slot;
+    ir->slot_hash = hash;
+    ir->nslot = cap;
+    return true;
+}
+
+static bool room_for_one(ki_ir *ir) {
+    if (ir->n >= ir->cap) {
+        uint32_t cap = ir->cap ? ir->cap * 2 : 128;
+        kn_uop *p = ki_realloc(ir->node, cap, sizeof *p);
+        if (!p) return false;
+        p[0] = NULL;
+        ir->node = p;
+        ir->cap = cap;
+    }
+    return ir->n * 2 < ir->nslot || slots_rebuild(ir, ir->nslot * 2);
+}
+
+static bool same_node(kn_uop u, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg,
+                      uint32_t tag) {
+    return u->op == op && u->nsrc == nsrc && u->arg.bits == arg.bits && u->tag == tag && u->dtype == dtype &&
+           (nsrc == 0 || memcmp(u->src, src, nsrc * sizeof *src) == 0);
+}
+
+static kn_uop insert(ki_ir *ir, const ki_draft *d, uint32_t hash, uint32_t slot, uint32_t tag) {
+    kn_uop_s *u = ki_arena_alloc(&ir->arena, sizeof *u + d->nsrc * sizeof(kn_uop));
+    if (!u) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+    u->op = (uint8_t)d->op;
+    u->dtype = (uint8_t)d->dtype;
+    u->flags = d->flags;
+    u->nsrc = d->nsrc;
+    u->id = ir->n;
+    u->tag = tag;
+    u->arg = d->arg;
+    u->type = d->type;
+    u->lo = d->lo;
+    u->hi = d->hi;
+    if (d->nsrc) memcpy((kn_uop *)u->src, d->src, d->nsrc * sizeof *d->src);
+    ir->node[ir->n] = u;
+    ir->slot[slot] = ir->n++;
+    ir->slot_hash[slot] = hash;
+    if (d->op == KN_RANGE && d->arg.range.id >= ir->next_range) ir->next_range = d->arg.range.id + 1;
+    if (d->op == KN_BUFFER && d->arg.buffer->id >= ir->next_buffer) ir->next_buffer = d->arg.buffer->id + 1;
+    return u;
+}
+
+kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg,
+               uint32_t tag) {
+    for (uint32_t i = 0; i < nsrc; i++)
+        if (!src[i]) {
+            if (ir->env->err == KI_E_NONE) ki_fail(ir->env, KI_E_NULL_SOURCE, ki_ops[op].name, i);
+            return NULL;
+        }
+    const ki_op_info *info = &ki_ops[op];
+    if ((int64_t)nsrc < info->least || (int64_t)nsrc > info->most)
+        return ki_fail(ir->env, KI_E_ARITY, info->name, info->least, info->most, nsrc), NULL;
+    ki_draft d = {.ir = ir, .op = op, .dtype = dtype, .src = src, .nsrc = nsrc, .arg = arg};
+    if (!ki_derive_dtype(&d)) return NULL;
+    if (!room_for_one(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+    uint32_t h = node_hash(op, d.dtype, src, nsrc, arg, tag), k = h & (ir->nslot - 1);
+    for (; ir->slot[k]; k = (k + 1) & (ir->nslot - 1))
+        if (ir->slot_hash[k] == h && same_node(ir->node[ir->slot[k]], op, d.dtype, src, nsrc, arg, tag))
+            return ir->node[ir->slot[k]];
+    if (!ki_derive_type(&d)) return NULL;
+    ki_derive_bounds(&d);
+    return insert(ir, &d, h, k, tag);
+}
+
+/* ---- discarding
+ * -------------------------------------------------------------------------------------------- */
+
+ki_mark ki_ir_mark(const ki_ir *ir) {
+    return (ki_mark){ir->n, ir->next_range, ir->next_buffer, ki_arena_now(&ir->arena)};
+}
+
+/* Removes table entry k of an open-addressing table by shifting its cluster back. */
+static void slot_remove(ki_ir *ir, uint32_t k) {
+    uint32_t mask = ir->nslot - 1, hole = k;
+    for (uint32_t j = (k + 1) & mask; ir->slot[j]; j = (j + 1) & mask) {
+        uint32_t home = ir->slot_hash[j] & mask;
+        if (((j - home) & mask) >= ((j - hole) & mask)) {
+            ir->slot[hole] = ir->slot[j];
+            ir->slot_hash[hole] = ir->slot_hash[j];
+            hole = j;
+        }
+    }
+    ir->slot[hole] = 0;
+    ir->slot_hash[hole] = 0;
+}
+
+/* True if p lies in a chunk younger than the mark, or in the part of the mark's chunk above it. */
+static bool younger(const ki_ir *ir, const void *p, ki_arena_mark m) {
+    const char *at = p;
+    for (const ki_chunk *c = ir->arena.top; c; c = c->prev) {
+        bool inside = at >= (const char *)c && at < (const char *)c + c->size;
+        if (c == m.top) return inside && at >= (const char *)c + m.used;
+        if (inside) return true;
+    }
+    return false;
+}
+
+static void intern_drop(ki_ir *ir, ki_arena_mark m) {
+    const void **old = ir->intern;
+    uint32_t *hash = ir->intern_hash, cap = ir->intern_cap, keep = 0;
+    for (uint32_t i = 0; i < cap; i++) {
+        if (!old[i]) continue;
+        if (younger(ir, old[i], m))
+            old[i] = NULL;
+        else
+            keep++;
+    }
+    /* Re-seat the survivors: clusters may have lost members. */
+    for (uint32_t i = 0; i < cap; i++) {
+        const void *p = old[i];
+        if (!p) continue;
+        uint32_t h = hash[i];
+        old[i] = NULL;
+        uint32_t k = h & (cap - 1);
+        while (old[k]) k = (k + 1) & (cap - 1);
+        old[k] = p;
+        hash[k] = h;
+    }
+    ir->nintern = keep;
+}
+
+void ki_ir_drop(ki_ir *ir, ki_mark m) {
+    while (ir->n > m.n) {
+        kn_uop u = ir->node[--ir->n];
+        uint32_t k =
+            node_hash((kn_op)u->op, (kn_dtype)u->dtype, u->src, u->nsrc, u->arg, u->tag) & (ir->nslot - 1);
+        while (ir->slot[k] != ir->n) k = (k + 1) & (ir->nslot - 1);
+        slot_remove(ir, k);
+    }
+    intern_drop(ir, m.arena);
+    ki_arena_reset(&ir->arena, m.arena);
+    ir->next_range = m.next_range;
+    ir->next_buffer = m.next_buffer;
+}

@@ -1,28 +1,146 @@
 # koine: `make run` does the main job, `make test` proves it. Everything lands in build/.
+#
+#   make            library (static and shared) and the command build/koine
+#   make run        trains the digits network: the main job
+#   make test       the whole suite (sets up build/venv; OFFLINE=1: run what can be run without it)
+#   make check      the same under ASan and UBSan, built in build/asan
+#   make tidy       layers, forbidden calls, lengths, recursion, format
+#   make bench      kernels, compile time and speed, beside what others reach
+#   make install    PREFIX=/usr/local DESTDIR=
+#
+# Variables: CC, CFLAGS, B (build folder), T (test files or pytest arguments), PYTHON.
+
 CC      ?= cc
 CFLAGS  ?= -O2 -g
-WARN    := -Wall -Wextra -Wpedantic -Werror
+WARN    ?= -Wall -Wextra -Wpedantic -Werror
 B       ?= build
+PREFIX  ?= /usr/local
+LIBDIR  ?= $(PREFIX)/lib
+PYTHON  ?= python3
+VENV    ?= build/venv
+VERSION := $(shell sed -n 's/^\#define KN_VERSION_M[A-Z]* //p;s/^\#define KN_VERSION_PATCH //p' include/koine/base.h | paste -sd.)
+SOVER   := 0
+
 CPPFLAGS += -Iinclude -Isrc -I$(B)/gen -DKN_BUILD -D_GNU_SOURCE
 KCFLAGS := -std=gnu17 -fPIC -fvisibility=hidden -ffp-contract=off $(WARN)
-LIBSRC  := $(sort $(shell find src -name '*.c'))
-LIBOBJ  := $(LIBSRC:%.c=$(B)/%.o)
-CLISRC  := $(sort $(wildcard cli/*.c))
-CLIOBJ  := $(CLISRC:%.c=$(B)/%.o)
 LDLIBS  := -lm -lpthread -ldl
 
-all: $(B)/libkoine.a
+LIBSRC  := $(sort $(shell find src -name '*.c'))
+CLISRC  := $(sort $(wildcard cli/*.c))
+TESTSRC := $(sort $(shell find tests -name 'test_*.c'))
+EXSRC   := $(sort $(wildcard examples/*.c))
+KRSRC   := $(sort $(shell find src -name '*.kr'))
 
-$(B)/%.o: %.c
+LIBOBJ  := $(LIBSRC:%.c=$(B)/%.o)
+CLIOBJ  := $(CLISRC:%.c=$(B)/%.o)
+TESTBIN := $(TESTSRC:%.c=$(B)/%)
+EXBIN   := $(EXSRC:%.c=$(B)/%)
+LIBA    := $(B)/libkoine.a
+LIBSO   := $(B)/libkoine.so.$(VERSION)
+
+all: $(LIBA) $(LIBSO) $(B)/koine
+
+# ---- objects: dependencies are tracked, and other flags or another compiler rebuild everything ----
+
+FLAGS := $(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS)
+ifneq ($(shell mkdir -p $(B); cat $(B)/flags 2>/dev/null),$(FLAGS))
+$(shell printf '%s\n' '$(FLAGS)' >$(B)/flags)
+endif
+
+$(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(B)/libkoine.a: $(LIBOBJ)
+# ---- rules: every .kr becomes constant tables in build/gen ----
+# GENSRC and the rule for build/gen/%.c are in src/rules/rules.mk; the objects join the library.
+-include src/rules/rules.mk
+GENOBJ  := $(GENSRC:%.c=%.o)
+$(B)/gen/%.o: $(B)/gen/%.c $(B)/flags
+	$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+# ---- libraries and programs ----
+
+$(LIBA): $(LIBOBJ) $(GENOBJ)
 	@rm -f $@
 	$(AR) rcs $@ $^
+
+$(LIBSO): $(LIBOBJ) $(GENOBJ) tools/libkoine.map
+	$(CC) $(CFLAGS) -shared -Wl,-soname,libkoine.so.$(SOVER) -Wl,--version-script=tools/libkoine.map -Wl,-z,defs \
+	    -Wl,--as-needed $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
+	@ln -sf $(@F) $(B)/libkoine.so.$(SOVER)
+	@ln -sf $(@F) $(B)/libkoine.so
+
+$(B)/koine: $(CLIOBJ) $(LIBA)
+	$(CC) $(CFLAGS) $(LDFLAGS) $(CLIOBJ) $(LIBA) $(LDLIBS) -o $@
+
+$(B)/tests/%: $(B)/tests/%.o $(LIBA)
+	$(CC) $(CFLAGS) $(LDFLAGS) $< $(LIBA) $(LDLIBS) -o $@
+
+$(B)/examples/%: $(B)/examples/%.o $(LIBA)
+	$(CC) $(CFLAGS) $(LDFLAGS) $< $(LIBA) $(LDLIBS) -o $@
+
+tests: all $(TESTBIN) $(EXBIN)
+
+# ---- the main job ----
+
+run: $(B)/koine
+	$(B)/koine train digits
+
+# ---- tests: pytest is the one runner; C test programs print TAP and become items of it ----
+
+T ?= tests
+test: tests
+	@PYTHON='$(PYTHON)' VENV='$(VENV)' KOINE_BUILD='$(abspath $(B))' CC='$(CC)' tools/runtests $(T)
+
+SAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+check:
+	@$(MAKE) --no-print-directory B=build/asan CFLAGS='-O1 -g $(SAN)' KOINE_SAN=1 test
+
+bench: all
+	$(B)/koine bench kernels
+	$(B)/koine bench compile
+
+# ---- house rules ----
+
+tidy:
+	@$(PYTHON) tools/tidy.py
+
+format:
+	clang-format -i $(shell git ls-files '*.c' '*.h')
+
+docs: $(B)/koine $(B)/opdoc
+	$(B)/koine help --man >docs/koine.1
+	$(B)/opdoc >docs/ops.md
+
+$(B)/opdoc: tools/opdoc.c src/ir/ops.def $(B)/flags
+	$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) $< -o $@
+
+# ---- install ----
+
+I := $(DESTDIR)$(PREFIX)
+L := $(DESTDIR)$(LIBDIR)
+install: all
+	install -d $(I)/bin $(I)/include/koine $(L)/pkgconfig $(L)/cmake/koine $(I)/share/man/man1 $(I)/share/doc/koine
+	install -m 755 $(B)/koine $(I)/bin/koine
+	install -m 644 include/koine/*.h $(I)/include/koine/
+	install -m 644 $(LIBA) $(L)/libkoine.a
+	install -m 755 $(LIBSO) $(L)/$(notdir $(LIBSO))
+	ln -sf $(notdir $(LIBSO)) $(L)/libkoine.so.$(SOVER)
+	ln -sf $(notdir $(LIBSO)) $(L)/libkoine.so
+	sed 's|@PREFIX@|$(PREFIX)|;s|@LIBDIR@|$(LIBDIR)|;s|@VERSION@|$(VERSION)|' tools/koine.pc.in >$(L)/pkgconfig/koine.pc
+	sed 's|@VERSION@|$(VERSION)|;s|@SOVER@|$(SOVER)|' tools/koine-config.cmake.in >$(L)/cmake/koine/koine-config.cmake
+	sed 's|@VERSION@|$(VERSION)|' tools/koine-config-version.cmake.in >$(L)/cmake/koine/koine-config-version.cmake
+	$(B)/koine help --man >$(I)/share/man/man1/koine.1
+	install -m 644 LICENSE README.md $(I)/share/doc/koine/
+
+uninstall:
+	rm -f $(I)/bin/koine $(L)/libkoine.* $(L)/pkgconfig/koine.pc $(I)/share/man/man1/koine.1
+	rm -rf $(I)/include/koine $(L)/cmake/koine $(I)/share/doc/koine
 
 clean:
 	rm -rf $(B)
 
--include $(LIBOBJ:.o=.d) $(CLIOBJ:.o=.d)
-.PHONY: all clean
+-include $(LIBOBJ:.o=.d) $(CLIOBJ:.o=.d) $(GENOBJ:.o=.d) $(TESTBIN:%=%.d) $(EXBIN:%=%.d)
+.SECONDARY:
+.DELETE_ON_ERROR:
+.PHONY: all tests run test check bench tidy format docs install uninstall clean

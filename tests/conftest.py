@@ -1,0 +1,155 @@
+"""What every test can use, and how C test programs become pytest items.
+
+A C test program tests/**/test_*.c prints TAP; make builds it at the same place under the build folder. It is run once,
+when collected, and each of its lines becomes an item (so -k finds a case, and a case counts as one). A program that
+crashes, prints no plan or stops early has one failing item more, `program`.
+
+Fixtures: `build` (folder), `koine` (runs the command), `libkoine` (path of the shared library), `work` (= tmp_path).
+Helpers for test modules: none to import; all is fixtures.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = Path(os.environ.get("KOINE_BUILD", ROOT / "build"))
+SANITIZED = bool(os.environ.get("KOINE_SAN"))
+
+
+def child_env(**more):
+    """Environment of a program under test: its own leak check, no preloaded runtime, a cache inside the build."""
+    env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "ASAN_OPTIONS")}
+    env.setdefault("KN_CACHE", str(BUILD / "cache"))
+    env["UBSAN_OPTIONS"] = "print_stacktrace=1"
+    env.update({k: str(v) for k, v in more.items()})
+    return env
+
+
+# ---- TAP ----
+
+def pytest_collect_file(parent, file_path):
+    if file_path.suffix == ".c" and file_path.name.startswith("test_"):
+        return TapFile.from_parent(parent, path=file_path)
+    return None
+
+
+class TapFile(pytest.File):
+    def collect(self):
+        program = BUILD / self.path.relative_to(ROOT).with_suffix("")
+        if not program.exists():
+            yield TapItem.from_parent(self, name="program", ok=False, text=f"{program} is not built: make tests")
+            return
+        out, text, rc = run_tap(program)
+        plan = re.search(r"^1\.\.(\d+)(.*)$", out, re.M)
+        seen, names = 0, set()
+        notes = []
+        for line in out.splitlines():
+            m = re.match(r"(not )?ok\b\s*(\d+)?\s*-?\s*([^#]*)(?:#\s*(\w+)\s*(.*))?$", line)
+            if not m:
+                notes.append(line)
+                continue
+            seen += 1
+            name = m[3].strip() or str(seen)
+            while name in names:
+                name += f" ({seen})"
+            names.add(name)
+            skip = m[5] or "skipped" if (m[4] or "").upper() == "SKIP" else None
+            yield TapItem.from_parent(self, name=name, ok=not m[1], text="\n".join(notes + [line]), skip=skip)
+            notes = []
+        whole = plan and int(plan[1]) == seen
+        failed = "\nnot ok" in "\n" + out
+        if not whole or (rc != 0 and not failed):
+            why = f"{program}: exit {rc}, plan {plan[0] if plan else 'missing'}, {seen} lines\n{text[-6000:]}"
+            yield TapItem.from_parent(self, name="program", ok=False, text=why)
+
+
+def run_tap(program):
+    try:
+        r = subprocess.run([str(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=child_env(),
+                           timeout=1200 if SANITIZED else 300)
+        out, err, rc = r.stdout, r.stderr, r.returncode
+    except subprocess.TimeoutExpired as e:
+        out, err, rc = e.stdout or b"", b"timed out", -1
+    out, err = out.decode(errors="replace"), err.decode(errors="replace")
+    return out, out + err, rc
+
+
+class TapItem(pytest.Item):
+    def __init__(self, *, ok, text, skip=None, **kw):
+        super().__init__(**kw)
+        self.ok, self.text, self.skip = ok, text, skip
+
+    def runtest(self):
+        if self.skip:
+            pytest.skip(self.skip)
+        if not self.ok:
+            raise TapFailure(self.text)
+
+    def repr_failure(self, excinfo):
+        return str(excinfo.value) if isinstance(excinfo.value, TapFailure) else super().repr_failure(excinfo)
+
+    def reportinfo(self):
+        return self.path, 0, f"{self.path.stem}: {self.name}"
+
+
+class TapFailure(Exception):
+    pass
+
+
+# ---- fixtures ----
+
+class Koine:
+    """koine("run", "x.npy", ok=True, stdin=..., env={...}) -> CompletedProcess with text output."""
+
+    def __init__(self, cwd):
+        self.cwd = cwd
+        self.path = BUILD / "koine"
+
+    def __call__(self, *args, ok=True, stdin=None, env=None, cwd=None, timeout=600, text=True):
+        r = subprocess.run([str(self.path), *map(str, args)], input=stdin, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=text, cwd=cwd or self.cwd, timeout=timeout,
+                           env=child_env(**(env or {})))
+        if ok and r.returncode != 0:
+            raise AssertionError(f"koine {' '.join(map(str, args))}: exit {r.returncode}\n{r.stdout}\n{r.stderr}")
+        assert b"Sanitizer" not in (r.stderr if not text else r.stderr.encode()), r.stderr
+        return r
+
+    def json(self, *args, **kw):
+        """The objects of a --json listing."""
+        return [json.loads(line) for line in self(*args, "--json", **kw).stdout.splitlines()]
+
+
+@pytest.fixture(scope="session")
+def root():
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def build():
+    return BUILD
+
+
+@pytest.fixture(scope="session")
+def sanitized():
+    return SANITIZED
+
+
+@pytest.fixture
+def koine(tmp_path):
+    return Koine(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def koine_session(tmp_path_factory):
+    return Koine(tmp_path_factory.mktemp("koine"))
+
+
+@pytest.fixture(scope="session")
+def libkoine():
+    return BUILD / "libkoine.so"

@@ -25,6 +25,7 @@ typedef struct ki_port {
     kn_dtype dtype;
     unsigned rank;
     int64_t dim[KI_MAX_RANK]; /* shape the user sees; the node of a later stage is flat */
+    kn_uop origin;            /* in ports after callify: the PARAM or BUFFER of the tensor program, in its own store */
     bool ranged;              /* in ports: made-up values lie in [lo, hi] */
     double lo, hi;
 } ki_port;

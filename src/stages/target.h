@@ -1,0 +1,31 @@
+/* target.h: what a code generator must know of the machine it writes for. A table of constants; no target is
+ * known to the stages by name, only by these facts. */
+#ifndef KI_TARGET_H
+#define KI_TARGET_H
+
+#include "ir/uop.h"
+
+typedef struct ki_target {
+    const char *name;     /* "sse2", "avx2", "avx512" */
+    const char *cflags;   /* what the C compiler must be told */
+    unsigned vector;      /* bytes of a vector register */
+    unsigned nvector;     /* how many there are */
+    unsigned line;        /* bytes of a cache line: arenas are aligned to it */
+    bool fma;             /* MULACC on floats is one instruction */
+    bool libm;            /* scalar exp, log, ... may be called (C) */
+    uint64_t native[2];   /* bit per kn_op: DECOMP ops taken as they are */
+} ki_target;
+
+/* Flags every C kernel is compiled with; the meaning of the text depends on them. */
+#define KI_C_FLAGS "-std=gnu17 -O2 -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -fno-strict-aliasing -w"
+
+/* By name; NULL if unknown. The first is the least every x86-64 has. */
+const ki_target *ki_target_named(const char *name);
+/* The best one this processor runs. */
+const ki_target *ki_target_host(void);
+
+static inline bool ki_target_has(const ki_target *t, kn_op op) {
+    return !(ki_ops[op].flags & KI_DECOMP) || (t->native[op >> 6] >> (op & 63) & 1);
+}
+
+#endif

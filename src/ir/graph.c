@@ -70,6 +70,46 @@ int64_t ki_toposort(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) {
     return (int64_t)l.n;
 }
 
+int64_t ki_postorder(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) {
+    list done = {0}, stack = {0};
+    uint32_t *at = NULL, at_cap = 0; /* next source of each stacked node */
+    *out = NULL;
+    bool ok = seen_room(ir);
+    uint32_t now = ir->epoch;
+    for (size_t i = 0; i < nroot && ok; i++) {
+        if (ir->seen[root[i]->id] == now) continue;
+        ir->seen[root[i]->id] = now;
+        ok = push(&stack, root[i]);
+        while (ok && stack.n) {
+            if (at_cap < stack.cap) {
+                uint32_t *p = ki_realloc(at, stack.cap, sizeof *p);
+                if (!p) {
+                    ok = false;
+                    break;
+                }
+                memset(p + at_cap, 0, (stack.cap - at_cap) * sizeof *p);
+                at = p;
+                at_cap = (uint32_t)stack.cap;
+            }
+            size_t top = stack.n - 1;
+            kn_uop u = stack.v[top];
+            if (at[top] == u->nsrc) {
+                at[top] = 0;
+                stack.n--;
+                ok = push(&done, u);
+                continue;
+            }
+            kn_uop s = u->src[at[top]++];
+            if (ir->seen[s->id] != now) ir->seen[s->id] = now, ok = push(&stack, s);
+        }
+    }
+    ki_free(stack.v);
+    ki_free(at);
+    if (!ok) return ki_free(done.v), ki_fail(ir->env, KI_E_NOMEM), -1;
+    *out = done.v;
+    return (int64_t)done.n;
+}
+
 /* ---- rebuilding
  * -------------------------------------------------------------------------------------------- */
 
@@ -123,6 +163,12 @@ kn_uop ki_substitute(ki_ir *ir, kn_uop root, const kn_uop *from, const kn_uop *t
     return ki_substitute_all(ir, &root, 1, from, to, n) ? root : NULL;
 }
 
+kn_arg ki_import_arg(ki_ir *to, kn_uop u) {
+    kn_arg arg = u->arg;
+    if (ki_arg_is_pointer((kn_op)u->op) && arg.p) arg.p = ki_intern(to, arg.p, ki_payload_size(arg.p));
+    return arg;
+}
+
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out) {
     kn_uop *order, *map = NULL, *buf = NULL;
     uint32_t cap = 0;
@@ -132,8 +178,7 @@ bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out
     if (!ok) ki_fail(to->env, KI_E_NOMEM);
     for (int64_t i = 0; i < count && ok; i++) {
         kn_uop u = order[i];
-        kn_arg arg = u->arg;
-        if (ki_arg_is_pointer((kn_op)u->op) && arg.p) arg.p = ki_intern(to, arg.p, ki_payload_size(arg.p));
+        kn_arg arg = ki_import_arg(to, u);
         ok = mapped_sources(u, map, &buf, &cap) && !(u->arg.p && ki_arg_is_pointer((kn_op)u->op) && !arg.p) &&
              (map[u->id] = ki_make(to, (kn_op)u->op, (kn_dtype)u->dtype, buf, u->nsrc, arg, u->tag));
     }

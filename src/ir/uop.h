@@ -271,13 +271,17 @@ const char *ki_shape_text(const ki_type *t, char *buf, size_t n);
 
 /* Nodes reachable from the roots in ascending id order. *out is ki_malloc'ed; returns the count, -1 out of memory. */
 int64_t ki_toposort(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out);
+/* The same nodes in depth-first post-order from the roots: an order that depends on the graph alone, not on ids. */
+int64_t ki_postorder(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out);
 /* root with each from[i] replaced by to[i] (simultaneously; a replacement is not searched again). */
 kn_uop ki_substitute(ki_ir *ir, kn_uop root, const kn_uop *from, const kn_uop *to, size_t n);
 /* The same for several roots at once, in place. False: out of memory or an ill-formed result. */
 bool ki_substitute_all(ki_ir *ir, kn_uop *root, size_t nroot, const kn_uop *from, const kn_uop *to, size_t n);
 /* 128 bits of the graph's content: equal graphs of any two stores have equal digests. */
 ki_digest ki_graph_digest(ki_ir *ir, const kn_uop *root, size_t nroot, bool *ok);
-/* A copy of root in another store, made in post-order, so ids depend on the program alone. */
+/* u's arg, its payload interned in another store; .p is NULL if that failed. */
+kn_arg ki_import_arg(ki_ir *to, kn_uop u);
+/* Copies of the roots in another store, in id order. */
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out);
 /* Value of a symbolic index expression (constants, variables and integer arithmetic) when var[i] = value[i]. */
 int64_t ki_eval_index(ki_ir *ir, kn_uop u, const kn_uop *var, const int64_t *value, size_t n, bool *ok);

@@ -1,0 +1,194 @@
+/* callify.c: stage 1, a tensor graph becomes one stateless function in a store of its own.
+ *
+ * Out: FUNCTION(TUPLE(v...), a...): a[k] is a GLOBAL BUFFER, PARAM slot k of the body stands for it. FUNCTIONs of the
+ * user are inlined, markers are gone (CONTIGUOUS is a LOAD into new memory), values of no element are constants.
+ * The result depends on the program alone: nodes are made in depth-first post-order from the outputs, ids of BUFFERs
+ * and slots count from 0 in that order. So equal programs give equal graphs, which the schedule cache rests on. */
+#include "stages/stages.h"
+
+#include <string.h>
+
+typedef struct builder {
+    const ki_program *in;
+    ki_ir *ir;
+    kn_uop *map;  /* node of in's store -> node of ir */
+    kn_uop *leaf; /* slot -> node of in's store */
+    uint32_t nleaf, leaf_cap;
+} builder;
+
+static bool nomem(ki_ir *ir) {
+    ki_fail(ir->env, KI_E_NOMEM);
+    return false;
+}
+
+/* A named scalar without a shape source is a variable: it stays itself at every stage. */
+static bool is_variable(kn_uop u) { return u->op == KN_PARAM && u->nsrc == 0; }
+static bool is_storage(kn_uop u) {
+    return (u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_GLOBAL) ||
+           (u->op == KN_PARAM && u->nsrc && u->arg.param->addrspace == KN_GLOBAL);
+}
+
+static kn_uop slot_for(builder *b, kn_uop u, const kn_uop *src) {
+    if (b->nleaf == b->leaf_cap) {
+        uint32_t cap = b->leaf_cap ? b->leaf_cap * 2 : 16;
+        kn_uop *p = ki_realloc(b->leaf, cap, sizeof *p);
+        if (!p) return nomem(b->ir), NULL;
+        b->leaf = p;
+        b->leaf_cap = cap;
+    }
+    kn_uop shape = u->op == KN_PARAM ? src[0] : ki_shape_src(b->ir, &u->type->dim[0].n, 1);
+    kn_uop p = ki_param_make(b->ir, (int)b->nleaf, (kn_dtype)u->dtype, KN_GLOBAL, u->type->device, NULL, NULL, shape);
+    b->leaf[b->nleaf++] = u;
+    return p;
+}
+
+/* The constant every element of a value without elements, or of a reduction of one, is. */
+static kn_uop empty_value(builder *b, kn_uop u) {
+    kn_dtype t = (kn_dtype)u->dtype;
+    kn_uop c = ki_const_int(b->ir, t, 0);
+    if (u->op == KN_REDUCE && u->arg.reduce.op == KN_MUL) c = ki_const_int(b->ir, t, 1);
+    if (u->op == KN_REDUCE && u->arg.reduce.op == KN_MAX)
+        c = ki_is_float(t) ? ki_const_float(b->ir, t, t == KN_F8E4M3 ? -448.0 : -1.0 / 0.0)
+                           : ki_const_int(b->ir, t, ki_int_min(t));
+    int64_t one[KI_MAX_RANK], dim[KI_MAX_RANK];
+    for (unsigned k = 0; k < u->type->rank; k++) one[k] = 1, dim[k] = u->type->dim[k].n;
+    return ki_expand(b->ir, ki_reshape(b->ir, c, one, u->type->rank), dim, u->type->rank);
+}
+
+static kn_uop convert(builder *b, kn_uop u, const kn_uop *src) {
+    ki_ir *ir = b->ir;
+    bool value = u->dtype != KN_VOID && u->op != KN_STACK && u->op != KN_AFTER;
+    if (is_storage(u)) return slot_for(b, u, src);
+    if (u->op == KN_DETACH || u->op == KN_CONTIGUOUS_BACKWARD) return src[0];
+    if (value && u->type->rank && u->type->numel == 0 && u->op != KN_BINARY) return empty_value(b, u);
+    if ((u->op == KN_REDUCE || u->op == KN_PAD) && u->src[0]->type->numel == 0) return empty_value(b, u);
+    if (u->op == KN_CONTIGUOUS) {
+        ki_load l = {.device = u->type->device, .addrspace = KN_GLOBAL};
+        const void *p = ki_intern(ir, &l, sizeof l);
+        return p ? ki_make(ir, KN_LOAD, KN_VOID, src, 1, (kn_arg){.p = p}, 0) : NULL;
+    }
+    kn_arg arg = ki_import_arg(ir, u);
+    return ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, src, u->nsrc, arg, 0);
+}
+
+/* Inlines user FUNCTIONs, innermost first: GETTUPLE(FUNCTION(TUPLE(v...), a...), i) is v[i] with PARAM k := a[k]. */
+static bool inline_functions(ki_ir *ir, kn_uop *root, size_t n) {
+    for (;;) {
+        kn_uop *order, f = NULL, from[256], to[256];
+        int64_t count = ki_toposort(ir, root, n, &order);
+        if (count < 0) return false;
+        for (int64_t i = 0; i < count && !f; i++)
+            if (order[i]->op == KN_FUNCTION) f = order[i];
+        ki_free(order);
+        if (!f) return true;
+        int64_t body_n = ki_toposort(ir, &f->src[0], 1, &order);
+        if (body_n < 0) return false;
+        size_t k = 0;
+        for (int64_t i = 0; i < body_n && k < 256; i++) {
+            kn_uop p = order[i];
+            if (p->op != KN_PARAM || p->arg.param->slot < 0 || p->arg.param->slot + 1 >= (int)f->nsrc) continue;
+            from[k] = p;
+            to[k++] = f->src[p->arg.param->slot + 1];
+        }
+        ki_free(order);
+        kn_uop tuple = ki_substitute(ir, f->src[0], from, to, k);
+        if (!tuple) return false;
+        count = ki_toposort(ir, root, n, &order);
+        if (count < 0) return false;
+        kn_uop *get = ki_calloc((size_t)count, sizeof *get), *val = ki_calloc((size_t)count, sizeof *val);
+        size_t m = 0;
+        for (int64_t i = 0; get && val && i < count; i++)
+            if (order[i]->op == KN_GETTUPLE && order[i]->src[0] == f) {
+                get[m] = order[i];
+                val[m++] = tuple->src[order[i]->arg.i];
+            }
+        bool ok = get && val && ki_substitute_all(ir, root, n, get, val, m);
+        ki_free(get);
+        ki_free(val);
+        ki_free(order);
+        if (!ok) return false;
+    }
+}
+
+static bool make_ports(builder *b, ki_program *out, kn_uop function, const kn_uop *buffer) {
+    const ki_program *in = b->in;
+    for (uint32_t k = 0; k < b->nleaf; k++) {
+        kn_uop u = b->leaf[k];
+        const char *name = u->op == KN_PARAM ? u->arg.param->name : "";
+        if (!ki_program_port(out, false, name, strlen(name), u)) return false;
+        ki_port *port = &out->in[out->nin - 1];
+        port->node = buffer[k];
+        port->origin = u;
+        for (size_t i = 0; i < in->nin; i++)
+            if (in->in[i].node == u) port->ranged = in->in[i].ranged, port->lo = in->in[i].lo, port->hi = in->in[i].hi;
+    }
+    for (size_t i = 0; i < in->nin; i++) {
+        if (!is_variable(in->in[i].node)) continue;
+        const ki_port *v = &in->in[i];
+        if (!ki_program_port(out, false, v->name, strlen(v->name), v->node)) return false;
+        ki_port *port = &out->in[out->nin - 1];
+        if (!ki_import(b->ir, in->ir, &v->node, 1, &port->node)) return false;
+        port->origin = v->node;
+    }
+    kn_uop tuple = function->src[0];
+    for (size_t i = 0; i < in->nout; i++) {
+        if (!ki_program_port(out, true, in->out[i].name, strlen(in->out[i].name), in->out[i].node)) return false;
+        kn_uop v = tuple->src[i];
+        /* An assigned output is the buffer it was written to. */
+        kn_uop base = v;
+        while (base->op == KN_RESHAPE) base = base->src[0];
+        out->out[i].node = base->op == KN_AFTER && base->src[0]->op == KN_PARAM
+                               ? buffer[base->src[0]->arg.param->slot]
+                               : ki_make(b->ir, KN_GETTUPLE, KN_VOID, &function, 1, (kn_arg){.i = (int64_t)i}, 0);
+        if (!out->out[i].node) return false;
+    }
+    return true;
+}
+
+static bool build(builder *b, const kn_uop *order, int64_t count, const kn_uop *root, size_t nroot, ki_program *out) {
+    kn_uop *src = NULL, *args = NULL;
+    uint32_t cap = 0;
+    bool ok = true;
+    for (int64_t i = 0; i < count && ok; i++) {
+        kn_uop u = order[i];
+        if (u->nsrc > cap) {
+            kn_uop *p = ki_realloc(src, u->nsrc, sizeof *p);
+            if (!p) ok = nomem(b->ir);
+            else src = p, cap = u->nsrc;
+        }
+        for (uint32_t k = 0; ok && k < u->nsrc; k++) src[k] = b->map[u->src[k]->id];
+        if (ok && u->op == KN_SINK) b->map[u->id] = NULL; /* the tensor root: replaced by the FUNCTION */
+        else ok = ok && (b->map[u->id] = convert(b, u, src));
+    }
+    if (ok) ok = (args = ki_calloc(b->nleaf + nroot + 1, sizeof *args)) != NULL || nomem(b->ir);
+    for (size_t i = 0; ok && i < nroot; i++) args[1 + i] = b->map[root[i]->id];
+    if (ok) ok = (args[0] = ki_opn(b->ir, KN_TUPLE, args + 1, (uint32_t)nroot)) != NULL;
+    for (uint32_t k = 0; ok && k < b->nleaf; k++) {
+        kn_uop u = b->leaf[k];
+        args[k + 1] = ki_buffer_make(b->ir, k, u->type->numel, (kn_dtype)u->dtype, KN_GLOBAL, u->type->device);
+        ok = args[k + 1] != NULL;
+    }
+    if (ok) ok = (out->root = ki_opn(b->ir, KN_FUNCTION, args, b->nleaf + 1)) != NULL;
+    if (ok) ok = make_ports(b, out, out->root, args + 1);
+    ki_free(src);
+    ki_free(args);
+    return ok;
+}
+
+bool ki_callify(const ki_program *in, ki_ir *ir, ki_program *out) {
+    builder b = {.in = in, .ir = ir};
+    *out = (ki_program){.ir = ir, .stage = KI_S_CALLIFY};
+    kn_uop *root = ki_calloc(in->nout + 1, sizeof *root), *order = NULL;
+    if (!root) return nomem(ir);
+    for (size_t i = 0; i < in->nout; i++) root[i] = in->out[i].node;
+    int64_t count = -1;
+    bool ok = inline_functions(in->ir, root, in->nout) && (count = ki_postorder(in->ir, root, in->nout, &order)) >= 0;
+    if (ok) ok = (b.map = ki_calloc(in->ir->n, sizeof *b.map)) != NULL || nomem(ir);
+    if (ok) ok = build(&b, order, count, root, in->nout, out);
+    ki_free(root);
+    ki_free(order);
+    ki_free(b.map);
+    ki_free(b.leaf);
+    if (!ok) ki_program_free(out);
+    return ok;
+}

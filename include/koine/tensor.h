@@ -41,35 +41,6 @@
 extern "C" {
 #endif
 
-/* ---- lists of integers: shapes, axes, pads ----------------------------------------------------------------- */
-
-#define KN_MAX_LIST 32
-typedef struct kn_ints {
-    int64_t n; /* more than KN_MAX_LIST: the list was too long, and every call refuses it */
-    int64_t v[KN_MAX_LIST];
-} kn_ints;
-KN_API kn_ints kn_ints_of(size_t n, const int64_t *v);
-#ifdef __cplusplus
-extern "C++" {
-template <class... A> static inline kn_ints kn_list(A... a) {
-    const int64_t v[] = {0, static_cast<int64_t>(a)...};
-    return kn_ints_of(sizeof...(a), v + 1);
-}
-template <class... A> static inline kn_status kn_realize_list(const char *file, int line, A... a) {
-    const kn_tensor v[] = {a...};
-    extern kn_status kn_realize_at(const char *, int, size_t, const kn_tensor *);
-    return kn_realize_at(file, line, sizeof...(a), v);
-}
-}
-#define KN_LIST(...) kn_list(__VA_ARGS__)
-#else
-#define KN_LIST(...) \
-    kn_ints_of(sizeof((const int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t) - 1, (const int64_t[]){0, __VA_ARGS__} + 1)
-#endif
-#define KN_SHAPE(...) KN_LIST(__VA_ARGS__)
-#define KN_AXES(...) KN_LIST(__VA_ARGS__)
-#define KN_PADS(...) KN_LIST(__VA_ARGS__) /* before, after of axis 0, then of axis 1, ... */
-
 #define KN_END INT64_MAX /* in a slice: to the end, whichever way the step goes */
 
 /* ---- context ----------------------------------------------------------------------------------------------- */
@@ -101,6 +72,12 @@ KN_API kn_tensor kn_from_graph(kn_ctx *k, kn_uop u);
 /* kn_realize(a, b, ...): computes all of them, together, in one compiled program. */
 KN_API kn_status kn_realize_at(const char *file, int line, size_t n, const kn_tensor *t);
 #ifdef __cplusplus
+extern "C++" {
+template <class... A> static inline kn_status kn_realize_list(const char *file, int line, A... a) {
+    const kn_tensor v[] = {a...};
+    return kn_realize_at(file, line, sizeof...(a), v);
+}
+}
 #define kn_realize(...) kn_realize_list(KN_FILE_LINE_, __VA_ARGS__)
 #else
 #define kn_realize(...) \

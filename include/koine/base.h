@@ -27,7 +27,7 @@ typedef struct kn_tensor_s *kn_tensor;
 
 typedef enum kn_status {
     KN_OK = 0,
-    KN_INVALID = -1,     /* a bad argument: shape, dtype, axis */
+    KN_BAD_ARGUMENT = -1, /* shape, dtype, axis */
     KN_PARSE = -2,       /* malformed text */
     KN_IO = -3,          /* a file could not be read or written */
     KN_NOMEM = -4,       /* host or device memory */
@@ -36,6 +36,18 @@ typedef enum kn_status {
     KN_DEVICE = -7,      /* a device failed */
     KN_VERIFY_FAILED = -8
 } kn_status;
+
+/* Names of values as in src/ir/dtypes.def; the numbers are part of the ABI. */
+typedef enum kn_dtype {
+    KN_VOID, KN_BOOL,
+    KN_U8, KN_U16, KN_U32, KN_U64,
+    KN_I8, KN_I16, KN_I32, KN_I64,
+    KN_F8E4M3, KN_F8E5M2, KN_F16, KN_BF16, KN_F32, KN_F64,
+    KN_IDX, /* `index`: a mathematical integer, for sizes and positions */
+    KN_DTYPE_COUNT
+} kn_dtype;
+KN_API const char *kn_dtype_name(kn_dtype t); /* "f32", ... */
+KN_API size_t kn_dtype_size(kn_dtype t);      /* bytes of an element */
 
 /* Opens a context. device: "CPU", "INTERP", "NULL", ...; NULL takes KN_DEVICE, else CPU. NULL when out of memory. */
 KN_API kn_ctx *kn_open(const char *device);
@@ -49,6 +61,8 @@ KN_API void kn_clear(kn_ctx *k);
 
 /* What the library has to say goes here; default: nowhere. */
 KN_API void kn_set_log(kn_ctx *k, void (*log)(void *user, const char *text), void *user);
+/* Memory koine handed to the caller (texts). */
+KN_API void kn_free(void *p);
 /* Settings by the name of their environment variable ("KN_DEBUG", ...); value NULL restores the default. */
 KN_API kn_status kn_set(kn_ctx *k, const char *name, const char *value);
 KN_API const char *kn_get(const kn_ctx *k, const char *name);

@@ -7,12 +7,18 @@
 #include <stdint.h>
 
 /* KN_IDX is `index`; KN_INDEX is the op. */
-typedef enum kn_dtype {
-#define KI_DTYPE(name, text, bits, kind, ctype, npy) KN_##name,
+#include <koine/base.h>
+#define KI_DTYPE_COUNT KN_DTYPE_COUNT
+enum { /* rows of dtypes.def stand in the order of the public enum */
+#define KI_DTYPE(name, text, bits, kind, ctype, npy) KI_ROW_##name,
 #include "ir/dtypes.def"
 #undef KI_DTYPE
-    KI_DTYPE_COUNT
-} kn_dtype;
+    KI_ROW_COUNT
+};
+#define KI_DTYPE(name, text, bits, kind, ctype, npy) _Static_assert((int)KI_ROW_##name == (int)KN_##name, #name);
+#include "ir/dtypes.def"
+#undef KI_DTYPE
+_Static_assert((int)KI_ROW_COUNT == (int)KN_DTYPE_COUNT, "a dtype lacks its row");
 
 typedef enum ki_kind { KI_K_VOID, KI_K_BOOL, KI_K_UINT, KI_K_INT, KI_K_FLOAT, KI_K_INDEX } ki_kind;
 

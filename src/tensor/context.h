@@ -1,41 +1,122 @@
-/* context.h: what a kn_ctx and a kn_tensor are made of.
+/* context.h: what a kn_ctx and a kn_tensor are made of, and the contract between the front end and the run layer.
  *
  * A tensor is a handle on a UOp of the context's store. Realised data is a GLOBAL BUFFER node (usually under a RESHAPE);
- * its bytes are the storage with the BUFFER's id. Roots of collection are the live tensors and captured programs. */
+ * its bytes are the storage with the BUFFER's id. Roots of collection are the live tensors and captured programs.
+ *
+ * What always holds:
+ *  - between public calls env is clean: a failure recorded in env while a call runs moves, when the call ends, into the
+ *    error tensor it returns and into k->first (the first failure since kn_clear);
+ *  - handles never move; a dead one keeps its place and is reused only after KI_QUARANTINE younger deaths, so that use
+ *    after the end is noticed;
+ *  - storage[i] belongs to the BUFFER with id i; ids are reused once no node has them (ki_collect). */
 #ifndef KI_CONTEXT_H
 #define KI_CONTEXT_H
 
+#include "ir/program.h"
 #include "ir/uop.h"
+
+#include <koine/base.h>
+
+#define KI_QUARANTINE 65536
 
 struct ki_device;
 typedef struct ki_storage { /* by BUFFER id; data NULL: not allocated yet, or freed */
     void *data;
     size_t bytes;
-    struct ki_device *device;
-    void (*release)(void *owner); /* host memory the user owns, NULL: the device frees */
+    struct ki_device *device;     /* NULL: host memory (ki_malloc'ed unless release or owner is set) */
+    void (*release)(void *owner); /* memory the user owns: called when no longer needed; NULL: nothing to call */
     void *owner;
+    bool used, borrowed;
 } ki_storage;
 
+enum { KI_STRONG, KI_WEAK_INT, KI_WEAK_FLOAT };
 struct kn_tensor_s {
     struct kn_ctx *k;
-    kn_uop u;           /* NULL: an error tensor */
-    uint32_t scope;     /* depth of the owning scope, 0 = the context itself (kept) */
-    ki_err err;         /* error tensors: the failure, its text in message */
-    char *message;
-    ki_loc loc;         /* the call that made it */
-    struct kn_tensor_s *prev, *next; /* all live tensors of the context, youngest first */
+    kn_uop u;                        /* NULL: an error tensor */
+    struct kn_tensor_s *prev, *next; /* all live tensors of the context, youngest first; next alone: the dead */
+    uint32_t scope;                  /* depth of the owning scope, 0 = the context itself (kept) */
+    uint8_t weak;                    /* a literal: lit.i or lit.f is its exact value */
+    uint8_t dead;
+    int16_t status; /* error tensors */
+    union {
+        int64_t i;
+        double f;
+    } lit;
+    char *message; /* error tensors */
+    ki_loc loc;    /* the call that made it */
 };
 
 struct kn_ctx {
     ki_env env;
     ki_ir ir;
+    unsigned device; /* id of the context's device in env */
     struct kn_tensor_s *tensors;
+    struct kn_tensor_s *dead_first, *dead_last; /* quarantine, oldest first */
+    uint32_t ndead;
+    void **slab; /* handles, in blocks */
+    uint32_t nslab;
     uint32_t depth; /* open scopes */
     ki_storage *storage;
-    uint32_t nstorage;
+    uint32_t nstorage, storage_free; /* storage_free: hint, no free id below it */
+    size_t live_bytes, collected_bytes; /* held by storage now, and when last collected */
+    uint32_t collected_nodes;
+    kn_uop *sym; /* variables used as dimensions (kn_sym) */
+    uint32_t nsym;
     uint64_t rng_seed, rng_counter;
-    void *run;                          /* run layer: devices, caches; made on first use */
+    const char *fn;                           /* public function now running, for messages */
+    const struct kn_tensor_s *operand[2];     /* its first operands */
+    int first_status;                         /* the first failure since kn_clear, */
+    ki_text first;                            /* its text, */
+    const struct kn_tensor_s *first_tensor;   /* and the error tensor that has it, while it has no place yet */
+    struct kn_tensor_s nomem;                 /* what a call returns when there is no memory for a handle */
+    void *run;                                /* run layer: devices, caches; made on first use */
     void (*run_close)(struct kn_ctx *k);
+    /* Nodes of k->ir the run layer holds, or NULL: called by ki_collect, which updates them in place. */
+    kn_uop *(*run_roots)(struct kn_ctx *k, size_t *n);
+    void (*run_free)(struct kn_ctx *k, ki_storage *s); /* frees s->data on s->device */
 };
+
+/* ---- for every public call (handle.c) ---------------------------------------------------------------------- */
+
+/* A failure left in env becomes k->first and is cleared; call it at the start and the end of a public call that
+ * returns a status. Returns the status of what it found. */
+int ki_settle_failure(kn_ctx *k);
+/* The handle of a value, or of env's failure when u is NULL. Never NULL. */
+kn_tensor ki_handle(kn_ctx *k, kn_uop u);
+/* True if t may be used; else its failure is env's. fn: name of the public function, for the message. */
+bool ki_usable(kn_tensor t, const char *fn);
+
+/* ---- for the run layer (realize.c) ------------------------------------------------------------------------- */
+
+/* What a realize must compute. `root` holds distinct nodes: the assignments (AFTER of a STORE) that the wanted values
+ * read, in ascending order, then the wanted values that are no realised BUFFER views yet. `program` is the same at
+ * stage tensor: SINK(root...), no in ports (BUFFERs stand for themselves), out ports "0", "1", .... */
+typedef struct ki_plan {
+    kn_uop *root;
+    size_t n;
+    size_t nassign; /* the first nassign roots are assignments: their place is the BUFFER under root->src[0] */
+    ki_program program;
+} ki_plan;
+/* False: env has the failure of the first bad tensor. An empty plan (n 0) means that all is realised already. */
+bool ki_plan_open(kn_ctx *k, const kn_tensor *t, size_t n, ki_plan *plan);
+/* When it has run: value[i] is what root[i] has become, a view (RESHAPE) of a new BUFFER made by ki_buffer_new; for
+ * an assignment the run layer passes NULL. Every live tensor that reads root[i] now reads value[i]; tensors that
+ * still need the old value of an assigned BUFFER become error tensors. */
+bool ki_plan_done(kn_ctx *k, const ki_plan *plan, const kn_uop *value);
+void ki_plan_close(ki_plan *plan);
+
+/* ---- storage (storage.c) ----------------------------------------------------------------------------------- */
+
+/* A BUFFER on `device` with storage of its own, data not allocated. NULL: env has the failure. */
+kn_uop ki_buffer_new(kn_ctx *k, int64_t numel, kn_dtype t, unsigned device);
+static inline ki_storage *ki_storage_of(kn_ctx *k, kn_uop buffer) { return &k->storage[buffer->arg.buffer->id]; }
+/* Allocates host memory for s (zeroed). */
+bool ki_storage_host(kn_ctx *k, ki_storage *s, size_t bytes);
+/* The BUFFER a value is a plain row-major view of (BUFFER, or RESHAPEs of one), else NULL. */
+kn_uop ki_buffer_under(kn_uop u);
+/* Collects nodes and storage no live tensor needs. Called at safe points: kn_scope_close, and by kn_realize. */
+void ki_collect(kn_ctx *k);
+void ki_maybe_collect(kn_ctx *k);
+void ki_storage_close(kn_ctx *k);
 
 #endif

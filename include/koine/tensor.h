@@ -1,0 +1,412 @@
+/* tensor.h: lazy tensors. C99 and C++ clean.
+ *
+ * Every call below returns at once: it adds nodes to a graph. kn_realize compiles and runs what its tensors need.
+ *
+ *   1. Compute                                       2. Train (see nn.h)
+ *     kn_ctx *k = kn_open(NULL);                       kn_tensor w = kn_param(kn_randn(k, KN_SHAPE(784, 10)));
+ *     kn_tensor x = kn_rand(k, KN_SHAPE(64, 784));     for (int step = 0; step < 100; step++) {
+ *     kn_tensor y = kn_softmax(kn_matmul(x, w), -1);       kn_scope_open(k);
+ *     float out[640];                                      kn_tensor loss = kn_cross_entropy(kn_matmul(x, w), t);
+ *     if (kn_to_host(y, out, sizeof out))                  kn_assign(w, kn_sub(w, kn_muls(kn_grad1(loss, w), 0.1)));
+ *         fputs(kn_message(k), stderr);                    if (kn_realize(w, loss)) fputs(kn_message(k), stderr);
+ *     kn_close(k);                                         kn_scope_close(k);
+ *                                                      }
+ *   3. Make one's own function, failures and temporaries included
+ *     kn_tensor swish(kn_tensor x, double beta) {
+ *         return kn_mul(x, kn_sigmoid(kn_muls(x, beta)));
+ *     }
+ *
+ * Errors. A call that cannot be right returns an *error tensor*, which carries its message with the caller's file and
+ * line; a call given an error tensor returns it unchanged. So an expression is written plainly and checked once:
+ * kn_check(t), kn_realize(t...), kn_to_host(t, ...). kn_message(k) is the first failure's text. The place comes from
+ * the macros at the end (koine/here.h); with KN_NO_LOC defined the calls are plain functions and messages have none.
+ *
+ * Lifetime. A tensor belongs to the innermost open scope of its context and ends with it; kn_keep lets it live on.
+ * A context is the outermost scope. A handle used after its end gives an error that says where it was made.
+ *
+ * dtypes. Two operands meet in the least dtype that holds both (integers with a float give that float; u64 with a
+ * signed integer gives f64). Literals (kn_scalar, kn_int, the ...s functions) are weak: they take the other operand's
+ * dtype; a fraction with integers gives f32. True division, and functions with fractional values, of integers give f32.
+ * Sums and products of bool and signed integers give i64, of unsigned u64; of f16, bf16 and 8-bit floats they are
+ * accumulated in f32 and rounded once. mean, var, std of integers give f32 (numpy: f64).
+ *
+ * Axes may be negative (-1 is the last). Shapes are lists: KN_SHAPE(2, 3); KN_SHAPE() is a scalar's. */
+#ifndef KN_TENSOR_H
+#define KN_TENSOR_H
+
+#include <koine/base.h>
+#include <koine/uop.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KN_END INT64_MAX /* in a slice: to the end, whichever way the step goes */
+
+/* ---- context ----------------------------------------------------------------------------------------------- */
+
+KN_API void kn_scope_open(kn_ctx *k);
+KN_API void kn_scope_close(kn_ctx *k);
+/* t lives until kn_drop or kn_close. Returns t. */
+KN_API kn_tensor kn_keep(kn_tensor t);
+/* t belongs to the enclosing scope: how a function that opens a scope hands its result out. Returns t. */
+KN_API kn_tensor kn_hand_up(kn_tensor t);
+/* Ends t now. NULL is allowed. */
+KN_API void kn_drop(kn_tensor t);
+
+/* KN_OK, or what is wrong with t; kn_why: its text, "" if nothing. Nothing runs. */
+KN_API kn_status kn_check(kn_tensor t);
+KN_API const char *kn_why(kn_tensor t);
+
+KN_API kn_ctx *kn_context(kn_tensor t);
+KN_API kn_dtype kn_dtype_of(kn_tensor t);       /* KN_VOID of an error tensor */
+KN_API int kn_rank(kn_tensor t);                /* -1 of an error tensor */
+KN_API int64_t kn_size(kn_tensor t, int axis);  /* a symbolic axis: its upper bound; -1: no such axis */
+KN_API int64_t kn_numel(kn_tensor t);           /* -1 of an error tensor */
+KN_API kn_ints kn_shape(kn_tensor t);
+KN_API kn_uop kn_graph(kn_tensor t);            /* the node t stands for; NULL of an error tensor */
+KN_API kn_tensor kn_from_graph(kn_ctx *k, kn_uop u);
+
+/* ---- running (implemented by the run layer) ---------------------------------------------------------------- */
+
+/* kn_realize(a, b, ...): computes all of them, together, in one compiled program. */
+KN_API kn_status kn_realize_at(const char *file, int line, size_t n, const kn_tensor *t);
+#ifdef __cplusplus
+extern "C++" {
+template <class... A> static inline kn_status kn_realize_list(const char *file, int line, A... a) {
+    const kn_tensor v[] = {a...};
+    return kn_realize_at(file, line, sizeof...(a), v);
+}
+}
+#define kn_realize(...) kn_realize_list(KN_FILE_LINE_, __VA_ARGS__)
+#else
+#define kn_realize(...) \
+    kn_realize_at(KN_FILE_LINE_, sizeof((kn_tensor[]){__VA_ARGS__}) / sizeof(kn_tensor), (const kn_tensor[]){__VA_ARGS__})
+#endif
+/* Realises t and copies its elements, row-major, to `to`; bytes must be their exact size. */
+KN_API kn_status kn_to_host(kn_tensor t, void *to, size_t bytes);
+/* Realises t and returns its elements, contiguous in host memory, NULL on failure. Valid while t lives and until it
+ * is assigned to. */
+KN_API const void *kn_data(kn_tensor t);
+/* The only element of t as a double, NaN on failure. */
+KN_API double kn_item(kn_tensor t);
+/* Gives the variable `name` its value for the next launches. */
+KN_API kn_status kn_bind(kn_ctx *k, const char *name, int64_t value);
+
+/* ---- creation ---------------------------------------------------------------------------------------------- */
+
+/* Copies n-d row-major host data. The data is read before the call returns. */
+KN_API kn_tensor kn_from_host(kn_ctx *k, const void *data, kn_dtype dtype, kn_ints shape);
+/* Uses the caller's memory in place; release(owner), if not NULL, is called when koine no longer needs it. */
+KN_API kn_tensor kn_borrow_host(kn_ctx *k, void *data, kn_dtype dtype, kn_ints shape, void (*release)(void *owner), void *owner);
+KN_API kn_tensor kn_scalar(kn_ctx *k, double value); /* weak; a value without fraction meets integers as an integer */
+KN_API kn_tensor kn_int(kn_ctx *k, int64_t value);   /* weak */
+KN_API kn_tensor kn_zeros(kn_ctx *k, kn_ints shape, kn_dtype dtype);
+KN_API kn_tensor kn_ones(kn_ctx *k, kn_ints shape, kn_dtype dtype);
+KN_API kn_tensor kn_full(kn_ctx *k, kn_ints shape, double value, kn_dtype dtype);
+KN_API kn_tensor kn_zeros_like(kn_tensor x);
+KN_API kn_tensor kn_ones_like(kn_tensor x);
+KN_API kn_tensor kn_full_like(kn_tensor x, double value);
+KN_API kn_tensor kn_arange(kn_ctx *k, double start, double stop, double step, kn_dtype dtype);
+KN_API kn_tensor kn_linspace(kn_ctx *k, double start, double stop, int64_t n, kn_dtype dtype);
+KN_API kn_tensor kn_eye(kn_ctx *k, int64_t rows, int64_t columns, kn_dtype dtype);
+/* A scalar of dtype index whose value, lo to hi, arrives at launch (kn_bind). kn_sym makes it a dimension: use its
+ * result in a shape, as in kn_shrink(x, KN_LIST(0, 0), KN_SHAPE(kn_sym(n), 64)). */
+KN_API kn_tensor kn_variable(kn_ctx *k, const char *name, int64_t lo, int64_t hi);
+KN_API int64_t kn_sym(kn_tensor variable);
+/* A named input of the given shape without data: for programs written out as text. */
+KN_API kn_tensor kn_input(kn_ctx *k, const char *name, kn_dtype dtype, kn_ints shape);
+
+/* ---- random (Threefry 2x32, 20 rounds) --------------------------------------------------------------------- */
+
+/* Element i of a random tensor is threefry(counter + i, seed); the counter then moves on by the number of elements.
+ * f32 in [0, 1) are the top 24 bits of the low word; normals are Box and Muller's in plain multiplications and
+ * additions: the same seed gives the same bits on every device. A new context starts from KN_SEED, default 0. */
+KN_API void kn_manual_seed(kn_ctx *k, uint64_t seed);
+KN_API kn_tensor kn_rand(kn_ctx *k, kn_ints shape);  /* f32, [0, 1) */
+KN_API kn_tensor kn_randn(kn_ctx *k, kn_ints shape); /* f32, mean 0, deviation 1 */
+KN_API kn_tensor kn_rand_as(kn_ctx *k, kn_ints shape, kn_dtype dtype);
+KN_API kn_tensor kn_randn_as(kn_ctx *k, kn_ints shape, kn_dtype dtype);
+KN_API kn_tensor kn_uniform(kn_ctx *k, kn_ints shape, double lo, double hi);
+KN_API kn_tensor kn_normal(kn_ctx *k, kn_ints shape, double mean, double deviation);
+KN_API kn_tensor kn_randint(kn_ctx *k, kn_ints shape, int64_t lo, int64_t hi, kn_dtype dtype); /* lo <= v < hi */
+KN_API kn_tensor kn_bernoulli(kn_tensor p);          /* 1 with probability p, of p's shape and dtype */
+KN_API kn_tensor kn_dropout(kn_tensor x, double p);  /* 0 with probability p, the rest scaled by 1/(1-p) */
+KN_API kn_tensor kn_threefry(kn_tensor counter, kn_tensor key); /* the generator itself; both u64 */
+
+/* ---- dtypes and markers ------------------------------------------------------------------------------------ */
+
+KN_API kn_tensor kn_cast(kn_tensor x, kn_dtype dtype);
+KN_API kn_tensor kn_bitcast(kn_tensor x, kn_dtype dtype); /* the last axis scales with the size of the dtype */
+KN_API kn_tensor kn_contiguous(kn_tensor x);
+KN_API kn_tensor kn_contiguous_backward(kn_tensor x);
+KN_API kn_tensor kn_detach(kn_tensor x);
+KN_API kn_tensor kn_copy_to(kn_tensor x, const char *device);
+/* Storage of its own with x as first value: what kn_assign can write. */
+KN_API kn_tensor kn_param(kn_tensor x);
+/* target, a kn_param or a view of one or of host data, takes value's elements when it is next realised; later uses of
+ * target mean the new value. value is broadcast and must have target's dtype or a weak one. Returns target. Tensors
+ * computed from the old value must be realised with the assign or before it; later use of them is an error. */
+KN_API kn_tensor kn_assign(kn_tensor target, kn_tensor value);
+
+/* ---- movement ---------------------------------------------------------------------------------------------- */
+
+KN_API kn_tensor kn_reshape(kn_tensor x, kn_ints shape); /* one -1: what is left */
+KN_API kn_tensor kn_permute(kn_tensor x, kn_ints order);
+KN_API kn_tensor kn_transpose(kn_tensor x, int a, int b);
+KN_API kn_tensor kn_mT(kn_tensor x); /* swaps the last two axes */
+KN_API kn_tensor kn_moveaxis(kn_tensor x, int from, int to);
+KN_API kn_tensor kn_expand(kn_tensor x, kn_ints shape); /* -1 keeps an axis; new axes come in front */
+KN_API kn_tensor kn_pad(kn_tensor x, kn_ints pads, double value);
+KN_API kn_tensor kn_shrink(kn_tensor x, kn_ints start, kn_ints size);
+KN_API kn_tensor kn_flip(kn_tensor x, kn_ints axes);
+/* x[start:stop:step] on one axis, as in Python: negative positions count from the end, out of range is clamped. */
+KN_API kn_tensor kn_slice(kn_tensor x, int axis, int64_t start, int64_t stop, int64_t step);
+KN_API kn_tensor kn_select(kn_tensor x, int axis, int64_t index); /* x[index] on one axis, which goes */
+KN_API kn_tensor kn_cat(const kn_tensor *x, size_t n, int axis);
+KN_API kn_tensor kn_stack(const kn_tensor *x, size_t n, int axis);
+KN_API kn_tensor kn_cat2(kn_tensor a, kn_tensor b, int axis);
+KN_API kn_tensor kn_tile(kn_tensor x, kn_ints times);
+KN_API kn_tensor kn_repeat(kn_tensor x, int64_t times, int axis); /* each element `times` times in a row */
+KN_API kn_tensor kn_squeeze(kn_tensor x, int axis);
+KN_API kn_tensor kn_squeeze_all(kn_tensor x);
+KN_API kn_tensor kn_unsqueeze(kn_tensor x, int axis);
+KN_API kn_tensor kn_flatten(kn_tensor x, int first, int last);
+KN_API kn_tensor kn_unflatten(kn_tensor x, int axis, kn_ints shape);
+/* out receives one tensor per size (split) or n nearly equal ones (chunk: as numpy's array_split). */
+KN_API kn_status kn_split(kn_tensor x, int axis, kn_ints sizes, kn_tensor *out);
+KN_API kn_status kn_chunk(kn_tensor x, int axis, int n, kn_tensor *out);
+KN_API kn_tensor kn_roll(kn_tensor x, int64_t shift, int axis);
+KN_API kn_tensor kn_tril(kn_tensor x, int64_t diagonal);
+KN_API kn_tensor kn_triu(kn_tensor x, int64_t diagonal);
+KN_API kn_tensor kn_diagonal(kn_tensor x, int64_t offset); /* of the last two axes */
+KN_API kn_tensor kn_diag(kn_tensor x);                     /* a vector as the diagonal of a matrix */
+/* Windows of `size` every `step` along an axis; the window is a new last axis. */
+KN_API kn_tensor kn_unfold(kn_tensor x, int axis, int64_t size, int64_t step);
+
+/* ---- elementwise ------------------------------------------------------------------------------------------- */
+
+KN_API kn_tensor kn_neg(kn_tensor x);
+KN_API kn_tensor kn_abs(kn_tensor x);
+KN_API kn_tensor kn_sign(kn_tensor x);
+KN_API kn_tensor kn_square(kn_tensor x);
+KN_API kn_tensor kn_sqrt(kn_tensor x);
+KN_API kn_tensor kn_rsqrt(kn_tensor x);
+KN_API kn_tensor kn_recip(kn_tensor x);
+KN_API kn_tensor kn_exp(kn_tensor x);
+KN_API kn_tensor kn_exp2(kn_tensor x);
+KN_API kn_tensor kn_expm1(kn_tensor x);
+KN_API kn_tensor kn_log(kn_tensor x);
+KN_API kn_tensor kn_log2(kn_tensor x);
+KN_API kn_tensor kn_log10(kn_tensor x);
+KN_API kn_tensor kn_log1p(kn_tensor x);
+KN_API kn_tensor kn_sin(kn_tensor x);
+KN_API kn_tensor kn_cos(kn_tensor x);
+KN_API kn_tensor kn_tan(kn_tensor x);
+KN_API kn_tensor kn_sinh(kn_tensor x);
+KN_API kn_tensor kn_cosh(kn_tensor x);
+KN_API kn_tensor kn_tanh(kn_tensor x);
+KN_API kn_tensor kn_atan(kn_tensor x);
+KN_API kn_tensor kn_asinh(kn_tensor x);
+KN_API kn_tensor kn_acosh(kn_tensor x);
+KN_API kn_tensor kn_atanh(kn_tensor x);
+KN_API kn_tensor kn_erf(kn_tensor x);
+KN_API kn_tensor kn_erfc(kn_tensor x);
+KN_API kn_tensor kn_floor(kn_tensor x);
+KN_API kn_tensor kn_ceil(kn_tensor x);
+KN_API kn_tensor kn_round(kn_tensor x); /* halves to even */
+KN_API kn_tensor kn_trunc(kn_tensor x);
+KN_API kn_tensor kn_frac(kn_tensor x);
+KN_API kn_tensor kn_isnan(kn_tensor x);
+KN_API kn_tensor kn_isinf(kn_tensor x);
+KN_API kn_tensor kn_isfinite(kn_tensor x);
+KN_API kn_tensor kn_signbit(kn_tensor x);
+KN_API kn_tensor kn_sigmoid(kn_tensor x);
+KN_API kn_tensor kn_relu(kn_tensor x);
+KN_API kn_tensor kn_relu6(kn_tensor x);
+KN_API kn_tensor kn_gelu(kn_tensor x);      /* with erf */
+KN_API kn_tensor kn_gelu_tanh(kn_tensor x); /* the approximation with tanh */
+KN_API kn_tensor kn_quick_gelu(kn_tensor x);
+KN_API kn_tensor kn_silu(kn_tensor x);
+KN_API kn_tensor kn_mish(kn_tensor x);
+KN_API kn_tensor kn_softplus(kn_tensor x);
+KN_API kn_tensor kn_softsign(kn_tensor x);
+KN_API kn_tensor kn_logsigmoid(kn_tensor x);
+KN_API kn_tensor kn_selu(kn_tensor x);
+KN_API kn_tensor kn_hardtanh(kn_tensor x);
+KN_API kn_tensor kn_hardsigmoid(kn_tensor x);
+KN_API kn_tensor kn_hardswish(kn_tensor x);
+KN_API kn_tensor kn_deg2rad(kn_tensor x);
+KN_API kn_tensor kn_rad2deg(kn_tensor x);
+KN_API kn_tensor kn_logical_not(kn_tensor x);
+KN_API kn_tensor kn_bitwise_not(kn_tensor x);
+KN_API kn_tensor kn_leaky_relu(kn_tensor x, double slope);
+KN_API kn_tensor kn_elu(kn_tensor x, double alpha);
+KN_API kn_tensor kn_celu(kn_tensor x, double alpha);
+KN_API kn_tensor kn_clamp(kn_tensor x, double lo, double hi);
+KN_API kn_tensor kn_nan_to_num(kn_tensor x, double nan);
+
+/* Two operands, broadcast against each other. */
+KN_API kn_tensor kn_add(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_sub(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_mul(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_div(kn_tensor a, kn_tensor b); /* true division */
+KN_API kn_tensor kn_pow(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_maximum(kn_tensor a, kn_tensor b); /* NaN if either is */
+KN_API kn_tensor kn_minimum(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_fmax(kn_tensor a, kn_tensor b);    /* the other one if either is NaN */
+KN_API kn_tensor kn_fmin(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_floor_divide(kn_tensor a, kn_tensor b); /* integers: by 0 is 0 */
+KN_API kn_tensor kn_trunc_divide(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_remainder(kn_tensor a, kn_tensor b);    /* sign of b */
+KN_API kn_tensor kn_fmod(kn_tensor a, kn_tensor b);         /* sign of a */
+KN_API kn_tensor kn_lt(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_le(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_gt(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_ge(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_eq(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_ne(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_logical_and(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_logical_or(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_logical_xor(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_bitwise_and(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_bitwise_or(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_bitwise_xor(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_shift_left(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_shift_right(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_logaddexp(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_hypot(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_atan2(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_copysign(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_xlogy(kn_tensor a, kn_tensor b);
+/* The same with a literal. */
+KN_API kn_tensor kn_adds(kn_tensor a, double b);
+KN_API kn_tensor kn_subs(kn_tensor a, double b);
+KN_API kn_tensor kn_muls(kn_tensor a, double b);
+KN_API kn_tensor kn_divs(kn_tensor a, double b);
+KN_API kn_tensor kn_pows(kn_tensor a, double b);
+KN_API kn_tensor kn_maximums(kn_tensor a, double b);
+KN_API kn_tensor kn_minimums(kn_tensor a, double b);
+KN_API kn_tensor kn_lts(kn_tensor a, double b);
+KN_API kn_tensor kn_les(kn_tensor a, double b);
+KN_API kn_tensor kn_gts(kn_tensor a, double b);
+KN_API kn_tensor kn_ges(kn_tensor a, double b);
+KN_API kn_tensor kn_eqs(kn_tensor a, double b);
+KN_API kn_tensor kn_nes(kn_tensor a, double b);
+
+KN_API kn_tensor kn_where(kn_tensor condition, kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_masked_fill(kn_tensor x, kn_tensor mask, double value);
+KN_API kn_tensor kn_mulacc(kn_tensor a, kn_tensor b, kn_tensor c); /* a * b + c, rounded once */
+KN_API kn_tensor kn_lerp(kn_tensor a, kn_tensor b, double weight);
+
+/* ---- reductions: over everything, or over axes (an empty list: none) --------------------------------------- */
+
+KN_API kn_tensor kn_sum(kn_tensor x);
+KN_API kn_tensor kn_prod(kn_tensor x);
+KN_API kn_tensor kn_max(kn_tensor x);
+KN_API kn_tensor kn_min(kn_tensor x);
+KN_API kn_tensor kn_mean(kn_tensor x);
+KN_API kn_tensor kn_any(kn_tensor x);
+KN_API kn_tensor kn_all(kn_tensor x);
+KN_API kn_tensor kn_logsumexp(kn_tensor x);
+KN_API kn_tensor kn_count_nonzero(kn_tensor x);
+KN_API kn_tensor kn_norm(kn_tensor x); /* square root of the sum of squares */
+KN_API kn_tensor kn_sum_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_prod_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_max_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_min_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_mean_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_any_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_all_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_logsumexp_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_count_nonzero_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_norm_over(kn_tensor x, kn_ints axes, int keep);
+/* correction 0: divide by n (numpy); 1: by n - 1 (PyTorch). */
+KN_API kn_tensor kn_var(kn_tensor x, double correction);
+KN_API kn_tensor kn_std(kn_tensor x, double correction);
+KN_API kn_tensor kn_var_over(kn_tensor x, kn_ints axes, int keep, double correction);
+KN_API kn_tensor kn_std_over(kn_tensor x, kn_ints axes, int keep, double correction);
+KN_API kn_tensor kn_argmax(kn_tensor x, int axis, int keep); /* i64; the first of equals; NaN counts as largest */
+KN_API kn_tensor kn_argmin(kn_tensor x, int axis, int keep);
+KN_API kn_tensor kn_cumsum(kn_tensor x, int axis);
+KN_API kn_tensor kn_cumprod(kn_tensor x, int axis);
+KN_API kn_tensor kn_cummax(kn_tensor x, int axis);
+KN_API kn_tensor kn_cummin(kn_tensor x, int axis);
+
+/* ---- products ---------------------------------------------------------------------------------------------- */
+
+KN_API kn_tensor kn_matmul(kn_tensor a, kn_tensor b); /* numpy's rules for vectors and batches */
+KN_API kn_tensor kn_dot(kn_tensor a, kn_tensor b);    /* of two vectors */
+KN_API kn_tensor kn_outer(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_gemm(kn_tensor a, kn_tensor b);   /* (M, K) x (K, N) */
+KN_API kn_tensor kn_linear(kn_tensor x, kn_tensor weight, kn_tensor bias); /* weight (out, in); bias may be NULL */
+
+/* ---- indexing by tensors ----------------------------------------------------------------------------------- */
+
+KN_API kn_tensor kn_prefix_sum(kn_tensor x);            /* along axis 0 */
+KN_API kn_tensor kn_gather(kn_tensor x, kn_tensor idx); /* x[idx] on axis 0; an index out of range gives 0 */
+KN_API kn_tensor kn_take(kn_tensor x, kn_tensor idx, int axis); /* the same on any axis; negative counts from the end */
+KN_API kn_tensor kn_take_along_axis(kn_tensor x, kn_tensor idx, int axis);
+KN_API kn_tensor kn_scatter_add(kn_tensor x, kn_tensor idx, kn_tensor value); /* x[idx] += value on axis 0 */
+KN_API kn_tensor kn_scatter_add_along_axis(kn_tensor x, int axis, kn_tensor idx, kn_tensor value);
+KN_API kn_tensor kn_one_hot(kn_tensor idx, int64_t classes, kn_dtype dtype);
+KN_API kn_tensor kn_embedding(kn_tensor weight, kn_tensor idx);
+
+/* ---- networks ---------------------------------------------------------------------------------------------- */
+
+KN_API kn_tensor kn_conv2d(kn_tensor x, kn_tensor weight, kn_tensor bias, int stride, int padding, int dilation, int groups);
+/* Any number of spatial axes; each list has one entry for all of them or one each. bias may be NULL. */
+KN_API kn_tensor kn_conv(kn_tensor x, kn_tensor weight, kn_tensor bias, kn_ints stride, kn_ints padding, kn_ints dilation, int groups);
+KN_API kn_tensor kn_max_pool2d(kn_tensor x, int size, int stride, int padding);
+KN_API kn_tensor kn_avg_pool2d(kn_tensor x, int size, int stride, int padding); /* counts the padding */
+KN_API kn_tensor kn_max_pool(kn_tensor x, kn_ints size, kn_ints stride, kn_ints padding, kn_ints dilation);
+KN_API kn_tensor kn_avg_pool(kn_tensor x, kn_ints size, kn_ints stride, kn_ints padding, int count_padding);
+KN_API kn_tensor kn_softmax(kn_tensor x, int axis);
+KN_API kn_tensor kn_log_softmax(kn_tensor x, int axis);
+KN_API kn_tensor kn_softmin(kn_tensor x, int axis);
+/* logits (N, C, ...), labels (N, ...) of integers; the mean over all. */
+KN_API kn_tensor kn_cross_entropy(kn_tensor logits, kn_tensor labels);
+KN_API kn_tensor kn_nll_loss(kn_tensor log_p, kn_tensor labels);
+KN_API kn_tensor kn_mse_loss(kn_tensor x, kn_tensor target);
+KN_API kn_tensor kn_l1_loss(kn_tensor x, kn_tensor target);
+KN_API kn_tensor kn_huber_loss(kn_tensor x, kn_tensor target, double delta);
+KN_API kn_tensor kn_bce_loss(kn_tensor p, kn_tensor target);
+KN_API kn_tensor kn_bce_with_logits(kn_tensor logits, kn_tensor target);
+/* Over the last `axes` axes; weight and bias have their shape, or are NULL. */
+KN_API kn_tensor kn_layer_norm(kn_tensor x, int axes, kn_tensor weight, kn_tensor bias, double eps);
+KN_API kn_tensor kn_rms_norm(kn_tensor x, int axes, kn_tensor weight, double eps);
+KN_API kn_tensor kn_group_norm(kn_tensor x, int groups, kn_tensor weight, kn_tensor bias, double eps);
+/* x (N, C, ...). Inference: with the given statistics. Training: with the batch's; mean and var, if not NULL, are
+ * parameters that move towards them by momentum (realise them with the result). */
+KN_API kn_tensor kn_batch_norm(kn_tensor x, kn_tensor mean, kn_tensor var, kn_tensor weight, kn_tensor bias, double eps);
+KN_API kn_tensor kn_batch_norm_train(kn_tensor x, kn_tensor mean, kn_tensor var, kn_tensor weight, kn_tensor bias, double momentum, double eps);
+/* q (..., L, E), k (..., S, E), v (..., S, V). mask: bool (true: attend) or float (added), or NULL.
+ * scale 0: 1/sqrt(E). */
+KN_API kn_tensor kn_attention(kn_tensor q, kn_tensor k, kn_tensor v, kn_tensor mask, int causal, double scale);
+
+/* ---- functions and gradients ------------------------------------------------------------------------------- */
+
+/* Traces f(user, in, out) into one FUNCTION node; out receives nout tensors. */
+typedef void (*kn_fn)(void *user, const kn_tensor *in, kn_tensor *out);
+KN_API kn_status kn_function(kn_ctx *k, kn_fn f, void *user, const kn_tensor *in, size_t nin, kn_tensor *out, size_t nout);
+/* d loss / d wrt[i] into out[i]. loss is a scalar, or its elements are summed. A wrt that loss does not depend on
+ * has gradient zero. */
+KN_API kn_status kn_grad(kn_tensor loss, const kn_tensor *wrt, size_t n, kn_tensor *out);
+KN_API kn_tensor kn_grad1(kn_tensor loss, kn_tensor wrt);
+/* The same with a given gradient of y instead of ones. */
+KN_API kn_status kn_grad_from(kn_tensor y, kn_tensor dy, const kn_tensor *wrt, size_t n, kn_tensor *out);
+
+/* Stamps the caller's place on a tensor just made; used by the macros of here.h. */
+KN_API kn_tensor kn_at_(kn_tensor t, const char *file, int line);
+
+#ifdef __cplusplus
+}
+#endif
+
+#ifdef KN_NO_LOC
+#define KN_FILE_LINE_ NULL, 0
+#else
+#define KN_FILE_LINE_ __FILE__, __LINE__
+#include <koine/here.h>
+#endif
+#endif

@@ -45,18 +45,23 @@ static bool push(list *l, kn_uop u) {
 }
 
 int64_t ki_toposort(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) {
+    return ki_toposort_above(ir, root, nroot, 0, out);
+}
+
+int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t floor, kn_uop **out) {
     list l = {0};
     *out = NULL;
     if (!seen_room(ir)) return ki_fail(ir->env, KI_E_NOMEM), -1;
     uint32_t now = ir->epoch;
     bool ok = true;
     for (size_t i = 0; i < nroot && ok; i++)
-        if (ir->seen[root[i]->id] != now) ir->seen[root[i]->id] = now, ok = push(&l, root[i]);
+        if (root[i]->id > floor && ir->seen[root[i]->id] != now) ir->seen[root[i]->id] = now, ok = push(&l, root[i]);
     /* The list is its own work queue. */
     for (size_t at = 0; at < l.n && ok; at++) {
         kn_uop u = l.v[at];
         for (uint32_t k = 0; k < u->nsrc && ok; k++)
-            if (ir->seen[u->src[k]->id] != now) ir->seen[u->src[k]->id] = now, ok = push(&l, u->src[k]);
+            if (u->src[k]->id > floor && ir->seen[u->src[k]->id] != now)
+                ir->seen[u->src[k]->id] = now, ok = push(&l, u->src[k]);
     }
     if (!ok) return ki_free(l.v), ki_fail(ir->env, KI_E_NOMEM), -1;
     if (l.n > ir->n / 8) {

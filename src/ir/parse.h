@@ -91,6 +91,8 @@ bool ki_word_is(const char *s, size_t n, const char *word);
 size_t ki_literal_len(const ki_reader *r);
 bool ki_read_i64(ki_reader *r, int64_t lo, int64_t hi, const char *what, int64_t *v);
 bool ki_read_f64(ki_reader *r, double *v);
+/* True, and the cursor there, if a string is next, on this line or on a later one. */
+bool ki_string_next(ki_reader *r);
 /* "..." or x"..." pieces, joined, into r->str. */
 bool ki_read_string(ki_reader *r);
 /* (1, 2, 3); at most max. */

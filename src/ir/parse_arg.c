@@ -51,11 +51,6 @@ static bool keep_string(ki_reader *r, ki_args *a) {
     return a->str.oom ? ki_read_nomem(r) : true;
 }
 
-static bool string_is_next(ki_reader *r) {
-    ki_skip(r);
-    return ki_peek(r) == '"' || (r->n - r->at >= 2 && memcmp(r->text + r->at, "x\"", 2) == 0);
-}
-
 static bool read_id(ki_reader *r, const char *what, uint32_t *id) {
     int64_t v;
     if (!ki_read_i64(r, 0, UINT32_MAX - 1, what, &v)) return false;
@@ -84,9 +79,9 @@ bool ki_read_head(ki_reader *r, ki_args *a) {
                ki_read_choice(r, KI_E_TEXT_SPACE, ki_space_names, 3, &a->space);
     case KI_A_PARAM:
         a->number = -1;
-        return !string_is_next(r) || keep_string(r, a);
+        return !ki_string_next(r) || keep_string(r, a);
     case KI_A_STR:
-    case KI_A_BYTES: return !string_is_next(r) || keep_string(r, a);
+    case KI_A_BYTES: return !ki_string_next(r) || keep_string(r, a);
     default: return true;
     }
 }

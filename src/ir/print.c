@@ -357,11 +357,18 @@ static const ki_port *port_of(const printer *c, kn_uop u, size_t *next) {
     return &c->p->in[(*next)++];
 }
 
+/* -4, 0.5: no dtype is to be seen here, so whole numbers go without point. */
+static void put_plain(ki_text *t, double v) {
+    size_t n = t->n;
+    ki_f64_put(t, v);
+    if (!t->oom && t->n - n > 2 && memcmp(t->s + t->n - 2, ".0", 2) == 0) ki_text_cut(t, t->n - 2);
+}
+
 static void put_range(ki_text *t, const ki_port *q) {
     ki_text_put(t, "   in [");
-    ki_f64_put(t, q->lo);
+    put_plain(t, q->lo);
     ki_text_put(t, ", ");
-    ki_f64_put(t, q->hi);
+    put_plain(t, q->hi);
     ki_text_putc(t, ']');
 }
 

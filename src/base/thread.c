@@ -12,7 +12,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #if defined(__linux__)
 #include <sched.h>
@@ -227,22 +226,22 @@ static void pool_free(ki_pool *p) {
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->done);
-    free(p->share); /* from aligned_alloc */
+    ki_free(p->share);
     ki_free(p->worker);
     ki_free(p->start);
-    free(p);
+    ki_free(p);
 }
 
 ki_pool *ki_pool_open(unsigned threads) {
     if (threads < 1) threads = 1;
     if (threads > MAX_THREADS) threads = MAX_THREADS;
-    ki_pool *p = aligned_alloc(LINE, sizeof *p);
+    ki_pool *p = ki_aligned(LINE, sizeof *p);
     if (!p) return NULL;
     memset(p, 0, sizeof *p);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
     pthread_cond_init(&p->done, NULL);
-    p->share = aligned_alloc(LINE, threads * sizeof *p->share);
+    p->share = ki_aligned(LINE, threads * sizeof *p->share);
     p->worker = ki_calloc(threads, sizeof *p->worker);
     p->start = ki_calloc(threads, sizeof *p->start);
     if (!p->share || !p->worker || !p->start) {

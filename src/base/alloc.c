@@ -34,6 +34,11 @@ void *ki_realloc(void *p, size_t n, size_t size) {
     return realloc(p, bytes ? bytes : 1);
 }
 
+void *ki_aligned(size_t align, size_t n) {
+    if (must_fail() || n > SIZE_MAX - align) return NULL;
+    return aligned_alloc(align, (n + align - 1) / align * align);
+}
+
 void ki_free(void *p) { free(p); }
 
 #define CHUNK_HEAD ((sizeof(ki_chunk) + 15) & ~(size_t)15)

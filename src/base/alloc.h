@@ -11,6 +11,8 @@ void *ki_malloc(size_t n);
 void *ki_calloc(size_t n, size_t size);
 /* Grows or shrinks an array to n elements; on failure the old one stays valid. */
 void *ki_realloc(void *p, size_t n, size_t size);
+/* n bytes at a multiple of align, a power of two; freed by ki_free. */
+void *ki_aligned(size_t align, size_t n);
 void ki_free(void *p);
 
 /* Fail the n-th allocation from now (1 = the next), and all after it if `onwards`; 0 switches this off. */

@@ -1,0 +1,268 @@
+/* thread.c: a pool with per-thread shares and stealing. See thread.h.
+ *
+ * A share is one 64-bit word: generation | next task | end. A claim is one compare-and-swap on the whole word, so a
+ * thread that was asleep through a run can never take a task of the next one with the last one's bounds: its
+ * word's generation is old. `fn` and `arg` are read after a successful claim, and cannot change before that task ends. */
+#include "base/thread.h"
+
+#include "base/alloc.h"
+#include "base/gnu.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#if defined(__linux__)
+#include <sched.h>
+#endif
+#include <unistd.h>
+
+enum { TASK_BITS = 20, MAX_BATCH = (1 << TASK_BITS) - 1, MAX_THREADS = 1024, SPIN = 4000, LINE = 64 };
+
+typedef struct share {
+    _Alignas(LINE) _Atomic uint64_t word;
+} share;
+
+struct ki_pool {
+    unsigned threads; /* including the caller */
+    share *share;
+    pthread_t *worker;
+    struct start {
+        ki_pool *pool;
+        unsigned self;
+    } *start;
+    _Atomic(ki_task *) fn;
+    _Atomic(void *) arg;
+    _Alignas(LINE) _Atomic uint64_t generation; /* bumped by each run; the workers wait on it */
+    _Alignas(LINE) _Atomic int64_t left;        /* tasks that have not returned */
+    _Atomic int sleepers, caller_sleeps, stop;
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+};
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#else
+    atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+/* ---- how many ------------------------------------------------------------------------------------------------ */
+
+/* "quota period" or "max period" of a cgroup v2 file; 0 = no limit. */
+static unsigned quota_of(const char *path) {
+    FILE *f = fopen(path, "re");
+    long long quota = 0, period = 0;
+    if (!f) return 0;
+    int got = fscanf(f, "%lld %lld", &quota, &period);
+    fclose(f);
+    if (got != 2 || quota <= 0 || period <= 0) return 0;
+    return (unsigned)((quota + period - 1) / period);
+}
+
+/* The tightest quota on the way from this process's group up to the root. */
+static unsigned cgroup_limit(void) {
+    char line[1024], dir[1024] = "", path[1200];
+    unsigned best = 0;
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    while (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        if (strncmp(line, "0::/", 4) == 0) snprintf(dir, sizeof dir, "%s", line + 3);
+    }
+    if (f) fclose(f);
+    for (;;) {
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", strcmp(dir, "/") ? dir : "");
+        unsigned q = quota_of(path);
+        if (q && (!best || q < best)) best = q;
+        char *cut = strrchr(dir, '/');
+        if (!cut) break;
+        *cut = 0;
+    }
+    return best;
+}
+
+unsigned ki_cpu_count(void) {
+    long n = 0;
+#if defined(__linux__)
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) n = CPU_COUNT(&set);
+#endif
+    if (n < 1) n = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned limit = cgroup_limit();
+    if (limit && (long)limit < n) n = limit;
+    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (unsigned)n;
+}
+
+/* ---- a run --------------------------------------------------------------------------------------------------- */
+
+static inline uint64_t pack(uint64_t generation, uint64_t next, uint64_t end) {
+    return generation << (2 * TASK_BITS) | next << TASK_BITS | end;
+}
+
+/* A task of share k in that generation, or -1. */
+static int64_t claim(ki_pool *p, unsigned k, uint64_t generation) {
+    uint64_t w = atomic_load_explicit(&p->share[k].word, memory_order_acquire);
+    for (;;) {
+        uint64_t next = w >> TASK_BITS & MAX_BATCH;
+        if ((w ^ pack(generation, 0, 0)) >> (2 * TASK_BITS) || next >= (w & MAX_BATCH)) return -1;
+        if (atomic_compare_exchange_weak_explicit(&p->share[k].word, &w, w + ((uint64_t)1 << TASK_BITS),
+                                                  memory_order_acq_rel, memory_order_acquire))
+            return (int64_t)next;
+    }
+}
+
+static void finished_one(ki_pool *p) {
+    if (atomic_fetch_sub(&p->left, 1) != 1 || !atomic_load(&p->caller_sleeps)) return;
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_signal(&p->done);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Own share first, then the others', nearest first. */
+static void help(ki_pool *p, unsigned self, uint64_t generation) {
+    for (unsigned d = 0; d < p->threads; d++) {
+        unsigned k = self + d < p->threads ? self + d : self + d - p->threads;
+        for (int64_t i; (i = claim(p, k, generation)) >= 0; finished_one(p)) {
+            ki_task *fn = atomic_load_explicit(&p->fn, memory_order_relaxed);
+            fn(atomic_load_explicit(&p->arg, memory_order_relaxed), i);
+        }
+    }
+}
+
+/* The generation after `seen`: spins, then sleeps. */
+static uint64_t await_work(ki_pool *p, uint64_t seen) {
+    uint64_t g = seen;
+    for (int i = 0; i < SPIN; i++) {
+        if ((g = atomic_load_explicit(&p->generation, memory_order_acquire)) != seen) return g;
+        relax();
+    }
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add(&p->sleepers, 1);
+    while ((g = atomic_load(&p->generation)) == seen) pthread_cond_wait(&p->work, &p->lock);
+    atomic_fetch_sub(&p->sleepers, 1);
+    pthread_mutex_unlock(&p->lock);
+    return g;
+}
+
+static void *worker_main(void *arg) {
+    struct start *s = arg;
+    ki_pool *p = s->pool;
+    for (uint64_t g = 0;;) {
+        g = await_work(p, g);
+        if (atomic_load(&p->stop)) return NULL;
+        help(p, s->self, g);
+    }
+}
+
+/* A new generation for all to see; wakes those who sleep. */
+static void announce(ki_pool *p, uint64_t generation) {
+    atomic_store(&p->generation, generation);
+    if (!atomic_load(&p->sleepers)) return;
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_broadcast(&p->work);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void await_done(ki_pool *p) {
+    for (int i = 0; i < SPIN; i++) {
+        if (!atomic_load_explicit(&p->left, memory_order_acquire)) return;
+        relax();
+    }
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->caller_sleeps, 1);
+    while (atomic_load(&p->left)) pthread_cond_wait(&p->done, &p->lock);
+    atomic_store(&p->caller_sleeps, 0);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* One batch; the tasks of a batch are numbered from 0, `base` is added by the caller's wrapper. */
+static void run_batch(ki_pool *p, int64_t n, ki_task *fn, void *arg) {
+    uint64_t g = atomic_load_explicit(&p->generation, memory_order_relaxed) + 1;
+    unsigned t = p->threads;
+    atomic_store_explicit(&p->fn, fn, memory_order_relaxed);
+    atomic_store_explicit(&p->arg, arg, memory_order_relaxed);
+    atomic_store(&p->left, n);
+    for (unsigned k = 0; k < t; k++)
+        atomic_store_explicit(&p->share[k].word, pack(g, (uint64_t)n * k / t, (uint64_t)n * (k + 1) / t),
+                              memory_order_release);
+    announce(p, g);
+    help(p, 0, g);
+    await_done(p);
+}
+
+typedef struct batch {
+    ki_task *fn;
+    void *arg;
+    int64_t base;
+} batch;
+static void run_one_of_batch(void *arg, int64_t i) {
+    const batch *b = arg;
+    b->fn(b->arg, b->base + i);
+}
+
+void ki_pool_run(ki_pool *p, int64_t n, ki_task *fn, void *arg) {
+    if (!p || p->threads == 1 || n <= 1) {
+        for (int64_t i = 0; i < n; i++) fn(arg, i);
+        return;
+    }
+    if (n <= MAX_BATCH) {
+        run_batch(p, n, fn, arg);
+        return;
+    }
+    batch b = {fn, arg, 0};
+    for (; b.base < n; b.base += MAX_BATCH)
+        run_batch(p, n - b.base < MAX_BATCH ? n - b.base : MAX_BATCH, run_one_of_batch, &b);
+}
+
+/* ---- life ---------------------------------------------------------------------------------------------------- */
+
+unsigned ki_pool_threads(const ki_pool *p) {
+    return p ? p->threads : 1;
+}
+
+static void pool_free(ki_pool *p) {
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->work);
+    pthread_cond_destroy(&p->done);
+    ki_free(p->share);
+    ki_free(p->worker);
+    ki_free(p->start);
+    ki_free(p);
+}
+
+ki_pool *ki_pool_open(unsigned threads) {
+    if (threads < 1) threads = 1;
+    if (threads > MAX_THREADS) threads = MAX_THREADS;
+    ki_pool *p = ki_aligned(LINE, sizeof *p);
+    if (!p) return NULL;
+    memset(p, 0, sizeof *p);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->work, NULL);
+    pthread_cond_init(&p->done, NULL);
+    p->share = ki_aligned(LINE, threads * sizeof *p->share);
+    p->worker = ki_calloc(threads, sizeof *p->worker);
+    p->start = ki_calloc(threads, sizeof *p->start);
+    if (!p->share || !p->worker || !p->start) {
+        pool_free(p);
+        return NULL;
+    }
+    memset(p->share, 0, threads * sizeof *p->share);
+    /* Set before the first worker starts; workers read it only after the first run was announced. */
+    unsigned made = 1;
+    for (; made < threads; made++) {
+        p->start[made] = (struct start){p, made};
+        if (pthread_create(&p->worker[made], NULL, worker_main, &p->start[made])) break;
+    }
+    p->threads = made;
+    return p;
+}
+
+void ki_pool_close(ki_pool *p) {
+    if (!p) return;
+    atomic_store(&p->stop, 1);
+    announce(p, atomic_load(&p->generation) + 1);
+    for (unsigned k = 1; k < p->threads; k++) pthread_join(p->worker[k], NULL);
+    pool_free(p);
+}

@@ -1,0 +1,29 @@
+/* thread.h: the pool on which a kernel's THREAD axis runs, and how many threads this process may use.
+ *
+ * A run is n tasks. Each thread owns an equal, contiguous share of them, the same one on every run, so that what a
+ * kernel wrote is read by the core that has it; who is done early takes tasks from others' shares, so that a
+ * core lost to another process delays nothing but its own task. Workers stay hot: between runs they spin for a
+ * short while and only then sleep.
+ *
+ * One thread uses a pool at a time. A task must not run the pool it runs on. */
+#ifndef KI_THREAD_H
+#define KI_THREAD_H
+
+#include <stdint.h>
+
+typedef struct ki_pool ki_pool;
+typedef void ki_task(void *arg, int64_t i);
+
+/* Threads this process may use: the affinity mask, cut by the cgroup's quota. At least 1. */
+unsigned ki_cpu_count(void);
+
+/* A pool of `threads`, the caller's included; fewer when the host refuses to make them. NULL: out of memory. */
+ki_pool *ki_pool_open(unsigned threads);
+/* Joins all workers. NULL is allowed. */
+void ki_pool_close(ki_pool *p);
+unsigned ki_pool_threads(const ki_pool *p);
+
+/* Runs fn(arg, i) for 0 <= i < n, and returns when all have returned. Their effects are visible to the caller. */
+void ki_pool_run(ki_pool *p, int64_t n, ki_task *fn, void *arg);
+
+#endif

@@ -1,0 +1,61 @@
+/* The thread pool: every task runs exactly once, in every shape of run, and sleeping workers wake. */
+#include "base/thread.h"
+#include "tap.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct counts {
+    _Atomic int hit[5000];
+    int64_t plain[5000]; /* written by tasks, read by the caller: the pool must order the two */
+} counts;
+
+static void hit(void *arg, int64_t i) {
+    counts *c = arg;
+    atomic_fetch_add(&c->hit[i], 1);
+    c->plain[i] = i * 3;
+}
+
+static bool once_each(ki_pool *p, counts *c, int64_t n) {
+    memset(c, 0, sizeof *c);
+    ki_pool_run(p, n, hit, c);
+    for (int64_t i = 0; i < n; i++)
+        if (c->hit[i] != 1 || c->plain[i] != i * 3) return false;
+    return true;
+}
+
+static void sum(void *arg, int64_t i) {
+    atomic_fetch_add((_Atomic int64_t *)arg, i);
+}
+
+int main(void) {
+    counts *c = malloc(sizeof *c);
+    CHECK(ki_cpu_count() >= 1, "this process may use a thread");
+    ki_pool_close(NULL);
+    for (unsigned t = 1; t <= 5; t++) {
+        ki_pool *p = ki_pool_open(t);
+        bool good = p != NULL;
+        for (int64_t n = 0; n < 40 && good; n++) good = once_each(p, c, n);
+        CHECK(good && once_each(p, c, 5000), "%u threads run each task once", t);
+        good = true;
+        for (int i = 0; i < 2000 && good; i++) good = once_each(p, c, t);
+        CHECK(good, "%u threads, 2000 short runs", t);
+        ki_pool_close(p);
+    }
+    ki_pool *p = ki_pool_open(4);
+    bool good = once_each(p, c, 8);
+    usleep(30000); /* all workers are asleep now */
+    CHECK(good && once_each(p, c, 8), "sleeping workers wake");
+    _Atomic int64_t total = 0;
+    int64_t n = INT64_C(2500000); /* more tasks than one batch holds */
+    ki_pool_run(p, n, sum, &total);
+    CHECK(total == n * (n - 1) / 2, "more tasks than a batch holds");
+    ki_pool_close(p);
+    for (int i = 0; i < 50; i++) ki_pool_close(ki_pool_open(3));
+    CHECK(1, "pools open and close without running");
+    free(c);
+    return tap_done();
+}

@@ -17,7 +17,7 @@ typedef struct ki_target {
 } ki_target;
 
 /* Flags every C kernel is compiled with; the meaning of the text depends on them. */
-#define KI_C_FLAGS "-std=gnu17 -O2 -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -fno-strict-aliasing -w"
+#define KI_C_FLAGS "-std=gnu17 -O2 -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -fno-strict-aliasing -w -Wno-psabi"
 
 /* By name; NULL if unknown. The first is the least every x86-64 has. */
 const ki_target *ki_target_named(const char *name);

@@ -1,0 +1,344 @@
+/* c_mem.c: loads, stores, and where REG and LOCAL BUFFERs live.
+ *
+ * A REG BUFFER whose every access is a constant slice, each element always in the same slice, becomes one variable a
+ * slice, which the C compiler keeps in registers. Any other REG or LOCAL BUFFER is an array. A vector access of stride 1
+ * goes through the unaligned, may_alias vector type; other strides and gathers are built lane by lane. */
+#include "stages/8_render/c_gen.h"
+
+#include <string.h>
+
+static kn_uop buffer_of(kn_uop u) {
+    while (u->op == KN_AFTER) u = u->src[0];
+    return u;
+}
+
+/* STACK of constants in arithmetic progression. */
+static bool progression(kn_uop u, int64_t *start, int64_t *stride) {
+    if (u->op != KN_STACK || u->nsrc == 0) return false;
+    for (uint32_t k = 0; k < u->nsrc; k++)
+        if (!ki_is_const(u->src[k])) return false;
+    *start = u->src[0]->arg.i;
+    *stride = u->nsrc > 1 ? u->src[1]->arg.i - *start : 0;
+    for (uint32_t k = 2; k < u->nsrc; k++)
+        if (u->src[k]->arg.i - u->src[k - 1]->arg.i != *stride) return false;
+    return true;
+}
+
+bool ki_caddress(ki_cgen *g, kn_uop index, ki_caddr *a) {
+    *a = (ki_caddr){0};
+    while (index->op == KN_AFTER) index = index->src[0];
+    if (index->op != KN_INDEX || index->nsrc != 2) return ki_cfail(g, index, "an address is INDEX(buffer, one index)"), false;
+    kn_uop i = index->src[1];
+    a->buf = buffer_of(index->src[0]);
+    a->lanes = ki_lanes(i);
+    a->base = i;
+    a->affine = true;
+    if (a->buf->op != KN_PARAM && a->buf->op != KN_BUFFER) return ki_cfail(g, a->buf, "no buffer"), false;
+    if (ki_rank(i) == 0) {
+        if (ki_is_const(i)) a->base = NULL, a->start = i->arg.i;
+        return true;
+    }
+    if (progression(i, &a->start, &a->stride)) return a->base = NULL, true;
+    if (i->op == KN_ADD)
+        for (int k = 0; k < 2; k++) {
+            kn_uop b = i->src[k], v = i->src[1 - k];
+            if (ki_rank(b) || !progression(v, &a->start, &a->stride)) continue;
+            a->base = b;
+            if (ki_is_const(b)) a->base = NULL, a->start += b->arg.i;
+            return true;
+        }
+    a->affine = false;
+    return true;
+}
+
+/* ---- local storage ------------------------------------------------------------------------------------------ */
+
+static ki_creg *reg_of(ki_cgen *g, kn_uop buf) { return &g->creg[g->creg_of[buf->id] - 1]; }
+
+static void note_access(ki_cgen *g, const ki_caddr *a, bool masked) {
+    ki_creg *r = reg_of(g, a->buf);
+    if (!r->split) return;
+    int64_t size = a->buf->arg.buffer->size;
+    bool ok = !masked && a->affine && !a->base && (a->lanes == 1 || a->stride == 1) && a->start >= 0 && a->start + a->lanes <= size;
+    for (unsigned k = 0; ok && k < a->lanes; k++) {
+        uint16_t *s = &r->start[a->start + k];
+        ok = *s == 0 || *s == a->start + 1;
+        *s = (uint16_t)(a->start + 1);
+    }
+    if (ok) ok = r->lanes[a->start] == 0 || r->lanes[a->start] == a->lanes;
+    if (ok) r->lanes[a->start] = (uint8_t)a->lanes;
+    else r->split = false;
+}
+
+enum { SPLIT_MOST = 2048 };
+
+static bool add_buffer(ki_cgen *g, kn_uop u) {
+    ki_creg *r = &g->creg[g->ncreg];
+    int64_t size = u->arg.buffer->size;
+    *r = (ki_creg){.buf = u, .number = g->ncreg};
+    g->creg_of[u->id] = ++g->ncreg;
+    if (u->arg.buffer->addrspace != KN_REG || size > SPLIT_MOST) return true;
+    r->split = true;
+    r->start = ki_arena_alloc(&g->strs, (size_t)size * sizeof *r->start + 1);
+    r->lanes = ki_arena_alloc(&g->strs, (size_t)size + 1);
+    if (!r->start || !r->lanes) return ki_fail(g->ir->env, KI_E_NOMEM), false;
+    memset(r->start, 0, (size_t)size * sizeof *r->start);
+    memset(r->lanes, 0, (size_t)size);
+    return true;
+}
+
+bool ki_cplan_storage(ki_cgen *g) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < g->n; i++) count += g->inst[i]->op == KN_BUFFER;
+    g->creg = ki_calloc(count, sizeof *g->creg);
+    if (!g->creg) return ki_fail(g->ir->env, KI_E_NOMEM), false;
+    for (uint32_t i = 0; i < g->n; i++)
+        if (g->inst[i]->op == KN_BUFFER && !add_buffer(g, g->inst[i])) return false;
+    for (uint32_t i = 0; i < g->n; i++) {
+        kn_uop u = g->inst[i];
+        ki_caddr a;
+        if (u->op != KN_LOAD && u->op != KN_STORE && u->op != KN_ATOMICADD) continue;
+        if (!ki_caddress(g, u->src[0], &a)) return false;
+        bool masked = u->op != KN_ATOMICADD && u->nsrc > 2 && ki_rank(u->src[2]);
+        if (a.buf->op == KN_BUFFER) note_access(g, &a, masked);
+        else if (u->op != KN_LOAD && a.buf->arg.param->slot >= 0 && a.buf->arg.param->slot < 4096)
+            g->written[a.buf->arg.param->slot >> 6] |= UINT64_C(1) << (a.buf->arg.param->slot & 63);
+    }
+    return true;
+}
+
+static const char *buffer_name(ki_cgen *g, kn_uop buf) {
+    if (buf->op == KN_PARAM) return ki_cfmt(g, "p%d", buf->arg.param->slot);
+    const ki_creg *r = reg_of(g, buf);
+    return ki_cfmt(g, "%s%u", buf->arg.buffer->addrspace == KN_REG ? "a" : "l", r->number);
+}
+
+/* A stack this size is safe in any thread; more lives in thread-local storage. */
+enum { STACK_MOST = 32768 };
+
+static void declare_split(ki_cgen *g, const ki_creg *r) {
+    kn_dtype t = (kn_dtype)r->buf->dtype;
+    ki_celem e = t == KN_BOOL ? KI_U8 : ki_cvalue_elem(t);
+    int64_t size = r->buf->arg.buffer->size;
+    ki_text line = {0};
+    for (int pass = 1; pass <= 128; pass *= 2) { /* one declaration for each lane count */
+        unsigned n = 0;
+        ki_text_cut(&line, 0);
+        for (int64_t k = 0; k < size; k++)
+            if (r->lanes[k] == pass) ki_text_printf(&line, "%s%s_%lld", n++ ? ", " : "", buffer_name(g, r->buf), (long long)k);
+        if (n) ki_cline(g, "%s %s;", ki_ctype(g, e, (unsigned)pass), line.s);
+    }
+    ki_text_free(&line);
+}
+
+void ki_cdeclare_storage(ki_cgen *g) {
+    for (uint32_t k = 0; k < g->ncreg; k++) {
+        const ki_creg *r = &g->creg[k];
+        ki_celem e = ki_cmemory_elem((kn_dtype)r->buf->dtype);
+        int64_t size = r->buf->arg.buffer->size;
+        if (r->buf->arg.buffer->addrspace == KN_GLOBAL) ki_cfail(g, r->buf, "a GLOBAL buffer is a PARAM here");
+        if (r->split) {
+            declare_split(g, r);
+            continue;
+        }
+        const char *name = buffer_name(g, r->buf);
+        if (size * ki_celem_bytes[e] <= STACK_MOST) {
+            ki_cline(g, "_Alignas(64) %s %s[%lld];", ki_celem_name[e], name, (long long)size);
+        } else {
+            ki_cline(g, "static _Thread_local _Alignas(64) %s %s_[%lld];", ki_celem_name[e], name, (long long)size);
+            ki_cline(g, "%s *const %s = %s_;", ki_celem_name[e], name, name);
+        }
+    }
+}
+
+/* ---- access ------------------------------------------------------------------------------------------------- */
+
+/* base + start + k, short. */
+static const char *offset(ki_cgen *g, const ki_caddr *a, int64_t k) {
+    long long c = (long long)(a->start + k);
+    if (!a->base) return ki_cfmt(g, "%lld", c);
+    const char *s = ki_cscalar(g, a->base);
+    if (!s) return "0";
+    return c ? ki_cfmt(g, c < 0 ? "%s - %lld" : "%s + %lld", s, c < 0 ? -c : c) : s;
+}
+
+/* Index of lane k as text. */
+static const char *lane_offset(ki_cgen *g, const ki_caddr *a, kn_uop index, unsigned k) {
+    if (a->affine) return offset(g, a, a->stride * (int64_t)k);
+    while (index->op == KN_AFTER) index = index->src[0];
+    kn_uop i = index->src[1];
+    if (i->op == KN_STACK && ki_rank(i->src[k]) == 0) return ki_cscalar(g, i->src[k]);
+    return ki_cfmt(g, "%s[%u]", ki_cv(g, i)->s, k);
+}
+
+/* Memory form to value form and back; `lanes` 1 is the scalar. */
+static const char *from_memory(ki_cgen *g, kn_dtype t, unsigned lanes, const char *s, uint8_t *w) {
+    if (t == KN_BOOL) {
+        if (lanes == 1) return ki_cfmt(g, "(%s != 0)", s);
+        *w = 1;
+        return ki_cfmt(g, "(%s)(%s != 0)", ki_ctype(g, KI_I8, lanes), s);
+    }
+    if (!ki_csmall(t)) return s;
+    const char *name = ki_dtypes[t].name;
+    if (lanes == 1) return ki_cneed(g, KI_H_SMALL, KI_U8, 1), ki_cfmt(g, "kn_%s_get(%s)", name, s);
+    if (t != KN_F16 && t != KN_BF16) return NULL;
+    ki_cneed(g, t == KN_F16 ? KI_H_F16 : KI_H_BF16, KI_F32, lanes);
+    return ki_cfmt(g, "f32x%u_%sget(%s)", lanes, name, s);
+}
+
+static const char *to_memory(ki_cgen *g, kn_uop v, kn_dtype t, unsigned lanes) {
+    if (t == KN_BOOL && lanes > 1) return ki_cfmt(g, "(%s)(%s & 1)", ki_ctype(g, KI_U8, lanes), ki_cmask(g, v, lanes, 1));
+    const char *s = ki_cvector(g, v, lanes), *name = ki_dtypes[t].name;
+    if (!s || !ki_csmall(t)) return s;
+    if (lanes == 1) return ki_cneed(g, KI_H_SMALL, KI_U8, 1), ki_cfmt(g, "kn_%s_put(%s)", name, s);
+    if (t != KN_F16 && t != KN_BF16) return NULL;
+    ki_cneed(g, t == KN_F16 ? KI_H_F16 : KI_H_BF16, KI_F32, lanes);
+    return ki_cfmt(g, "f32x%u_%sput(%s)", lanes, name, s);
+}
+
+/* A slice of a split REG BUFFER: the variable's name, or NULL. */
+static const char *slot_name(ki_cgen *g, const ki_caddr *a) {
+    if (a->buf->op != KN_BUFFER || !reg_of(g, a->buf)->split) return NULL;
+    return ki_cfmt(g, "%s_%lld", buffer_name(g, a->buf), (long long)a->start);
+}
+
+static const char *memory_at(ki_cgen *g, const ki_caddr *a) {
+    const char *name = buffer_name(g, a->buf), *at = offset(g, a, 0);
+    if (a->lanes == 1) return ki_cfmt(g, "%s[%s]", name, at);
+    return ki_cfmt(g, "*(%su *)(%s + %s)", ki_ctype(g, ki_cmemory_elem((kn_dtype)a->buf->dtype), a->lanes), name, at);
+}
+
+static const char *value_type(ki_cgen *g, kn_dtype t, unsigned lanes, uint8_t w) {
+    return ki_ctype(g, t == KN_BOOL && lanes > 1 ? ki_cmask_elem(w) : ki_cvalue_elem(t), lanes);
+}
+
+/* Declares u's variable with an initial value. */
+static const char *declare(ki_cgen *g, kn_uop u, uint8_t w, const char *init) {
+    const char *name = ki_cfmt(g, "v%u", g->nvar++);
+    ki_cval *v = ki_cv(g, u);
+    v->s = name;
+    v->w = w;
+    unsigned n = ki_lanes(u);
+    if (init) ki_cline(g, "%s %s = %s;", value_type(g, (kn_dtype)u->dtype, n, w), name, init);
+    else ki_cline(g, "%s %s;", value_type(g, (kn_dtype)u->dtype, n, w), name);
+    return name;
+}
+
+static const char *alt_of(ki_cgen *g, kn_uop u, unsigned lanes, uint8_t w) {
+    if (u->nsrc > 1) return u->dtype == KN_BOOL && lanes > 1 ? ki_cmask(g, u->src[1], lanes, w) : ki_cvector(g, u->src[1], lanes);
+    return lanes > 1 ? ki_cfmt(g, "(%s){0}", value_type(g, (kn_dtype)u->dtype, lanes, w)) : "0";
+}
+
+/* What every lane repeats becomes a variable first. */
+static void name_parts(ki_cgen *g, kn_uop u, const ki_caddr *a, kn_uop gate) {
+    kn_uop i = u->src[0];
+    while (i->op == KN_AFTER) i = i->src[0];
+    i = i->src[1];
+    if (a->affine && a->base) ki_clane_name(g, a->base);
+    if (!a->affine && ki_cv(g, i)->s) ki_clane_name(g, i);
+    if (gate && !ki_rank(gate)) ki_clane_name(g, gate);
+}
+
+/* Lane by lane: gathers, strides, masks without an instruction, 8-bit floats. */
+static void load_lanes(ki_cgen *g, kn_uop u, const ki_caddr *a) {
+    unsigned n = a->lanes;
+    kn_uop gate = u->nsrc > 2 ? u->src[2] : NULL;
+    kn_dtype t = (kn_dtype)u->dtype;
+    uint8_t w = t == KN_BOOL ? 1 : 0;
+    const char *init = gate ? alt_of(g, u, n, w) : NULL, *buf = buffer_name(g, a->buf);
+    name_parts(g, u, a, gate);
+    const char *m = gate && ki_rank(gate) ? ki_clane_name(g, gate) : NULL;
+    const char *v = declare(g, u, w, init);
+    for (unsigned k = 0; k < n; k++) {
+        uint8_t unused;
+        const char *s = from_memory(g, t, 1, ki_cfmt(g, "%s[%s]", buf, lane_offset(g, a, u->src[0], k)), &unused);
+        if (t == KN_BOOL) s = ki_cfmt(g, "-%s", s);
+        if (m) ki_cline(g, "if (%s[%u]) %s[%u] = %s;", m, k, v, k, s);
+        else if (gate) ki_cline(g, "if (%s) %s[%u] = %s;", ki_cscalar(g, gate), v, k, s);
+        else ki_cline(g, "%s[%u] = %s;", v, k, s);
+    }
+}
+
+void ki_cload(ki_cgen *g, kn_uop u) {
+    ki_caddr a;
+    kn_dtype t = (kn_dtype)u->dtype;
+    kn_uop gate = u->nsrc > 2 ? u->src[2] : NULL;
+    uint8_t w = 0;
+    if (!ki_caddress(g, u->src[0], &a)) return;
+    const char *slot = slot_name(g, &a);
+    if (slot) {
+        if (t == KN_BOOL) slot = from_memory(g, t, a.lanes, slot, &w);
+        declare(g, u, w, slot);
+        return;
+    }
+    bool wide = a.affine && a.stride == 1;
+    bool masked = gate && ki_rank(gate);
+    ki_celem e = ki_cmemory_elem(t);
+    if (a.lanes == 1 && !masked) {
+        const char *s = from_memory(g, t, 1, memory_at(g, &a), &w);
+        declare(g, u, 0, gate ? ki_cfmt(g, "%s ? %s : %s", ki_cscalar(g, gate), s, alt_of(g, u, 1, 0)) : s);
+        return;
+    }
+    if (wide && masked && t != KN_BOOL && !ki_csmall(t) && ki_celem_bytes[e] >= 4) {
+        ki_cneed(g, KI_H_MLOAD, e, a.lanes);
+        ki_cneed(g, KI_H_SEL, e, a.lanes);
+        const char *m = ki_cmask(g, gate, a.lanes, ki_celem_bytes[e]);
+        ki_ctype(g, ki_cmask_elem(ki_celem_bytes[e]), a.lanes);
+        declare(g, u, 0, ki_cfmt(g, "%s_mload(%s + %s, %s, %s)", ki_ctype(g, e, a.lanes), buffer_name(g, a.buf),
+                                 offset(g, &a, 0), m, alt_of(g, u, a.lanes, 0)));
+        return;
+    }
+    const char *s = wide && !masked ? from_memory(g, t, a.lanes, memory_at(g, &a), &w) : NULL;
+    if (!s) {
+        load_lanes(g, u, &a);
+        return;
+    }
+    declare(g, u, w, gate ? ki_cfmt(g, "%s ? %s : %s", ki_cscalar(g, gate), s, alt_of(g, u, a.lanes, w)) : s);
+}
+
+static void store_lanes(ki_cgen *g, kn_uop u, const ki_caddr *a) {
+    kn_uop gate = u->nsrc > 2 ? u->src[2] : NULL, v = u->src[1];
+    kn_dtype t = (kn_dtype)v->dtype;
+    const char *buf = buffer_name(g, a->buf), *m = gate && ki_rank(gate) ? ki_clane_name(g, gate) : NULL;
+    const char *s = ki_rank(v) ? ki_clane_name(g, v) : ki_cscalar(g, v);
+    name_parts(g, u, a, gate);
+    for (unsigned k = 0; k < a->lanes && s; k++) {
+        const char *x = ki_rank(v) ? ki_cfmt(g, t == KN_BOOL ? "(%s[%u] & 1)" : "%s[%u]", s, k) : s;
+        if (ki_csmall(t)) ki_cneed(g, KI_H_SMALL, KI_U8, 1), x = ki_cfmt(g, "kn_%s_put(%s)", ki_dtypes[t].name, x);
+        const char *at = lane_offset(g, a, u->src[0], k);
+        if (m) ki_cline(g, "if (%s[%u]) %s[%s] = %s;", m, k, buf, at, x);
+        else if (gate) ki_cline(g, "if (%s) %s[%s] = %s;", ki_cscalar(g, gate), buf, at, x);
+        else ki_cline(g, "%s[%s] = %s;", buf, at, x);
+    }
+}
+
+void ki_cstore(ki_cgen *g, kn_uop u) {
+    ki_caddr a;
+    kn_uop v = u->src[1], gate = u->nsrc > 2 ? u->src[2] : NULL;
+    kn_dtype t = (kn_dtype)v->dtype;
+    if (!ki_caddress(g, u->src[0], &a)) return;
+    const char *slot = slot_name(g, &a), *test = "";
+    bool wide = a.lanes == 1 || (a.affine && a.stride == 1), masked = gate && ki_rank(gate);
+    if (gate && !masked) test = ki_cfmt(g, "if (%s) ", ki_cscalar(g, gate));
+    if (slot && !masked) {
+        const char *s = t == KN_BOOL ? to_memory(g, v, t, a.lanes) : ki_cvector(g, v, a.lanes);
+        if (s) ki_cline(g, "%s%s = %s;", test, slot, s);
+        return;
+    }
+    if (slot) {
+        ki_cfail(g, u, "a masked store to a register");
+        return;
+    }
+    ki_celem e = ki_cmemory_elem(t);
+    if (wide && masked && t != KN_BOOL && !ki_csmall(t) && ki_celem_bytes[e] >= 4) {
+        ki_cneed(g, KI_H_MLOAD, e, a.lanes);
+        ki_cneed(g, KI_H_SEL, e, a.lanes);
+        ki_ctype(g, ki_cmask_elem(ki_celem_bytes[e]), a.lanes);
+        const char *m = ki_cmask(g, gate, a.lanes, ki_celem_bytes[e]), *s = ki_cvector(g, v, a.lanes);
+        if (s) ki_cline(g, "%s_mstore(%s + %s, %s, %s);", ki_ctype(g, e, a.lanes), buffer_name(g, a.buf), offset(g, &a, 0), m, s);
+        return;
+    }
+    const char *s = wide && !masked ? to_memory(g, v, t, a.lanes) : NULL;
+    if (s) ki_cline(g, "%s%s = %s;", test, memory_at(g, &a), s);
+    else store_lanes(g, u, &a);
+}

@@ -1,0 +1,18 @@
+/* render.h: stage 8, a kernel's instructions become text.
+ *
+ * C: one function  void NAME(void *const *buf, const int64_t *var, int64_t thread)  a kernel. buf[k] is PARAM slot k,
+ * var the variables in the order of the CALL's trailing sources (of ids, where only the SINK is given), thread the
+ * SPECIAL "thread". The text compiles alone with KI_C_FLAGS and the target's flags, gcc or clang; texts of several
+ * kernels may be joined in one file: what they share is guarded. */
+#ifndef KI_RENDER_H
+#define KI_RENDER_H
+
+#include "stages/target.h"
+
+/* kernel: SINK(LINEAR(...)), or CALL of one. Appends to out. */
+bool ki_render_c(ki_ir *ir, const ki_target *t, kn_uop kernel, ki_text *out);
+
+/* LINEAR(CALL(SINK(LINEAR)...)...) with each SINK replaced by PROGRAM(LINEAR, SOURCE). */
+kn_uop ki_render(ki_ir *ir, const ki_target *t, kn_uop root);
+
+#endif

@@ -7,6 +7,7 @@
 #include "ir/uop.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

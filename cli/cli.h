@@ -7,9 +7,15 @@
 
 #include "base/env.h"
 
+#include <koine/base.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+
+#define CLI_STR_(x) #x
+#define CLI_STR(x) CLI_STR_(x)
+#define CLI_VERSION CLI_STR(KN_VERSION_MAJOR) "." CLI_STR(KN_VERSION_MINOR) "." CLI_STR(KN_VERSION_PATCH)
 
 /* Exit codes. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };

@@ -1,7 +1,6 @@
 /* help.c: `koine help`, --help of every verb, and the man page, all from the verbs' tables. */
 #include "cli.h"
 
-#include <koine/base.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +108,7 @@ static void item(FILE *f, const char *head, const char *arg, const char *doc) {
 }
 
 void cli_man(FILE *f) {
-    fprintf(f, ".TH KOINE 1 \"\" \"koine %s\" \"User Commands\"\n", kn_version());
+    fprintf(f, ".TH KOINE 1 \"\" \"koine %s\" \"User Commands\"\n", CLI_VERSION);
     fputs(".SH NAME\nkoine \\- a tensor compiler in C\n.SH SYNOPSIS\n", f);
     for (int i = 0; cli_verbs[i]; i++) {
         fprintf(f, ".B koine %s\n", cli_verbs[i]->name);

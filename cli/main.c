@@ -2,14 +2,12 @@
  * here. */
 #include "cli.h"
 
-#include <koine/base.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-const cli_verb *const cli_verbs[] = {&cli_run,     &cli_compile, &cli_train, &cli_bench, &cli_rules,
-                                     &cli_ops,     &cli_devices, &cli_info,  &cli_help,  NULL};
+const cli_verb *const cli_verbs[] = {&cli_ops, &cli_help, NULL};
 
 static const cli_opt common[] = {{"help", NULL, "print what the command does and takes"}, {NULL, NULL, NULL}};
 
@@ -132,7 +130,7 @@ static int dispatch(int argc, char **argv) {
         return CLI_OK;
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
-        printf("koine %s\n", kn_version());
+        printf("koine %s\n", CLI_VERSION);
         return CLI_OK;
     }
     const cli_verb *v = find_verb(argv[1]);

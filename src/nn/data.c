@@ -4,7 +4,6 @@
 #include "nn/digits.h"
 #include "nn/idx.h"
 #include "io/file.h"
-#include "ir/uop.h"
 
 #include <math.h>
 #include <stdio.h>

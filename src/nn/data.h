@@ -3,6 +3,7 @@
 #define KI_DATA_H
 
 #include "io/array.h"
+#include "ir/uop.h"
 
 #include <koine/io.h>
 

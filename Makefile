@@ -122,7 +122,7 @@ tidy:
 	@$(PYTHON) tools/tidy.py
 
 format:
-	clang-format -i $(shell git ls-files '*.c' '*.h')
+	clang-format -i $(shell git ls-files '*.c')
 
 docs: $(B)/koine $(B)/opdoc
 	$(B)/koine help --man >docs/koine.1

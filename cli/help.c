@@ -1,7 +1,6 @@
 /* help.c: `koine help`, --help of every verb, and the man page, all from the verbs' tables. */
 #include "cli.h"
 
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,8 @@ static const struct {
     const char *code, *doc;
 } exits[] = {
     {"0", "all went well"},
-    {"1", "it did not: an input is missing or malformed, a rule was refuted, a device failed; standard error says which"},
+    {"1",
+     "it did not: an input is missing or malformed, a rule was refuted, a device failed; standard error says which"},
     {"2", "the command was not understood"},
 };
 
@@ -82,7 +82,8 @@ void cli_help_all(FILE *f) {
     fputs("\nexamples:\n", f);
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
         fprintf(f, "  %-52s %s\n", examples[i].command, examples[i].doc);
-    fputs("\nkoine COMMAND --help says more; so does `man koine`. Settings come from the environment: `koine info`.\n", f);
+    fputs("\nkoine COMMAND --help says more; so does `man koine`. Settings come from the environment: `koine info`.\n",
+          f);
 }
 
 /* ---- the man page ---- */

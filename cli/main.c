@@ -2,7 +2,6 @@
  * here. */
 #include "cli.h"
 
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -53,9 +53,9 @@ static int ops(cli *c) {
         flags_text(r->flags, flags, sizeof flags);
         sources_text(r, sources, sizeof sources);
         if (c->json) {
-            cli_json(stdout, "s name, s class, i least, i most, s arg, s dtype, s shape, s bounds, s flags, s doc", r->name,
-                     r->cls, (int64_t)r->least, (int64_t)(r->most == KI_MANY ? -1 : r->most), r->arg, r->dtype, r->shape,
-                     r->bounds, flags, r->doc);
+            cli_json(stdout, "s name, s class, i least, i most, s arg, s dtype, s shape, s bounds, s flags, s doc",
+                     r->name, r->cls, (int64_t)r->least, (int64_t)(r->most == KI_MANY ? -1 : r->most), r->arg, r->dtype,
+                     r->shape, r->bounds, flags, r->doc);
             continue;
         }
         if (strcmp(cls, r->cls) != 0) {
@@ -72,8 +72,9 @@ static const cli_opt options[] = {{"json", NULL, "one object a line"}, {NULL, NU
 const cli_verb cli_ops = {.name = "ops",
                           .args = "[NAME or CLASS]... [--json]",
                           .summary = "the table of operations",
-                          .text = "Name, number of sources, kind of the argument, meaning, properties. This is the table "
-                                  "from which the parser, the verifier, the interpreter and docs/ops.md are made.",
+                          .text =
+                              "Name, number of sources, kind of the argument, meaning, properties. This is the table "
+                              "from which the parser, the verifier, the interpreter and docs/ops.md are made.",
                           .opt = options,
                           .most = 1000,
                           .run = ops};

@@ -41,16 +41,22 @@ static void print_row(const row *r) {
     char most[16];
     snprintf(most, sizeof most, "%d", r->most);
     printf("| `%s` | %d%s%s | %s | %s | %s | %s%s |\n", r->name, r->least, r->most == r->least ? "" : " to ",
-           r->most == r->least ? "" : r->most == KI_MANY ? "any" : most, strcmp(r->arg, "NONE") ? r->arg : "",
-           r->dtype, r->shape, r->doc, r->flags & KI_DECOMP ? " *(decomposable)*" : "");
+           r->most == r->least  ? ""
+           : r->most == KI_MANY ? "any"
+                                : most,
+           strcmp(r->arg, "NONE") ? r->arg : "", r->dtype, r->shape, r->doc,
+           r->flags & KI_DECOMP ? " *(decomposable)*" : "");
 }
 
 int main(void) {
-    printf("# Operations\n\nMade from `src/ir/ops.def` by `make docs`: do not edit. `koine ops` prints the same table.\n"
-           "Arg, dtype and shape name the rules in `src/ir/`; a decomposable op is written in primitives by *select* where a\n"
-           "target lacks it.\n");
+    printf(
+        "# Operations\n\nMade from `src/ir/ops.def` by `make docs`: do not edit. `koine ops` prints the same table.\n"
+        "Arg, dtype and shape name the rules in `src/ir/`; a decomposable op is written in primitives by *select* "
+        "where a\n"
+        "target lacks it.\n");
     for (size_t t = 0; t < sizeof titles / sizeof *titles; t++) {
-        printf("\n## %s\n\n| op | sources | arg | dtype | shape | meaning |\n|---|---|---|---|---|---|\n", titles[t].title);
+        printf("\n## %s\n\n| op | sources | arg | dtype | shape | meaning |\n|---|---|---|---|---|---|\n",
+               titles[t].title);
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             if (strcmp(rows[i].cls, titles[t].cls) == 0) print_row(&rows[i]);
     }

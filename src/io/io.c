@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-kn_tensor (kn_load_npy)(kn_ctx *k, const char *path) {
+kn_tensor(kn_load_npy)(kn_ctx *k, const char *path) {
     k->fn = "load_npy";
     ki_array a;
     if (!ki_npy_read(&k->env, path, &a)) return ki_handle(k, NULL);

@@ -81,14 +81,16 @@ static void test_gzip(void) {
     CHECK(unpacks(gz_stored, sizeof gz_stored, 100), "stored block");
     uint8_t *out;
     size_t n;
-    CHECK(ki_gunzip(&env, "t", gz_named, sizeof gz_named, 0, &out, &n) && n == 300 && out[299] == 'a', "header with a name");
+    CHECK(ki_gunzip(&env, "t", gz_named, sizeof gz_named, 0, &out, &n) && n == 300 && out[299] == 'a',
+          "header with a name");
     ki_free(out);
     uint8_t two[sizeof gz_fixed + sizeof gz_named];
     memcpy(two, gz_fixed, sizeof gz_fixed);
     memcpy(two + sizeof gz_fixed, gz_named, sizeof gz_named);
     CHECK(ki_gunzip(&env, "t", two, sizeof two, 0, &out, &n) && n == 500, "two members");
     ki_free(out);
-    CHECK(!ki_gunzip(&env, "t", gz_named, sizeof gz_named, 299, &out, &n) && has("more than is allowed"), "limit on the result");
+    CHECK(!ki_gunzip(&env, "t", gz_named, sizeof gz_named, 299, &out, &n) && has("more than is allowed"),
+          "limit on the result");
     ki_env_clear(&env);
     memcpy(two, gz_fixed, sizeof gz_fixed);
     two[sizeof gz_fixed - 7] ^= 1;
@@ -142,7 +144,8 @@ static void test_npy(void) {
     npy_fails("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 4, "cut short");
     npy_fails("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 16, "are there");
     npy_fails("{'descr': '<f4', 'fortran_order': False, }", 4, "all three");
-    npy_fails("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 16), }", 4, "larger than any memory");
+    npy_fails("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 16), }", 4,
+              "larger than any memory");
     npy_fails("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", 4, "2^63");
     npy_fails("{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }", 4, "cut short");
     npy_fails("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (), }", 4, "True or False");
@@ -172,7 +175,8 @@ static void test_round_trip(void) {
         ki_array_free(&b);
     }
     unlink(path);
-    CHECK(!ki_npy_read(&env, "/nonexistent/x.npy", &none) && has("cannot read /nonexistent/x.npy"), "a missing file is named");
+    CHECK(!ki_npy_read(&env, "/nonexistent/x.npy", &none) && has("cannot read /nonexistent/x.npy"),
+          "a missing file is named");
     ki_env_clear(&env);
     CHECK(!ki_npy_read(&env, "/tmp", &none) && has("directory"), "a folder is no file");
     ki_env_clear(&env);
@@ -187,7 +191,8 @@ static void test_idx(void) {
     CHECK(ki_idx_parse(&env, "t", good, sizeof good, &a) && a.rank == 3 && ((uint8_t *)a.data)[3] == 4, "idx: images");
     ki_array_free(&a);
     const uint8_t wide[] = {0, 0, 0x0c, 1, 0, 0, 0, 2, 0, 0, 1, 0, 0xff, 0xff, 0xff, 0xfe};
-    CHECK(ki_idx_parse(&env, "t", wide, sizeof wide, &a) && ((int32_t *)a.data)[0] == 256 && ((int32_t *)a.data)[1] == -2,
+    CHECK(ki_idx_parse(&env, "t", wide, sizeof wide, &a) && ((int32_t *)a.data)[0] == 256 &&
+              ((int32_t *)a.data)[1] == -2,
           "idx: big-endian integers are turned");
     ki_array_free(&a);
     CHECK(!parse_idx(good, 19) && has("cut short: 20 bytes are announced, 19 are there"), "idx: cut short");
@@ -196,7 +201,8 @@ static void test_idx(void) {
     ki_env_clear(&env);
     CHECK(!parse_idx((const uint8_t *)"<html>", 6) && has("not an IDX file"), "idx: another file");
     ki_env_clear(&env);
-    const uint8_t vast[] = {0, 0, 14, 4, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
+    const uint8_t vast[] = {0,   0,   14,  4,   255, 255, 255, 255, 255, 255,
+                            255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
     CHECK(!parse_idx(vast, sizeof vast) && has("larger than any memory"), "idx: absurd sizes");
     damage("idx", good, sizeof good, parse_idx);
 }
@@ -248,7 +254,8 @@ static void test_hold(void) {
     float fourth = im.x[4 * 784 + 300];
     int32_t label = im.y[22];
     ok = ok && ki_images_hold(&env, &im, &held);
-    CHECK(ok && im.n == 19 && held.n == 4 && held.x[300] == fourth && im.y[18] == label, "every fifth image is held out");
+    CHECK(ok && im.n == 19 && held.n == 4 && held.x[300] == fourth && im.y[18] == label,
+          "every fifth image is held out");
     ki_images_free(&im);
     ki_images_free(&held);
 }

@@ -42,6 +42,15 @@ all: $(LIBA) $(LIBSO) $(B)/koine
 
 # ---- objects: dependencies are tracked, and other flags or another compiler rebuild everything ----
 
+# V=1 shows the commands.
+ifeq ($(V),1)
+say = @:
+Q   =
+else
+say = @printf '  %-4s %s\n'
+Q   = @
+endif
+
 FLAGS := $(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS)
 ifneq ($(shell mkdir -p $(B); cat $(B)/flags 2>/dev/null),$(FLAGS))
 $(shell printf '%s\n' '$(FLAGS)' >$(B)/flags)
@@ -49,35 +58,42 @@ endif
 
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(say) cc $<
+	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 # ---- rules: every .kr becomes constant tables in build/gen ----
 # GENSRC and the rule for build/gen/%.c are in src/rules/rules.mk; the objects join the library.
 -include src/rules/rules.mk
 GENOBJ  := $(GENSRC:%.c=%.o)
 $(B)/gen/%.o: $(B)/gen/%.c $(B)/flags
-	$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(say) cc $<
+	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 # ---- libraries and programs ----
 
 $(LIBA): $(LIBOBJ) $(GENOBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(say) ar $@
+	$(Q)$(AR) rcs $@ $^
 
 $(LIBSO): $(LIBOBJ) $(GENOBJ) tools/libkoine.map
-	$(CC) $(CFLAGS) -shared -Wl,-soname,libkoine.so.$(SOVER) -Wl,--version-script=tools/libkoine.map -Wl,-z,defs \
+	$(say) ld $@
+	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,libkoine.so.$(SOVER) -Wl,--version-script=tools/libkoine.map -Wl,-z,defs \
 	    -Wl,--as-needed $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
 	@ln -sf $(@F) $(B)/libkoine.so.$(SOVER)
 	@ln -sf $(@F) $(B)/libkoine.so
 
 $(B)/koine: $(CLIOBJ) $(LIBA)
-	$(CC) $(CFLAGS) $(LDFLAGS) $(CLIOBJ) $(LIBA) $(LDLIBS) -o $@
+	$(say) ld $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(CLIOBJ) $(LIBA) $(LDLIBS) -o $@
 
 $(B)/tests/%: $(B)/tests/%.o $(LIBA)
-	$(CC) $(CFLAGS) $(LDFLAGS) $< $(LIBA) $(LDLIBS) -o $@
+	$(say) ld $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(LIBA) $(LDLIBS) -o $@
 
 $(B)/examples/%: $(B)/examples/%.o $(LIBA)
-	$(CC) $(CFLAGS) $(LDFLAGS) $< $(LIBA) $(LDLIBS) -o $@
+	$(say) ld $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(LIBA) $(LDLIBS) -o $@
 
 tests: all $(TESTBIN) $(EXBIN)
 
@@ -106,14 +122,14 @@ tidy:
 	@$(PYTHON) tools/tidy.py
 
 format:
-	clang-format -i $(shell git ls-files '*.c' '*.h')
+	clang-format -i $(shell git ls-files '*.c')
 
 docs: $(B)/koine $(B)/opdoc
 	$(B)/koine help --man >docs/koine.1
 	$(B)/opdoc >docs/ops.md
 
 $(B)/opdoc: tools/opdoc.c src/ir/ops.def $(B)/flags
-	$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) $< -o $@
 
 # ---- install ----
 

@@ -5,5 +5,6 @@
 #include <koine/base.h>
 #include <koine/uop.h>
 #include <koine/tensor.h>
+#include <koine/io.h>
 
 #endif

@@ -79,9 +79,9 @@ static bool descr_word(dict *d, const char *s) {
     static const struct {
         const char *s;
         kn_dtype t;
-    } names[] = {{"b1", KN_BOOL}, {"u1", KN_U8},  {"u2", KN_U16}, {"u4", KN_U32}, {"u8", KN_U64},    {"i1", KN_I8},
-                 {"i2", KN_I16},  {"i4", KN_I32}, {"i8", KN_I64}, {"f2", KN_F16}, {"f4", KN_F32},    {"f8", KN_F64},
-                 {"V2", KN_BF16}, {"V1", KN_F8E4M3}, {"f1", KN_F8E5M2}};
+    } names[] = {{"b1", KN_BOOL}, {"u1", KN_U8},  {"u2", KN_U16},  {"u4", KN_U32},    {"u8", KN_U64},
+                 {"i1", KN_I8},   {"i2", KN_I16}, {"i4", KN_I32},  {"i8", KN_I64},    {"f2", KN_F16},
+                 {"f4", KN_F32},  {"f8", KN_F64}, {"V2", KN_BF16}, {"V1", KN_F8E4M3}, {"f1", KN_F8E5M2}};
     char order = *s;
     if (order == '<' || order == '>' || order == '|' || order == '=') s++;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -116,7 +116,8 @@ static bool shape(dict *d) {
         int64_t v = 0;
         size_t from = d->at;
         while (d->at < d->n && d->p[d->at] >= '0' && d->p[d->at] <= '9') {
-            if (ki_mul_overflow(v, 10, &v) || ki_add_overflow(v, d->p[d->at] - '0', &v)) return bad(d, "a size below 2^63");
+            if (ki_mul_overflow(v, 10, &v) || ki_add_overflow(v, d->p[d->at] - '0', &v))
+                return bad(d, "a size below 2^63");
             d->at++;
         }
         if (d->at == from) return bad(d, "a size");
@@ -247,8 +248,7 @@ bool ki_npy_write(ki_env *env, const char *path, const ki_array *a) {
     ki_text_putn(&t, "\x93NUMPY\1\0\0\0", 10);
     if (s) ki_text_printf(&t, "{'descr': %s, 'fortran_order': False, 'shape': (", s);
     else ki_text_printf(&t, "{'descr': '%s', 'fortran_order': False, 'shape': (", ki_dtypes[a->dtype].npy);
-    for (unsigned k = 0; k < a->rank; k++)
-        ki_text_printf(&t, k ? ", %lld" : "%lld", (long long)a->dim[k]);
+    for (unsigned k = 0; k < a->rank; k++) ki_text_printf(&t, k ? ", %lld" : "%lld", (long long)a->dim[k]);
     ki_text_put(&t, a->rank == 1 ? ",), }" : "), }");
     while (!t.oom && (t.n + 1) % 64) ki_text_putc(&t, ' '); /* the data is aligned, as numpy has it */
     ki_text_putc(&t, '\n');

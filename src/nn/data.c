@@ -4,9 +4,9 @@
 #include "nn/digits.h"
 #include "nn/idx.h"
 #include "io/file.h"
-#include "ir/uop.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,8 +31,7 @@ static bool make(ki_env *env, ki_images *im, int64_t n, int64_t c, int64_t h, in
 bool ki_images_digits(ki_env *env, uint64_t seed, int64_t n, ki_images *out) {
     if (!make(env, out, n, 1, KI_DIGIT, KI_DIGIT)) return false;
     out->classes = 10;
-    for (int64_t i = 0; i < n; i++)
-        out->y[i] = ki_digit_draw(seed, (uint64_t)i, out->x + i * KI_DIGIT * KI_DIGIT);
+    for (int64_t i = 0; i < n; i++) out->y[i] = ki_digit_draw(seed, (uint64_t)i, out->x + i * KI_DIGIT * KI_DIGIT);
     return true;
 }
 
@@ -81,10 +80,12 @@ static bool find(ki_env *env, const char *dir, const char *stem, ki_text *path) 
 static bool idx_pair(ki_env *env, const char *xpath, const char *ypath, ki_array *x, ki_array *y, ki_images *out) {
     if (!ki_idx_read(env, xpath, x)) return false;
     if (x->rank != 3 || x->dtype != KN_U8)
-        return ki_fail(env, KI_E_IDX_KIND, xpath, x->rank == 1 ? "labels" : "other data", "images: u8 of three axes"), false;
+        return ki_fail(env, KI_E_IDX_KIND, xpath, x->rank == 1 ? "labels" : "other data", "images: u8 of three axes"),
+               false;
     if (!ki_idx_read(env, ypath, y)) return false;
     if (y->rank != 1 || y->dtype != KN_U8)
-        return ki_fail(env, KI_E_IDX_KIND, ypath, y->rank == 3 ? "images" : "other data", "labels: u8 of one axis"), false;
+        return ki_fail(env, KI_E_IDX_KIND, ypath, y->rank == 3 ? "images" : "other data", "labels: u8 of one axis"),
+               false;
     if (x->dim[0] != y->dim[0])
         return ki_fail(env, KI_E_IDX_COUNT, xpath, (long long)x->dim[0], ypath, (long long)y->dim[0]), false;
     if (!make(env, out, x->dim[0], 1, x->dim[1], x->dim[2])) return false;
@@ -128,7 +129,8 @@ static bool npy_pair(ki_env *env, const char *xpath, const char *ypath, ki_array
     if (x->rank < 2 || x->rank > 4 || (x->rank == 2 && h * w != x->dim[1]) || c < 1 || h < 1 || w < 1)
         return ki_fail(env, KI_E_DATA_SHAPE, xpath, shape_text(x, shape, sizeof shape)), false;
     if (y->rank != 1 || y->dim[0] != n || ki_is_float(y->dtype))
-        return ki_fail(env, KI_E_LABEL_SHAPE, ypath, ki_dtypes[y->dtype].name, shape_text(y, shape, sizeof shape), (long long)n),
+        return ki_fail(env, KI_E_LABEL_SHAPE, ypath, ki_dtypes[y->dtype].name, shape_text(y, shape, sizeof shape),
+                       (long long)n),
                false;
     if (!make(env, out, n, c, h, w)) return false;
     for (int64_t i = 0; i < x->numel; i++) out->x[i] = (float)element(x, i);

@@ -3,13 +3,11 @@
 #define KI_DATA_H
 
 #include "io/array.h"
+#include "ir/uop.h"
 
-typedef struct ki_images {
-    int64_t n, channels, height, width;
-    int classes; /* labels are 0 to classes - 1 */
-    float *x;    /* (n, channels, height, width), as stored: digits and MNIST in [0, 1] */
-    int32_t *y;  /* (n,) */
-} ki_images;
+#include <koine/io.h>
+
+typedef kn_images ki_images;
 
 void ki_images_free(ki_images *im);
 /* n digits of the set `seed`. */

@@ -80,18 +80,18 @@ static const int8_t skeleton[10][VARIANTS][2 * MAX_POINTS] = {
 };
 
 /* AMOUNT: the standard deviations and ranges that set the difficulty. */
-#define BEND      7.5f   /* of the sheet's displacement, in percent */
-#define JITTER    2.0f   /* of a control point */
-#define ROTATE    0.16f  /* radians */
+#define BEND      7.5f  /* of the sheet's displacement, in percent */
+#define JITTER    2.0f  /* of a control point */
+#define ROTATE    0.16f /* radians */
 #define SHEAR     0.19f
-#define SHIFT     1.35f   /* pixels */
-#define WIDTH_LO  10.0f  /* pixels */
+#define SHIFT     1.35f /* pixels */
+#define WIDTH_LO  10.0f /* pixels */
 #define WIDTH_HI  16.0f
 #define HEIGHT_LO 15.5f
 #define HEIGHT_HI 21.0f
-#define PEN_LO    0.65f  /* half width, pixels */
+#define PEN_LO    0.65f /* half width, pixels */
 #define PEN_HI    1.45f
-#define NOISE     0.11f  /* largest standard deviation of a pixel */
+#define NOISE     0.11f /* largest standard deviation of a pixel */
 
 typedef struct rng {
     uint64_t s;
@@ -109,7 +109,7 @@ static float normal(rng *r) {
 
 typedef struct canvas {
     float *ink;
-    float a[2][3];      /* sheet (percent) to pixels */
+    float a[2][3];       /* sheet (percent) to pixels */
     float bend[3][3][2]; /* displacement at the sheet's corners, edges and middle */
 } canvas;
 
@@ -164,7 +164,8 @@ static void stroke(canvas *c, float (*p)[2], const bool *corner, int n, float pe
         for (int s = 1; s <= steps; s++) {
             float t = (float)s / (float)steps, t2 = t * t, t3 = t2 * t, to[2];
             for (int k = 0; k < 2; k++)
-                to[k] = (2 * t3 - 3 * t2 + 1) * b[k] + (t3 - 2 * t2 + t) * m0[k] + (3 * t2 - 2 * t3) * e[k] + (t3 - t2) * m1[k];
+                to[k] = (2 * t3 - 3 * t2 + 1) * b[k] + (t3 - 2 * t2 + t) * m0[k] + (3 * t2 - 2 * t3) * e[k] +
+                        (t3 - t2) * m1[k];
             float rt = r0 + (r1 - r0) * t;
             segment(c, from, to, at, rt, 1);
             from[0] = to[0];

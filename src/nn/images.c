@@ -1,0 +1,28 @@
+/* images.c: the public calls on labelled images. */
+#include "nn/data.h"
+#include "tensor/context.h"
+
+kn_status kn_images_digits(kn_ctx *k, uint64_t seed, int64_t n, kn_images *out) {
+    *out = (kn_images){0};
+    if (n < 0 || n > INT32_MAX) ki_fail(&k->env, KI_E_ARRAY_SIZE, (long long)n, 0u);
+    else ki_images_digits(&k->env, seed, n, out);
+    return (kn_status)ki_settle_failure(k);
+}
+
+kn_status kn_images_mnist(kn_ctx *k, const char *dir, int test, kn_images *out) {
+    ki_images_mnist(&k->env, dir, test != 0, out);
+    return (kn_status)ki_settle_failure(k);
+}
+
+kn_status kn_images_npy(kn_ctx *k, const char *x, const char *y, kn_images *out) {
+    ki_images_npy(&k->env, x, y, out);
+    return (kn_status)ki_settle_failure(k);
+}
+
+kn_status kn_images_hold_out(kn_ctx *k, kn_images *images, kn_images *held) {
+    *held = (kn_images){0};
+    ki_images_hold(&k->env, images, held);
+    return (kn_status)ki_settle_failure(k);
+}
+
+void kn_images_free(kn_images *images) { ki_images_free(images); }

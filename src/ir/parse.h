@@ -91,6 +91,8 @@ bool ki_word_is(const char *s, size_t n, const char *word);
 size_t ki_literal_len(const ki_reader *r);
 bool ki_read_i64(ki_reader *r, int64_t lo, int64_t hi, const char *what, int64_t *v);
 bool ki_read_f64(ki_reader *r, double *v);
+/* True, and the cursor there, if a string is next, on this line or on a later one. */
+bool ki_string_next(ki_reader *r);
 /* "..." or x"..." pieces, joined, into r->str. */
 bool ki_read_string(ki_reader *r);
 /* (1, 2, 3); at most max. */
@@ -102,8 +104,12 @@ bool ki_read_dtype(ki_reader *r, kn_dtype *out);
 bool ki_read_device(ki_reader *r, unsigned *out);
 
 /* Failure at a place, with at least one argument for the format; always false. */
-#define KI_READ_FAIL(r, id, at, ...)                                                                                    \
-    (ki_fail_at((r)->ir->env, id, (r)->source, (r)->text, (r)->n, at, __VA_ARGS__), false)
+#define KI_READ_FAIL(r, id, at, ...)                                                                         \
+    ki_failed(ki_fail_at((r)->ir->env, id, (r)->source, (r)->text, (r)->n, at, __VA_ARGS__))
+static inline bool ki_failed(int status) {
+    (void)status;
+    return false;
+}
 bool ki_read_wanted(ki_reader *r, const char *what);
 /* The token at a place, for messages, into buf. */
 const char *ki_token(const ki_reader *r, size_t at, char *buf, size_t n);

@@ -51,11 +51,6 @@ static bool keep_string(ki_reader *r, ki_args *a) {
     return a->str.oom ? ki_read_nomem(r) : true;
 }
 
-static bool string_is_next(ki_reader *r) {
-    ki_skip(r);
-    return ki_peek(r) == '"' || (r->n - r->at >= 2 && memcmp(r->text + r->at, "x\"", 2) == 0);
-}
-
 static bool read_id(ki_reader *r, const char *what, uint32_t *id) {
     int64_t v;
     if (!ki_read_i64(r, 0, UINT32_MAX - 1, what, &v)) return false;
@@ -84,9 +79,9 @@ bool ki_read_head(ki_reader *r, ki_args *a) {
                ki_read_choice(r, KI_E_TEXT_SPACE, ki_space_names, 3, &a->space);
     case KI_A_PARAM:
         a->number = -1;
-        return !string_is_next(r) || keep_string(r, a);
+        return !ki_string_next(r) || keep_string(r, a);
     case KI_A_STR:
-    case KI_A_BYTES: return !string_is_next(r) || keep_string(r, a);
+    case KI_A_BYTES: return !ki_string_next(r) || keep_string(r, a);
     default: return true;
     }
 }
@@ -266,24 +261,21 @@ static bool build_bounds(ki_reader *r, ki_args *a, kn_dtype dtype) {
 
 static bool build_param(ki_reader *r, ki_args *a, kn_dtype dtype, unsigned device, kn_arg *out) {
     enum { NAME_MAX = 255 };
-    struct {
-        ki_param p;
-        char room[NAME_MAX + 1];
-    } k;
-    memset(&k, 0, sizeof k);
+    _Alignas(16) char raw[sizeof(ki_param) + NAME_MAX + 1] = {0};
+    ki_param *p = (ki_param *)raw;
     if (a->str.n > NAME_MAX) return KI_READ_FAIL(r, KI_E_TEXT_LIMIT, a->op_at, "bytes in a name", (long long)NAME_MAX);
     if (a->str.n && memchr(a->str.s, 0, a->str.n)) return KI_READ_FAIL(r, KI_E_TEXT_NUL, a->op_at, "a name");
-    k.p.slot = (int32_t)a->number;
-    k.p.device = (uint16_t)device;
-    k.p.dtype = (uint8_t)dtype;
-    k.p.addrspace = (uint8_t)a->space;
+    p->slot = (int32_t)a->number;
+    p->device = (uint16_t)device;
+    p->dtype = (uint8_t)dtype;
+    p->addrspace = (uint8_t)a->space;
     if (a->seen & BIT(K_BOUNDS)) {
         if (!build_bounds(r, a, dtype)) return false;
-        k.p.bounded = 1, k.p.lo = a->lohi[0], k.p.hi = a->lohi[1];
+        p->bounded = 1, p->lo = a->lohi[0], p->hi = a->lohi[1];
     }
-    k.p.len = (uint32_t)a->str.n;
-    if (a->str.n) memcpy(k.p.name, a->str.s, a->str.n);
-    return interned(r, &k, sizeof(ki_param) + a->str.n + 1, out);
+    p->len = (uint32_t)a->str.n;
+    if (a->str.n) memcpy(p->name, a->str.s, a->str.n);
+    return interned(r, raw, sizeof(ki_param) + a->str.n + 1, out);
 }
 
 static bool build_buffer(ki_reader *r, ki_args *a, kn_dtype dtype, unsigned device, kn_arg *out) {
@@ -320,15 +312,12 @@ static bool build_kernel(ki_reader *r, ki_args *a, kn_arg *out) {
 }
 
 static bool build_ints(ki_reader *r, ki_args *a, kn_arg *out) {
-    struct {
-        ki_ints k;
-        int64_t v[KI_MAX_RANK];
-    } p;
+    _Alignas(16) char raw[sizeof(ki_ints) + KI_MAX_RANK * sizeof(int64_t)] = {0};
+    ki_ints *p = (ki_ints *)raw;
     if (!(a->seen & (BIT(K_ORDER) | BIT(K_AXES)))) return out->bits = 0, true;
-    memset(&p, 0, sizeof p);
-    p.k.n = a->nints;
-    for (unsigned i = 0; i < a->nints; i++) p.k.v[i] = a->ints[i];
-    return interned(r, &p, sizeof(ki_ints) + a->nints * sizeof(int64_t), out);
+    p->n = a->nints;
+    for (unsigned i = 0; i < a->nints; i++) p->v[i] = a->ints[i];
+    return interned(r, raw, sizeof(ki_ints) + a->nints * sizeof(int64_t), out);
 }
 
 static bool build_reduce(ki_reader *r, ki_args *a, kn_arg *out) {

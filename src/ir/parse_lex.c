@@ -206,8 +206,8 @@ static bool read_hex_piece(ki_reader *r) {
     }
 }
 
-/* The next piece, on this line or a later one; no statement starts with a quote. */
-static bool next_piece(ki_reader *r) {
+/* To the next piece, on this line or a later one; no statement starts with a quote. */
+bool ki_string_next(ki_reader *r) {
     size_t at = r->at;
     while (at < r->n && (is_blank(r->text[at]) || r->text[at] == '\n')) at++;
     bool hex = at + 1 < r->n && r->text[at] == 'x' && r->text[at + 1] == '"';
@@ -221,7 +221,7 @@ bool ki_read_string(ki_reader *r) {
     ki_text_put(&r->str, "");
     ki_skip(r);
     bool first = true;
-    while (first || next_piece(r)) {
+    while (first || ki_string_next(r)) {
         first = false;
         if (ki_accept(r, '"')) {
             if (!read_piece(r)) return false;

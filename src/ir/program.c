@@ -131,12 +131,12 @@ static unsigned edits(const char *a, size_t na, const char *b, size_t nb) {
 
 const char *ki_nearest(const char *s, size_t len, const char *(*name)(size_t), size_t n) {
     const char *found = NULL;
-    unsigned best = len < 3 ? 2 : len < 6 ? 3 : 4; /* fewer edits than this */
+    unsigned best = len < 3 ? 4 : len < 6 ? 6 : 8; /* twice the edits that are too many */
     if (len > NEAR_MAX) return NULL;
     for (size_t i = 0; i < n; i++) {
         const char *c = name(i);
         if (strlen(c) > NEAR_MAX) continue;
-        unsigned d = edits(s, len, c, strlen(c));
+        unsigned d = 2 * edits(s, len, c, strlen(c)) + (*s != *c); /* the first letter is seldom wrong */
         if (d < best) best = d, found = c;
     }
     return found;

@@ -46,7 +46,7 @@ bool ki_program_clone_ports(ki_program *to, const ki_program *from); /* names, s
 struct ki_text;
 bool ki_print(const ki_program *p, ki_text *out);
 /* Any one graph, for messages and tests: only node lines. */
-bool ki_print_graph(const ki_ir *ir, kn_uop root, ki_text *out);
+bool ki_print_graph(ki_ir *ir, kn_uop root, ki_text *out);
 /* Fills p (its ports are the caller's to free) with nodes made in ir. False: env says what and where. */
 bool ki_parse(ki_ir *ir, const char *source, const char *text, size_t n, ki_program *p);
 

@@ -1,0 +1,52 @@
+/* lanes.h: what the files of stage 4 share: the state of one kernel's expansion. Private to 4_expand. */
+#ifndef KI_LANES_H
+#define KI_LANES_H
+
+#include "stages/4_expand/expand.h"
+#include "stages/affine.h"
+#include "stages/scope.h"
+
+/* Arrays are by place in scope.node. */
+typedef struct ki_ex {
+    ki_ir *ir;
+    const ki_target *target;
+    ki_scope scope;
+    ki_affines affines;
+    kn_uop lane[KI_MAX_RANK];      /* the first RANGE of each lane axis; all of one axis have its extent or never meet */
+    unsigned nlane;
+    uint8_t *axis;                 /* by range number: lane axis, KI_NO_LANE for loops */
+    kn_uop *val, *ptr, *gate;      /* as a value; as an address (INDEX); validity of an index, NULL always valid */
+    const ki_affine **form;        /* of val, where its dtype is index */
+    uint32_t *home;                /* place of the BUFFER or PARAM that an address is in */
+    uint32_t *own;                 /* BUFFER REG: lane axes it has a copy for */
+    uint64_t *own_ranges;          /* BUFFER REG: the lane RANGEs of these axes */
+    uint32_t *pending, npending;   /* REDUCEs of the level being mapped */
+} ki_ex;
+#define KI_NO_LANE 255
+
+static inline kn_uop ki_ex_val(const ki_ex *x, kn_uop u) { return x->val[x->scope.at[u->id]]; }
+
+/* Extents of the axes in mask, 1 elsewhere. */
+void ki_lane_dims(const ki_ex *x, const int64_t *extent, uint32_t mask, int64_t *dim);
+/* Constants v[0 .. product of dim) of shape dim, with axes along which they do not vary dropped; a scalar if none is left. */
+kn_uop ki_lane_consts(ki_ex *x, kn_dtype t, const uint64_t *v, const int64_t *dim);
+/* True if u is a constant at every lane; its element at the lane coordinates. */
+bool ki_lane_is_const(kn_uop u);
+uint64_t ki_lane_elem(kn_uop u, const int64_t *at);
+/* u computed at every lane if it is elementwise over constants, else NULL. */
+kn_uop ki_lane_fold(ki_ex *x, kn_op op, kn_dtype t, const kn_uop *src, uint32_t nsrc);
+/* f as base + constants + the rest. */
+kn_uop ki_lane_index(ki_ex *x, const ki_affine *f);
+/* a < b as constants < scalar where the forms allow, or as a constant; NULL if nothing is gained. */
+kn_uop ki_lane_less(ki_ex *x, const ki_affine *a, const ki_affine *b);
+/* A value whose axes are all 1 as (). */
+kn_uop ki_lane_squeeze(ki_ir *ir, kn_uop u);
+
+/* v over the lane RANGEs (and axes) of the REDUCE u. */
+kn_uop ki_reduce_lanes(ki_ex *x, kn_uop u, kn_uop v);
+/* Lowers the pending REDUCEs, which all stand on one level. */
+bool ki_expand_reduces(ki_ex *x);
+/* The sink with RANGEs renamed such that every loop is closed in one place. */
+kn_uop ki_unshare_loops(ki_ir *ir, kn_uop sink);
+
+#endif

@@ -1,0 +1,194 @@
+/* reduce.c: a REDUCE over loops becomes an accumulator, its start, its update, an END, and a LOAD of the result.
+ *
+ *   acc   = BUFFER(REG, lanes)
+ *   init  = STORE(INDEX(AFTER(acc, outer ranges), lanes), identity)
+ *   acc1  = AFTER(acc, init, r...)
+ *   upd   = STORE(INDEX(acc1, lanes), op(LOAD(INDEX(acc1, lanes)), v))
+ *   value = LOAD(INDEX(AFTER(acc, END(upd, r...)), lanes))
+ * The accumulator has a lane for every lane of v, those being reduced too: they are separate running values, which the
+ * horizontal REDUCE joins after the loop. REDUCEs that stand on one level and close the same ranges inside the same outer
+ * ones share their END. */
+#include "stages/4_expand/lanes.h"
+
+#include "ir/scalar.h"
+
+#include <string.h>
+
+#define PLACE(u) (x->scope.at[(u)->id])
+
+/* v, a lane axis of which is reduced but along which it does not vary, counted n times. */
+static kn_uop repeat(ki_ir *ir, kn_op op, kn_uop v, int64_t n) {
+    if (op == KN_MAX || n == 1 || !v || v->dtype == KN_BOOL) return v;
+    if (op == KN_ADD) return ki_op2(ir, KN_MUL, v, ki_const_int(ir, (kn_dtype)v->dtype, n));
+    kn_uop r = NULL; /* v^n by squaring */
+    for (; n; n >>= 1) {
+        if (n & 1) r = r ? ki_op2(ir, KN_MUL, r, v) : v;
+        if (n > 1) v = ki_op2(ir, KN_MUL, v, v);
+    }
+    return r;
+}
+
+kn_uop ki_reduce_lanes(ki_ex *x, kn_uop u, kn_uop v) {
+    kn_op op = (kn_op)u->arg.reduce.op;
+    uint32_t axes = u->arg.reduce.axes;
+    int64_t times = 1;
+    if (!v) return NULL;
+    for (uint32_t k = 1; k < u->nsrc; k++) {
+        if (!ki_is_lane(u->src[k])) continue;
+        unsigned a = x->axis[ki_scope_rank(&x->scope, u->src[k])];
+        if (ki_rank(v) && ki_dim_n(v, a) > 1)
+            axes |= UINT32_C(1) << a;
+        else
+            times *= ki_extent(u->src[k]);
+    }
+    return ki_lane_squeeze(x->ir, ki_reduce(x->ir, repeat(x->ir, op, v, times), op, axes));
+}
+
+/* ---- groups: REDUCEs that share a loop --------------------------------------------------------------------- */
+
+static uint32_t loops_of(kn_uop u, kn_uop *loop) {
+    uint32_t n = 0;
+    for (uint32_t k = 1; k < u->nsrc; k++)
+        if (!ki_is_lane(u->src[k])) loop[n++] = u->src[k];
+    return n;
+}
+
+/* The loops around the whole reduction: free in u, which has closed its own. */
+static bool same_nest(const ki_ex *x, kn_uop a, kn_uop b) {
+    const ki_scope *s = &x->scope;
+    const uint64_t *fa = ki_scope_free(s, a), *fb = ki_scope_free(s, b);
+    uint32_t i = 1, j = 1;
+    for (;; i++, j++) {
+        while (i < a->nsrc && ki_is_lane(a->src[i])) i++;
+        while (j < b->nsrc && ki_is_lane(b->src[j])) j++;
+        if (i >= a->nsrc || j >= b->nsrc) break;
+        if (a->src[i] != b->src[j]) return false;
+    }
+    if (i < a->nsrc || j < b->nsrc) return false;
+    for (uint32_t r = 0; r < s->nrange; r++)
+        if (!ki_is_lane(s->range[r]) && ki_in_set(fa, r) != ki_in_set(fb, r)) return false;
+    return true;
+}
+
+/* ---- one accumulator --------------------------------------------------------------------------------------- */
+
+typedef struct acc {
+    kn_uop buffer, lanes, update;
+} acc;
+
+static kn_uop lane_numbers(ki_ex *x, kn_uop v, int64_t *n) {
+    int64_t dim[KI_MAX_RANK];
+    *n = ki_numel(v);
+    for (unsigned k = 0; k < x->nlane; k++) dim[k] = ki_rank(v) ? ki_dim_n(v, k) : 1;
+    uint64_t *number = ki_malloc((size_t)*n * sizeof *number);
+    if (!number) return ki_fail(x->ir->env, KI_E_NOMEM), NULL;
+    for (int64_t i = 0; i < *n; i++) number[i] = (uint64_t)i;
+    kn_uop r = ki_lane_consts(x, KN_IDX, number, dim);
+    ki_free(number);
+    return r;
+}
+
+/* AFTER(buffer, the loops free in u) */
+static kn_uop inside_outer(ki_ex *x, kn_uop u, kn_uop buffer) {
+    const ki_scope *s = &x->scope;
+    const uint64_t *set = ki_scope_free(s, u);
+    kn_uop *src = ki_malloc((s->nrange + 1) * sizeof *src);
+    uint32_t n = 1;
+    if (!src) return ki_fail(x->ir->env, KI_E_NOMEM), NULL;
+    src[0] = buffer;
+    for (uint32_t r = 0; r < s->nrange; r++)
+        if (ki_in_set(set, r) && !ki_is_lane(s->range[r])) src[n++] = ki_ex_val(x, s->range[r]);
+    kn_uop result = n == 1 ? buffer : ki_opn(x->ir, KN_AFTER, src, n);
+    ki_free(src);
+    return result;
+}
+
+/* A product added to the accumulator is contracted where the target does that in one instruction. */
+static kn_uop accumulate(ki_ex *x, kn_op op, kn_uop old, kn_uop v) {
+    bool contract = op == KN_ADD && v->op == KN_MUL && (v->dtype == KN_F32 || v->dtype == KN_F64) && x->target &&
+                    ki_target_has(x->target, KN_MULACC);
+    return contract ? ki_op3(x->ir, KN_MULACC, v->src[0], v->src[1], old) : ki_op2(x->ir, op, old, v);
+}
+
+static bool open_acc(ki_ex *x, kn_uop u, kn_uop *loop, uint32_t nloop, acc *a) {
+    ki_ir *ir = x->ir;
+    kn_uop v = ki_ex_val(x, u->src[0]), *src = ki_malloc((nloop + 2) * sizeof *src);
+    kn_op op = (kn_op)u->arg.reduce.op;
+    kn_dtype t = (kn_dtype)u->dtype;
+    int64_t n;
+    if (!src) return ki_fail(ir->env, KI_E_NOMEM), false;
+    a->lanes = lane_numbers(x, v, &n);
+    a->buffer = ki_buffer_make(ir, ir->next_buffer, n, t, KN_REG, 0);
+    kn_uop start = ki_const_bits(ir, t, ki_scalar_identity(op, t, true));
+    src[0] = a->buffer;
+    src[1] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, inside_outer(x, u, a->buffer), a->lanes), start);
+    memcpy(src + 2, loop, nloop * sizeof *loop);
+    kn_uop at = ki_op2(ir, KN_INDEX, ki_opn(ir, KN_AFTER, src, nloop + 2), a->lanes);
+    a->update = ki_op2(ir, KN_STORE, at, accumulate(x, op, ki_op1(ir, KN_LOAD, at), v));
+    ki_free(src);
+    return a->update != NULL;
+}
+
+/* An empty float sum is +0, yet its accumulator starts at -0: where the loops may not run at all, the result is chosen. */
+static kn_uop or_empty(ki_ex *x, kn_uop u, kn_uop v) {
+    ki_ir *ir = x->ir;
+    if (!v || u->arg.reduce.op != KN_ADD || !ki_is_float((kn_dtype)u->dtype)) return v;
+    for (uint32_t k = 1; k < u->nsrc; k++) {
+        kn_uop bound = u->src[k]->src[0];
+        if (bound->lo.i > 0) continue;
+        kn_uop some = ki_op2(ir, KN_CMPLT, ki_index(ir, 0), ki_ex_val(x, bound));
+        v = ki_op3(ir, KN_WHERE, some, v, ki_const_int(ir, (kn_dtype)u->dtype, 0));
+    }
+    return v;
+}
+
+/* ---- a level ----------------------------------------------------------------------------------------------- */
+
+/* The REDUCEs member[0..n) share one nest. */
+static bool lower_group(ki_ex *x, const uint32_t *member, uint32_t n) {
+    ki_ir *ir = x->ir;
+    kn_uop first = x->scope.node[member[0]];
+    acc *a = ki_calloc(n, sizeof *a);
+    kn_uop *loop = ki_calloc(first->nsrc + n + 1, sizeof *loop), *list = NULL;
+    bool ok = a && loop;
+    if (!ok) ki_fail(ir->env, KI_E_NOMEM);
+    uint32_t nloop = ok ? loops_of(first, loop + 1) : 0;
+    for (uint32_t k = 1; k <= nloop; k++) loop[k] = ki_ex_val(x, loop[k]);
+    for (uint32_t j = 0; j < n && ok; j++) ok = open_acc(x, x->scope.node[member[j]], loop + 1, nloop, &a[j]);
+    if (ok && n > 1 && !(list = ki_calloc(n, sizeof *list))) ok = (ki_fail(ir->env, KI_E_NOMEM), false);
+    for (uint32_t j = 0; ok && list && j < n; j++) list[j] = a[j].update;
+    if (ok) loop[0] = list ? ki_opn(ir, KN_GROUP, list, n) : a[0].update;
+    kn_uop end = ok ? ki_opn(ir, KN_END, loop, nloop + 1) : NULL;
+    for (uint32_t j = 0; j < n && ok; j++) {
+        kn_uop u = x->scope.node[member[j]];
+        kn_uop v = ki_op1(ir, KN_LOAD, ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, a[j].buffer, end), a[j].lanes));
+        v = x->val[member[j]] = or_empty(x, u, ki_reduce_lanes(x, u, v));
+        if (v && u->dtype == KN_IDX) x->form[member[j]] = ki_affine_leaf(&x->affines, v);
+        ok = v != NULL;
+    }
+    ki_free(a);
+    ki_free(loop);
+    ki_free(list);
+    return ok;
+}
+
+bool ki_expand_reduces(ki_ex *x) {
+    uint32_t n = x->npending, *group = ki_malloc((n + 1) * sizeof *group);
+    bool ok = group != NULL;
+    if (!ok) ki_fail(x->ir->env, KI_E_NOMEM);
+    for (uint32_t i = 0; i < n && ok; i++) {
+        if (x->pending[i] == UINT32_MAX) continue;
+        kn_uop u = x->scope.node[x->pending[i]];
+        uint32_t m = 0;
+        group[m++] = x->pending[i];
+        for (uint32_t j = i + 1; j < n; j++) {
+            if (x->pending[j] == UINT32_MAX || !same_nest(x, u, x->scope.node[x->pending[j]])) continue;
+            group[m++] = x->pending[j];
+            x->pending[j] = UINT32_MAX;
+        }
+        ok = lower_group(x, group, m);
+    }
+    x->npending = 0;
+    ki_free(group);
+    return ok;
+}

@@ -1,0 +1,20 @@
+/* drive.h: what the drivers share. Private to src/rules. */
+#ifndef KI_DRIVE_H
+#define KI_DRIVE_H
+
+#include "rules/rules.h"
+
+bool ki_memo_room(ki_memo *m, uint32_t n);
+void ki_origins_note(ki_origins *o, const ki_ruleset *set, const ki_rule *rule, kn_uop before, uint32_t since, uint32_t now);
+
+/* Entries worth trying on u, in order. */
+static inline const ki_bucket *ki_dispatch(const ki_ruleset *s, kn_uop u) {
+    uint32_t table = s->root[u->op];
+    return &s->bucket[s->second[table * (KI_OP_COUNT + 1) + (u->nsrc ? u->src[0]->op : KI_OP_COUNT)]];
+}
+static inline bool ki_entry_fits(const ki_ruleset *s, const ki_entry *e, kn_uop u) {
+    if (e->dtypes && !(e->dtypes >> u->dtype & 1)) return false;
+    return !e->src1 || u->nsrc < 2 || ki_opset_has(&s->opset[e->src1], u->src[1]->op);
+}
+
+#endif

@@ -1,0 +1,38 @@
+/* load.c: rules at run time: the front end krc uses, then host functions bound by the symbols the text names. */
+#include "rules/rules.h"
+
+#include <string.h>
+
+static const ki_callback *find(const ki_callback *c, const char *symbol) {
+    for (; c && c->symbol; c++)
+        if (strcmp(c->symbol, symbol) == 0) return c;
+    return NULL;
+}
+
+static bool bind(ki_env *env, const char *text, size_t n, const ki_ruleset *s, const ki_callback *callback) {
+    /* The tables are ours until they are handed out. */
+    ki_extern *ext = (ki_extern *)s->ext;
+    ki_rule *rule = (ki_rule *)s->rule;
+    for (uint32_t k = 0; k < s->nextern; k++) {
+        const ki_callback *c = find(callback, ext[k].symbol);
+        ext[k].fn = c && c->fn ? c->fn : ki_rule_helper(ext[k].symbol);
+        if (!ext[k].fn) return ki_fail_at(env, KI_E_RULE_SYMBOL, s->source, text, n, 0, ext[k].symbol), false;
+    }
+    for (uint32_t k = 0; k < s->nrule; k++) {
+        if (!rule[k].fn_name) continue;
+        const ki_callback *c = find(callback, rule[k].fn_name);
+        rule[k].fn = c ? c->run : NULL;
+        if (!rule[k].fn) return ki_fail_at(env, KI_E_RULE_SYMBOL, s->source, text, n, rule[k].pos, rule[k].fn_name), false;
+    }
+    return true;
+}
+
+bool ki_rules_load(ki_env *env, const char *source, const char *text, size_t n, const ki_callback *callback, ki_rules *out) {
+    if (!ki_rules_compile(env, source, text, n, out)) return false;
+    for (unsigned k = 0; k < out->nset; k++)
+        if (!bind(env, text, n, &out->set[k], callback)) {
+            ki_rules_free(out);
+            return false;
+        }
+    return true;
+}

@@ -1,0 +1,310 @@
+/* rewrite.c: the drivers. Iterative: a stack of ids, and per id a visit record: the next source to look at, the node
+ * it became (`link`, not yet final), its final form.
+ *
+ *   fixpoint  sources first; a node that changed is visited again until no rule fires
+ *   topdown   rules on the node first, until none fires; then its sources
+ *   walk      sources first; one rule at most on each rebuilt node; results are not visited */
+#include "rules/drive.h"
+
+#include "base/hash.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { RECENT = 6 };
+/* In a visit's `at`, above the source counter. */
+#define BUSY  UINT32_C(0x80000000) /* on the stack */
+#define TRIED UINT32_C(0x40000000) /* topdown: rules were tried on the node itself */
+#define AT(v) ((v)->at & ~(BUSY | TRIED))
+
+typedef struct rewriter {
+    ki_ir *ir;
+    const ki_rewrite_opts *o;
+    ki_memo *memo;
+    ki_match m;
+    ki_rule_count *count[8];
+    uint32_t *stack, nstack, cap;
+    kn_uop *src; /* scratch for rebuilt sources */
+    uint32_t src_cap;
+    uint64_t fired, limit;
+    const ki_rule *recent[RECENT];
+} rewriter;
+
+static bool nomem(rewriter *w) { return ki_fail(w->ir->env, KI_E_NOMEM), false; }
+
+/* ---- applying rules at one node ---------------------------------------------------------------------------- */
+
+static bool spent(rewriter *w, ki_err err, uint64_t number) {
+    char names[512] = "";
+    for (unsigned k = 0; k < RECENT; k++) {
+        const ki_rule *r = w->recent[(w->fired + k) % RECENT];
+        if (r) snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", *names ? ", " : "", r->name);
+    }
+    if (err == KI_E_REWRITE_CYCLE) ki_fail(w->ir->env, err, (unsigned)number, names);
+    else ki_fail(w->ir->env, err, (unsigned long long)number, names);
+    return false;
+}
+
+static bool fire(rewriter *w, const ki_ruleset *set, const ki_rule *r, kn_uop u, kn_uop v, uint32_t since) {
+    w->recent[w->fired % RECENT] = r;
+    if (++w->fired > w->limit) return spent(w, KI_E_REWRITE_BUDGET, w->limit);
+    if (w->o->origins) ki_origins_note(w->o->origins, set, r, u, since, w->ir->n);
+    if (w->o->trace) w->o->trace(w->o->trace_user, set, r, u, v);
+    return true;
+}
+
+/* *out: what the first rule that fires makes of u, u itself if none does. */
+static bool apply(rewriter *w, kn_uop u, kn_uop *out) {
+    ki_env *env = w->ir->env;
+    *out = u;
+    for (unsigned k = 0; k < w->o->nsets; k++) {
+        const ki_ruleset *s = w->o->sets[k];
+        const ki_bucket *b = ki_dispatch(s, u);
+        const uint16_t *list = s->list + b->first;
+        for (unsigned i = 0; i < b->n; i++) {
+            const ki_entry *e = &s->entry[list[i]];
+            const ki_rule *r = &s->rule[e->rule];
+            if (!ki_entry_fits(s, e, u) || r->kind != KI_R_REWRITE || r->fp & ~w->o->fp) continue;
+            if (w->count[k]) w->count[k][e->rule].attempts++;
+            if (!ki_match_rule(&w->m, s, e->rule, e->variant, u)) continue;
+            uint32_t since = w->ir->n;
+            kn_uop v = ki_match_build(&w->m);
+            if (!v && env->err != KI_E_NONE) return false;
+            if (!v || v == u) continue;
+            if (w->count[k]) w->count[k][e->rule].hits++;
+            *out = v;
+            return fire(w, s, r, u, v, since);
+        }
+    }
+    return true;
+}
+
+/* ---- visits ------------------------------------------------------------------------------------------------ */
+
+static ki_visit *visit(rewriter *w, uint32_t id) {
+    ki_visit *v = &w->memo->visit[id];
+    if (v->stamp != w->memo->epoch) *v = (ki_visit){.stamp = w->memo->epoch};
+    return v;
+}
+
+static bool push(rewriter *w, uint32_t id) {
+    if (w->nstack == w->cap) {
+        uint32_t cap = w->cap ? w->cap * 2 : 256;
+        uint32_t *s = ki_realloc(w->stack, cap, sizeof *s);
+        if (!s) return nomem(w);
+        w->stack = s;
+        w->cap = cap;
+    }
+    if (!ki_memo_room(w->memo, w->ir->n)) return nomem(w);
+    ki_visit *v = visit(w, id);
+    if (v->at & BUSY) return spent(w, KI_E_REWRITE_CYCLE, id);
+    v->at |= BUSY;
+    w->stack[w->nstack++] = id;
+    return true;
+}
+
+static void settle(rewriter *w, uint32_t id, uint32_t form) {
+    ki_visit *v = visit(w, id);
+    v->form = form;
+    v->at &= ~BUSY;
+    w->nstack--;
+}
+
+static bool body(const rewriter *w, kn_uop u, uint32_t k) {
+    return w->o->closed && k == 0 && (u->op == KN_FUNCTION || u->op == KN_CALL);
+}
+
+/* u over the final forms of its sources; u itself if they are its sources. */
+static kn_uop rebuild(rewriter *w, kn_uop u) {
+    uint32_t k = 0;
+    while (k < u->nsrc && (body(w, u, k) || w->memo->visit[u->src[k]->id].form == u->src[k]->id)) k++;
+    if (k == u->nsrc) return u;
+    if (u->nsrc > w->src_cap) {
+        kn_uop *s = ki_realloc(w->src, u->nsrc, sizeof *s);
+        if (!s) return nomem(w), NULL;
+        w->src = s;
+        w->src_cap = u->nsrc;
+    }
+    for (k = 0; k < u->nsrc; k++)
+        w->src[k] = body(w, u, k) ? u->src[k] : w->ir->node[w->memo->visit[u->src[k]->id].form];
+    return ki_with_srcs(w->ir, u, w->src, u->nsrc);
+}
+
+/* Pushes the next source without a form. 1 pushed, 0 all have one, -1 failed. */
+static int next_source(rewriter *w, kn_uop u) {
+    ki_visit *v = visit(w, u->id);
+    uint32_t k = AT(v), flags = v->at & (BUSY | TRIED);
+    for (; k < u->nsrc; k++) {
+        if (body(w, u, k) || visit(w, u->src[k]->id)->form) continue;
+        visit(w, u->id)->at = k | flags;
+        return push(w, u->src[k]->id) ? 1 : -1;
+    }
+    visit(w, u->id)->at = k | flags;
+    return 0;
+}
+
+/* ---- drivers: one step on the top of the stack ------------------------------------------------------------- */
+
+static bool link_to(rewriter *w, kn_uop u, kn_uop v) {
+    if (!ki_memo_room(w->memo, w->ir->n)) return nomem(w);
+    visit(w, u->id)->link = v->id;
+    return true;
+}
+
+/* Follows a link. 1 handled, 0 no link, -1 failed. */
+static int follow(rewriter *w, kn_uop u) {
+    uint32_t to = visit(w, u->id)->link;
+    if (!to) return 0;
+    uint32_t form = visit(w, to)->form;
+    if (form) settle(w, u->id, form);
+    else if (!push(w, to)) return -1;
+    return 1;
+}
+
+static bool fixpoint_step(rewriter *w, kn_uop u) {
+    int done = follow(w, u);
+    if (done == 0) done = next_source(w, u);
+    if (done) return done > 0;
+    kn_uop v = rebuild(w, u);
+    if (!v) return false;
+    if (v == u && !apply(w, u, &v)) return false;
+    if (v != u) return link_to(w, u, v);
+    settle(w, u->id, u->id);
+    return true;
+}
+
+static bool topdown_step(rewriter *w, kn_uop u) {
+    int done = follow(w, u);
+    if (done) return done > 0;
+    if (!(visit(w, u->id)->at & TRIED)) {
+        kn_uop v;
+        visit(w, u->id)->at |= TRIED;
+        if (!apply(w, u, &v)) return false;
+        if (v != u) return link_to(w, u, v);
+    }
+    done = next_source(w, u);
+    if (done) return done > 0;
+    kn_uop v = rebuild(w, u);
+    if (!v || !ki_memo_room(w->memo, w->ir->n)) return v ? nomem(w) : false;
+    settle(w, u->id, v->id);
+    return true;
+}
+
+static bool walk_step(rewriter *w, kn_uop u) {
+    int done = next_source(w, u);
+    if (done) return done > 0;
+    kn_uop v = rebuild(w, u), x;
+    if (!v || !apply(w, v, &x)) return false;
+    if (!ki_memo_room(w->memo, w->ir->n)) return nomem(w);
+    settle(w, u->id, x->id);
+    return true;
+}
+
+/* ---- entry ------------------------------------------------------------------------------------------------- */
+
+static bool keeps_forms(const ki_rewrite_opts *o) {
+    for (unsigned k = 0; k < o->nsets; k++)
+        if (!o->sets[k]->pure) return false;
+    return o->driver == KI_FIXPOINT && o->memo;
+}
+
+/* Forms of another call hold only for the same rules and options, after a call that did not fail. */
+static void open_memo(rewriter *w) {
+    uint64_t key = ki_hash2(w->o->fp, w->o->closed);
+    for (unsigned k = 0; k < w->o->nsets; k++) key = ki_hash2(key, (uint64_t)(uintptr_t)w->o->sets[k]);
+    if (!keeps_forms(w->o) || w->memo->key != key || w->memo->epoch == 0) ki_memo_clear(w->memo);
+    w->memo->key = keeps_forms(w->o) ? key : 0;
+}
+
+static kn_uop run(rewriter *w, kn_uop root) {
+    open_memo(w);
+    if (!ki_memo_room(w->memo, w->ir->n)) return nomem(w), NULL;
+    if (visit(w, root->id)->form) return w->ir->node[visit(w, root->id)->form];
+    bool ok = push(w, root->id);
+    while (ok && w->nstack) {
+        kn_uop u = w->ir->node[w->stack[w->nstack - 1]];
+        switch (w->o->driver) {
+        case KI_FIXPOINT: ok = fixpoint_step(w, u); break;
+        case KI_TOPDOWN: ok = topdown_step(w, u); break;
+        case KI_WALK: ok = walk_step(w, u); break;
+        }
+    }
+    if (ok) return w->ir->node[w->memo->visit[root->id].form];
+    w->memo->key = 0;
+    return NULL;
+}
+
+kn_uop ki_rewrite(ki_ir *ir, kn_uop root, const ki_rewrite_opts *opts) {
+    if (!root || ir->env->err != KI_E_NONE) return NULL;
+    ki_memo own = {0};
+    rewriter w = {.ir = ir, .o = opts, .memo = opts->memo ? opts->memo : &own};
+    w.m.ir = ir;
+    w.m.user = opts->user;
+    w.limit = opts->budget ? opts->budget : 10000 + 64 * (uint64_t)ir->n;
+    for (unsigned k = 0; k < opts->nsets && k < 8 && opts->stats; k++) w.count[k] = ki_stats_for(opts->stats, opts->sets[k]);
+    kn_uop out = opts->nsets > 8 ? (ki_fail(ir->env, KI_E_RULE_LIMIT, "rule sets", 8), NULL) : run(&w, root);
+    ki_free(w.stack);
+    ki_free(w.src);
+    ki_memo_free(&own);
+    return out;
+}
+
+kn_uop ki_simplify_with(ki_ir *ir, kn_uop root, const ki_ruleset *set, ki_memo *memo) {
+    return ki_rewrite(ir, root, &(ki_rewrite_opts){.sets = &set, .nsets = 1, .memo = memo});
+}
+
+kn_uop ki_rewrite_one(ki_ir *ir, kn_uop root, const ki_rewrite_opts *opts, const ki_rule **fired) {
+    if (!root || ir->env->err != KI_E_NONE) return NULL;
+    rewriter w = {.ir = ir, .o = opts, .limit = UINT64_MAX};
+    w.m.ir = ir;
+    w.m.user = opts->user;
+    kn_uop v;
+    if (!apply(&w, root, &v) || v == root) return NULL;
+    if (fired) *fired = w.recent[0];
+    return v;
+}
+
+/* ---- gradients --------------------------------------------------------------------------------------------- */
+
+static bool grad_outputs(ki_match *m, kn_uop *out) {
+    const ki_rule *r = m->rule;
+    const ki_pat *p = &m->set->pat[r->pat];
+    for (unsigned k = 0; k < r->ngrad; k++) {
+        unsigned term = m->set->kid[r->rhs + k], at = k;
+        const ki_term *t = &m->set->term[term];
+        for (unsigned j = 1; j < r->npat; j++) /* a commuted root swaps its two results */
+            if (p[j].parent == 0 && p[j].swap != KI_NOREG && p[j].src == k) at = k ^ (m->variant >> p[j].swap & 1);
+        if (t->kind == KI_T_NOTHING) continue;
+        if (t->kind == KI_T_MAP) {
+            uint32_t n = ki_match_val(m, t->x).n;
+            for (m->at = 0; m->at < n; m->at++) {
+                m->mapped = 1;
+                out[at + m->at] = ki_build_term(m, m->set->kid[t->kid]);
+                if (!out[at + m->at]) return false;
+            }
+            m->mapped = 0;
+            continue;
+        }
+        out[at] = ki_build_term(m, (uint16_t)term);
+        if (!out[at]) return false;
+    }
+    return true;
+}
+
+int ki_grad_rules(ki_ir *ir, const ki_ruleset *set, kn_uop root, kn_uop g, kn_uop *out, void *user) {
+    if (!root || !g || ir->env->err != KI_E_NONE) return -1;
+    ki_match m = {.ir = ir, .user = user, .grad = g, .out = out};
+    const ki_bucket *b = ki_dispatch(set, root);
+    for (unsigned i = 0; i < b->n; i++) {
+        const ki_entry *e = &set->entry[set->list[b->first + i]];
+        if (!ki_entry_fits(set, e, root) || set->rule[e->rule].kind != KI_R_GRAD) continue;
+        if (!ki_match_rule(&m, set, e->rule, e->variant, root)) continue;
+        memset(out, 0, root->nsrc * sizeof *out);
+        bool ok = m.rule->fn ? m.rule->fn(&m) != NULL : grad_outputs(&m, out);
+        if (ok) return 1;
+        if (ir->env->err == KI_E_NONE) continue;
+        ki_fail_note(ir->env, "while applying grad %s (%s:%u)", m.rule->name, set->source, (unsigned)m.rule->line);
+        return -1;
+    }
+    return 0;
+}

@@ -150,7 +150,15 @@ static void choose_lines(printer *c) {
         if (c->ord[c->node[i]->id]) c->ord[c->node[i]->id] = ++line;
 }
 
-static void put_ref(printer *c, kn_uop u) { ki_text_printf(c->t, "%%%u", c->ord[u->id]); }
+/* %12, without the weight of printf: a list may have a million of these. */
+static void put_ref(printer *c, kn_uop u) {
+    char s[16], *p = s + sizeof s;
+    uint32_t n = c->ord[u->id];
+    do *--p = (char)('0' + n % 10);
+    while (n /= 10);
+    *--p = '%';
+    ki_text_putn(c->t, p, (size_t)(s + sizeof s - p));
+}
 
 static void put_shape(printer *c, kn_uop u) {
     ki_text_putc(c->t, '(');
@@ -214,6 +222,7 @@ static uint32_t run_end(printer *c, kn_uop u, uint32_t k) {
 
 static void put_operands(printer *c, kn_uop u, uint32_t from) {
     group g = group_of(c, u);
+    uint32_t searched = from; /* a run is looked for from here on: each operand is looked at once */
     for (uint32_t k = from; k < u->nsrc; k++) {
         ki_text_putc(c->t, ' ');
         if (!c->ord[u->src[k]->id]) {
@@ -221,7 +230,9 @@ static void put_operands(printer *c, kn_uop u, uint32_t from) {
             continue;
         }
         put_ref(c, u->src[k]);
+        if (k < searched) continue;
         uint32_t end = run_end(c, u, k);
+        searched = end + 1;
         if (end < k + 2 || c->run_total + (end - k) > KI_RUN_LIMIT) continue;
         c->run_total += end - k;
         ki_text_put(c->t, "..");
@@ -379,7 +390,9 @@ static void put_nodes(printer *c) {
         kn_uop u = c->node[i];
         if (!c->ord[u->id]) continue;
         size_t line = t->n;
-        ki_text_printf(t, "%%%u = %s", c->ord[u->id], ki_ops[u->op].name);
+        put_ref(c, u);
+        ki_text_put(t, " = ");
+        ki_text_put(t, ki_ops[u->op].name);
         put_head(c, u);
         bool fixed, in_type = u->op == KN_PARAM && u->nsrc && !c->ord[u->src[0]->id] && u->src[0]->nsrc && is_shape(u->src[0], &fixed) && fixed;
         if (!in_type) put_operands(c, u, 0);

@@ -1,4 +1,5 @@
-/* affine.c: sums over index terms. See affine.h. Forms are immutable and live in the arena of their ki_affines. */
+/* affine.c: sums over index terms. See affine.h. Forms are immutable and live in the arena of their
+ * ki_affines. */
 #include "stages/affine.h"
 
 static ki_affine *fresh(ki_affines *a, uint32_t cap) {
@@ -96,8 +97,8 @@ static const ki_affine *divmod(ki_affines *a, const ki_affine *f, int64_t c, boo
     whole->k = floor_div(f->k, c);
     rest->k = f->k - whole->k * c;
     if (ki_affine_bounds(rest, &lo, &hi) && lo >= 0 && hi < c) return mod ? rest : whole;
-    /* Try each divisor g of c that some coefficients share, the largest first: g is the gcd of c and the coefficients not
-     * below it. */
+    /* Try each divisor g of c that some coefficients share, the largest first: g is the gcd of c and the
+     * coefficients not below it. */
     ki_affine *low = NULL, *high = NULL;
     int64_t g = c;
     for (uint32_t i = 0; i < rest->n; i++) {

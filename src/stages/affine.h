@@ -1,9 +1,9 @@
 /* affine.h: index arithmetic as sums: k + sum of c * x, the x being RANGEs or what is opaque.
  *
- * Optimize reads strides from it, expand splits an index into base and lanes by it. Quotients and remainders by constants
- * are taken apart where bounds and divisibility allow: (16 i + l) / 64 is (16 i) / 64 when 0 <= l < 16.
- * Terms stand in order of node id, no coefficient is 0, no term is a constant. dtype `index` only: it does not wrap; a sum
- * that would leave int64 is not made (NULL: keep the node opaque). */
+ * Optimize reads strides from it, expand splits an index into base and lanes by it. Quotients and remainders
+ * by constants are taken apart where bounds and divisibility allow: (16 i + l) / 64 is (16 i) / 64 when 0 <=
+ * l < 16. Terms stand in order of node id, no coefficient is 0, no term is a constant. dtype `index` only: it
+ * does not wrap; a sum that would leave int64 is not made (NULL: keep the node opaque). */
 #ifndef KI_AFFINE_H
 #define KI_AFFINE_H
 

@@ -7,7 +7,8 @@
 static int by_range_id(const void *a, const void *b) {
     uint32_t x = (*(const kn_uop *)a)->arg.range.id, y = (*(const kn_uop *)b)->arg.range.id;
     return x != y ? (x > y) - (x < y)
-                  : ((*(const kn_uop *)a)->id > (*(const kn_uop *)b)->id) - ((*(const kn_uop *)a)->id < (*(const kn_uop *)b)->id);
+                  : ((*(const kn_uop *)a)->id > (*(const kn_uop *)b)->id) -
+                        ((*(const kn_uop *)a)->id < (*(const kn_uop *)b)->id);
 }
 
 static bool number_ranges(ki_scope *s) {
@@ -63,7 +64,8 @@ bool ki_scope_open(ki_scope *s, ki_ir *ir, kn_uop sink) {
     if (s->at)
         for (uint32_t i = 0; i < s->n; i++) s->at[s->node[i]->id] = i;
     s->level = ki_calloc(s->n, sizeof *s->level);
-    if (!s->at || !s->level || !number_ranges(s) || !(s->free = ki_calloc((size_t)s->n * s->words, sizeof *s->free)))
+    if (!s->at || !s->level || !number_ranges(s) ||
+        !(s->free = ki_calloc((size_t)s->n * s->words, sizeof *s->free)))
         return ki_fail(ir->env, KI_E_NOMEM), false;
     for (uint32_t i = 0; i < s->n; i++) visit(s, i);
     return true;

@@ -1,11 +1,12 @@
 /* scope.h: which loops each node of a kernel stands in.
  *
- * The free RANGEs of a node are those of its sources, less the ones it closes (END all, REDUCE its own); a RANGE is free in
- * itself. They are bit sets over the kernel's RANGEs, which are numbered in order of their ids. Works on a kernel SINK of
- * any form from *rangeify* to *expand*.
+ * The free RANGEs of a node are those of its sources, less the ones it closes (END all, REDUCE its own); a
+ * RANGE is free in itself. They are bit sets over the kernel's RANGEs, which are numbered in order of their
+ * ids. Works on a kernel SINK of any form from *rangeify* to *expand*.
  *
- * level: how many REDUCEs with ranges lie on the longest way from a node down to the leaves. Sorted by (level, place), every
- * REDUCE of one level is computed before anything of the next, so REDUCEs of one level never need each other. */
+ * level: how many REDUCEs with ranges lie on the longest way from a node down to the leaves. Sorted by
+ * (level, place), every REDUCE of one level is computed before anything of the next, so REDUCEs of one level
+ * never need each other. */
 #ifndef KI_SCOPE_H
 #define KI_SCOPE_H
 
@@ -13,15 +14,15 @@
 
 typedef struct ki_scope {
     ki_ir *ir;
-    kn_uop *node;    /* topological order */
+    kn_uop *node; /* topological order */
     uint32_t n;
-    uint32_t *at;    /* id -> place in node; 0 for others too, so ask only for nodes of the kernel */
-    kn_uop *range;   /* in order of range id */
+    uint32_t *at;  /* id -> place in node; 0 for others too, so ask only for nodes of the kernel */
+    kn_uop *range; /* in order of range id */
     uint32_t nrange, words;
     uint32_t *rank;  /* place -> number of that RANGE */
     uint32_t *level; /* place */
     uint32_t nlevel;
-    uint64_t *free;  /* place * words */
+    uint64_t *free; /* place * words */
 } ki_scope;
 
 /* False: out of memory (env says so). Close it in any case. */
@@ -45,7 +46,8 @@ static inline bool ki_scope_has(const ki_scope *s, kn_uop u, kn_uop range) {
 }
 /* UPCAST and UNROLL ranges become lanes; all others are loops. */
 static inline bool ki_is_lane(kn_uop range) {
-    return range->op == KN_RANGE && (range->arg.range.axis == KN_AX_UPCAST || range->arg.range.axis == KN_AX_UNROLL);
+    return range->op == KN_RANGE &&
+           (range->arg.range.axis == KN_AX_UPCAST || range->arg.range.axis == KN_AX_UNROLL);
 }
 /* Extent of a RANGE, 0 when it is not constant. */
 static inline int64_t ki_extent(kn_uop range) {

@@ -1,9 +1,10 @@
 /* expand.c: stage 4, one sweep over a kernel, sources first, that maps every node to its shaped counterpart.
  *
- *  - A lane RANGE is an iota; elementwise ops broadcast by themselves; indices are kept as affine forms, so that what
- *    reaches a LOAD is scalar base + constants.
+ *  - A lane RANGE is an iota; elementwise ops broadcast by themselves; indices are kept as affine forms, so
+ * that what reaches a LOAD is scalar base + constants.
  *  - INDEX of storage has two counterparts: an address (under STORE, LOAD) and a value (a LOAD of it).
- *  - Validity is a column of its own: where(valid, i, invalid) is i with gate `valid`, and the gate goes to LOAD and STORE.
+ *  - Validity is a column of its own: where(valid, i, invalid) is i with gate `valid`, and the gate goes to
+ * LOAD and STORE.
  *  - A REG BUFFER that stands inside lane ranges (AFTER names them) has one copy a lane.
  *  - REDUCEs are lowered a level at a time (reduce.c), so that independent ones share a loop.
  * The sweep goes by (level, place); a node only needs what came before it in that order. */
@@ -17,7 +18,8 @@ void ki_lane_dims(const ki_ex *x, const int64_t *extent, uint32_t mask, int64_t 
     for (unsigned k = 0; k < x->nlane; k++) dim[k] = mask >> k & 1 ? extent[k] : 1;
 }
 
-/* ---- lane axes --------------------------------------------------------------------------------------------- */
+/* ---- lane axes
+ * --------------------------------------------------------------------------------------------- */
 
 /* True if some node varies along both ranges; then they need two axes. */
 static bool meet(const ki_ex *x, uint32_t a, uint32_t b) {
@@ -29,7 +31,8 @@ static bool meet(const ki_ex *x, uint32_t a, uint32_t b) {
     return false;
 }
 
-/* The k-th lane range is axis k. Only when a kernel has more than the most axes do ranges that never meet share one. */
+/* The k-th lane range is axis k. Only when a kernel has more than the most axes do ranges that never meet
+ * share one. */
 static bool assign_axes(ki_ex *x) {
     const ki_scope *s = &x->scope;
     uint32_t count = 0;
@@ -40,7 +43,8 @@ static bool assign_axes(ki_ex *x) {
     for (uint32_t r = 0; r < s->nrange; r++) {
         unsigned k = x->nlane;
         if (!ki_is_lane(s->range[r])) continue;
-        if (ki_extent(s->range[r]) < 1) return ki_fail(x->ir->env, KI_E_LANE_EXTENT, s->range[r]->arg.range.id), false;
+        if (ki_extent(s->range[r]) < 1)
+            return ki_fail(x->ir->env, KI_E_LANE_EXTENT, s->range[r]->arg.range.id), false;
         for (unsigned c = 0; count > KI_MAX_RANK && c < x->nlane && k == x->nlane; c++) {
             bool fits = true;
             for (uint32_t q = 0; q < r && fits; q++) fits = x->axis[q] != c || !meet(x, q, r);
@@ -58,7 +62,8 @@ static kn_uop iota(ki_ex *x, kn_uop range) {
     return f ? ki_lane_index(x, f) : NULL;
 }
 
-/* ---- storage ----------------------------------------------------------------------------------------------- */
+/* ---- storage
+ * ----------------------------------------------------------------------------------------------- */
 
 static bool is_storage(kn_uop u) {
     while (u->op == KN_AFTER) u = u->src[0];
@@ -99,8 +104,8 @@ static kn_uop map_buffer(ki_ex *x, kn_uop u) {
     int64_t dim[KI_MAX_RANK];
     const ki_buffer *b = u->arg.buffer;
     if (!x->own[PLACE(u)]) return u;
-    return ki_buffer_make(x->ir, b->id, b->size * copies(x, PLACE(u), dim), (kn_dtype)b->dtype, (kn_addrspace)b->addrspace,
-                          b->device);
+    return ki_buffer_make(x->ir, b->id, b->size * copies(x, PLACE(u), dim), (kn_dtype)b->dtype,
+                          (kn_addrspace)b->addrspace, b->device);
 }
 
 /* The index of an address; in a REG BUFFER with copies, that of this lane's copy. */
@@ -119,11 +124,18 @@ static kn_uop own_index(ki_ex *x, kn_uop u) {
     return ki_op2(x->ir, KN_ADD, ki_op2(x->ir, KN_MUL, idx, ki_index(x->ir, n)), lanes);
 }
 
-/* ---- gates ------------------------------------------------------------------------------------------------- */
+/* ---- gates
+ * ------------------------------------------------------------------------------------------------- */
 
 static kn_uop gate_and(ki_ir *ir, kn_uop a, kn_uop b) {
     if (!a || a == b) return b;
     return b ? ki_op2(ir, KN_AND, a, b) : a;
+}
+
+/* Of an index being computed; what was read from memory is valid, wherever it was read. */
+static kn_uop validity(const ki_ex *x, kn_uop u) {
+    bool computed = u->op == KN_INVALID || (u->dtype == KN_IDX && ki_is_elementwise((kn_op)u->op));
+    return computed ? x->gate[PLACE(u)] : NULL;
 }
 
 /* Both branches of a WHERE that may be invalid: valid where the chosen one is. */
@@ -133,7 +145,7 @@ static kn_uop gate_where(ki_ir *ir, kn_uop p, kn_uop a, kn_uop b) {
     if (b && ki_is_const_int(b, 0)) return l;
     if (b) r = ki_op2(ir, KN_AND, r, b);
     if (a && ki_is_const_int(a, 0)) return r;
-    return ki_op2(ir, KN_OR, l, r) : NULL;
+    return ki_op2(ir, KN_OR, l, r);
 }
 
 /* A gate that is certain is none; one that is impossible is the constant false. */
@@ -170,7 +182,8 @@ static kn_uop widen(ki_ex *x, kn_uop idx, kn_uop gate) {
     return ki_op2(x->ir, KN_ADD, idx, r);
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------------------- */
+/* ---- nodes
+ * ------------------------------------------------------------------------------------------------- */
 
 static bool map_index(ki_ex *x, uint32_t i, kn_uop u) {
     ki_ir *ir = x->ir;
@@ -233,12 +246,6 @@ static bool map_index_math(ki_ex *x, uint32_t i, kn_uop u, const kn_uop *src) {
     return x->val[i] && (x->form[i] = ki_affine_leaf(&x->affines, x->val[i]));
 }
 
-/* Of an index being computed; what was read from memory is valid, wherever it was read. */
-static kn_uop validity(const ki_ex *x, kn_uop u) {
-    bool computed = u->op == KN_INVALID || (u->dtype == KN_IDX && ki_is_elementwise((kn_op)u->op));
-    return computed ? x->gate[PLACE(u)] : NULL;
-}
-
 static bool map_elementwise(ki_ex *x, uint32_t i, kn_uop u) {
     ki_ir *ir = x->ir;
     kn_uop src[3], gate = NULL;
@@ -298,7 +305,8 @@ static bool map_node(ki_ex *x, uint32_t i) {
     return true;
 }
 
-/* ---- the stage --------------------------------------------------------------------------------------------- */
+/* ---- the stage
+ * --------------------------------------------------------------------------------------------- */
 
 static bool open_ex(ki_ex *x, ki_ir *ir, const ki_target *t, kn_uop sink) {
     memset(x, 0, sizeof *x);
@@ -315,7 +323,8 @@ static bool open_ex(ki_ex *x, ki_ir *ir, const ki_target *t, kn_uop sink) {
     x->own = ki_calloc(n, sizeof *x->own);
     x->own_ranges = ki_calloc((size_t)n * x->scope.words, sizeof *x->own_ranges);
     x->pending = ki_calloc(n, sizeof *x->pending);
-    if (!x->axis || !x->val || !x->ptr || !x->gate || !x->form || !x->home || !x->own || !x->own_ranges || !x->pending)
+    if (!x->axis || !x->val || !x->ptr || !x->gate || !x->form || !x->home || !x->own || !x->own_ranges ||
+        !x->pending)
         return ki_fail(ir->env, KI_E_NOMEM), false;
     return true;
 }

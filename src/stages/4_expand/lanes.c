@@ -1,7 +1,7 @@
 /* lanes.c: values that differ from lane to lane but are known: iotas, masks, offsets.
  *
- * A constant over lanes is RESHAPE(STACK(consts), shape); only the axes along which it varies are kept. An index is
- * scalar base + constants, which is what *select* tells vectors, broadcasts and gathers apart by. */
+ * A constant over lanes is RESHAPE(STACK(consts), shape); only the axes along which it varies are kept. An
+ * index is scalar base + constants, which is what *select* tells vectors, broadcasts and gathers apart by. */
 #include "stages/4_expand/lanes.h"
 
 #include "ir/scalar.h"
@@ -26,7 +26,8 @@ static void drop_axis(uint64_t *v, int64_t *dim, unsigned n, unsigned k) {
     int64_t inner = product(dim + k + 1, n - k - 1), outer = product(dim, k);
     for (int64_t o = 0; o < outer; o++)
         for (int64_t j = 1; j < dim[k]; j++)
-            if (memcmp(v + (o * dim[k] + j) * inner, v + o * dim[k] * inner, (size_t)inner * sizeof *v)) return;
+            if (memcmp(v + (o * dim[k] + j) * inner, v + o * dim[k] * inner, (size_t)inner * sizeof *v))
+                return;
     for (int64_t o = 0; o < outer; o++)
         memmove(v + o * inner, v + o * dim[k] * inner, (size_t)inner * sizeof *v);
     dim[k] = 1;

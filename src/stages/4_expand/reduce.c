@@ -1,13 +1,14 @@
-/* reduce.c: a REDUCE over loops becomes an accumulator, its start, its update, an END, and a LOAD of the result.
+/* reduce.c: a REDUCE over loops becomes an accumulator, its start, its update, an END, and a LOAD of the
+ * result.
  *
  *   acc   = BUFFER(REG, lanes)
  *   init  = STORE(INDEX(AFTER(acc, outer ranges), lanes), identity)
  *   acc1  = AFTER(acc, init, r...)
  *   upd   = STORE(INDEX(acc1, lanes), op(LOAD(INDEX(acc1, lanes)), v))
  *   value = LOAD(INDEX(AFTER(acc, END(upd, r...)), lanes))
- * The accumulator has a lane for every lane of v, those being reduced too: they are separate running values, which the
- * horizontal REDUCE joins after the loop. REDUCEs that stand on one level and close the same ranges inside the same outer
- * ones share their END. */
+ * The accumulator has a lane for every lane of v, those being reduced too: they are separate running values,
+ * which the horizontal REDUCE joins after the loop. REDUCEs that stand on one level and close the same ranges
+ * inside the same outer ones share their END. */
 #include "stages/4_expand/lanes.h"
 
 #include "ir/scalar.h"
@@ -44,7 +45,8 @@ kn_uop ki_reduce_lanes(ki_ex *x, kn_uop u, kn_uop v) {
     return ki_lane_squeeze(x->ir, ki_reduce(x->ir, repeat(x->ir, op, v, times), op, axes));
 }
 
-/* ---- groups: REDUCEs that share a loop --------------------------------------------------------------------- */
+/* ---- groups: REDUCEs that share a loop
+ * --------------------------------------------------------------------- */
 
 static uint32_t loops_of(kn_uop u, kn_uop *loop) {
     uint32_t n = 0;
@@ -70,7 +72,8 @@ static bool same_nest(const ki_ex *x, kn_uop a, kn_uop b) {
     return true;
 }
 
-/* ---- one accumulator --------------------------------------------------------------------------------------- */
+/* ---- one accumulator
+ * --------------------------------------------------------------------------------------- */
 
 typedef struct acc {
     kn_uop buffer, lanes, update;
@@ -105,8 +108,8 @@ static kn_uop inside_outer(ki_ex *x, kn_uop u, kn_uop buffer) {
 
 /* A product added to the accumulator is contracted where the target does that in one instruction. */
 static kn_uop accumulate(ki_ex *x, kn_op op, kn_uop old, kn_uop v) {
-    bool contract = op == KN_ADD && v->op == KN_MUL && (v->dtype == KN_F32 || v->dtype == KN_F64) && x->target &&
-                    ki_target_has(x->target, KN_MULACC);
+    bool contract = op == KN_ADD && v->op == KN_MUL && (v->dtype == KN_F32 || v->dtype == KN_F64) &&
+                    x->target && ki_target_has(x->target, KN_MULACC);
     return contract ? ki_op3(x->ir, KN_MULACC, v->src[0], v->src[1], old) : ki_op2(x->ir, op, old, v);
 }
 
@@ -129,7 +132,8 @@ static bool open_acc(ki_ex *x, kn_uop u, kn_uop *loop, uint32_t nloop, acc *a) {
     return a->update != NULL;
 }
 
-/* An empty float sum is +0, yet its accumulator starts at -0: where the loops may not run at all, the result is chosen. */
+/* An empty float sum is +0, yet its accumulator starts at -0: where the loops may not run at all, the result
+ * is chosen. */
 static kn_uop or_empty(ki_ex *x, kn_uop u, kn_uop v) {
     ki_ir *ir = x->ir;
     if (!v || u->arg.reduce.op != KN_ADD || !ki_is_float((kn_dtype)u->dtype)) return v;
@@ -142,7 +146,8 @@ static kn_uop or_empty(ki_ex *x, kn_uop u, kn_uop v) {
     return v;
 }
 
-/* ---- a level ----------------------------------------------------------------------------------------------- */
+/* ---- a level
+ * ----------------------------------------------------------------------------------------------- */
 
 /* The REDUCEs member[0..n) share one nest. */
 static bool lower_group(ki_ex *x, const uint32_t *member, uint32_t n) {
@@ -161,7 +166,8 @@ static bool lower_group(ki_ex *x, const uint32_t *member, uint32_t n) {
     kn_uop end = ok ? ki_opn(ir, KN_END, loop, nloop + 1) : NULL;
     for (uint32_t j = 0; j < n && ok; j++) {
         kn_uop u = x->scope.node[member[j]];
-        kn_uop v = ki_op1(ir, KN_LOAD, ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, a[j].buffer, end), a[j].lanes));
+        kn_uop v =
+            ki_op1(ir, KN_LOAD, ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, a[j].buffer, end), a[j].lanes));
         v = x->val[member[j]] = or_empty(x, u, ki_reduce_lanes(x, u, v));
         if (v && u->dtype == KN_IDX) x->form[member[j]] = ki_affine_leaf(&x->affines, v);
         ok = v != NULL;

@@ -1,20 +1,24 @@
 /* unshare.c: every loop is closed in one place.
  *
- * A RANGE that two nodes close would be two loops under one name. Where REDUCEs that cannot share a loop, or a REDUCE and
- * an END around it, close the same RANGE, all but one get ranges of their own: the REDUCE's value is rebuilt over them.
- * Lane RANGEs may be shared, they are no loops. Kernels from *rangeify* mostly own their ranges, so this finds nothing to do. */
+ * A RANGE that two nodes close would be two loops under one name. Where REDUCEs that cannot share a loop, or
+ * a REDUCE and an END around it, close the same RANGE, all but one get ranges of their own: the REDUCE's
+ * value is rebuilt over them. Lane RANGEs may be shared, they are no loops. Kernels from *rangeify* mostly
+ * own their ranges, so this finds nothing to do. */
 #include "stages/4_expand/lanes.h"
 
 #include <string.h>
 
-/* Whether b closes exactly what a does, on one level, inside the same loops: then reduce.c gives them one END. */
+/* Whether b closes exactly what a does, on one level, inside the same loops: then reduce.c gives them one
+ * END. */
 static bool one_loop(const ki_scope *s, kn_uop a, kn_uop b) {
-    if (a->op != KN_REDUCE || b->op != KN_REDUCE || s->level[s->at[a->id]] != s->level[s->at[b->id]]) return false;
+    if (a->op != KN_REDUCE || b->op != KN_REDUCE || s->level[s->at[a->id]] != s->level[s->at[b->id]])
+        return false;
     if (a->nsrc != b->nsrc || memcmp(a->src + 1, b->src + 1, (a->nsrc - 1) * sizeof *a->src)) return false;
     return memcmp(ki_scope_free(s, a), ki_scope_free(s, b), s->words * sizeof(uint64_t)) == 0;
 }
 
-/* owner[rank]: the closer that keeps the range. ENDs choose first, REDUCEs give way. True if somebody has to. */
+/* owner[rank]: the closer that keeps the range. ENDs choose first, REDUCEs give way. True if somebody has to.
+ */
 static bool find_owners(const ki_scope *s, kn_uop *owner) {
     bool shared = false;
     for (int pass = 0; pass < 2; pass++)
@@ -55,7 +59,8 @@ static kn_uop rebuild(const ki_scope *s, kn_uop *owner) {
     uint32_t most = 1;
     for (uint32_t i = 0; i < s->n; i++)
         if (s->node[i]->nsrc > most) most = s->node[i]->nsrc;
-    kn_uop *map = ki_calloc(s->n, sizeof *map), *src = ki_calloc((size_t)most * 3, sizeof *src), result = NULL;
+    kn_uop *map = ki_calloc(s->n, sizeof *map), *src = ki_calloc((size_t)most * 3, sizeof *src),
+           result = NULL;
     bool ok = map && src;
     if (!ok) ki_fail(s->ir->env, KI_E_NOMEM);
     for (uint32_t i = 0; i < s->n && ok; i++) {

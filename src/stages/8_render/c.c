@@ -296,8 +296,10 @@ static uint32_t variable_place(const ki_cgen *g, kn_uop u, uint32_t seen) {
     if (g->kernel->op != KN_CALL) return seen;
     uint32_t place = 0;
     for (uint32_t k = 1; k < g->kernel->nsrc; k++) {
-        if (g->kernel->src[k] == u) return place;
-        place += g->kernel->src[k]->op == KN_PARAM && g->kernel->src[k]->arg.param->slot < 0;
+        kn_uop v = g->kernel->src[k];
+        if (v->op != KN_PARAM || v->arg.param->slot >= 0) continue;
+        if (v->arg.param == u->arg.param) return place;
+        place++;
     }
     return seen;
 }

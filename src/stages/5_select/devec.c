@@ -1,0 +1,494 @@
+/* devec.c: lane axes become registers. One axis is the vector (lanes.c), cut into chunks of 2^k lanes; along the others a
+ * value is unrolled. So each node of the input has parts, row-major over its own axes with chunks in place of the vector
+ * axis; a chunk of one lane is a scalar, and so is every part of a value that does not vary along the vector.
+ *
+ * Index parts are kept as base + c + stride * lane as long as they are affine, and written in that form, so that memory
+ * accesses show base + STACK(0, 1, ...) to whoever reads addresses. REG BUFFERs are laid out again with the vector
+ * axis innermost: which element sits where in a REG buffer is nobody's business but the kernel's. */
+#include "stages/5_select/lanes.h"
+
+#include <string.h>
+
+typedef struct affine {
+    kn_uop base; /* NULL: 0 */
+    int64_t c, step;
+    bool ok;
+} affine;
+
+typedef struct devec {
+    ki_ir *ir;
+    const ki_target *t;
+    kn_uop *node;
+    uint32_t n;
+    uint32_t *at;      /* id -> node index */
+    ki_lanes l;
+    uint32_t *first;   /* node index -> its parts */
+    uint32_t *count;
+    kn_uop *part;
+    affine *aff;       /* beside part */
+    uint32_t npart, cap;
+    kn_uop *list;      /* scratch */
+    uint32_t nlist, list_cap;
+    int64_t *relaid;   /* node index of a REG BUFFER * rank + axis: its strides */
+    uint8_t *relay;    /* node index: 0 unseen, 1 laid out anew, 2 kept */
+} devec;
+
+typedef struct place { /* one part of a value */
+    uint32_t c[KI_MAX_RANK]; /* lane, or chunk on the vector axis */
+} place;
+
+static kn_uop fail(devec *d, kn_uop u, const char *why) {
+    char shape[128];
+    ki_fail(d->ir->env, KI_E_SELECT_OP, ki_ops[u->op].name, ki_shape_text(u->type, shape, sizeof shape), why);
+    return NULL;
+}
+
+/* ---- parts -------------------------------------------------------------------------------------------------- */
+
+static uint32_t extent(const devec *d, kn_uop u, unsigned k) {
+    if (k >= ki_rank(u) || ki_dim_n(u, k) <= 1) return 1;
+    return (int)k == d->l.vector ? d->l.nchunk : (uint32_t)ki_dim_n(u, k);
+}
+
+static bool is_lanes(const devec *d, kn_uop u) {
+    return ki_has_lanes(u) || (u->op == KN_STACK && d->l.rank == 1 && (int64_t)u->nsrc == d->l.size[0]);
+}
+
+static uint32_t part_count(const devec *d, kn_uop u) {
+    uint32_t n = 1;
+    if (is_lanes(d, u))
+        for (unsigned k = 0; k < d->l.rank; k++) n *= extent(d, u, k);
+    return n;
+}
+
+static place place_of(const devec *d, kn_uop u, uint32_t part) {
+    place p = {{0}};
+    for (unsigned k = d->l.rank; k-- > 0;) {
+        uint32_t e = extent(d, u, k);
+        p.c[k] = part % e;
+        part /= e;
+    }
+    return p;
+}
+
+/* Number of u's part at p, where size-1 axes broadcast. */
+static uint32_t part_at(const devec *d, kn_uop u, const place *p) {
+    uint32_t at = 0;
+    if (d->count[d->at[u->id]] == 1) return d->first[d->at[u->id]];
+    for (unsigned k = 0; k < d->l.rank; k++) {
+        uint32_t e = extent(d, u, k);
+        at = at * e + (e > 1 ? p->c[k] : 0);
+    }
+    return d->first[d->at[u->id]] + at;
+}
+
+static bool varies(const devec *d, kn_uop u) {
+    return d->l.vector >= 0 && is_lanes(d, u) && ki_dim_n(u, (unsigned)d->l.vector) > 1;
+}
+
+/* Lanes of u's part at p. */
+static uint32_t part_lanes(const devec *d, kn_uop u, const place *p) {
+    return varies(d, u) ? d->l.chunk[p->c[d->l.vector]].len : 1;
+}
+
+static bool room(devec *d, uint32_t more) {
+    if (d->npart + more <= d->cap) return true;
+    uint32_t cap = d->cap ? d->cap * 2 : 256;
+    while (cap < d->npart + more) cap *= 2;
+    kn_uop *a = ki_realloc(d->part, cap, sizeof *a);
+    if (a) d->part = a;
+    affine *b = ki_realloc(d->aff, cap, sizeof *b);
+    if (b) d->aff = b;
+    if (!a || !b) return ki_fail(d->ir->env, KI_E_NOMEM), false;
+    d->cap = cap;
+    return true;
+}
+
+static bool push(devec *d, kn_uop u) {
+    if (!u) return false;
+    if (d->nlist == d->list_cap) {
+        uint32_t cap = d->list_cap ? d->list_cap * 2 : 64;
+        kn_uop *p = ki_realloc(d->list, cap, sizeof *p);
+        if (!p) return ki_fail(d->ir->env, KI_E_NOMEM), false;
+        d->list = p;
+        d->list_cap = cap;
+    }
+    d->list[d->nlist++] = u;
+    return true;
+}
+
+/* All parts of u's sources from `from` on, onto the list. */
+static bool push_sources(devec *d, kn_uop u, uint32_t from) {
+    for (uint32_t k = from; k < u->nsrc; k++) {
+        uint32_t s = d->at[u->src[k]->id];
+        for (uint32_t j = 0; j < d->count[s]; j++)
+            if (!push(d, d->part[d->first[s] + j])) return false;
+    }
+    return true;
+}
+
+/* ---- affine indices ----------------------------------------------------------------------------------------- */
+
+static kn_uop add_index(devec *d, kn_uop a, kn_uop b) { return !a ? b : !b ? a : ki_op2(d->ir, KN_ADD, a, b); }
+
+/* STACK(start, start + step, ...) of dtype index. */
+static kn_uop progression(devec *d, int64_t start, int64_t step, uint32_t n) {
+    kn_uop s[128];
+    for (uint32_t k = 0; k < n && k < 128; k++) s[k] = ki_index(d->ir, start + (int64_t)k * step);
+    return ki_opn(d->ir, KN_STACK, s, n);
+}
+
+static kn_uop write_affine(devec *d, const affine *a, uint32_t lanes) {
+    if (lanes == 1 || a->step == 0) {
+        if (!a->base) return ki_index(d->ir, a->c);
+        return a->c ? ki_op2(d->ir, KN_ADD, a->base, ki_index(d->ir, a->c)) : a->base;
+    }
+    if (!a->base) return progression(d, a->c, a->step, lanes);
+    kn_uop base = a->c ? ki_op2(d->ir, KN_ADD, a->base, ki_index(d->ir, a->c)) : a->base;
+    return ki_op2(d->ir, KN_ADD, base, progression(d, 0, a->step, lanes));
+}
+
+/* The affine form of an index op from its sources'; ok = false: there is none. */
+static affine affine_op(devec *d, kn_op op, affine a, affine b) {
+    affine r = {.ok = a.ok && b.ok}, none = {0};
+    if (!r.ok) return none;
+    if (op == KN_ADD) {
+        if (ki_add_overflow(a.c, b.c, &r.c) || ki_add_overflow(a.step, b.step, &r.step)) return none;
+        r.base = add_index(d, a.base, b.base);
+        return r;
+    }
+    if (op == KN_SUB) {
+        if (ki_sub_overflow(a.c, b.c, &r.c) || ki_sub_overflow(a.step, b.step, &r.step)) return none;
+        r.base = a.base;
+        if (b.base) r.base = ki_op2(d->ir, KN_SUB, a.base ? a.base : ki_index(d->ir, 0), b.base);
+        return r;
+    }
+    if (op != KN_MUL) return none;
+    if (!a.base && a.step == 0) { /* the constant to the right */
+        affine t = a;
+        a = b, b = t;
+    }
+    if (b.base || b.step) return none;
+    if (ki_mul_overflow(a.c, b.c, &r.c) || ki_mul_overflow(a.step, b.c, &r.step)) return none;
+    if (a.base && b.c) r.base = b.c == 1 ? a.base : ki_op2(d->ir, KN_MUL, a.base, ki_index(d->ir, b.c));
+    return r;
+}
+
+static affine plain(kn_uop u) {
+    if (ki_is_const(u)) return (affine){NULL, u->arg.i, 0, true};
+    return (affine){u, 0, 0, true};
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------- */
+
+/* Sum over products is one rounding in an accumulator: ADD(LOAD of a REG BUFFER, MUL(a, b)) -> MULACC. */
+static kn_uop contract(devec *d, kn_uop u, kn_uop a, kn_uop b) {
+    if (!d->t->fma || u->op != KN_ADD || (u->dtype != KN_F32 && u->dtype != KN_F64)) return NULL;
+    if (b->op == KN_LOAD && a->op == KN_MUL) {
+        kn_uop t = a;
+        a = b, b = t;
+    }
+    if (a->op != KN_LOAD || b->op != KN_MUL) return NULL;
+    kn_uop buf = a->src[0];
+    while (buf->op == KN_INDEX || buf->op == KN_AFTER) buf = buf->src[0];
+    if (buf->op != KN_BUFFER || buf->arg.buffer->addrspace != KN_REG) return NULL;
+    return ki_op3(d->ir, KN_MULACC, b->src[0], b->src[1], a);
+}
+
+static kn_uop elementwise_part(devec *d, kn_uop u, const place *p, affine *aff) {
+    kn_uop s[3];
+    affine a[3] = {{0}};
+    if (u->nsrc > 3) return fail(d, u, "too many operands");
+    for (uint32_t k = 0; k < u->nsrc; k++) {
+        uint32_t i = part_at(d, u->src[k], p);
+        s[k] = d->part[i];
+        a[k] = d->aff[i];
+    }
+    if (u->dtype == KN_IDX && u->nsrc == 2) {
+        *aff = affine_op(d, (kn_op)u->op, a[0], a[1]);
+        if (aff->ok) return write_affine(d, aff, part_lanes(d, u, p));
+    }
+    kn_uop r = contract(d, u, s[0], u->nsrc > 1 ? s[1] : s[0]);
+    if (!r) r = ki_make(d->ir, (kn_op)u->op, (kn_dtype)u->dtype, s, u->nsrc, u->arg, u->tag);
+    if (r && u->dtype == KN_IDX && ki_rank(r) == 0) *aff = plain(r);
+    return r;
+}
+
+/* Elements of a list of constants along the one axis of u that has them. */
+static kn_uop list_part(devec *d, kn_uop u, kn_uop list, const place *p, affine *aff) {
+    if (list->op != KN_STACK) return fail(d, u, "a reshape of something other than a list");
+    int axis = -1;
+    for (unsigned k = 0; k < ki_rank(u); k++) {
+        if (ki_dim_n(u, k) == 1) continue;
+        if (axis >= 0 || ki_dim_n(u, k) != (int64_t)list->nsrc) return fail(d, u, "a list along two axes");
+        axis = (int)k;
+    }
+    uint32_t at = 0, len = 1;
+    if (axis >= 0 && axis == d->l.vector) at = d->l.chunk[p->c[axis]].offset, len = d->l.chunk[p->c[axis]].len;
+    else if (axis >= 0) at = p->c[axis];
+    const kn_uop *e = list->src + at;
+    bool even = u->dtype == KN_IDX;
+    for (uint32_t k = 0; k < len && even; k++)
+        even = ki_is_const(e[k]) && (k == 0 || e[k]->arg.i - e[k - 1]->arg.i == e[1]->arg.i - e[0]->arg.i);
+    if (even) {
+        *aff = (affine){NULL, e[0]->arg.i, len > 1 ? e[1]->arg.i - e[0]->arg.i : 0, true};
+        return write_affine(d, aff, len);
+    }
+    return len == 1 ? e[0] : ki_opn(d->ir, KN_STACK, e, len);
+}
+
+/* ---- storage ------------------------------------------------------------------------------------------------ */
+
+static kn_uop storage_root(kn_uop u) {
+    while (u->op == KN_AFTER) u = u->src[0];
+    return u;
+}
+static bool is_reg(kn_uop buf) { return buf->op == KN_BUFFER && buf->arg.buffer->addrspace == KN_REG; }
+
+/* Whether a REG BUFFER's accesses all index it by lanes alone, with the same strides: then it can be laid out anew.
+ * That nothing but lanes is in an index shows in its bounds. */
+static void note_reg(devec *d, kn_uop index) {
+    kn_uop buf = storage_root(index->src[0]), i = index->src[1];
+    if (!is_reg(buf)) return;
+    uint32_t b = d->at[buf->id], n = d->at[i->id];
+    int64_t *old = d->relaid + (size_t)b * d->l.rank, most = 0, count = 1;
+    const int64_t *coef = d->l.coef + (size_t)n * d->l.rank;
+    bool ok = is_lanes(d, i) && !d->l.odd[n] && d->relay[b] != 2 && ki_dim_n(i, (unsigned)d->l.vector) > 1;
+    for (unsigned k = 0; k < d->l.rank && ok; k++) {
+        int64_t want = ki_dim_n(i, k) > 1 ? coef[k] : 0;
+        ok = want >= 0 && (d->relay[b] == 0 || old[k] == want);
+        old[k] = want;
+        most += want * (ki_dim_n(i, k) - 1);
+        count *= ki_dim_n(i, k);
+    }
+    ok = ok && count == buf->arg.buffer->size && i->lo.i == 0 && i->hi.i == most && most == count - 1;
+    d->relay[b] = ok ? 1 : 2;
+}
+
+/* The index of a laid out REG BUFFER: row-major with the vector axis last. */
+static kn_uop reg_index(devec *d, kn_uop i, const place *p) {
+    int64_t at = 0;
+    unsigned v = (unsigned)d->l.vector;
+    for (unsigned k = 0; k < d->l.rank; k++)
+        if (k != v) at = at * ki_dim_n(i, k) + (ki_dim_n(i, k) > 1 ? p->c[k] : 0);
+    at = at * ki_dim_n(i, v) + d->l.chunk[p->c[v]].offset;
+    uint32_t len = d->l.chunk[p->c[v]].len;
+    return len == 1 ? ki_index(d->ir, at) : progression(d, at, 1, len);
+}
+
+static kn_uop index_part(devec *d, kn_uop u, const place *p) {
+    kn_uop buf = storage_root(u->src[0]);
+    if (!ki_is_storage(u->src[0]) || u->nsrc != 2) return fail(d, u, "an index into a value");
+    uint32_t i = part_at(d, u->src[1], p), b = d->at[u->src[0]->id];
+    kn_uop at = d->part[i];
+    if (is_reg(buf) && d->relay && d->relay[d->at[buf->id]] == 1) at = reg_index(d, u->src[1], p);
+    return at ? ki_op2(d->ir, KN_INDEX, d->part[d->first[b]], at) : NULL;
+}
+
+static kn_uop access_part(devec *d, kn_uop u, const place *p) {
+    kn_uop s[3];
+    for (uint32_t k = 0; k < u->nsrc; k++) s[k] = d->part[part_at(d, u->src[k], p)];
+    return ki_make(d->ir, (kn_op)u->op, (kn_dtype)u->dtype, s, u->nsrc, u->arg, u->tag);
+}
+
+/* ---- reduction over lanes ----------------------------------------------------------------------------------- */
+
+/* list[from..nlist) as one value: a balanced tree, in order. */
+static kn_uop tree(devec *d, kn_op op, uint32_t from) {
+    while (d->nlist - from > 1) {
+        uint32_t m = from;
+        for (uint32_t k = from; k < d->nlist; k += 2)
+            d->list[m++] = k + 1 < d->nlist ? ki_op2(d->ir, op, d->list[k], d->list[k + 1]) : d->list[k];
+        d->nlist = m;
+    }
+    return d->list[from];
+}
+
+/* A vector to a scalar, halving. */
+static kn_uop across(devec *d, kn_op op, kn_uop v, uint32_t lanes) {
+    if (ki_rank(v) == 0 && lanes > 1) { /* the same in every lane */
+        kn_uop s[128];
+        for (uint32_t k = 0; k < lanes; k++) s[k] = v;
+        v = ki_opn(d->ir, KN_STACK, s, lanes);
+    }
+    for (; v && lanes > 2; lanes /= 2)
+        v = ki_op2(d->ir, op, ki_op2(d->ir, KN_INDEX, v, progression(d, 0, 1, lanes / 2)),
+                   ki_op2(d->ir, KN_INDEX, v, progression(d, lanes / 2, 1, lanes / 2)));
+    if (v && lanes == 2)
+        v = ki_op2(d->ir, op, ki_op2(d->ir, KN_INDEX, v, ki_index(d->ir, 0)), ki_op2(d->ir, KN_INDEX, v, ki_index(d->ir, 1)));
+    return v;
+}
+
+/* Odometer over the axes in `axes` other than the vector, within u. */
+static bool advance(const devec *d, kn_uop u, uint32_t axes, place *p) {
+    for (unsigned k = d->l.rank; k-- > 0;) {
+        if (!(axes >> k & 1) || (int)k == d->l.vector) continue;
+        if (++p->c[k] < extent(d, u, k)) return true;
+        p->c[k] = 0;
+    }
+    return false;
+}
+
+static kn_uop reduce_part(devec *d, kn_uop u, const place *at) {
+    kn_uop v = u->src[0];
+    kn_op op = (kn_op)u->arg.reduce.op;
+    uint32_t axes = u->arg.reduce.axes, from = d->nlist;
+    bool vector = d->l.vector >= 0 && (axes >> d->l.vector & 1) && varies(d, v);
+    if (u->nsrc != 1) return fail(d, u, "a reduce over ranges");
+    place p = *at;
+    for (unsigned k = 0; k < d->l.rank; k++)
+        if (axes >> k & 1) p.c[k] = 0;
+    uint32_t chunks = vector ? d->l.nchunk : 1, full = 1;
+    while (vector && full < chunks && d->l.chunk[full].len == d->l.chunk[0].len) full++;
+    for (uint32_t c = 0; c < chunks; c++) { /* full chunks join as vectors; what is left of the axis follows */
+        if (vector) p.c[d->l.vector] = c;
+        uint32_t start = d->nlist;
+        do {
+            if (!push(d, d->part[part_at(d, v, &p)])) return NULL;
+        } while (advance(d, v, axes, &p));
+        if (c + 1 < full) continue;
+        if (c + 1 == full) start = from;
+        kn_uop one = tree(d, op, start);
+        if (vector) one = across(d, op, one, d->l.chunk[c].len);
+        d->nlist = start;
+        if (!push(d, one)) return NULL;
+    }
+    kn_uop r = tree(d, op, from);
+    d->nlist = from;
+    return r;
+}
+
+/* ---- the walk ----------------------------------------------------------------------------------------------- */
+
+static kn_uop value_part(devec *d, kn_uop u, const place *p, affine *aff) {
+    switch ((kn_op)u->op) {
+    case KN_STACK: return list_part(d, u, u, p, aff);
+    case KN_RESHAPE:
+        if (u->src[0]->op == KN_STACK) return list_part(d, u, u->src[0], p, aff);
+        if (ki_numel(u) == 1) return *aff = d->aff[d->first[d->at[u->src[0]->id]]], d->part[d->first[d->at[u->src[0]->id]]];
+        return fail(d, u, "a reshape of something other than a list");
+    case KN_EXPAND: {
+        uint32_t i = part_at(d, u->src[0], p);
+        return *aff = d->aff[i], d->part[i];
+    }
+    case KN_INDEX: return index_part(d, u, p);
+    case KN_LOAD: return access_part(d, u, p);
+    case KN_REDUCE: return reduce_part(d, u, p);
+    case KN_BITCAST:
+        if (ki_itemsize((kn_dtype)u->dtype) != ki_itemsize((kn_dtype)u->src[0]->dtype)) return fail(d, u, "a bitcast between widths");
+        return elementwise_part(d, u, p, aff);
+    case KN_AFTER: {
+        uint32_t from = d->nlist;
+        if (!push(d, d->part[part_at(d, u->src[0], p)]) || !push_sources(d, u, 1)) return NULL;
+        kn_uop r = ki_opn(d->ir, KN_AFTER, d->list + from, d->nlist - from);
+        d->nlist = from;
+        return r;
+    }
+    default: break;
+    }
+    return ki_is_elementwise((kn_op)u->op) ? elementwise_part(d, u, p, aff) : fail(d, u, "not an op on lanes");
+}
+
+/* STORE in parts, one GROUP of them. */
+static kn_uop store(devec *d, kn_uop u) {
+    kn_uop to = u->src[0];
+    uint32_t n = d->count[d->at[to->id]], from = d->nlist;
+    for (uint32_t k = 0; k < n; k++) {
+        place p = place_of(d, to, k);
+        if (!push(d, access_part(d, u, &p))) return NULL;
+    }
+    kn_uop r = n == 1 ? d->list[from] : ki_opn(d->ir, KN_GROUP, d->list + from, n);
+    d->nlist = from;
+    return r;
+}
+
+/* What has no lanes: the same node over the new sources. */
+static kn_uop rebuild(devec *d, kn_uop u) {
+    uint32_t from = d->nlist;
+    if (u->op == KN_RANGE && u->arg.range.axis == KN_AX_THREAD) {
+        kn_uop bound = d->part[d->first[d->at[u->src[0]->id]]];
+        return ki_str_op(d->ir, KN_SPECIAL, KN_VOID, "thread", 6, &bound, 1);
+    }
+    if (u->nsrc == 0 || u->op == KN_PARAM) return u; /* a PARAM's source is its shape */
+    if (!push_sources(d, u, 0)) return NULL;
+    if (u->op == KN_END) { /* a thread is no loop */
+        uint32_t m = from + 1;
+        for (uint32_t k = from + 1; k < d->nlist; k++)
+            if (d->list[k]->op == KN_RANGE) d->list[m++] = d->list[k];
+        d->nlist = m;
+    }
+    kn_uop r;
+    if (u->op == KN_END && d->nlist - from == 1) r = d->list[from];
+    else r = ki_with_srcs(d->ir, u, d->list + from, d->nlist - from);
+    d->nlist = from;
+    return r;
+}
+
+static bool scalar_node(devec *d, kn_uop u, uint32_t i) {
+    affine aff = {0};
+    place zero = {{0}};
+    kn_uop r;
+    if (u->op == KN_STORE) r = store(d, u);
+    else if (u->op == KN_REDUCE) r = u->nsrc == 1 && u->arg.reduce.axes == 0 ? d->part[d->first[d->at[u->src[0]->id]]] : fail(d, u, "a reduce over ranges");
+    else if (u->op == KN_ADD || (u->dtype == KN_IDX && (u->op == KN_SUB || u->op == KN_MUL))) r = elementwise_part(d, u, &zero, &aff);
+    else r = rebuild(d, u);
+    if (!r) return false;
+    if (!aff.ok && r->dtype == KN_IDX && ki_rank(r) == 0) aff = plain(r);
+    d->part[d->first[i]] = r;
+    d->aff[d->first[i]] = aff;
+    return true;
+}
+
+static bool lanes_node(devec *d, kn_uop u, uint32_t i) {
+    for (uint32_t k = 0; k < d->count[i]; k++) {
+        place p = place_of(d, u, k);
+        affine aff = {0};
+        kn_uop r = value_part(d, u, &p, &aff);
+        if (!r) return false;
+        d->part[d->first[i] + k] = r;
+        d->aff[d->first[i] + k] = aff;
+    }
+    return true;
+}
+
+static bool node_parts(devec *d, uint32_t i) {
+    kn_uop u = d->node[i];
+    uint32_t n = part_count(d, u);
+    if (!room(d, n)) return false;
+    d->first[i] = d->npart;
+    d->count[i] = n;
+    d->npart += n;
+    return is_lanes(d, u) ? lanes_node(d, u, i) : scalar_node(d, u, i);
+}
+
+static bool walk(devec *d) {
+    if (!ki_find_lanes(d->ir, d->t, d->node, d->n, d->at, &d->l)) return false;
+    d->first = ki_calloc(d->n, sizeof *d->first);
+    d->count = ki_calloc(d->n, sizeof *d->count);
+    bool regs = d->l.vector >= 0;
+    if (regs) d->relay = ki_calloc(d->n, 1), d->relaid = ki_calloc((size_t)d->n * d->l.rank, sizeof *d->relaid);
+    if (!d->first || !d->count || (regs && (!d->relay || !d->relaid))) return ki_fail(d->ir->env, KI_E_NOMEM), false;
+    /* Where a REG element sits is decided before the first access is written. */
+    for (uint32_t i = 0; i < d->n && regs; i++) {
+        kn_uop u = d->node[i];
+        if (u->op == KN_INDEX && u->nsrc == 2 && ki_is_storage(u->src[0])) note_reg(d, u);
+    }
+    for (uint32_t i = 0; i < d->n; i++)
+        if (!node_parts(d, i)) return false;
+    return true;
+}
+
+kn_uop ki_devectorize(ki_ir *ir, const ki_target *t, kn_uop sink) {
+    devec d = {.ir = ir, .t = t};
+    kn_uop result = NULL;
+    int64_t n = ki_toposort(ir, &sink, 1, &d.node);
+    if (n < 0) return NULL;
+    d.n = (uint32_t)n;
+    d.at = ki_calloc((size_t)sink->id + 1, sizeof *d.at);
+    if (!d.at) ki_fail(ir->env, KI_E_NOMEM);
+    for (uint32_t i = 0; d.at && i < d.n; i++) d.at[d.node[i]->id] = i;
+    if (d.at && walk(&d)) result = d.part[d.first[d.n - 1]];
+    ki_free(d.node), ki_free(d.at), ki_free(d.l.coef), ki_free(d.l.odd), ki_free(d.first), ki_free(d.count);
+    ki_free(d.part), ki_free(d.aff), ki_free(d.list), ki_free(d.relaid), ki_free(d.relay);
+    return result;
+}

@@ -1,0 +1,149 @@
+/* lower_index.c: dtype index becomes i64, or i32 where it is a vector whose every step fits.
+ *
+ * RANGE, SPECIAL and variables stay of dtype index (their ops say so) and are cast where they are read; bounds of
+ * ranges stay too. A scalar is i64: addresses are 64 bits wide. A vector that is read as a value (a mask, a cast, a
+ * gather) is i32 if its bounds and those of all it is made of fit, for twice the lanes; one that is only the tail of an
+ * address, base + STACK(0, 1, ...), stays i64 and costs nothing. Division and remainder of what is never negative by a
+ * power of two become shift and mask on the way. */
+#include "stages/5_select/select.h"
+
+typedef struct lower {
+    ki_ir *ir;
+    kn_uop *node;
+    uint32_t n;
+    uint32_t *at;
+    uint8_t *want;      /* node index: bit 0 as i64, bit 1 as i32, bit 2 as itself */
+    uint8_t *fits;      /* node index: all of it fits i32 */
+    kn_uop *as[3];      /* node index: i64, i32, itself */
+    kn_uop *src;
+} lower;
+enum { W64 = 1, W32 = 2, SELF = 4 };
+
+static bool is_leaf(kn_uop u) {
+    return u->op == KN_RANGE || u->op == KN_SPECIAL || u->op == KN_PARAM || u->op == KN_LOAD || u->op == KN_INDEX || u->op == KN_BUFFER;
+}
+
+/* Elementwise, list or passage of dtype index. */
+static bool is_index(kn_uop u) {
+    return u->dtype == KN_IDX && !is_leaf(u) && u->op != KN_INVALID;
+}
+
+static void find_fits(lower *l) {
+    for (uint32_t i = 0; i < l->n; i++) {
+        kn_uop u = l->node[i];
+        if (u->dtype != KN_IDX) continue;
+        bool ok = u->lo.i >= INT32_MIN && u->hi.i <= INT32_MAX;
+        for (uint32_t k = 0; k < u->nsrc && ok && is_index(u); k++)
+            ok = u->src[k]->dtype != KN_IDX || l->fits[l->at[u->src[k]->id]];
+        l->fits[i] = ok;
+    }
+}
+
+/* base + STACK(constants), or the list alone. */
+static bool is_address_tail(kn_uop i) {
+    if (i->op == KN_ADD) {
+        if (ki_rank(i->src[0]) && ki_rank(i->src[1])) return false;
+        i = ki_rank(i->src[0]) ? i->src[0] : i->src[1];
+    }
+    if (i->op != KN_STACK) return false;
+    for (uint32_t k = 0; k < i->nsrc; k++)
+        if (!ki_is_const(i->src[k])) return false;
+    return true;
+}
+
+/* How user u wants its source k, when that is of dtype index. */
+static uint8_t wanted(const lower *l, kn_uop u, uint32_t k, uint8_t mine) {
+    kn_uop s = u->src[k];
+    if (u->op == KN_RANGE || u->op == KN_SPECIAL || u->op == KN_PARAM || u->op == KN_AFTER || u->op == KN_END) return SELF;
+    if (u->dtype == KN_IDX && is_leaf(u) && !(u->op == KN_INDEX && k > 0)) return SELF;
+    if (is_index(u)) return mine;
+    if (u->op == KN_STORE || u->op == KN_LOAD || u->op == KN_ATOMICADD) return SELF;
+    if (u->op == KN_INDEX && (ki_rank(s) == 0 || is_address_tail(s))) return W64;
+    bool vector = ki_rank(u) > 0;
+    for (uint32_t j = 0; j < u->nsrc && vector; j++)
+        vector = u->src[j]->dtype != KN_IDX || l->fits[l->at[u->src[j]->id]];
+    return vector && ki_rank(u) ? W32 : W64;
+}
+
+static void find_wants(lower *l) {
+    for (uint32_t i = l->n; i-- > 0;) {
+        kn_uop u = l->node[i];
+        if (i + 1 == l->n) l->want[i] = SELF;
+        for (uint32_t k = 0; k < u->nsrc; k++) {
+            uint8_t *w = &l->want[l->at[u->src[k]->id]];
+            *w |= u->src[k]->dtype != KN_IDX ? SELF : wanted(l, u, k, l->want[i]);
+        }
+    }
+}
+
+static bool is_pow2(int64_t v) { return v > 0 && (v & (v - 1)) == 0; }
+
+/* One node of dtype index at a width, its sources at that width. */
+static kn_uop make_at(lower *l, kn_uop u, uint8_t w) {
+    kn_dtype t = w == W64 ? KN_I64 : KN_I32;
+    kn_uop *as = l->as[w == W64 ? 0 : 1];
+    if (ki_is_const(u)) return ki_const_int(l->ir, t, u->arg.i);
+    if (is_leaf(u)) return ki_cast(l->ir, l->as[2][l->at[u->id]], t);
+    if (u->op == KN_CAST) return ki_cast(l->ir, l->as[2][l->at[u->src[0]->id]], t);
+    for (uint32_t k = 0; k < u->nsrc; k++) {
+        uint32_t s = l->at[u->src[k]->id];
+        l->src[k] = u->src[k]->dtype == KN_IDX ? as[s] : l->as[2][s];
+    }
+    if ((u->op == KN_IDIV || u->op == KN_MOD) && u->src[0]->lo.i >= 0 && ki_is_const(u->src[1]) && is_pow2(u->src[1]->arg.i)) {
+        int64_t c = u->src[1]->arg.i;
+        if (u->op == KN_MOD) return ki_op2(l->ir, KN_AND, l->src[0], ki_const_int(l->ir, t, c - 1));
+        return ki_op2(l->ir, KN_SHR, l->src[0], ki_const_int(l->ir, t, ki_ctz64((uint64_t)c)));
+    }
+    return ki_make(l->ir, (kn_op)u->op, t, l->src, u->nsrc, u->arg, u->tag);
+}
+
+/* A node as itself, over its sources as it wants them. */
+static kn_uop make_self(lower *l, kn_uop u, uint8_t mine) {
+    for (uint32_t k = 0; k < u->nsrc; k++) {
+        uint32_t s = l->at[u->src[k]->id];
+        uint8_t w = u->src[k]->dtype != KN_IDX ? SELF : wanted(l, u, k, mine);
+        l->src[k] = l->as[w & W64 ? 0 : w & W32 ? 1 : 2][s];
+    }
+    return ki_with_src(l->ir, u, l->src);
+}
+
+static kn_uop run(lower *l) {
+    find_fits(l);
+    find_wants(l);
+    for (uint32_t i = 0; i < l->n; i++) {
+        kn_uop u = l->node[i];
+        uint8_t w = l->want[i];
+        bool leaf = u->dtype == KN_IDX && is_leaf(u);
+        if ((w & SELF || leaf || u->op == KN_CONST) && !(l->as[2][i] = make_self(l, u, SELF))) return NULL;
+        if (u->dtype != KN_IDX) continue;
+        if (w & W64 && !(l->as[0][i] = make_at(l, u, W64))) return NULL;
+        if (w & W32 && !(l->as[1][i] = make_at(l, u, W32))) return NULL;
+    }
+    return l->as[2][l->n - 1];
+}
+
+kn_uop ki_lower_index(ki_ir *ir, kn_uop sink) {
+    lower l = {.ir = ir};
+    int64_t n = ki_toposort(ir, &sink, 1, &l.node);
+    if (n < 0) return NULL;
+    l.n = (uint32_t)n;
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < l.n; i++)
+        if (l.node[i]->nsrc > most) most = l.node[i]->nsrc;
+    l.at = ki_calloc((size_t)sink->id + 1, sizeof *l.at);
+    l.want = ki_calloc(l.n, 1);
+    l.fits = ki_calloc(l.n, 1);
+    l.src = ki_calloc(most, sizeof *l.src);
+    bool ok = l.at && l.want && l.fits && l.src;
+    for (int k = 0; k < 3; k++) ok = (l.as[k] = ki_calloc(l.n, sizeof *l.as[k])) && ok;
+    kn_uop r = NULL;
+    if (ok) {
+        for (uint32_t i = 0; i < l.n; i++) l.at[l.node[i]->id] = i;
+        r = run(&l);
+    } else {
+        ki_fail(ir->env, KI_E_NOMEM);
+    }
+    ki_free(l.node), ki_free(l.at), ki_free(l.want), ki_free(l.fits), ki_free(l.src);
+    for (int k = 0; k < 3; k++) ki_free(l.as[k]);
+    return r;
+}

@@ -1,0 +1,95 @@
+/* test_plan.c: arenas: nothing live at one time overlaps, ports and views stay, offsets are aligned and repeatable. */
+#include "../8_render/harness.h"
+#include "stages/7_plan/plan.h"
+#include "stages/7_plan/pool.h"
+
+static U global(kn_dtype t, int64_t n) { return ki_buffer_make(ir, ir->next_buffer++, n, t, KN_GLOBAL, 0); }
+
+/* CALL of: slot 0 [i] = slot 1 [i] + 1, over n elements. */
+static U step(U to, U from, int64_t n) {
+    U r = range(n), o = param(0, KN_F32, n), a = param(1, KN_F32, n);
+    U s = end1(store(o, r, add(load(a, r), F(1))), r);
+    return ki_op3(ir, KN_CALL, ki_linearize(ir, sink("k", &s, 1)), to, from);
+}
+
+static int64_t offset_of(U u) { return u->op == KN_SLICE ? u->src[1]->arg.i : -1; }
+
+static void test_chain(void) {
+    enum { N = 10 };
+    U b[N + 1], c[N], keep[2];
+    for (int k = 0; k <= N; k++) b[k] = global(KN_F32, 100 + 10 * (k % 3));
+    for (int k = 0; k < N; k++) c[k] = step(b[k + 1], b[k], 100);
+    keep[0] = b[0], keep[1] = b[N];
+    ki_plan_sizes sizes;
+    U root = ki_opn(ir, KN_LINEAR, c, N), p = ki_plan(ir, root, keep, 2, &sizes);
+    CHECK(p != NULL, "a chain of ten calls is planned");
+    if (!p) return;
+    int moved = 1, apart = 1, aligned = 1, tagged = 1;
+    for (int k = 0; k < N; k++) {
+        U to = p->src[k]->src[1], from = p->src[k]->src[2];
+        moved = moved && (k == N - 1 ? to == b[N] : to->op == KN_SLICE) && (k == 0 ? from == b[0] : from->op == KN_SLICE);
+        if (to->op == KN_SLICE) aligned = aligned && offset_of(to) % 64 == 0 && to->dtype == KN_F32;
+        if (to->op == KN_SLICE && from->op == KN_SLICE) {
+            int64_t x = offset_of(to), y = offset_of(from);
+            apart = apart && (x + ki_numel(to) * 4 <= y || y + ki_numel(from) * 4 <= x);
+        }
+        U linear = p->src[k]->src[0]->src[0];
+        for (uint32_t i = 0; i < linear->nsrc; i++) tagged = tagged && linear->src[i]->tag == i;
+    }
+    CHECK(moved, "ports stay, what lies between is a slice");
+    CHECK(apart, "a call's input and output do not overlap");
+    CHECK(aligned, "64-byte aligned, dtype kept");
+    CHECK(tagged, "instructions hold their positions");
+    CHECK(sizes.arena <= 2 * 512 && sizes.separate >= 9 * 400, "two blocks serve nine buffers: %d of %d bytes", (int)sizes.arena, (int)sizes.separate);
+    U again = ki_plan(ir, root, keep, 2, NULL);
+    int same = again != NULL;
+    for (int k = 0; k < N && same; k++) same = offset_of(again->src[k]->src[1]) == offset_of(p->src[k]->src[1]);
+    CHECK(same, "the same offsets again");
+}
+
+static void test_kept(void) {
+    U a = global(KN_F32, 64), b = global(KN_F32, 64), w = global(KN_F32, 64), c[2];
+    c[0] = step(b, w, 64); /* w is read before anything wrote it */
+    c[1] = step(a, b, 64);
+    U p = ki_plan(ir, ki_opn(ir, KN_LINEAR, c, 2), &a, 1, NULL);
+    CHECK(p && p->src[0]->src[2] == w && p->src[0]->src[1]->op == KN_SLICE && p->src[1]->src[1] == a, "data that was there before stays");
+}
+
+static void test_pool(void) {
+    ki_pool p = {0};
+    uint32_t held[64] = {0}, seed = 1;
+    int64_t size[64];
+    int ok = 1;
+    for (int step = 0; step < 4000 && ok; step++) {
+        seed = seed * 1103515245u + 12345u;
+        unsigned k = seed >> 16 & 63;
+        if (held[k]) {
+            ki_pool_give(&p, held[k]);
+            held[k] = 0;
+            continue;
+        }
+        size[k] = 64 * (1 + (int64_t)(seed >> 8 & 31));
+        held[k] = ki_pool_take(&p, size[k]);
+        int64_t at = p.block[held[k]].offset;
+        ok = held[k] && at + size[k] <= p.size;
+        for (unsigned j = 0; j < 64 && ok; j++) {
+            if (j == k || !held[j]) continue;
+            int64_t o = p.block[held[j]].offset;
+            ok = o + size[j] <= at || at + size[k] <= o;
+        }
+    }
+    CHECK(ok, "pool: random blocks never overlap");
+    for (int k = 0; k < 64; k++)
+        if (held[k]) ki_pool_give(&p, held[k]);
+    CHECK(p.block[p.last].offset == 0 && p.block[p.last].size == p.size, "pool: all given back is one block");
+    ki_pool_close(&p);
+}
+
+int main(void) {
+    if (!open_store()) return 1;
+    test_chain();
+    test_kept();
+    test_pool();
+    close_store();
+    return tap_done();
+}

@@ -1,0 +1,27 @@
+/* net.h: the network `koine train` trains: conv, conv, pool, linear, by Adam. Public API only: this is also an example
+ * of how to train with koine. */
+#ifndef CLI_NET_H
+#define CLI_NET_H
+
+#include <koine/koine.h>
+
+#include <stdint.h>
+
+enum { NET_PARAMS = 6 };
+typedef struct net {
+    kn_ctx *k;
+    int64_t channels, height, width, batch;
+    int classes;
+    int size, stride, pad;                                    /* of the convolutions */
+    kn_tensor p[NET_PARAMS], m[NET_PARAMS], v[NET_PARAMS];    /* w1 b1 w2 b2 w3 b3, and Adam's moments */
+    double b1t, b2t;                                          /* Adam's decays, to the power of the step */
+} net;
+
+/* Parameters from the context's seed. Images must be 6 x 6 at least. */
+kn_status net_open(net *n, kn_ctx *k, int64_t channels, int64_t height, int64_t width, int classes, int64_t batch);
+/* One step on `batch` images: x (batch, channels, height, width), y (batch,). */
+kn_status net_step(net *n, const float *x, const int32_t *y, double rate, float *loss);
+/* The likeliest class of each of `batch` images. */
+kn_status net_predict(net *n, const float *x, int64_t *label);
+
+#endif

@@ -1,6 +1,6 @@
 # Rules: krc turns every .kr into constant tables. Included by the Makefile, which compiles $(GENSRC) into the library.
 KRCSRC := tools/krc.c $(addprefix src/rules/,lex.c parse.c infer.c pattern.c terms.c check.c dispatch.c compile.c) \
-          $(wildcard src/base/*.c src/ir/*.c)
+          $(wildcard src/base/*.c) $(filter-out src/ir/eval% src/ir/agree%,$(wildcard src/ir/*.c))
 KRCOBJ := $(KRCSRC:%.c=$(B)/%.o)
 GENSRC := $(foreach k,$(KRSRC),$(B)/gen/$(subst /,_,$(k:src/%.kr=%)).c)
 

@@ -1,9 +1,10 @@
 /* callify.c: stage 1, a tensor graph becomes one stateless function in a store of its own.
  *
- * Out: FUNCTION(TUPLE(v...), a...): a[k] is a GLOBAL BUFFER, PARAM slot k of the body stands for it. FUNCTIONs of the
- * user are inlined, markers are gone (CONTIGUOUS is a LOAD into new memory), values of no element are constants.
- * The result depends on the program alone: nodes are made in depth-first post-order from the outputs, ids of BUFFERs
- * and slots count from 0 in that order. So equal programs give equal graphs, which the schedule cache rests on. */
+ * Out: FUNCTION(TUPLE(v...), a...): a[k] is a GLOBAL BUFFER, PARAM slot k of the body stands for it.
+ * FUNCTIONs of the user are inlined, markers are gone (CONTIGUOUS is a LOAD into new memory), values of no
+ * element are constants. The result depends on the program alone: nodes are made in depth-first post-order
+ * from the outputs, ids of BUFFERs and slots count from 0 in that order. So equal programs give equal graphs,
+ * which the schedule cache rests on. */
 #include "stages/stages.h"
 
 #include <string.h>
@@ -22,7 +23,9 @@ static bool nomem(ki_ir *ir) {
 }
 
 /* A named scalar without a shape source is a variable: it stays itself at every stage. */
-static bool is_variable(kn_uop u) { return u->op == KN_PARAM && u->nsrc == 0; }
+static bool is_variable(kn_uop u) {
+    return u->op == KN_PARAM && u->nsrc == 0;
+}
 static bool is_storage(kn_uop u) {
     return (u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_GLOBAL) ||
            (u->op == KN_PARAM && u->nsrc && u->arg.param->addrspace == KN_GLOBAL);
@@ -37,7 +40,8 @@ static kn_uop slot_for(builder *b, kn_uop u, const kn_uop *src) {
         b->leaf_cap = cap;
     }
     kn_uop shape = u->op == KN_PARAM ? src[0] : ki_shape_src(b->ir, &u->type->dim[0].n, 1);
-    kn_uop p = ki_param_make(b->ir, (int)b->nleaf, (kn_dtype)u->dtype, KN_GLOBAL, u->type->device, NULL, NULL, shape);
+    kn_uop p = ki_param_make(b->ir, (int)b->nleaf, (kn_dtype)u->dtype, KN_GLOBAL, u->type->device, NULL, NULL,
+                             shape);
     b->leaf[b->nleaf++] = u;
     return p;
 }
@@ -71,7 +75,8 @@ static kn_uop convert(builder *b, kn_uop u, const kn_uop *src) {
     return ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, src, u->nsrc, arg, 0);
 }
 
-/* Inlines user FUNCTIONs, innermost first: GETTUPLE(FUNCTION(TUPLE(v...), a...), i) is v[i] with PARAM k := a[k]. */
+/* Inlines user FUNCTIONs, innermost first: GETTUPLE(FUNCTION(TUPLE(v...), a...), i) is v[i] with PARAM k :=
+ * a[k]. */
 static bool inline_functions(ki_ir *ir, kn_uop *root, size_t n) {
     for (;;) {
         kn_uop *order, f = NULL, from[256], to[256];
@@ -86,7 +91,8 @@ static bool inline_functions(ki_ir *ir, kn_uop *root, size_t n) {
         size_t k = 0;
         for (int64_t i = 0; i < body_n && k < 256; i++) {
             kn_uop p = order[i];
-            if (p->op != KN_PARAM || p->arg.param->slot < 0 || p->arg.param->slot + 1 >= (int)f->nsrc) continue;
+            if (p->op != KN_PARAM || p->arg.param->slot < 0 || p->arg.param->slot + 1 >= (int)f->nsrc)
+                continue;
             from[k] = p;
             to[k++] = f->src[p->arg.param->slot + 1];
         }
@@ -120,7 +126,8 @@ static bool make_ports(builder *b, ki_program *out, kn_uop function, const kn_uo
         port->node = buffer[k];
         port->origin = u;
         for (size_t i = 0; i < in->nin; i++)
-            if (in->in[i].node == u) port->ranged = in->in[i].ranged, port->lo = in->in[i].lo, port->hi = in->in[i].hi;
+            if (in->in[i].node == u)
+                port->ranged = in->in[i].ranged, port->lo = in->in[i].lo, port->hi = in->in[i].hi;
     }
     for (size_t i = 0; i < in->nin; i++) {
         if (!is_variable(in->in[i].node)) continue;
@@ -132,20 +139,23 @@ static bool make_ports(builder *b, ki_program *out, kn_uop function, const kn_uo
     }
     kn_uop tuple = function->src[0];
     for (size_t i = 0; i < in->nout; i++) {
-        if (!ki_program_port(out, true, in->out[i].name, strlen(in->out[i].name), in->out[i].node)) return false;
+        if (!ki_program_port(out, true, in->out[i].name, strlen(in->out[i].name), in->out[i].node))
+            return false;
         kn_uop v = tuple->src[i];
         /* An assigned output is the buffer it was written to. */
         kn_uop base = v;
         while (base->op == KN_RESHAPE) base = base->src[0];
-        out->out[i].node = base->op == KN_AFTER && base->src[0]->op == KN_PARAM
-                               ? buffer[base->src[0]->arg.param->slot]
-                               : ki_make(b->ir, KN_GETTUPLE, KN_VOID, &function, 1, (kn_arg){.i = (int64_t)i}, 0);
+        out->out[i].node =
+            base->op == KN_AFTER && base->src[0]->op == KN_PARAM
+                ? buffer[base->src[0]->arg.param->slot]
+                : ki_make(b->ir, KN_GETTUPLE, KN_VOID, &function, 1, (kn_arg){.i = (int64_t)i}, 0);
         if (!out->out[i].node) return false;
     }
     return true;
 }
 
-static bool build(builder *b, const kn_uop *order, int64_t count, const kn_uop *root, size_t nroot, ki_program *out) {
+static bool build(builder *b, const kn_uop *order, int64_t count, const kn_uop *root, size_t nroot,
+                  ki_program *out) {
     kn_uop *src = NULL, *args = NULL;
     uint32_t cap = 0;
     bool ok = true;
@@ -153,19 +163,24 @@ static bool build(builder *b, const kn_uop *order, int64_t count, const kn_uop *
         kn_uop u = order[i];
         if (u->nsrc > cap) {
             kn_uop *p = ki_realloc(src, u->nsrc, sizeof *p);
-            if (!p) ok = nomem(b->ir);
-            else src = p, cap = u->nsrc;
+            if (!p)
+                ok = nomem(b->ir);
+            else
+                src = p, cap = u->nsrc;
         }
         for (uint32_t k = 0; ok && k < u->nsrc; k++) src[k] = b->map[u->src[k]->id];
-        if (ok && u->op == KN_SINK) b->map[u->id] = NULL; /* the tensor root: replaced by the FUNCTION */
-        else ok = ok && (b->map[u->id] = convert(b, u, src));
+        if (ok && u->op == KN_SINK)
+            b->map[u->id] = NULL; /* the tensor root: replaced by the FUNCTION */
+        else
+            ok = ok && (b->map[u->id] = convert(b, u, src));
     }
     if (ok) ok = (args = ki_calloc(b->nleaf + nroot + 1, sizeof *args)) != NULL || nomem(b->ir);
     for (size_t i = 0; ok && i < nroot; i++) args[1 + i] = b->map[root[i]->id];
     if (ok) ok = (args[0] = ki_opn(b->ir, KN_TUPLE, args + 1, (uint32_t)nroot)) != NULL;
     for (uint32_t k = 0; ok && k < b->nleaf; k++) {
         kn_uop u = b->leaf[k];
-        args[k + 1] = ki_buffer_make(b->ir, k, u->type->numel, (kn_dtype)u->dtype, KN_GLOBAL, u->type->device);
+        args[k + 1] =
+            ki_buffer_make(b->ir, k, u->type->numel, (kn_dtype)u->dtype, KN_GLOBAL, u->type->device);
         ok = args[k + 1] != NULL;
     }
     if (ok) ok = (out->root = ki_opn(b->ir, KN_FUNCTION, args, b->nleaf + 1)) != NULL;
@@ -182,7 +197,8 @@ bool ki_callify(const ki_program *in, ki_ir *ir, ki_program *out) {
     if (!root) return nomem(ir);
     for (size_t i = 0; i < in->nout; i++) root[i] = in->out[i].node;
     int64_t count = -1;
-    bool ok = inline_functions(in->ir, root, in->nout) && (count = ki_postorder(in->ir, root, in->nout, &order)) >= 0;
+    bool ok = inline_functions(in->ir, root, in->nout) &&
+              (count = ki_postorder(in->ir, root, in->nout, &order)) >= 0;
     if (ok) ok = (b.map = ki_calloc(in->ir->n, sizeof *b.map)) != NULL || nomem(ir);
     if (ok) ok = build(&b, order, count, root, in->nout, out);
     ki_free(root);

@@ -1,0 +1,418 @@
+/* decide.c: which values get storage, and in whose loops the others are computed (DESIGN 12.1, 12.2).
+ *
+ * Inlining never changes a value; it changes how often it is computed and how many bytes move. The rules of
+ * thumb below weigh the two; each stands in one function, wants_*. What is never done: a REDUCE under a range
+ * its body lacks. */
+#include "stages/2_rangeify/indexing.h"
+#include "stages/2_rangeify/rangeify.h"
+
+#include <string.h>
+
+static bool nomem(rangeifier *r) {
+    ki_fail(r->ir->env, KI_E_NOMEM);
+    return false;
+}
+
+#define GROW(array, count, cap) ((count) < (cap) ? true : grow((void **)&(array), &(cap), sizeof *(array)) || nomem(r))
+static bool grow(void **array, uint32_t *cap, size_t size) {
+    uint32_t n = *cap ? *cap * 2 : 64;
+    void *p = ki_realloc(*array, n, size);
+    if (!p) return false;
+    *array = p;
+    *cap = n;
+    return true;
+}
+
+static bool set_map(rangeifier *r, kn_uop d, kn_uop to) {
+    if (!to) return false;
+    if (d->id >= r->map_cap) {
+        uint32_t cap = r->ir->n * 2;
+        kn_uop *p = ki_realloc(r->map, cap, sizeof *p);
+        if (!p) return nomem(r);
+        memset(p + r->map_cap, 0, (cap - r->map_cap) * sizeof *p);
+        r->map = p;
+        r->map_cap = cap;
+    }
+    r->map[d->id] = to;
+    return true;
+}
+
+/* ---- ranges of a demand
+ * ------------------------------------------------------------------------------------ */
+
+typedef struct ranges {
+    uint32_t nest; /* bits: ranges of the nest */
+    bool reduce;   /* some range of an enclosing REDUCE */
+    double count;  /* product of all their extents */
+} ranges;
+
+/* Free RANGEs of the index tuple of d. Inner demands (an index that was loaded) count through their own
+ * tuples. */
+static bool free_ranges(rangeifier *r, const nest *n, kn_uop d, ranges *out) {
+    kn_uop *order;
+    *out = (ranges){.count = 1};
+    int64_t count = ki_toposort_above(r->ir, d->src + 1, d->nsrc - 1, r->top, &order);
+    if (count < 0) return false;
+    for (int64_t i = 0; i < count; i++) {
+        if (order[i]->op != KN_RANGE) continue;
+        bool mine = false;
+        for (unsigned j = 0; j < n->nrange; j++)
+            if (n->range[j] == order[i]) out->nest |= 1u << j, mine = true;
+        if (!mine) out->reduce = true;
+        out->count *= (double)(order[i]->hi.i + 1);
+    }
+    ki_free(order);
+    return true;
+}
+
+/* How often a place runs: in a REDUCE's body as often as that, else once for each element of the nest. */
+static double iterations(const rangeifier *r, const nest *n, uint32_t ctx) {
+    if (ctx != NONE) return r->context[ctx].count;
+    double count = 1;
+    for (unsigned k = 0; k < n->nrange; k++) count *= (double)(n->range[k]->hi.i + 1);
+    return count;
+}
+
+/* May these ranges be the outermost of the nest, given those that already must be? */
+static bool can_lead(const nest *n, uint32_t set) {
+    for (unsigned k = 0; k < n->nprefix; k++)
+        if ((n->prefix[k] & set) != set && (n->prefix[k] & set) != n->prefix[k]) return false;
+    return n->nprefix < 8;
+}
+static void lead(nest *n, uint32_t set) {
+    unsigned at = 0;
+    uint32_t all = n->nrange == 32 ? UINT32_MAX : (1u << n->nrange) - 1;
+    if (set == all || set == 0) return;
+    for (unsigned k = 0; k < n->nprefix; k++)
+        if (n->prefix[k] == set) return;
+    while (at < n->nprefix && (n->prefix[at] & set) == n->prefix[at]) at++;
+    memmove(n->prefix + at + 1, n->prefix + at, (n->nprefix - at) * sizeof *n->prefix);
+    n->prefix[at] = set;
+    n->nprefix++;
+}
+
+/* ---- demands
+ * ----------------------------------------------------------------------------------------------- */
+
+static bool add_demand(rangeifier *r, kn_uop d, uint32_t nest_id, uint32_t ctx, bool linear) {
+    info *f = &r->info[d->src[0]->id];
+    for (uint32_t k = f->first; k != NONE; k = r->demand[k].next)
+        if (r->demand[k].d == d && r->demand[k].nest == nest_id && r->demand[k].ctx == ctx) {
+            r->demand[k].linear &= linear;
+            return true;
+        }
+    if (!GROW(r->demand, r->ndemand, r->demand_cap)) return false;
+    r->demand[r->ndemand] = (demand){d, nest_id, ctx, linear, f->first};
+    f->first = r->ndemand++;
+    return true;
+}
+
+/* The body of a REDUCE that runs `outer` times in a nest. */
+static bool add_context(rangeifier *r, uint32_t nest_id, uint32_t parent, kn_uop reduce, double outer, uint32_t *out) {
+    for (uint32_t k = 0; k < r->ncontext; k++) {
+        context *c = &r->context[k];
+        if (c->nest == nest_id && c->parent == parent && c->reduce == reduce) return *out = k, true;
+    }
+    if (!GROW(r->context, r->ncontext, r->context_cap)) return false;
+    double times = (double)reduce->src[0]->type->numel / (double)(reduce->type->numel ? reduce->type->numel : 1);
+    r->context[r->ncontext] = (context){parent, reduce, nest_id, outer * times};
+    *out = r->ncontext++;
+    return true;
+}
+
+/* Registers every demand in e, which is what a demand became: one op and its index arithmetic. */
+static bool scan(rangeifier *r, kn_uop e, uint32_t nest_id, uint32_t ctx, bool linear) {
+    kn_uop *order;
+    int64_t n = ki_toposort_above(r->ir, &e, 1, r->top, &order);
+    bool ok = n >= 0;
+    for (int64_t i = 0; i < n && ok; i++)
+        if (is_demand(r, order[i])) ok = add_demand(r, order[i], nest_id, ctx, linear && order[i] == e);
+    ki_free(order);
+    return ok;
+}
+
+kn_uop ki_range_push(rangeifier *r, kn_uop d) {
+    extern const ki_ruleset ki_rules_push;
+    const ki_ruleset *sets[1] = {&ki_rules_push};
+    ki_rewrite_opts o = {.sets = sets, .nsets = 1, .user = &r->push};
+    const ki_rule *fired;
+    kn_uop e = ki_rewrite_one(r->ir, d, &o, &fired);
+    if (!e && r->ir->env->err == KI_E_NONE) ki_fail(r->ir->env, KI_E_RANGEIFY_OP, ki_ops[d->src[0]->op].name);
+    return e ? ki_range_simplify(r, e) : NULL;
+}
+
+/* A tensor-level view between a REDUCE and the one it feeds keeps sums sums. */
+static bool is_view(kn_uop v) {
+    return v->op == KN_RESHAPE || v->op == KN_PERMUTE || v->op == KN_PAD || v->op == KN_SHRINK || v->op == KN_FLIP;
+}
+
+/* The demands on v are rewritten into demands on its sources. */
+static bool inline_value(rangeifier *r, kn_uop v) {
+    for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next) {
+        demand q = r->demand[k];
+        if (q.d->id >= r->map_cap || !r->map[q.d->id]) {
+            kn_uop e = ki_range_push(r, q.d);
+            if (!set_map(r, q.d, e)) return false;
+        }
+        kn_uop e = r->map[q.d->id];
+        uint32_t ctx = q.ctx;
+        if (v->op == KN_REDUCE && e->op == KN_REDUCE && !is_tensor(r, e)) {
+            ranges free; /* it is computed where its own ranges are open */
+            if (!free_ranges(r, &r->nest[q.nest], q.d, &free)) return false;
+            double outer = free.reduce ? iterations(r, &r->nest[q.nest], q.ctx) : free.count;
+            if (!add_context(r, q.nest, q.ctx, v, outer, &ctx)) return false;
+            double work = (double)v->src[0]->type->numel / (double)v->type->numel;
+            if (work > r->nest[q.nest].reduce_work) r->nest[q.nest].reduce_work = work;
+            if (!scan(r, e->src[0], q.nest, ctx, true)) return false;
+            continue;
+        }
+        /* where(inside, INDEX, 0) of a pad is still linear in the value */
+        kn_uop body = v->op == KN_PAD && e->op == KN_WHERE ? e->src[1] : e;
+        if (body != e && !scan(r, e->src[0], q.nest, ctx, false)) return false;
+        if (!scan(r, body, q.nest, ctx, q.linear && is_view(v))) return false;
+    }
+    return true;
+}
+
+/* ---- storage
+ * ----------------------------------------------------------------------------------------------- */
+
+static bool new_nest(rangeifier *r, const ki_type *shape, uint32_t *id) {
+    if (!GROW(r->nest, r->nnest, r->nest_cap)) return false;
+    nest *n = &r->nest[r->nnest];
+    *n = (nest){.rank = shape->rank, .shape = shape};
+    for (unsigned k = 0; k < shape->rank; k++) {
+        ki_dim d = shape->dim[k];
+        if (d.n == 1 && !d.sym) {
+            n->axis[k] = ki_index(r->ir, 0);
+        } else {
+            n->axis[k] = ki_range_make(r->ir, r->ir->next_range, KN_AX_LOOP, ki_dim_uop(r->ir, d));
+            n->range[n->nrange++] = n->axis[k];
+        }
+        if (!n->axis[k]) return false;
+    }
+    *id = r->nnest++;
+    return true;
+}
+
+static kn_uop view_of_buffer(rangeifier *r, kn_uop v) {
+    info *f = &r->info[v->id];
+    if (!f->buffer)
+        f->buffer =
+            ki_buffer_make(r->ir, r->ir->next_buffer, v->type->numel, (kn_dtype)v->dtype, KN_GLOBAL, v->type->device);
+    return f->buffer;
+}
+
+/* Index of a whole value in a flat buffer. */
+static kn_uop flat_read(rangeifier *r, kn_uop buffer, const ki_type *shape, const kn_uop *i) {
+    ki_element e = ki_linear_index(r->ir, shape, i);
+    kn_uop x = ki_element_uop(r->ir, e);
+    return x ? ki_range_simplify(r, ki_op2(r->ir, KN_INDEX, buffer, x)) : NULL;
+}
+
+/* The nest that asks for all of v at its own indices, and only that one does: v may be stored there too. */
+static uint32_t host_nest(rangeifier *r, kn_uop v) {
+    info *f = &r->info[v->id];
+    uint32_t host = NONE;
+    for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
+        demand q = r->demand[k];
+        nest *n = &r->nest[q.nest];
+        if (host != NONE && q.nest != host) return NONE;
+        if (q.ctx != NONE || n->rank != v->type->rank || n->nout >= 16) return NONE;
+        for (unsigned j = 0; j < n->rank; j++)
+            if (q.d->src[j + 1] != n->axis[j]) return NONE;
+        host = q.nest;
+    }
+    return host;
+}
+
+static kn_uop assigned_target(kn_uop v) { return v->op == KN_AFTER ? v->src[1]->src[0] : NULL; }
+static kn_uop stored_value(kn_uop v) {
+    return v->op == KN_AFTER ? v->src[1]->src[1] : v->op == KN_LOAD ? v->src[0] : v;
+}
+
+/* Adds v as an output of nest id, whose ranges index it. */
+static bool add_output(rangeifier *r, uint32_t id, kn_uop v, kn_uop value) {
+    nest *n = &r->nest[id];
+    output o = {.node = v, .value = value};
+    kn_uop target = assigned_target(v);
+    if (target) {
+        o.index = ki_push_operand(r->ir, target, n->axis, n->rank); /* becomes INDEX(buffer, i) when resolved */
+    } else {
+        o.target = view_of_buffer(r, v);
+        o.index = o.target ? flat_read(r, o.target, v->type, n->axis) : NULL;
+    }
+    if (!o.index || !GROW(r->output, r->noutput, r->output_cap)) return false;
+    if (target && !scan(r, o.index, id, NONE, false)) return false;
+    r->output[r->noutput] = o;
+    r->nest[id].out[r->nest[id].nout++] = r->noutput++;
+    r->info[v->id].nest = id;
+    return true;
+}
+
+static bool add_after(rangeifier *r, uint32_t from, uint32_t to) {
+    if (from == to) return true;
+    if (!GROW(r->after, r->nafter, r->after_cap)) return false;
+    r->after[r->nafter].from = from;
+    r->after[r->nafter++].to = to;
+    return true;
+}
+
+/* Demands on a stored value: reads of its buffer, or, in the nest that stores it, the value itself. */
+static bool read_back(rangeifier *r, kn_uop v, uint32_t host, kn_uop value) {
+    for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next) {
+        demand q = r->demand[k];
+        if (q.nest == host && host != NONE && value) {
+            if (!set_map(r, q.d, value)) return false;
+            continue;
+        }
+        if (q.d->id < r->map_cap && r->map[q.d->id] && v->op != KN_AFTER) continue;
+        if (v->op == KN_AFTER) { /* what it passes through, once the store has run */
+            kn_uop e = ki_push_operand(r->ir, v->src[0], q.d->src + 1, q.d->nsrc - 1);
+            if (!set_map(r, q.d, e) || !scan(r, e, q.nest, q.ctx, false)) return false;
+            if (!add_after(r, q.nest, r->info[v->id].nest)) return false;
+        } else if (!set_map(r, q.d, flat_read(r, view_of_buffer(r, v), v->type, q.d->src + 1))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool store_value(rangeifier *r, kn_uop v) {
+    kn_uop x = stored_value(v);
+    uint32_t id = host_nest(r, v), host = id;
+    if (id == NONE && !new_nest(r, x->type, &id)) return false;
+    nest *n = &r->nest[id];
+    kn_uop d = ki_push_operand(r->ir, x, n->axis, n->rank), value = d;
+    if (!d) return false;
+    /* An output that is itself computed here is pushed now; what it wraps is a demand like any other. */
+    if (x == v && is_demand(r, d)) value = ki_range_push(r, d);
+    if (!value || !add_output(r, id, v, value)) return false;
+    uint32_t ctx = NONE;
+    kn_uop body = value;
+    if (x == v && v->op == KN_REDUCE && value->op == KN_REDUCE) {
+        if (!add_context(r, id, NONE, v, (double)v->type->numel, &ctx)) return false;
+        body = value->src[0];
+        r->nest[id].reduce_work = (double)v->src[0]->type->numel / (double)v->type->numel;
+    }
+    return scan(r, body, id, ctx, ctx != NONE) && read_back(r, v, host, value);
+}
+
+/* ---- the rules of thumb
+ * ------------------------------------------------------------------------------------ */
+
+/* Demands on v: how many different ones, from how many nests. */
+static void count_demands(const rangeifier *r, const info *f, uint32_t *different, uint32_t *nests) {
+    *different = *nests = 0;
+    for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
+        bool new_d = true, new_nest = true;
+        for (uint32_t j = f->first; j != k; j = r->demand[j].next) {
+            new_d &= r->demand[j].d != r->demand[k].d;
+            new_nest &= r->demand[j].nest != r->demand[k].nest;
+        }
+        *different += new_d;
+        *nests += new_nest;
+    }
+}
+
+static bool wants_storage_elementwise(rangeifier *r, kn_uop v, bool *ok) {
+    const info *f = &r->info[v->id];
+    uint32_t different, nests;
+    count_demands(r, f, &different, &nests);
+    /* The REDUCE below would be stored anyway: store it with what follows it. */
+    if (different > 1 && f->heavy) return true;
+    /* m kernels reading k values each, against one that writes and m that read. */
+    if (nests > 1 && v->type->numel > 1 && nests * f->leaves > f->leaves + 1 + nests) return true;
+    for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
+        const demand *q = &r->demand[k];
+        ranges free;
+        if (!free_ranges(r, &r->nest[q->nest], q->d, &free)) return *ok = false;
+        if (q->ctx == NONE || !free.reduce) continue; /* computed outside the inner loops */
+        double again = iterations(r, &r->nest[q->nest], q->ctx) / free.count;
+        if (f->cost >= 4 && again >= 16 && f->cost * again > 256) return true;
+        /* A matmul of a reduce's epilogue: that REDUCE cannot be inlined there. */
+        if (f->heavy && again >= 2) return true;
+    }
+    return false;
+}
+
+static bool same_op_sums(const rangeifier *r, const demand *q, kn_uop v) {
+    return q->linear && q->ctx != NONE && v->arg.reduce.op == KN_ADD &&
+           r->context[q->ctx].reduce->arg.reduce.op == KN_ADD;
+}
+
+static bool wants_storage_reduce(rangeifier *r, kn_uop v, bool *ok) {
+    const info *f = &r->info[v->id];
+    uint32_t different, nests;
+    count_demands(r, f, &different, &nests);
+    if (f->folds) return false;
+    double k = (double)v->src[0]->type->numel / (double)v->type->numel;
+    if (nests > 1 || different > 1) return true;
+    for (uint32_t j = f->first; j != NONE; j = r->demand[j].next) {
+        const demand *q = &r->demand[j];
+        nest *n = &r->nest[q->nest];
+        ranges free;
+        if (!free_ranges(r, n, q->d, &free)) return *ok = false;
+        double around = iterations(r, n, q->ctx);
+        if (q->ctx != NONE && free.reduce) { /* a sum inside a sum's body: one sum, if nothing is repeated */
+            bool merges = same_op_sums(r, q, v) && around <= free.count * 1.01;
+            if (!merges && !(k <= 4 && around <= free.count * 1.01)) return true;
+            continue;
+        }
+        double outer = 1;
+        for (unsigned b = 0; b < n->nrange; b++)
+            if (free.nest >> b & 1) outer *= (double)(n->range[b]->hi.i + 1);
+        bool whole = free.nest == (n->nrange ? (1u << n->nrange) - 1 : 0);
+        if (whole) continue;
+        if (!can_lead(n, free.nest)) return true;
+        /* Few rows leave the threads without work: then a kernel of its own, unless all is small. */
+        if (outer < 8 && outer * k > 8192) return true;
+    }
+    return false;
+}
+
+static bool wants_storage(rangeifier *r, kn_uop v, bool *ok) {
+    if (r->info[v->id].keep || v->op == KN_LOAD) return true;
+    if (v->op == KN_REDUCE) return wants_storage_reduce(r, v, ok);
+    if (ki_is_elementwise((kn_op)v->op)) return wants_storage_elementwise(r, v, ok);
+    return false;
+}
+
+/* A REDUCE inlined where it needs fewer ranges than its nest has: those ranges must be the outer ones. */
+static bool place_reduce(rangeifier *r, kn_uop v) {
+    for (uint32_t j = r->info[v->id].first; j != NONE; j = r->demand[j].next) {
+        nest *n = &r->nest[r->demand[j].nest];
+        ranges free;
+        if (!free_ranges(r, n, r->demand[j].d, &free)) return false;
+        if (!free.reduce) lead(n, free.nest);
+    }
+    return true;
+}
+
+static bool read_leaf(rangeifier *r, kn_uop v) {
+    for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next)
+        if (!set_map(r, r->demand[k].d, flat_read(r, r->info[v->id].buffer, v->type, r->demand[k].d->src + 1)))
+            return false;
+    return true;
+}
+
+/* A variable stands for itself. */
+static bool read_variable(rangeifier *r, kn_uop v) {
+    for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next)
+        if (!set_map(r, r->demand[k].d, v)) return false;
+    return true;
+}
+
+bool ki_range_decide(rangeifier *r) {
+    bool ok = true;
+    for (int64_t i = r->n; i-- > 0 && ok;) {
+        kn_uop v = r->order[i];
+        info *f = &r->info[v->id];
+        if (!f->keep && f->first == NONE) continue;
+        if (v->op == KN_PARAM && v->nsrc) ok = read_leaf(r, v);
+        else if (wants_storage(r, v, &ok)) ok = ok && store_value(r, v);
+        else if (v->op == KN_PARAM) ok = read_variable(r, v);
+        else if (ok) ok = (v->op != KN_REDUCE || r->info[v->id].folds || place_reduce(r, v)) && inline_value(r, v);
+    }
+    return ok;
+}

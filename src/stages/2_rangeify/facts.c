@@ -1,0 +1,124 @@
+/* facts.c: what decide.c needs to know of each tensor value before it starts, sources first. */
+#include "stages/2_rangeify/indexing.h"
+#include "stages/2_rangeify/rangeify.h"
+
+/* Arithmetic of one element in units of an addition, roughly, as vector code. */
+static float op_cost(kn_uop u) {
+    switch ((kn_op)u->op) {
+    case KN_CAST:
+    case KN_BITCAST: return 0.5f;
+    case KN_RECIP:
+    case KN_DIV:
+    case KN_SQRT:
+    case KN_IDIV:
+    case KN_MOD: return 5;
+    case KN_EXP:
+    case KN_EXP2:
+    case KN_LOG:
+    case KN_LOG2:
+    case KN_TANH:
+    case KN_ERF: return 15;
+    case KN_SIN:
+    case KN_COS:
+    case KN_TAN:
+    case KN_POW: return 30;
+    case KN_THREEFRY: return 80;
+    default: return 1;
+    }
+}
+
+static void count_users(rangeifier *r) {
+    for (int64_t i = 0; i < r->n; i++) {
+        kn_uop u = r->order[i];
+        for (uint32_t k = 0; k < u->nsrc; k++) {
+            bool again = false;
+            for (uint32_t j = 0; j < k && k < 16; j++) again |= u->src[j] == u->src[k];
+            if (!again) r->info[u->src[k]->id].users++;
+        }
+    }
+}
+
+static bool is_compare(kn_op op) {
+    return op == KN_CMPLT || op == KN_CMPNE || op == KN_CMPEQ || op == KN_CMPGT || op == KN_CMPGE || op == KN_CMPLE;
+}
+
+static void derive(rangeifier *r, kn_uop u) {
+    info *f = &r->info[u->id];
+    bool value = false; /* has a source that is not a shape */
+    f->constant =
+        u->op != KN_PARAM && u->op != KN_BUFFER && u->op != KN_LOAD && u->op != KN_AFTER && u->op != KN_BINARY;
+    uint32_t last = ki_ops[u->op].cls == KI_C_MOVEMENT && u->op != KN_STACK && u->op != KN_INDEX ? 1 : u->nsrc;
+    if (u->op == KN_PARAM) last = 0;
+    for (uint32_t k = 0; k < last; k++) {
+        const info *s = &r->info[u->src[k]->id];
+        value = true;
+        f->constant &= s->constant;
+        f->compares |= s->compares || (is_compare((kn_op)u->op) && s->constant && !ki_peel_const(u->src[k]));
+        f->cost += s->cost;
+        bool repeated = k > 0 && u->src[k] == u->src[k - 1];
+        if (!repeated) f->leaves += s->leaves;
+        bool grows = u->op == KN_EXPAND || u->op == KN_PAD || u->op == KN_INDEX;
+        bool chain = u->src[k]->op == KN_REDUCE ? !s->folds : s->heavy;
+        if (!grows && chain && s->users == 1) f->heavy = true;
+    }
+    if (ki_is_elementwise((kn_op)u->op)) f->cost += op_cost(u);
+    if (u->op == KN_REDUCE || u->op == KN_LOAD || u->op == KN_AFTER || (!value && u->op != KN_CONST)) {
+        f->cost = 0;
+        f->leaves = 1;
+    }
+    if (u->op == KN_REDUCE) f->heavy = false;
+    if (f->leaves > 1000) f->leaves = 1000;
+    if (f->cost > 1e6f) f->cost = 1e6f;
+}
+
+/* Expands the demands of e through views and arithmetic (and REDUCEs known to fold) and simplifies: does the
+ * sum go away? Bounded: what lies deeper stays a demand. */
+static bool try_fold(rangeifier *r, kn_uop v, bool *folds) {
+    kn_uop i[KI_MAX_RANK], e;
+    for (unsigned k = 0; k < v->type->rank; k++) {
+        ki_dim d = v->type->dim[k];
+        i[k] = d.n == 1 && !d.sym ? ki_index(r->ir, 0)
+                                  : ki_range_make(r->ir, r->ir->next_range, KN_AX_LOOP, ki_dim_uop(r->ir, d));
+    }
+    e = ki_range_push(r, ki_push_operand(r->ir, v, i, v->type->rank));
+    if (!e) return false;
+    for (int steps = 0; steps < 64; steps++) {
+        kn_uop *order, d = NULL, pushed;
+        int64_t n = ki_toposort_above(r->ir, &e, 1, r->top, &order);
+        if (n < 0) return false;
+        for (int64_t k = 0; k < n && !d; k++) {
+            if (!is_demand(r, order[k])) continue;
+            kn_uop b = order[k]->src[0];
+            bool through = ki_ops[b->op].cls == KI_C_MOVEMENT || (b->op == KN_REDUCE && r->info[b->id].folds) ||
+                           (ki_is_elementwise((kn_op)b->op) && (r->info[b->id].constant || r->info[b->id].compares));
+            if (through) d = order[k];
+        }
+        ki_free(order);
+        if (!d) break;
+        if (!(pushed = ki_range_push(r, d)) || !(e = ki_substitute(r->ir, e, &d, &pushed, 1))) return false;
+    }
+    e = ki_range_fold(r->ir, e);
+    if (!e) return false;
+    kn_uop *order;
+    int64_t n = ki_toposort_above(r->ir, &e, 1, r->top, &order);
+    if (n < 0) return false;
+    *folds = true;
+    for (int64_t k = 0; k < n; k++) *folds &= order[k]->op != KN_REDUCE;
+    ki_free(order);
+    return true;
+}
+
+bool ki_range_facts(rangeifier *r) {
+    count_users(r);
+    for (int64_t i = 0; i < r->n; i++) {
+        kn_uop u = r->order[i];
+        info *f = &r->info[u->id];
+        derive(r, u);
+        if (u->op != KN_REDUCE || u->arg.reduce.op != KN_ADD || f->keep) continue;
+        if (!f->constant && !f->compares) continue;
+        if (!try_fold(r, u, &f->folds)) return false;
+        if (f->folds) f->leaves = f->constant ? 0 : 1, f->cost = 4;
+        else f->compares = false;
+    }
+    return true;
+}

@@ -1,0 +1,259 @@
+/* fold.c: host functions of fold.kr: solving a condition for a loop's range. */
+#include "stages/2_rangeify/fold.h"
+
+#include "stages/2_rangeify/indexing.h"
+
+#include <string.h>
+
+/* Does x depend on range r? NONE of the graphs here is large: one kernel's expression. */
+static bool depends(ki_ir *ir, kn_uop x, kn_uop r) {
+    if (x->id < r->id) return false;
+    kn_uop *order;
+    int64_t n = ki_toposort_above(ir, &x, 1, r->id - 1, &order);
+    bool found = false;
+    for (int64_t i = 0; i < n; i++) found |= order[i] == r;
+    ki_free(order);
+    return found;
+}
+
+static bool truth(ki_val *out, bool v) {
+    out->kind = KI_V_BOOL;
+    out->i = v;
+    return true;
+}
+bool ki_fold_has_unused(ki_match *m, const ki_val *arg, unsigned n, ki_val *out) {
+    (void)n;
+    kn_uop x = arg[0].node;
+    if (m->root->arg.reduce.op != KN_MAX && ki_is_float((kn_dtype)x->dtype)) return truth(out, false);
+    if (m->root->arg.reduce.op == KN_MUL) return truth(out, false);
+    for (uint32_t k = 0; k < arg[1].n; k++)
+        if (!depends(m->ir, x, arg[1].nodes[k])) return truth(out, true);
+    return truth(out, false);
+}
+bool ki_fold_uses_all(ki_match *m, const ki_val *arg, unsigned n, ki_val *out) {
+    (void)n;
+    for (uint32_t k = 0; k < arg[1].n; k++)
+        if (!depends(m->ir, arg[0].node, arg[1].nodes[k])) return truth(out, false);
+    return truth(out, true);
+}
+bool ki_fold_is_zero(ki_match *m, const ki_val *arg, unsigned n, ki_val *out) {
+    (void)m;
+    (void)n;
+    kn_uop z = arg[0].node;
+    return truth(out, z->op == KN_CONST && ki_const_f64(z) == 0);
+}
+
+/* The REDUCE of m over its ranges without range number `drop` (0: keep all), of another body. */
+static kn_uop without(ki_match *m, kn_uop body, uint32_t drop) {
+    kn_uop s[KI_MAX_RANK * 4];
+    uint32_t n = 1;
+    if (m->root->nsrc > KI_MAX_RANK * 4) return NULL;
+    s[0] = body;
+    for (uint32_t k = 1; k < m->root->nsrc; k++)
+        if (k != drop) s[n++] = m->root->src[k];
+    return n == 1 ? body : ki_with_srcs(m->ir, m->root, s, n);
+}
+
+kn_uop ki_fold_unused(ki_match *m) {
+    ki_ir *ir = m->ir;
+    kn_uop x = m->root->src[0];
+    for (uint32_t k = 1; k < m->root->nsrc; k++) {
+        kn_uop r = m->root->src[k];
+        if (depends(ir, x, r)) continue;
+        if (m->root->arg.reduce.op == KN_ADD && x->dtype != KN_BOOL)
+            x = ki_op2(ir, KN_MUL, x, ki_cast(ir, r->src[0], (kn_dtype)x->dtype));
+        return x ? without(m, x, k) : NULL;
+    }
+    return NULL;
+}
+
+/* ---- linear forms
+ * ------------------------------------------------------------------------------------------ */
+
+/* e as coef·r + rest, rest of dtype index; exact as mathematical integers. */
+typedef struct linear {
+    int64_t coef;
+    kn_uop rest;
+    bool ok;
+} linear;
+
+/* No wrap: the bounds are the exact ones. */
+static bool exact_sum(kn_uop u) {
+    int64_t lo, hi;
+    if (u->dtype == KN_IDX) return true;
+    return !ki_add_overflow(u->src[0]->lo.i, u->src[1]->lo.i, &lo) &&
+           !ki_add_overflow(u->src[0]->hi.i, u->src[1]->hi.i, &hi) && lo == u->lo.i && hi == u->hi.i;
+}
+
+static linear step(ki_ir *ir, kn_uop u, kn_uop r, const linear *l) {
+    const linear no = {0, NULL, false};
+    if (u == r) return (linear){1, ki_index(ir, 0), true};
+    bool has = false;
+    for (uint32_t k = 0; k < u->nsrc; k++) has |= !l[u->src[k]->id].ok || l[u->src[k]->id].coef;
+    if (!ki_is_int((kn_dtype)u->dtype)) return has ? no : (linear){0, NULL, true};
+    if (!has) return (linear){0, ki_cast(ir, u, KN_IDX), true};
+    const linear *a = &l[u->src[0]->id], *b = u->nsrc > 1 ? &l[u->src[1]->id] : a;
+    if (!a->ok || !b->ok || !a->rest || !b->rest) return no;
+    linear s = {0, NULL, true};
+    switch ((kn_op)u->op) {
+    case KN_CAST:
+        if (u->lo.i != u->src[0]->lo.i || u->hi.i != u->src[0]->hi.i) return no;
+        return *a;
+    case KN_ADD:
+        if (!exact_sum(u) || ki_add_overflow(a->coef, b->coef, &s.coef)) return no;
+        s.rest = ki_index_add(ir, a->rest, b->rest);
+        break;
+    case KN_SUB:
+        if (u->dtype != KN_IDX || ki_sub_overflow(a->coef, b->coef, &s.coef)) return no;
+        s.rest = ki_index_add(ir, a->rest, ki_index_mul(ir, b->rest, ki_index(ir, -1)));
+        break;
+    case KN_MUL: {
+        const linear *c = b->coef ? a : b, *x = b->coef ? b : a;
+        if (u->dtype != KN_IDX || c->coef || c->rest->op != KN_CONST ||
+            ki_mul_overflow(x->coef, c->rest->arg.i, &s.coef))
+            return no;
+        s.rest = ki_index_mul(ir, x->rest, c->rest);
+        break;
+    }
+    default: return no;
+    }
+    s.ok = s.rest != NULL;
+    return s;
+}
+
+static linear linear_in(ki_ir *ir, kn_uop e, kn_uop r) {
+    kn_uop *order;
+    linear out = {0, NULL, false};
+    int64_t n = ki_toposort(ir, &e, 1, &order);
+    linear *l = n < 0 ? NULL : ki_calloc(ir->n, sizeof *l);
+    for (int64_t i = 0; i < n && l; i++) l[order[i]->id] = step(ir, order[i], r, l);
+    if (l) out = l[e->id];
+    ki_free(order);
+    ki_free(l);
+    return out;
+}
+
+/* ---- conditions
+ * -------------------------------------------------------------------------------------------- */
+
+/* A conjunction split by a range: bounds of the range, the value it must equal, and what does not mention it.
+ */
+typedef struct solved {
+    kn_uop lower, upper; /* lower <= r < upper; NULL: none */
+    kn_uop equal;
+    kn_uop rest; /* NULL: true */
+    bool other;  /* mentions r in another way */
+} solved;
+
+static kn_uop neg(ki_ir *ir, kn_uop a) { return ki_index_mul(ir, a, ki_index(ir, -1)); }
+static kn_uop index_max(ki_ir *ir, kn_uop a, kn_uop b) { return !a ? b : !b ? a : ki_op2(ir, KN_MAX, a, b); }
+static kn_uop index_min(ki_ir *ir, kn_uop a, kn_uop b) {
+    return !a ? b : !b ? a : neg(ir, ki_op2(ir, KN_MAX, neg(ir, a), neg(ir, b)));
+}
+static kn_uop floor_by(ki_ir *ir, kn_uop a, int64_t c) { return c == 1 ? a : ki_op2(ir, KN_IDIV, a, ki_index(ir, c)); }
+
+/* c·r + d < 0, or with `not` >= 0, where c != 0. */
+static void bound(ki_ir *ir, int64_t c, kn_uop d, bool not, solved *s) {
+    if (c > 0 && !not ) { /* r < -d/c, rounded up */
+        kn_uop up = floor_by(ir, ki_index_add(ir, neg(ir, d), ki_index(ir, c - 1)), c);
+        s->upper = index_min(ir, s->upper, up);
+    } else if (c > 0) { /* r >= -d/c, rounded up */
+        s->lower = index_max(ir, s->lower, floor_by(ir, ki_index_add(ir, neg(ir, d), ki_index(ir, c - 1)), c));
+    } else if (!not ) { /* r > d/|c| */
+        s->lower = index_max(ir, s->lower, ki_index_add(ir, floor_by(ir, d, -c), ki_index(ir, 1)));
+    } else { /* r <= d/|c| */
+        s->upper = index_min(ir, s->upper, ki_index_add(ir, floor_by(ir, d, -c), ki_index(ir, 1)));
+    }
+}
+
+static void solve_one(ki_ir *ir, kn_uop c, kn_uop r, solved *s) {
+    if (!depends(ir, c, r)) {
+        s->rest = ki_and(ir, s->rest, c);
+        return;
+    }
+    bool not = false;
+    kn_uop u = c;
+    while (u->op == KN_NOT) u = u->src[0], not = !not ;
+    kn_op op = (kn_op)u->op;
+    s->other = true;
+    if (u->nsrc != 2 || !ki_is_int((kn_dtype)u->src[0]->dtype)) return;
+    linear a = linear_in(ir, u->src[0], r), b = linear_in(ir, u->src[1], r);
+    int64_t k;
+    if (!a.ok || !b.ok || ki_sub_overflow(a.coef, b.coef, &k) || k == 0) return;
+    kn_uop d = ki_index_add(ir, a.rest, neg(ir, b.rest)); /* k·r + d compared with 0 */
+    if (!d) return;
+    if (op == KN_CMPGT || op == KN_CMPLE) k = -k, d = neg(ir, d), op = op == KN_CMPGT ? KN_CMPLT : KN_CMPGE;
+    if (op == KN_CMPGE) op = KN_CMPLT, not = !not ;
+    if (op == KN_CMPNE) op = KN_CMPEQ, not = !not ;
+    if (op == KN_CMPLT) {
+        bound(ir, k, d, not, s);
+        s->other = false;
+    } else if (op == KN_CMPEQ && !not &&(k == 1 || k == -1) && !s->equal) {
+        s->equal = k == 1 ? neg(ir, d) : d;
+        s->other = false;
+    }
+}
+
+/* False when some part mentions r in a way that is not understood. */
+static bool solve(ki_ir *ir, kn_uop cond, kn_uop r, solved *s) {
+    kn_uop part[64];
+    unsigned n = 0;
+    *s = (solved){0};
+    part[n++] = cond;
+    while (n) {
+        kn_uop c = part[--n];
+        if (c->op == KN_AND && n + 2 <= 64) {
+            part[n++] = c->src[0];
+            part[n++] = c->src[1];
+            continue;
+        }
+        bool before = s->other;
+        s->other = false;
+        solve_one(ir, c, r, s);
+        if (s->other) return false;
+        s->other = before;
+    }
+    return true;
+}
+
+kn_uop ki_fold_count(ki_match *m) {
+    ki_ir *ir = m->ir;
+    kn_uop w = m->root->src[0], c = w->src[0], x = w->src[1], z = w->src[2];
+    if (!ki_is_int((kn_dtype)x->dtype)) return NULL;
+    for (uint32_t k = 1; k < m->root->nsrc; k++) {
+        kn_uop r = m->root->src[k];
+        solved s;
+        if (depends(ir, x, r) || !depends(ir, c, r) || !solve(ir, c, r, &s) || s.equal) continue;
+        kn_uop zero = ki_index(ir, 0), lower = index_max(ir, zero, s.lower), upper = index_min(ir, r->src[0], s.upper);
+        kn_uop n = ki_op2(ir, KN_MAX, ki_index_add(ir, upper, neg(ir, lower)), zero);
+        kn_uop sum = n ? ki_op2(ir, KN_MUL, x, ki_cast(ir, n, (kn_dtype)x->dtype)) : NULL;
+        if (sum && s.rest) sum = ki_op3(ir, KN_WHERE, s.rest, sum, z);
+        return sum ? without(m, sum, k) : NULL;
+    }
+    return NULL;
+}
+
+kn_uop ki_fold_one_hot(ki_match *m) {
+    ki_ir *ir = m->ir;
+    kn_uop w = m->root->src[0], c = w->src[0];
+    bool not = w->src[1]->op == KN_CONST && ki_const_f64(w->src[1]) == 0 && c->op == KN_CMPNE;
+    kn_uop x = not ? w->src[2] : w->src[1], z = not ? w->src[1] : w->src[2];
+    if (not ) c = ki_op2(ir, KN_CMPEQ, c->src[0], c->src[1]);
+    else if (w->src[2]->op != KN_CONST || ki_const_f64(w->src[2]) != 0) return NULL;
+    for (uint32_t k = 1; c && k < m->root->nsrc; k++) {
+        kn_uop r = m->root->src[k];
+        solved s;
+        if (!depends(ir, c, r) || !solve(ir, c, r, &s) || !s.equal) continue;
+        kn_uop v = s.equal, lower = index_max(ir, ki_index(ir, 0), s.lower), upper = index_min(ir, r->src[0], s.upper);
+        kn_uop in =
+            ki_op2(ir, KN_AND, ki_op1(ir, KN_NOT, ki_op2(ir, KN_CMPLT, v, lower)), ki_op2(ir, KN_CMPLT, v, upper));
+        kn_uop valid = ki_and(ir, s.rest, in), at = ki_element_uop(ir, (ki_element){v, in});
+        kn_uop picked = valid && at ? ki_substitute(ir, x, &r, &at, 1) : NULL;
+        /* Other terms are z: -0.0 changes nothing, +0.0 turns a picked -0.0 into +0.0. */
+        if (picked && ki_is_float((kn_dtype)x->dtype) && r->hi.i > 0 && z->arg.bits == 0)
+            picked = ki_op2(ir, KN_ADD, picked, z);
+        kn_uop body = picked ? ki_op3(ir, KN_WHERE, valid, picked, z) : NULL;
+        return body ? without(m, body, k) : NULL;
+    }
+    return NULL;
+}

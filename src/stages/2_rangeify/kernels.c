@@ -1,0 +1,382 @@
+/* kernels.c: nests become kernels: demands resolved, loops ordered, buffers numbered, calls in execution
+ * order.
+ *
+ * A kernel's RANGEs count from 0 and its PARAMs from slot 0, so that equal kernels are the same node. */
+#include "stages/2_rangeify/indexing.h"
+#include "stages/2_rangeify/rangeify.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool nomem(rangeifier *r) {
+    ki_fail(r->ir->env, KI_E_NOMEM);
+    return false;
+}
+
+/* ---- resolving demands
+ * ------------------------------------------------------------------------------------- */
+
+typedef struct resolver {
+    rangeifier *r;
+    kn_uop *final; /* by id */
+    uint32_t cap;
+    kn_uop *stack;
+    size_t n, stack_cap;
+} resolver;
+
+static bool room(resolver *s) {
+    uint32_t n = s->r->ir->n;
+    if (n <= s->cap) return true;
+    uint32_t cap = n * 2;
+    kn_uop *p = ki_realloc(s->final, cap, sizeof *p);
+    if (!p) return nomem(s->r);
+    memset(p + s->cap, 0, (cap - s->cap) * sizeof *p);
+    s->final = p;
+    s->cap = cap;
+    return true;
+}
+
+static bool visit(resolver *s, kn_uop u) {
+    if (s->n == s->stack_cap) {
+        size_t cap = s->stack_cap ? s->stack_cap * 2 : 256;
+        kn_uop *p = ki_realloc(s->stack, cap, sizeof *p);
+        if (!p) return nomem(s->r);
+        s->stack = p;
+        s->stack_cap = cap;
+    }
+    s->stack[s->n++] = u;
+    return true;
+}
+
+static kn_uop done(const resolver *s, kn_uop u) {
+    return is_tensor(s->r, u) ? u : u->id < s->cap ? s->final[u->id] : NULL;
+}
+
+/* u with every demand below it replaced by what it became, to the end. */
+static kn_uop resolve(resolver *s, kn_uop root) {
+    rangeifier *r = s->r;
+    if (is_tensor(r, root)) return root;
+    if (!visit(s, root)) return NULL;
+    while (s->n) {
+        kn_uop u = s->stack[s->n - 1];
+        if (!room(s)) return NULL;
+        if (s->final[u->id]) {
+            s->n--;
+            continue;
+        }
+        if (is_demand(r, u)) {
+            kn_uop to = u->id < r->map_cap ? r->map[u->id] : NULL;
+            if (!to) return ki_fail(r->ir->env, KI_E_INTERNAL, "rangeify: a demand was never met"), NULL;
+            kn_uop f = done(s, to);
+            if (f) s->final[u->id] = f, s->n--;
+            else if (!visit(s, to)) return NULL;
+            continue;
+        }
+        bool ready = true;
+        for (uint32_t k = 0; k < u->nsrc && ready; k++)
+            if (!done(s, u->src[k])) {
+                ready = false;
+                if (!visit(s, u->src[k])) return NULL;
+            }
+        if (!ready) continue;
+        kn_uop src[64], *v = u->nsrc <= 64 ? src : ki_calloc(u->nsrc, sizeof *v);
+        if (!v) return nomem(r), NULL;
+        for (uint32_t k = 0; k < u->nsrc; k++) v[k] = done(s, u->src[k]);
+        kn_uop f = ki_with_src(r->ir, u, v);
+        if (v != src) ki_free(v);
+        if (!f || !room(s)) return NULL;
+        s->final[u->id] = f;
+        s->n--;
+    }
+    return s->final[root->id];
+}
+
+/* ---- one kernel
+ * -------------------------------------------------------------------------------------------- */
+
+/* Loop order: the sets that must lead, then axis order. */
+static unsigned loop_order(const nest *n, kn_uop *out) {
+    uint32_t taken = 0;
+    unsigned count = 0;
+    for (unsigned p = 0; p <= n->nprefix; p++) {
+        uint32_t set = p < n->nprefix ? n->prefix[p] : UINT32_MAX;
+        for (unsigned k = 0; k < n->nrange; k++)
+            if (set >> k & 1 && !(taken >> k & 1)) out[count++] = n->range[k], taken |= 1u << k;
+    }
+    return count;
+}
+
+/* SINK(END(GROUP(STORE...), ranges...)), with BUFFERs. */
+static kn_uop nest_sink(resolver *s, uint32_t id) {
+    rangeifier *r = s->r;
+    nest *n = &r->nest[id];
+    kn_uop store[16], end[KI_MAX_RANK + 1];
+    for (uint32_t k = 0; k < n->nout; k++) {
+        output *o = &r->output[n->out[k]];
+        kn_uop index = resolve(s, o->index), value = resolve(s, o->value);
+        if (!index || !value) return NULL;
+        index = ki_range_simplify(r, index);
+        if (!index) return NULL;
+        if (index->op != KN_INDEX || index->src[0]->op != KN_BUFFER)
+            return ki_fail(r->ir->env, KI_E_ASSIGN_TARGET), NULL;
+        o->target = index->src[0];
+        store[k] = ki_op2(r->ir, KN_STORE, index, value);
+    }
+    kn_uop body = n->nout == 1 ? store[0] : ki_opn(r->ir, KN_GROUP, store, n->nout);
+    unsigned loops = loop_order(n, end + 1);
+    end[0] = body;
+    kn_uop e = loops ? ki_opn(r->ir, KN_END, end, loops + 1) : body;
+    return e ? ki_range_fold(r->ir, ki_op1(r->ir, KN_SINK, e)) : NULL;
+}
+
+/* Each REDUCE owns its ranges: where two share one, the later gets a fresh copy. Ranges then count from 0. */
+static kn_uop own_ranges(ki_ir *ir, kn_uop sink) {
+    for (;;) {
+        kn_uop *order, again = NULL, fresh = NULL;
+        int64_t n = ki_toposort(ir, &sink, 1, &order);
+        kn_uop *owner = n < 0 ? NULL : ki_calloc(ir->n, sizeof *owner);
+        for (int64_t i = 0; owner && i < n && !again; i++) {
+            kn_uop u = order[i];
+            if (u->op != KN_REDUCE) continue;
+            kn_uop from[KI_MAX_RANK * 4], to[KI_MAX_RANK * 4];
+            uint32_t clash = 0;
+            for (uint32_t k = 1; k < u->nsrc; k++) {
+                if (owner[u->src[k]->id] && owner[u->src[k]->id] != u) {
+                    from[clash] = u->src[k];
+                    to[clash++] = ki_range_make(ir, ir->next_range, KN_AX_REDUCE, u->src[k]->src[0]);
+                }
+                owner[u->src[k]->id] = u;
+            }
+            if (!clash) continue;
+            again = u;
+            /* Substituting in the REDUCE alone: its body is where these ranges are bound. */
+            fresh = clash <= KI_MAX_RANK * 4 ? ki_substitute(ir, u, from, to, clash) : NULL;
+        }
+        ki_free(order);
+        ki_free(owner);
+        if (n < 0) return NULL;
+        if (!again) return sink;
+        if (!fresh) return NULL;
+        sink = ki_substitute(ir, sink, &again, &fresh, 1);
+        if (!sink) return NULL;
+    }
+}
+
+typedef struct call { /* a kernel on its way to CALL */
+    kn_uop sink;      /* with PARAMs */
+    kn_uop arg[64];   /* buffers, then variables */
+    uint32_t nbuffer, narg;
+    uint32_t nwritten; /* the first of arg */
+    bool read[64];
+} call;
+
+static bool add_arg(rangeifier *r, call *c, kn_uop u) {
+    for (uint32_t k = 0; k < c->narg; k++)
+        if (c->arg[k] == u) return true;
+    if (c->narg == 64) return ki_fail(r->ir->env, KI_E_KERNEL_BUFFERS, 64), false;
+    c->arg[c->narg++] = u;
+    return true;
+}
+
+/* BUFFERs become PARAM slots, outputs first; ranges are renumbered in post-order. */
+static bool number(rangeifier *r, kn_uop sink, call *c) {
+    ki_ir *ir = r->ir;
+    kn_uop *order, *from = NULL, *to = NULL;
+    size_t m = 0;
+    int64_t n = ki_postorder(ir, &sink, 1, &order);
+    bool ok = n >= 0 && (from = ki_calloc((size_t)n, sizeof *from)) && (to = ki_calloc((size_t)n, sizeof *to));
+    c->nbuffer = c->narg = 0;
+    for (int64_t i = 0; ok && i < n; i++)
+        if (order[i]->op == KN_STORE) ok = add_arg(r, c, order[i]->src[0]->src[0]);
+    c->nwritten = c->narg;
+    for (int64_t i = 0; ok && i < n; i++)
+        if (order[i]->op == KN_BUFFER && order[i]->arg.buffer->addrspace == KN_GLOBAL) ok = add_arg(r, c, order[i]);
+    c->nbuffer = c->narg;
+    for (int64_t i = 0; ok && i < n; i++)
+        if (order[i]->op == KN_PARAM) ok = add_arg(r, c, order[i]);
+    memset(c->read, 0, sizeof c->read);
+    for (int64_t i = 0; ok && i < n; i++) { /* reads: an INDEX that is not only a store's target */
+        for (uint32_t k = order[i]->op == KN_STORE ? 1 : 0; k < order[i]->nsrc; k++) {
+            kn_uop s = order[i]->src[k];
+            for (uint32_t b = 0; s->op == KN_INDEX && b < c->nbuffer; b++) c->read[b] |= s->src[0] == c->arg[b];
+        }
+    }
+    for (uint32_t k = 0; ok && k < c->nbuffer; k++) {
+        kn_uop b = c->arg[k];
+        from[m] = b;
+        to[m++] = ki_param_make(ir, (int)k, (kn_dtype)b->dtype, KN_GLOBAL, b->type->device, NULL, NULL,
+                                ki_shape_src(ir, &b->type->dim[0].n, 1));
+    }
+    uint32_t id = 0;
+    for (int64_t i = 0; ok && i < n; i++) {
+        kn_uop u = order[i];
+        if (u->op != KN_RANGE) continue;
+        kn_arg a = u->arg;
+        a.range.id = id++;
+        from[m] = u;
+        to[m++] = ki_with_arg(ir, u, a);
+    }
+    ok = ok && (c->sink = ki_substitute(ir, sink, from, to, m)) != NULL;
+    ki_free(order);
+    ki_free(from);
+    ki_free(to);
+    return ok;
+}
+
+/* ---- execution order
+ * --------------------------------------------------------------------------------------- */
+
+/* before[j][i]: call j must run before call i. Reads come after the write they want; an overwritten buffer's
+ * old readers come before. Kahn's algorithm, stable. */
+typedef struct schedule {
+    rangeifier *r;
+    call *call;
+    uint32_t n;
+} schedule;
+
+static bool depends_on(const schedule *s, uint32_t i, uint32_t j) {
+    /* i after j? */
+    const call *a = &s->call[i], *b = &s->call[j];
+    for (uint32_t k = 0; k < b->nwritten; k++)
+        for (uint32_t m = 0; m < a->nbuffer; m++) {
+            if (a->arg[m] != b->arg[k]) continue;
+            bool assigned = b->arg[k]->id <= s->r->top; /* an input of the function, written in place */
+            if (!assigned) return a->read[m] || m < a->nwritten;
+            for (uint32_t e = 0; e < s->r->nafter; e++)
+                if (s->r->after[e].from == i && s->r->after[e].to == j) return true;
+        }
+    for (uint32_t e = 0; e < s->r->nafter; e++)
+        if (s->r->after[e].from == i && s->r->after[e].to == j) return true;
+    /* j reads the old value of what i overwrites */
+    for (uint32_t k = 0; k < a->nwritten; k++)
+        for (uint32_t m = 0; m < b->nbuffer; m++) {
+            if (b->arg[m] != a->arg[k] || !b->read[m] || a->arg[k]->id > s->r->top) continue;
+            bool reads_new = false;
+            for (uint32_t e = 0; e < s->r->nafter; e++) reads_new |= s->r->after[e].from == j && s->r->after[e].to == i;
+            if (!reads_new) return true;
+        }
+    return false;
+}
+
+/* Order of execution; nests were made users first, so their reverse is nearly it. */
+static bool order_calls(schedule *s, uint32_t *out) {
+    bool *placed = ki_calloc(s->n, sizeof *placed);
+    if (!placed) return nomem(s->r);
+    uint32_t n = 0;
+    bool progress = true;
+    while (n < s->n && progress) {
+        progress = false;
+        for (uint32_t i = s->n; i-- > 0;) {
+            if (placed[i]) continue;
+            bool ready = true;
+            for (uint32_t j = 0; j < s->n && ready; j++) ready = j == i || placed[j] || !depends_on(s, i, j);
+            if (!ready) continue;
+            placed[i] = true;
+            out[n++] = i;
+            progress = true;
+        }
+    }
+    ki_free(placed);
+    if (n < s->n) return ki_fail(s->r->ir->env, KI_E_ASSIGN_CYCLE), false;
+    return true;
+}
+
+/* ---- names
+ * ------------------------------------------------------------------------------------------------- */
+
+/* r_64_32 (has a reduce) or e_4096: sizes of the loops, outer first; a number where another kernel has the
+ * name. */
+static kn_uop name_kernel(rangeifier *r, kn_uop sink, uint32_t copy) {
+    kn_uop *order;
+    int64_t n = ki_postorder(r->ir, &sink, 1, &order);
+    if (n < 0) return NULL;
+    bool reduce = false;
+    _Alignas(16) char raw[sizeof(ki_kernel) + 96] = {0};
+    ki_kernel *k = (ki_kernel *)raw;
+    char *name = (char *)k->opt;
+    for (int64_t i = 0; i < n; i++) reduce |= order[i]->op == KN_REDUCE;
+    int at = snprintf(name, 96, "%s", reduce ? "r" : "e");
+    for (int64_t i = 0; i < n; i++) {
+        kn_uop e = order[i];
+        for (uint32_t j = 1; (e->op == KN_END || e->op == KN_REDUCE) && j < e->nsrc && at < 64; j++)
+            at += snprintf(name + at, 96 - (size_t)at, e->src[j]->src[0]->op == KN_CONST ? "_%lld" : "_n%lld",
+                           (long long)e->src[j]->src[0]->hi.i);
+    }
+    if (copy) at += snprintf(name + at, 96 - (size_t)at, "n%u", copy);
+    ki_free(order);
+    k->len = (uint32_t)at;
+    k->threads = 1;
+    const void *p = ki_intern(r->ir, k, sizeof *k + (size_t)at + 1);
+    return p ? ki_with_arg(r->ir, sink, (kn_arg){.p = p}) : NULL;
+}
+
+static bool name_all(rangeifier *r, call *c, uint32_t n) {
+    kn_uop *bare = ki_calloc(n, sizeof *bare);
+    if (!bare) return nomem(r);
+    bool ok = true;
+    for (uint32_t i = 0; i < n && ok; i++) {
+        bare[i] = c[i].sink;
+        kn_uop named = NULL;
+        for (uint32_t j = 0; j < i && !named; j++)
+            if (bare[j] == bare[i]) named = c[j].sink;
+        uint32_t copy = 0;
+        while (ok && !named) { /* the first free number */
+            kn_uop k = name_kernel(r, bare[i], copy++);
+            if (!k) ok = false;
+            bool taken = false;
+            for (uint32_t j = 0; ok && j < i; j++)
+                taken |= strcmp(ki_kernel_name(c[j].sink->arg.kernel), ki_kernel_name(k->arg.kernel)) == 0;
+            if (ok && !taken) named = k;
+        }
+        if (ok) c[i].sink = named;
+    }
+    ki_free(bare);
+    return ok;
+}
+
+/* ---- the program
+ * ------------------------------------------------------------------------------------------- */
+
+static bool emit(rangeifier *r, call *c, const uint32_t *order, uint32_t n) {
+    kn_uop *line = ki_calloc(n + 1, sizeof *line);
+    if (!line) return nomem(r);
+    bool ok = true;
+    for (uint32_t i = 0; i < n && ok; i++) {
+        call *k = &c[order[i]];
+        kn_uop s[65];
+        s[0] = k->sink;
+        memcpy(s + 1, k->arg, k->narg * sizeof *s);
+        ok = (line[i] = ki_opn(r->ir, KN_CALL, s, k->narg + 1)) != NULL;
+    }
+    if (ok) ok = (r->p->root = ki_opn(r->ir, KN_LINEAR, line, n)) != NULL;
+    ki_free(line);
+    return ok;
+}
+
+bool ki_range_kernels(rangeifier *r) {
+    resolver s = {.r = r};
+    schedule plan = {.r = r, .n = r->nnest};
+    uint32_t *order = ki_calloc(r->nnest + 1, sizeof *order);
+    plan.call = ki_calloc(r->nnest + 1, sizeof *plan.call);
+    bool ok = (order && plan.call) || nomem(r);
+    for (uint32_t i = 0; i < r->nnest && ok; i++) {
+        kn_uop sink = nest_sink(&s, i);
+        if (sink) sink = ki_range_join_loops(r->ir, sink);
+        if (sink) sink = own_ranges(r->ir, sink);
+        ok = sink && number(r, sink, &plan.call[i]);
+    }
+    ok = ok && order_calls(&plan, order);
+    if (ok) { /* names in execution order */
+        call *sorted = ki_calloc(r->nnest + 1, sizeof *sorted);
+        ok = sorted != NULL || nomem(r);
+        for (uint32_t i = 0; ok && i < r->nnest; i++) sorted[i] = plan.call[order[i]], order[i] = i;
+        ok = ok && name_all(r, sorted, r->nnest) && emit(r, sorted, order, r->nnest);
+        ki_free(sorted);
+    }
+    ki_free(order);
+    ki_free(plan.call);
+    ki_free(s.final);
+    ki_free(s.stack);
+    return ok;
+}

@@ -1,0 +1,138 @@
+/* rangeify.c: stage 2, movement ops become index arithmetic over RANGEs and the function is cut into kernels.
+ *
+ *   facts.c     what a value costs, which sums fold away          (sources first)
+ *   decide.c    which values get storage                          (users first; push.kr moves the INDEX)
+ *   kernels.c   nests to kernels, in execution order              (fold.kr folds reduces)
+ */
+#include "stages/2_rangeify/indexing.h"
+#include "stages/2_rangeify/rangeify.h"
+
+#include <string.h>
+
+/* A value whose layout another has: storing that one stores both. */
+static kn_uop stored_base(kn_uop v) {
+    while (v->op == KN_RESHAPE && v->src[0]->op != KN_PARAM && v->src[0]->op != KN_CONST && !v->src[0]->type->symbolic)
+        v = v->src[0];
+    return v;
+}
+
+static bool begin(rangeifier *r, kn_uop tuple) {
+    r->n = ki_toposort(r->ir, &tuple, 1, &r->order);
+    if (r->n < 0) return false;
+    r->top = r->ir->n - 1;
+    r->info = ki_calloc(r->ir->n, sizeof *r->info);
+    r->push = (ki_push){r->ir, ki_calloc(r->ir->n, sizeof *r->push.range)};
+    if (!r->info || !r->push.range) return ki_fail(r->ir->env, KI_E_NOMEM), false;
+    for (int64_t i = 0; i < r->n; i++) {
+        kn_uop u = r->order[i];
+        info *f = &r->info[u->id];
+        f->first = f->nest = NONE;
+        if (u->op == KN_LOAD) f->keep = true;
+        if (u->op == KN_AFTER) f->keep = true;
+    }
+    kn_uop function = r->p->root;
+    for (int64_t i = 0; i < r->n; i++)
+        if (r->order[i]->op == KN_PARAM && r->order[i]->nsrc)
+            r->info[r->order[i]->id].buffer = function->src[r->order[i]->arg.param->slot + 1];
+    for (uint32_t i = 0; i < tuple->nsrc; i++) {
+        kn_uop v = stored_base(tuple->src[i]);
+        if (v->type->numel) r->info[v->id].root = r->info[v->id].keep = true;
+    }
+    return true;
+}
+
+/* Outputs that are inputs, or views of nothing: copied. */
+static kn_uop copy_of_params(ki_ir *ir, kn_uop tuple) {
+    kn_uop *s = ki_calloc(tuple->nsrc + 1, sizeof *s), t = NULL;
+    bool ok = s != NULL;
+    for (uint32_t i = 0; ok && i < tuple->nsrc; i++) {
+        kn_uop v = tuple->src[i], b = v;
+        while (b->op == KN_RESHAPE) b = b->src[0];
+        if (b->op == KN_PARAM && b->nsrc) {
+            ki_load l = {.device = v->type->device, .addrspace = KN_GLOBAL};
+            const void *p = ki_intern(ir, &l, sizeof l);
+            v = p ? ki_make(ir, KN_LOAD, KN_VOID, &v, 1, (kn_arg){.p = p}, 0) : NULL;
+        }
+        ok = (s[i] = v) != NULL;
+    }
+    if (ok) t = ki_opn(ir, KN_TUPLE, s, tuple->nsrc);
+    ki_free(s);
+    return t;
+}
+
+static bool finish(rangeifier *r, kn_uop tuple) {
+    ki_program *p = r->p;
+    for (size_t i = 0; i < p->nout; i++) {
+        kn_uop v = stored_base(tuple->src[i]);
+        if (p->out[i].node->op == KN_BUFFER) continue; /* an assigned input */
+        kn_uop b = r->info[v->id].buffer;
+        if (!b)
+            b = ki_buffer_make(r->ir, r->ir->next_buffer, v->type->numel, (kn_dtype)v->dtype, KN_GLOBAL,
+                               v->type->device);
+        if (!b) return false;
+        p->out[i].node = b;
+    }
+    p->stage = KI_S_RANGEIFY;
+    return true;
+}
+
+bool ki_rangeify(ki_program *p, const ki_lower_opts *o) {
+    rangeifier r = {.ir = p->ir, .opts = o, .p = p};
+    kn_uop tuple = copy_of_params(p->ir, p->root->src[0]);
+    if (tuple) tuple = ki_range_prepare(p->ir, tuple);
+    bool ok = tuple && begin(&r, tuple) && ki_range_facts(&r) && ki_range_decide(&r) && ki_range_kernels(&r) &&
+              finish(&r, tuple);
+    ki_free(r.order);
+    ki_free(r.info);
+    ki_free(r.push.range);
+    ki_free(r.demand);
+    ki_free(r.context);
+    ki_free(r.nest);
+    ki_free(r.output);
+    ki_free(r.map);
+    ki_free(r.after);
+    ki_memo_free(&r.memo);
+    return ok;
+}
+
+/* ---- what a schedule moves
+ * --------------------------------------------------------------------------------- */
+
+/* Elements an index can name: the product of the extents of its ranges. */
+static int64_t touched(ki_ir *ir, kn_uop index) {
+    kn_uop *order;
+    int64_t n = ki_toposort(ir, &index->src[1], index->nsrc - 1, &order), count = 1;
+    for (int64_t i = 0; i < n; i++)
+        if (order[i]->op == KN_RANGE && count < INT64_C(1) << 40) count *= order[i]->hi.i + 1;
+    ki_free(order);
+    return count;
+}
+
+ki_traffic ki_count_traffic(const ki_program *p) {
+    ki_traffic t = {0};
+    for (uint32_t c = 0; c < p->root->nsrc; c++) {
+        kn_uop call = p->root->src[c], *order;
+        if (call->op != KN_CALL) continue;
+        int64_t n = ki_toposort(p->ir, &call->src[0], 1, &order);
+        int64_t *read = ki_calloc(call->nsrc, sizeof *read), *write = ki_calloc(call->nsrc, sizeof *write);
+        for (int64_t i = 0; read && write && i < n; i++) {
+            kn_uop u = order[i];
+            for (uint32_t k = 0; k < u->nsrc; k++) {
+                kn_uop x = u->src[k];
+                if (x->op != KN_INDEX || x->src[0]->op != KN_PARAM) continue;
+                int32_t slot = x->src[0]->arg.param->slot;
+                if (slot < 0 || slot + 1 >= (int32_t)call->nsrc) continue;
+                int64_t bytes = touched(p->ir, x), size = ki_numel(x->src[0]);
+                bytes = (bytes < size ? bytes : size) * (int64_t)ki_itemsize((kn_dtype)x->dtype);
+                int64_t *side = u->op == KN_STORE && k == 0 ? &write[slot + 1] : &read[slot + 1];
+                if (bytes > *side) *side = bytes;
+            }
+        }
+        for (uint32_t k = 0; read && write && k < call->nsrc; k++) t.bytes += read[k] + write[k];
+        t.kernels++;
+        ki_free(order);
+        ki_free(read);
+        ki_free(write);
+    }
+    return t;
+}

@@ -1,0 +1,111 @@
+/* rangeify.h: the state of stage 2, shared by its files. Private to the stage.
+ *
+ * A *demand* is a node INDEX(v, i...) with one index for every axis of the tensor value v: equal demands are the same
+ * pointer. Values are visited users first, so all demands on a value are known when its turn comes; then it is either
+ * inlined (each demand is rewritten, by push.kr, into demands on its sources) or given storage: a *nest* of fresh ranges
+ * that stores it, and every demand becomes a read of that buffer. */
+#ifndef KI_RANGEIFY_H
+#define KI_RANGEIFY_H
+
+#include "stages/2_rangeify/push.h"
+#include "stages/stages.h"
+
+#define NONE UINT32_MAX
+
+/* Where a demand stands: inside the bodies of these REDUCEs of its nest, innermost first. */
+typedef struct context {
+    uint32_t parent; /* NONE at the top */
+    kn_uop reduce;   /* tensor node */
+    uint32_t nest;
+    double count; /* times its body runs */
+} context;
+
+typedef struct demand {
+    kn_uop d;
+    uint32_t nest, ctx;
+    bool linear; /* between the innermost REDUCE's body and here: only views and zero fill */
+    uint32_t next;
+} demand;
+
+typedef struct output { /* one store of a nest */
+    kn_uop node;   /* tensor node: the value's, or an AFTER */
+    kn_uop target; /* flat BUFFER */
+    kn_uop index, value; /* demands not yet resolved */
+} output;
+
+typedef struct nest {
+    kn_uop axis[KI_MAX_RANK];  /* by axis of the shape: RANGE, or 0 for size 1 */
+    kn_uop range[KI_MAX_RANK]; /* the RANGEs, in axis order */
+    unsigned rank, nrange;
+    const ki_type *shape;
+    uint32_t prefix[8]; /* sets of ranges (bits) that must come first, each inside the next */
+    unsigned nprefix;
+    uint32_t out[16], nout; /* outputs */
+    double reduce_work;     /* elements of the largest REDUCE inlined */
+} nest;
+
+typedef struct info { /* of a tensor node */
+    uint32_t first;    /* demands */
+    uint32_t users;
+    bool root, keep;   /* an output; must be stored */
+    bool constant;     /* made of constants alone */
+    bool compares;     /* compares with something made of constants: its sum may fold */
+    bool folds;        /* REDUCE that folds away */
+    bool heavy;        /* ends a chain of single uses that starts at a REDUCE */
+    float cost;        /* arithmetic an element, when inlined */
+    uint32_t leaves;   /* values read an element */
+    kn_uop buffer;     /* flat BUFFER that holds it */
+    uint32_t nest;     /* that stores it */
+} info;
+
+typedef struct rangeifier {
+    ki_ir *ir;
+    const ki_lower_opts *opts;
+    ki_program *p;
+    uint32_t top; /* ids up to here are tensor nodes */
+    kn_uop *order;
+    int64_t n;
+    info *info;
+    demand *demand;
+    uint32_t ndemand, demand_cap;
+    context *context;
+    uint32_t ncontext, context_cap;
+    nest *nest;
+    uint32_t nnest, nest_cap;
+    output *output;
+    uint32_t noutput, output_cap;
+    kn_uop *map; /* by id: what a demand became */
+    uint32_t map_cap;
+    struct {
+        uint32_t from, to;
+    } *after; /* nest `from` reads what nest `to` has assigned */
+    uint32_t nafter, after_cap;
+    ki_push push;
+    ki_memo memo;
+} rangeifier;
+
+static inline bool is_tensor(const rangeifier *r, kn_uop u) { return u->id <= r->top; }
+/* INDEX on a tensor value, made by this stage. */
+static inline bool is_demand(const rangeifier *r, kn_uop u) {
+    return u->op == KN_INDEX && u->id > r->top && is_tensor(r, u->src[0]) && u->src[0]->op != KN_BUFFER;
+}
+
+/* simplify.c */
+kn_uop ki_range_simplify(rangeifier *r, kn_uop u);
+/* The tensor graph before anything else: in normal form, large reduces cut. */
+kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple);
+/* A kernel's expressions once all is resolved: folds reduces over comparisons with ranges, too. */
+kn_uop ki_range_fold(ki_ir *ir, kn_uop u);
+
+/* loops.c */
+kn_uop ki_range_join_loops(ki_ir *ir, kn_uop sink);
+
+/* facts.c: info of every tensor node, sources first. */
+bool ki_range_facts(rangeifier *r);
+/* decide.c: users first; fills nests, outputs and map. */
+bool ki_range_decide(rangeifier *r);
+kn_uop ki_range_push(rangeifier *r, kn_uop d);
+/* kernels.c: nests to LINEAR(CALL...). */
+bool ki_range_kernels(rangeifier *r);
+
+#endif

@@ -1,0 +1,109 @@
+/* pipeline.c: runs the stages of stages.def in order. One page; what each does is in its folder.
+ *
+ * A kernel stage is applied once to each different kernel: equal kernels are the same node. */
+#include "stages/stages.h"
+
+#include "stages/3_optimize/optimize.h"
+#include "stages/4_expand/expand.h"
+#include "stages/5_select/select.h"
+#include "stages/6_linearize/linearize.h"
+#include "stages/7_plan/plan.h"
+#include "stages/8_render/render.h"
+
+#include <string.h>
+
+/* ---- entries: one line a stage ----------------------------------------------------------------------------- */
+
+static kn_uop enter_optimize(ki_ir *ir, const ki_lower_opts *o, kn_uop k) {
+    return ki_optimize(ir, o->target, o->threads, k);
+}
+static kn_uop enter_expand(ki_ir *ir, const ki_lower_opts *o, kn_uop k) { return ki_expand_kernel(ir, o->target, k); }
+static kn_uop enter_select(ki_ir *ir, const ki_lower_opts *o, kn_uop k) { return ki_select(ir, o->target, k); }
+static kn_uop enter_linearize(ki_ir *ir, const ki_lower_opts *o, kn_uop k) { return (void)o, ki_linearize(ir, k); }
+static bool enter_rangeify(ki_program *p, const ki_lower_opts *o) { return ki_rangeify(p, o); }
+static bool enter_plan(ki_program *p, const ki_lower_opts *o) { return ki_plan(p, o->target); }
+static bool enter_render(ki_program *p, const ki_lower_opts *o) {
+    kn_uop root = ki_render(p->ir, o->target, p->root);
+    return root && (p->root = root, true);
+}
+/* callify makes the program; by the time the table runs it is done. */
+static bool enter_callify(ki_program *p, const ki_lower_opts *o) { return (void)p, (void)o, true; }
+
+typedef bool program_entry(ki_program *p, const ki_lower_opts *o);
+typedef kn_uop kernel_entry(ki_ir *ir, const ki_lower_opts *o, kn_uop sink);
+#define PROGRAM(name) .program = enter_##name
+#define KERNEL(name)  .kernel = enter_##name
+static const struct {
+    const char *name;
+    program_entry *program;
+    kernel_entry *kernel;
+} stages[KI_S_COUNT] = {
+#define KI_STAGE(number, NAME, text, scope, doc) [KI_S_##NAME] = {.name = #text, scope(text)},
+#include "stages/stages.def"
+#undef KI_STAGE
+};
+
+/* ---- running them ------------------------------------------------------------------------------------------ */
+
+static bool run_kernels(ki_program *p, kernel_entry *entry, const ki_lower_opts *o) {
+    ki_ir *ir = p->ir;
+    uint32_t n = p->root->nsrc, known = ir->n;
+    kn_uop *line = ki_calloc(n + 1, sizeof *line), *lowered = ki_calloc(known, sizeof *lowered);
+    bool ok = line && lowered;
+    if (!ok) ki_fail(ir->env, KI_E_NOMEM);
+    for (uint32_t i = 0; i < n && ok; i++) {
+        kn_uop call = p->root->src[i], k = call->src[0];
+        line[i] = call;
+        if (call->op != KN_CALL || k->op != KN_SINK) continue;
+        if (!lowered[k->id]) lowered[k->id] = entry(ir, o, k);
+        kn_uop *s = lowered[k->id] ? ki_calloc(call->nsrc, sizeof *s) : NULL;
+        if (s) {
+            memcpy(s, call->src, call->nsrc * sizeof *s);
+            s[0] = lowered[k->id];
+            line[i] = ki_with_src(ir, call, s);
+            ki_free(s);
+        }
+        ok = s && line[i];
+    }
+    if (ok) ok = (p->root = ki_opn(ir, KN_LINEAR, line, n)) != NULL;
+    ki_free(line);
+    ki_free(lowered);
+    return ok;
+}
+
+/* The program as it is, in another store. */
+static bool adopt(const ki_program *in, ki_ir *ir, ki_program *out) {
+    size_t n = 1 + in->nin + in->nout, k = 1;
+    kn_uop *v = ki_calloc(n, sizeof *v);
+    if (!v) return ki_fail(ir->env, KI_E_NOMEM), false;
+    v[0] = in->root;
+    for (size_t i = 0; i < in->nin; i++) v[k++] = in->in[i].node;
+    for (size_t i = 0; i < in->nout; i++) v[k++] = in->out[i].node;
+    bool ok = ki_import(ir, in->ir, v, n, v) && ki_program_clone_ports(out, in);
+    if (ok) {
+        out->ir = ir;
+        out->stage = in->stage;
+        out->root = v[0];
+        for (size_t i = 0; i < in->nin; i++) out->in[i].node = v[1 + i];
+        for (size_t i = 0; i < in->nout; i++) out->out[i].node = v[1 + in->nin + i];
+    }
+    ki_free(v);
+    return ok;
+}
+
+bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts *opts, ki_program *out) {
+    ki_lower_opts o = opts ? *opts : (ki_lower_opts){0};
+    if (!o.target) o.target = ki_target_host();
+    if (!o.threads) o.threads = 1;
+    *out = (ki_program){.ir = ir};
+    bool ok = in->stage == KI_S_TENSOR && to > KI_S_TENSOR ? ki_callify(in, ir, out) : adopt(in, ir, out);
+    for (ki_stage s = in->stage + 1; s <= to && ok; s++) {
+        ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, stages[s].kernel, &o);
+        if (ok) out->stage = s;
+    }
+    if (!ok) {
+        if (ir->env->err == KI_E_NONE) ki_fail(ir->env, KI_E_INTERNAL, "a stage failed and did not say why");
+        ki_program_free(out);
+    }
+    return ok;
+}

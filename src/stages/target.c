@@ -7,12 +7,13 @@
 #define W(op, w) ((op) >> 6 == (w) ? BIT(op) : 0)
 #define SET(w)                                                                                                \
     (W(KN_NEG, w) | W(KN_SUB, w) | W(KN_DIV, w) | W(KN_CMPGT, w) | W(KN_CMPGE, w) | W(KN_CMPLE, w) |          \
-     W(KN_CMPEQ, w) | W(KN_NOT, w) | W(KN_SQRT, w) | W(KN_MULACC, w) | W(KN_THREEFRY, w))
+     W(KN_CMPEQ, w) | W(KN_NOT, w) | W(KN_SQRT, w) | W(KN_THREEFRY, w))
+#define FMA(w) (SET(w) | W(KN_MULACC, w))
 
 static const ki_target targets[] = {
     {"sse2", "-march=x86-64", 16, 16, 64, false, true, {SET(0), SET(1)}},
-    {"avx2", "-march=haswell", 32, 16, 64, true, true, {SET(0), SET(1)}},
-    {"avx512", "-march=skylake-avx512 -mprefer-vector-width=512", 64, 32, 64, true, true, {SET(0), SET(1)}},
+    {"avx2", "-march=haswell", 32, 16, 64, true, true, {FMA(0), FMA(1)}},
+    {"avx512", "-march=skylake-avx512 -mprefer-vector-width=512", 64, 32, 64, true, true, {FMA(0), FMA(1)}},
     {"generic", "", 16, 32, 64, false, true, {SET(0), SET(1)}},
 };
 

@@ -4,7 +4,7 @@
  * Sizes and order decide, so the same program gives the same offsets. */
 #include "stages/7_plan/plan.h"
 
-#include "stages/7_plan/pool.h"
+#include "stages/7_plan/offsets.h"
 
 #include <string.h>
 
@@ -19,7 +19,7 @@ typedef struct plan {
     uint32_t *first, *last; /* by BUFFER id: call + 1; 0 = not an intermediate */
     uint32_t *block;     /* by BUFFER id */
     kn_uop *map;         /* by id: BUFFER -> SLICE, kernel -> numbered kernel */
-    ki_pool *pool;       /* by device */
+    ki_offsets *pool;       /* by device */
     kn_uop *arena;       /* by device */
     unsigned ndevice;
     kn_uop *src;         /* scratch */
@@ -90,7 +90,7 @@ static bool assign(plan *p, ki_plan_sizes *sizes) {
             kn_uop b = call->src[k];
             if (p->first[b->id] != i + 1 || p->block[b->id]) continue;
             unsigned device = b->arg.buffer->device;
-            p->block[b->id] = ki_pool_take(&p->pool[device], bytes_of(b));
+            p->block[b->id] = ki_offsets_take(&p->pool[device], bytes_of(b));
             if (!p->block[b->id]) return ki_fail(p->ir->env, KI_E_NOMEM), false;
             sizes->separate += bytes_of(b);
         }
@@ -102,7 +102,7 @@ static bool assign(plan *p, ki_plan_sizes *sizes) {
             uint32_t block = p->block[b->id];
             p->last[b->id] = 0;
             p->block[b->id] = (uint32_t)(p->pool[device].block[block].offset / ALIGN) + 1;
-            ki_pool_give(&p->pool[device], block);
+            ki_offsets_give(&p->pool[device], block);
         }
     }
     for (unsigned d = 0; d < p->ndevice; d++) {
@@ -194,7 +194,7 @@ kn_uop ki_plan(ki_ir *ir, kn_uop root, const kn_uop *keep, size_t nkeep, ki_plan
     } else {
         ki_fail(ir->env, KI_E_NOMEM);
     }
-    for (unsigned d = 0; p.pool && d < p.ndevice; d++) ki_pool_close(&p.pool[d]);
+    for (unsigned d = 0; p.pool && d < p.ndevice; d++) ki_offsets_close(&p.pool[d]);
     ki_free(p.first), ki_free(p.last), ki_free(p.block), ki_free(p.map), ki_free(p.pool), ki_free(p.arena), ki_free(p.src);
     return result;
 }

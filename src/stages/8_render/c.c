@@ -107,7 +107,7 @@ static bool read_address(ki_cgen *g, kn_uop index, uint32_t block) {
 
 static bool is_storage(kn_uop u) {
     while (u->op == KN_AFTER) u = u->src[0];
-    return u->op == KN_PARAM || u->op == KN_BUFFER;
+    return (u->op == KN_PARAM && ki_rank(u)) || u->op == KN_BUFFER;
 }
 
 static bool count_reads(ki_cgen *g, kn_uop u) {

@@ -27,7 +27,8 @@ static void test_chain(void) {
     int moved = 1, apart = 1, aligned = 1, tagged = 1;
     for (int k = 0; k < N; k++) {
         U to = p->src[k]->src[1], from = p->src[k]->src[2];
-        moved = moved && (k == N - 1 ? to == b[N] : to->op == KN_SLICE) && (k == 0 ? from == b[0] : from->op == KN_SLICE);
+        moved =
+            moved && (k == N - 1 ? to == b[N] : to->op == KN_SLICE) && (k == 0 ? from == b[0] : from->op == KN_SLICE);
         if (to->op == KN_SLICE) aligned = aligned && offset_of(to) % 64 == 0 && to->dtype == KN_F32;
         if (to->op == KN_SLICE && from->op == KN_SLICE) {
             int64_t x = offset_of(to), y = offset_of(from);
@@ -40,7 +41,8 @@ static void test_chain(void) {
     CHECK(apart, "a call's input and output do not overlap");
     CHECK(aligned, "64-byte aligned, dtype kept");
     CHECK(tagged, "instructions hold their positions");
-    CHECK(sizes.arena <= 3 * 512 && sizes.separate >= 9 * 400, "three blocks serve nine buffers: %d of %d bytes", (int)sizes.arena, (int)sizes.separate);
+    CHECK(sizes.arena <= 3 * 512 && sizes.separate >= 9 * 400, "three blocks serve nine buffers: %d of %d bytes",
+          (int)sizes.arena, (int)sizes.separate);
     U again = ki_plan(ir, root, keep, 2, NULL);
     int same = again != NULL;
     for (int k = 0; k < N && same; k++) same = offset_of(again->src[k]->src[1]) == offset_of(p->src[k]->src[1]);
@@ -52,7 +54,8 @@ static void test_kept(void) {
     c[0] = step(b, w, 64); /* w is read before anything wrote it */
     c[1] = step(a, b, 64);
     U p = ki_plan(ir, ki_opn(ir, KN_LINEAR, c, 2), &a, 1, NULL);
-    CHECK(p && p->src[0]->src[2] == w && p->src[0]->src[1]->op == KN_SLICE && p->src[1]->src[1] == a, "data that was there before stays");
+    CHECK(p && p->src[0]->src[2] == w && p->src[0]->src[1]->op == KN_SLICE && p->src[1]->src[1] == a,
+          "data that was there before stays");
 }
 
 static void test_pool(void) {

@@ -20,20 +20,20 @@ typedef struct devec {
     const ki_target *t;
     kn_uop *node;
     uint32_t n;
-    uint32_t *at;      /* id -> node index */
+    uint32_t *at; /* id -> node index */
     ki_lanes l;
-    uint32_t *first;   /* node index -> its parts */
+    uint32_t *first; /* node index -> its parts */
     uint32_t *count;
     kn_uop *part;
-    affine *aff;       /* beside part */
+    affine *aff; /* beside part */
     uint32_t npart, cap;
-    kn_uop *list;      /* scratch */
+    kn_uop *list; /* scratch */
     uint32_t nlist, list_cap;
-    int64_t *relaid;   /* node index of a REG BUFFER * rank + axis: its strides */
-    uint8_t *relay;    /* node index: 0 unseen, 1 laid out anew, 2 kept */
+    int64_t *relaid; /* node index of a REG BUFFER * rank + axis: its strides */
+    uint8_t *relay;  /* node index: 0 unseen, 1 laid out anew, 2 kept */
 } devec;
 
-typedef struct place { /* one part of a value */
+typedef struct place {       /* one part of a value */
     uint32_t c[KI_MAX_RANK]; /* lane, or chunk on the vector axis */
 } place;
 
@@ -201,7 +201,8 @@ static kn_uop elementwise_part(devec *d, kn_uop u, const place *p, affine *aff) 
 
 /* u's part of a list of constants in row-major order over u's axes. */
 static kn_uop list_part(devec *d, kn_uop u, kn_uop list, const place *p, affine *aff) {
-    if (list->op != KN_STACK || ki_numel(u) != (int64_t)list->nsrc) return fail(d, u, "a reshape of something other than a list");
+    if (list->op != KN_STACK || ki_numel(u) != (int64_t)list->nsrc)
+        return fail(d, u, "a reshape of something other than a list");
     int64_t at = 0, step = 0;
     uint32_t len = part_lanes(d, u, p);
     for (unsigned k = 0; k < ki_rank(u); k++) {
@@ -282,7 +283,8 @@ static kn_uop access_part(devec *d, kn_uop u, const place *p) {
     kn_uop s[3];
     for (uint32_t k = 0; k < u->nsrc; k++) s[k] = d->part[part_at(d, u->src[k], p)];
     bool masked = u->nsrc > 2 && ki_rank(s[2]);
-    if (masked && s[0]->op == KN_INDEX && !ki_rank(s[0]) && !(s[0] = spread(d, s[0], (uint32_t)ki_dim_n(s[2], 0)))) return NULL;
+    if (masked && s[0]->op == KN_INDEX && !ki_rank(s[0]) && !(s[0] = spread(d, s[0], (uint32_t)ki_dim_n(s[2], 0))))
+        return NULL;
     return ki_make(d->ir, (kn_op)u->op, (kn_dtype)u->dtype, s, u->nsrc, u->arg, u->tag);
 }
 
@@ -310,7 +312,8 @@ static kn_uop across(devec *d, kn_op op, kn_uop v, uint32_t lanes) {
         v = ki_op2(d->ir, op, ki_op2(d->ir, KN_INDEX, v, progression(d, 0, 1, lanes / 2)),
                    ki_op2(d->ir, KN_INDEX, v, progression(d, lanes / 2, 1, lanes / 2)));
     if (v && lanes == 2)
-        v = ki_op2(d->ir, op, ki_op2(d->ir, KN_INDEX, v, ki_index(d->ir, 0)), ki_op2(d->ir, KN_INDEX, v, ki_index(d->ir, 1)));
+        v = ki_op2(d->ir, op, ki_op2(d->ir, KN_INDEX, v, ki_index(d->ir, 0)),
+                   ki_op2(d->ir, KN_INDEX, v, ki_index(d->ir, 1)));
     return v;
 }
 
@@ -375,7 +378,8 @@ static kn_uop value_part(devec *d, kn_uop u, const place *p, affine *aff) {
     case KN_LOAD: return access_part(d, u, p);
     case KN_REDUCE: return reduce_part(d, u, p);
     case KN_BITCAST:
-        if (ki_itemsize((kn_dtype)u->dtype) != ki_itemsize((kn_dtype)u->src[0]->dtype)) return fail(d, u, "a bitcast between widths");
+        if (ki_itemsize((kn_dtype)u->dtype) != ki_itemsize((kn_dtype)u->src[0]->dtype))
+            return fail(d, u, "a bitcast between widths");
         return elementwise_part(d, u, p, aff);
     case KN_AFTER: {
         uint32_t from = d->nlist;
@@ -429,9 +433,12 @@ static bool scalar_node(devec *d, kn_uop u, uint32_t i) {
     place zero = {{0}};
     kn_uop r;
     if (u->op == KN_STORE) r = store(d, u);
-    else if (u->op == KN_REDUCE) r = u->nsrc == 1 && u->arg.reduce.axes == 0 ? first_part(d, u->src[0], &aff) : fail(d, u, "a reduce over ranges");
+    else if (u->op == KN_REDUCE)
+        r = u->nsrc == 1 && u->arg.reduce.axes == 0 ? first_part(d, u->src[0], &aff)
+                                                    : fail(d, u, "a reduce over ranges");
     else if (u->op == KN_RESHAPE && ki_rank(u) == 0) r = first_part(d, u->src[0], &aff);
-    else if (u->op == KN_ADD || (u->dtype == KN_IDX && (u->op == KN_SUB || u->op == KN_MUL))) r = elementwise_part(d, u, &zero, &aff);
+    else if (u->op == KN_ADD || (u->dtype == KN_IDX && (u->op == KN_SUB || u->op == KN_MUL)))
+        r = elementwise_part(d, u, &zero, &aff);
     else r = rebuild(d, u);
     if (!r) return false;
     if (!aff.ok && r->dtype == KN_IDX && ki_rank(r) == 0) aff = plain(r);

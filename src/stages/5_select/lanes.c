@@ -9,9 +9,7 @@ bool ki_is_storage(kn_uop u) {
     return u->op == KN_PARAM || u->op == KN_BUFFER;
 }
 
-bool ki_has_lanes(kn_uop u) {
-    return ki_rank(u) > 0 && u->dtype != KN_VOID && !ki_is_storage(u) && u->op != KN_STACK;
-}
+bool ki_has_lanes(kn_uop u) { return ki_rank(u) > 0 && u->dtype != KN_VOID && !ki_is_storage(u) && u->op != KN_STACK; }
 
 static bool is_const_list(kn_uop u) {
     if (u->op != KN_STACK || !u->nsrc) return false;
@@ -55,13 +53,16 @@ static void strides(const ki_lanes *l, const uint32_t *at, kn_uop u, int64_t *co
         if (u->src[0]->op == KN_STACK) list_stride(u, u->src[0], coef, odd);
         else all_odd(u, odd);
         return;
-    case KN_CAST: case KN_AFTER:
+    case KN_CAST:
+    case KN_AFTER:
         if (!ki_is_int((kn_dtype)u->src[0]->dtype)) break;
         for (unsigned k = 0; k < l->rank; k++) coef[k] = ca[k];
         *odd = l->odd[a];
         return;
-    case KN_ADD: case KN_SUB:
-        for (unsigned k = 0; k < l->rank; k++) coef[k] = (int64_t)((uint64_t)ca[k] + (uint64_t)(u->op == KN_ADD ? cb[k] : -cb[k]));
+    case KN_ADD:
+    case KN_SUB:
+        for (unsigned k = 0; k < l->rank; k++)
+            coef[k] = (int64_t)((uint64_t)ca[k] + (uint64_t)(u->op == KN_ADD ? cb[k] : -cb[k]));
         *odd = l->odd[a] | l->odd[b];
         return;
     case KN_MUL: {

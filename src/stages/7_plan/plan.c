@@ -15,14 +15,14 @@ typedef struct plan {
     kn_uop root;
     const kn_uop *call;
     uint32_t n;
-    uint32_t top;        /* ids below this existed when the plan began */
+    uint32_t top;           /* ids below this existed when the plan began */
     uint32_t *first, *last; /* by BUFFER id: call + 1; 0 = not an intermediate */
-    uint32_t *block;     /* by BUFFER id */
-    kn_uop *map;         /* by id: BUFFER -> SLICE, kernel -> numbered kernel */
+    uint32_t *block;        /* by BUFFER id */
+    kn_uop *map;            /* by id: BUFFER -> SLICE, kernel -> numbered kernel */
     ki_offsets *pool;       /* by device */
-    kn_uop *arena;       /* by device */
+    kn_uop *arena;          /* by device */
     unsigned ndevice;
-    kn_uop *src;         /* scratch */
+    kn_uop *src; /* scratch */
 } plan;
 
 static bool is_intermediate(const plan *p, kn_uop u) {
@@ -195,6 +195,7 @@ kn_uop ki_plan(ki_ir *ir, kn_uop root, const kn_uop *keep, size_t nkeep, ki_plan
         ki_fail(ir->env, KI_E_NOMEM);
     }
     for (unsigned d = 0; p.pool && d < p.ndevice; d++) ki_offsets_close(&p.pool[d]);
-    ki_free(p.first), ki_free(p.last), ki_free(p.block), ki_free(p.map), ki_free(p.pool), ki_free(p.arena), ki_free(p.src);
+    ki_free(p.first), ki_free(p.last), ki_free(p.block), ki_free(p.map), ki_free(p.pool), ki_free(p.arena),
+        ki_free(p.src);
     return result;
 }

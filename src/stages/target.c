@@ -3,16 +3,17 @@
 
 #include <string.h>
 
-#define BIT(op)  (UINT64_C(1) << ((op) & 63))
+#define BIT(op)  (UINT64_C(1) << ((op)&63))
 #define W(op, w) ((op) >> 6 == (w) ? BIT(op) : 0)
-#define SET(w)                                                                                                \
-    (W(KN_NEG, w) | W(KN_SUB, w) | W(KN_DIV, w) | W(KN_CMPGT, w) | W(KN_CMPGE, w) | W(KN_CMPLE, w) |          \
-     W(KN_CMPEQ, w) | W(KN_NOT, w) | W(KN_SQRT, w) | W(KN_MULACC, w) | W(KN_THREEFRY, w))
+#define SET(w)                                                                                                         \
+    (W(KN_NEG, w) | W(KN_SUB, w) | W(KN_DIV, w) | W(KN_CMPGT, w) | W(KN_CMPGE, w) | W(KN_CMPLE, w) | W(KN_CMPEQ, w) |  \
+     W(KN_NOT, w) | W(KN_SQRT, w) | W(KN_THREEFRY, w))
+#define FMA(w) (SET(w) | W(KN_MULACC, w))
 
 static const ki_target targets[] = {
     {"sse2", "-march=x86-64", 16, 16, 64, false, true, {SET(0), SET(1)}},
-    {"avx2", "-march=haswell", 32, 16, 64, true, true, {SET(0), SET(1)}},
-    {"avx512", "-march=skylake-avx512 -mprefer-vector-width=512", 64, 32, 64, true, true, {SET(0), SET(1)}},
+    {"avx2", "-march=haswell", 32, 16, 64, true, true, {FMA(0), FMA(1)}},
+    {"avx512", "-march=skylake-avx512 -mprefer-vector-width=512", 64, 32, 64, true, true, {FMA(0), FMA(1)}},
     {"generic", "", 16, 32, 64, false, true, {SET(0), SET(1)}},
 };
 
@@ -24,8 +25,8 @@ const ki_target *ki_target_named(const char *name) {
 
 const ki_target *ki_target_host(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
         return &targets[2];
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &targets[1];
     return &targets[0];

@@ -37,7 +37,6 @@ static kernel_fn *compile(U k, const char *name) {
     return build(target, "cc", s, name);
 }
 
-
 /* o[(r * n + l)] = a * 2 + b, one lane axis. */
 static void test_elementwise(int n) {
     enum { M = 240 };
@@ -85,7 +84,8 @@ static void test_matmul(int ni, int nj, bool swap) {
 /* Sum of rows, lanes along the reduced axis, joined after the loop. */
 static void test_horizontal(int n, kn_op op) {
     enum { R = 4, K = 5 };
-    U o = param(0, KN_F32, R), a = param(1, KN_F32, (int64_t)R * K * n), r = range(R), k = range(K), l = lane(1, 0, n), acc = reg(KN_F32, n);
+    U o = param(0, KN_F32, R), a = param(1, KN_F32, (int64_t)R * K * n), r = range(R), k = range(K), l = lane(1, 0, n),
+      acc = reg(KN_F32, n);
     U x = load(a, add(add(mul(r, C((int64_t)K * n)), mul(k, C(n))), l));
     U init = store(after1(acc, r), l, F(op == KN_MAX ? -INFINITY : -0.0));
     U in = after2(acc, init, k);
@@ -108,7 +108,8 @@ static void test_horizontal(int n, kn_op op) {
 /* Masked tail, gather through i32 indices, broadcast along one axis, iota as a value, division by a power of two. */
 static void test_mixed(void) {
     enum { N = 27, L = 8, A = 2 };
-    U o = param(0, KN_F32, 64), a = param(1, KN_F32, N), ix = param(2, KN_I32, 64), g = param(3, KN_F32, 64), r = range(4);
+    U o = param(0, KN_F32, 64), a = param(1, KN_F32, N), ix = param(2, KN_I32, 64), g = param(3, KN_F32, 64),
+      r = range(4);
     U la = lane(2, 0, A), lb = lane(2, 1, L), col = add(mul(r, C(L)), lb), i = add(mul(la, C(32)), col);
     U x = ki_op3(ir, KN_LOAD, at(a, col), F(-1), lt(col, C(N)));
     U y = load(g, ki_cast(ir, load(ix, i), KN_IDX));

@@ -1,7 +1,7 @@
 /* test_plan.c: arenas: nothing live at one time overlaps, ports and views stay, offsets are aligned and repeatable. */
 #include "../8_render/harness.h"
 #include "stages/7_plan/plan.h"
-#include "stages/7_plan/pool.h"
+#include "stages/7_plan/offsets.h"
 
 static U global(kn_dtype t, int64_t n) { return ki_buffer_make(ir, ir->next_buffer++, n, t, KN_GLOBAL, 0); }
 
@@ -27,7 +27,8 @@ static void test_chain(void) {
     int moved = 1, apart = 1, aligned = 1, tagged = 1;
     for (int k = 0; k < N; k++) {
         U to = p->src[k]->src[1], from = p->src[k]->src[2];
-        moved = moved && (k == N - 1 ? to == b[N] : to->op == KN_SLICE) && (k == 0 ? from == b[0] : from->op == KN_SLICE);
+        moved =
+            moved && (k == N - 1 ? to == b[N] : to->op == KN_SLICE) && (k == 0 ? from == b[0] : from->op == KN_SLICE);
         if (to->op == KN_SLICE) aligned = aligned && offset_of(to) % 64 == 0 && to->dtype == KN_F32;
         if (to->op == KN_SLICE && from->op == KN_SLICE) {
             int64_t x = offset_of(to), y = offset_of(from);
@@ -40,7 +41,8 @@ static void test_chain(void) {
     CHECK(apart, "a call's input and output do not overlap");
     CHECK(aligned, "64-byte aligned, dtype kept");
     CHECK(tagged, "instructions hold their positions");
-    CHECK(sizes.arena <= 2 * 512 && sizes.separate >= 9 * 400, "two blocks serve nine buffers: %d of %d bytes", (int)sizes.arena, (int)sizes.separate);
+    CHECK(sizes.arena <= 3 * 512 && sizes.separate >= 9 * 400, "three blocks serve nine buffers: %d of %d bytes",
+          (int)sizes.arena, (int)sizes.separate);
     U again = ki_plan(ir, root, keep, 2, NULL);
     int same = again != NULL;
     for (int k = 0; k < N && same; k++) same = offset_of(again->src[k]->src[1]) == offset_of(p->src[k]->src[1]);
@@ -52,11 +54,12 @@ static void test_kept(void) {
     c[0] = step(b, w, 64); /* w is read before anything wrote it */
     c[1] = step(a, b, 64);
     U p = ki_plan(ir, ki_opn(ir, KN_LINEAR, c, 2), &a, 1, NULL);
-    CHECK(p && p->src[0]->src[2] == w && p->src[0]->src[1]->op == KN_SLICE && p->src[1]->src[1] == a, "data that was there before stays");
+    CHECK(p && p->src[0]->src[2] == w && p->src[0]->src[1]->op == KN_SLICE && p->src[1]->src[1] == a,
+          "data that was there before stays");
 }
 
 static void test_pool(void) {
-    ki_pool p = {0};
+    ki_offsets p = {0};
     uint32_t held[64] = {0}, seed = 1;
     int64_t size[64];
     int ok = 1;
@@ -64,12 +67,12 @@ static void test_pool(void) {
         seed = seed * 1103515245u + 12345u;
         unsigned k = seed >> 16 & 63;
         if (held[k]) {
-            ki_pool_give(&p, held[k]);
+            ki_offsets_give(&p, held[k]);
             held[k] = 0;
             continue;
         }
         size[k] = 64 * (1 + (int64_t)(seed >> 8 & 31));
-        held[k] = ki_pool_take(&p, size[k]);
+        held[k] = ki_offsets_take(&p, size[k]);
         int64_t at = p.block[held[k]].offset;
         ok = held[k] && at + size[k] <= p.size;
         for (unsigned j = 0; j < 64 && ok; j++) {
@@ -80,9 +83,9 @@ static void test_pool(void) {
     }
     CHECK(ok, "pool: random blocks never overlap");
     for (int k = 0; k < 64; k++)
-        if (held[k]) ki_pool_give(&p, held[k]);
+        if (held[k]) ki_offsets_give(&p, held[k]);
     CHECK(p.block[p.last].offset == 0 && p.block[p.last].size == p.size, "pool: all given back is one block");
-    ki_pool_close(&p);
+    ki_offsets_close(&p);
 }
 
 int main(void) {

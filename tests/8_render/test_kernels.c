@@ -45,7 +45,8 @@ static void test_sum(void) {
 /* Three sibling loops under a row. */
 static void test_softmax(void) {
     enum { R = 5, N = 33 };
-    U o = param(0, KN_F32, R * N), a = param(1, KN_F32, R * N), row = range(R), r1 = range(N), r2 = range(N), r3 = range(N);
+    U o = param(0, KN_F32, R * N), a = param(1, KN_F32, R * N), row = range(R), r1 = range(N), r2 = range(N),
+      r3 = range(N);
     U base = mul(row, C(N));
     U m = reduce(KN_MAX, load(a, add(base, r1)), r1, row, -INFINITY);
     U e2 = ki_op1(ir, KN_EXP, ki_op2(ir, KN_SUB, load(a, add(base, r2)), m));
@@ -89,7 +90,8 @@ static void test_vector(int n) {
     U r = range(M / n), o = param(0, KN_F32, M), a = param(1, KN_F32, M), b = param(2, KN_F32, M);
     U i = add(mul(r, C(n)), iota(n, 0, 1));
     U x = load(a, i), y = load(b, i);
-    U v = ki_op3(ir, KN_WHERE, lt(x, y), ki_op3(ir, KN_MULACC, x, F(2), y), ki_op2(ir, KN_MAX, ki_op1(ir, KN_SQRT, x), y));
+    U v = ki_op3(ir, KN_WHERE, lt(x, y), ki_op3(ir, KN_MULACC, x, F(2), y),
+                 ki_op2(ir, KN_MAX, ki_op1(ir, KN_SQRT, x), y));
     U s = end1(store(o, i, v), r);
     kernel_fn *f = compile(sink("k_vec", &s, 1), "k_vec");
     static float p[M], q[M], z[M];
@@ -103,7 +105,8 @@ static void test_vector(int n) {
 /* Masked tail, gather, stride, reversed and a lane-wise op. */
 static void test_lanes(void) {
     enum { N = 29, L = 8 };
-    U r = range(4), o = param(0, KN_F32, 32), a = param(1, KN_F32, N), ix = param(2, KN_I32, 32), g = param(3, KN_F32, 64);
+    U r = range(4), o = param(0, KN_F32, 32), a = param(1, KN_F32, N), ix = param(2, KN_I32, 32),
+      g = param(3, KN_F32, 64);
     U i = add(mul(r, C(L)), iota(L, 0, 1)), gate = lt(i, C(N));
     U x = ki_op3(ir, KN_LOAD, at(a, i), F(-1), gate);
     U gathered = load(g, load(ix, i)), strided = load(g, add(mul(r, C(2)), iota(L, 3, 2)));
@@ -127,7 +130,8 @@ static void test_lanes(void) {
 /* C[4][n] += A[4][k] * B[k][n], four accumulator vectors in registers. */
 static void test_matmul(int n) {
     enum { K = 19 };
-    U o = param(0, KN_F32, 4 * n), a = param(1, KN_F32, 4 * K), b = param(2, KN_F32, K * n), k = range(K), acc = reg(KN_F32, 4 * n);
+    U o = param(0, KN_F32, 4 * n), a = param(1, KN_F32, 4 * K), b = param(2, KN_F32, K * n), k = range(K),
+      acc = reg(KN_F32, 4 * n);
     U init[4], upd[4], out[4];
     for (int i = 0; i < 4; i++) init[i] = store(acc, iota(n, i * n, 1), F(-0.0));
     U in = after2(acc, ki_opn(ir, KN_GROUP, init, 4), k);
@@ -177,8 +181,10 @@ static void test_shuffle(void) {
 static void test_local(int64_t size) {
     int64_t lohi[2] = {0, 64};
     U n = ki_param_make(ir, -1, KN_IDX, KN_GLOBAL, 0, "n", lohi, NULL);
-    U t = ki_make(ir, KN_SPECIAL, KN_VOID, (U[]){C(4)}, 1, ki_str_op(ir, KN_SOURCE, KN_VOID, "thread", 6, NULL, 0)->arg, 0);
-    U o = param(0, KN_F32, 256), a = param(1, KN_F32, 256), l = ki_buffer_make(ir, ir->next_buffer++, size, KN_F32, KN_LOCAL, 0);
+    U t = ki_make(ir, KN_SPECIAL, KN_VOID, (U[]){C(4)}, 1, ki_str_op(ir, KN_SOURCE, KN_VOID, "thread", 6, NULL, 0)->arg,
+                  0);
+    U o = param(0, KN_F32, 256), a = param(1, KN_F32, 256),
+      l = ki_buffer_make(ir, ir->next_buffer++, size, KN_F32, KN_LOCAL, 0);
     U r1 = ki_range_make(ir, ir->next_range++, KN_AX_LOOP, n), r2 = ki_range_make(ir, ir->next_range++, KN_AX_LOOP, n);
     U base = mul(t, C(64)), rev = ki_op2(ir, KN_SUB, ki_op2(ir, KN_SUB, n, C(1)), r2);
     U fill = end1(store(l, r1, load(a, add(base, r1))), r1);

@@ -20,20 +20,20 @@ typedef struct devec {
     const ki_target *t;
     kn_uop *node;
     uint32_t n;
-    uint32_t *at;      /* id -> node index */
+    uint32_t *at; /* id -> node index */
     ki_lanes l;
-    uint32_t *first;   /* node index -> its parts */
+    uint32_t *first; /* node index -> its parts */
     uint32_t *count;
     kn_uop *part;
-    affine *aff;       /* beside part */
+    affine *aff; /* beside part */
     uint32_t npart, cap;
-    kn_uop *list;      /* scratch */
+    kn_uop *list; /* scratch */
     uint32_t nlist, list_cap;
-    int64_t *relaid;   /* node index of a REG BUFFER * rank + axis: its strides */
-    uint8_t *relay;    /* node index: 0 unseen, 1 laid out anew, 2 kept */
+    int64_t *relaid; /* node index of a REG BUFFER * rank + axis: its strides */
+    uint8_t *relay;  /* node index: 0 unseen, 1 laid out anew, 2 kept */
 } devec;
 
-typedef struct place { /* one part of a value */
+typedef struct place {       /* one part of a value */
     uint32_t c[KI_MAX_RANK]; /* lane, or chunk on the vector axis */
 } place;
 
@@ -181,20 +181,6 @@ static affine plain(kn_uop u) {
 
 /* ---- values ------------------------------------------------------------------------------------------------- */
 
-/* Sum over products is one rounding in an accumulator: ADD(LOAD of a REG BUFFER, MUL(a, b)) -> MULACC. */
-static kn_uop contract(devec *d, kn_uop u, kn_uop a, kn_uop b) {
-    if (!d->t->fma || u->op != KN_ADD || (u->dtype != KN_F32 && u->dtype != KN_F64)) return NULL;
-    if (b->op == KN_LOAD && a->op == KN_MUL) {
-        kn_uop t = a;
-        a = b, b = t;
-    }
-    if (a->op != KN_LOAD || b->op != KN_MUL) return NULL;
-    kn_uop buf = a->src[0];
-    while (buf->op == KN_INDEX || buf->op == KN_AFTER) buf = buf->src[0];
-    if (buf->op != KN_BUFFER || buf->arg.buffer->addrspace != KN_REG) return NULL;
-    return ki_op3(d->ir, KN_MULACC, b->src[0], b->src[1], a);
-}
-
 static kn_uop elementwise_part(devec *d, kn_uop u, const place *p, affine *aff) {
     kn_uop s[3];
     affine a[3] = {{0}};
@@ -208,33 +194,34 @@ static kn_uop elementwise_part(devec *d, kn_uop u, const place *p, affine *aff) 
         *aff = affine_op(d, (kn_op)u->op, a[0], a[1]);
         if (aff->ok) return write_affine(d, aff, part_lanes(d, u, p));
     }
-    kn_uop r = contract(d, u, s[0], u->nsrc > 1 ? s[1] : s[0]);
-    if (!r) r = ki_make(d->ir, (kn_op)u->op, (kn_dtype)u->dtype, s, u->nsrc, u->arg, u->tag);
+    kn_uop r = ki_make(d->ir, (kn_op)u->op, (kn_dtype)u->dtype, s, u->nsrc, u->arg, u->tag);
     if (r && u->dtype == KN_IDX && ki_rank(r) == 0) *aff = plain(r);
     return r;
 }
 
-/* Elements of a list of constants along the one axis of u that has them. */
+/* u's part of a list of constants in row-major order over u's axes. */
 static kn_uop list_part(devec *d, kn_uop u, kn_uop list, const place *p, affine *aff) {
-    if (list->op != KN_STACK) return fail(d, u, "a reshape of something other than a list");
-    int axis = -1;
+    if (list->op != KN_STACK || ki_numel(u) != (int64_t)list->nsrc)
+        return fail(d, u, "a reshape of something other than a list");
+    int64_t at = 0, step = 0;
+    uint32_t len = part_lanes(d, u, p);
     for (unsigned k = 0; k < ki_rank(u); k++) {
-        if (ki_dim_n(u, k) == 1) continue;
-        if (axis >= 0 || ki_dim_n(u, k) != (int64_t)list->nsrc) return fail(d, u, "a list along two axes");
-        axis = (int)k;
+        bool vector = (int)k == d->l.vector && ki_dim_n(u, k) > 1;
+        at = at * ki_dim_n(u, k) + (vector ? d->l.chunk[p->c[k]].offset : ki_dim_n(u, k) > 1 ? p->c[k] : 0);
+        step = vector ? 1 : step * ki_dim_n(u, k);
     }
-    uint32_t at = 0, len = 1;
-    if (axis >= 0 && axis == d->l.vector) at = d->l.chunk[p->c[axis]].offset, len = d->l.chunk[p->c[axis]].len;
-    else if (axis >= 0) at = p->c[axis];
-    const kn_uop *e = list->src + at;
-    bool even = u->dtype == KN_IDX;
-    for (uint32_t k = 0; k < len && even; k++)
-        even = ki_is_const(e[k]) && (k == 0 || e[k]->arg.i - e[k - 1]->arg.i == e[1]->arg.i - e[0]->arg.i);
+    kn_uop e[128];
+    bool even = u->dtype == KN_IDX, same = true;
+    for (uint32_t k = 0; k < len; k++) {
+        e[k] = list->src[at + (int64_t)k * step];
+        same = same && e[k] == e[0];
+        even = even && ki_is_const(e[k]) && (k == 0 || e[k]->arg.i - e[k - 1]->arg.i == e[1]->arg.i - e[0]->arg.i);
+    }
     if (even) {
         *aff = (affine){NULL, e[0]->arg.i, len > 1 ? e[1]->arg.i - e[0]->arg.i : 0, true};
         return write_affine(d, aff, len);
     }
-    return len == 1 ? e[0] : ki_opn(d->ir, KN_STACK, e, len);
+    return same ? e[0] : ki_opn(d->ir, KN_STACK, e, len);
 }
 
 /* ---- storage ------------------------------------------------------------------------------------------------ */
@@ -285,9 +272,19 @@ static kn_uop index_part(devec *d, kn_uop u, const place *p) {
     return at ? ki_op2(d->ir, KN_INDEX, d->part[d->first[b]], at) : NULL;
 }
 
+/* The same address in every lane, as a vector of addresses: masks need one address a lane. */
+static kn_uop spread(devec *d, kn_uop index, uint32_t lanes) {
+    kn_uop s[128];
+    for (uint32_t k = 0; k < lanes; k++) s[k] = index->src[1];
+    return ki_op2(d->ir, KN_INDEX, index->src[0], ki_opn(d->ir, KN_STACK, s, lanes));
+}
+
 static kn_uop access_part(devec *d, kn_uop u, const place *p) {
     kn_uop s[3];
     for (uint32_t k = 0; k < u->nsrc; k++) s[k] = d->part[part_at(d, u->src[k], p)];
+    bool masked = u->nsrc > 2 && ki_rank(s[2]);
+    if (masked && s[0]->op == KN_INDEX && !ki_rank(s[0]) && !(s[0] = spread(d, s[0], (uint32_t)ki_dim_n(s[2], 0))))
+        return NULL;
     return ki_make(d->ir, (kn_op)u->op, (kn_dtype)u->dtype, s, u->nsrc, u->arg, u->tag);
 }
 
@@ -315,7 +312,8 @@ static kn_uop across(devec *d, kn_op op, kn_uop v, uint32_t lanes) {
         v = ki_op2(d->ir, op, ki_op2(d->ir, KN_INDEX, v, progression(d, 0, 1, lanes / 2)),
                    ki_op2(d->ir, KN_INDEX, v, progression(d, lanes / 2, 1, lanes / 2)));
     if (v && lanes == 2)
-        v = ki_op2(d->ir, op, ki_op2(d->ir, KN_INDEX, v, ki_index(d->ir, 0)), ki_op2(d->ir, KN_INDEX, v, ki_index(d->ir, 1)));
+        v = ki_op2(d->ir, op, ki_op2(d->ir, KN_INDEX, v, ki_index(d->ir, 0)),
+                   ki_op2(d->ir, KN_INDEX, v, ki_index(d->ir, 1)));
     return v;
 }
 
@@ -360,12 +358,17 @@ static kn_uop reduce_part(devec *d, kn_uop u, const place *at) {
 
 /* ---- the walk ----------------------------------------------------------------------------------------------- */
 
+static kn_uop first_part(const devec *d, kn_uop u, affine *aff) {
+    uint32_t i = d->first[d->at[u->id]];
+    return *aff = d->aff[i], d->part[i];
+}
+
 static kn_uop value_part(devec *d, kn_uop u, const place *p, affine *aff) {
     switch ((kn_op)u->op) {
     case KN_STACK: return list_part(d, u, u, p, aff);
     case KN_RESHAPE:
         if (u->src[0]->op == KN_STACK) return list_part(d, u, u->src[0], p, aff);
-        if (ki_numel(u) == 1) return *aff = d->aff[d->first[d->at[u->src[0]->id]]], d->part[d->first[d->at[u->src[0]->id]]];
+        if (ki_numel(u) == 1) return first_part(d, u->src[0], aff);
         return fail(d, u, "a reshape of something other than a list");
     case KN_EXPAND: {
         uint32_t i = part_at(d, u->src[0], p);
@@ -375,7 +378,8 @@ static kn_uop value_part(devec *d, kn_uop u, const place *p, affine *aff) {
     case KN_LOAD: return access_part(d, u, p);
     case KN_REDUCE: return reduce_part(d, u, p);
     case KN_BITCAST:
-        if (ki_itemsize((kn_dtype)u->dtype) != ki_itemsize((kn_dtype)u->src[0]->dtype)) return fail(d, u, "a bitcast between widths");
+        if (ki_itemsize((kn_dtype)u->dtype) != ki_itemsize((kn_dtype)u->src[0]->dtype))
+            return fail(d, u, "a bitcast between widths");
         return elementwise_part(d, u, p, aff);
     case KN_AFTER: {
         uint32_t from = d->nlist;
@@ -429,8 +433,12 @@ static bool scalar_node(devec *d, kn_uop u, uint32_t i) {
     place zero = {{0}};
     kn_uop r;
     if (u->op == KN_STORE) r = store(d, u);
-    else if (u->op == KN_REDUCE) r = u->nsrc == 1 && u->arg.reduce.axes == 0 ? d->part[d->first[d->at[u->src[0]->id]]] : fail(d, u, "a reduce over ranges");
-    else if (u->op == KN_ADD || (u->dtype == KN_IDX && (u->op == KN_SUB || u->op == KN_MUL))) r = elementwise_part(d, u, &zero, &aff);
+    else if (u->op == KN_REDUCE)
+        r = u->nsrc == 1 && u->arg.reduce.axes == 0 ? first_part(d, u->src[0], &aff)
+                                                    : fail(d, u, "a reduce over ranges");
+    else if (u->op == KN_RESHAPE && ki_rank(u) == 0) r = first_part(d, u->src[0], &aff);
+    else if (u->op == KN_ADD || (u->dtype == KN_IDX && (u->op == KN_SUB || u->op == KN_MUL)))
+        r = elementwise_part(d, u, &zero, &aff);
     else r = rebuild(d, u);
     if (!r) return false;
     if (!aff.ok && r->dtype == KN_IDX && ki_rank(r) == 0) aff = plain(r);

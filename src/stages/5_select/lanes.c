@@ -9,27 +9,32 @@ bool ki_is_storage(kn_uop u) {
     return u->op == KN_PARAM || u->op == KN_BUFFER;
 }
 
-bool ki_has_lanes(kn_uop u) {
-    return ki_rank(u) > 0 && u->dtype != KN_VOID && !ki_is_storage(u) && u->op != KN_STACK;
-}
+bool ki_has_lanes(kn_uop u) { return ki_rank(u) > 0 && u->dtype != KN_VOID && !ki_is_storage(u) && u->op != KN_STACK; }
 
-static const kn_uop *const_list(kn_uop u) {
-    if (u->op != KN_STACK || !u->nsrc) return NULL;
+static bool is_const_list(kn_uop u) {
+    if (u->op != KN_STACK || !u->nsrc) return false;
     for (uint32_t k = 0; k < u->nsrc; k++)
-        if (!ki_is_const(u->src[k])) return NULL;
-    return u->src;
+        if (!ki_is_const(u->src[k])) return false;
+    return true;
 }
 
-/* Stride of a list of constants along the one axis where u is longer than 1. */
+/* Whether a list of constants, row-major over u's axes, grows evenly along axis k. */
+static bool even_along(kn_uop u, const kn_uop *c, unsigned k, int64_t *step) {
+    int64_t inner = 1, n = ki_dim_n(u, k), total = ki_numel(u);
+    for (unsigned j = k + 1; j < ki_rank(u); j++) inner *= ki_dim_n(u, j);
+    *step = c[inner]->arg.i - c[0]->arg.i;
+    for (int64_t i = 0; i + inner < total; i++) {
+        if (i / inner % n == n - 1) continue;
+        if (c[i + inner]->arg.i - c[i]->arg.i != *step) return false;
+    }
+    return true;
+}
+
 static void list_stride(kn_uop u, kn_uop list, int64_t *coef, uint32_t *odd) {
-    const kn_uop *c = const_list(list);
+    bool known = is_const_list(list) && ki_numel(u) == (int64_t)list->nsrc;
     for (unsigned k = 0; k < ki_rank(u); k++) {
         if (ki_dim_n(u, k) == 1) continue;
-        bool even = c && list->nsrc == ki_dim_n(u, k);
-        int64_t step = even && list->nsrc > 1 ? c[1]->arg.i - c[0]->arg.i : 0;
-        for (uint32_t j = 1; even && j < list->nsrc; j++) even = c[j]->arg.i - c[j - 1]->arg.i == step;
-        if (even) coef[k] = step;
-        else *odd |= 1u << k;
+        if (!known || !even_along(u, list->src, k, &coef[k])) coef[k] = 0, *odd |= 1u << k;
     }
 }
 
@@ -48,13 +53,16 @@ static void strides(const ki_lanes *l, const uint32_t *at, kn_uop u, int64_t *co
         if (u->src[0]->op == KN_STACK) list_stride(u, u->src[0], coef, odd);
         else all_odd(u, odd);
         return;
-    case KN_CAST: case KN_AFTER:
+    case KN_CAST:
+    case KN_AFTER:
         if (!ki_is_int((kn_dtype)u->src[0]->dtype)) break;
         for (unsigned k = 0; k < l->rank; k++) coef[k] = ca[k];
         *odd = l->odd[a];
         return;
-    case KN_ADD: case KN_SUB:
-        for (unsigned k = 0; k < l->rank; k++) coef[k] = (int64_t)((uint64_t)ca[k] + (uint64_t)(u->op == KN_ADD ? cb[k] : -cb[k]));
+    case KN_ADD:
+    case KN_SUB:
+        for (unsigned k = 0; k < l->rank; k++)
+            coef[k] = (int64_t)((uint64_t)ca[k] + (uint64_t)(u->op == KN_ADD ? cb[k] : -cb[k]));
         *odd = l->odd[a] | l->odd[b];
         return;
     case KN_MUL: {
@@ -121,6 +129,9 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
     l->odd = ki_calloc(n, sizeof *l->odd);
     if (!l->coef || !l->odd) return ki_fail(ir->env, KI_E_NOMEM), false;
     int64_t score[KI_MAX_RANK] = {0}, best = -1;
+    for (uint32_t i = 0; i < n; i++) /* an axis that two ranges of different extent share stays unrolled */
+        for (unsigned k = 0; ki_has_lanes(node[i]) && k < l->rank; k++)
+            if (ki_dim_n(node[i], k) > 1 && ki_dim_n(node[i], k) != l->size[k]) score[k] = INT32_MIN;
     for (uint32_t i = 0; i < n; i++) {
         if (ki_rank(node[i]) == l->rank) strides(l, at, node[i], l->coef + (size_t)i * l->rank, &l->odd[i]);
         if (node[i]->op != KN_LOAD && node[i]->op != KN_STORE) continue;

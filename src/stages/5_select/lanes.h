@@ -1,6 +1,6 @@
 /* lanes.h: what devectorisation knows of a kernel's lane axes. Private to 5_select. */
-#ifndef KI_LANES_H
-#define KI_LANES_H
+#ifndef KI_SELECT_LANES_H
+#define KI_SELECT_LANES_H
 
 #include "stages/5_select/select.h"
 

@@ -12,21 +12,20 @@ typedef struct lower {
     kn_uop *node;
     uint32_t n;
     uint32_t *at;
-    uint8_t *want;      /* node index: bit 0 as i64, bit 1 as i32, bit 2 as itself */
-    uint8_t *fits;      /* node index: all of it fits i32 */
-    kn_uop *as[3];      /* node index: i64, i32, itself */
+    uint8_t *want; /* node index: bit 0 as i64, bit 1 as i32, bit 2 as itself */
+    uint8_t *fits; /* node index: all of it fits i32 */
+    kn_uop *as[3]; /* node index: i64, i32, itself */
     kn_uop *src;
 } lower;
 enum { W64 = 1, W32 = 2, SELF = 4 };
 
 static bool is_leaf(kn_uop u) {
-    return u->op == KN_RANGE || u->op == KN_SPECIAL || u->op == KN_PARAM || u->op == KN_LOAD || u->op == KN_INDEX || u->op == KN_BUFFER;
+    return u->op == KN_RANGE || u->op == KN_SPECIAL || u->op == KN_PARAM || u->op == KN_LOAD || u->op == KN_INDEX ||
+           u->op == KN_BUFFER;
 }
 
 /* Elementwise, list or passage of dtype index. */
-static bool is_index(kn_uop u) {
-    return u->dtype == KN_IDX && !is_leaf(u) && u->op != KN_INVALID;
-}
+static bool is_index(kn_uop u) { return u->dtype == KN_IDX && !is_leaf(u) && u->op != KN_INVALID; }
 
 static void find_fits(lower *l) {
     for (uint32_t i = 0; i < l->n; i++) {
@@ -54,7 +53,8 @@ static bool is_address_tail(kn_uop i) {
 /* How user u wants its source k, when that is of dtype index. */
 static uint8_t wanted(const lower *l, kn_uop u, uint32_t k, uint8_t mine) {
     kn_uop s = u->src[k];
-    if (u->op == KN_RANGE || u->op == KN_SPECIAL || u->op == KN_PARAM || u->op == KN_AFTER || u->op == KN_END) return SELF;
+    if (u->op == KN_RANGE || u->op == KN_SPECIAL || u->op == KN_PARAM || u->op == KN_AFTER || u->op == KN_END)
+        return SELF;
     if (u->dtype == KN_IDX && is_leaf(u) && !(u->op == KN_INDEX && k > 0)) return SELF;
     if (is_index(u)) return mine;
     if (u->op == KN_STORE || u->op == KN_LOAD || u->op == KN_ATOMICADD) return SELF;
@@ -89,7 +89,8 @@ static kn_uop make_at(lower *l, kn_uop u, uint8_t w) {
         uint32_t s = l->at[u->src[k]->id];
         l->src[k] = u->src[k]->dtype == KN_IDX ? as[s] : l->as[2][s];
     }
-    if ((u->op == KN_IDIV || u->op == KN_MOD) && u->src[0]->lo.i >= 0 && ki_is_const(u->src[1]) && is_pow2(u->src[1]->arg.i)) {
+    if ((u->op == KN_IDIV || u->op == KN_MOD) && u->src[0]->lo.i >= 0 && ki_is_const(u->src[1]) &&
+        is_pow2(u->src[1]->arg.i)) {
         int64_t c = u->src[1]->arg.i;
         if (u->op == KN_MOD) return ki_op2(l->ir, KN_AND, l->src[0], ki_const_int(l->ir, t, c - 1));
         return ki_op2(l->ir, KN_SHR, l->src[0], ki_const_int(l->ir, t, ki_ctz64((uint64_t)c)));

@@ -26,24 +26,24 @@ typedef struct lin {
     kn_uop sink;
     kn_uop *node;
     uint32_t n, nrange, words;
-    uint32_t *at;        /* id -> node index */
-    uint32_t *range;     /* range -> node index */
-    uint32_t *range_of;  /* node index -> range, for RANGE and (first closed) END */
-    uint64_t *freeset;   /* node -> bit set of ranges */
-    uint64_t *chain;     /* range -> itself and the ranges around it */
-    uint32_t *parent;    /* block -> block */
-    uint32_t *depth;     /* block */
-    uint32_t *root;      /* block -> item its walk starts from */
-    uint32_t *block;     /* node -> block, as a source */
-    uint32_t *inside;    /* node -> block, as a user: an END uses from within */
+    uint32_t *at;                  /* id -> node index */
+    uint32_t *range;               /* range -> node index */
+    uint32_t *range_of;            /* node index -> range, for RANGE and (first closed) END */
+    uint64_t *freeset;             /* node -> bit set of ranges */
+    uint64_t *chain;               /* range -> itself and the ranges around it */
+    uint32_t *parent;              /* block -> block */
+    uint32_t *depth;               /* block */
+    uint32_t *root;                /* block -> item its walk starts from */
+    uint32_t *block;               /* node -> block, as a source */
+    uint32_t *inside;              /* node -> block, as a user: an END uses from within */
     uint32_t *dep_head, *dep_tail; /* loop item -> list of items it needs in its block */
     uint32_t *dep_item, *dep_next;
     uint32_t ndep, dep_cap;
-    uint16_t *need;      /* node -> registers its value takes to compute */
-    uint8_t *done;       /* item */
+    uint16_t *need;              /* node -> registers its value takes to compute */
+    uint8_t *done;               /* item */
     uint32_t *order, *order_end; /* all blocks' lists; per block: where its list ends */
     frame *stack;
-    void *mem;           /* one allocation for all of the above */
+    void *mem; /* one allocation for all of the above */
 } lin;
 
 static uint64_t *set_of(const lin *l, uint32_t i) { return l->freeset + (size_t)i * l->words; }
@@ -167,7 +167,9 @@ static bool place(lin *l) {
             uint64_t stray = s[w] & ~chain_of(l, r)[w];
             if (!stray) continue;
             uint32_t other = w * 64 + (uint32_t)ki_ctz64(stray);
-            return ki_fail(l->ir->env, KI_E_RANGE_NEST, ki_ops[l->node[i]->op].name, range_id(l, r), range_id(l, other)), false;
+            return ki_fail(l->ir->env, KI_E_RANGE_NEST, ki_ops[l->node[i]->op].name, range_id(l, r),
+                           range_id(l, other)),
+                   false;
         }
     }
     uint32_t last = l->block[l->n - 1]; /* the SINK's */
@@ -218,7 +220,8 @@ static bool loop_deps(lin *l) {
             if (a == b) continue;
             uint32_t item = source_item(l, s);
             uint32_t loop = loop_towards(l, a, b);
-            if (loop == NONE) return ki_fail(l->ir->env, KI_E_RANGE_ORDER, ki_ops[u->op].name, ki_ops[u->src[k]->op].name), false;
+            if (loop == NONE)
+                return ki_fail(l->ir->env, KI_E_RANGE_ORDER, ki_ops[u->op].name, ki_ops[u->src[k]->op].name), false;
             if (!add_dep(l, loop, item)) return false;
         }
     }

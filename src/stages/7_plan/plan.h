@@ -1,5 +1,20 @@
+/* plan.h: stage 7, where things lie.
+ *
+ * In:  LINEAR(CALL(SINK(LINEAR(...)), buffers..., variables...)...), in execution order.
+ * Out: the same; an intermediate GLOBAL BUFFER is SLICE(arena, offset), one arena of bytes a device, 64-byte aligned,
+ *      BUFFERs that are never live at one time share bytes; each instruction of a kernel has its position as tag.
+ * Never moved: `keep` (ports), a BUFFER that is read before any call writes it, and one on several devices. */
 #ifndef KI_PLAN_H
 #define KI_PLAN_H
-#include "stages/stages.h"
-bool ki_plan(ki_program *p, const ki_target *t);
+
+#include "ir/uop.h"
+
+typedef struct ki_plan_sizes {
+    int64_t separate; /* bytes of the intermediate BUFFERs if each had its own */
+    int64_t arena;    /* bytes of the arenas */
+} ki_plan_sizes;
+
+/* sizes may be NULL. */
+kn_uop ki_plan(ki_ir *ir, kn_uop root, const kn_uop *keep, size_t nkeep, ki_plan_sizes *sizes);
+
 #endif

@@ -14,26 +14,23 @@ const uint8_t ki_celem_bytes[KI_CELEM_COUNT] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
 ki_celem ki_cmemory_elem(kn_dtype t) {
     switch (t) {
     case KN_I8: return KI_I8;
-    case KN_U16: case KN_F16: case KN_BF16: return KI_U16;
+    case KN_U16:
+    case KN_F16:
+    case KN_BF16: return KI_U16;
     case KN_I16: return KI_I16;
     case KN_U32: return KI_U32;
     case KN_I32: return KI_I32;
     case KN_U64: return KI_U64;
-    case KN_I64: case KN_IDX: return KI_I64;
+    case KN_I64:
+    case KN_IDX: return KI_I64;
     case KN_F32: return KI_F32;
     case KN_F64: return KI_F64;
     default: return KI_U8;
     }
 }
-bool ki_csmall(kn_dtype t) {
-    return t == KN_F16 || t == KN_BF16 || t == KN_F8E4M3 || t == KN_F8E5M2;
-}
-ki_celem ki_cvalue_elem(kn_dtype t) {
-    return ki_csmall(t) ? KI_F32 : ki_cmemory_elem(t);
-}
-ki_celem ki_cmask_elem(unsigned w) {
-    return w == 1 ? KI_I8 : w == 2 ? KI_I16 : w == 4 ? KI_I32 : KI_I64;
-}
+bool ki_csmall(kn_dtype t) { return t == KN_F16 || t == KN_BF16 || t == KN_F8E4M3 || t == KN_F8E5M2; }
+ki_celem ki_cvalue_elem(kn_dtype t) { return ki_csmall(t) ? KI_F32 : ki_cmemory_elem(t); }
+ki_celem ki_cmask_elem(unsigned w) { return w == 1 ? KI_I8 : w == 2 ? KI_I16 : w == 4 ? KI_I32 : KI_I64; }
 
 /* ---- text --------------------------------------------------------------------------------------------------- */
 
@@ -107,13 +104,15 @@ static bool read_address(ki_cgen *g, kn_uop index, uint32_t block) {
 
 static bool is_storage(kn_uop u) {
     while (u->op == KN_AFTER) u = u->src[0];
-    return u->op == KN_PARAM || u->op == KN_BUFFER;
+    return (u->op == KN_PARAM && ki_rank(u)) || u->op == KN_BUFFER;
 }
 
 static bool count_reads(ki_cgen *g, kn_uop u) {
     uint32_t b = ki_cv(g, u)->block, from = 0, to = u->nsrc;
     switch ((kn_op)u->op) {
-    case KN_LOAD: case KN_STORE: case KN_ATOMICADD:
+    case KN_LOAD:
+    case KN_STORE:
+    case KN_ATOMICADD:
         if (!read_address(g, u->src[0], b)) return false;
         from = 1;
         break;
@@ -121,17 +120,21 @@ static bool count_reads(ki_cgen *g, kn_uop u) {
         if (is_storage(u->src[0])) return true; /* its readers read the address themselves */
         break;
     case KN_AFTER: to = is_storage(u) || u->dtype == KN_VOID ? 0 : 1; break;
-    case KN_RANGE: case KN_SPECIAL: case KN_IF: to = 1; break;
-    case KN_PARAM: case KN_END: case KN_GROUP: case KN_ENDIF: case KN_BARRIER: to = 0; break;
+    case KN_RANGE:
+    case KN_SPECIAL:
+    case KN_IF: to = 1; break;
+    case KN_PARAM:
+    case KN_END:
+    case KN_GROUP:
+    case KN_ENDIF:
+    case KN_BARRIER: to = 0; break;
     default: break;
     }
     for (uint32_t k = from; k < to; k++) read_by(g, u->src[k], b);
     return true;
 }
 
-static bool is_effect(kn_uop u) {
-    return ki_ops[u->op].flags & KI_EFFECT || u->op == KN_RANGE;
-}
+static bool is_effect(kn_uop u) { return ki_ops[u->op].flags & KI_EFFECT || u->op == KN_RANGE; }
 
 /* Blocks, forwards; then reads, backwards, of what is read itself. */
 static bool count_uses(ki_cgen *g) {
@@ -172,7 +175,8 @@ static void emit_value(ki_cgen *g, kn_uop u) {
         if (!ki_clanewise(g, u, name)) {
             if (!g->failed) {
                 char shape[64];
-                ki_fail(g->ir->env, KI_E_RENDER_OP, ki_ops[u->op].name, ki_dtypes[u->dtype].name, ki_shape_text(u->type, shape, sizeof shape));
+                ki_fail(g->ir->env, KI_E_RENDER_OP, ki_ops[u->op].name, ki_dtypes[u->dtype].name,
+                        ki_shape_text(u->type, shape, sizeof shape));
             }
             g->failed = true;
         }
@@ -228,7 +232,8 @@ static void emit_atomic(ki_cgen *g, kn_uop u) {
         return;
     }
     const char *at = a.base ? ki_cscalar(g, a.base) : "0", *v = ki_cscalar(g, u->src[1]);
-    ki_cline(g, "__atomic_fetch_add(&p%d[%s + %lld], %s, __ATOMIC_RELAXED);", a.buf->arg.param->slot, at, (long long)a.start, v);
+    ki_cline(g, "__atomic_fetch_add(&p%d[%s + %lld], %s, __ATOMIC_RELAXED);", a.buf->arg.param->slot, at,
+             (long long)a.start, v);
 }
 
 static void emit_special(ki_cgen *g, kn_uop u) {
@@ -239,7 +244,11 @@ static void emit_special(ki_cgen *g, kn_uop u) {
 
 static void emit(ki_cgen *g, kn_uop u, uint32_t *loops) {
     switch ((kn_op)u->op) {
-    case KN_PARAM: case KN_BUFFER: case KN_GROUP: case KN_NOOP: case KN_BARRIER: break; /* one thread: a barrier is order */
+    case KN_PARAM:
+    case KN_BUFFER:
+    case KN_GROUP:
+    case KN_NOOP:
+    case KN_BARRIER: break; /* one thread: a barrier is order */
     case KN_RANGE: emit_range(g, u, (*loops)++); break;
     case KN_END:
         for (uint32_t k = 1; k < u->nsrc; k++) {
@@ -316,7 +325,8 @@ static void bind_params(ki_cgen *g) {
         }
         bool written = slot >= 4096 || g->written[slot >> 6] >> (slot & 63) & 1;
         ki_cline(g, "%s%s *restrict const p%d = buf[%d]; /* %s (%lld) */", written ? "" : "const ",
-                 ki_celem_name[ki_cmemory_elem((kn_dtype)u->dtype)], slot, slot, ki_dtypes[u->dtype].name, (long long)ki_numel(u));
+                 ki_celem_name[ki_cmemory_elem((kn_dtype)u->dtype)], slot, slot, ki_dtypes[u->dtype].name,
+                 (long long)ki_numel(u));
     }
 }
 

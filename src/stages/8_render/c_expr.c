@@ -164,7 +164,8 @@ static const char *bitcast(ki_cgen *g, kn_uop u, uint8_t *w) {
         if (n > 1) return NULL;
         ki_cneed(g, KI_H_SMALL, KI_U8, 1);
         if (ki_csmall(from)) s = ki_cfmt(g, "kn_%s_put(%s)", ki_dtypes[from].name, s);
-        if (ki_csmall(to)) return ki_cfmt(g, "kn_%s_get((%s)%s)", ki_dtypes[to].name, ki_celem_name[ki_cmemory_elem(to)], s);
+        if (ki_csmall(to))
+            return ki_cfmt(g, "kn_%s_get((%s)%s)", ki_dtypes[to].name, ki_celem_name[ki_cmemory_elem(to)], s);
         return ki_cfmt(g, "((%s)%s)", ki_celem_name[ki_cvalue_elem(to)], s);
     }
     if (n > 1) return ki_cfmt(g, "(%s)%s", ki_ctype(g, ki_cvalue_elem(to), n), s);
@@ -192,9 +193,13 @@ static const char *comparison(kn_op op) {
 /* Bool operands, scalar (0, 1) or masks (0, -1): bitwise forms that are right for both after `& 1` on scalars. */
 static const char *bool_form(kn_op op) {
     switch (op) {
-    case KN_ADD: case KN_OR: case KN_MAX: return "(%s | %s)";
-    case KN_MUL: case KN_AND: return "(%s & %s)";
-    case KN_XOR: case KN_CMPNE: return "(%s ^ %s)";
+    case KN_ADD:
+    case KN_OR:
+    case KN_MAX: return "(%s | %s)";
+    case KN_MUL:
+    case KN_AND: return "(%s & %s)";
+    case KN_XOR:
+    case KN_CMPNE: return "(%s ^ %s)";
     case KN_CMPLT: return "(~%s & %s)";
     case KN_CMPGT: return "(%s & ~%s)";
     case KN_CMPLE: return "(~%s | %s)";
@@ -260,8 +265,9 @@ static const char *where(ki_cgen *g, kn_uop u, uint8_t *w) {
 static const char *maximum(ki_cgen *g, kn_uop u, unsigned n, const char *a, const char *b) {
     ki_celem e = ki_cvalue_elem((kn_dtype)u->dtype);
     if (!ki_is_float((kn_dtype)u->dtype)) {
-        if (n > 1) return ki_cneed(g, KI_H_SEL, e, n), ki_ctype(g, ki_cmask_elem(ki_celem_bytes[e]), n),
-                          ki_cneed(g, KI_H_MAX, e, n), ki_cfmt(g, "%s_max(%s, %s)", ki_ctype(g, e, n), a, b);
+        if (n > 1)
+            return ki_cneed(g, KI_H_SEL, e, n), ki_ctype(g, ki_cmask_elem(ki_celem_bytes[e]), n),
+                   ki_cneed(g, KI_H_MAX, e, n), ki_cfmt(g, "%s_max(%s, %s)", ki_ctype(g, e, n), a, b);
         ki_cneed(g, KI_H_MAX, e, 1);
         return ki_cfmt(g, "%s_max(%s, %s)", ki_celem_name[e], a, b);
     }
@@ -373,8 +379,10 @@ static const char *arithmetic(ki_cgen *g, kn_uop u) {
     case KN_NOT: return settle(g, t, n, ki_cfmt(g, "(~%s)", s[0]));
     case KN_RECIP: return settle(g, t, n, ki_cfmt(g, "(%s / %s)", one_of(g, u, n), s[0]));
     case KN_MAX: return maximum(g, u, n, s[0], s[1]);
-    case KN_IDIV: case KN_MOD: return settle(g, t, n, divide(g, u, n, s[0], s[1]));
-    case KN_SHL: case KN_SHR: return settle(g, t, n, shift(g, u, n, s[0], s[1]));
+    case KN_IDIV:
+    case KN_MOD: return settle(g, t, n, divide(g, u, n, s[0], s[1]));
+    case KN_SHL:
+    case KN_SHR: return settle(g, t, n, shift(g, u, n, s[0], s[1]));
     case KN_MULACC: return mulacc(g, u, n, s[0], s[1], s[2]);
     case KN_THREEFRY:
         if (n > 1) return NULL;
@@ -415,8 +423,7 @@ static const char *lanes_of(ki_cgen *g, kn_uop u, uint8_t *w) {
     kn_uop v = u->src[0], i = u->src[1];
     const char *s = ki_clane_name(g, v);
     bool mask = v->dtype == KN_BOOL;
-    if (ki_rank(i) == 0)
-        return ki_cfmt(g, mask ? "(%s[%s] & 1)" : "%s[%s]", s, ki_cscalar(g, i));
+    if (ki_rank(i) == 0) return ki_cfmt(g, mask ? "(%s[%s] & 1)" : "%s[%s]", s, ki_cscalar(g, i));
     if (i->op != KN_STACK) return ki_cfail(g, u, "lanes of a value need constant numbers");
     ki_text t = {0};
     ki_text_printf(&t, "__builtin_shufflevector(%s, %s", s, s);
@@ -427,7 +434,8 @@ static const char *lanes_of(ki_cgen *g, kn_uop u, uint8_t *w) {
     ki_text_put(&t, ")");
     if (mask) *w = ki_cv(g, v)->w;
     ki_celem e = mask ? ki_cmask_elem(*w) : ki_cvalue_elem((kn_dtype)v->dtype);
-    const char *r = t.oom ? ki_cfail(g, u, "out of memory") : ki_cfmt(g, "(%s)%s", ki_ctype(g, e, lanes_now(g, u)), t.s);
+    const char *r =
+        t.oom ? ki_cfail(g, u, "out of memory") : ki_cfmt(g, "(%s)%s", ki_ctype(g, e, lanes_now(g, u)), t.s);
     ki_text_free(&t);
     return r;
 }
@@ -449,7 +457,12 @@ const char *ki_cexpr(ki_cgen *g, kn_uop u, uint8_t *w) {
         if (lanes_now(g, u) == 1) return ki_cfmt(g, "(!%s)", ki_cscalar(g, u->src[0]));
         *w = ki_cv(g, u->src[0])->w;
         return ki_cfmt(g, "(~%s)", ki_cv(g, u->src[0])->s);
-    case KN_CMPLT: case KN_CMPGT: case KN_CMPLE: case KN_CMPGE: case KN_CMPEQ: case KN_CMPNE: return compare(g, u, w);
+    case KN_CMPLT:
+    case KN_CMPGT:
+    case KN_CMPLE:
+    case KN_CMPGE:
+    case KN_CMPEQ:
+    case KN_CMPNE: return compare(g, u, w);
     default: break;
     }
     if (!ki_is_elementwise((kn_op)u->op)) return ki_cfail(g, u, "unexpected here");

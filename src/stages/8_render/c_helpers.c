@@ -34,48 +34,58 @@ static void put(ki_text *o, const char *s, ki_celem e, unsigned n) {
 }
 
 static void vec(ki_text *o, ki_celem e, unsigned n) {
-    put(o, "typedef $e $t __attribute__((vector_size($B)));\n"
-           "typedef $e $tu __attribute__((vector_size($B), aligned($a), may_alias));\n"
-           "KN_F $t $t_of($e x) { return ($t){", e, n);
+    put(o,
+        "typedef $e $t __attribute__((vector_size($B)));\n"
+        "typedef $e $tu __attribute__((vector_size($B), aligned($a), may_alias));\n"
+        "KN_F $t $t_of($e x) { return ($t){",
+        e, n);
     for (unsigned k = 0; k < n; k++) ki_text_put(o, k ? ", x" : "x");
     ki_text_put(o, "}; }\n");
 }
 
 static void sel(ki_text *o, ki_celem e, unsigned n) {
     if (n == 1) return;
-    put(o, "KN_F $t $t_sel($m m, $t a, $t b) {\n"
-           "#ifdef __clang__\n"
-           "    return ($t)((($m)a & m) | (($m)b & ~m));\n"
-           "#else\n"
-           "    $t r;\n"
-           "    for (int l = 0; l < $n; l++) r[l] = m[l] ? a[l] : b[l];\n"
-           "    return r;\n"
-           "#endif\n"
-           "}\n", e, n);
+    put(o,
+        "KN_F $t $t_sel($m m, $t a, $t b) {\n"
+        "#ifdef __clang__\n"
+        "    return ($t)((($m)a & m) | (($m)b & ~m));\n"
+        "#else\n"
+        "    $t r;\n"
+        "    for (int l = 0; l < $n; l++) r[l] = m[l] ? a[l] : b[l];\n"
+        "    return r;\n"
+        "#endif\n"
+        "}\n",
+        e, n);
 }
 
 static void max(ki_text *o, ki_celem e, unsigned n) {
     if (!is_float_elem(e)) {
-        put(o, n == 1 ? "KN_F $e $e_max($e a, $e b) { return a > b ? a : b; }\n"
-                      : "KN_F $t $t_max($t a, $t b) { return $t_sel(($m)(a > b), a, b); }\n", e, n);
+        put(o,
+            n == 1 ? "KN_F $e $e_max($e a, $e b) { return a > b ? a : b; }\n"
+                   : "KN_F $t $t_max($t a, $t b) { return $t_sel(($m)(a > b), a, b); }\n",
+            e, n);
         return;
     }
     /* max: NaN wins, +0 beats -0; maxc: b is a constant, no NaN, not 0; max0: b is +0. */
     if (n == 1) {
-        put(o, "KN_F $e $e_max($e a, $e b) {\n"
-               "    if (a != a || b != b) return a + b;\n"
-               "    return a == b ? (__builtin_signbit(a) ? b : a) : a > b ? a : b;\n"
-               "}\n"
-               "KN_F $e $e_maxc($e a, $e b) { return a < b ? b : a; }\n"
-               "KN_F $e $e_max0($e a, $e b) { return (a < b ? b : a) + b; }\n", e, n);
+        put(o,
+            "KN_F $e $e_max($e a, $e b) {\n"
+            "    if (a != a || b != b) return a + b;\n"
+            "    return a == b ? (__builtin_signbit(a) ? b : a) : a > b ? a : b;\n"
+            "}\n"
+            "KN_F $e $e_maxc($e a, $e b) { return a < b ? b : a; }\n"
+            "KN_F $e $e_max0($e a, $e b) { return (a < b ? b : a) + b; }\n",
+            e, n);
         return;
     }
-    put(o, "KN_F $t $t_max($t a, $t b) {\n"
-           "    $m x = ($m)$t_sel(($m)(a > b), a, b), y = ($m)$t_sel(($m)(b > a), b, a);\n"
-           "    return ($t)((x & y) | ($m)(a != a) | ($m)(b != b));\n"
-           "}\n"
-           "KN_F $t $t_maxc($t a, $t b) { return $t_sel(($m)(a < b), b, a); }\n"
-           "KN_F $t $t_max0($t a, $t b) { return $t_sel(($m)(a < b), b, a) + b; }\n", e, n);
+    put(o,
+        "KN_F $t $t_max($t a, $t b) {\n"
+        "    $m x = ($m)$t_sel(($m)(a > b), a, b), y = ($m)$t_sel(($m)(b > a), b, a);\n"
+        "    return ($t)((x & y) | ($m)(a != a) | ($m)(b != b));\n"
+        "}\n"
+        "KN_F $t $t_maxc($t a, $t b) { return $t_sel(($m)(a < b), b, a); }\n"
+        "KN_F $t $t_max0($t a, $t b) { return $t_sel(($m)(a < b), b, a) + b; }\n",
+        e, n);
 }
 
 static void fused(ki_text *o, ki_celem e, unsigned n) {
@@ -83,11 +93,15 @@ static void fused(ki_text *o, ki_celem e, unsigned n) {
     const char *s = e == KI_F32 ? "ps" : "pd";
     put(o, "KN_F $t $t_fma($t a, $t b, $t c) {\n", e, n);
     if (bytes == 16 || bytes == 32)
-        ki_text_printf(o, "#ifdef __FMA__\n    return __builtin_ia32_vfmadd%s%s(a, b, c);\n#else\n", s, bytes == 32 ? "256" : "");
+        ki_text_printf(o, "#ifdef __FMA__\n    return __builtin_ia32_vfmadd%s%s(a, b, c);\n#else\n", s,
+                       bytes == 32 ? "256" : "");
     else if (bytes == 64)
-        ki_text_printf(o, "#ifdef __AVX512F__\n    return __builtin_ia32_vfmadd%s512_mask(a, b, c, -1, 4);\n#else\n", s);
-    put(o, e == KI_F32 ? "    for (int l = 0; l < $n; l++) c[l] = __builtin_fmaf(a[l], b[l], c[l]);\n"
-                       : "    for (int l = 0; l < $n; l++) c[l] = __builtin_fma(a[l], b[l], c[l]);\n", e, n);
+        ki_text_printf(o, "#ifdef __AVX512F__\n    return __builtin_ia32_vfmadd%s512_mask(a, b, c, -1, 4);\n#else\n",
+                       s);
+    put(o,
+        e == KI_F32 ? "    for (int l = 0; l < $n; l++) c[l] = __builtin_fmaf(a[l], b[l], c[l]);\n"
+                    : "    for (int l = 0; l < $n; l++) c[l] = __builtin_fma(a[l], b[l], c[l]);\n",
+        e, n);
     ki_text_put(o, "    return c;\n");
     if (bytes == 16 || bytes == 32 || bytes == 64) ki_text_put(o, "#endif\n");
     ki_text_put(o, "}\n");
@@ -100,38 +114,49 @@ static void roots(ki_text *o, ki_celem e, unsigned n) {
     bool wide = bytes == 16 || bytes == 32 || bytes == 64;
     if (wide)
         ki_text_printf(o, "#if defined(__clang__) && defined(%s)\n    return __builtin_ia32_sqrt%s%s(a%s);\n#else\n",
-                       bytes == 64 ? "__AVX512F__" : bytes == 32 ? "__AVX__" : "__SSE2__", s,
-                       bytes == 64 ? "512" : bytes == 32 ? "256" : "", bytes == 64 ? ", 4" : "");
+                       bytes == 64   ? "__AVX512F__"
+                       : bytes == 32 ? "__AVX__"
+                                     : "__SSE2__",
+                       s,
+                       bytes == 64   ? "512"
+                       : bytes == 32 ? "256"
+                                     : "",
+                       bytes == 64 ? ", 4" : "");
     put(o, "    for (int l = 0; l < $n; l++) ", e, n);
     ki_text_printf(o, "a[l] = __builtin_sqrt%s(a[l]);\n    return a;\n%s}\n", f, wide ? "#endif\n" : "");
-    put(o, "KN_F $t $t_trunc($t a) {\n"
-           "#ifdef __clang__\n"
-           "    return __builtin_elementwise_trunc(a);\n"
-           "#else\n"
-           "    for (int l = 0; l < $n; l++) ", e, n);
+    put(o,
+        "KN_F $t $t_trunc($t a) {\n"
+        "#ifdef __clang__\n"
+        "    return __builtin_elementwise_trunc(a);\n"
+        "#else\n"
+        "    for (int l = 0; l < $n; l++) ",
+        e, n);
     ki_text_printf(o, "a[l] = __builtin_trunc%s(a[l]);\n    return a;\n#endif\n}\n", f);
 }
 
 static void divmod(ki_text *o, ki_celem e, unsigned n) {
-    put(o, is_signed_elem(e)
-               ? "KN_F $e $e_idiv($e a, $e b) {\n"
-                 "    if (b == 0) return 0;\n"
-                 "    if (b == -1) return ($e)-a;\n"
-                 "    return ($e)(a / b - (a % b != 0 && (a < 0) != (b < 0)));\n"
-                 "}\n"
-                 "KN_F $e $e_mod($e a, $e b) {\n"
-                 "    if (b == 0 || b == -1) return 0;\n"
-                 "    $e r = ($e)(a % b);\n"
-                 "    return ($e)(r != 0 && (r < 0) != (b < 0) ? r + b : r);\n"
-                 "}\n"
-               : "KN_F $e $e_idiv($e a, $e b) { return b ? a / b : 0; }\n"
-                 "KN_F $e $e_mod($e a, $e b) { return b ? a % b : 0; }\n", e, n);
+    put(o,
+        is_signed_elem(e) ? "KN_F $e $e_idiv($e a, $e b) {\n"
+                            "    if (b == 0) return 0;\n"
+                            "    if (b == -1) return ($e)-a;\n"
+                            "    return ($e)(a / b - (a % b != 0 && (a < 0) != (b < 0)));\n"
+                            "}\n"
+                            "KN_F $e $e_mod($e a, $e b) {\n"
+                            "    if (b == 0 || b == -1) return 0;\n"
+                            "    $e r = ($e)(a % b);\n"
+                            "    return ($e)(r != 0 && (r < 0) != (b < 0) ? r + b : r);\n"
+                            "}\n"
+                          : "KN_F $e $e_idiv($e a, $e b) { return b ? a / b : 0; }\n"
+                            "KN_F $e $e_mod($e a, $e b) { return b ? a % b : 0; }\n",
+        e, n);
 }
 
 static void shifts(ki_text *o, ki_celem e, unsigned n) {
     put(o, "KN_F $e $e_shl($e a, $e b) { return (u64)b < $b ? ($e)((u64)a << b) : 0; }\n", e, n);
-    put(o, is_signed_elem(e) ? "KN_F $e $e_shr($e a, $e b) { return (u64)b < $b ? ($e)(a >> b) : a < 0 ? -1 : 0; }\n"
-                             : "KN_F $e $e_shr($e a, $e b) { return (u64)b < $b ? ($e)(a >> b) : 0; }\n", e, n);
+    put(o,
+        is_signed_elem(e) ? "KN_F $e $e_shr($e a, $e b) { return (u64)b < $b ? ($e)(a >> b) : a < 0 ? -1 : 0; }\n"
+                          : "KN_F $e $e_shr($e a, $e b) { return (u64)b < $b ? ($e)(a >> b) : 0; }\n",
+        e, n);
 }
 
 static void float_to_int(ki_text *o, ki_celem e, unsigned n) {
@@ -143,12 +168,14 @@ static void float_to_int(ki_text *o, ki_celem e, unsigned n) {
         [KI_U32] = {"0", "0", "4294967296.0", "4294967295u"},
         [KI_I32] = {"-2147483648.0", "-2147483647 - 1", "2147483648.0", "2147483647"},
         [KI_U64] = {"0", "0", "18446744073709551616.0", "18446744073709551615u"},
-        [KI_I64] = {"-9223372036854775808.0", "-9223372036854775807 - 1", "9223372036854775808.0", "9223372036854775807"},
+        [KI_I64] = {"-9223372036854775808.0", "-9223372036854775807 - 1", "9223372036854775808.0",
+                    "9223372036854775807"},
     };
     const char *const *l = limits[e];
     if (!l[0]) return;
     put(o, "KN_F $e kn_f64_$e(f64 x) {\n", e, n);
-    ki_text_printf(o, "    if (x != x) return 0;\n    if (x <= %s) return %s;\n    if (x >= %s) return %s;\n", l[0], l[1], l[2], l[3]);
+    ki_text_printf(o, "    if (x != x) return 0;\n    if (x <= %s) return %s;\n    if (x >= %s) return %s;\n", l[0],
+                   l[1], l[2], l[3]);
     put(o, "    return ($e)x;\n}\n", e, n);
 }
 
@@ -159,7 +186,8 @@ static void masked(ki_text *o, ki_celem e, unsigned n) {
     /* The integer instructions move bits, so they serve floats too. */
     if (bytes == 64 && four) {
         guard = "defined(__AVX512DQ__)";
-        load = "    return ($t)__builtin_ia32_loaddqusi512_mask((void *)p, (i32x$n)alt, __builtin_ia32_cvtd2mask512(m));\n";
+        load = "    return ($t)__builtin_ia32_loaddqusi512_mask((void *)p, (i32x$n)alt, "
+               "__builtin_ia32_cvtd2mask512(m));\n";
         store = "    __builtin_ia32_storedqusi512_mask((void *)p, (i32x$n)v, __builtin_ia32_cvtd2mask512(m));\n";
     } else if (bytes == 32 && four) {
         guard = "defined(__AVX2__)";
@@ -237,36 +265,44 @@ static void small(ki_text *o, ki_celem e, unsigned n) {
 }
 
 static void bf16(ki_text *o, ki_celem e, unsigned n) {
-    put(o, "KN_F $t $t_bf16get(u16x$n b) { return ($t)(__builtin_convertvector(b, u32x$n) << 16); }\n"
-           "KN_F u16x$n $t_bf16put($t x) {\n"
-           "    u32x$n b = (u32x$n)x, r = (b + 0x7fff + (b >> 16 & 1)) >> 16, nan = (u32x$n)(x != x);\n"
-           "    return __builtin_convertvector((nan & (b >> 16 | 64)) | (~nan & r), u16x$n);\n"
-           "}\n", e, n);
+    put(o,
+        "KN_F $t $t_bf16get(u16x$n b) { return ($t)(__builtin_convertvector(b, u32x$n) << 16); }\n"
+        "KN_F u16x$n $t_bf16put($t x) {\n"
+        "    u32x$n b = (u32x$n)x, r = (b + 0x7fff + (b >> 16 & 1)) >> 16, nan = (u32x$n)(x != x);\n"
+        "    return __builtin_convertvector((nan & (b >> 16 | 64)) | (~nan & r), u16x$n);\n"
+        "}\n",
+        e, n);
 }
 
 static void f16(ki_text *o, ki_celem e, unsigned n) {
-    const char *wide = n == 8 ? "#if defined(__F16C__)\n" : n == 16 ? "#if defined(__AVX512F__) && !defined(__clang__)\n" : NULL;
+    const char *wide = n == 8    ? "#if defined(__F16C__)\n"
+                       : n == 16 ? "#if defined(__AVX512F__) && !defined(__clang__)\n"
+                                 : NULL;
     const char *get = n == 8 ? "    return __builtin_ia32_vcvtph2ps256((i16x8)b);\n"
                              : "    return __builtin_ia32_vcvtph2ps512_mask((i16x16)b, (f32x16){0}, -1, 4);\n";
     const char *store = n == 8 ? "    return (u16x8)__builtin_ia32_vcvtps2ph256(x, 0);\n"
                                : "    return (u16x16)__builtin_ia32_vcvtps2ph512_mask(x, 0, (i16x16){0}, -1);\n";
     put(o, "KN_F $t $t_f16get(u16x$n b) {\n", e, n);
     if (wide) ki_text_put(o, wide), ki_text_put(o, get), ki_text_put(o, "#else\n");
-    put(o, "    u32x$n w = __builtin_convertvector(b, u32x$n), a = (w & 0x7fff) << 13;\n"
-           "    u32x$n big = (u32x$n)((w & 0x7c00) == 0x7c00);\n"
-           "    u32x$n f = (u32x$n)(($t)a * f32x$n_of(0x1p112f));\n"
-           "    return ($t)((big & (a | 0x7f800000)) | (~big & f) | (w & 0x8000) << 16);\n", e, n);
+    put(o,
+        "    u32x$n w = __builtin_convertvector(b, u32x$n), a = (w & 0x7fff) << 13;\n"
+        "    u32x$n big = (u32x$n)((w & 0x7c00) == 0x7c00);\n"
+        "    u32x$n f = (u32x$n)(($t)a * f32x$n_of(0x1p112f));\n"
+        "    return ($t)((big & (a | 0x7f800000)) | (~big & f) | (w & 0x8000) << 16);\n",
+        e, n);
     if (wide) ki_text_put(o, "#endif\n");
     put(o, "}\nKN_F u16x$n $t_f16put($t x) {\n", e, n);
     if (wide) ki_text_put(o, wide), ki_text_put(o, store), ki_text_put(o, "#else\n");
-    put(o, "    u32x$n b = (u32x$n)x, a = b & 0x7fffffff;\n"
-           "    u32x$n r = (a + 0xfff + (a >> 13 & 1) - 0x38000000u) >> 13;\n"
-           "    u32x$n s = (u32x$n)(($t)a + f32x$n_of(0.5f)) - 0x3f000000;\n"
-           "    u32x$n sub = (u32x$n)(a < 0x38800000), inf = (u32x$n)(a >= 0x47800000u), nan = (u32x$n)(a > 0x7f800000);\n"
-           "    r = (sub & s) | (~sub & r);\n"
-           "    r = (inf & 0x7c00) | (~inf & r);\n"
-           "    r = (nan & (0x7e00 | (a >> 13 & 0x3ff))) | (~nan & r);\n"
-           "    return __builtin_convertvector(r | b >> 31 << 15, u16x$n);\n", e, n);
+    put(o,
+        "    u32x$n b = (u32x$n)x, a = b & 0x7fffffff;\n"
+        "    u32x$n r = (a + 0xfff + (a >> 13 & 1) - 0x38000000u) >> 13;\n"
+        "    u32x$n s = (u32x$n)(($t)a + f32x$n_of(0.5f)) - 0x3f000000;\n"
+        "    u32x$n sub = (u32x$n)(a < 0x38800000), inf = (u32x$n)(a >= 0x47800000u), nan = (u32x$n)(a > 0x7f800000);\n"
+        "    r = (sub & s) | (~sub & r);\n"
+        "    r = (inf & 0x7c00) | (~inf & r);\n"
+        "    r = (nan & (0x7e00 | (a >> 13 & 0x3ff))) | (~nan & r);\n"
+        "    return __builtin_convertvector(r | b >> 31 << 15, u16x$n);\n",
+        e, n);
     ki_text_put(o, wide ? "#endif\n}\n" : "}\n");
 }
 
@@ -292,14 +328,16 @@ static void threefry(ki_text *o, ki_celem e, unsigned n) {
 
 typedef void writer(ki_text *o, ki_celem e, unsigned n);
 static writer *const writers[KI_H_COUNT] = {
-    [KI_H_VEC] = vec, [KI_H_SEL] = sel, [KI_H_BITS] = bits, [KI_H_SMALL] = small, [KI_H_F16] = f16, [KI_H_BF16] = bf16,
-    [KI_H_MAX] = max, [KI_H_FMA] = fused, [KI_H_SQRT] = roots, [KI_H_DIV] = divmod, [KI_H_SHIFT] = shifts,
-    [KI_H_FTOI] = float_to_int, [KI_H_MLOAD] = masked, [KI_H_THREEFRY] = threefry,
+    [KI_H_VEC] = vec,      [KI_H_SEL] = sel,           [KI_H_BITS] = bits,    [KI_H_SMALL] = small,
+    [KI_H_F16] = f16,      [KI_H_BF16] = bf16,         [KI_H_MAX] = max,      [KI_H_FMA] = fused,
+    [KI_H_SQRT] = roots,   [KI_H_DIV] = divmod,        [KI_H_SHIFT] = shifts, [KI_H_FTOI] = float_to_int,
+    [KI_H_MLOAD] = masked, [KI_H_THREEFRY] = threefry,
 };
 static const char *const guards[KI_H_COUNT] = {
-    [KI_H_VEC] = "", [KI_H_SEL] = "_sel", [KI_H_BITS] = "_bits", [KI_H_SMALL] = "_small", [KI_H_F16] = "_f16", [KI_H_BF16] = "_bf16",
-    [KI_H_MAX] = "_max", [KI_H_FMA] = "_fma", [KI_H_SQRT] = "_sqrt", [KI_H_DIV] = "_div", [KI_H_SHIFT] = "_shift",
-    [KI_H_FTOI] = "_ftoi", [KI_H_MLOAD] = "_mload", [KI_H_THREEFRY] = "_threefry",
+    [KI_H_VEC] = "",         [KI_H_SEL] = "_sel",           [KI_H_BITS] = "_bits",   [KI_H_SMALL] = "_small",
+    [KI_H_F16] = "_f16",     [KI_H_BF16] = "_bf16",         [KI_H_MAX] = "_max",     [KI_H_FMA] = "_fma",
+    [KI_H_SQRT] = "_sqrt",   [KI_H_DIV] = "_div",           [KI_H_SHIFT] = "_shift", [KI_H_FTOI] = "_ftoi",
+    [KI_H_MLOAD] = "_mload", [KI_H_THREEFRY] = "_threefry",
 };
 
 /* What the helpers themselves lean on. */
@@ -325,7 +363,8 @@ void ki_chelpers(ki_cgen *g, ki_text *out) {
                 if (!(g->need[h][e] >> k & 1)) continue;
                 ki_text guard = {0};
                 put(&guard, "KN_$t", (ki_celem)e, 1u << k);
-                ki_text_printf(out, "#ifndef %s%s\n#define %s%s\n", guard.s ? guard.s : "", guards[h], guard.s ? guard.s : "", guards[h]);
+                ki_text_printf(out, "#ifndef %s%s\n#define %s%s\n", guard.s ? guard.s : "", guards[h],
+                               guard.s ? guard.s : "", guards[h]);
                 ki_text_free(&guard);
                 writers[h](out, (ki_celem)e, 1u << k);
                 ki_text_put(out, "#endif\n");

@@ -27,7 +27,8 @@ static bool progression(kn_uop u, int64_t *start, int64_t *stride) {
 bool ki_caddress(ki_cgen *g, kn_uop index, ki_caddr *a) {
     *a = (ki_caddr){0};
     while (index->op == KN_AFTER) index = index->src[0];
-    if (index->op != KN_INDEX || index->nsrc != 2) return ki_cfail(g, index, "an address is INDEX(buffer, one index)"), false;
+    if (index->op != KN_INDEX || index->nsrc != 2)
+        return ki_cfail(g, index, "an address is INDEX(buffer, one index)"), false;
     kn_uop i = index->src[1];
     a->buf = buffer_of(index->src[0]);
     a->lanes = ki_lanes(i);
@@ -59,7 +60,8 @@ static void note_access(ki_cgen *g, const ki_caddr *a, bool masked) {
     ki_creg *r = reg_of(g, a->buf);
     if (!r->split) return;
     int64_t size = a->buf->arg.buffer->size;
-    bool ok = !masked && a->affine && !a->base && (a->lanes == 1 || a->stride == 1) && a->start >= 0 && a->start + a->lanes <= size;
+    bool ok = !masked && a->affine && !a->base && (a->lanes == 1 || a->stride == 1) && a->start >= 0 &&
+              a->start + a->lanes <= size;
     for (unsigned k = 0; ok && k < a->lanes; k++) {
         uint16_t *s = &r->start[a->start + k];
         ok = *s == 0 || *s == a->start + 1;
@@ -125,7 +127,8 @@ static void declare_split(ki_cgen *g, const ki_creg *r) {
         unsigned n = 0;
         ki_text_cut(&line, 0);
         for (int64_t k = 0; k < size; k++)
-            if (r->lanes[k] == pass) ki_text_printf(&line, "%s%s_%lld", n++ ? ", " : "", buffer_name(g, r->buf), (long long)k);
+            if (r->lanes[k] == pass)
+                ki_text_printf(&line, "%s%s_%lld", n++ ? ", " : "", buffer_name(g, r->buf), (long long)k);
         if (n) ki_cline(g, "%s %s;", ki_ctype(g, e, (unsigned)pass), line.s);
     }
     ki_text_free(&line);
@@ -187,7 +190,8 @@ static const char *from_memory(ki_cgen *g, kn_dtype t, unsigned lanes, const cha
 }
 
 static const char *to_memory(ki_cgen *g, kn_uop v, kn_dtype t, unsigned lanes) {
-    if (t == KN_BOOL && lanes > 1) return ki_cfmt(g, "(%s)(%s & 1)", ki_ctype(g, KI_U8, lanes), ki_cmask(g, v, lanes, 1));
+    if (t == KN_BOOL && lanes > 1)
+        return ki_cfmt(g, "(%s)(%s & 1)", ki_ctype(g, KI_U8, lanes), ki_cmask(g, v, lanes, 1));
     const char *s = ki_cvector(g, v, lanes), *name = ki_dtypes[t].name;
     if (!s || !ki_csmall(t)) return s;
     if (lanes == 1) return ki_cneed(g, KI_H_SMALL, KI_U8, 1), ki_cfmt(g, "kn_%s_put(%s)", name, s);
@@ -225,7 +229,8 @@ static const char *declare(ki_cgen *g, kn_uop u, uint8_t w, const char *init) {
 }
 
 static const char *alt_of(ki_cgen *g, kn_uop u, unsigned lanes, uint8_t w) {
-    if (u->nsrc > 1) return u->dtype == KN_BOOL && lanes > 1 ? ki_cmask(g, u->src[1], lanes, w) : ki_cvector(g, u->src[1], lanes);
+    if (u->nsrc > 1)
+        return u->dtype == KN_BOOL && lanes > 1 ? ki_cmask(g, u->src[1], lanes, w) : ki_cvector(g, u->src[1], lanes);
     return lanes > 1 ? ki_cfmt(g, "(%s){0}", value_type(g, (kn_dtype)u->dtype, lanes, w)) : "0";
 }
 
@@ -284,8 +289,9 @@ void ki_cload(ki_cgen *g, kn_uop u) {
         ki_cneed(g, KI_H_SEL, e, a.lanes);
         const char *m = ki_cmask(g, gate, a.lanes, ki_celem_bytes[e]);
         ki_ctype(g, ki_cmask_elem(ki_celem_bytes[e]), a.lanes);
-        declare(g, u, 0, ki_cfmt(g, "%s_mload(%s + %s, %s, %s)", ki_ctype(g, e, a.lanes), buffer_name(g, a.buf),
-                                 offset(g, &a, 0), m, alt_of(g, u, a.lanes, 0)));
+        declare(g, u, 0,
+                ki_cfmt(g, "%s_mload(%s + %s, %s, %s)", ki_ctype(g, e, a.lanes), buffer_name(g, a.buf),
+                        offset(g, &a, 0), m, alt_of(g, u, a.lanes, 0)));
         return;
     }
     const char *s = wide && !masked ? from_memory(g, t, a.lanes, memory_at(g, &a), &w) : NULL;
@@ -335,7 +341,9 @@ void ki_cstore(ki_cgen *g, kn_uop u) {
         ki_cneed(g, KI_H_SEL, e, a.lanes);
         ki_ctype(g, ki_cmask_elem(ki_celem_bytes[e]), a.lanes);
         const char *m = ki_cmask(g, gate, a.lanes, ki_celem_bytes[e]), *s = ki_cvector(g, v, a.lanes);
-        if (s) ki_cline(g, "%s_mstore(%s + %s, %s, %s);", ki_ctype(g, e, a.lanes), buffer_name(g, a.buf), offset(g, &a, 0), m, s);
+        if (s)
+            ki_cline(g, "%s_mstore(%s + %s, %s, %s);", ki_ctype(g, e, a.lanes), buffer_name(g, a.buf), offset(g, &a, 0),
+                     m, s);
         return;
     }
     const char *s = wide && !masked ? to_memory(g, v, t, a.lanes) : NULL;

@@ -1,11 +1,11 @@
-/* pool.c: see pool.h. */
-#include "stages/7_plan/pool.h"
+/* offsets.c: see offsets.h. */
+#include "stages/7_plan/offsets.h"
 
 #include "base/gnu.h"
 
 static unsigned bin_of(int64_t size) { return 63 - (unsigned)ki_clz64((uint64_t)size); }
 
-static uint32_t new_block(ki_pool *p) {
+static uint32_t new_block(ki_offsets *p) {
     if (p->spare) {
         uint32_t b = p->spare;
         p->spare = p->block[b].next;
@@ -21,7 +21,7 @@ static uint32_t new_block(ki_pool *p) {
     return ++p->n;
 }
 
-static void bin_add(ki_pool *p, uint32_t b) {
+static void bin_add(ki_offsets *p, uint32_t b) {
     ki_block *k = &p->block[b];
     unsigned bin = bin_of(k->size);
     k->free = true;
@@ -32,7 +32,7 @@ static void bin_add(ki_pool *p, uint32_t b) {
     p->used |= UINT64_C(1) << bin;
 }
 
-static void bin_remove(ki_pool *p, uint32_t b) {
+static void bin_remove(ki_offsets *p, uint32_t b) {
     ki_block *k = &p->block[b];
     unsigned bin = bin_of(k->size);
     k->free = false;
@@ -43,7 +43,7 @@ static void bin_remove(ki_pool *p, uint32_t b) {
 }
 
 /* The tightest of the first few in the size's own bin, else any of the next bin that has one: that fits for sure. */
-static uint32_t find(const ki_pool *p, int64_t size) {
+static uint32_t find(const ki_offsets *p, int64_t size) {
     unsigned bin = bin_of(size);
     uint32_t best = 0, left = 16;
     for (uint32_t b = p->bin[bin]; b && left; b = p->block[b].next, left--)
@@ -58,7 +58,7 @@ static uint32_t find(const ki_pool *p, int64_t size) {
 }
 
 /* Cuts what is above `size` off b as a free block. */
-static bool split(ki_pool *p, uint32_t b, int64_t size) {
+static bool split(ki_offsets *p, uint32_t b, int64_t size) {
     if (p->block[b].size == size) return true;
     uint32_t r = new_block(p);
     if (!r) return false;
@@ -73,7 +73,7 @@ static bool split(ki_pool *p, uint32_t b, int64_t size) {
 }
 
 /* At the top: a free block there grows to the size. */
-static uint32_t grow(ki_pool *p, int64_t size) {
+static uint32_t grow(ki_offsets *p, int64_t size) {
     uint32_t b = p->last;
     if (b && p->block[b].free) {
         bin_remove(p, b);
@@ -90,7 +90,7 @@ static uint32_t grow(ki_pool *p, int64_t size) {
     return b;
 }
 
-uint32_t ki_pool_take(ki_pool *p, int64_t size) {
+uint32_t ki_offsets_take(ki_offsets *p, int64_t size) {
     uint32_t b = find(p, size);
     if (!b) return grow(p, size);
     bin_remove(p, b);
@@ -98,7 +98,7 @@ uint32_t ki_pool_take(ki_pool *p, int64_t size) {
 }
 
 /* Joins b with the block after it; b's links are repaired, the other's entry is free again. */
-static void join(ki_pool *p, uint32_t b) {
+static void join(ki_offsets *p, uint32_t b) {
     uint32_t r = p->block[b].after;
     p->block[b].size += p->block[r].size;
     p->block[b].after = p->block[r].after;
@@ -108,14 +108,14 @@ static void join(ki_pool *p, uint32_t b) {
     p->spare = r;
 }
 
-void ki_pool_give(ki_pool *p, uint32_t b) {
+void ki_offsets_give(ki_offsets *p, uint32_t b) {
     uint32_t after = p->block[b].after, before = p->block[b].before;
     if (after && p->block[after].free) bin_remove(p, after), join(p, b);
     if (before && p->block[before].free) bin_remove(p, before), join(p, before), b = before;
     bin_add(p, b);
 }
 
-void ki_pool_close(ki_pool *p) {
+void ki_offsets_close(ki_offsets *p) {
     ki_free(p->block);
-    *p = (ki_pool){0};
+    *p = (ki_offsets){0};
 }

@@ -15,6 +15,7 @@
 typedef struct ki_exec_port {
     size_t bytes;
     int32_t alias;    /* out: the in port whose memory it is (an assignment), -1: none */
+    int32_t twin;     /* out: an earlier out port with the same memory, -1: none */
     int32_t variable; /* in: number of the variable, -1: a buffer */
     int32_t origin;   /* in: which in port of the program that was given, -1: none */
 } ki_exec_port;

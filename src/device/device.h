@@ -22,10 +22,11 @@ typedef struct ki_kernel_text { /* one kernel to compile */
 } ki_kernel_text;
 
 typedef struct ki_launch {
-    ki_entry *entry; /* NULL: copy `bytes` from buf[1] to buf[0] */
+    ki_entry *entry;
     void *const *buf;
     const int64_t *var;
     uint32_t threads;
+    bool copy; /* instead: `bytes` from buf[1] to buf[0] */
     size_t bytes;
 } ki_launch;
 

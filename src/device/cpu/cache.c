@@ -1,0 +1,205 @@
+/* cache.c: compiled kernels on disk. See cache.h. */
+#include "device/cpu/cache.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { KEEP_FILES = 4096, PRUNE_EVERY = 256 };
+
+typedef struct trailer {
+    char magic[8];
+    uint64_t length;
+    ki_digest content, key;
+} trailer;
+static const char MAGIC[8] = "KNCODE1";
+
+/* ---- the folder ---------------------------------------------------------------------------------------------- */
+
+static char *format(const char *a, const char *b) {
+    ki_text t = {0};
+    ki_text_put(&t, a);
+    ki_text_put(&t, b);
+    return ki_text_take(&t);
+}
+
+/* mkdir -p, private to the user; true if it is there and can be written. */
+static bool make_dir(char *path) {
+    for (char *p = path + 1; *p; p++) {
+        if (*p != '/') continue;
+        *p = 0;
+        mkdir(path, 0700);
+        *p = '/';
+    }
+    mkdir(path, 0700);
+    return access(path, W_OK | X_OK) == 0;
+}
+
+bool ki_code_cache_open(ki_env *env, ki_code_cache *c) {
+    const char *set = ki_setting(env, KI_VAR_CACHE), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *temp = getenv("TMPDIR");
+    *c = (ki_code_cache){0};
+    bool off = strcmp(set, "off") == 0;
+    if (!off && *set)
+        c->dir = format(set, "");
+    else if (!off && xdg && *xdg == '/')
+        c->dir = format(xdg, "/koine");
+    else if (!off && home && *home == '/')
+        c->dir = format(home, "/.cache/koine");
+    if (c->dir && make_dir(c->dir)) {
+        c->temp = format(c->dir, "");
+    } else {
+        /* A folder that cannot be written may still be read. */
+        c->temp = format(temp && *temp ? temp : "/tmp", "");
+    }
+    return c->temp || (ki_fail(env, KI_E_NOMEM), false);
+}
+
+void ki_code_cache_close(ki_code_cache *c) {
+    ki_free(c->dir);
+    ki_free(c->temp);
+    *c = (ki_code_cache){0};
+}
+
+static char *path_of(const ki_code_cache *c, ki_digest key) {
+    ki_text t = {0};
+    ki_text_printf(&t, "%s/%016llx%016llx.so", c->dir, (unsigned long long)key.a, (unsigned long long)key.b);
+    return ki_text_take(&t);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------- */
+
+/* The whole file, ki_malloc'ed. Only a regular file that nobody else could have written. */
+static char *read_own(const char *path, size_t *n) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return NULL;
+    bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == geteuid() || st.st_uid == 0) &&
+              !(st.st_mode & 022) && st.st_size > 0;
+    char *s = ok ? ki_malloc((size_t)st.st_size) : NULL;
+    size_t at = 0;
+    while (s && at < (size_t)st.st_size) {
+        ssize_t r = read(fd, s + at, (size_t)st.st_size - at);
+        if (r < 0 && errno == EINTR) continue;
+        if (r <= 0) break;
+        at += (size_t)r;
+    }
+    close(fd);
+    *n = at;
+    if (s && at == (size_t)st.st_size) return s;
+    ki_free(s);
+    return NULL;
+}
+
+static bool same_digest(ki_digest a, ki_digest b) {
+    return a.a == b.a && a.b == b.b;
+}
+
+static bool is_sound(const char *path, ki_digest key) {
+    size_t n;
+    trailer t;
+    char *s = read_own(path, &n);
+    bool ok = s && n > sizeof t;
+    if (ok) {
+        memcpy(&t, s + n - sizeof t, sizeof t);
+        ok = memcmp(t.magic, MAGIC, sizeof MAGIC) == 0 && t.length == n - sizeof t && same_digest(t.key, key) &&
+             same_digest(t.content, ki_digest_bytes(s, n - sizeof t));
+    }
+    ki_free(s);
+    return ok;
+}
+
+void *ki_code_cache_load(ki_code_cache *c, ki_digest key) {
+    char *path = c->dir ? path_of(c, key) : NULL;
+    void *object = path && is_sound(path, key) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (object) utimensat(AT_FDCWD, path, NULL, 0); /* the oldest go first */
+    ki_free(path);
+    return object;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------- */
+
+char *ki_code_cache_new(ki_env *env, ki_code_cache *c) {
+    char *path = format(c->temp, "/.koine-XXXXXX.so");
+    int fd = path ? mkstemps(path, 3) : -1;
+    if (!path) return ki_fail(env, KI_E_NOMEM), NULL;
+    if (fd < 0) {
+        ki_fail(env, KI_E_TEMP_FILE, c->temp, strerror(errno));
+        ki_free(path);
+        return NULL;
+    }
+    close(fd);
+    return path;
+}
+
+/* Appends the trailer. */
+static bool seal(const char *path, ki_digest key) {
+    struct stat st;
+    if (chmod(path, 0700)) return false;
+    size_t n;
+    char *s = read_own(path, &n);
+    if (!s) return false;
+    trailer t = {.length = n, .content = ki_digest_bytes(s, n), .key = key};
+    memcpy(t.magic, MAGIC, sizeof MAGIC);
+    ki_free(s);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool ok = write(fd, &t, sizeof t) == (ssize_t)sizeof t && fstat(fd, &st) == 0;
+    return close(fd) == 0 && ok;
+}
+
+typedef struct entry {
+    struct timespec when;
+    char name[40];
+} entry;
+static int older(const void *a, const void *b) {
+    const struct timespec *x = &((const entry *)a)->when, *y = &((const entry *)b)->when;
+    if (x->tv_sec != y->tv_sec) return x->tv_sec < y->tv_sec ? -1 : 1;
+    return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
+}
+
+/* Keeps the folder from growing for ever: the files longest unused go. */
+static void prune(const char *dir) {
+    DIR *d = opendir(dir);
+    size_t n = 0, cap = 0;
+    entry *v = NULL;
+    struct stat st;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        size_t len = strlen(e->d_name);
+        if (len != 35 || strcmp(e->d_name + 32, ".so") || fstatat(dirfd(d), e->d_name, &st, 0)) continue;
+        if (n == cap) {
+            entry *p = ki_realloc(v, cap = cap ? cap * 2 : 1024, sizeof *p);
+            if (!p) break;
+            v = p;
+        }
+        v[n].when = st.st_mtim;
+        memcpy(v[n++].name, e->d_name, len + 1);
+    }
+    if (n > KEEP_FILES) {
+        qsort(v, n, sizeof *v, older);
+        for (size_t i = 0; i + KEEP_FILES * 3 / 4 < n; i++) unlinkat(dirfd(d), v[i].name, 0);
+    }
+    if (d) closedir(d);
+    ki_free(v);
+}
+
+void *ki_code_cache_store(ki_env *env, ki_code_cache *c, ki_digest key, char *path) {
+    char *to = c->dir && strcmp(c->dir, c->temp) == 0 ? path_of(c, key) : NULL;
+    bool kept = to && seal(path, key) && rename(path, to) == 0;
+    void *object = dlopen(kept ? to : path, RTLD_NOW | RTLD_LOCAL);
+    if (!object) {
+        const char *why = dlerror();
+        ki_fail(env, KI_E_CODE_LOAD, why ? why : "unknown reason");
+    }
+    if (!kept) unlink(path);
+    if (kept && c->stored++ % PRUNE_EVERY == 0) prune(c->dir);
+    ki_free(to);
+    ki_free(path);
+    return object;
+}

@@ -1,0 +1,28 @@
+/* cache.h: compiled kernels on disk, one shared object a file, named by the digest of all that it was made from.
+ *
+ * A file ends in a trailer (magic, length, digest of its bytes, its key), so one that was cut, damaged or renamed is
+ * noticed and simply made again. Files appear by rename, so no reader ever sees a part. A folder that cannot be made or
+ * written is no error: code is then compiled into a temporary file. */
+#ifndef KI_CACHE_H
+#define KI_CACHE_H
+
+#include "base/env.h"
+#include "base/hash.h"
+
+typedef struct ki_code_cache {
+    char *dir;  /* NULL: off */
+    char *temp; /* where new files are made; never NULL */
+    unsigned stored;
+} ki_code_cache;
+
+bool ki_code_cache_open(ki_env *env, ki_code_cache *c);
+void ki_code_cache_close(ki_code_cache *c);
+
+/* Loads the object of a key; NULL: it is not there, or is not sound. */
+void *ki_code_cache_load(ki_code_cache *c, ki_digest key);
+/* A name for a new object, ki_malloc'ed. NULL: env says why. */
+char *ki_code_cache_new(ki_env *env, ki_code_cache *c);
+/* Loads the object just made at `path` and keeps it under the key where it can. NULL: env says why. Takes path. */
+void *ki_code_cache_store(ki_env *env, ki_code_cache *c, ki_digest key, char *path);
+
+#endif

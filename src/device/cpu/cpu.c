@@ -1,0 +1,104 @@
+/* cpu.c: the CPU device: C text, compiled by the system's compiler, run on a thread pool in host memory. */
+#include "device/cpu/cpu.h"
+
+#include "base/thread.h"
+#include "device/cpu/code.h"
+#include "device/host.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct cpu {
+    ki_code code;
+    ki_pool *pool; /* made by the first parallel launch */
+} cpu;
+
+const ki_target *ki_cpu_target(ki_env *env) {
+    const char *set = ki_setting(env, KI_VAR_CPU);
+    const ki_target *host = ki_target_host(), *t = *set ? ki_target_named(set) : host;
+    /* Of two targets of one family the one with wider vectors needs what the other needs. */
+    if (t && t->vector <= host->vector) return t;
+    ki_text offers = {0};
+    const char *const level[] = {"sse2", "avx2", "avx512"};
+    for (size_t i = 0; i < 3; i++) {
+        const ki_target *l = ki_target_named(level[i]);
+        if (l && l->vector <= host->vector) ki_text_printf(&offers, "%s%s", offers.n ? ", " : "", l->name);
+    }
+    ki_fail(env, KI_E_CPU_LEVEL, set, offers.s ? offers.s : host->name);
+    ki_text_free(&offers);
+    return NULL;
+}
+
+unsigned ki_cpu_threads(ki_env *env) {
+    const char *set = ki_setting(env, KI_VAR_THREADS);
+    if (!*set) return ki_cpu_count();
+    char *end;
+    long n = strtol(set, &end, 10);
+    if (*end || n < 1 || n > 1024) return ki_fail(env, KI_E_THREADS_SETTING, set), 0;
+    return (unsigned)n;
+}
+
+static bool cpu_open(ki_device *d) {
+    if (!(d->state = ki_calloc(1, sizeof(cpu)))) return ki_fail(d->env, KI_E_NOMEM), false;
+    return ki_host_open(d);
+}
+
+static void cpu_close(ki_device *d) {
+    cpu *c = d->state;
+    if (c) {
+        ki_pool_close(c->pool);
+        ki_code_close(&c->code);
+    }
+    ki_free(c);
+    d->state = NULL;
+    ki_host_close(d);
+}
+
+static bool cpu_compile(ki_device *d, const char *cflags, ki_kernel_text *k, size_t n) {
+    cpu *c = d->state;
+    return ki_code_compile(&c->code, d, ki_cpu_count(), cflags, k, n);
+}
+
+static void run_thread(void *arg, int64_t thread) {
+    const ki_launch *l = arg;
+    l->entry(l->buf, l->var, thread);
+}
+
+static bool cpu_submit(ki_device *d, const ki_launch *l, size_t n) {
+    cpu *c = d->state;
+    for (const ki_launch *end = l + n; l < end; l++) {
+        if (l->copy) {
+            memmove(l->buf[0], l->buf[1], l->bytes);
+        } else if (l->threads <= 1) {
+            l->entry(l->buf, l->var, 0);
+        } else {
+            if (!c->pool) {
+                unsigned threads = ki_cpu_threads(d->env);
+                if (!threads) return false;
+                c->pool = ki_pool_open(threads);
+            }
+            ki_pool_run(c->pool, l->threads, run_thread, (void *)l);
+        }
+    }
+    d->stats.launched += n;
+    return true;
+}
+
+static bool cpu_wait(ki_device *d) {
+    (void)d;
+    return true;
+}
+
+const ki_device_class ki_device_cpu = {
+    .name = "CPU",
+    .doc = "C text through the system's compiler, vector instructions, a thread pool",
+    .runs = true,
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = ki_host_alloc,
+    .free = ki_host_free,
+    .copy = ki_host_copy,
+    .compile = cpu_compile,
+    .submit = cpu_submit,
+    .wait = cpu_wait,
+};

@@ -1,0 +1,13 @@
+/* cpu.h: what the pipeline must know of the CPU device before it lowers a program for it. */
+#ifndef KI_CPU_H
+#define KI_CPU_H
+
+#include "base/env.h"
+#include "stages/target.h"
+
+/* The target: the best this machine runs, or what KN_CPU forces it down to. NULL: env says what is wrong with it. */
+const ki_target *ki_cpu_target(ki_env *env);
+/* Threads: KN_THREADS, else ki_cpu_count. 0: env says what is wrong with it. */
+unsigned ki_cpu_threads(ki_env *env);
+
+#endif

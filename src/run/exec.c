@@ -1,0 +1,269 @@
+/* exec.c: programs made ready for a device, the cache of them, and running one. See run.h.
+ *
+ * A device that launches kernels gets the program lowered to stage render and turned into a schedule, and the graph is
+ * dropped; a device that executes programs keeps the program as it was given. */
+#include "run/run.h"
+
+#include "device/cpu/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEEP_EXECS = 1024 };
+
+static bool nomem(ki_run *r) {
+    return ki_fail(&r->k->env, KI_E_NOMEM), false;
+}
+
+/* ---- ports ----------------------------------------------------------------------------------------------------- */
+
+static size_t port_bytes(const ki_port *q) {
+    int64_t n = q->node->type->numel;
+    if (q->rank) n = 1;
+    for (unsigned k = 0; k < q->rank; k++) n *= q->dim[k];
+    return (size_t)n * ki_itemsize(q->dtype);
+}
+
+/* Which in port of p a port of the lowered program came from: callify orders them anew, later stages keep the order. */
+static int32_t origin_of(const ki_program *p, const ki_port *q, size_t at) {
+    if (p->stage >= KI_S_CALLIFY) return at < p->nin ? (int32_t)at : -1;
+    for (size_t i = 0; i < p->nin; i++)
+        if (p->in[i].node == q->origin) return (int32_t)i;
+    return -1;
+}
+
+static bool note_variable(ki_run *r, ki_exec *e, const ki_param *p, int32_t *number) {
+    for (*number = 0; *number < (int32_t)e->nvar; ++*number)
+        if (strcmp(e->var[*number].name, p->name) == 0) return true;
+    ki_sched_var *v = ki_realloc(e->var, e->nvar + 1, sizeof *v);
+    if (!v) return nomem(r);
+    e->var = v;
+    v += e->nvar;
+    *v = (ki_sched_var){ki_malloc(p->len + 1), p->bounded ? p->lo : INT64_MIN, p->bounded ? p->hi : INT64_MAX};
+    if (!v->name) return nomem(r);
+    memcpy(v->name, p->name, p->len + 1);
+    e->nvar++;
+    return true;
+}
+
+/* The variables of the schedule keep their numbers; those that are only ports come after. */
+static void take_variables(ki_exec *e) {
+    if (!e->schedule) return;
+    e->var = e->schedule->var;
+    e->nvar = e->schedule->nvar;
+    e->schedule->var = NULL;
+    e->schedule->nvar = 0;
+}
+
+static bool take_ports(ki_run *r, ki_exec *e, const ki_program *given, const ki_program *low) {
+    e->in = ki_calloc(low->nin, sizeof *e->in);
+    e->out = ki_calloc(low->nout, sizeof *e->out);
+    if (!e->in || !e->out) return nomem(r);
+    take_variables(e);
+    e->nin = low->nin;
+    e->nout = low->nout;
+    for (size_t i = 0; i < low->nin; i++) {
+        const ki_port *q = &low->in[i];
+        e->in[i] = (ki_exec_port){port_bytes(q), -1, -1, -1, origin_of(given, q, i)};
+        if (q->node->op == KN_PARAM && q->node->type->rank == 0 && !q->node->nsrc &&
+            !note_variable(r, e, q->node->arg.param, &e->in[i].variable))
+            return false;
+    }
+    for (size_t j = 0; j < low->nout; j++) {
+        e->out[j] = (ki_exec_port){port_bytes(&low->out[j]), -1, -1, -1, -1};
+        for (size_t i = 0; i < low->nin && e->out[j].alias < 0; i++)
+            if (low->in[i].node == low->out[j].node) e->out[j].alias = (int32_t)i;
+        for (size_t i = 0; i < j && e->out[j].twin < 0; i++)
+            if (low->out[i].node == low->out[j].node) e->out[j].twin = (int32_t)i;
+    }
+    return true;
+}
+
+/* ---- making ---------------------------------------------------------------------------------------------------- */
+
+void ki_exec_free(ki_exec *e) {
+    if (!e) return;
+    ki_schedule_free(e->schedule);
+    if (e->ir.env) {
+        ki_program_free(&e->program);
+        ki_ir_close(&e->ir);
+    }
+    for (uint32_t i = 0; i < e->nvar; i++) ki_free(e->var[i].name);
+    ki_free(e->var);
+    ki_free(e->in);
+    ki_free(e->out);
+    ki_free(e);
+}
+
+static bool lower_opts(ki_run *r, ki_lower_opts *o) {
+    const char *verify = ki_setting(&r->k->env, KI_VAR_VERIFY);
+    *o = (ki_lower_opts){.target = ki_cpu_target(&r->k->env), .threads = ki_cpu_threads(&r->k->env)};
+    o->verify = *verify >= '0' && *verify <= '9' ? *verify - '0' : 0;
+    return o->target && o->threads;
+}
+
+/* e->ir and e->program: p lowered as far as the device needs it. */
+static bool lower(ki_run *r, ki_exec *e, const ki_program *p, const ki_lower_opts *o) {
+    if (!ki_ir_open(&e->ir, &r->k->env)) return false;
+    double start = ki_now();
+    ki_stage to = e->device->is->execute ? p->stage : KI_S_RENDER;
+    bool ok = ki_lower(p, &e->ir, to, o, &e->program);
+    r->lower_seconds += ki_now() - start;
+    return ok;
+}
+
+static bool compile(ki_run *r, ki_device *d, ki_exec *const *e, size_t n, const char *cflags) {
+    size_t total = 0, at = 0;
+    for (size_t i = 0; i < n; i++) total += e[i]->schedule->nkernel;
+    ki_kernel_text *text = ki_calloc(total + 1, sizeof *text);
+    if (!text) return nomem(r);
+    for (size_t i = 0; i < n; at += e[i++]->schedule->nkernel) ki_schedule_texts(&e[i]->program, text + at);
+    bool ok = d->is->compile(d, cflags, text, total);
+    at = 0;
+    for (size_t i = 0; i < n && ok; at += e[i++]->schedule->nkernel) ki_schedule_entries(e[i]->schedule, text + at);
+    ki_free(text);
+    return ok;
+}
+
+bool ki_exec_make(ki_run *r, ki_device *d, const ki_program *const *p, size_t n, ki_exec **out) {
+    ki_lower_opts o;
+    bool ok = lower_opts(r, &o);
+    memset(out, 0, n * sizeof *out);
+    for (size_t i = 0; i < n && ok; i++) {
+        ki_exec *e = out[i] = ki_calloc(1, sizeof *e);
+        if (!e) {
+            ok = nomem(r);
+            break;
+        }
+        e->device = d;
+        ok = lower(r, e, p[i], &o);
+        if (ok && !d->is->execute) ok = (e->schedule = ki_schedule_make(&e->program)) != NULL;
+        ok = ok && take_ports(r, e, p[i], &e->program);
+    }
+    if (ok && !d->is->execute) ok = compile(r, d, out, n, o.target->cflags);
+    for (size_t i = 0; i < n && out[i]; i++) {
+        if (ok && out[i]->schedule) { /* the schedule says it all */
+            ki_program_free(&out[i]->program);
+            ki_ir_close(&out[i]->ir);
+        }
+        if (ok) continue;
+        ki_exec_free(out[i]);
+        out[i] = NULL;
+    }
+    if (ok) r->programs += n;
+    return ok;
+}
+
+/* ---- the cache ------------------------------------------------------------------------------------------------- */
+
+static ki_exec **find(ki_exec **table, size_t cap, ki_digest key) {
+    size_t k = key.a & (cap - 1);
+    while (table[k] && (table[k]->key.a != key.a || table[k]->key.b != key.b)) k = (k + 1) & (cap - 1);
+    return &table[k];
+}
+
+static bool cache_room(ki_run *r) {
+    if (r->exec_cap) return true;
+    r->exec_cap = 4 * KEEP_EXECS;
+    r->exec = ki_calloc(r->exec_cap, sizeof *r->exec);
+    if (!r->exec) r->exec_cap = 0;
+    return r->exec || nomem(r);
+}
+
+static int younger_first(const void *a, const void *b) {
+    uint64_t x = (*(ki_exec *const *)a)->used, y = (*(ki_exec *const *)b)->used;
+    return (x < y) - (x > y);
+}
+
+/* Drops the half that was not used for longest; the table is filled anew with the rest. */
+static bool thin_out(ki_run *r) {
+    ki_exec **v = ki_calloc(r->nexec, sizeof *v);
+    size_t n = 0, keep = r->nexec / 2;
+    if (!v) return nomem(r);
+    for (size_t i = 0; i < r->exec_cap; i++)
+        if (r->exec[i]) v[n++] = r->exec[i];
+    qsort(v, n, sizeof *v, younger_first);
+    memset(r->exec, 0, r->exec_cap * sizeof *r->exec);
+    for (size_t i = 0; i < n; i++) {
+        if (i < keep) *find(r->exec, r->exec_cap, v[i]->key) = v[i];
+        else ki_exec_free(v[i]);
+    }
+    r->nexec = keep;
+    ki_free(v);
+    return true;
+}
+
+ki_exec *ki_exec_find(ki_run *r, ki_device *d, const ki_program *p) {
+    bool ok;
+    ki_env *env = &r->k->env;
+    ki_digest key = ki_graph_digest(p->ir, &p->root, 1, &ok);
+    if (!ok || !cache_room(r)) return NULL;
+    const char *cpu = ki_setting(env, KI_VAR_CPU), *threads = ki_setting(env, KI_VAR_THREADS);
+    key.a = ki_hash2(ki_hash_bytes(key.a, cpu, strlen(cpu)), d->id);
+    key.b = ki_hash2(ki_hash_bytes(key.b, threads, strlen(threads)), d->id);
+    ki_exec *e = *find(r->exec, r->exec_cap, key);
+    if (!e) {
+        if (r->nexec >= KEEP_EXECS && !thin_out(r)) return NULL;
+        if (!ki_exec_make(r, d, &p, 1, &e)) return NULL;
+        e->key = key;
+        *find(r->exec, r->exec_cap, key) = e;
+        r->nexec++;
+    }
+    e->used = ++r->tick;
+    return e;
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------- */
+
+static bool scratch_room(ki_run *r, ki_device *d, size_t bytes) {
+    if (r->scratch && r->scratch_device == d && r->scratch_bytes >= bytes) return true;
+    if (r->scratch) r->scratch_device->is->free(r->scratch_device, r->scratch, r->scratch_bytes);
+    r->scratch_bytes = bytes;
+    r->scratch_device = d;
+    r->scratch = d->is->alloc(d, bytes);
+    return r->scratch != NULL;
+}
+
+static bool run_schedule(ki_run *r, ki_exec *e, void *const *in, void *const *out, const int64_t *var) {
+    ki_schedule *s = e->schedule;
+    if (!scratch_room(r, e->device, s->scratch)) return false;
+    for (size_t i = 0; i < e->nin; i++)
+        if (s->in_slot[i] >= 0) s->base[s->in_slot[i]] = in[i];
+    for (size_t j = 0; j < e->nout; j++)
+        if (e->out[j].alias < 0 && e->out[j].twin < 0) s->base[s->out_slot[j]] = out[j];
+    return ki_schedule_run(s, e->device, var, r->scratch);
+}
+
+/* What an execute writes to an output that is an input's memory goes there afterwards. */
+static bool run_program(ki_run *r, ki_exec *e, void *const *in, void *const *out, const int64_t *var) {
+    ki_device *d = e->device;
+    void **i_mem = ki_calloc(e->nin, sizeof *i_mem), **o_mem = ki_calloc(e->nout, sizeof *o_mem);
+    bool ok = (i_mem && o_mem) || nomem(r);
+    for (size_t i = 0; i < e->nin && ok; i++)
+        i_mem[i] = e->in[i].variable < 0 ? in[i] : (void *)&var[e->in[i].variable];
+    for (size_t j = 0; j < e->nout && ok; j++) {
+        bool own = e->out[j].alias < 0 && e->out[j].twin < 0;
+        ok = (o_mem[j] = own ? out[j] : d->is->alloc(d, e->out[j].bytes)) != NULL;
+    }
+    ok = ok && d->is->execute(d, &e->program, i_mem, o_mem);
+    for (size_t j = 0; o_mem && j < e->nout; j++) {
+        if (e->out[j].alias < 0 && e->out[j].twin < 0) continue;
+        if (ok && e->out[j].alias >= 0) memcpy(in[e->out[j].alias], o_mem[j], e->out[j].bytes);
+        if (o_mem[j]) d->is->free(d, o_mem[j], e->out[j].bytes);
+    }
+    ki_free(i_mem);
+    ki_free(o_mem);
+    return ok;
+}
+
+bool ki_exec_run(ki_run *r, ki_exec *e, void *const *in, void *const *out, const int64_t *var) {
+    double start = ki_now();
+    ki_device *d = e->device;
+    bool ok = e->schedule ? run_schedule(r, e, in, out, var) : run_program(r, e, in, out, var);
+    for (size_t j = 0; j < e->nout && ok; j++)
+        if (e->out[j].alias < 0 && e->out[j].twin >= 0)
+            ok = d->is->copy(d, KI_COPY_WITHIN, out[j], out[e->out[j].twin], e->out[j].bytes);
+    r->replays++;
+    r->run_seconds += ki_now() - start;
+    return ok;
+}

@@ -1,0 +1,227 @@
+/* realize.c: from tensors to values: plan, callify, find or compile, bind storage, run, and hand the results back.
+ *
+ * On an error nothing has changed but time spent: results are put into the tensors last. Storage that a program writes
+ * for the first time is made here; storage freed is the collector's business (tensor/storage.c). */
+#include "run/run.h"
+
+#include "ir/scalar.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <koine/tensor.h>
+
+/* ---- variables --------------------------------------------------------------------------------------------------- */
+
+kn_status kn_bind(kn_ctx *k, const char *name, int64_t value) {
+    ki_settle_failure(k);
+    ki_run *r = ki_run_of(k);
+    size_t i = 0;
+    while (r && i < r->nbinding && strcmp(r->binding[i].name, name)) i++;
+    if (r && i == r->nbinding) {
+        size_t n = strlen(name) + 1;
+        ki_binding *v = ki_realloc(r->binding, i + 1, sizeof *v);
+        if (v) r->binding = v;
+        char *s = v ? ki_malloc(n) : NULL;
+        if (!s) return ki_fail(&k->env, KI_E_NOMEM), (kn_status)ki_settle_failure(k);
+        memcpy(s, name, n);
+        r->binding[r->nbinding++].name = s;
+    }
+    if (r) r->binding[i].value = value;
+    return (kn_status)ki_settle_failure(k);
+}
+
+static bool bind_variables(ki_run *r, const ki_exec *e) {
+    ki_env *env = &r->k->env;
+    if (e->nvar > r->value_cap) {
+        int64_t *v = ki_realloc(r->value, e->nvar, sizeof *v);
+        if (!v) return ki_fail(env, KI_E_NOMEM), false;
+        r->value = v;
+        r->value_cap = e->nvar;
+    }
+    for (uint32_t v = 0; v < e->nvar; v++) {
+        const ki_sched_var *x = &e->var[v];
+        size_t i = 0;
+        while (i < r->nbinding && strcmp(r->binding[i].name, x->name)) i++;
+        if (i == r->nbinding) return ki_fail(env, KI_E_VARIABLE_UNBOUND, x->name), false;
+        r->value[v] = r->binding[i].value;
+        if (r->value[v] >= x->lo && r->value[v] <= x->hi) continue;
+        ki_fail(env, KI_E_VARIABLE_RANGE, x->name, (long long)r->value[v], (long long)x->lo, (long long)x->hi);
+        return false;
+    }
+    return true;
+}
+
+/* ---- storage ----------------------------------------------------------------------------------------------------- */
+
+/* Memory for a BUFFER on d, if it has none yet. */
+static bool have_storage(kn_ctx *k, ki_device *d, kn_uop buffer) {
+    ki_storage *s = ki_storage_of(k, buffer);
+    if (s->data) return true;
+    size_t bytes = (size_t)buffer->type->numel * ki_itemsize((kn_dtype)buffer->dtype);
+    s->data = d->is->alloc(d, bytes);
+    if (!s->data) return false;
+    s->device = d;
+    s->bytes = bytes;
+    k->live_bytes += bytes;
+    return true;
+}
+
+/* A view on a new BUFFER of the shape of u; a symbolic axis is laid out at its upper bound. */
+static kn_uop place_for(kn_ctx *k, ki_device *d, kn_uop u) {
+    int64_t dim[KI_MAX_RANK], zero[KI_MAX_RANK] = {0};
+    for (unsigned a = 0; a < u->type->rank; a++) dim[a] = u->type->dim[a].n;
+    kn_uop b = ki_buffer_new(k, u->type->numel, (kn_dtype)u->dtype, d->id);
+    if (!b || !have_storage(k, d, b)) return NULL;
+    kn_uop v = ki_reshape(&k->ir, b, dim, u->type->rank);
+    if (!u->type->symbolic) return v;
+    return ki_op3(&k->ir, KN_SHRINK, v, ki_shape_src(&k->ir, zero, u->type->rank), ki_shape_of(&k->ir, u));
+}
+
+static kn_uop buffer_of(kn_uop view) {
+    while (view && view->op != KN_BUFFER) view = view->src[0];
+    return view;
+}
+
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
+
+typedef struct job {
+    kn_ctx *k;
+    ki_run *r;
+    ki_plan plan;
+    ki_ir ir; /* of the callified program */
+    ki_program callified;
+    kn_uop *value; /* by root of the plan */
+    void **in, **out;
+} job;
+
+static bool open_memory(job *j, ki_device *d, const ki_exec *e) {
+    kn_ctx *k = j->k;
+    j->in = ki_calloc(e->nin, sizeof *j->in);
+    j->out = ki_calloc(e->nout, sizeof *j->out);
+    j->value = ki_calloc(j->plan.n + 1, sizeof *j->value);
+    if (!j->in || !j->out || !j->value) return ki_fail(&k->env, KI_E_NOMEM), false;
+    for (size_t i = 0; i < e->nin; i++) {
+        kn_uop u = e->in[i].origin >= 0 ? j->callified.in[e->in[i].origin].origin : NULL;
+        if (e->in[i].variable >= 0) continue;
+        if (!u || u->op != KN_BUFFER) {
+            ki_fail(&k->env, KI_E_INPUT_MISSING, u && u->op == KN_PARAM ? u->arg.param->name : "?");
+            return false;
+        }
+        if (!have_storage(k, d, u)) return false;
+        j->in[i] = ki_storage_of(k, u)->data;
+    }
+    for (size_t i = j->plan.nassign; i < j->plan.n; i++) {
+        if (!(j->value[i] = place_for(k, d, j->plan.root[i]))) return false;
+        j->out[i] = ki_storage_of(k, buffer_of(j->value[i]))->data;
+    }
+    return true;
+}
+
+/* An output that turned out to be an input's memory (a program may pass one through) is copied to its own place. */
+static bool copy_passed_through(job *j, ki_device *d, const ki_exec *e) {
+    for (size_t i = j->plan.nassign; i < e->nout; i++)
+        if (e->out[i].alias >= 0 && !d->is->copy(d, KI_COPY_WITHIN, j->out[i], j->in[e->out[i].alias], e->out[i].bytes))
+            return false;
+    return true;
+}
+
+static bool run_job(job *j) {
+    kn_ctx *k = j->k;
+    unsigned id = 0;
+    for (size_t i = 0; i < j->plan.n && !id; i++) id = j->plan.root[i]->type->device;
+    ki_device *d = ki_run_device(j->r, id ? id : k->device);
+    if (!d || !ki_ir_open(&j->ir, &k->env)) return false;
+    double start = ki_now();
+    bool ok = ki_lower(&j->plan.program, &j->ir, KI_S_CALLIFY, NULL, &j->callified);
+    j->r->lower_seconds += ki_now() - start;
+    ki_exec *e = ok ? ki_exec_find(j->r, d, &j->callified) : NULL;
+    return e && bind_variables(j->r, e) && open_memory(j, d, e) && ki_exec_run(j->r, e, j->in, j->out, j->r->value) &&
+           copy_passed_through(j, d, e) && ki_plan_done(k, &j->plan, j->value);
+}
+
+static bool realize(kn_ctx *k, const kn_tensor *t, size_t n) {
+    job j = {.k = k, .r = ki_run_of(k)};
+    if (!j.r || !ki_plan_open(k, t, n, &j.plan)) return false;
+    bool ok = j.plan.n == 0 || run_job(&j);
+    if (j.ir.env) {
+        ki_program_free(&j.callified);
+        ki_ir_close(&j.ir);
+    }
+    ki_free(j.in);
+    ki_free(j.out);
+    ki_free(j.value);
+    ki_plan_close(&j.plan);
+    return ok;
+}
+
+/* ---- public ------------------------------------------------------------------------------------------------------ */
+
+static kn_ctx *context_of(const kn_tensor *t, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (t[i]) return t[i]->k;
+    return NULL;
+}
+
+kn_status kn_realize_at(const char *file, int line, size_t n, const kn_tensor *t) {
+    kn_ctx *k = context_of(t, n);
+    if (!k) return n ? KN_BAD_ARGUMENT : KN_OK;
+    ki_settle_failure(k);
+    k->env.loc = (ki_loc){file, line};
+    if (realize(k, t, n)) ki_maybe_collect(k);
+    k->env.loc = (ki_loc){NULL, 0};
+    return (kn_status)ki_settle_failure(k);
+}
+
+/* Realises t; its storage, NULL on failure. */
+static ki_storage *realized(kn_tensor t, const char *fn) {
+    kn_ctx *k = t->k;
+    ki_settle_failure(k);
+    if (!ki_usable(t, fn) || !realize(k, &t, 1)) return NULL;
+    kn_uop b = ki_buffer_under(t->u);
+    if (!b) return ki_fail(&k->env, KI_E_DEVICE_CANNOT, "", "give the elements of a value of symbolic shape"), NULL;
+    return ki_storage_of(k, b);
+}
+
+static bool copy_out(const ki_storage *s, void *to, size_t bytes) {
+    if (s->device && !s->borrowed) return s->device->is->copy(s->device, KI_COPY_OUT, to, s->data, bytes);
+    if (bytes) memcpy(to, s->data, bytes);
+    return true;
+}
+
+kn_status kn_to_host(kn_tensor t, void *to, size_t bytes) {
+    if (!t) return KN_BAD_ARGUMENT;
+    kn_ctx *k = t->k;
+    ki_storage *s = realized(t, "to_host");
+    size_t need = s ? (size_t)ki_numel(t->u) * ki_itemsize((kn_dtype)t->u->dtype) : 0;
+    if (s && need != bytes)
+        ki_fail(&k->env, KI_E_HOST_SIZE, need, bytes);
+    else if (s)
+        copy_out(s, to, bytes);
+    return (kn_status)ki_settle_failure(k);
+}
+
+const void *kn_data(kn_tensor t) {
+    if (!t) return NULL;
+    ki_storage *s = realized(t, "data");
+    const void *data = s ? s->data : NULL; /* every device so far computes in host memory */
+    ki_settle_failure(t->k);
+    return data;
+}
+
+double kn_item(kn_tensor t) {
+    if (!t) return NAN;
+    kn_ctx *k = t->k;
+    uint64_t bits = 0;
+    double v = NAN;
+    ki_settle_failure(k);
+    if (ki_usable(t, "item") && ki_numel(t->u) != 1) {
+        ki_fail(&k->env, KI_E_NOT_ONE_ELEMENT, (long long)ki_numel(t->u));
+    } else {
+        ki_storage *s = realized(t, "item");
+        kn_dtype dt = s ? (kn_dtype)t->u->dtype : KN_VOID;
+        if (s && copy_out(s, &bits, ki_itemsize(dt))) v = ki_f64_from_bits(dt, ki_storage_get(dt, &bits, 0));
+    }
+    ki_settle_failure(k);
+    return v;
+}

@@ -1,0 +1,79 @@
+/* run.h: the run layer of a context: its devices, the programs it has compiled, what it has measured.
+ *
+ * An exec is a program made ready for one device. It is found again by the digest of the callified program, which knows
+ * nothing of names or addresses, so a training step that is built anew each time costs its graph, one digest and a
+ * replay. Everything here hangs on kn_ctx.run and goes with the context. */
+#ifndef KI_RUN_H
+#define KI_RUN_H
+
+#include "run/schedule.h"
+#include "stages/stages.h"
+#include "tensor/context.h"
+
+#include <koine/device.h>
+
+typedef struct ki_exec_port {
+    size_t bytes;
+    int32_t alias;    /* out: the in port whose memory it is (an assignment), -1: none */
+    int32_t twin;     /* out: an earlier out port with the same memory, -1: none */
+    int32_t variable; /* in: number of the variable, -1: a buffer */
+    int32_t origin;   /* in: which in port of the program that was given, -1: none */
+} ki_exec_port;
+
+typedef struct ki_exec {
+    ki_digest key;
+    ki_device *device;
+    ki_schedule *schedule; /* devices that launch kernels */
+    ki_ir ir;              /* devices that execute programs: the store of `program` */
+    ki_program program;
+    ki_exec_port *in, *out;
+    size_t nin, nout;
+    ki_sched_var *var; /* name and bounds of each variable */
+    uint32_t nvar;
+    uint64_t used; /* tick of the last use */
+} ki_exec;
+
+typedef struct ki_binding {
+    char *name;
+    int64_t value;
+} ki_binding;
+
+typedef struct ki_run {
+    kn_ctx *k;
+    ki_device **device; /* by env's device id */
+    unsigned ndevice;
+    void *scratch; /* memory of intermediate values, shared by all programs, which run one after the other */
+    size_t scratch_bytes;
+    ki_device *scratch_device;
+    ki_exec **exec; /* open addressing by key */
+    size_t nexec, exec_cap;
+    uint64_t tick;
+    ki_binding *binding;
+    size_t nbinding;
+    int64_t *value; /* of the variables of the program now running */
+    size_t value_cap;
+    uint64_t programs, replays;
+    double lower_seconds, run_seconds;
+} ki_run;
+
+/* NULL: env has the failure. */
+ki_run *ki_run_of(kn_ctx *k);
+ki_device *ki_run_device(ki_run *r, unsigned id);
+double ki_now(void);
+
+/* Makes n programs (any stage) ready, their kernels compiled together. False: env says why, and out is all NULL. */
+bool ki_exec_make(ki_run *r, ki_device *d, const ki_program *const *p, size_t n, ki_exec **out);
+void ki_exec_free(ki_exec *e);
+/* in[i], out[i]: memory by port of e (in: those of variables are not read, an out with an alias neither); var: values of
+ * e->var. */
+bool ki_exec_run(ki_run *r, ki_exec *e, void *const *in, void *const *out, const int64_t *var);
+/* The exec of a callified program: out of the cache, or made and put there. */
+ki_exec *ki_exec_find(ki_run *r, ki_device *d, const ki_program *p);
+
+/* Runs a program of any stage: in[i] and out[i] are host memory of the size of p's ports (a variable: one int64). */
+bool ki_run_program(kn_ctx *k, const ki_program *p, const char *device, void *const *in, void *const *out);
+/* The same for several programs whose kernels are compiled together: prepare, then run any of them any number of times. */
+bool ki_prepare(kn_ctx *k, const char *device, const ki_program *const *p, size_t n, ki_exec **out);
+bool ki_run_prepared(kn_ctx *k, ki_exec *e, const ki_program *p, void *const *in, void *const *out);
+
+#endif

@@ -90,7 +90,7 @@ static bool number(const char *s, double *v) {
 
 static bool input(runner *r, const ki_port *port, ki_array *a) {
     const char *from = given_for(r, "in", port->name);
-    double v;
+    double v = 0;
     if (!from || (port->rank == 0 && number(from, &v))) {
         if (!ki_array_make(r->p.env, a, stored(port->dtype), port->rank, port->dim)) return false;
         if (from) put_value(a, 0, v);

@@ -71,6 +71,9 @@ bool cli_real(const cli *c, const char *name, double lo, double hi, double *v);
 void cli_json(FILE *f, const char *spec, ...);
 void cli_json_string(FILE *f, const char *s);
 
+/* Sends what the library has to say to standard error. */
+void cli_log(kn_ctx *k);
+
 /* Seconds, monotonic. */
 double cli_now(void);
 /* The known word closest to s, NULL if none is near. `word(i)` gives candidates until NULL. */

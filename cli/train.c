@@ -4,6 +4,8 @@
 #include "draw.h"
 #include "net.h"
 
+#include <koine/device.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,18 +183,18 @@ static void show(const job *j) {
 }
 
 static void report(const job *j) {
-    kn_stats st;
-    kn_get_stats(j->k, &st);
+    kn_stats st = kn_stats_of(j->k);
+    double compile = st.lower_seconds + st.compile_seconds;
+    int64_t kernels = (int64_t)(st.kernels_compiled + st.kernels_cached);
     if (j->c->json) {
         cli_json(stdout,
                  "d test_accuracy, i test_images, i steps, i batch, d images_s, i kernels, d compile_s, d run_s, d seconds",
-                 j->accuracy, j->test.n, j->steps, j->batch, j->images_s, (int64_t)st.kernels, st.compile_s, st.run_s,
-                 j->seconds);
+                 j->accuracy, j->test.n, j->steps, j->batch, j->images_s, kernels, compile, st.run_seconds, j->seconds);
         return;
     }
     show(j);
-    printf("%lld kernels, compiled in %.2f s, ran for %.2f s; %.2f s in all, %.0f images/s\n", (long long)st.kernels,
-           st.compile_s, st.run_s, j->seconds, j->images_s);
+    printf("%lld kernels, compiled in %.2f s, ran for %.2f s; %.2f s in all, %.0f images/s\n", (long long)kernels,
+           compile, st.run_seconds, j->seconds, j->images_s);
     printf("test accuracy %.1f %%\n", j->accuracy);
 }
 

@@ -122,6 +122,15 @@ void cli_json(FILE *f, const char *spec, ...) {
     va_end(ap);
 }
 
+static void log_line(void *user, const char *text) {
+    (void)user;
+    fputs(text, stderr);
+}
+
+void cli_log(kn_ctx *k) {
+    kn_set_log(k, log_line, NULL);
+}
+
 double cli_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -1,0 +1,65 @@
+/* compile.c: `koine compile FILE.kn`: prints what a stage, or the C renderer, makes of a program. */
+#include "cli.h"
+
+#include "io/file.h"
+#include "program.h"
+
+#include <string.h>
+
+/* The text of every distinct kernel, in the order of their first launch. */
+static int print_source(cli *c, cli_program *p) {
+    kn_uop *node;
+    int64_t n = ki_toposort(p->out.ir, &p->out.root, 1, &node);
+    if (n < 0) return cli_fail(c, "out of memory");
+    printf("/* %s, for the target c. */\n", strcmp(c->operand[0], "-") ? c->operand[0] : "standard input");
+    for (int64_t i = 0; i < n; i++)
+        if (node[i]->op == KN_SOURCE) fwrite(node[i]->arg.str->s, 1, (size_t)node[i]->arg.str->n, stdout);
+    ki_free(node);
+    return CLI_OK;
+}
+
+static int print_text(cli *c, cli_program *p, const ki_program *what) {
+    ki_text t = {0};
+    if (!ki_print(what, &t) || t.oom) {
+        ki_text_free(&t);
+        return cli_program_failed(c, p);
+    }
+    fwrite(t.s, 1, t.n, stdout);
+    ki_text_free(&t);
+    return CLI_OK;
+}
+
+static int compile(cli *c) {
+    const char *target = cli_str(c, "target", NULL);
+    if (target && strcmp(target, "c") != 0) return cli_usage(c, "no target %s; there is c", target);
+    if (target && cli_has(c, "to")) return cli_usage(c, "--to or --target, not both");
+    ki_stage to = target ? KI_S_RENDER : cli_stage(c, cli_str(c, "to", "render"));
+    if (to == KI_S_COUNT) return CLI_USAGE;
+    cli_program p;
+    int rc = CLI_FAILED;
+    if (cli_program_open(c, &p, NULL)) {
+        if (to < p.in.stage)
+            rc = cli_fail(c, "%s is at stage %s already, which comes after %s", c->operand[0], ki_stage_names[p.in.stage],
+                          ki_stage_names[to]);
+        else if (to == p.in.stage && !target) rc = print_text(c, &p, &p.in);
+        else if (cli_program_lower(c, &p, to)) rc = target ? print_source(c, &p) : print_text(c, &p, &p.out);
+    }
+    cli_program_close(&p);
+    return rc;
+}
+
+static const cli_opt options[] = {
+    {"to", "STAGE", "tensor, callify, rangeify, optimize, expand, select, linearize, plan or render (the default)"},
+    {"target", "T", "print the source text instead: c"},
+    {NULL, NULL, NULL},
+};
+const cli_verb cli_compile = {
+    .name = "compile",
+    .args = "FILE.kn [--to STAGE | --target c]",
+    .summary = "print what a stage makes of a program",
+    .text = "FILE.kn is a program at any stage (- reads standard input); what is printed can be run, or compiled further.",
+    .opt = options,
+    .least = 1,
+    .most = 1,
+    .run = compile,
+};

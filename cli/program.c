@@ -1,0 +1,69 @@
+/* program.c: reads a .kn file and lowers it. See program.h. */
+#include "program.h"
+
+#include "base/thread.h"
+#include "io/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int cli_program_failed(const cli *c, const cli_program *p) {
+    return cli_fail(c, "%s", p->env && p->env->err ? p->env->message.s : "out of memory");
+}
+
+static void log_line(void *user, const char *text) {
+    (void)user;
+    fputs(text, stderr);
+}
+
+bool cli_program_open(cli *c, cli_program *p, ki_env *env) {
+    *p = (cli_program){.env = env};
+    if (!env) {
+        if (!ki_env_open(&p->own)) return cli_fail(c, "out of memory"), false;
+        p->env = &p->own;
+        p->own.log = log_line;
+    }
+    const char *path = c->operand[0];
+    uint8_t *text;
+    size_t n;
+    if (!ki_ir_open(&p->ir, p->env) || !ki_file_read(p->env, path, &text, &n)) return cli_program_failed(c, p), false;
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+    bool ok = ki_parse(&p->ir, name, (const char *)text, n, &p->in);
+    ki_free(text);
+    if (!ok) cli_program_failed(c, p);
+    return ok;
+}
+
+bool cli_program_lower(cli *c, cli_program *p, ki_stage to) {
+    ki_lower_opts o = {.threads = ki_cpu_count(), .verify = atoi(ki_setting(p->env, KI_VAR_VERIFY))};
+    const char *cpu = ki_setting(p->env, KI_VAR_CPU), *threads = ki_setting(p->env, KI_VAR_THREADS);
+    if (*threads) o.threads = (unsigned)strtoul(threads, NULL, 10);
+    if (*cpu && !(o.target = ki_target_named(cpu))) return cli_fail(c, "KN_CPU: no target %s", cpu), false;
+    if (!ki_ir_open(&p->low_ir, p->env) || !ki_lower(&p->in, &p->low_ir, to, &o, &p->out))
+        return cli_program_failed(c, p), false;
+    return true;
+}
+
+void cli_program_close(cli_program *p) {
+    if (!p->env) return;
+    ki_program_free(&p->out);
+    ki_program_free(&p->in);
+    ki_ir_close(&p->low_ir);
+    ki_ir_close(&p->ir);
+    if (p->env == &p->own) ki_env_close(p->env);
+}
+
+static const char *stage_word(const void *of, int i) {
+    (void)of;
+    return i < KI_S_COUNT ? ki_stage_names[i] : NULL;
+}
+
+ki_stage cli_stage(const cli *c, const char *name) {
+    for (int s = 0; s < KI_S_COUNT; s++)
+        if (strcmp(name, ki_stage_names[s]) == 0) return (ki_stage)s;
+    const char *near = cli_near(name, stage_word, NULL);
+    if (near) cli_usage(c, "no stage %s; did you mean %s?", name, near);
+    else
+        cli_usage(c, "no stage %s; stages: callify rangeify optimize expand select linearize plan render", name);
+    return KI_S_COUNT;
+}

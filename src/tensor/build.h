@@ -29,7 +29,8 @@ kn_tensor ki_enter(kn_ctx **k, const char *fn, const kn_tensor *t, size_t n, uns
 #define ENTER(fn, ...) ENTER_(fn, 0, __VA_ARGS__)
 /* A call that takes the context itself. */
 #define ENTER_CTX(name) (ki_settle_failure(k), k->fn = name, k->operand[0] = k->operand[1] = NULL)
-#define FAIL(...) (ki_fail(&k->env, __VA_ARGS__), (kn_uop)NULL)
+#define FAIL(...) ki_none(ki_fail(&k->env, __VA_ARGS__))
+static inline kn_uop ki_none(int status) { return (void)status, NULL; }
 
 /* ---- shapes ------------------------------------------------------------------------------------------------ */
 

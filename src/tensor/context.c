@@ -1,5 +1,5 @@
 /* context.c: opening and closing a context, its failure, its settings and its log. */
-#include "tensor/context.h"
+#include "tensor/build.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -148,7 +148,9 @@ static bool pullback(sweep *s, kn_uop u, kn_uop g) {
     case KN_MAX: return grad_max(s, u, g);
     case KN_POW: return grad_pow(s, u, g);
     case KN_WHERE: return TO(1, u_where(k, a, g, L(0))) && TO(2, u_where(k, a, L(0), g));
-    case KN_REDUCE: return u->nsrc == 1 ? grad_reduce(s, u, g) : FAIL(KI_E_NO_GRADIENT, "reduce over ranges");
+    case KN_REDUCE:
+        if (u->nsrc > 1) return FAIL(KI_E_NO_GRADIENT, "reduce over ranges");
+        return grad_reduce(s, u, g);
     case KN_TRUNC: return true; /* flat */
     case KN_CONTIGUOUS: return TO(0, g);
     case KN_CONTIGUOUS_BACKWARD: return TO(0, ki_op1(&k->ir, KN_CONTIGUOUS, g));

@@ -88,15 +88,12 @@ kn_uop kn_u_shape(kn_ctx *k, kn_ints shape) {
 }
 
 static kn_uop with_ints(kn_ctx *k, kn_op op, kn_uop x, kn_ints axes) {
-    struct {
-        ki_ints head;
-        int64_t v[KN_MAX_LIST];
-    } p;
-    memset(&p, 0, sizeof p);
+    _Alignas(16) char raw[sizeof(ki_ints) + KN_MAX_LIST * sizeof(int64_t)] = {0};
+    ki_ints *p = (ki_ints *)raw;
     if (axes.n < 0 || axes.n > KN_MAX_LIST) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
-    p.head.n = (uint32_t)axes.n;
-    memcpy((char *)&p + offsetof(ki_ints, v), axes.v, (size_t)axes.n * sizeof *axes.v);
-    const void *arg = ki_intern(&k->ir, &p, sizeof(ki_ints) + (size_t)axes.n * sizeof *axes.v);
+    p->n = (uint32_t)axes.n;
+    memcpy(p->v, axes.v, (size_t)axes.n * sizeof *axes.v);
+    const void *arg = ki_intern(&k->ir, p, sizeof(ki_ints) + (size_t)axes.n * sizeof *axes.v);
     return arg ? ki_make(&k->ir, op, KN_VOID, &x, 1, (kn_arg){.p = arg}, 0) : NULL;
 }
 kn_uop kn_u_axes(kn_ctx *k, const char *op, kn_uop x, kn_ints axes) {

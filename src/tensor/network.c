@@ -17,7 +17,7 @@ static kn_uop nll(kn_ctx *k, kn_uop x, kn_uop labels) {
     bool fits = rank >= 1 && ki_rank(labels) + 1 == rank;
     for (unsigned i = 0, j = 0; fits && i < rank; i++)
         if (i != axis) fits = ki_dim_n(labels, j) == ki_dim_n(x, i), j++;
-    if (!fits) return FAIL(KI_E_LABEL_SHAPE, k->fn, ki_shape_text(x->type, a, sizeof a), ki_shape_text(labels->type, b, sizeof b));
+    if (!fits) return FAIL(KI_E_SCORE_SHAPE, k->fn, ki_shape_text(x->type, a, sizeof a), ki_shape_text(labels->type, b, sizeof b));
     if (ki_is_float((kn_dtype)labels->dtype) || labels->dtype == KN_BOOL)
         return FAIL(KI_E_FN_DTYPE, k->fn, ki_dtypes[labels->dtype].name, "integer labels");
     kn_dtype t = ki_index_dtype((kn_dtype)labels->dtype, ki_dim_n(x, axis));

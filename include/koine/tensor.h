@@ -206,12 +206,13 @@ KN_API kn_tensor kn_tan(kn_tensor x);
 KN_API kn_tensor kn_sinh(kn_tensor x);
 KN_API kn_tensor kn_cosh(kn_tensor x);
 KN_API kn_tensor kn_tanh(kn_tensor x);
+KN_API kn_tensor kn_asin(kn_tensor x);
+KN_API kn_tensor kn_acos(kn_tensor x);
 KN_API kn_tensor kn_atan(kn_tensor x);
 KN_API kn_tensor kn_asinh(kn_tensor x);
 KN_API kn_tensor kn_acosh(kn_tensor x);
 KN_API kn_tensor kn_atanh(kn_tensor x);
 KN_API kn_tensor kn_erf(kn_tensor x);
-KN_API kn_tensor kn_erfc(kn_tensor x);
 KN_API kn_tensor kn_floor(kn_tensor x);
 KN_API kn_tensor kn_ceil(kn_tensor x);
 KN_API kn_tensor kn_round(kn_tensor x); /* halves to even */

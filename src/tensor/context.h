@@ -18,6 +18,7 @@
 #include <koine/base.h>
 
 #define KI_QUARANTINE 65536
+#define KI_SCOPES     32
 
 struct ki_device;
 typedef struct ki_storage { /* by BUFFER id; data NULL: not allocated yet, or freed */
@@ -30,13 +31,15 @@ typedef struct ki_storage { /* by BUFFER id; data NULL: not allocated yet, or fr
 } ki_storage;
 
 enum { KI_STRONG, KI_WEAK_INT, KI_WEAK_FLOAT };
+enum { KI_LIVE, KI_DEAD, KI_STALE };
 struct kn_tensor_s {
     struct kn_ctx *k;
     kn_uop u;                        /* NULL: an error tensor */
     struct kn_tensor_s *prev, *next; /* all live tensors of the context, youngest first; next alone: the dead */
+    uint64_t born;                   /* k->births at birth: the list is in descending order of it */
     uint32_t scope;                  /* depth of the owning scope, 0 = the context itself (kept) */
     uint8_t weak;                    /* a literal: lit.i or lit.f is its exact value */
-    uint8_t dead;
+    uint8_t dead; /* KI_DEAD: its scope has ended; KI_STALE: an assign has replaced what it reads */
     int16_t status; /* error tensors */
     union {
         int64_t i;
@@ -55,10 +58,13 @@ struct kn_ctx {
     uint32_t ndead;
     void **slab; /* handles, in blocks */
     uint32_t nslab;
-    uint32_t depth; /* open scopes */
+    uint32_t depth;              /* open scopes */
+    uint64_t births;             /* handles made so far */
+    uint64_t opened[KI_SCOPES]; /* births when scope i was opened; deeper scopes are searched whole */
     ki_storage *storage;
     uint32_t nstorage, storage_free; /* storage_free: hint, no free id below it */
-    size_t live_bytes, collected_bytes; /* held by storage now, and when last collected */
+    size_t live_bytes, collected_bytes; /* held by storage not borrowed, now (whoever allocates adds) and at the last
+                                         * collection */
     uint32_t collected_nodes;
     kn_uop *sym; /* variables used as dimensions (kn_sym) */
     uint32_t nsym;
@@ -86,15 +92,18 @@ kn_tensor ki_handle(kn_ctx *k, kn_uop u);
 /* True if t may be used; else its failure is env's. fn: name of the public function, for the message. */
 bool ki_usable(kn_tensor t, const char *fn);
 
+void ki_handles_close(kn_ctx *k);
+
 /* ---- for the run layer (realize.c) ------------------------------------------------------------------------- */
 
-/* What a realize must compute. `root` holds distinct nodes: the assignments (AFTER of a STORE) that the wanted values
- * read, in ascending order, then the wanted values that are no realised BUFFER views yet. `program` is the same at
- * stage tensor: SINK(root...), no in ports (BUFFERs stand for themselves), out ports "0", "1", .... */
+/* What a realize must compute. `root` holds distinct nodes: the assignments AFTER(BUFFER or AFTER.., STORE(view, value))
+ * that the wanted values read, in ascending order, then the wanted values that are no realised BUFFER views yet.
+ * `program` is the same at stage tensor: SINK(root...), no in ports (BUFFERs stand for themselves), out ports "0",
+ * "1", .... */
 typedef struct ki_plan {
     kn_uop *root;
     size_t n;
-    size_t nassign; /* the first nassign roots are assignments: their place is the BUFFER under root->src[0] */
+    size_t nassign; /* the first nassign roots are assignments: they write ki_assigned_buffer(root) */
     ki_program program;
 } ki_plan;
 /* False: env has the failure of the first bad tensor. An empty plan (n 0) means that all is realised already. */
@@ -112,6 +121,9 @@ kn_uop ki_buffer_new(kn_ctx *k, int64_t numel, kn_dtype t, unsigned device);
 static inline ki_storage *ki_storage_of(kn_ctx *k, kn_uop buffer) { return &k->storage[buffer->arg.buffer->id]; }
 /* Allocates host memory for s (zeroed). */
 bool ki_storage_host(kn_ctx *k, ki_storage *s, size_t bytes);
+/* The BUFFER or assignment (AFTER) a value is a view of, through movement ops alone; the BUFFER an AFTER writes. */
+kn_uop ki_view_base(kn_uop u);
+kn_uop ki_assigned_buffer(kn_uop after);
 /* The BUFFER a value is a plain row-major view of (BUFFER, or RESHAPEs of one), else NULL. */
 kn_uop ki_buffer_under(kn_uop u);
 /* Collects nodes and storage no live tensor needs. Called at safe points: kn_scope_close, and by kn_realize. */

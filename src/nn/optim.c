@@ -1,0 +1,125 @@
+/* optim.c: optimizers as tensor functions: gradients, arithmetic, assigns. The learning rate and the powers of the
+ * betas are tensors, so that every step is the same program. */
+#define KN_NO_LOC
+#include <koine/nn.h>
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+typedef enum kind { SGD, ADAM } kind;
+struct kn_optim {
+    kn_ctx *k;
+    kind kind;
+    size_t n;
+    double momentum, beta1, beta2, eps, decay;
+    int coupled; /* weight decay enters the gradient (SGD); else it acts on the weight (AdamW) */
+    size_t nstate;
+    kn_tensor rate, power1, power2; /* the betas' powers so far */
+    kn_tensor *state;               /* what a step writes: params, first moments, second moments, powers */
+};
+
+static kn_tensor held(kn_tensor t) { return kn_keep(kn_param(t)); }
+static kn_tensor value(kn_ctx *k, double v) { return held(kn_full(k, KN_SHAPE(), v, KN_F32)); }
+
+static kn_optim *open_optim(kn_ctx *k, const kn_tensor *params, size_t n, kind kind, double rate, size_t moments) {
+    kn_optim *o = ki_calloc(1, sizeof *o);
+    if (!o) return NULL;
+    o->k = k, o->kind = kind, o->n = n;
+    o->state = ki_calloc(n * (1 + moments) + 2, sizeof *o->state);
+    if (!o->state) return kn_optim_free(o), NULL;
+    o->rate = value(k, rate);
+    for (size_t i = 0; i < n; i++) o->state[o->nstate++] = kn_keep(params[i]);
+    for (size_t m = 0; m < moments; m++)
+        for (size_t i = 0; i < n; i++) o->state[o->nstate++] = held(kn_zeros_like(params[i]));
+    if (kind == ADAM) {
+        o->state[o->nstate++] = o->power1 = value(k, 1);
+        o->state[o->nstate++] = o->power2 = value(k, 1);
+    }
+    for (size_t i = 0; i < o->nstate; i++)
+        if (kn_check(o->state[i])) return kn_optim_free(o), NULL;
+    return o;
+}
+
+kn_optim *kn_sgd(kn_ctx *k, const kn_tensor *params, size_t n, double rate, double momentum, double weight_decay) {
+    kn_optim *o = open_optim(k, params, n, SGD, rate, momentum != 0);
+    if (o) o->momentum = momentum, o->decay = weight_decay, o->coupled = 1;
+    return o;
+}
+kn_optim *kn_adamw(kn_ctx *k, const kn_tensor *params, size_t n, double rate, double beta1, double beta2, double eps, double weight_decay) {
+    kn_optim *o = open_optim(k, params, n, ADAM, rate, 2);
+    if (o) o->beta1 = beta1, o->beta2 = beta2, o->eps = eps, o->decay = weight_decay;
+    return o;
+}
+kn_optim *kn_adam(kn_ctx *k, const kn_tensor *params, size_t n, double rate, double beta1, double beta2, double eps) {
+    return kn_adamw(k, params, n, rate, beta1, beta2, eps, 0);
+}
+
+void kn_optim_free(kn_optim *o) {
+    if (!o) return;
+    for (size_t i = o->n; i < o->nstate; i++) kn_drop(o->state[i]); /* the parameters are the caller's */
+    kn_drop(o->rate);
+    ki_free(o->state);
+    ki_free(o);
+}
+
+kn_status kn_optim_rate(kn_optim *o, double rate) {
+    float v = (float)rate;
+    kn_tensor fresh = kn_keep(kn_from_host(o->k, &v, KN_F32, KN_SHAPE()));
+    if (kn_check(fresh)) return kn_check(fresh);
+    kn_drop(o->rate);
+    o->rate = fresh;
+    return KN_OK;
+}
+
+size_t kn_optim_state(const kn_optim *o, const kn_tensor **out) {
+    *out = o->state;
+    return o->nstate;
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------ */
+
+/* v = momentum v + g; p -= rate v */
+static kn_status sgd(kn_optim *o, size_t i, kn_tensor g, kn_tensor rate) {
+    kn_tensor p = o->state[i];
+    if (o->decay != 0) g = kn_add(g, kn_muls(p, o->decay));
+    if (o->momentum != 0) g = kn_assign(o->state[o->n + i], kn_add(kn_muls(o->state[o->n + i], o->momentum), g));
+    return kn_check(kn_assign(p, kn_sub(p, kn_mul(rate, g))));
+}
+
+/* Bias-corrected moments; decay acts on the weight itself. */
+static kn_status adam(kn_optim *o, size_t i, kn_tensor g, kn_tensor rate, kn_tensor c1, kn_tensor c2) {
+    kn_tensor p = o->state[i], *m = &o->state[o->n + i], *v = &o->state[2 * o->n + i];
+    kn_tensor m1 = kn_assign(*m, kn_add(kn_muls(*m, o->beta1), kn_muls(g, 1 - o->beta1)));
+    kn_tensor v1 = kn_assign(*v, kn_add(kn_muls(*v, o->beta2), kn_muls(kn_square(g), 1 - o->beta2)));
+    kn_tensor step = kn_div(kn_div(m1, c1), kn_adds(kn_sqrt(kn_div(v1, c2)), o->eps));
+    if (o->decay != 0) step = kn_add(step, kn_muls(p, o->decay));
+    return kn_check(kn_assign(p, kn_sub(p, kn_mul(rate, step))));
+}
+
+kn_status kn_optim_step(kn_optim *o, kn_tensor loss) {
+    kn_tensor *g = ki_calloc(o->n + 1, sizeof *g), c1 = NULL, c2 = NULL;
+    if (!g) return KN_NOMEM;
+    kn_status s = kn_grad(loss, o->state, o->n, g);
+    if (!s && o->kind == ADAM) {
+        kn_tensor one = kn_int(o->k, 1);
+        c1 = kn_sub(one, kn_assign(o->power1, kn_muls(o->power1, o->beta1)));
+        c2 = kn_sub(one, kn_assign(o->power2, kn_muls(o->power2, o->beta2)));
+    }
+    for (size_t i = 0; i < o->n && !s; i++) {
+        kn_tensor rate = kn_cast(o->rate, kn_dtype_of(g[i]));
+        s = o->kind == SGD ? sgd(o, i, g[i], rate) : adam(o, i, g[i], rate, kn_cast(c1, kn_dtype_of(g[i])), kn_cast(c2, kn_dtype_of(g[i])));
+    }
+    ki_free(g);
+    return s;
+}
+
+kn_status kn_optim_realize(kn_optim *o, kn_tensor extra) {
+    kn_tensor *t = ki_malloc((o->nstate + 1) * sizeof *t);
+    if (!t) return KN_NOMEM;
+    memcpy(t, o->state, o->nstate * sizeof *t);
+    if (extra) t[o->nstate] = extra;
+    kn_status s = kn_realize_at(NULL, 0, o->nstate + (extra != NULL), t);
+    ki_free(t);
+    return s;
+}

@@ -1,0 +1,88 @@
+/* assign.c: storage that can be written, and writing it.
+ *
+ * The value of a place is its base: the BUFFER, or after assigns AFTER(base before, STORE(view of base before, value)).
+ * Every live tensor that is a view of a place is a movement chain on its base; an assign moves all of them to the new
+ * base, so views alias as in numpy. Tensors computed from the old base keep it, and are right when they are realised
+ * with or before the assign; ki_plan_done marks the others. */
+#include "tensor/build.h"
+
+#include <string.h>
+
+static bool is_view(kn_uop u) {
+    switch ((kn_op)u->op) {
+    case KN_PERMUTE:
+    case KN_FLIP:
+    case KN_RESHAPE:
+    case KN_SHRINK: return true;
+    default: return false;
+    }
+}
+
+kn_uop ki_view_base(kn_uop u) {
+    while (u && is_view(u)) u = u->src[0];
+    if (!u) return NULL;
+    if (u->op == KN_BUFFER) return u->arg.buffer->addrspace == KN_GLOBAL ? u : NULL;
+    return u->op == KN_AFTER && u->nsrc == 2 && u->src[1]->op == KN_STORE ? u : NULL;
+}
+
+kn_uop ki_assigned_buffer(kn_uop after) {
+    while (after && after->op == KN_AFTER) after = after->src[0];
+    return after && after->op == KN_BUFFER ? after : NULL;
+}
+
+/* The view chain of u on another base. */
+static kn_uop rebased(kn_ctx *k, kn_uop u, kn_uop from, kn_uop to) {
+    kn_uop chain[64];
+    unsigned n = 0;
+    while (u != from) {
+        if (n == 64) return ki_substitute(&k->ir, u, &from, &to, 1);
+        chain[n++] = u;
+        u = u->src[0];
+    }
+    u = to;
+    while (n-- && u) {
+        kn_uop src[3] = {u, chain[n]->nsrc > 1 ? chain[n]->src[1] : NULL, chain[n]->nsrc > 2 ? chain[n]->src[2] : NULL};
+        u = ki_with_src(&k->ir, chain[n], src);
+    }
+    return u;
+}
+
+static kn_uop write_to(kn_ctx *k, kn_uop base, kn_uop view, kn_uop value) {
+    kn_uop store = value ? ki_op2(&k->ir, KN_STORE, view, value) : NULL;
+    return store ? ki_op2(&k->ir, KN_AFTER, base, store) : NULL;
+}
+
+kn_tensor kn_param(kn_tensor x) {
+    ENTER("param", x);
+    kn_uop v = x->u;
+    if (!ki_shape_known(k, v)) return ki_handle(k, NULL);
+    if (v->dtype == KN_IDX) return FAIL(KI_E_FN_DTYPE, "param", "index", "a dtype that data can have"), ki_handle(k, NULL);
+    ki_shape s = ki_shape_like(v);
+    kn_uop buffer = ki_buffer_new(k, ki_numel(v), (kn_dtype)v->dtype, k->device);
+    kn_uop base = buffer ? write_to(k, buffer, u_reshape_to(k, buffer, &s), v) : NULL;
+    return ki_handle(k, u_reshape_to(k, base, &s));
+}
+
+static kn_uop assign(kn_ctx *k, kn_tensor target, kn_uop value, bool weak) {
+    kn_uop view = target->u, base = ki_view_base(view);
+    if (!base) return FAIL(KI_E_ASSIGN_PLACE, ki_ops[view->op].name);
+    if (!weak && value->dtype != view->dtype) return FAIL(KI_E_ASSIGN_DTYPE, ki_dtypes[view->dtype].name, ki_dtypes[value->dtype].name);
+    ki_shape s = ki_shape_like(view);
+    value = u_broadcast_to(k, u_cast(k, value, (kn_dtype)view->dtype), &s);
+    kn_uop next = write_to(k, base, view, value);
+    if (!next) return NULL;
+    for (struct kn_tensor_s *t = k->tensors; t; t = t->next) {
+        if (!t->u || ki_view_base(t->u) != base) continue;
+        kn_uop u = rebased(k, t->u, base, next);
+        if (!u) return NULL;
+        t->u = u;
+    }
+    return target->u;
+}
+
+kn_tensor kn_assign(kn_tensor target, kn_tensor value) {
+    ENTER("assign", target, value);
+    kn_uop u, v;
+    ki_meet(k, target, value, &u, &v);
+    return assign(k, target, v, value->weak) ? target : ki_handle(k, NULL);
+}

@@ -1,0 +1,154 @@
+/* build.h: what the theme files of the front end are written with.
+ *
+ * A theme file (unary.c, reduce.c, conv.c, ...) is short functions on UOps and, under them, the public calls, which only
+ * unwrap handles, call one of these, and wrap. Inside: NULL in gives NULL out, the failure is in k->env, so a
+ * composition is written as one expression and checked at its end. u_... work on UOps of any dtype and shape: they
+ * promote and broadcast; constants are made by lit(), in the dtype of a neighbour.
+ * KN_NO_LOC: here the public names are functions, not the macros that note the caller's place. */
+#ifndef KI_BUILD_H
+#define KI_BUILD_H
+
+#define KN_NO_LOC
+#include "tensor/context.h"
+
+#include <koine/nn.h>
+#include <koine/tensor.h>
+
+/* ---- public calls ------------------------------------------------------------------------------------------ */
+
+/* Enters a call on tensors: `k` is their context; returns early with an error tensor where one cannot be used.
+ * optional: bit i set: operand i may be NULL. */
+kn_tensor ki_enter(kn_ctx **k, const char *fn, const kn_tensor *t, size_t n, unsigned optional);
+#define ENTER_(fn, optional, ...)                                                                             \
+    kn_ctx *k;                                                                                                \
+    do {                                                                                                      \
+        const kn_tensor operand_[] = {__VA_ARGS__};                                                           \
+        kn_tensor bad_ = ki_enter(&k, fn, operand_, sizeof operand_ / sizeof *operand_, optional);            \
+        if (bad_ || !k) return bad_;                                                                          \
+    } while (0)
+#define ENTER(fn, ...) ENTER_(fn, 0, __VA_ARGS__)
+/* A call that takes the context itself. */
+#define ENTER_CTX(name) (ki_settle_failure(k), k->fn = name, k->operand[0] = k->operand[1] = NULL)
+#define FAIL(...) ki_none(ki_fail(&k->env, __VA_ARGS__))
+static inline kn_uop ki_none(int status) { return (void)status, NULL; }
+
+/* ---- shapes ------------------------------------------------------------------------------------------------ */
+
+typedef struct ki_shape {
+    unsigned n;
+    ki_dim d[KI_MAX_RANK];
+} ki_shape;
+ki_shape ki_shape_like(kn_uop u);
+/* A public list as a shape, symbols (kn_sym) resolved. */
+bool ki_shape_read(kn_ctx *k, kn_ints list, ki_shape *out);
+bool ki_shape_same(const ki_shape *a, const ki_shape *b);
+/* All sizes constant? Else a failure. */
+bool ki_shape_known(kn_ctx *k, kn_uop u);
+/* Axis, negative from the end, to 0..rank-1; -1 after a failure. */
+int ki_axis(kn_ctx *k, int64_t axis, unsigned rank);
+/* A list of axes as bits; false after a failure (range, repetition). */
+bool ki_axes(kn_ctx *k, kn_ints axes, unsigned rank, uint32_t *bits);
+static inline uint32_t all_axes(kn_uop u) { return u ? (UINT32_C(1) << ki_rank(u)) - 1 : 0; }
+
+kn_uop u_reshape_to(kn_ctx *k, kn_uop x, const ki_shape *s);
+kn_uop u_expand_to(kn_ctx *k, kn_uop x, const ki_shape *s); /* ranks equal */
+kn_uop u_broadcast_to(kn_ctx *k, kn_uop x, const ki_shape *s);
+/* Common shape of two values; () meets any shape without a node. */
+bool ki_broadcast(kn_ctx *k, kn_uop *a, kn_uop *b);
+
+/* ---- movement ---------------------------------------------------------------------------------------------- */
+
+kn_uop u_reshape(kn_ctx *k, kn_uop x, unsigned n, const int64_t *dim);
+#define RESHAPE(x, ...) \
+    u_reshape(k, x, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
+kn_uop u_unsqueeze(kn_ctx *k, kn_uop x, unsigned axis);
+kn_uop u_squeeze(kn_ctx *k, kn_uop x, uint32_t axes); /* drops these axes, of size 1 */
+kn_uop u_swap(kn_ctx *k, kn_uop x, unsigned a, unsigned b);
+kn_uop u_move(kn_ctx *k, kn_uop x, unsigned from, unsigned to);
+kn_uop u_expand_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t n); /* of size 1, to n */
+/* One axis: elements from..from+n; zeros around it up to `before` and `after` more. */
+kn_uop u_narrow(kn_ctx *k, kn_uop x, unsigned axis, int64_t from, int64_t n);
+kn_uop u_pad_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t before, int64_t after);
+kn_uop u_pad_with(kn_ctx *k, kn_uop x, const int64_t *before, const int64_t *after, kn_uop fill); /* () fill, NULL: 0 */
+kn_uop u_tile_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t times);
+kn_uop u_slice_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t start, int64_t stop, int64_t step);
+kn_uop u_flip_axis(kn_ctx *k, kn_uop x, unsigned axis);
+/* Windows of `size` elements `dilation` apart, every `step`: (.., n, ..) to (.., out, .., size), the window last. */
+kn_uop u_windows(kn_ctx *k, kn_uop x, unsigned axis, int64_t size, int64_t step, int64_t dilation);
+kn_uop u_cat(kn_ctx *k, const kn_uop *x, size_t n, int axis);
+
+/* ---- elementwise ------------------------------------------------------------------------------------------- */
+
+kn_uop u_cast(kn_ctx *k, kn_uop x, kn_dtype t);
+/* The dtype in which fractions are computed: floats stay, the rest is f32. */
+static inline kn_dtype ki_fraction(kn_dtype t) { return ki_is_float(t) ? t : KN_F32; }
+static inline kn_uop u_float(kn_ctx *k, kn_uop x) { return x ? u_cast(k, x, ki_fraction((kn_dtype)x->dtype)) : NULL; }
+kn_uop u_truth(kn_ctx *k, kn_uop x); /* x != 0 */
+kn_uop u_const(kn_ctx *k, kn_dtype t, double v);
+kn_uop lit(kn_ctx *k, kn_uop like, double v); /* a constant of like's dtype */
+kn_uop u_full(kn_ctx *k, const ki_shape *s, kn_uop scalar);
+kn_uop u_lowest(kn_ctx *k, kn_dtype t); /* the identity of max */
+
+kn_uop u1(kn_ctx *k, kn_op op, kn_uop x);
+kn_uop u2(kn_ctx *k, kn_op op, kn_uop a, kn_uop b);
+kn_uop u_where(kn_ctx *k, kn_uop p, kn_uop a, kn_uop b);
+kn_uop u_min(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop u_add(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop u_sub(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop u_mul(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop u_div(kn_ctx *k, kn_uop a, kn_uop b); /* true division */
+kn_uop u_max(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop u_lt(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop u_gt(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop u_le(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop u_ge(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop u_eq(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop u_ne(kn_ctx *k, kn_uop a, kn_uop b);
+
+/* Every row of unary.def. */
+#define UNARY(name, class, ...) kn_uop u_##name(kn_ctx *k, kn_uop x);
+#include "tensor/unary.def"
+#undef UNARY
+kn_uop u_elu(kn_ctx *k, kn_uop x, double alpha);
+kn_uop u_clamp(kn_ctx *k, kn_uop x, double lo, double hi);
+
+/* ---- reductions -------------------------------------------------------------------------------------------- */
+
+/* Over axes given as bits; the axes stay at 1. */
+kn_uop u_reduce(kn_ctx *k, kn_uop x, kn_op op, uint32_t axes);
+kn_uop u_sum(kn_ctx *k, kn_uop x, uint32_t axes); /* in the accumulating dtype, back in the result's */
+kn_uop u_prod(kn_ctx *k, kn_uop x, uint32_t axes);
+kn_uop u_max_over(kn_ctx *k, kn_uop x, uint32_t axes);
+kn_uop u_min_over(kn_ctx *k, kn_uop x, uint32_t axes);
+kn_uop u_mean(kn_ctx *k, kn_uop x, uint32_t axes);
+kn_uop u_var(kn_ctx *k, kn_uop x, uint32_t axes, double correction);
+kn_uop u_logsumexp(kn_ctx *k, kn_uop x, uint32_t axes);
+kn_uop u_scan(kn_ctx *k, kn_uop x, unsigned axis, kn_op op, kn_uop identity); /* identity NULL: 0 */
+kn_uop u_softmax(kn_ctx *k, kn_uop x, unsigned axis);
+kn_uop u_log_softmax(kn_ctx *k, kn_uop x, unsigned axis);
+
+/* ---- indexing and products --------------------------------------------------------------------------------- */
+
+/* 0, 1, ..., n-1 of shape (n,), of dtype t. */
+kn_uop u_iota(kn_ctx *k, int64_t n, kn_dtype t);
+/* The same along one axis of a value's shape: (1, .., n, .., 1). */
+kn_uop u_iota_axis(kn_ctx *k, kn_uop like, unsigned axis, kn_dtype t);
+/* An integer dtype that holds 0..n-1 and the values of idx. */
+kn_dtype ki_index_dtype(kn_dtype idx, int64_t n);
+kn_uop u_take(kn_ctx *k, kn_uop x, kn_uop idx, unsigned axis);
+kn_uop u_matmul(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop u_linear(kn_ctx *k, kn_uop x, kn_uop weight, kn_uop bias);
+kn_uop u_rand_bits(kn_ctx *k, const ki_shape *s); /* u64 */
+kn_uop u_rand(kn_ctx *k, const ki_shape *s, kn_dtype t);
+
+/* Weak literals of two handles take each other's dtype. */
+void ki_meet(kn_ctx *k, kn_tensor a, kn_tensor b, kn_uop *ua, kn_uop *ub);
+/* A literal b next to a, as a double. */
+kn_uop ki_literal(kn_ctx *k, kn_uop a, double b);
+
+/* ---- gradients, realisation -------------------------------------------------------------------------------- */
+
+bool ki_grad(kn_ctx *k, kn_uop y, kn_uop dy, const kn_uop *wrt, size_t n, kn_uop *out);
+bool ki_inline_functions(kn_ctx *k, kn_uop *root, size_t n); /* in place */
+
+#endif

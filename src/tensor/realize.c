@@ -1,0 +1,128 @@
+/* realize.c: from wanted tensors to one program, and from its results back to every live tensor. */
+#include "tensor/context.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_assignment(kn_uop u) { return u->op == KN_AFTER && u->nsrc == 2 && u->src[1]->op == KN_STORE; }
+
+/* Nothing to compute: data, or what an assignment of the same plan leaves in a buffer. */
+static bool is_place(kn_uop u) {
+    while (u->op == KN_RESHAPE) u = u->src[0];
+    return is_assignment(u) || (u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_GLOBAL);
+}
+
+static bool collect_roots(kn_ctx *k, kn_uop *want, size_t n, ki_plan *plan) {
+    kn_uop *order;
+    int64_t count = ki_toposort(&k->ir, want, n, &order);
+    if (count < 0) return false;
+    size_t assigns = 0;
+    for (int64_t i = 0; i < count; i++) assigns += is_assignment(order[i]);
+    plan->root = ki_malloc((assigns + n + 1) * sizeof *plan->root);
+    uint8_t *seen = ki_calloc(k->ir.n, 1);
+    bool ok = plan->root && seen;
+    if (!ok) ki_fail(&k->env, KI_E_NOMEM);
+    for (int64_t i = 0; i < count && ok; i++)
+        if (is_assignment(order[i])) plan->root[plan->n++] = order[i], seen[order[i]->id] = 1;
+    plan->nassign = plan->n;
+    for (size_t i = 0; i < n && ok; i++)
+        if (!seen[want[i]->id] && !is_place(want[i])) plan->root[plan->n++] = want[i], seen[want[i]->id] = 1;
+    ki_free(order);
+    ki_free(seen);
+    return ok;
+}
+
+static bool make_program(kn_ctx *k, ki_plan *plan) {
+    ki_program *p = &plan->program;
+    p->ir = &k->ir;
+    p->stage = KI_S_TENSOR;
+    p->root = ki_opn(&k->ir, KN_SINK, plan->root, (uint32_t)plan->n);
+    if (!p->root) return false;
+    for (size_t i = 0; i < plan->n; i++) {
+        char name[24];
+        int len = snprintf(name, sizeof name, "%zu", i);
+        if (!ki_program_port(p, true, name, (size_t)len, plan->root[i])) return false;
+    }
+    return true;
+}
+
+bool ki_plan_open(kn_ctx *k, const kn_tensor *t, size_t n, ki_plan *plan) {
+    *plan = (ki_plan){0};
+    kn_uop *want = ki_malloc((n ? n : 1) * sizeof *want);
+    if (!want) return ki_fail(&k->env, KI_E_NOMEM), false;
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++) {
+        if (!t[i])
+            ki_fail(&k->env, KI_E_TENSOR_NULL, "realize", (unsigned)i), ok = false;
+        else if (t[i]->k != k)
+            ki_fail(&k->env, KI_E_TENSOR_CONTEXT, "realize"), ok = false;
+        else
+            ok = ki_usable(t[i], "realize");
+        if (ok) want[i] = t[i]->u;
+    }
+    ok = ok && collect_roots(k, want, n, plan) && (plan->n == 0 || make_program(k, plan));
+    ki_free(want);
+    if (!ok) ki_plan_close(plan);
+    return ok;
+}
+
+void ki_plan_close(ki_plan *plan) {
+    if (plan->program.ir) ki_program_free(&plan->program);
+    ki_free(plan->root);
+    *plan = (ki_plan){0};
+}
+
+/* ---- afterwards -------------------------------------------------------------------------------------------- */
+
+/* old[id]: the node reads a buffer that has been written, as it was before, and not only as a view of it. */
+static uint8_t *readers_of_old(kn_ctx *k, const ki_plan *plan) {
+    uint8_t *old = ki_calloc(k->ir.n, 1), *done = ki_calloc(k->ir.n, 1);
+    if (!old || !done) {
+        ki_free(old);
+        ki_free(done);
+        return ki_fail(&k->env, KI_E_NOMEM), NULL;
+    }
+    for (size_t i = 0; i < plan->n; i++) done[plan->root[i]->id] = 1;
+    for (size_t i = 0; i < plan->nassign; i++) old[ki_assigned_buffer(plan->root[i])->id] = 1;
+    for (uint32_t id = 1; id < k->ir.n; id++) {
+        kn_uop u = k->ir.node[id];
+        if (done[id] || u->op == KN_BUFFER) continue;
+        for (uint32_t s = 0; s < u->nsrc && !old[id]; s++) old[id] = old[u->src[s]->id];
+    }
+    ki_free(done);
+    return old;
+}
+
+static void mark_stale(kn_ctx *k, const uint8_t *old) {
+    for (struct kn_tensor_s *t = k->tensors; t; t = t->next) {
+        if (!t->u || !old[t->u->id]) continue;
+        kn_uop base = ki_view_base(t->u);
+        if (base && base->op == KN_BUFFER) continue; /* a view: it shows the new value */
+        t->u = NULL;
+        t->dead = KI_STALE;
+        t->status = KI_INVALID;
+    }
+}
+
+bool ki_plan_done(kn_ctx *k, const ki_plan *plan, const kn_uop *value) {
+    if (plan->n == 0) return true;
+    if (plan->nassign) {
+        uint8_t *old = readers_of_old(k, plan);
+        if (!old) return false;
+        mark_stale(k, old);
+        ki_free(old);
+    }
+    size_t live = 0, n = 0;
+    for (struct kn_tensor_s *t = k->tensors; t; t = t->next) live += t->u != NULL;
+    kn_uop *u = ki_malloc((live + 1 + plan->n) * sizeof *u), *to = u ? u + live + 1 : NULL;
+    if (!u) return ki_fail(&k->env, KI_E_NOMEM), false;
+    for (struct kn_tensor_s *t = k->tensors; t; t = t->next)
+        if (t->u) u[n++] = t->u;
+    for (size_t i = 0; i < plan->n; i++) to[i] = i < plan->nassign ? ki_assigned_buffer(plan->root[i]) : value[i];
+    bool ok = ki_substitute_all(&k->ir, u, n, plan->root, to, plan->n);
+    n = 0;
+    for (struct kn_tensor_s *t = k->tensors; ok && t; t = t->next)
+        if (t->u) t->u = u[n++];
+    ki_free(u);
+    return ok;
+}

@@ -21,7 +21,17 @@ static kn_uop enter_expand(ki_ir *ir, const ki_lower_opts *o, kn_uop k) { return
 static kn_uop enter_select(ki_ir *ir, const ki_lower_opts *o, kn_uop k) { return ki_select(ir, o->target, k); }
 static kn_uop enter_linearize(ki_ir *ir, const ki_lower_opts *o, kn_uop k) { return (void)o, ki_linearize(ir, k); }
 static bool enter_rangeify(ki_program *p, const ki_lower_opts *o) { return ki_rangeify(p, o); }
-static bool enter_plan(ki_program *p, const ki_lower_opts *o) { return ki_plan(p, o->target); }
+static bool enter_plan(ki_program *p, const ki_lower_opts *o) {
+    (void)o;
+    size_t n = 0;
+    kn_uop *keep = ki_calloc(p->nin + p->nout + 1, sizeof *keep);
+    if (!keep) return ki_fail(p->ir->env, KI_E_NOMEM), false;
+    for (size_t i = 0; i < p->nin; i++) keep[n++] = p->in[i].node;
+    for (size_t i = 0; i < p->nout; i++) keep[n++] = p->out[i].node;
+    kn_uop root = ki_plan(p->ir, p->root, keep, n, NULL);
+    ki_free(keep);
+    return root && (p->root = root, true);
+}
 static bool enter_render(ki_program *p, const ki_lower_opts *o) {
     kn_uop root = ki_render(p->ir, o->target, p->root);
     return root && (p->root = root, true);

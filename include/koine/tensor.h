@@ -41,7 +41,7 @@
 extern "C" {
 #endif
 
-#define KN_END INT64_MAX /* in a slice: to the end, whichever way the step goes */
+#define KN_TO_END INT64_MAX /* in a slice: to the end, whichever way the step goes */
 
 /* ---- context ----------------------------------------------------------------------------------------------- */
 

@@ -132,7 +132,7 @@ kn_tensor kn_slice(kn_tensor t, int axis, int64_t start, int64_t stop, int64_t s
     if (step == 0 || step < -(INT64_C(1) << 47) || step > INT64_C(1) << 47) return FAIL(KI_E_SLICE_STEP), ki_handle(k, NULL);
     int64_t n = ki_dim_n(t->u, (unsigned)a);
     int64_t from = bound(start, n, step < 0);
-    int64_t to = stop == KN_END ? (step < 0 ? -1 : n) : bound(stop, n, step < 0);
+    int64_t to = stop == KN_TO_END ? (step < 0 ? -1 : n) : bound(stop, n, step < 0);
     return ki_handle(k, u_slice_axis(k, t->u, (unsigned)a, from, to, step));
 }
 

@@ -1,5 +1,30 @@
+/* optimize.h: stage 3, a kernel's ranges are typed, split, reordered, cut; local buffers are put in. What is done is a list
+ * of OptOps, data that stands in the kernel info and can be printed, stored and applied again.
+ *
+ *   SPLIT axis k target top?  n = (n/k, k), or (k, n/k) if top; the new part has id `id` and the target's type, the rest keeps
+ *                             axis's id and type. Target as in the specification's table, or axis's own type. A LOOP that is
+ *                             independent counts as g. `id` of a THREAD range that the kernel has already: the same threads.
+ *   PADTO axis m              the extent becomes the next multiple of m; what lies beyond is not accessed and not reduced
+ *   SWAP axis other           exchanges two loops of one nest
+ *   CUT axis at               [0, at) and [at, n) become two loops, with what stands inside; the second one's ranges
+ *                             have the ids id, id + 1, ... in order of the ids they are copies of
+ *   STAGE axis slot           what the loops inside `axis` read of PARAM `slot` is copied to LOCAL buffer `id` before them
+ *                             (axis -1: outside all loops of the nest); copied ranges have ids from the kernel's next on
+ *   NOLOCALS                  no LOCAL, GROUP or STAGE after this
+ *   TC                        tensor core; refused where the target has none
+ * id -1: the kernel's next free id is taken, and recorded. Every illegal op is refused with what is wrong with it. */
 #ifndef KI_OPTIMIZE_H
 #define KI_OPTIMIZE_H
+
+#include "ir/uop.h"
 #include "stages/target.h"
+
+/* Heuristics for this target and at most so many threads. A kernel that has OptOps already, or that has ranges of other
+ * types than LOOP and REDUCE, is left as it is. NULL: env says why. */
 kn_uop ki_optimize(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sink);
+/* One OptOp; appended to the kernel info. NULL: env says why. */
+kn_uop ki_apply_opt(ki_ir *ir, kn_uop sink, ki_opt opt);
+/* Several, then what ki_optimize does at the end (threads outermost and counted). */
+kn_uop ki_apply_opts(ki_ir *ir, kn_uop sink, const ki_opt *opt, uint32_t n);
+
 #endif

@@ -1,0 +1,115 @@
+/* cut.c: the OptOp CUT: a loop becomes two, [0, at) and [at, n), so that the first part can be split evenly.
+ *
+ *   END(body, a..., r, b...)  becomes  END(GROUP(END(body', r', b...), END(body'', r'', b''...)), a...)
+ *   REDUCE(v, a..., r, b...)  becomes  op(REDUCE(v', a..., r', b...), REDUCE(v'', a''..., r'', b''...))
+ * What does not depend on the loop is shared by both parts. The second part owns fresh ranges, for r, for what its closer
+ * lists behind r (REDUCE: all), and for every loop inside that depends on one of these. Lanes are shared. */
+#include "stages/3_optimize/nest.h"
+
+#include <string.h>
+
+#define FAIL(...) (ki_fail(k->ir->env, __VA_ARGS__), NULL)
+
+/* Numbers of the ranges the second part renames; marked in set. False if something inside may not be doubled. */
+static bool renamed(const ki_nest *k, kn_uop c, kn_uop r, uint64_t *set) {
+    const ki_scope *s = &k->scope;
+    bool behind = c->op == KN_REDUCE, more = true;
+    for (uint32_t j = 1; j < c->nsrc; j++) {
+        behind |= c->src[j] == r;
+        if (!behind || ki_is_lane(c->src[j])) continue;
+        uint32_t q = ki_scope_rank(s, c->src[j]);
+        set[q >> 6] |= UINT64_C(1) << (q & 63);
+    }
+    while (more) {
+        more = false;
+        for (uint32_t q = 0; q < s->nrange; q++) {
+            kn_uop x = k->closer[q];
+            if (ki_in_set(set, q) || !x || x == c || ki_is_lane(s->range[q]) || x->id > c->id) continue;
+            const uint64_t *f = ki_scope_free(s, x);
+            bool depends = false;
+            for (uint32_t w = 0; w < s->words; w++) depends |= (f[w] & set[w]) != 0;
+            if (depends) set[q >> 6] |= UINT64_C(1) << (q & 63), more = true;
+        }
+    }
+    /* A buffer inside would serve both parts at once. */
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop u = s->node[i], b = u->op == KN_STORE ? ki_storage(u->src[0]) : NULL;
+        if (!b || b->op != KN_BUFFER || b->arg.buffer->addrspace == KN_GLOBAL) continue;
+        const uint64_t *f = ki_scope_free(s, u);
+        for (uint32_t w = 0; w < s->words; w++)
+            if (f[w] & set[w]) return false;
+    }
+    return true;
+}
+
+static kn_uop cut_reduce(ki_ir *ir, kn_uop c, kn_uop main, kn_uop tail) {
+    return ki_op2(ir, (kn_op)c->arg.reduce.op, main, tail);
+}
+
+/* main and tail are whole copies of c; the loops before r are taken off both and put around the pair. */
+static kn_uop cut_end(ki_ir *ir, kn_uop c, kn_uop r, kn_uop main, kn_uop tail) {
+    uint32_t before = 0;
+    kn_uop part[2] = {main, tail}, *src = ki_malloc((c->nsrc + 1) * sizeof *src), result = NULL;
+    if (!src) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+    while (c->src[1 + before] != r) before++;
+    for (int i = 0; i < 2 && part[i]; i++) {
+        src[0] = part[i]->src[0];
+        memcpy(src + 1, part[i]->src + 1 + before, (part[i]->nsrc - 1 - before) * sizeof *src);
+        part[i] = ki_with_srcs(ir, part[i], src, part[i]->nsrc - before);
+    }
+    src[0] = result = ki_opn(ir, KN_GROUP, part, 2);
+    memcpy(src + 1, c->src + 1, before * sizeof *src);
+    if (before && result) result = ki_opn(ir, KN_END, src, before + 1);
+    ki_free(src);
+    return result;
+}
+
+/* A GROUP directly under the SINK: its members are nests of their own. */
+static kn_uop flatten(ki_ir *ir, kn_uop sink) {
+    uint32_t n = 0;
+    if (!sink) return NULL;
+    for (uint32_t i = 0; i < sink->nsrc; i++) n += sink->src[i]->op == KN_GROUP ? sink->src[i]->nsrc : 1;
+    kn_uop *src = ki_malloc((n + 1) * sizeof *src), result;
+    if (!src) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+    n = 0;
+    for (uint32_t i = 0; i < sink->nsrc; i++) {
+        kn_uop u = sink->src[i];
+        for (uint32_t j = 0; j < (u->op == KN_GROUP ? u->nsrc : 1); j++) src[n++] = u->op == KN_GROUP ? u->src[j] : u;
+    }
+    result = ki_with_srcs(ir, sink, src, n);
+    ki_free(src);
+    return result;
+}
+
+kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
+    ki_ir *ir = k->ir;
+    const ki_scope *s = &k->scope;
+    kn_uop r = ki_nest_range(k, (uint32_t)o->axis), c = ki_nest_closer(k, r), main, tail, both;
+    int64_t n = ki_extent(r);
+    if (o->arg < 1 || o->arg >= n) return FAIL(KI_E_OPT_CUT, (int)o->axis, (int)o->arg, (long long)n);
+    if (ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD) return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "it is no loop");
+    if (c->op == KN_END && !ki_nest_independent(k, r)) return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "its iterations depend on each other");
+    if (o->id < 0) o->id = (int32_t)ki_nest_next_range(k);
+    uint64_t *set = ki_calloc(s->words, sizeof *set);
+    ki_swap *swap = ki_calloc(s->nrange + 1, sizeof *swap);
+    bool ok = set && swap;
+    uint32_t m = 0;
+    if (!ok) ki_fail(ir->env, KI_E_NOMEM);
+    if (ok && !renamed(k, c, r, set)) ok = (ki_fail(ir->env, KI_E_OPT_CUT_KIND, (int)o->axis, "a local buffer stands inside"), false);
+    for (uint32_t q = 0; ok && q < s->nrange; q++) {
+        kn_uop x = s->range[q];
+        if (!ki_in_set(set, q)) continue;
+        if (ki_nest_range(k, (uint32_t)o->id + m)) ok = (ki_fail(ir->env, KI_E_OPT_ID, (int)o->id + (int)m), false);
+        kn_uop y = ki_range_make(ir, (uint32_t)o->id + m, (kn_axis)x->arg.range.axis, x == r ? ki_index(ir, n - o->arg) : x->src[0]);
+        swap[m++] = (ki_swap){x, x == r ? ki_op2(ir, KN_ADD, y, ki_index(ir, o->arg)) : y, {y, NULL}};
+        ok = ok && y;
+    }
+    tail = ok ? ki_swap_ranges(k, c, swap, m) : NULL;
+    kn_uop first = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, o->arg));
+    main = tail && first ? ki_swap_ranges(k, c, &(ki_swap){r, first, {first, NULL}}, 1) : NULL;
+    ki_free(set);
+    ki_free(swap);
+    if (!main) return NULL;
+    both = c->op == KN_REDUCE ? cut_reduce(ir, c, main, tail) : cut_end(ir, c, r, main, tail);
+    return both ? flatten(ir, ki_substitute(ir, k->sink, &c, &both, 1)) : NULL;
+}

@@ -1,0 +1,232 @@
+/* edit.c: rebuilding a kernel with a range replaced, padded, or its threads hoisted. */
+#include "stages/3_optimize/nest.h"
+
+#include "ir/scalar.h"
+
+#include <string.h>
+
+/* ---- kernel info ------------------------------------------------------------------------------------------- */
+
+/* The sink with one more OptOp in its kernel info and, if threads is given, that count and the mark of being optimized. */
+kn_uop ki_kernel_with(ki_ir *ir, kn_uop sink, const ki_opt *add, const uint32_t *threads) {
+    const ki_kernel *old = sink ? sink->arg.kernel : NULL;
+    uint32_t nopt = (old ? old->nopt : 0) + (add != NULL), len = old ? old->len : 0;
+    size_t size = sizeof(ki_kernel) + nopt * sizeof(ki_opt) + len + 1;
+    if (!sink) return NULL;
+    ki_kernel *k = ki_calloc(1, size);
+    if (!k) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+    k->threads = 1;
+    if (old) {
+        memcpy(k, old, sizeof *k + old->nopt * sizeof(ki_opt));
+        memcpy((char *)&k->opt[nopt], ki_kernel_name(old), len);
+    }
+    k->nopt = nopt;
+    k->len = len;
+    if (add) k->opt[nopt - 1] = *add;
+    if (threads) k->threads = *threads, k->optimized = 1;
+    const void *p = ki_intern(ir, k, size);
+    ki_free(k);
+    return p ? ki_with_arg(ir, sink, (kn_arg){.p = p}) : NULL;
+}
+
+/* ---- ranges by others -------------------------------------------------------------------------------------- */
+
+/* Loops of an END in their order of duty: threads, loops, lanes; otherwise as listed. */
+static void order_loops(kn_uop *src, uint32_t n, kn_uop *scratch) {
+    uint32_t m = 0;
+    for (int pass = 0; pass < 3; pass++)
+        for (uint32_t j = 0; j < n; j++) {
+            int duty = ki_is_lane(src[j]) ? 2 : src[j]->op == KN_RANGE && src[j]->arg.range.axis == KN_AX_THREAD ? 0 : 1;
+            if (duty == pass) scratch[m++] = src[j];
+        }
+    memcpy(src, scratch, n * sizeof *src);
+}
+
+/* Sources of u after the edit, in src (room for nsrc + n more); their number. */
+static uint32_t edited_sources(const ki_nest *k, kn_uop u, kn_uop *map, const ki_swap *swap, uint32_t n, kn_uop *src, bool *spliced) {
+    bool lists = u->op == KN_END || u->op == KN_REDUCE || u->op == KN_AFTER;
+    uint32_t m = 0;
+    *spliced = false;
+    for (uint32_t j = 0; j < u->nsrc; j++) {
+        const ki_swap *w = NULL;
+        for (uint32_t q = 0; lists && j > 0 && q < n; q++)
+            if (swap[q].from == u->src[j]) w = &swap[q];
+        if (!w) {
+            src[m++] = map[k->scope.at[u->src[j]->id]];
+            continue;
+        }
+        *spliced = true;
+        if (w->list[0]) src[m++] = w->list[0];
+        if (w->list[1]) src[m++] = w->list[1];
+    }
+    return m;
+}
+
+kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n) {
+    const ki_scope *s = &k->scope;
+    uint32_t last = s->at[root->id], most = 0;
+    for (uint32_t i = 0; i <= last; i++)
+        if (s->node[i]->nsrc > most) most = s->node[i]->nsrc;
+    kn_uop *map = ki_calloc(s->n, sizeof *map), *src = ki_calloc(2 * (size_t)(most + n + 1), sizeof *src), result = NULL;
+    uint8_t *wanted = ki_calloc(s->n, 1);
+    bool ok = map && src && wanted;
+    if (!ok) ki_fail(k->ir->env, KI_E_NOMEM);
+    if (ok) wanted[last] = 1;
+    for (uint32_t i = last + 1; ok && i-- > 0;)
+        for (uint32_t j = 0; wanted[i] && j < s->node[i]->nsrc; j++) wanted[s->at[s->node[i]->src[j]->id]] = 1;
+    for (uint32_t i = 0; ok && i <= last; i++) {
+        kn_uop u = s->node[i];
+        bool spliced;
+        if (!wanted[i]) continue;
+        for (uint32_t q = 0; q < n; q++)
+            if (swap[q].from == u) map[i] = swap[q].expr;
+        if (map[i]) continue;
+        uint32_t m = edited_sources(k, u, map, swap, n, src, &spliced);
+        if (spliced && u->op == KN_END) order_loops(src + 1, m - 1, src + most + n + 1);
+        map[i] = spliced && m == 1 && u->op != KN_REDUCE ? src[0] : ki_with_srcs(k->ir, u, src, m);
+        ok = map[i] != NULL;
+    }
+    if (ok) result = map[last];
+    ki_free(map);
+    ki_free(src);
+    ki_free(wanted);
+    return result;
+}
+
+/* Scratch of a pass that rebuilds the kernel node by node. */
+typedef struct edit {
+    ki_nest *k;
+    kn_uop *map; /* by place */
+    kn_uop *src; /* room for any node's sources */
+} edit;
+
+static bool edit_open(edit *e, ki_nest *k) {
+    uint32_t most = 4;
+    for (uint32_t i = 0; i < k->scope.n; i++)
+        if (k->scope.node[i]->nsrc > most) most = k->scope.node[i]->nsrc;
+    *e = (edit){k, ki_calloc(k->scope.n, sizeof *e->map), ki_calloc(most, sizeof *e->src)};
+    if (!e->map || !e->src) return ki_fail(k->ir->env, KI_E_NOMEM), false;
+    return true;
+}
+static kn_uop edit_close(edit *e, bool ok) {
+    kn_uop result = ok ? e->map[e->k->scope.n - 1] : NULL;
+    ki_free(e->map);
+    ki_free(e->src);
+    return result;
+}
+static kn_uop mapped(const edit *e, kn_uop u) {
+    return e->map[e->k->scope.at[u->id]];
+}
+
+/* ---- PADTO ------------------------------------------------------------------------------------------------- */
+
+static kn_uop valid_index(ki_ir *ir, kn_uop ok, kn_uop idx) {
+    return ki_op3(ir, KN_WHERE, ok, idx, ki_op0(ir, KN_INVALID));
+}
+
+/* The extent of o->axis becomes the next multiple of o->arg. Every access that depends on the range is made invalid beyond
+ * the old extent; a REDUCE over it reduces the identity there. */
+kn_uop ki_opt_padto(ki_nest *k, ki_opt *o) {
+    ki_ir *ir = k->ir;
+    const ki_scope *s = &k->scope;
+    kn_uop r = ki_nest_range(k, (uint32_t)o->axis);
+    int64_t n = ki_extent(r), padded = (n + o->arg - 1) / o->arg * o->arg;
+    if (padded == n) return k->sink;
+    kn_uop wide = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, padded));
+    kn_uop inside = ki_op2(ir, KN_CMPLT, wide, ki_index(ir, n));
+    edit e;
+    bool ok = edit_open(&e, k) && wide && inside;
+    for (uint32_t i = 0; ok && i < s->n; i++) {
+        kn_uop u = s->node[i];
+        for (uint32_t j = 0; j < u->nsrc; j++) e.src[j] = mapped(&e, u->src[j]);
+        if (u == r) {
+            e.map[i] = wide;
+        } else {
+            if (ki_is_access(u) && ki_scope_has(s, u->src[1], r)) {
+                kn_uop b = ki_storage(u);
+                bool reg = b->op == KN_BUFFER && b->arg.buffer->addrspace == KN_REG;
+                if (!reg) e.src[1] = valid_index(ir, inside, e.src[1]);
+            }
+            if (u->op == KN_REDUCE && ki_nest_closer(k, r) == u) {
+                kn_dtype t = (kn_dtype)u->dtype;
+                kn_uop none = ki_const_bits(ir, t, ki_scalar_identity((kn_op)u->arg.reduce.op, t, true));
+                e.src[0] = ki_op3(ir, KN_WHERE, inside, e.src[0], none);
+            }
+            e.map[i] = ki_with_src(ir, u, e.src);
+        }
+        ok = e.map[i] != NULL;
+    }
+    return edit_close(&e, ok);
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------- */
+
+/* In a nest that runs on thread 0 alone, every access is made invalid on the others. */
+static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread) {
+    kn_uop *node, one = ki_op2(ir, KN_CMPLT, thread, ki_index(ir, 1)), src[2], result = NULL;
+    ki_scope s;
+    bool ok = one && ki_scope_open(&s, ir, nest);
+    if (!one) return NULL;
+    kn_uop *map = ok ? ki_calloc(s.n, sizeof *map) : NULL, *buf = NULL;
+    uint32_t most = 0;
+    node = s.node;
+    for (uint32_t i = 0; ok && i < s.n; i++)
+        if (node[i]->nsrc > most) most = node[i]->nsrc;
+    buf = ki_calloc(most + 1, sizeof *buf);
+    if (ok && (!map || !buf)) ok = (ki_fail(ir->env, KI_E_NOMEM), false);
+    for (uint32_t i = 0; ok && i < s.n; i++) {
+        kn_uop u = node[i];
+        for (uint32_t j = 0; j < u->nsrc; j++) buf[j] = map[s.at[u->src[j]->id]];
+        kn_uop b = ki_is_access(u) ? ki_storage(u) : NULL;
+        if (b && !(b->op == KN_BUFFER && b->arg.buffer->addrspace != KN_GLOBAL)) {
+            src[0] = buf[0];
+            src[1] = valid_index(ir, one, buf[1]);
+            map[i] = ki_with_src(ir, u, src);
+        } else {
+            map[i] = ki_with_src(ir, u, buf);
+        }
+        ok = map[i] != NULL;
+    }
+    if (ok) result = map[s.n - 1];
+    ki_free(map);
+    ki_free(buf);
+    ki_scope_close(&s);
+    return result;
+}
+
+/* The sink with its THREAD range, if it has one, closed by one END around everything: SINK(END(GROUP(nests...), t)). A nest
+ * that t does not divide runs on thread 0. A sink with one nest is as it should be. */
+kn_uop ki_hoist_threads(ki_nest *k) {
+    const ki_scope *s = &k->scope;
+    ki_ir *ir = k->ir;
+    kn_uop t = NULL, sink = k->sink;
+    for (uint32_t r = 0; r < s->nrange; r++)
+        if (s->range[r]->arg.range.axis == KN_AX_THREAD) t = s->range[r];
+    if (!t || (sink->nsrc == 1 && sink->src[0]->op == KN_END)) return sink;
+    kn_uop *nest = ki_calloc(sink->nsrc + 1, sizeof *nest), *loop = NULL;
+    bool ok = nest != NULL;
+    for (uint32_t i = 0; ok && i < sink->nsrc; i++) {
+        kn_uop u = sink->src[i];
+        uint32_t n = 0;
+        bool has = false;
+        if (!(loop = ki_calloc(u->nsrc + 1, sizeof *loop))) {
+            ok = false;
+            break;
+        }
+        for (uint32_t j = 0; j < u->nsrc; j++) {
+            if (u->src[j] == t)
+                has = true;
+            else
+                loop[n++] = u->src[j];
+        }
+        if (has)
+            nest[i] = n == 1 ? loop[0] : ki_with_srcs(ir, u, loop, n);
+        else
+            nest[i] = only_thread_0(ir, u, t);
+        ki_free(loop);
+        ok = nest[i] != NULL;
+    }
+    kn_uop all = ok ? ki_op2(ir, KN_END, ki_opn(ir, KN_GROUP, nest, sink->nsrc), t) : NULL;
+    ki_free(nest);
+    return all ? ki_with_srcs(ir, sink, &all, 1) : NULL;
+}

@@ -1,0 +1,177 @@
+/* nest.c: questions about a kernel's loops and accesses. See nest.h. */
+#include "stages/3_optimize/nest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool ki_is_access(kn_uop u) {
+    return u->op == KN_INDEX && u->nsrc == 2 && ki_storage(u) != NULL;
+}
+
+kn_uop ki_storage(kn_uop u) {
+    while (u->op == KN_AFTER || u->op == KN_INDEX) u = u->src[0];
+    return u->op == KN_BUFFER || u->op == KN_SLICE || (u->op == KN_PARAM && ki_rank(u) == 1) ? u : NULL;
+}
+
+static void find_closers(ki_nest *k) {
+    const ki_scope *s = &k->scope;
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop u = s->node[i];
+        if (u->op != KN_END && u->op != KN_REDUCE) continue;
+        for (uint32_t j = 1; j < u->nsrc; j++)
+            if (u->src[j]->op == KN_RANGE) k->closer[ki_scope_rank(s, u->src[j])] = u;
+    }
+    /* Users stand behind their sources: going down, an END is handed to the ENDs directly inside it. */
+    for (uint32_t i = s->n; i-- > 0;) {
+        kn_uop u = s->node[i];
+        if (u->op != KN_END && u->op != KN_GROUP) continue;
+        kn_uop outer = u->op == KN_END ? u : k->around[i];
+        for (uint32_t j = 0; j < (u->op == KN_END ? 1 : u->nsrc); j++)
+            if (u->src[j]->op == KN_END || u->src[j]->op == KN_GROUP) k->around[s->at[u->src[j]->id]] = outer;
+    }
+}
+
+bool ki_nest_open(ki_nest *k, ki_ir *ir, kn_uop sink) {
+    memset(k, 0, sizeof *k);
+    k->ir = k->affines.ir = ir;
+    k->sink = sink;
+    if (!ki_scope_open(&k->scope, ir, sink)) return false;
+    ki_scope *s = &k->scope;
+    k->form = ki_affine_all(&k->affines, s->node, s->n, s->at);
+    k->closer = ki_calloc(s->nrange + 1, sizeof *k->closer);
+    k->around = ki_calloc(s->n, sizeof *k->around);
+    k->read = ki_calloc(s->n, 1);
+    if (!k->form || !k->closer || !k->around || !k->read) return ki_fail(ir->env, KI_E_NOMEM), false;
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop u = s->node[i];
+        if (u->op == KN_WHERE && u->dtype == KN_IDX && u->src[2]->op == KN_INVALID) k->form[i] = k->form[s->at[u->src[1]->id]];
+        for (uint32_t j = 0; j < u->nsrc; j++)
+            if (ki_is_access(u->src[j]) && !(u->op == KN_STORE && j == 0)) k->read[s->at[u->src[j]->id]] = 1;
+    }
+    find_closers(k);
+    return true;
+}
+
+void ki_nest_close(ki_nest *k) {
+    ki_scope_close(&k->scope);
+    ki_arena_free(&k->affines.arena);
+    ki_free(k->form);
+    ki_free(k->closer);
+    ki_free(k->around);
+    ki_free(k->read);
+    memset(k, 0, sizeof *k);
+}
+
+kn_uop ki_nest_range(const ki_nest *k, uint32_t id) {
+    uint32_t lo = 0, hi = k->scope.nrange;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (k->scope.range[mid]->arg.range.id < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < k->scope.nrange && k->scope.range[lo]->arg.range.id == id ? k->scope.range[lo] : NULL;
+}
+
+uint32_t ki_nest_next_range(const ki_nest *k) {
+    return k->scope.nrange ? k->scope.range[k->scope.nrange - 1]->arg.range.id + 1 : 0;
+}
+
+uint32_t ki_nest_next_buffer(const ki_nest *k) {
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        if (u->op == KN_BUFFER && u->arg.buffer->id >= next) next = u->arg.buffer->id + 1;
+    }
+    return next;
+}
+
+const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access) {
+    kn_uop idx = access->src[1];
+    return idx->dtype == KN_IDX ? k->form[k->scope.at[idx->id]] : NULL;
+}
+
+/* Whether r is free in a term. A term that divmod made is not in the scope: it is searched. */
+static bool in_term(const ki_nest *k, kn_uop x, kn_uop r) {
+    const ki_scope *s = &k->scope;
+    if (x == r) return true;
+    if (s->node[s->at[x->id]] == x) return ki_scope_has(s, x, r);
+    kn_uop *node;
+    bool found = false;
+    int64_t n = ki_toposort(k->ir, &x, 1, &node);
+    for (int64_t i = 0; i < n; i++) found |= node[i] == r;
+    ki_free(node);
+    return found;
+}
+
+int64_t ki_nest_stride(const ki_nest *k, kn_uop access, kn_uop r, bool *known) {
+    const ki_affine *f = ki_nest_form(k, access);
+    int64_t c = 0;
+    *known = f != NULL;
+    for (uint32_t i = 0; f && i < f->n; i++) {
+        if (f->t[i].x == r)
+            c = f->t[i].c;
+        else if (in_term(k, f->t[i].x, r))
+            *known = false;
+    }
+    return c;
+}
+
+/* ---- independence ------------------------------------------------------------------------------------------ */
+
+static int by_size(const void *a, const void *b) {
+    int64_t x = llabs(((const ki_term *)a)->c), y = llabs(((const ki_term *)b)->c);
+    return (x > y) - (x < y);
+}
+
+/* Distinct values of r give distinct addresses: the terms are the digits of a mixed-radix number, r one of them. */
+static bool injective(const ki_nest *k, kn_uop access, kn_uop r) {
+    const ki_affine *f = ki_nest_form(k, access);
+    bool known;
+    if (!f || f->n > 32 || (ki_nest_stride(k, access, r, &known) == 0 && f->n) || !known) return false;
+    ki_term t[32];
+    ki_int128 span = 0;
+    if (!ki_affine_coef(f, r)) return false;
+    memcpy(t, f->t, f->n * sizeof *t);
+    qsort(t, f->n, sizeof *t, by_size);
+    for (uint32_t i = 0; i < f->n; i++) {
+        int64_t c = llabs(t[i].c), lo = t[i].x->lo.i, hi = t[i].x->hi.i;
+        if (lo == INT64_MIN || hi == INT64_MAX || c <= span) return false;
+        span += (ki_int128)c * (hi - lo);
+    }
+    return true;
+}
+
+/* AFTER(REG, init, r): what one iteration leaves, the next one reads. AFTER(REG, r) alone only says "inside r". */
+static bool carries(kn_uop u, kn_uop r) {
+    kn_uop b = u->op == KN_AFTER ? ki_storage(u) : NULL;
+    bool loop = false, other = false;
+    if (!b) return false;
+    for (uint32_t j = 1; j < u->nsrc; j++) {
+        loop |= u->src[j] == r;
+        other |= u->src[j]->op != KN_RANGE;
+    }
+    return loop && other;
+}
+
+bool ki_nest_independent(const ki_nest *k, kn_uop r) {
+    const ki_scope *s = &k->scope;
+    kn_uop c = ki_nest_closer(k, r);
+    bool stored = false;
+    if (!c || c->op != KN_END) return false;
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop u = s->node[i];
+        if (carries(u, r)) return false;
+        if (u->op != KN_STORE || !ki_scope_has(s, u, r)) continue;
+        kn_uop b = ki_storage(u->src[0]);
+        if (!b) return false;
+        if (b->op == KN_BUFFER && b->arg.buffer->addrspace != KN_GLOBAL) continue;
+        if (!injective(k, u->src[0], r)) return false;
+        stored = true;
+        /* what is read of the same storage must be what this iteration writes */
+        for (uint32_t j = 0; j < s->n; j++)
+            if (k->read[j] && ki_storage(s->node[j]) == b && s->node[j]->src[1] != u->src[0]->src[1]) return false;
+    }
+    return stored;
+}

@@ -1,0 +1,61 @@
+/* nest.h: what OptOps and heuristics must know of a kernel's loops. Private to 3_optimize.
+ *
+ * A loop is a RANGE and its closer, the END or REDUCE that lists it (outermost first; lanes last). An access is an INDEX of
+ * storage: where its index is affine, the stride of every range can be read off. */
+#ifndef KI_NEST_H
+#define KI_NEST_H
+
+#include "stages/affine.h"
+#include "stages/scope.h"
+#include "stages/target.h"
+
+typedef struct ki_nest {
+    ki_ir *ir;
+    kn_uop sink;
+    ki_scope scope;
+    ki_affines affines;
+    const ki_affine **form; /* by place: of index nodes; of where(valid, i, invalid) that of i */
+    kn_uop *closer;         /* by range number; NULL: nobody closes it */
+    uint8_t *read;          /* by place: an INDEX whose value is used */
+    kn_uop *around;         /* by place, of an END: the END that stands directly around it, else NULL */
+} ki_nest;
+
+bool ki_nest_open(ki_nest *k, ki_ir *ir, kn_uop sink);
+void ki_nest_close(ki_nest *k);
+
+/* The RANGE with this id, NULL if the kernel has none. */
+kn_uop ki_nest_range(const ki_nest *k, uint32_t id);
+static inline kn_uop ki_nest_closer(const ki_nest *k, kn_uop r) { return k->closer[ki_scope_rank(&k->scope, r)]; }
+/* Form of an access's index; NULL: not affine. */
+const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access);
+/* Elements between what two neighbouring iterations of r access; *known false if r stands in an opaque term. */
+int64_t ki_nest_stride(const ki_nest *k, kn_uop access, kn_uop r, bool *known);
+/* True if u is an INDEX of storage. */
+bool ki_is_access(kn_uop u);
+kn_uop ki_storage(kn_uop u); /* PARAM, BUFFER or SLICE an address is in */
+/* Iterations of r may run in any order and at once: nothing is carried from one to another, and they write to different
+ * places. REDUCE ranges are not asked about (false). */
+bool ki_nest_independent(const ki_nest *k, kn_uop r);
+/* Next free RANGE and BUFFER ids of the kernel. */
+uint32_t ki_nest_next_range(const ki_nest *k);
+uint32_t ki_nest_next_buffer(const ki_nest *k);
+
+/* ---- editing (edit.c) -------------------------------------------------------------------------------------- */
+
+/* A RANGE, what it is in arithmetic, and what stands for it where loops are listed (END, REDUCE, AFTER). */
+typedef struct ki_swap {
+    kn_uop from, expr, list[2];
+} ki_swap;
+/* root after several of these at once. In the ENDs concerned THREAD ranges come first and lanes last. */
+kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
+kn_uop ki_opt_padto(ki_nest *k, ki_opt *o);
+kn_uop ki_opt_cut(ki_nest *k, ki_opt *o);
+kn_uop ki_opt_stage(ki_nest *k, ki_opt *o);
+kn_uop ki_hoist_threads(ki_nest *k);
+kn_uop ki_kernel_with(ki_ir *ir, kn_uop sink, const ki_opt *add, const uint32_t *threads);
+
+/* ---- choosing (heuristic.c) -------------------------------------------------------------------------------- */
+
+kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sink);
+
+#endif

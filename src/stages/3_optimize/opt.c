@@ -1,0 +1,158 @@
+/* opt.c: one OptOp: is it legal here, and what it makes of the kernel. The table below is the specification's. */
+#include "stages/3_optimize/optimize.h"
+#include "stages/3_optimize/nest.h"
+
+#include <string.h>
+
+#define FAIL(...) (ki_fail(k->ir->env, __VA_ARGS__), NULL)
+#define BIT(ax)   (1u << KN_AX_##ax)
+
+/* From which types a target may be split off, and on which side. A type may also be split into itself, either side. */
+static const struct split_rule {
+    uint16_t from;
+    bool inner, outer;
+} split_rules[KI_AX_COUNT] = {
+    [KN_AX_LOCAL] = {BIT(GLOBAL) | BIT(LOOP), true, false},
+    [KN_AX_THREAD] = {BIT(GLOBAL), false, true},
+    [KN_AX_GROUP] = {BIT(REDUCE), true, true},
+    [KN_AX_UPCAST] = {BIT(GLOBAL) | BIT(LOCAL) | BIT(LOOP), true, false},
+    [KN_AX_UNROLL] = {BIT(REDUCE) | BIT(GROUP), true, false},
+    [KN_AX_LOOP] = {BIT(GLOBAL), true, true},
+};
+
+static bool no_locals(const ki_nest *k) {
+    const ki_kernel *info = k->sink->arg.kernel;
+    for (uint32_t i = 0; info && i < info->nopt; i++)
+        if (info->opt[i].op == KI_OPT_NOLOCALS) return true;
+    return false;
+}
+
+/* The type a range counts as: an independent LOOP is a g nobody has named. */
+static kn_axis standing(const ki_nest *k, kn_uop r) {
+    kn_axis ax = (kn_axis)r->arg.range.axis;
+    return ax == KN_AX_LOOP && ki_nest_independent(k, r) ? KN_AX_GLOBAL : ax;
+}
+
+static bool split_allowed(const ki_nest *k, kn_uop r, const ki_opt *o) {
+    kn_axis own = (kn_axis)r->arg.range.axis, from = standing(k, r);
+    if (o->target >= KI_AX_COUNT) return false;
+    if (o->target == own && own != KN_AX_THREAD) return true;
+    const struct split_rule *rule = &split_rules[o->target];
+    if (!(rule->from >> from & 1) || !(o->top ? rule->outer : rule->inner)) return false;
+    /* The table lets a LOOP be upcast; one that carries something must not be. */
+    return !(from == KN_AX_LOOP && (o->target == KN_AX_UPCAST || o->target == KN_AX_LOCAL));
+}
+
+static kn_uop thread_range(const ki_nest *k) {
+    for (uint32_t i = 0; i < k->scope.nrange; i++)
+        if (k->scope.range[i]->arg.range.axis == KN_AX_THREAD) return k->scope.range[i];
+    return NULL;
+}
+
+static kn_uop opt_split(ki_nest *k, ki_opt *o) {
+    ki_ir *ir = k->ir;
+    kn_uop r = ki_nest_range(k, (uint32_t)o->axis), t = o->target == KN_AX_THREAD ? thread_range(k) : NULL, part, rest, expr;
+    int64_t n = ki_extent(r), f = o->arg;
+    if (!split_allowed(k, r, o))
+        return FAIL(KI_E_OPT_SPLIT, ki_axis_names[r->arg.range.axis], (int)o->axis, o->target < KI_AX_COUNT ? ki_axis_names[o->target] : "?",
+                    o->top ? "outer" : "inner");
+    if ((o->target == KN_AX_LOCAL || o->target == KN_AX_GROUP) && no_locals(k)) return FAIL(KI_E_OPT_NOLOCALS, ki_axis_names[o->target]);
+    if (f < 1 || n < 1 || n % f) return FAIL(KI_E_OPT_DIVIDE, (int)f, (int)o->axis, (long long)n);
+    if (o->target == KN_AX_THREAD && k->around[k->scope.at[ki_nest_closer(k, r)->id]]) return FAIL(KI_E_OPT_THREAD, (int)o->axis);
+    if (t && (o->id < 0 || (uint32_t)o->id == t->arg.range.id)) {
+        if (ki_extent(t) != f || ki_scope_has(&k->scope, ki_nest_closer(k, r)->src[0], t)) return FAIL(KI_E_OPT_THREAD, (int)o->axis);
+        o->id = (int32_t)t->arg.range.id;
+    } else if (t) {
+        return FAIL(KI_E_OPT_THREAD, (int)o->axis);
+    }
+    if (o->id < 0) o->id = (int32_t)ki_nest_next_range(k);
+    if (!t && ki_nest_range(k, (uint32_t)o->id)) return FAIL(KI_E_OPT_ID, (int)o->id);
+    part = ki_range_make(ir, (uint32_t)o->id, (kn_axis)o->target, ki_index(ir, f));
+    rest = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, n / f));
+    kn_uop outer = o->top ? part : rest, inner = o->top ? rest : part;
+    expr = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, outer, ki_index(ir, o->top ? n / f : f)), inner);
+    /* A part of extent 1 stays a range: it is what the OptOps that follow may name. */
+    return expr ? ki_swap_ranges(k, k->sink, &(ki_swap){r, expr, {outer, inner}}, 1) : NULL;
+}
+
+static kn_uop opt_swap(ki_nest *k, ki_opt *o) {
+    kn_uop a = ki_nest_range(k, (uint32_t)o->axis), b = ki_nest_range(k, (uint32_t)o->arg), c;
+    if (!b) return FAIL(KI_E_OPT_AXIS, (int)o->arg);
+    c = ki_nest_closer(k, a);
+    if (!c || c != ki_nest_closer(k, b)) return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "they are not loops of one nest");
+    if (c->op == KN_END && (!ki_nest_independent(k, a) || !ki_nest_independent(k, b)))
+        return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "iterations depend on each other");
+    if (ki_scope_has(&k->scope, a->src[0], b) || ki_scope_has(&k->scope, b->src[0], a))
+        return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "one's extent depends on the other");
+    kn_uop *src = ki_malloc(c->nsrc * sizeof *src), with, result;
+    if (!src) return FAIL(KI_E_NOMEM);
+    for (uint32_t j = 0; j < c->nsrc; j++) src[j] = c->src[j] == a ? b : c->src[j] == b ? a : c->src[j];
+    with = ki_with_src(k->ir, c, src);
+    result = with ? ki_substitute(k->ir, k->sink, &c, &with, 1) : NULL;
+    ki_free(src);
+    return result;
+}
+
+static kn_uop apply(ki_nest *k, ki_opt *o) {
+    kn_uop r = NULL;
+    if (o->op == KI_OPT_NOLOCALS) {
+        for (uint32_t i = 0; i < k->scope.nrange; i++) {
+            kn_axis ax = (kn_axis)k->scope.range[i]->arg.range.axis;
+            if (ax == KN_AX_LOCAL || ax == KN_AX_GROUP || ax == KN_AX_WARP) return FAIL(KI_E_OPT_NOLOCALS, ki_axis_names[ax]);
+        }
+        return k->sink;
+    }
+    if (o->op == KI_OPT_TC) return FAIL(KI_E_OPT_TC);
+    if (o->op >= KI_OPT_COUNT) return FAIL(KI_E_ARG_INVALID, "optimize", "op");
+    if (!(o->op == KI_OPT_STAGE && o->axis < 0)) {
+        r = ki_nest_range(k, (uint32_t)o->axis);
+        if (!r || !ki_nest_closer(k, r)) return FAIL(KI_E_OPT_AXIS, (int)o->axis);
+        if (o->op != KI_OPT_STAGE && o->op != KI_OPT_SWAP && !ki_extent(r)) return FAIL(KI_E_OPT_SYMBOLIC, (int)o->axis);
+    }
+    switch ((ki_optop)o->op) {
+    case KI_OPT_SPLIT: return opt_split(k, o);
+    case KI_OPT_SWAP: return opt_swap(k, o);
+    case KI_OPT_PADTO:
+        if (o->arg < 1) return FAIL(KI_E_OPT_DIVIDE, (int)o->arg, (int)o->axis, (long long)ki_extent(r));
+        return ki_opt_padto(k, o);
+    case KI_OPT_CUT: return ki_opt_cut(k, o);
+    case KI_OPT_STAGE:
+        if (no_locals(k)) return FAIL(KI_E_OPT_NOLOCALS, "STAGE");
+        return ki_opt_stage(k, o);
+    default: return NULL;
+    }
+}
+
+kn_uop ki_apply_opt(ki_ir *ir, kn_uop sink, ki_opt opt) {
+    ki_nest k;
+    kn_uop result = NULL;
+    if (!sink) return NULL;
+    if (ki_nest_open(&k, ir, sink)) result = apply(&k, &opt);
+    ki_nest_close(&k);
+    return ki_kernel_with(ir, result, &opt, NULL);
+}
+
+/* The end of the stage: threads outermost and counted. */
+static kn_uop finish(ki_ir *ir, kn_uop sink) {
+    ki_nest k;
+    uint32_t threads = 1;
+    kn_uop result = NULL;
+    if (ki_nest_open(&k, ir, sink)) result = ki_hoist_threads(&k);
+    for (uint32_t i = 0; i < k.scope.nrange; i++)
+        if (k.scope.range[i]->arg.range.axis == KN_AX_THREAD) threads = (uint32_t)ki_extent(k.scope.range[i]);
+    ki_nest_close(&k);
+    return ki_kernel_with(ir, result, NULL, &threads);
+}
+
+kn_uop ki_apply_opts(ki_ir *ir, kn_uop sink, const ki_opt *opt, uint32_t n) {
+    for (uint32_t i = 0; i < n && sink; i++) sink = ki_apply_opt(ir, sink, opt[i]);
+    return sink ? finish(ir, sink) : NULL;
+}
+
+kn_uop ki_optimize(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sink) {
+    if (!sink) return NULL;
+    if (sink->arg.kernel && sink->arg.kernel->optimized) return sink;
+    bool untouched = !sink->arg.kernel || sink->arg.kernel->nopt == 0;
+    if (untouched && t) sink = ki_opt_choose(ir, t, threads ? threads : 1, sink);
+    return sink ? finish(ir, sink) : NULL;
+}

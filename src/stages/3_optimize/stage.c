@@ -1,0 +1,99 @@
+/* stage.c: the OptOp STAGE: what the inner loops read of one operand is copied to a LOCAL buffer first, in the order in
+ * which it will be read.
+ *
+ *   INDEX(P, f(outer, inner))  becomes  INDEX(AFTER(buf, copy), g(inner))
+ *   copy = END(STORE(INDEX(AFTER(buf, outer...), g(inner')), INDEX(P, f(outer, inner'))), inner'...)
+ * inner: the ranges of the index that stand inside the loop the OptOp names; inner' are fresh copies of them. g is
+ * row-major over them: reduce loops first, then loops, then lanes, each in order of id, so that lanes are contiguous. */
+#include "stages/3_optimize/nest.h"
+
+#include <string.h>
+
+#define FAIL(...) (ki_fail(k->ir->env, __VA_ARGS__), NULL)
+#define MOST_INNER 16
+
+/* The one access that reads this PARAM. */
+static kn_uop find_operand(const ki_nest *k, int32_t slot, uint32_t *count) {
+    kn_uop found = NULL;
+    *count = 0;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i], p = k->read[i] ? ki_storage(u) : NULL;
+        if (!p || p->op != KN_PARAM || p->arg.param->slot != slot) continue;
+        found = u;
+        ++*count;
+    }
+    return found;
+}
+
+/* Ranges that `axis` stands inside, and axis itself: those before it in its END, and those of the ENDs around. */
+static bool mark_outer(const ki_nest *k, kn_uop axis, uint64_t *set) {
+    const ki_scope *s = &k->scope;
+    kn_uop c = axis ? ki_nest_closer(k, axis) : NULL;
+    if (axis && c->op != KN_END) return false;
+    for (kn_uop e = c; e; e = k->around[s->at[e->id]])
+        for (uint32_t j = 1; j < e->nsrc; j++) {
+            if (ki_is_lane(e->src[j])) continue;
+            uint32_t q = ki_scope_rank(s, e->src[j]);
+            set[q >> 6] |= UINT64_C(1) << (q & 63);
+            if (e->src[j] == axis) break;
+        }
+    /* threads run the whole nest */
+    for (uint32_t q = 0; q < s->nrange; q++)
+        if (s->range[q]->arg.range.axis == KN_AX_THREAD) set[q >> 6] |= UINT64_C(1) << (q & 63);
+    return true;
+}
+
+/* 0 reduce loops, 1 other loops, 2 lanes */
+static int kind(const ki_nest *k, kn_uop r) {
+    return ki_is_lane(r) ? 2 : ki_nest_closer(k, r)->op == KN_REDUCE ? 0 : 1;
+}
+
+kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
+    ki_ir *ir = k->ir;
+    const ki_scope *s = &k->scope;
+    uint32_t count, n = 0, nout = 1, next = ki_nest_next_range(k);
+    kn_uop u = find_operand(k, o->arg, &count), inner[MOST_INNER], outer[64], loops[MOST_INNER + 1];
+    kn_uop axis = o->axis < 0 ? NULL : ki_nest_range(k, (uint32_t)o->axis);
+    uint64_t *set = ki_calloc(s->words, sizeof *set);
+    int64_t size = 1;
+    if (!set) return FAIL(KI_E_NOMEM);
+    if (count != 1 || !mark_outer(k, axis, set)) {
+        ki_free(set);
+        return FAIL(KI_E_OPT_STAGE, (int)o->arg, count == 1 ? "the axis is no loop of the nest" : "the kernel must read it in one place");
+    }
+    bool fits = true;
+    for (int pass = 0; pass < 3; pass++)
+        for (uint32_t q = 0; q < s->nrange; q++) {
+            kn_uop r = s->range[q];
+            if (!ki_scope_has(s, u->src[1], r)) continue;
+            if (ki_in_set(set, q)) {
+                if (pass == 0 && nout < 64) outer[nout++] = r;
+            } else if (kind(k, r) == pass) {
+                int64_t e = ki_extent(r);
+                fits = fits && n < MOST_INNER && e > 0 && size <= INT32_MAX / e;
+                if (fits) inner[n++] = r, size *= e;
+            }
+        }
+    ki_free(set);
+    if (!fits || n == 0) return FAIL(KI_E_OPT_STAGE, (int)o->arg, n ? "its size is not constant, or too large" : "nothing inside varies");
+    if (o->id < 0) o->id = (int32_t)ki_nest_next_buffer(k);
+    kn_uop buf = ki_buffer_make(ir, (uint32_t)o->id, size, (kn_dtype)u->dtype, KN_LOCAL, 0);
+    kn_uop to = ki_index(ir, 0), from = to;
+    ki_swap swap[MOST_INNER];
+    int64_t stride = size;
+    for (uint32_t q = 0; q < n; q++) {
+        stride /= ki_extent(inner[q]);
+        kn_axis ax = ki_is_lane(inner[q]) ? KN_AX_UPCAST : KN_AX_LOOP;
+        kn_uop y = ki_range_make(ir, next + q, ax, inner[q]->src[0]);
+        swap[q] = (ki_swap){inner[q], y, {y, NULL}};
+        loops[q + 1] = y;
+        to = ki_op2(ir, KN_ADD, to, ki_op2(ir, KN_MUL, y, ki_index(ir, stride)));
+        from = ki_op2(ir, KN_ADD, from, ki_op2(ir, KN_MUL, inner[q], ki_index(ir, stride)));
+    }
+    outer[0] = buf;
+    kn_uop read = ki_swap_ranges(k, u, swap, n), base = nout > 1 ? ki_opn(ir, KN_AFTER, outer, nout) : buf;
+    loops[0] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, base, to), read);
+    kn_uop copy = ki_opn(ir, KN_END, loops, n + 1);
+    kn_uop now = ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, buf, copy), from);
+    return now ? ki_substitute(ir, k->sink, &u, &now, 1) : NULL;
+}

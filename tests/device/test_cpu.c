@@ -1,0 +1,298 @@
+/* The CPU device: compiling, the two caches and what may happen to the one on disk, the compiler's absence and its
+ * errors, names of devices, memory. */
+#include "device/cpu/cpu.h"
+#include "device/device.h"
+#include "tap.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/koine-test-XXXXXX";
+
+static ki_env env;
+static unsigned cpu;
+
+static ki_device *fresh(void) {
+    ki_env_clear(&env);
+    return ki_device_open(&env, cpu);
+}
+
+#define TEXT(name, value)                                                                                             \
+    "#ifndef KN_ONCE\n#define KN_ONCE\nstatic float once(float x) { return x + 1; }\n#endif\n"                        \
+    "void " name "(void *const *buf, const long *var, long thread) {\n"                                               \
+    "    ((float *)buf[0])[thread] = once(" value ") + (float)var[0];\n}\n"
+
+static ki_kernel_text kernel(const char *name, const char *text) {
+    return (ki_kernel_text){name, text, strlen(text), NULL};
+}
+
+/* What kernel k writes, run alone with variable 10. */
+static float result(ki_device *d, const ki_kernel_text *k) {
+    float f = -1;
+    void *buf[] = {&f};
+    int64_t var[] = {10};
+    ki_launch l = {.entry = k->entry, .buf = buf, .var = var, .threads = 1};
+    return k->entry && d->is->submit(d, &l, 1) && d->is->wait(d) ? f : -2;
+}
+
+static bool compile(ki_device *d, ki_kernel_text *k, size_t n) {
+    return d->is->compile(d, "", k, n);
+}
+
+/* Path of the only object in the cache folder. */
+static bool only_file(char *path, size_t n) {
+    DIR *f = opendir(dir);
+    int count = 0;
+    for (struct dirent *e; f && (e = readdir(f));) {
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, n, "%s/%s", dir, e->d_name);
+        count++;
+    }
+    if (f) closedir(f);
+    return count == 1;
+}
+
+static void compiles(void) {
+    ki_device *d = fresh();
+    /* The same name twice with different texts, and one text twice. */
+    ki_kernel_text k[] = {kernel("add", TEXT("add", "1")), kernel("add", TEXT("add", "2")), kernel("other", TEXT("other", "3")),
+                          kernel("add", TEXT("add", "1"))};
+    CHECK(compile(d, k, 4), "several kernels compile: %s", env.message.s ? env.message.s : "");
+    CHECK(result(d, &k[0]) == 12 && result(d, &k[1]) == 13 && result(d, &k[2]) == 14 && result(d, &k[3]) == 12, "each is itself");
+    CHECK(d->stats.compiled == 3 && d->stats.compiler_runs == 1, "three kernels, one compiler process");
+    CHECK(compile(d, k, 4) && d->stats.compiler_runs == 1, "again: found in memory");
+    ki_device_close(d);
+    d = fresh();
+    for (int i = 0; i < 4; i++) k[i].entry = NULL;
+    CHECK(compile(d, k, 4) && d->stats.compiler_runs == 0 && d->stats.cached == 3, "another device: found on disk");
+    CHECK(result(d, &k[1]) == 13, "what was found runs");
+    ki_device_close(d);
+}
+
+/* The cached file after `harm` must be noticed and made again. */
+static void survives(const char *what, void (*harm)(const char *path)) {
+    char path[512];
+    ki_kernel_text k = kernel("add", TEXT("add", "1"));
+    bool there = only_file(path, sizeof path);
+    harm(path);
+    ki_device *d = fresh();
+    CHECK(there && compile(d, &k, 1) && d->stats.compiler_runs == 1 && result(d, &k) == 12, "%s: compiled again", what);
+    ki_device_close(d);
+    d = fresh();
+    k.entry = NULL;
+    CHECK(compile(d, &k, 1) && d->stats.cached == 1 && result(d, &k) == 12, "%s: and kept", what);
+    ki_device_close(d);
+}
+static void harm_cut(const char *path) {
+    struct stat st;
+    if (stat(path, &st) || truncate(path, st.st_size / 2)) perror(path);
+}
+static void flip_at(const char *path, long at, int whence) {
+    FILE *f = fopen(path, "r+b");
+    fseek(f, at, whence);
+    int c = fgetc(f);
+    fseek(f, at, whence);
+    fputc(c ^ 0x55, f);
+    fclose(f);
+}
+static void harm_byte(const char *path) {
+    flip_at(path, 5000, SEEK_SET);
+}
+static void harm_key(const char *path) {
+    flip_at(path, -3, SEEK_END);
+}
+static void harm_empty(const char *path) {
+    if (truncate(path, 0)) perror(path);
+}
+static void harm_mode(const char *path) {
+    chmod(path, 0777);
+}
+
+static void clean(void) {
+    DIR *f = opendir(dir);
+    for (struct dirent *e; f && (e = readdir(f));)
+        if (e->d_name[0] != '.') unlinkat(dirfd(f), e->d_name, 0);
+    if (f) closedir(f);
+}
+
+static void disk(void) {
+    clean();
+    ki_kernel_text k = kernel("add", TEXT("add", "1"));
+    ki_device *d = fresh();
+    CHECK(compile(d, &k, 1), "one kernel compiles");
+    ki_device_close(d);
+    survives("cut", harm_cut);
+    survives("damaged", harm_byte);
+    survives("of another key", harm_key);
+    survives("empty", harm_empty);
+    survives("writable by others", harm_mode);
+    clean();
+    ki_setting_set(&env, KI_VAR_CACHE, "/proc/nowhere");
+    d = fresh();
+    CHECK(compile(d, &k, 1) && result(d, &k) == 12, "a folder that cannot be made is no error");
+    ki_device_close(d);
+    ki_setting_set(&env, KI_VAR_CACHE, "off");
+    d = fresh();
+    CHECK(compile(d, &k, 1) && result(d, &k) == 12 && d->stats.compiled == 1, "the cache can be switched off");
+    ki_device_close(d);
+    ki_setting_set(&env, KI_VAR_CACHE, dir);
+}
+
+static bool says(const char *text) {
+    return env.message.s && strstr(env.message.s, text);
+}
+
+static void compilers(void) {
+    clean();
+    ki_kernel_text k = kernel("add", TEXT("add", "1"));
+    ki_setting_set(&env, KI_VAR_CC, "/no/such/compiler -O3");
+    ki_device *d = fresh();
+    CHECK(!compile(d, &k, 1) && env.err == KI_E_CC_MISSING && says("/no/such/compiler") && says("KN_CC"),
+          "a missing compiler is named, and the way out");
+    ki_device_close(d);
+    ki_setting_set(&env, KI_VAR_CC, NULL);
+    char *path = strdup(getenv("PATH") ? getenv("PATH") : ""), *cc = getenv("CC") ? strdup(getenv("CC")) : NULL;
+    setenv("PATH", "/nowhere", 1);
+    unsetenv("CC");
+    d = fresh();
+    CHECK(!compile(d, &k, 1) && env.err == KI_E_CC_MISSING && says("cc, gcc, clang") && says("KN_CC=/path"), "no compiler at all");
+    ki_device_close(d);
+    setenv("PATH", path, 1);
+    if (cc) setenv("CC", cc, 1);
+    free(path);
+    free(cc);
+    ki_setting_set(&env, KI_VAR_CC, "/bin/false");
+    d = fresh();
+    CHECK(!compile(d, &k, 1) && env.err == KI_E_CC_FAILED && says("/bin/false") && says("exit status 1"), "a compiler that fails");
+    ki_device_close(d);
+    ki_setting_set(&env, KI_VAR_CC, NULL);
+    d = fresh();
+    ki_kernel_text bad = kernel("bad", "void bad(void) { int x = nonsense; }\n");
+    CHECK(!compile(d, &bad, 1) && env.err == KI_E_CC_FAILED && says("nonsense"), "what the compiler says is part of the message");
+    ki_env_clear(&env);
+    CHECK(compile(d, &k, 1) && result(d, &k) == 12, "and the device works on");
+    ki_kernel_text missing = kernel("absent", "int present;\n");
+    CHECK(!compile(d, &missing, 1) && env.err == KI_E_CODE_LOAD && says("absent"), "a kernel that its text does not define");
+    ki_env_clear(&env);
+    ki_kernel_text undefined = kernel("u", "void nobody_has_this(void);\nvoid u(void) { nobody_has_this(); }\n");
+    CHECK(!compile(d, &undefined, 1) && env.err == KI_E_CODE_LOAD && says("nobody_has_this"), "a symbol nobody has");
+    ki_device_close(d);
+    ki_env_clear(&env);
+    DIR *f = opendir(dir);
+    int left = 0;
+    for (struct dirent *e; f && (e = readdir(f));) left += strncmp(e->d_name, ".koine", 6) == 0;
+    if (f) closedir(f);
+    CHECK(left == 0, "no temporary file is left behind");
+}
+
+static void many(void) {
+    enum { N = 40 };
+    static char text[N][4096], name[N][8];
+    ki_kernel_text k[N];
+    for (int i = 0; i < N; i++) {
+        char pad[3000];
+        memset(pad, ' ', sizeof pad);
+        snprintf(name[i], sizeof name[i], "k%d", i % 7);
+        snprintf(text[i], sizeof text[i], "%.*s void %s(void *const *buf, const long *var, long t) { *(float *)buf[0] = %d + t; }\n",
+                 2900, pad, name[i], i);
+        k[i] = kernel(name[i], text[i]);
+    }
+    ki_device *d = fresh();
+    bool good = compile(d, k, N);
+    for (int i = 0; i < N && good; i++) good = result(d, &k[i]) == (float)i;
+    CHECK(good, "forty kernels: %s", env.message.s ? env.message.s : "");
+    CHECK(d->stats.compiler_runs <= 8, "in a few processes (%d)", (int)d->stats.compiler_runs);
+    ki_device_close(d);
+}
+
+static void threads(void) {
+    ki_kernel_text k = kernel("t", "void t(void *const *buf, const long *var, long thread) { ((float *)buf[0])[thread] = thread * 2 + var[0]; }\n");
+    ki_setting_set(&env, KI_VAR_THREADS, "3");
+    ki_device *d = fresh();
+    float out[300] = {0};
+    void *buf[] = {out};
+    int64_t var[] = {5};
+    ki_launch l = {.entry = NULL, .buf = buf, .var = var, .threads = 300};
+    bool good = compile(d, &k, 1);
+    l.entry = k.entry;
+    good = good && d->is->submit(d, &l, 1);
+    for (int i = 0; i < 300; i++) good = good && out[i] == (float)(2 * i + 5);
+    CHECK(good, "a kernel runs once for each thread number");
+    ki_device_close(d);
+    ki_setting_set(&env, KI_VAR_THREADS, "many");
+    ki_env_clear(&env);
+    CHECK(ki_cpu_threads(&env) == 0 && env.err == KI_E_THREADS_SETTING, "KN_THREADS=many is refused");
+    ki_setting_set(&env, KI_VAR_THREADS, NULL);
+    ki_setting_set(&env, KI_VAR_CPU, "z80");
+    ki_env_clear(&env);
+    CHECK(!ki_cpu_target(&env) && env.err == KI_E_CPU_LEVEL && says("sse2"), "KN_CPU=z80 is refused: %s", env.message.s);
+    ki_setting_set(&env, KI_VAR_CPU, "sse2");
+    ki_env_clear(&env);
+    CHECK(ki_cpu_target(&env) && !strcmp(ki_cpu_target(&env)->name, "sse2"), "KN_CPU=sse2 forces the level down");
+    ki_setting_set(&env, KI_VAR_CPU, NULL);
+}
+
+static void names(void) {
+    ki_env_clear(&env);
+    CHECK(ki_device_intern(&env, "cpu:0") == cpu && ki_device_intern(&env, "CPU") == cpu, "cpu:0 is CPU");
+    CHECK(ki_device_intern(&env, "null") != cpu && ki_device_intern(&env, "CPU:3") != cpu, "others are others");
+    CHECK(!ki_device_intern(&env, "GPU") && env.err == KI_E_DEVICE_UNKNOWN && says("CPU, INTERP, NULL"), "an unknown one: %s",
+          env.message.s);
+    const char *const bad[] = {"CPU:", "CPU:x", "CPU:99999999999999999999", "CPU1", "C", ":0"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ki_env_clear(&env);
+        CHECK(!ki_device_intern(&env, bad[i]) && env.err == KI_E_DEVICE_UNKNOWN, "'%s' is refused", bad[i]);
+    }
+    ki_env_clear(&env);
+    CHECK(!ki_device_open(&env, ki_device_id(&env, "CPU:0,CPU:1")) && env.err == KI_E_DEVICE_TUPLE, "tuples are refused by name");
+}
+
+static void memory(void) {
+    ki_device *d = fresh();
+    bool good = true;
+    void *p[200];
+    size_t size[200];
+    for (int i = 0; i < 200 && good; i++) {
+        size[i] = (size_t)i * i * 7 + (size_t)i % 3;
+        p[i] = d->is->alloc(d, size[i]);
+        good = p[i] && (uintptr_t)p[i] % 64 == 0;
+        if (good) memset(p[i], i, size[i]);
+    }
+    for (int i = 0; i < 200 && good; i++)
+        for (size_t b = 0; b < size[i] && good; b += 61) good = ((unsigned char *)p[i])[b] == i;
+    CHECK(good, "blocks are aligned and do not overlap");
+    for (int i = 0; i < 200; i++) d->is->free(d, p[i], size[i]);
+    CHECK(d->stats.bytes == 0 && d->stats.pooled > 0, "freed blocks are kept");
+    void *a = d->is->alloc(d, 100000);
+    d->is->free(d, a, 100000);
+    CHECK(d->is->alloc(d, 100000) == a, "and given out again");
+    d->is->free(d, a, 100000);
+    CHECK(!d->is->alloc(d, SIZE_MAX / 2) && env.err == KI_E_DEVICE_MEMORY, "an absurd size fails by name");
+    ki_env_clear(&env);
+    ki_alloc_fail(1, 1);
+    CHECK(!d->is->alloc(d, 1 << 20 | 77) && env.err == KI_E_DEVICE_MEMORY, "no memory fails by name");
+    ki_alloc_fail(0, 0);
+    ki_device_close(d);
+}
+
+int main(void) {
+    unsetenv("KN_CPU");
+    unsetenv("KN_THREADS");
+    if (!mkdtemp(dir) || !ki_env_open(&env)) return 1;
+    ki_setting_set(&env, KI_VAR_CACHE, dir);
+    cpu = ki_device_id(&env, "CPU");
+    compiles();
+    disk();
+    compilers();
+    many();
+    threads();
+    names();
+    memory();
+    clean();
+    rmdir(dir);
+    ki_env_close(&env);
+    return tap_done();
+}

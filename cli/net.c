@@ -57,16 +57,15 @@ static kn_tensor images(const net *n, const float *x) {
     return kn_from_host(n->k, x, KN_F32, KN_SHAPE(n->batch, n->channels, n->height, n->width));
 }
 
-kn_status net_step(net *n, const float *x, const int32_t *y, double rate, float *loss) {
+void net_build(net *n, const float *x, const int32_t *y, double rate, kn_tensor out[NET_OUT]) {
     kn_ctx *k = n->k;
     n->b1t *= decay1;
     n->b2t *= decay2;
     float lr = (float)(rate * sqrt(1 - n->b2t) / (1 - n->b1t)); /* both moments' bias in one number */
-    kn_scope_open(k);
-    kn_tensor t = kn_from_host(k, y, KN_I32, KN_SHAPE(n->batch));
-    kn_tensor l = kn_cross_entropy(logits(n, images(n, x)), t), step = kn_from_host(k, &lr, KN_F32, KN_SHAPE());
-    kn_tensor g[NET_PARAMS], out[3 * NET_PARAMS + 1] = {l};
-    kn_grad(l, n->p, NET_PARAMS, g);
+    kn_tensor labels = kn_from_host(k, y, KN_I32, KN_SHAPE(n->batch)), step = kn_from_host(k, &lr, KN_F32, KN_SHAPE());
+    kn_tensor loss = kn_cross_entropy(logits(n, images(n, x)), labels), g[NET_PARAMS];
+    out[0] = loss;
+    kn_grad(loss, n->p, NET_PARAMS, g);
     for (int i = 0; i < NET_PARAMS; i++) {
         kn_tensor *o = &out[3 * i + 1];
         o[0] = kn_assign(n->m[i], kn_add(kn_muls(n->m[i], decay1), kn_muls(g[i], 1 - decay1)));
@@ -74,9 +73,15 @@ kn_status net_step(net *n, const float *x, const int32_t *y, double rate, float 
         kn_tensor move = kn_div(n->m[i], kn_adds(kn_sqrt(n->v[i]), 1e-7));
         o[2] = kn_assign(n->p[i], kn_sub(n->p[i], kn_mul(move, step)));
     }
-    kn_status s = kn_realize_at(KN_FILE_LINE_, 3 * NET_PARAMS + 1, out);
-    if (!s) s = kn_to_host(l, loss, sizeof *loss);
-    kn_scope_close(k);
+}
+
+kn_status net_step(net *n, const float *x, const int32_t *y, double rate, float *loss) {
+    kn_tensor out[NET_OUT];
+    kn_scope_open(n->k);
+    net_build(n, x, y, rate, out);
+    kn_status s = kn_realize_at(KN_FILE_LINE_, NET_OUT, out);
+    if (!s) s = kn_to_host(out[0], loss, sizeof *loss);
+    kn_scope_close(n->k);
     return s;
 }
 

@@ -19,6 +19,9 @@ typedef struct net {
 
 /* Parameters from the context's seed. Images must be 6 x 6 at least. */
 kn_status net_open(net *n, kn_ctx *k, int64_t channels, int64_t height, int64_t width, int classes, int64_t batch);
+/* What one step computes: the loss, then every moment and parameter as assigned; NET_OUT of them. Nothing runs. */
+enum { NET_OUT = 3 * NET_PARAMS + 1 };
+void net_build(net *n, const float *x, const int32_t *y, double rate, kn_tensor out[NET_OUT]);
 /* One step on `batch` images: x (batch, channels, height, width), y (batch,). */
 kn_status net_step(net *n, const float *x, const int32_t *y, double rate, float *loss);
 /* The likeliest class of each of `batch` images. */

@@ -1,0 +1,223 @@
+/* bench.c: `koine bench`: how few kernels and bytes a program becomes, and how fast it is compiled. */
+#include "cli.h"
+
+#include "base/thread.h"
+#include "stages/stages.h"
+#include "tensor/context.h"
+
+#include "net.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A program: outputs into out[], their number returned. `kept` holds what the context needs to keep. */
+enum { MAX_OUT = 32 };
+typedef struct built {
+    kn_tensor out[MAX_OUT];
+    int n;
+    int64_t intermediate; /* bytes no schedule of this program can keep out of memory */
+} built;
+
+static kn_tensor in(kn_ctx *k, const char *name, kn_ints shape) {
+    return kn_input(k, name, KN_F32, shape);
+}
+
+static void one(built *b, kn_tensor t) {
+    b->out[b->n++] = t;
+}
+
+static void add(kn_ctx *k, net *n, built *b) {
+    (void)n;
+    one(b, kn_add(in(k, "a", KN_SHAPE(4096, 4096)), in(k, "b", KN_SHAPE(4096, 4096))));
+}
+static void matmul(kn_ctx *k, net *n, built *b) {
+    (void)n;
+    one(b, kn_matmul(in(k, "a", KN_SHAPE(1024, 1024)), in(k, "b", KN_SHAPE(1024, 1024))));
+}
+static void linear_relu(kn_ctx *k, net *n, built *b) {
+    (void)n;
+    kn_tensor x = in(k, "x", KN_SHAPE(64, 1024)), w = in(k, "w", KN_SHAPE(1024, 1024)), c = in(k, "b", KN_SHAPE(1024));
+    one(b, kn_relu(kn_linear(x, w, c)));
+}
+static void softmax(kn_ctx *k, net *n, built *b) {
+    (void)n;
+    one(b, kn_softmax(in(k, "x", KN_SHAPE(4096, 4096)), -1));
+}
+static void layernorm(kn_ctx *k, net *n, built *b) {
+    (void)n;
+    one(b, kn_layer_norm(in(k, "x", KN_SHAPE(4096, 4096)), 1, in(k, "w", KN_SHAPE(4096)), in(k, "b", KN_SHAPE(4096)), 1e-5));
+}
+static void attention(kn_ctx *k, net *n, built *b) {
+    (void)n;
+    kn_ints s = KN_SHAPE(1, 12, 128, 64);
+    one(b, kn_attention(in(k, "q", s), in(k, "k", s), in(k, "v", s), NULL, 0, 0));
+}
+static void embedding(kn_ctx *k, net *n, built *b) {
+    (void)n;
+    one(b, kn_embedding(in(k, "w", KN_SHAPE(50257, 768)), kn_input(k, "i", KN_I32, KN_SHAPE(1024))));
+}
+static void conv_bn(kn_ctx *k, net *n, built *b) {
+    (void)n;
+    kn_tensor x = in(k, "x", KN_SHAPE(1, 64, 56, 56)), w = in(k, "w", KN_SHAPE(64, 64, 3, 3));
+    kn_ints c = KN_SHAPE(64);
+    kn_tensor y = kn_conv2d(x, w, NULL, 1, 1, 1, 1);
+    one(b, kn_relu(kn_batch_norm(y, in(k, "mean", c), in(k, "var", c), in(k, "g", c), in(k, "b", c), 1e-5)));
+}
+static void digits_step(kn_ctx *k, net *n, built *b) {
+    (void)k;
+    int64_t size = n->batch * n->channels * n->height * n->width;
+    float *x = calloc((size_t)size, sizeof *x);
+    int32_t *y = calloc((size_t)n->batch, sizeof *y);
+    if (x && y) {
+        net_build(n, x, y, 0.005, b->out);
+        b->n = NET_OUT;
+    }
+    /* Both layers' activations, and the gradients of both: too far apart to be recomputed. */
+    b->intermediate = 2 * 4 * n->batch * (16 * 12 * 12 + 32 * 8 * 8);
+    free(x);
+    free(y);
+}
+
+static const struct {
+    const char *name;
+    void (*build)(kn_ctx *k, net *n, built *b);
+    int64_t floor; /* bytes, where inputs and outputs once is not it; 0 */
+    bool net;
+} programs[] = {
+    {"add", add, 0, false},
+    {"matmul", matmul, 0, false},
+    {"linear_relu", linear_relu, 0, false},
+    {"softmax", softmax, 0, false},
+    {"layernorm", layernorm, 0, false},
+    {"attention", attention, 0, false},
+    {"embedding", embedding, 4 * 1024 * (1 + 2 * 768), false}, /* only the rows asked for */
+    {"conv_bn", conv_bn, 0, false},
+    {"digits_step", digits_step, 0, true},
+};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+/* One program in a context of its own. */
+typedef struct sample {
+    double seconds;
+    int64_t kernels, bytes, floor;
+} sample;
+
+static int64_t port_bytes(const ki_port *p, size_t n) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        int64_t bytes = (int64_t)ki_itemsize(p[i].dtype);
+        for (unsigned d = 0; d < p[i].rank; d++) bytes *= p[i].dim[d];
+        sum += bytes;
+    }
+    return sum;
+}
+
+static kn_status lower(kn_ctx *k, const built *b, ki_stage to, sample *s) {
+    ki_plan plan;
+    if (!ki_plan_open(k, b->out, (size_t)b->n, &plan)) return (kn_status)ki_settle_failure(k);
+    ki_ir ir;
+    ki_program out = {0};
+    ki_lower_opts o = {.threads = ki_cpu_count()};
+    bool ok = ki_ir_open(&ir, &k->env);
+    ok = ok && ki_lower(&plan.program, &ir, to, &o, &out);
+    if (ok) {
+        ki_traffic t = ki_count_traffic(&out);
+        s->kernels = t.kernels;
+        s->bytes = t.bytes;
+        s->floor = port_bytes(out.in, out.nin) + port_bytes(out.out, out.nout) + 2 * b->intermediate;
+    }
+    ki_program_free(&out);
+    ki_ir_close(&ir);
+    ki_plan_close(&plan);
+    return (kn_status)ki_settle_failure(k);
+}
+
+/* From tensor calls to stage `to`, in a fresh context on NULL. */
+static int measure(cli *c, int i, ki_stage to, sample *s) {
+    kn_ctx *k = kn_open("NULL");
+    if (!k) return cli_fail(c, "out of memory");
+    net n;
+    kn_status st = kn_error(k);
+    if (!st && programs[i].net) st = net_open(&n, k, 1, 28, 28, 10, 128);
+    double begun = cli_now();
+    if (!st) {
+        built b = {.n = 0};
+        kn_scope_open(k);
+        programs[i].build(k, &n, &b);
+        st = lower(k, &b, to, s);
+        s->seconds = cli_now() - begun;
+        kn_scope_close(k);
+    }
+    if (programs[i].floor) s->floor = programs[i].floor;
+    int rc = st ? cli_fail(c, "%s: %s", programs[i].name, kn_message(k)) : CLI_OK;
+    kn_close(k);
+    return rc;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int bench_kernels(cli *c, int i) {
+    sample s = {0};
+    if (measure(c, i, KI_S_RANGEIFY, &s)) return CLI_FAILED;
+    if (c->json)
+        cli_json(stdout, "s program, i kernels, i bytes, i floor", programs[i].name, s.kernels, s.bytes, s.floor);
+    else
+        printf("%-12s %3lld kernels  %12lld bytes  %12lld floor  %.3f\n", programs[i].name, (long long)s.kernels,
+               (long long)s.bytes, (long long)s.floor, s.floor ? (double)s.bytes / (double)s.floor : 0);
+    return CLI_OK;
+}
+
+static int bench_compile(cli *c, int i) {
+    enum { TIMES = 5 };
+    double us[TIMES];
+    sample s = {0};
+    for (int t = 0; t < TIMES; t++) {
+        if (measure(c, i, KI_S_RENDER, &s)) return CLI_FAILED;
+        us[t] = 1e6 * s.seconds;
+    }
+    qsort(us, TIMES, sizeof *us, by_value);
+    if (c->json) cli_json(stdout, "s program, d us, i kernels", programs[i].name, us[TIMES / 2], s.kernels);
+    else printf("%-12s %10.0f us  %3lld kernels\n", programs[i].name, us[TIMES / 2], (long long)s.kernels);
+    return CLI_OK;
+}
+
+static int bench(cli *c) {
+    bool kernels = strcmp(c->operand[0], "kernels") == 0;
+    if (!kernels && strcmp(c->operand[0], "compile") != 0)
+        return cli_usage(c, "no benchmark %s; there are kernels and compile", c->operand[0]);
+    int rc = CLI_OK, matched = 0;
+    for (int i = 0; i < PROGRAMS; i++) {
+        bool wanted = c->noperand == 1;
+        for (int o = 1; o < c->noperand; o++) wanted |= strcmp(c->operand[o], programs[i].name) == 0;
+        if (!wanted) continue;
+        matched++;
+        int one_rc = kernels ? bench_kernels(c, i) : bench_compile(c, i);
+        if (one_rc) rc = one_rc;
+        fflush(stdout);
+    }
+    if (matched < c->noperand - 1) {
+        fputs("koine bench: no such program; there are", stderr);
+        for (int i = 0; i < PROGRAMS; i++) fprintf(stderr, " %s", programs[i].name);
+        fputc('\n', stderr);
+        return CLI_USAGE;
+    }
+    return rc;
+}
+
+static const cli_opt options[] = {{"json", NULL, "one object a line"}, {NULL, NULL, NULL}};
+const cli_verb cli_bench = {
+    .name = "bench",
+    .args = "kernels|compile [PROGRAM]... [--json]",
+    .summary = "measure the compiler",
+    .text = "kernels: how many kernels each program becomes, the bytes they move, and the floor: every input read once, "
+            "every output written once, and what no schedule can keep out of memory written and read once.\n"
+            "compile: microseconds from tensor calls to rendered C, cold, in a fresh context on NULL; median of 5.\n"
+            "Programs: add, matmul, linear_relu, softmax, layernorm, attention, embedding, conv_bn, digits_step.",
+    .opt = options,
+    .least = 1,
+    .most = 64,
+    .run = bench,
+};

@@ -24,7 +24,7 @@ typedef enum ki_code {
     KI_V_CONVERT, /* dst = BITCAST of a across sizes */
 } ki_code;
 
-enum { KI_NOSLOT = 0xffffffff };
+#define KI_NOSLOT UINT32_MAX
 
 typedef struct ki_instr {
     uint8_t code, dtype, one; /* one: all operands have a single lane */
@@ -77,7 +77,7 @@ struct ki_vm {
     size_t nspecial;
     uint32_t prologue; /* instructions that compute the bounds of specials */
     uint32_t nslot, nargs, ntrailing;
-    uint32_t widest; /* lanes */
+    bool barrier;
 };
 
 #endif

@@ -1,0 +1,154 @@
+/* eval_launch.c: programs from rangeify to render: a LINEAR of CALLs over BUFFERs and SLICEs of them. Buffers that are no
+ * port start as a pattern, so that what was never written shows. */
+#include "ir/eval_impl.h"
+#include "ir/eval_vm.h"
+#include "ir/scalar.h"
+
+#include <string.h>
+
+enum { UNSET = 0xa5 };
+
+typedef struct storage {
+    char *data;
+    int64_t bytes;
+    bool mine;
+} storage;
+typedef struct launches {
+    ki_ir *ir;
+    ki_env *env;
+    const ki_program *p;
+    kn_uop *var; /* variables and their values */
+    int64_t *value;
+    size_t nvar;
+    storage *at; /* by id of the BUFFER node */
+    ki_vm **vm;  /* by id of the kernel: of the CALL that launched it first */
+    uint32_t ids;
+    uint64_t budget;
+} launches;
+
+static int64_t bytes_of(kn_uop u) { return u->type->numel * (int64_t)ki_itemsize((kn_dtype)u->dtype); }
+static bool is_variable(kn_uop u) { return u->op == KN_PARAM && u->type->rank == 0; }
+
+/* Storage of a CALL's argument: BUFFER, PARAM, or a SLICE, AFTER, RESHAPE of one. */
+static bool locate(launches *l, kn_uop u, void **data, int64_t *bytes) {
+    int64_t offset = 0;
+    kn_uop top = u;
+    for (; u->op != KN_BUFFER && u->op != KN_PARAM; u = u->src[0]) {
+        if (u->op == KN_SLICE && u->src[1]->op == KN_CONST) {
+            offset += u->src[1]->arg.i * (int64_t)ki_itemsize((kn_dtype)u->src[0]->dtype);
+        } else if (u->op != KN_AFTER && u->op != KN_RESHAPE && u->op != KN_BITCAST) {
+            ki_fail(l->env, KI_E_EVAL_FORM, ki_ops[u->op].name, u->id, "an argument of a CALL is a BUFFER or a SLICE of one");
+            return false;
+        }
+    }
+    storage *s = &l->at[u->id];
+    if (!s->data) {
+        s->bytes = bytes_of(u);
+        s->mine = true;
+        if (!(s->data = ki_malloc((size_t)(s->bytes ? s->bytes : 1)))) return ki_fail(l->env, KI_E_NOMEM), false;
+        memset(s->data, UNSET, (size_t)s->bytes);
+    }
+    *bytes = bytes_of(top);
+    if (offset < 0 || offset + *bytes > s->bytes) {
+        ki_fail(l->env, KI_E_EVAL_BOUNDS, ki_ops[top->op].name, top->id, (long long)offset, (long long)s->bytes);
+        return false;
+    }
+    *data = s->data + offset;
+    return true;
+}
+
+static bool run_call(launches *l, kn_uop call, void **buf, int64_t *bytes, int64_t *var) {
+    uint32_t nbuf = 0, nvar = 0;
+    kn_uop body = call->src[0];
+    for (uint32_t k = 1; k < call->nsrc; k++) {
+        kn_uop a = call->src[k];
+        bool ok;
+        if (a->type->rank)
+            ok = locate(l, a, &buf[nbuf], &bytes[nbuf]), nbuf++;
+        else
+            var[nvar++] = ki_eval_index(l->ir, a, l->var, l->value, l->nvar, &ok);
+        if (!ok) return ki_fail(l->env, KI_E_EVAL_INPUT, "argument", ki_ops[a->op].name, a->id), false;
+    }
+    if (body->op == KN_LOAD) { /* a copy: the first argument from the second */
+        if (nbuf < 2 || bytes[0] != bytes[1]) return ki_fail(l->env, KI_E_EVAL_FORM, "load", body->id, "copies between equal buffers"), false;
+        memmove(buf[0], buf[1], (size_t)bytes[0]);
+        return true;
+    }
+    if (!l->vm[body->id] && !(l->vm[body->id] = ki_vm_make(l->ir, call))) return false;
+    return ki_vm_run(l->vm[body->id], l->env, buf, bytes, var, l->p ? &l->budget : NULL) == KI_OK;
+}
+
+static bool run_calls(launches *l, kn_uop root) {
+    uint32_t most = root->nsrc, n = root->op == KN_CALL ? 1 : root->nsrc;
+    for (uint32_t i = 0; root->op == KN_LINEAR && i < n; i++)
+        if (root->src[i]->nsrc > most) most = root->src[i]->nsrc;
+    void **buf = ki_calloc(most + 1, sizeof *buf);
+    int64_t *bytes = ki_calloc(most + 1, sizeof *bytes), *var = ki_calloc(most + 1, sizeof *var);
+    bool ok = buf && bytes && var;
+    if (!ok) ki_fail(l->env, KI_E_NOMEM);
+    for (uint32_t i = 0; ok && i < n; i++) {
+        kn_uop call = root->op == KN_CALL ? root : root->src[i];
+        if (call->op != KN_CALL) {
+            ki_fail(l->env, KI_E_EVAL_FORM, ki_ops[call->op].name, call->id, "a launch list holds CALLs");
+            ok = false;
+        } else {
+            ok = run_call(l, call, buf, bytes, var);
+        }
+    }
+    ki_free(buf);
+    ki_free(bytes);
+    ki_free(var);
+    return ok;
+}
+
+/* Inputs: variables by value; buffers by copy, since a kernel may write them. */
+static bool bind(launches *l, const ki_program *p, const void *const *in) {
+    for (size_t i = 0; i < p->nin; i++) {
+        kn_uop u = p->in[i].node;
+        if (is_variable(u)) {
+            const ki_param *a = u->arg.param;
+            int64_t v = (int64_t)ki_storage_get((kn_dtype)u->dtype, in[i], 0);
+            l->var[l->nvar] = u;
+            l->value[l->nvar++] = v;
+            if (a->bounded && (v < a->lo || v > a->hi)) {
+                ki_fail(l->env, KI_E_EVAL_VARIABLE, a->name, (long long)v, (long long)a->lo, (long long)a->hi);
+                return false;
+            }
+            continue;
+        }
+        void *data;
+        int64_t bytes, given = (int64_t)ki_itemsize(p->in[i].dtype);
+        if (!locate(l, u, &data, &bytes)) return false;
+        for (unsigned k = 0; k < p->in[i].rank; k++) given *= p->in[i].dim[k];
+        memcpy(data, in[i], (size_t)(given < bytes ? given : bytes));
+    }
+    return true;
+}
+
+int ki_eval_launches(const ki_program *p, const void *const *in, void *const *out, const ki_eval_opts *o) {
+    ki_env *env = p->ir->env;
+    launches l = {.ir = p->ir, .env = env, .ids = p->ir->n, .p = o && o->budget ? p : NULL, .budget = o ? o->budget : 0};
+    if (o && o->bound) return ki_fail(env, KI_E_EVAL_OP, "error bounds", p->root->id, "kernel");
+    l.var = ki_malloc((p->nin + 1) * sizeof *l.var);
+    l.value = ki_malloc((p->nin + 1) * sizeof *l.value);
+    l.at = ki_calloc((size_t)l.ids + 1, sizeof *l.at);
+    l.vm = ki_calloc((size_t)l.ids + 1, sizeof *l.vm);
+    bool ok = l.var && l.value && l.at && l.vm;
+    if (!ok) ki_fail(env, KI_E_NOMEM);
+    ok = ok && bind(&l, p, in) && run_calls(&l, p->root);
+    for (size_t i = 0; ok && i < p->nout; i++) {
+        void *data;
+        int64_t bytes, want = (int64_t)ki_itemsize(p->out[i].dtype);
+        for (unsigned k = 0; k < p->out[i].rank; k++) want *= p->out[i].dim[k];
+        ok = locate(&l, p->out[i].node, &data, &bytes);
+        if (ok) memcpy(out[i], data, (size_t)(want < bytes ? want : bytes));
+    }
+    for (uint32_t i = 0; l.at && i <= l.ids; i++)
+        if (l.at[i].mine) ki_free(l.at[i].data);
+    for (uint32_t i = 0; l.vm && i <= l.ids; i++) ki_vm_free(l.vm[i]);
+    ki_free(l.var);
+    ki_free(l.value);
+    ki_free(l.at);
+    ki_free(l.vm);
+    return ok ? KI_OK : env->status ? env->status : KI_INTERNAL;
+}

@@ -53,7 +53,8 @@ static int runs(const ki_program *p, reference *ref) {
     void *in[MAX_PORTS] = {0}, *out[MAX_PORTS] = {0};
     double *want[MAX_PORTS] = {0};
     for (size_t i = 0; i < p->nin; i++) in[i] = fill(&p->in[i], i + 1);
-    for (size_t i = 0; i < p->nout; i++) out[i] = calloc((size_t)count(&p->out[i]), 8), want[i] = calloc((size_t)count(&p->out[i]), 8);
+    for (size_t i = 0; i < p->nout; i++)
+        out[i] = calloc((size_t)count(&p->out[i]), 8), want[i] = calloc((size_t)count(&p->out[i]), 8);
     int ok = ki_eval(p, (const void *const *)in, out, NULL) == KI_OK;
     if (!ok) printf("# %s\n", p->ir->env->message.s);
     ref((const void *const *)in, want);
@@ -124,7 +125,8 @@ static void attention(const void *const *in, double *const *out) {
             double s[16];
             for (int j = 0; j < 16; j++) {
                 s[j] = j > i ? -INFINITY : 0;
-                for (int c = 0; c < 8 && j <= i; c++) s[j] += (double)q[(h * 16 + i) * 8 + c] * k[(h * 16 + j) * 8 + c] / sqrt(8);
+                for (int c = 0; c < 8 && j <= i; c++)
+                    s[j] += (double)q[(h * 16 + i) * 8 + c] * k[(h * 16 + j) * 8 + c] / sqrt(8);
             }
             soften(s, 16);
             for (int j = 0; j < 16; j++)

@@ -19,7 +19,7 @@ typedef struct file {
     ki_program *p;
     implied *param;
     uint32_t nparam, param_cap;
-    bool in_lines;  /* some `in` line stood there */
+    bool in_lines;    /* some `in` line stood there */
     ki_names in, out; /* port names: keys point to the ports' own copies */
 } file;
 
@@ -55,7 +55,8 @@ static bool read_header(file *f) {
     if (!len || ki_i64_read(r->text + version_at, len, &version) != KI_NUM_OK)
         return KI_READ_FAIL(r, KI_E_TEXT_HEADER, version_at, KI_TEXT_VERSION);
     if (version != KI_TEXT_VERSION)
-        return KI_READ_FAIL(r, KI_E_TEXT_VERSION, version_at, (int)(len > 40 ? 40 : len), r->text + version_at, KI_TEXT_VERSION);
+        return KI_READ_FAIL(r, KI_E_TEXT_VERSION, version_at, (int)(len > 40 ? 40 : len), r->text + version_at,
+                            KI_TEXT_VERSION);
     r->at += len;
     ki_skip(r);
     at = r->at, n = ki_word(r, &s);
@@ -66,7 +67,8 @@ static bool read_header(file *f) {
         return end_statement(r, "the header");
     }
     const char *near = ki_nearest(s, n, stage_name, KI_S_COUNT);
-    return KI_READ_FAIL(r, KI_E_TEXT_STAGE, at, (int)(n > 40 ? 40 : n), s, near ? "; did you mean " : "", near ? near : "");
+    return KI_READ_FAIL(r, KI_E_TEXT_STAGE, at, (int)(n > 40 ? 40 : n), s, near ? "; did you mean " : "",
+                        near ? near : "");
 }
 
 /* ---- ports -------------------------------------------------------------------------------------------------- */
@@ -96,7 +98,8 @@ static bool add_port(file *f, bool output, const char *name, size_t len, kn_uop 
     ki_names *t = output ? &f->out : &f->in;
     const char *kind = output ? "out" : "in";
     if (memchr(name, 0, len)) return KI_READ_FAIL(&f->r, KI_E_TEXT_NUL, at, "a name");
-    if (ki_names_find(t, name, len)) return KI_READ_FAIL(&f->r, KI_E_TEXT_PORT_TWICE, at, kind, (int)(len > 60 ? 60 : len), name);
+    if (ki_names_find(t, name, len))
+        return KI_READ_FAIL(&f->r, KI_E_TEXT_PORT_TWICE, at, kind, (int)(len > 60 ? 60 : len), name);
     if (!ki_program_port(f->p, output, name, len, node)) return false;
     ki_port *q = output ? &f->p->out[f->p->nout - 1] : &f->p->in[f->p->nin - 1];
     return ki_names_add(t, q->name, len, node, at) || ki_read_nomem(&f->r);
@@ -110,7 +113,8 @@ static bool port_type(file *f, ki_port *q, const ki_said *said) {
     for (unsigned k = 0; same && said->dims && k < q->rank; k++) same = said->dim[k] == q->dim[k];
     size_t n = said->end - said->at;
     int shown = (int)(n > 160 ? 160 : n);
-    if (!same && f->p->stage == KI_S_TENSOR) return KI_READ_FAIL(r, KI_E_TEXT_PORT_TYPE, said->at, q->name, shown, r->text + said->at);
+    if (!same && f->p->stage == KI_S_TENSOR)
+        return KI_READ_FAIL(r, KI_E_TEXT_PORT_TYPE, said->at, q->name, shown, r->text + said->at);
     q->dtype = said->dtype;
     if (said->dims) {
         q->rank = said->rank;
@@ -121,7 +125,8 @@ static bool port_type(file *f, ki_port *q, const ki_said *said) {
         if (ki_mul_overflow(bytes, q->dim[k], &bytes)) bytes = INT64_MAX, k = q->rank;
     int64_t room;
     if (ki_mul_overflow(ki_numel(q->node), (int64_t)ki_itemsize((kn_dtype)q->node->dtype), &room)) room = INT64_MAX;
-    if (bytes > room || bytes == INT64_MAX) return KI_READ_FAIL(r, KI_E_TEXT_PORT_TYPE, said->at, q->name, shown, r->text + said->at);
+    if (bytes > room || bytes == INT64_MAX)
+        return KI_READ_FAIL(r, KI_E_TEXT_PORT_TYPE, said->at, q->name, shown, r->text + said->at);
     return true;
 }
 

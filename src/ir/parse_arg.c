@@ -6,11 +6,25 @@
 #include <string.h>
 
 typedef enum key {
-    K_TAG, K_SLOT, K_SPACE, K_BOUNDS, K_SIZE, K_TO, K_DEVICE, K_ORDER, K_AXES, K_AT, K_NAME, K_THREADS, K_OPTIMIZED, K_OPTS,
+    K_TAG,
+    K_SLOT,
+    K_SPACE,
+    K_BOUNDS,
+    K_SIZE,
+    K_TO,
+    K_DEVICE,
+    K_ORDER,
+    K_AXES,
+    K_AT,
+    K_NAME,
+    K_THREADS,
+    K_OPTIMIZED,
+    K_OPTS,
     K_COUNT
 } key;
 static const char *const key_names[K_COUNT] = {
-    "tag", "slot", "space", "bounds", "size", "to", "device", "order", "axes", "at", "name", "threads", "optimized", "opts",
+    "tag",   "slot", "space", "bounds", "size",    "to",        "device",
+    "order", "axes", "at",    "name",   "threads", "optimized", "opts",
 };
 #define BIT(k) (1u << (k))
 
@@ -77,9 +91,7 @@ bool ki_read_head(ki_reader *r, ki_args *a) {
     case KI_A_BUFFER:
         return read_id(r, "the buffer's number", &a->id) &&
                ki_read_choice(r, KI_E_TEXT_SPACE, ki_space_names, 3, &a->space);
-    case KI_A_PARAM:
-        a->number = -1;
-        return !ki_string_next(r) || keep_string(r, a);
+    case KI_A_PARAM: a->number = -1; return !ki_string_next(r) || keep_string(r, a);
     case KI_A_STR:
     case KI_A_BYTES: return !ki_string_next(r) || keep_string(r, a);
     default: return true;
@@ -231,8 +243,7 @@ static bool interned(ki_reader *r, const void *data, size_t n, kn_arg *out) {
 }
 
 static bool build_string(ki_reader *r, ki_args *a, kn_arg *out) {
-    if (!a->has_str)
-        return KI_READ_FAIL(r, KI_E_TEXT_KEY_MISSING, a->op_at, ki_ops[a->op].name, "\"...\"");
+    if (!a->has_str) return KI_READ_FAIL(r, KI_E_TEXT_KEY_MISSING, a->op_at, ki_ops[a->op].name, "\"...\"");
     ki_bytes *b = ki_calloc(1, sizeof *b + a->str.n + 1);
     if (!b) return ki_read_nomem(r);
     b->n = a->str.n;
@@ -249,7 +260,8 @@ static bool build_bounds(ki_reader *r, ki_args *a, kn_dtype dtype) {
         double v = 0;
         ki_num st = ki_is_float(dtype) ? ki_f64_read(s, n, &v) : ki_i64_read(s, n, &a->lohi[i]);
         if (ki_is_float(dtype)) memcpy(&a->lohi[i], &v, sizeof v);
-        if (st != KI_NUM_OK) return KI_READ_FAIL(r, KI_E_TEXT_NUMBER, a->bounds_at[i], (int)(n > 40 ? 40 : n), s, "a bound");
+        if (st != KI_NUM_OK)
+            return KI_READ_FAIL(r, KI_E_TEXT_NUMBER, a->bounds_at[i], (int)(n > 40 ? 40 : n), s, "a bound");
     }
     double lo, hi;
     memcpy(&lo, &a->lohi[0], sizeof lo);
@@ -323,7 +335,8 @@ static bool build_ints(ki_reader *r, ki_args *a, kn_arg *out) {
 static bool build_reduce(ki_reader *r, ki_args *a, kn_arg *out) {
     out->reduce.op = (uint8_t)a->reduce_op;
     for (unsigned i = 0; i < a->nints; i++) {
-        if (a->ints[i] < 0 || a->ints[i] > 31) return KI_READ_FAIL(r, KI_E_TEXT_AXIS_NO, a->op_at, (long long)a->ints[i]);
+        if (a->ints[i] < 0 || a->ints[i] > 31)
+            return KI_READ_FAIL(r, KI_E_TEXT_AXIS_NO, a->op_at, (long long)a->ints[i]);
         out->reduce.axes |= UINT32_C(1) << a->ints[i];
     }
     return true;

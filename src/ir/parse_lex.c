@@ -49,9 +49,7 @@ size_t ki_word(ki_reader *r, const char **s) {
     return r->at - from;
 }
 
-bool ki_word_is(const char *s, size_t n, const char *word) {
-    return strlen(word) == n && memcmp(s, word, n) == 0;
-}
+bool ki_word_is(const char *s, size_t n, const char *word) { return strlen(word) == n && memcmp(s, word, n) == 0; }
 
 /* ---- failures ----------------------------------------------------------------------------------------------- */
 
@@ -247,7 +245,8 @@ bool ki_read_dtype(ki_reader *r, kn_dtype *out) {
     *out = ki_dtype_named(s, n);
     if (*out != KI_DTYPE_COUNT) return true;
     const char *near = ki_nearest(s, n, dtype_name, KI_DTYPE_COUNT);
-    return KI_READ_FAIL(r, KI_E_TEXT_DTYPE, at, (int)(n > 40 ? 40 : n), s, near ? "; did you mean " : "", near ? near : "");
+    return KI_READ_FAIL(r, KI_E_TEXT_DTYPE, at, (int)(n > 40 ? 40 : n), s, near ? "; did you mean " : "",
+                        near ? near : "");
 }
 
 bool ki_read_choice(ki_reader *r, ki_err err, const char *const *names, size_t count, unsigned *out) {
@@ -278,7 +277,8 @@ bool ki_read_device(ki_reader *r, unsigned *out) {
         ki_text_putn(&r->str, r->text + at, r->at - at);
     }
     if (r->str.oom) return ki_read_nomem(r);
-    if (r->str.n == 0 || strlen(r->str.s) != r->str.n) return KI_READ_FAIL(r, KI_E_TEXT_WANTED, at, "a device name", "none");
+    if (r->str.n == 0 || strlen(r->str.s) != r->str.n)
+        return KI_READ_FAIL(r, KI_E_TEXT_WANTED, at, "a device name", "none");
     if (r->ir->env->ndevice > 4096) return KI_READ_FAIL(r, KI_E_TEXT_LIMIT, at, "device names", 4096LL);
     *out = ki_device_id(r->ir->env, r->str.s);
     return *out != 0;

@@ -66,7 +66,9 @@ static bool check_type(ki_reader *r, const ki_said *said, kn_uop u) {
     ki_text is = {0};
     ki_type_put(&is, r->ir->env, (kn_dtype)u->dtype, u->type);
     size_t n = said->end - said->at;
-    if (is.s) KI_READ_FAIL(r, KI_E_TEXT_TYPE, said->at, ki_ops[u->op].name, is.s, (int)(n > 160 ? 160 : n), r->text + said->at);
+    if (is.s)
+        KI_READ_FAIL(r, KI_E_TEXT_TYPE, said->at, ki_ops[u->op].name, is.s, (int)(n > 160 ? 160 : n),
+                     r->text + said->at);
     else ki_read_nomem(r);
     ki_text_free(&is);
     return false;
@@ -137,7 +139,8 @@ static bool read_run(ki_reader *r, size_t at, const char *first, size_t nfirst) 
     if (!ordinal(first, nfirst, &a) || !ordinal(last, nlast, &b) || a > b)
         return KI_READ_FAIL(r, KI_E_TEXT_RUN, at, (int)(r->at - at), r->text + at);
     r->run_total += b - a;
-    if (r->run_total > KI_RUN_LIMIT) return KI_READ_FAIL(r, KI_E_TEXT_LIMIT, at, "operands in runs", (long long)KI_RUN_LIMIT);
+    if (r->run_total > KI_RUN_LIMIT)
+        return KI_READ_FAIL(r, KI_E_TEXT_LIMIT, at, "operands in runs", (long long)KI_RUN_LIMIT);
     for (uint64_t k = a + 1; k <= b; k++) {
         char name[24];
         int n = snprintf(name, sizeof name, "%llu", (unsigned long long)k);
@@ -212,7 +215,9 @@ static bool resolve_literals(ki_reader *r, kn_op op) {
         ki_literal l = r->lit[k];
         ki_expect x = ki_expects(op, l.index);
         kn_dtype dtype = x == KI_X_INDEX ? KN_IDX : x == KI_X_GROUP ? group : KN_VOID;
-        if (dtype == KN_VOID) return KI_READ_FAIL(r, KI_E_TEXT_LITERAL, l.at, (int)(l.end - l.at > 40 ? 40 : l.end - l.at), r->text + l.at);
+        if (dtype == KN_VOID)
+            return KI_READ_FAIL(r, KI_E_TEXT_LITERAL, l.at, (int)(l.end - l.at > 40 ? 40 : l.end - l.at),
+                                r->text + l.at);
         r->src[l.index] = make_literal(r, l.at, l.end, dtype);
         if (!r->src[l.index]) return false;
     }
@@ -241,8 +246,7 @@ static bool read_shape_operand(ki_reader *r) {
         if (!ki_expect_char(r, ')', "after the sizes")) return false;
     }
     for (unsigned k = 0; k < n; k++)
-        if (e[k]->dtype != KN_IDX || e[k]->type->rank)
-            return KI_READ_FAIL(r, KI_E_TEXT_SHAPE, at, k);
+        if (e[k]->dtype != KN_IDX || e[k]->type->rank) return KI_READ_FAIL(r, KI_E_TEXT_SHAPE, at, k);
     kn_uop u = ki_opn(r->ir, KN_STACK, e, n);
     return u && push_src(r, u);
 }
@@ -300,12 +304,36 @@ static const char *op_name(size_t i) { return ki_ops[i].name; }
 /* What people write who come from elsewhere. */
 static const char *op_alias(const char *s, size_t n) {
     static const char *const alias[][2] = {
-        {"sum", "reduce add"}, {"prod", "reduce mul"}, {"copy", "load"}, {"cmplt", "lt"}, {"cmpne", "ne"}, {"cmpeq", "eq"},
-        {"cmpgt", "gt"}, {"cmpge", "ge"}, {"cmple", "le"}, {"vectorize", "stack"}, {"cat", "stack"}, {"gep", "index"},
-        {"define_global", "param"}, {"define_var", "param"}, {"define_local", "buffer"}, {"define_acc", "buffer"},
-        {"define_reg", "buffer"}, {"empty", "buffer"}, {"loop", "range"}, {"endrange", "end"}, {"view", "reshape"},
-        {"transpose", "permute"}, {"broadcast", "expand"}, {"slice_axis", "shrink"}, {"minimum", "neg, max, neg"},
-        {"maximum", "max"}, {"reciprocal", "recip"}, {"assign", "store, then after"}, {"kernel", "call"}, {"select", "where"},
+        {"sum", "reduce add"},
+        {"prod", "reduce mul"},
+        {"copy", "load"},
+        {"cmplt", "lt"},
+        {"cmpne", "ne"},
+        {"cmpeq", "eq"},
+        {"cmpgt", "gt"},
+        {"cmpge", "ge"},
+        {"cmple", "le"},
+        {"vectorize", "stack"},
+        {"cat", "stack"},
+        {"gep", "index"},
+        {"define_global", "param"},
+        {"define_var", "param"},
+        {"define_local", "buffer"},
+        {"define_acc", "buffer"},
+        {"define_reg", "buffer"},
+        {"empty", "buffer"},
+        {"loop", "range"},
+        {"endrange", "end"},
+        {"view", "reshape"},
+        {"transpose", "permute"},
+        {"broadcast", "expand"},
+        {"slice_axis", "shrink"},
+        {"minimum", "neg, max, neg"},
+        {"maximum", "max"},
+        {"reciprocal", "recip"},
+        {"assign", "store, then after"},
+        {"kernel", "call"},
+        {"select", "where"},
     };
     for (size_t i = 0; i < sizeof alias / sizeof *alias; i++)
         if (ki_word_is(s, n, alias[i][0])) return alias[i][1];
@@ -321,7 +349,8 @@ static bool read_op(ki_reader *r, ki_args *a) {
     a->op = ki_op_named(s, n);
     if (a->op != KI_OP_COUNT) return true;
     const char *near = op_alias(s, n);
-    return KI_READ_FAIL(r, KI_E_TEXT_OP, a->op_at, (int)(n > 40 ? 40 : n), s, near ? "; did you mean " : "", near ? near : "");
+    return KI_READ_FAIL(r, KI_E_TEXT_OP, a->op_at, (int)(n > 40 ? 40 : n), s, near ? "; did you mean " : "",
+                        near ? near : "");
 }
 
 /* const 2.0 : f32, or const 2.0:f32 */

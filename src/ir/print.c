@@ -191,7 +191,8 @@ static group group_of(printer *c, kn_uop u) {
     if (first == UINT32_MAX) return g;
     unsigned dtype = u->src[shown == UINT32_MAX ? first : shown]->dtype;
     for (uint32_t k = first; k < u->nsrc; k++)
-        if (ki_expects((kn_op)u->op, k) == KI_X_GROUP && is_bare_literal(c, u->src[k]) && u->src[k]->dtype != dtype) g.bare = false;
+        if (ki_expects((kn_op)u->op, k) == KI_X_GROUP && is_bare_literal(c, u->src[k]) && u->src[k]->dtype != dtype)
+            g.bare = false;
     if (shown == UINT32_MAX) g.first = first;
     return g;
 }
@@ -251,9 +252,12 @@ static void put_head(printer *c, kn_uop u) {
         ki_text_putc(t, ' ');
         ki_num_put(t, (kn_dtype)u->dtype, u->arg.bits);
         return;
-    case KI_A_REDUCE: ki_text_printf(t, " %s", u->arg.reduce.op < KI_OP_COUNT ? ki_ops[u->arg.reduce.op].name : "?"); return;
+    case KI_A_REDUCE:
+        ki_text_printf(t, " %s", u->arg.reduce.op < KI_OP_COUNT ? ki_ops[u->arg.reduce.op].name : "?");
+        return;
     case KI_A_RANGE:
-        ki_text_printf(t, " %u %s", u->arg.range.id, u->arg.range.axis < KI_AX_COUNT ? ki_axis_names[u->arg.range.axis] : "?");
+        ki_text_printf(t, " %u %s", u->arg.range.id,
+                       u->arg.range.axis < KI_AX_COUNT ? ki_axis_names[u->arg.range.axis] : "?");
         return;
     case KI_A_PARAM:
         if (!u->arg.param->len) return;
@@ -278,7 +282,8 @@ static void put_opt(ki_text *t, const ki_opt *o) {
     ki_text_put(t, o->op < KI_OPT_COUNT ? ki_optop_names[o->op] : "?");
     if (o->op != KI_OPT_NOLOCALS || o->axis || o->arg) ki_text_printf(t, " %d", o->axis);
     if (o->op != KI_OPT_NOLOCALS || o->arg) ki_text_printf(t, " %d", o->arg);
-    if (o->op == KI_OPT_SPLIT || o->target) ki_text_printf(t, " %c", o->target < KI_AX_COUNT ? ki_axis_letters[o->target] : '?');
+    if (o->op == KI_OPT_SPLIT || o->target)
+        ki_text_printf(t, " %c", o->target < KI_AX_COUNT ? ki_axis_letters[o->target] : '?');
     if (o->top) ki_text_put(t, " top");
     if (o->id) ki_text_printf(t, " #%d", o->id);
 }
@@ -394,7 +399,8 @@ static void put_nodes(printer *c) {
         ki_text_put(t, " = ");
         ki_text_put(t, ki_ops[u->op].name);
         put_head(c, u);
-        bool fixed, in_type = u->op == KN_PARAM && u->nsrc && !c->ord[u->src[0]->id] && u->src[0]->nsrc && is_shape(u->src[0], &fixed) && fixed;
+        bool fixed, in_type = u->op == KN_PARAM && u->nsrc && !c->ord[u->src[0]->id] && u->src[0]->nsrc &&
+                              is_shape(u->src[0], &fixed) && fixed;
         if (!in_type) put_operands(c, u, 0);
         put_keys(c, u);
         for (size_t k = t->n; k-- > line;) /* the column counts from the last line of a long string */
@@ -451,7 +457,8 @@ static bool ports_follow(const printer *c) {
         if (u->op != KN_PARAM || !u->arg.param->len) continue;
         if (next == p->nin) return false;
         const ki_port *q = &p->in[next++];
-        if (q->node != u || strlen(q->name) != u->arg.param->len || memcmp(q->name, u->arg.param->name, u->arg.param->len) != 0)
+        if (q->node != u || strlen(q->name) != u->arg.param->len ||
+            memcmp(q->name, u->arg.param->name, u->arg.param->len) != 0)
             return false;
         if (!same_as_node(q)) return false;
     }
@@ -462,7 +469,8 @@ static bool ports_follow(const printer *c) {
 static bool root_follows(const printer *c) {
     const ki_program *p = c->p;
     kn_uop u = p->root;
-    if (!u || p->stage != KI_S_TENSOR || u->op != KN_SINK || u->arg.kernel || u->tag || !p->nout || u->nsrc != p->nout) return false;
+    if (!u || p->stage != KI_S_TENSOR || u->op != KN_SINK || u->arg.kernel || u->tag || !p->nout || u->nsrc != p->nout)
+        return false;
     for (size_t i = 0; i < p->nout; i++)
         if (u->src[i] != p->out[i].node) return false;
     return c->n && c->node[c->n - 1] == u;

@@ -67,8 +67,7 @@ static bool clone_ports(ki_port **to, size_t *nto, const ki_port *from, size_t n
 
 bool ki_program_clone_ports(ki_program *to, const ki_program *from) {
     if (to == from) return true;
-    if (clone_ports(&to->in, &to->nin, from->in, from->nin) &&
-        clone_ports(&to->out, &to->nout, from->out, from->nout))
+    if (clone_ports(&to->in, &to->nin, from->in, from->nin) && clone_ports(&to->out, &to->nout, from->out, from->nout))
         return true;
     ki_program_free(to);
     return ki_fail(from->ir->env, KI_E_NOMEM), false;

@@ -32,7 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         must(ki_ir_open(&again, &env), &env, "no second store");
         if (!ki_parse(&again, "again", a.s, a.n, &q)) fputs(a.s, stderr), must(0, &env, "not read back");
         must(ki_print(&q, &b), &env, "not printed again");
-        if (a.n != b.n || memcmp(a.s, b.s, a.n) != 0) fputs(a.s, stderr), fputs(b.s, stderr), must(0, &env, "texts differ");
+        if (a.n != b.n || memcmp(a.s, b.s, a.n) != 0)
+            fputs(a.s, stderr), fputs(b.s, stderr), must(0, &env, "texts differ");
         ki_text_free(&a);
         ki_text_free(&b);
         ki_program_free(&q);
@@ -58,8 +59,33 @@ static size_t seed_n;
 
 /* Cuts, copies and small changes of the seed. */
 static size_t mutate(char *to, size_t room) {
-    static const char *const word[] = {"%1", "%2", " : f32", "[4, 4]", "axes=(0)", "(4, 4)", "nan", "0x", "\"", "..", "@CPU", "tag=1", "-", "stack", "reduce add",
-                                       "param \"x\"", "buffer 0 REG size=4", "in", "in [0, 1]", "out \"y\" = %1", "root %1", ":i8", "<=", "#", "\n", "1e9", "18446744073709551615"};
+    static const char *const word[] = {"%1",
+                                       "%2",
+                                       " : f32",
+                                       "[4, 4]",
+                                       "axes=(0)",
+                                       "(4, 4)",
+                                       "nan",
+                                       "0x",
+                                       "\"",
+                                       "..",
+                                       "@CPU",
+                                       "tag=1",
+                                       "-",
+                                       "stack",
+                                       "reduce add",
+                                       "param \"x\"",
+                                       "buffer 0 REG size=4",
+                                       "in",
+                                       "in [0, 1]",
+                                       "out \"y\" = %1",
+                                       "root %1",
+                                       ":i8",
+                                       "<=",
+                                       "#",
+                                       "\n",
+                                       "1e9",
+                                       "18446744073709551615"};
     size_t n = seed_n;
     memcpy(to, seed_text, n);
     for (size_t k = below(6) + 1; k; k--) {

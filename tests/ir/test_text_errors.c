@@ -142,7 +142,9 @@ static int run(lab *l, const bad *b) {
     snprintf(place, sizeof place, "t.kn:%d:%d: KN20", b->line, b->col);
     int good = !ok && l->env.err == b->id && l->env.status == KI_PARSE && strncmp(m, place, strlen(place)) == 0;
     good = good && (!b->says || strstr(m, b->says)) && !p.root && !p.nin && !p.nout && l->ir.n == before;
-    if (!good) printf("# wanted id %d at %d:%d \"%s\", got %d: %s\n# text: %s\n", b->id, b->line, b->col, b->says ? b->says : "", l->env.err, m, b->text);
+    if (!good)
+        printf("# wanted id %d at %d:%d \"%s\", got %d: %s\n# text: %s\n", b->id, b->line, b->col,
+               b->says ? b->says : "", l->env.err, m, b->text);
     if (ok) ki_program_free(&p);
     return good;
 }
@@ -179,7 +181,8 @@ static void test_lenient(void) {
         X "%y = reduce add %x axes=(0) tag=0 : f32\nout \"y\" = %y\n",
         X "%a_longer_name_1 = exp %x\nout \"y\" = %a_longer_name_1\n",
         T "%s = param \"s\" : f32 []\n%e = param \"e\" () : f32\n%f = add %s %e\nout \"y\" = %f\n",
-        T "%n = param \"n\" bounds=[1, 64] : index\n%x = param \"x\" (%n, 4) : f32 [<=64, 4]\nout \"y\" = %x : f32 [64, 4]\n",
+        T "%n = param \"n\" bounds=[1, 64] : index\n%x = param \"x\" (%n, 4) : f32 [<=64, 4]\nout \"y\" = %x : f32 "
+          "[64, 4]\n",
     };
     for (size_t k = 0; k < sizeof good / sizeof *good; k++) {
         lab l;

@@ -13,7 +13,9 @@ static int survives(kn_dtype t, uint64_t bits) {
     ki_num_put(&s, t, bits);
     ki_num st = ki_num_read(t, s.s, s.n, &back);
     int ok = st == KI_NUM_OK && back == bits && s.n < 30;
-    if (!ok) printf("# %s 0x%llx: '%s' gives %d 0x%llx\n", ki_dtypes[t].name, (unsigned long long)bits, s.s, st, (unsigned long long)back);
+    if (!ok)
+        printf("# %s 0x%llx: '%s' gives %d 0x%llx\n", ki_dtypes[t].name, (unsigned long long)bits, s.s, st,
+               (unsigned long long)back);
     ki_text_free(&s);
     return ok;
 }
@@ -53,16 +55,21 @@ static void test_large(void) {
     int64_t edge[] = {0, 1, -1, INT64_MAX, INT64_MIN, INT32_MAX, INT32_MIN};
     int ok = survives(KN_U64, UINT64_MAX) && survives(KN_U32, UINT32_MAX);
     for (unsigned k = 0; k < sizeof edge / sizeof *edge; k++)
-        ok = ok && survives(KN_I64, (uint64_t)edge[k]) && survives(KN_IDX, (uint64_t)edge[k]) && survives(KN_I32, ki_bits_wrap(KN_I32, edge[k]));
+        ok = ok && survives(KN_I64, (uint64_t)edge[k]) && survives(KN_IDX, (uint64_t)edge[k]) &&
+             survives(KN_I32, ki_bits_wrap(KN_I32, edge[k]));
     CHECK(ok, "integers at their ends");
 }
 
 static void test_short(void) {
-    CHECK(prints(KN_F32, 0.1, "0.1") && prints(KN_F64, 0.1, "0.1") && prints(KN_F16, 0.1, "0.1"), "0.1 is 0.1 in every dtype");
-    CHECK(prints(KN_F32, 2, "2.0") && prints(KN_F32, -0.0, "-0.0") && prints(KN_F64, 1e15, "1000000000000000.0"), "whole numbers have a point");
-    CHECK(prints(KN_F32, 1e30, "1e30") && prints(KN_F64, 1.5e-30, "1.5e-30") && prints(KN_F64, 0.001, "0.001"), "exponents where they are shorter");
+    CHECK(prints(KN_F32, 0.1, "0.1") && prints(KN_F64, 0.1, "0.1") && prints(KN_F16, 0.1, "0.1"),
+          "0.1 is 0.1 in every dtype");
+    CHECK(prints(KN_F32, 2, "2.0") && prints(KN_F32, -0.0, "-0.0") && prints(KN_F64, 1e15, "1000000000000000.0"),
+          "whole numbers have a point");
+    CHECK(prints(KN_F32, 1e30, "1e30") && prints(KN_F64, 1.5e-30, "1.5e-30") && prints(KN_F64, 0.001, "0.001"),
+          "exponents where they are shorter");
     CHECK(prints(KN_F32, INFINITY, "inf") && prints(KN_BF16, -INFINITY, "-inf") && prints(KN_F32, NAN, "nan"), "words");
-    CHECK(prints(KN_F64, 3.141592653589793, "3.141592653589793") && prints(KN_F32, 3.14159274f, "3.1415927"), "pi in the digits it needs");
+    CHECK(prints(KN_F64, 3.141592653589793, "3.141592653589793") && prints(KN_F32, 3.14159274f, "3.1415927"),
+          "pi in the digits it needs");
 }
 
 static void test_refused(void) {
@@ -71,17 +78,44 @@ static void test_refused(void) {
         const char *s;
         ki_num want;
     } v[] = {
-        {KN_I8, "128", KI_NUM_RANGE}, {KN_I8, "-128", KI_NUM_OK}, {KN_I8, "-129", KI_NUM_RANGE}, {KN_U8, "-1", KI_NUM_RANGE},
-        {KN_U8, "0xff", KI_NUM_OK}, {KN_U8, "0x", KI_NUM_BAD}, {KN_U64, "18446744073709551615", KI_NUM_OK},
-        {KN_U64, "18446744073709551616", KI_NUM_RANGE}, {KN_IDX, "-9223372036854775808", KI_NUM_OK},
-        {KN_IDX, "9223372036854775808", KI_NUM_RANGE}, {KN_I32, "1.0", KI_NUM_BAD}, {KN_I32, "", KI_NUM_BAD},
-        {KN_I32, "-", KI_NUM_BAD}, {KN_F32, "1", KI_NUM_OK}, {KN_F32, "1.", KI_NUM_BAD}, {KN_F32, ".5", KI_NUM_OK},
-        {KN_F32, "1e", KI_NUM_BAD}, {KN_F32, "1e+", KI_NUM_BAD}, {KN_F32, "1e39", KI_NUM_RANGE}, {KN_F64, "1e309", KI_NUM_RANGE},
-        {KN_F64, "1e99999999999", KI_NUM_RANGE}, {KN_F64, "1e-99999999999", KI_NUM_OK}, {KN_F64, "0e99999999999", KI_NUM_OK},
-        {KN_F16, "65520", KI_NUM_RANGE}, {KN_F8E4M3, "inf", KI_NUM_RANGE}, {KN_F8E4M3, "1000", KI_NUM_RANGE}, {KN_F8E5M2, "inf", KI_NUM_OK},
-        {KN_F32, "nan(0x0)", KI_NUM_RANGE}, {KN_F32, "nan(0x800000)", KI_NUM_RANGE}, {KN_F32, "nan()", KI_NUM_BAD},
-        {KN_F32, "nan(1)", KI_NUM_BAD}, {KN_F32, "infinity", KI_NUM_BAD}, {KN_F32, "0x1p3", KI_NUM_BAD}, {KN_F32, "1_000", KI_NUM_BAD},
-        {KN_BOOL, "true", KI_NUM_OK}, {KN_BOOL, "2", KI_NUM_RANGE}, {KN_BOOL, "yes", KI_NUM_BAD}, {KN_VOID, "1", KI_NUM_BAD},
+        {KN_I8, "128", KI_NUM_RANGE},
+        {KN_I8, "-128", KI_NUM_OK},
+        {KN_I8, "-129", KI_NUM_RANGE},
+        {KN_U8, "-1", KI_NUM_RANGE},
+        {KN_U8, "0xff", KI_NUM_OK},
+        {KN_U8, "0x", KI_NUM_BAD},
+        {KN_U64, "18446744073709551615", KI_NUM_OK},
+        {KN_U64, "18446744073709551616", KI_NUM_RANGE},
+        {KN_IDX, "-9223372036854775808", KI_NUM_OK},
+        {KN_IDX, "9223372036854775808", KI_NUM_RANGE},
+        {KN_I32, "1.0", KI_NUM_BAD},
+        {KN_I32, "", KI_NUM_BAD},
+        {KN_I32, "-", KI_NUM_BAD},
+        {KN_F32, "1", KI_NUM_OK},
+        {KN_F32, "1.", KI_NUM_BAD},
+        {KN_F32, ".5", KI_NUM_OK},
+        {KN_F32, "1e", KI_NUM_BAD},
+        {KN_F32, "1e+", KI_NUM_BAD},
+        {KN_F32, "1e39", KI_NUM_RANGE},
+        {KN_F64, "1e309", KI_NUM_RANGE},
+        {KN_F64, "1e99999999999", KI_NUM_RANGE},
+        {KN_F64, "1e-99999999999", KI_NUM_OK},
+        {KN_F64, "0e99999999999", KI_NUM_OK},
+        {KN_F16, "65520", KI_NUM_RANGE},
+        {KN_F8E4M3, "inf", KI_NUM_RANGE},
+        {KN_F8E4M3, "1000", KI_NUM_RANGE},
+        {KN_F8E5M2, "inf", KI_NUM_OK},
+        {KN_F32, "nan(0x0)", KI_NUM_RANGE},
+        {KN_F32, "nan(0x800000)", KI_NUM_RANGE},
+        {KN_F32, "nan()", KI_NUM_BAD},
+        {KN_F32, "nan(1)", KI_NUM_BAD},
+        {KN_F32, "infinity", KI_NUM_BAD},
+        {KN_F32, "0x1p3", KI_NUM_BAD},
+        {KN_F32, "1_000", KI_NUM_BAD},
+        {KN_BOOL, "true", KI_NUM_OK},
+        {KN_BOOL, "2", KI_NUM_RANGE},
+        {KN_BOOL, "yes", KI_NUM_BAD},
+        {KN_VOID, "1", KI_NUM_BAD},
     };
     int ok = 1;
     for (unsigned k = 0; k < sizeof v / sizeof *v; k++) {
@@ -103,7 +137,8 @@ static void test_locale(void) {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fr_FR.utf8"};
     const char *got = NULL;
     for (int k = 0; k < 4 && !got; k++) got = setlocale(LC_NUMERIC, names[k]);
-    CHECK(prints(KN_F64, 0.1, "0.1") && survives(KN_F64, UINT64_C(0x3fb999999999999a)), "a locale with a decimal comma (%s)", got ? "set" : "none here");
+    CHECK(prints(KN_F64, 0.1, "0.1") && survives(KN_F64, UINT64_C(0x3fb999999999999a)),
+          "a locale with a decimal comma (%s)", got ? "set" : "none here");
     setlocale(LC_NUMERIC, "C");
 }
 

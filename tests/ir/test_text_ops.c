@@ -33,7 +33,8 @@ static kn_uop any_const(lab *l, kn_dtype t) {
 
 static kn_uop param(lab *l, kn_dtype t) {
     int64_t dim[2] = {3, 4};
-    return ki_param_make(&l->ir, (int)below(5), t, KN_GLOBAL, 0, below(2) ? "x" : NULL, NULL, ki_shape_src(&l->ir, dim, 2));
+    return ki_param_make(&l->ir, (int)below(5), t, KN_GLOBAL, 0, below(2) ? "x" : NULL, NULL,
+                         ki_shape_src(&l->ir, dim, 2));
 }
 
 /* A constant, a scalar parameter, a tensor, or a constant with a tag, which has a line of its own. */
@@ -56,12 +57,14 @@ static kn_uop elementwise(lab *l, kn_op op) {
 
 static kn_uop range(lab *l) {
     return ki_range_make(&l->ir, below(50), (kn_axis)below(KI_AX_COUNT),
-                         below(2) ? ki_index(&l->ir, below(99)) : ki_param_make(&l->ir, -1, KN_IDX, KN_GLOBAL, 0, "n", (int64_t[]){1, 9}, NULL));
+                         below(2) ? ki_index(&l->ir, below(99))
+                                  : ki_param_make(&l->ir, -1, KN_IDX, KN_GLOBAL, 0, "n", (int64_t[]){1, 9}, NULL));
 }
 
 static kn_uop buffer(lab *l, kn_dtype t) {
     static const char *const device[] = {"", "CPU", "CUDA:0,CUDA:1", "DISK:/a file"};
-    return ki_buffer_make(&l->ir, below(9), below(100), t, (kn_addrspace)below(3), ki_device_id(&l->env, device[below(4)]));
+    return ki_buffer_make(&l->ir, below(9), below(100), t, (kn_addrspace)below(3),
+                          ki_device_id(&l->env, device[below(4)]));
 }
 
 static kn_uop param_op(lab *l) {
@@ -74,8 +77,9 @@ static kn_uop param_op(lab *l) {
     kn_uop n = ki_param_make(&l->ir, -1, KN_IDX, KN_GLOBAL, 0, "n", (int64_t[]){1, 64}, NULL);
     kn_uop shape = below(2) ? ki_opn(&l->ir, KN_STACK, (kn_uop[]){n, ki_index(&l->ir, 4)}, 2) : NULL;
     if (!shape && below(2)) shape = ki_opn(&l->ir, KN_STACK, NULL, 0);
-    return ki_param_make(&l->ir, (int)below(3) - 1, t, (kn_addrspace)below(3), below(2) ? ki_device_id(&l->env, "CL:0") : 0,
-                         below(2) ? "w \n\t\x01\xc3\xa9\xff" : NULL, below(2) ? lohi : NULL, shape);
+    return ki_param_make(&l->ir, (int)below(3) - 1, t, (kn_addrspace)below(3),
+                         below(2) ? ki_device_id(&l->env, "CL:0") : 0, below(2) ? "w \n\t\x01\xc3\xa9\xff" : NULL,
+                         below(2) ? lohi : NULL, shape);
 }
 
 static kn_arg kernel_arg(lab *l) {
@@ -83,8 +87,12 @@ static kn_arg kernel_arg(lab *l) {
     ki_kernel *k = (ki_kernel *)raw;
     k->nopt = below(6), k->threads = below(4), k->optimized = below(2), k->len = 6;
     for (uint32_t i = 0; i < k->nopt; i++)
-        k->opt[i] = (ki_opt){.op = (uint8_t)below(KI_OPT_COUNT), .target = (uint8_t)below(KI_AX_COUNT), .top = (uint8_t)below(2),
-                             .axis = (int32_t)below(9) - 1, .arg = (int32_t)below(70), .id = (int32_t)below(9)};
+        k->opt[i] = (ki_opt){.op = (uint8_t)below(KI_OPT_COUNT),
+                             .target = (uint8_t)below(KI_AX_COUNT),
+                             .top = (uint8_t)below(2),
+                             .axis = (int32_t)below(9) - 1,
+                             .arg = (int32_t)below(70),
+                             .id = (int32_t)below(9)};
     memcpy(raw + sizeof *k + k->nopt * sizeof(ki_opt), "r_4096", 7);
     return (kn_arg){.p = ki_intern(&l->ir, raw, sizeof *k + k->nopt * sizeof(ki_opt) + 7)};
 }
@@ -101,7 +109,8 @@ static kn_uop reduce_op(lab *l) {
     kn_arg a = {.bits = 0};
     a.reduce.op = (uint8_t)ops[below(3)];
     a.reduce.axes = below(4);
-    return ki_make(&l->ir, KN_REDUCE, KN_VOID, (kn_uop[]){param(l, any_dtype(0)), range(l), range(l)}, 1 + below(3), a, 0);
+    return ki_make(&l->ir, KN_REDUCE, KN_VOID, (kn_uop[]){param(l, any_dtype(0)), range(l), range(l)}, 1 + below(3), a,
+                   0);
 }
 
 static kn_uop stack_op(lab *l) {
@@ -122,7 +131,8 @@ static kn_uop load_op(lab *l) {
     to.addrspace = (uint8_t)below(3);
     kn_arg a = {.p = below(2) ? ki_intern(&l->ir, &to, sizeof to) : NULL};
     kn_uop at = ki_op2(&l->ir, KN_INDEX, buffer(l, t), below(2) ? range(l) : ki_index(&l->ir, 3));
-    return ki_make(&l->ir, KN_LOAD, KN_VOID, (kn_uop[]){at, any_const(l, t), any_const(l, KN_BOOL)}, 1 + below(3), a, 0);
+    return ki_make(&l->ir, KN_LOAD, KN_VOID, (kn_uop[]){at, any_const(l, t), any_const(l, KN_BOOL)}, 1 + below(3), a,
+                   0);
 }
 
 static kn_uop store_op(lab *l, kn_op op) {
@@ -133,7 +143,8 @@ static kn_uop store_op(lab *l, kn_op op) {
 }
 
 static kn_uop string_op(lab *l, kn_op op) {
-    static const char text[] = "void f(float *x) {\n  x[0] = \"\\\"[1]; /* \xc3\xa9 \xf0\x9f\x98\x80 \xed\xa0\x80 \xfe */\n}\n\x00tail";
+    static const char text[] =
+        "void f(float *x) {\n  x[0] = \"\\\"[1]; /* \xc3\xa9 \xf0\x9f\x98\x80 \xed\xa0\x80 \xfe */\n}\n\x00tail";
     size_t n = below(sizeof text);
     kn_uop s[3] = {param(l, KN_F32), param(l, KN_F32), param(l, KN_F32)};
     uint32_t least = (uint32_t)ki_ops[op].least, most = ki_ops[op].most < 3 ? (uint32_t)ki_ops[op].most : 3;
@@ -164,10 +175,14 @@ static kn_uop movement(lab *l, kn_op op) {
     case KN_SHRINK:
         if (below(2)) return ki_shrink(&l->ir, x, off, small);
         return ki_op3(&l->ir, op, x, ki_opn(&l->ir, KN_STACK, (kn_uop[]){n, n}, 2), ki_shape_src(&l->ir, small, 2));
-    case KN_INDEX: return ki_op3(&l->ir, op, x, ki_shape_src(&l->ir, axes, 2), below(2) ? ki_index(&l->ir, 2) : ki_const_int(&l->ir, KN_I32, 1));
+    case KN_INDEX:
+        return ki_op3(&l->ir, op, x, ki_shape_src(&l->ir, axes, 2),
+                      below(2) ? ki_index(&l->ir, 2) : ki_const_int(&l->ir, KN_I32, 1));
     case KN_SLICE:
-        return ki_make(&l->ir, op, any_dtype(0), (kn_uop[]){buffer(l, KN_U8), ki_index(&l->ir, 8)}, 2, (kn_arg){.i = below(99)}, 0);
-    case KN_BITCAST: return ki_make(&l->ir, op, KN_I32, (kn_uop[]){param(l, below(2) ? KN_F32 : KN_F64)}, 1, (kn_arg){.bits = 0}, 0);
+        return ki_make(&l->ir, op, any_dtype(0), (kn_uop[]){buffer(l, KN_U8), ki_index(&l->ir, 8)}, 2,
+                       (kn_arg){.i = below(99)}, 0);
+    case KN_BITCAST:
+        return ki_make(&l->ir, op, KN_I32, (kn_uop[]){param(l, below(2) ? KN_F32 : KN_F64)}, 1, (kn_arg){.bits = 0}, 0);
     default: return NULL;
     }
 }
@@ -194,7 +209,8 @@ static kn_uop instance(lab *l, kn_op op) {
     case KN_AFTER: return ki_op3(&l->ir, op, buffer(l, KN_F64), store_op(l, KN_STORE), range(l));
     case KN_SINK:
     case KN_PROGRAM: {
-        kn_uop s[3] = {many(l, KN_LINEAR), string_op(l, KN_SOURCE), str_op(l, KN_BINARY, KN_U8, "\x7f\x00ELF", below(6), NULL, 0)};
+        kn_uop s[3] = {many(l, KN_LINEAR), string_op(l, KN_SOURCE),
+                       str_op(l, KN_BINARY, KN_U8, "\x7f\x00ELF", below(6), NULL, 0)};
         return ki_make(&l->ir, op, KN_VOID, s, 1 + below(3), below(2) ? kernel_arg(l) : (kn_arg){.bits = 0}, below(2));
     }
     case KN_TUPLE:
@@ -213,7 +229,9 @@ static kn_uop instance(lab *l, kn_op op) {
         return str_op(l, op, KN_U8, raw, below(101), NULL, 0);
     }
     case KN_INVALID: return ki_op3(&l->ir, KN_WHERE, any_const(l, KN_BOOL), ki_index(&l->ir, 5), ki_op0(&l->ir, op));
-    case KN_STAGE: return ki_make(&l->ir, op, KN_VOID, (kn_uop[]){param(l, KN_F32), range(l), range(l)}, 3, (kn_arg){.i = below(3)}, 0);
+    case KN_STAGE:
+        return ki_make(&l->ir, op, KN_VOID, (kn_uop[]){param(l, KN_F32), range(l), range(l)}, 3,
+                       (kn_arg){.i = below(3)}, 0);
     case KN_INS:
     case KN_SPECIAL:
     case KN_CUSTOM:
@@ -229,7 +247,9 @@ static int one(kn_op op, unsigned seed) {
     lab_open(&l);
     state = seed * 1000u + op;
     kn_uop u = instance(&l, op);
-    if (!u) printf("# %s, seed %u: no instance: %s\n", ki_ops[op].name, seed, l.env.message.s ? l.env.message.s : "add one here");
+    if (!u)
+        printf("# %s, seed %u: no instance: %s\n", ki_ops[op].name, seed,
+               l.env.message.s ? l.env.message.s : "add one here");
     int ok = u != NULL;
     if (ok) {
         /* alone, and as a source beside a node that shares its sources */

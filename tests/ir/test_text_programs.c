@@ -37,9 +37,11 @@ static const char softmax[] = "koine 1 tensor\n"
 
 static void test_ports(void) {
     CHECK(gives(softmax, NULL), "a tensor program: implied in ports and root");
-    CHECK(gives("koine 1 tensor\n%x = param \"x\" : f32 [4]\n%y = param \"y\" : f32 [4]\nin \"y\" = %y\nin \"x\" = %x in [0, 0.5]\n"
+    CHECK(gives("koine 1 tensor\n%x = param \"x\" : f32 [4]\n%y = param \"y\" : f32 [4]\nin \"y\" = %y\nin \"x\" = %x "
+                "in [0, 0.5]\n"
                 "%z = add %x %y\nout \"z\" = %z\nout \"x\" = %x\n",
-                "koine 1 tensor\n%1 = param \"x\"                          : f32 [4]\n%2 = param \"y\"                          : f32 [4]\n"
+                "koine 1 tensor\n%1 = param \"x\"                          : f32 [4]\n%2 = param \"y\"                 "
+                "         : f32 [4]\n"
                 "%3 = add %1 %2                          : f32 [4]\nin \"y\" = %2\nin \"x\" = %1   in [0, 0.5]\n"
                 "out \"z\" = %3\nout \"x\" = %1\n"),
           "ports in another order than the params are written");
@@ -47,36 +49,55 @@ static void test_ports(void) {
                 "koine 1 tensor\n%1 = param \"x\"                          : f32 [4]\nin none\nout \"z\" = %1\n"),
           "named params that are no ports");
     CHECK(gives("koine 1 tensor\n%x = param \"x\" : f32\n%s = sink %x\n%t = sink %s\nroot %t\nout \"z\" = %x\n",
-                "koine 1 tensor\n%1 = param \"x\"                          : f32\n%2 = sink %1\n%3 = sink %2\nroot %3\nout \"z\" = %1\n"),
+                "koine 1 tensor\n%1 = param \"x\"                          : f32\n%2 = sink %1\n%3 = sink %2\nroot "
+                "%3\nout \"z\" = %1\n"),
           "a root that the outputs do not imply");
-    CHECK(gives("koine 1 tensor\n%x = param \"x\" : f32\nroot %x\n", "koine 1 tensor\n%1 = param \"x\"                          : f32\nroot %1\n"),
+    CHECK(gives("koine 1 tensor\n%x = param \"x\" : f32\nroot %x\n",
+                "koine 1 tensor\n%1 = param \"x\"                          : f32\nroot %1\n"),
           "a root that is no sink, no outputs");
-    CHECK(gives("koine 1 callify\n%b = buffer 0 GLOBAL size=4 : f32\n%p = param slot=0 : f32 [4]\n%e = exp %p\n%t = tuple %e\n"
-                "%f = function %t %b\n%g = gettuple %f at=0\nroot %f\nin \"x\" = %b : f32 [2, 2]\nout \"y\" = %g : f32 [2, 2]\n",
-                "koine 1 callify\n%1 = buffer 0 GLOBAL size=4             : f32 [4]\n%2 = param slot=0                       : f32 [4]\n"
+    CHECK(gives("koine 1 callify\n%b = buffer 0 GLOBAL size=4 : f32\n%p = param slot=0 : f32 [4]\n%e = exp %p\n%t = "
+                "tuple %e\n"
+                "%f = function %t %b\n%g = gettuple %f at=0\nroot %f\nin \"x\" = %b : f32 [2, 2]\nout \"y\" = %g : f32 "
+                "[2, 2]\n",
+                "koine 1 callify\n%1 = buffer 0 GLOBAL size=4             : f32 [4]\n%2 = param slot=0                 "
+                "      : f32 [4]\n"
                 "%3 = exp %2                             : f32 [4]\n%4 = tuple %3\n%5 = function %4 %1\n"
                 "%6 = gettuple %5 at=0                   : f32 [4]\n"
-                "in \"x\" = %1                             : f32 [2, 2]\nroot %5\nout \"y\" = %6                            : f32 [2, 2]\n"),
+                "in \"x\" = %1                             : f32 [2, 2]\nroot %5\nout \"y\" = %6                       "
+                "     : f32 [2, 2]\n"),
           "ports above the root, with the user's shape");
 }
 
 static void test_inline(void) {
-    CHECK(gives("koine 1 tensor\n%x = param \"x\" : f32 [4]\n%c = const 2 : f32\n%y = mul %x %c\n%z = add %y %c\nout \"z\" = %z\n",
-                "koine 1 tensor\n%1 = param \"x\"                          : f32 [4]\n%2 = mul %1 2.0                         : f32 [4]\n"
+    CHECK(gives("koine 1 tensor\n%x = param \"x\" : f32 [4]\n%c = const 2 : f32\n%y = mul %x %c\n%z = add %y %c\nout "
+                "\"z\" = %z\n",
+                "koine 1 tensor\n%1 = param \"x\"                          : f32 [4]\n%2 = mul %1 2.0                  "
+                "       : f32 [4]\n"
                 "%3 = add %2 2.0                         : f32 [4]\nout \"z\" = %3\n"),
           "constants stand inline");
-    CHECK(gives("koine 1 tensor\n%1 = const 2.0                          : f32\n%2 = mul %1 %1                          : f32\n"
-                "out \"z\" = %2\nout \"c\" = %1\n", NULL),
+    CHECK(gives("koine 1 tensor\n%1 = const 2.0                          : f32\n%2 = mul %1 %1                         "
+                " : f32\n"
+                "out \"z\" = %2\nout \"c\" = %1\n",
+                NULL),
           "a constant that is a port has a line, and is used by its name");
-    CHECK(gives("koine 1 tensor\n%1 = param \"n\" bounds=[1, 8]            : index\n%2 = param \"x\" (%1, 4)                  : f32 [<=8, 4]\n"
-                "%3 = reshape %2 (4, %1)                 : f32 [4, <=8]\nout \"z\" = %3\n", NULL),
+    CHECK(gives("koine 1 tensor\n%1 = param \"n\" bounds=[1, 8]            : index\n%2 = param \"x\" (%1, 4)           "
+                "       : f32 [<=8, 4]\n"
+                "%3 = reshape %2 (4, %1)                 : f32 [4, <=8]\nout \"z\" = %3\n",
+                NULL),
           "symbolic shapes stand inline");
-    CHECK(gives("koine 1 select\n%1 = param slot=0                       : f32 [64]\n%2 = range 0 LOOP 8                     : index\n"
-                "%3 = stack %2 3                         : index [2]\n%4 = index %1 %3                        : f32 [2]\n"
-                "%5 = index %1 (0, 1)                    : f32 [2]\n%6 = add %4 %5                          : f32 [2]\nroot %6\n", NULL),
-          "a vector of expressions has a line, one of constants has not");
-    CHECK(gives("koine 1 select\n%1 = add 1:i32 2                        : i32\n%2 = stack 1.0:f16 2.0 nan(0x1)         : f16 [3]\n"
-                "%3 = where true %1 -5                   : i32\n%4 = where false 1:u8 2                 : u8\n%5 = tuple %1..%4 true 7:i64\nroot %5\n", NULL),
+    CHECK(
+        gives("koine 1 select\n%1 = param slot=0                       : f32 [64]\n%2 = range 0 LOOP 8                 "
+              "    : index\n"
+              "%3 = stack %2 3                         : index [2]\n%4 = index %1 %3                        : f32 [2]\n"
+              "%5 = index %1 (0, 1)                    : f32 [2]\n%6 = add %4 %5                          : f32 "
+              "[2]\nroot %6\n",
+              NULL),
+        "a vector of expressions has a line, one of constants has not");
+    CHECK(gives("koine 1 select\n%1 = add 1:i32 2                        : i32\n%2 = stack 1.0:f16 2.0 nan(0x1)        "
+                " : f16 [3]\n"
+                "%3 = where true %1 -5                   : i32\n%4 = where false 1:u8 2                 : u8\n%5 = "
+                "tuple %1..%4 true 7:i64\nroot %5\n",
+                NULL),
           "suffixes where the dtype is not evident");
 }
 
@@ -90,16 +111,20 @@ static void test_shared_text(void) {
     CHECK(ok && parses(&l, softmax, &q) && q.root == p.root && l.ir.n == n, "the same text twice makes no new node");
     ki_program_free(&q);
     ki_program c = {.ir = &l.ir};
-    CHECK(ki_program_clone_ports(&c, &p) && c.nin == 1 && c.nout == 1 && strcmp(c.in[0].name, "x") == 0 && c.in[0].ranged && c.in[0].lo == -4,
+    CHECK(ki_program_clone_ports(&c, &p) && c.nin == 1 && c.nout == 1 && strcmp(c.in[0].name, "x") == 0 &&
+              c.in[0].ranged && c.in[0].lo == -4,
           "ports are cloned");
     ki_program_free(&c);
     ki_text t = {0};
-    CHECK(ki_print_graph(&l.ir, p.out[0].node, &t) && strncmp(t.s, "%1 = param \"x\"", 14) == 0 && !strstr(t.s, "koine"), "a graph alone is its node lines");
+    CHECK(ki_print_graph(&l.ir, p.out[0].node, &t) && strncmp(t.s, "%1 = param \"x\"", 14) == 0 &&
+              !strstr(t.s, "koine"),
+          "a graph alone is its node lines");
     ki_text_free(&t);
     ki_env_clear(&l.env);
     ki_fail(&l.env, KI_E_INTERNAL, "earlier");
     ki_program bad;
-    CHECK(!ki_parse(&l.ir, "t", "koine 1 tensor\n%x = foo\n", 24, &bad) && l.env.err == KI_E_INTERNAL && l.env.more, "an earlier failure is kept");
+    CHECK(!ki_parse(&l.ir, "t", "koine 1 tensor\n%x = foo\n", 24, &bad) && l.env.err == KI_E_INTERNAL && l.env.more,
+          "an earlier failure is kept");
     ki_env_clear(&l.env);
     ki_program_free(&p);
     lab_close(&l);
@@ -112,7 +137,8 @@ static void test_million(void) {
     lab_open(&l);
     kn_uop u = ki_param_make(&l.ir, -1, KN_I32, KN_GLOBAL, 0, "x", NULL, NULL);
     kn_uop *v = malloc((N + 1) * sizeof *v);
-    for (int i = 0; i < N; i++) v[i] = u = ki_op2(&l.ir, i & 1 ? KN_XOR : KN_ADD, u, ki_const_int(&l.ir, KN_I32, i & 1023));
+    for (int i = 0; i < N; i++)
+        v[i] = u = ki_op2(&l.ir, i & 1 ? KN_XOR : KN_ADD, u, ki_const_int(&l.ir, KN_I32, i & 1023));
     ki_program p = {.ir = &l.ir, .stage = KI_S_LINEARIZE, .root = u};
     CHECK(u && round_trip(&p, "chain"), "a chain of %d nodes", N);
     v[N] = v[0];
@@ -133,7 +159,8 @@ static void test_million(void) {
     ki_program_free(&q);
     ki_ir_close(&ir);
     ki_ir_open(&ir, &l.env);
-    ok = p.root && ki_print(&p, &t) && ki_parse(&ir, "list", t.s, t.n, &q) && q.root->nsrc == N + 1 && q.root->src[0]->id > q.root->src[1]->id;
+    ok = p.root && ki_print(&p, &t) && ki_parse(&ir, "list", t.s, t.n, &q) && q.root->nsrc == N + 1 &&
+         q.root->src[0]->id > q.root->src[1]->id;
     CHECK(ok, "a list of %d sources in falling order", N);
     ki_program_free(&q);
     ki_ir_close(&ir);
@@ -156,7 +183,8 @@ static void test_run_limit(void) {
     ki_ir ir;
     ki_ir_open(&ir, &l.env);
     bool ok = p.root && ki_print(&p, &t) && ki_parse(&ir, "runs", t.s, t.n, &q);
-    CHECK(ok && q.root->nsrc == LISTS && q.root->src[0]->nsrc == N - LISTS + 1 + LISTS - 1, "more operands than runs may stand for");
+    CHECK(ok && q.root->nsrc == LISTS && q.root->src[0]->nsrc == N - LISTS + 1 + LISTS - 1,
+          "more operands than runs may stand for");
     ki_program_free(&q);
     ki_ir_close(&ir);
     ki_text_free(&t);
@@ -182,7 +210,8 @@ static void test_out_of_memory(void) {
             done = done && ki_parse(&ir, "t", softmax, sizeof softmax - 1, &q) && ki_print(&q, &t);
             ki_alloc_fail(0, 0);
             if (!done) failed++, ok = ok && l.env.err == KI_E_NOMEM;
-            if (!done && l.env.err != KI_E_NOMEM) printf("# allocation %d: error %d: %s\n", (int)n, l.env.err, l.env.message.s ? l.env.message.s : "");
+            if (!done && l.env.err != KI_E_NOMEM)
+                printf("# allocation %d: error %d: %s\n", (int)n, l.env.err, l.env.message.s ? l.env.message.s : "");
             if (done) ok = ok && t.n == first.n;
             ki_text_free(&t);
             ki_program_free(&q);

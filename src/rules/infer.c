@@ -224,6 +224,11 @@ static bool infer_term(ki_compiler *c, ki_ast *a, bool pattern) {
     case KI_X_CALL:
     case KI_X_CLASS:
     case KI_X_OP: ok = infer_op(c, a, pattern); break;
+    case KI_X_BRACKET:
+    case KI_X_BOTH:
+    case KI_X_EITHER:
+        if (pattern) return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, a->kind == KI_X_BRACKET ? "'[...]'" : "this operator");
+        break;
     default: break;
     }
     if (ok && a->dtypes) ok = narrow(c, a->var, a->dtypes, true, a->pos);

@@ -331,7 +331,7 @@ static bool add_pat(ki_compiler *c, ki_ast *a, unsigned parent, unsigned src, un
     case KI_X_CALL:
     case KI_X_OP:
     case KI_X_CLASS: c->pat.v[at].kind = KI_P_NODE; return node_pat(c, a, at, reg);
-    default: return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, a->kind == KI_X_BRACKET ? "'[...]' in a pattern" : "this operator");
+    default: return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, "this"); /* infer.c refused it already */
     }
 }
 

@@ -75,7 +75,7 @@ static void meaning(void) {
     fails(R "a : x:int + y => do(f)", KI_E_RULE_OPAQUE, "rule a: do(f) needs a reason");
     fails(R "a : x:int + y => do(f) @opaque(\"test\")", KI_E_RULE_SYMBOL, "t.kr:2:1: KN3012: no host function 'f'");
     fails(R "extern pred p(int) = nowhere\na : x:int + #c => x if p(c)", KI_E_RULE_SYMBOL, "no host function 'nowhere'");
-    fails(R "a : [x] => x", KI_E_RULE_MISPLACED, "'[...]' in a pattern");
+    fails(R "a : [x] => x", KI_E_RULE_MISPLACED, "'[...]' cannot stand here");
     fails(R "grad a : x:float * y => g * y", KI_E_RULE_ARITY, "grad takes one gradient a source, got 1");
     fails(R "a : sink(x...) => sink(x..., 3)", KI_E_NONE, "an index literal in an ordering op");
     fails(R "a : custom(x...; s, t) => call(x..., stack(y:int))", KI_E_RULE_UNBOUND, "y is not bound");

@@ -158,7 +158,7 @@ static bool covers_node(cover *k, unsigned pr, unsigned qr) {
     const ki_compiler *c = k->c;
     const ki_pat *a = &c->pat.v[k->p->pat + pr], *b = &c->pat.v[k->q->pat + qr];
     k->map[pr] = (uint8_t)qr;
-    if (a->dtypes && (c->mask.v[k->q->pat + qr] & ~a->dtypes)) return false;
+    if (a->dtypes && (b->mask & ~a->dtypes)) return false;
     if (a->same != KI_NOREG) {
         unsigned was = k->map[a->same];
         return was != KI_NOREG && canonical(c, k->q, was) == canonical(c, k->q, qr) && b->kind != KI_P_NODE;

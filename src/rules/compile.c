@@ -133,7 +133,7 @@ static bool finish(ki_compiler *c, const ki_set_ast *s, const char *source, ki_a
 
 static bool one_set(ki_compiler *c, const ki_set_ast *s, const char *source, ki_arena *arena, ki_ruleset *out) {
     static const ki_opset all = {{~UINT64_C(0), ~UINT64_C(0)}};
-    c->rule.n = c->pat.n = c->mask.n = c->rest.n = c->rname.n = c->term.n = c->kid.n = c->cond.n = 0;
+    c->rule.n = c->pat.n = c->rest.n = c->rname.n = c->term.n = c->kid.n = c->cond.n = 0;
     c->opset.n = c->entry.n = c->bucket.n = c->list.n = c->second.n = 0;
     if (!KI_PUSH(c, term, (ki_term){0}) || !KI_PUSH(c, opset, all)) return false;
     for (const ki_rule_ast *a = s->rule; a; a = a->next)
@@ -154,7 +154,7 @@ bool ki_compile_file(ki_reader *r, const ki_file_ast *file, ki_rules *out) {
     }
     for (const ki_set_ast *s = file->set; ok && s; s = s->next) ok = one_set(c, s, source, &out->arena, &out->set[out->nset++]);
     if (c) {
-        ki_free(c->rule.v), ki_free(c->pat.v), ki_free(c->mask.v), ki_free(c->rest.v), ki_free(c->rname.v);
+        ki_free(c->rule.v), ki_free(c->pat.v), ki_free(c->rest.v), ki_free(c->rname.v);
         ki_free(c->term.v), ki_free(c->kid.v), ki_free(c->cond.v), ki_free(c->opset.v), ki_free(c->entry.v);
         ki_free(c->bucket.v), ki_free(c->list.v), ki_free(c->second.v);
     }

@@ -135,7 +135,6 @@ typedef struct ki_compiler {
     /* tables of the set being made */
     KI_VEC(ki_rule) rule;
     KI_VEC(ki_pat) pat;
-    KI_VEC(uint32_t) mask; /* by pat: dtypes its class admits */
     KI_VEC(ki_rest) rest;
     KI_VEC(ki_rname) rname;
     KI_VEC(ki_term) term;

@@ -71,6 +71,8 @@ static int new_var(ki_compiler *c, uint32_t natural, uint32_t pos) {
 
 static bool disagree(ki_compiler *c, uint32_t pos, uint32_t here, uint32_t wanted) {
     char a[160], b[160];
+    if (here & wanted && (here == wanted || wanted == ANY_VALUE || wanted == ANY_DTYPE))
+        return ki_compile_fail(c, KI_E_RULE_DTYPE, pos, mask_text(here, a, sizeof a), "the dtype of another term");
     return ki_compile_fail(c, KI_E_RULE_DTYPE, pos, mask_text(here, a, sizeof a), mask_text(wanted, b, sizeof b));
 }
 
@@ -205,7 +207,7 @@ static bool infer_op(ki_compiler *c, ki_ast *a, bool pattern) {
         return ki_opset_of(c, a, &set) ? tie_class(c, &set, a->var, a->kid) : false;
     }
     kn_op op = ki_op_named(a->name, strlen(a->name));
-    if (op == KI_OP_COUNT) return true;
+    if (op == KI_OP_COUNT) return pattern ? ki_compile_fail(c, KI_E_RULE_UNKNOWN, a->pos, "op", a->name) : true;
     return given_dtype(c, op, a) && tie(c, op, a->var, a->kid);
 }
 
@@ -222,6 +224,11 @@ static bool infer_term(ki_compiler *c, ki_ast *a, bool pattern) {
     case KI_X_CALL:
     case KI_X_CLASS:
     case KI_X_OP: ok = infer_op(c, a, pattern); break;
+    case KI_X_BRACKET:
+    case KI_X_BOTH:
+    case KI_X_EITHER:
+        if (pattern) return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, a->kind == KI_X_BRACKET ? "'[...]'" : "this operator");
+        break;
     default: break;
     }
     if (ok && a->dtypes) ok = narrow(c, a->var, a->dtypes, true, a->pos);

@@ -290,8 +290,11 @@ static bool literal_pat(ki_compiler *c, const ki_ast *a, uint32_t at) {
  * well-formed node gives. */
 static void class_register(ki_compiler *c, const ki_ast *a, uint32_t at, unsigned reg) {
     ki_dvar *d = &c->var[ki_var_root(c, a->var)];
-    if (d->reg >= 0 && d->reg < KI_MAX_REG) return;
-    d->reg = (int)reg;
+    bool first = d->reg < 0 || d->reg >= KI_MAX_REG;
+    if (first) d->reg = (int)reg;
+    c->pat.v[at].like = (uint16_t)d->reg;
+    c->pat.v[at].mask = d->mask;
+    if (!first) return;
     if (d->mask != d->natural) c->pat.v[at].dtypes = d->mask;
 }
 
@@ -301,7 +304,7 @@ static bool add_pat(ki_compiler *c, ki_ast *a, unsigned parent, unsigned src, un
     ki_pat p = {.kind = KI_P_ANY, .parent = (uint8_t)parent, .src = (uint8_t)src, .flags = (uint8_t)flags,
                 .swap = (uint8_t)swap, .same = KI_NOREG, .op = KI_OP_COUNT, .pos = a->pos};
     uint32_t at = c->pat.n;
-    if (!KI_PUSH(c, pat, p) || !KI_PUSH(c, mask, c->var[ki_var_root(c, a->var)].mask)) return false;
+    if (!KI_PUSH(c, pat, p)) return false;
     c->now->npat++;
     a->reg = (int)reg;
     class_register(c, a, at, reg);
@@ -328,7 +331,7 @@ static bool add_pat(ki_compiler *c, ki_ast *a, unsigned parent, unsigned src, un
     case KI_X_CALL:
     case KI_X_OP:
     case KI_X_CLASS: c->pat.v[at].kind = KI_P_NODE; return node_pat(c, a, at, reg);
-    default: return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, a->kind == KI_X_BRACKET ? "'[...]' in a pattern" : "this operator");
+    default: return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, "this"); /* infer.c refused it already */
     }
 }
 

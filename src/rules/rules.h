@@ -76,6 +76,8 @@ typedef struct ki_pat {
     uint16_t opset;
     uint16_t narg, arg; /* conditions on the arg */
     uint16_t term;      /* LIT: the literal */
+    uint16_t like;      /* first register of the same dtype class */
+    uint32_t mask;      /* dtypes the class admits */
     uint32_t pos;       /* offset in the source text */
 } ki_pat;
 

@@ -293,6 +293,8 @@ static unsigned plain_term(ki_compiler *c, ki_ast *a, mode m, kn_dtype fallback)
 static unsigned compile_term(ki_compiler *c, ki_ast *a, mode m, kn_dtype fallback) {
     if (!a->dots || a->kind == KI_X_NAME) return plain_term(c, a, m, fallback);
     int rest = rest_inside(c, a);
+    for (unsigned k = 0; rest < 0 && k < c->now->nname && c->now->nrest == 1; k++)
+        if (c->rname.v[c->now->rname + k].kind == KI_N_REST) rest = (int)k; /* at() alone, and one rest */
     if (rest < 0 || m != BUILD) return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, "'...' without a rest inside"), 0;
     if (c->mapped) return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, "a mapped rest inside another"), 0;
     a->dots = false;

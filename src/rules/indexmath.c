@@ -3,7 +3,7 @@
  *
  * Whoever edits this: each function must return its argument's value, exactly, for every value of the terms within
  * their bounds, and must return NULL when it would give back the node it was given. */
-#include "rules/indexmath.h"
+#include "rules/given.h"
 
 #include <string.h>
 
@@ -153,9 +153,7 @@ kn_uop ki_index_sum(ki_match *m) {
 
 /* ---- division ---------------------------------------------------------------------------------------------- */
 
-/* Numerator l by c as q·c + r with q, r linear and r inside one period; false if no choice of remainders does it.
- * `sign`: take the remainder of each coefficient nearest to zero instead of the non-negative one. */
-static bool one_period(const ki_linear *l, int64_t c, bool sign, ki_linear *q, ki_linear *r) {
+bool ki_one_period(const ki_linear *l, int64_t c, bool sign, const struct ki_facts *facts, ki_linear *q, ki_linear *r) {
     int64_t lo, hi;
     q->n = r->n = 0;
     q->k = 0;
@@ -166,6 +164,7 @@ static bool one_period(const ki_linear *l, int64_t c, bool sign, ki_linear *q, k
         if (!add_term(q, floor_div(l->coef[i] - a, c), l->term[i]) || !add_term(r, a, l->term[i])) return false;
     }
     ki_linear_bounds(r, &lo, &hi);
+    if (facts) ki_facts_tighten(facts, r, &lo, &hi);
     if (lo == INT64_MIN || hi == INT64_MAX) return false;
     int64_t p = floor_div(lo, c);
     if (p != floor_div(hi, c)) return false;
@@ -193,16 +192,35 @@ static kn_uop over(ki_ir *ir, const ki_linear *l, int64_t c, kn_op op) {
     return ki_op2(ir, op, u, ki_index(ir, c));
 }
 
+/* l = q·c + r with the remainders nearest to zero, if r then varies less than l. */
+static bool nearest(const ki_linear *l, int64_t c, ki_linear *q, ki_linear *r) {
+    int64_t lo, hi, rlo, rhi;
+    q->n = r->n = 0;
+    q->k = 0;
+    r->k = l->k;
+    for (unsigned i = 0; i < l->n; i++) {
+        int64_t a = floor_mod(l->coef[i], c);
+        if (a > c - a) a -= c;
+        if (!add_term(q, floor_div(l->coef[i] - a, c), l->term[i]) || !add_term(r, a, l->term[i])) return false;
+    }
+    ki_linear_bounds(l, &lo, &hi);
+    ki_linear_bounds(r, &rlo, &rhi);
+    if (rlo == INT64_MIN || rhi == INT64_MAX || q->n == 0) return false;
+    return lo == INT64_MIN || hi == INT64_MAX || (ki_int128)rhi - rlo < (ki_int128)hi - lo;
+}
+
 kn_uop ki_index_div(ki_match *m) {
     ki_linear l, q, r;
     int64_t c;
     if (!const_divisor(m->root, KN_IDIV, &c) || !ki_linear_of(m->root->src[0], &l)) return NULL;
     for (int sign = 0; sign < 2; sign++)
-        if (one_period(&l, c, sign, &q, &r)) return changed(m, ki_linear_uop(m->ir, &q));
+        if (ki_one_period(&l, c, sign, NULL, &q, &r)) return changed(m, ki_linear_uop(m->ir, &q));
     for (unsigned i = 0; i < l.n; i++) {
         int64_t g = gcd(l.coef[i], c);
         if (g > 1 && split_by(&l, g, &q, &r)) return changed(m, over(m->ir, &q, c / g, KN_IDIV));
     }
+    if (nearest(&l, c, &q, &r))
+        return changed(m, ki_op2(m->ir, KN_ADD, ki_linear_uop(m->ir, &q), over(m->ir, &r, c, KN_IDIV)));
     /* Whole multiples of c come out. */
     q.n = r.n = 0;
     q.k = floor_div(l.k, c);
@@ -218,13 +236,14 @@ kn_uop ki_index_mod(ki_match *m) {
     int64_t c;
     if (!const_divisor(m->root, KN_MOD, &c) || !ki_linear_of(m->root->src[0], &l)) return NULL;
     for (int sign = 0; sign < 2; sign++)
-        if (one_period(&l, c, sign, &q, &r)) return changed(m, ki_linear_uop(m->ir, &r));
+        if (ki_one_period(&l, c, sign, NULL, &q, &r)) return changed(m, ki_linear_uop(m->ir, &r));
     for (unsigned i = 0; i < l.n; i++) {
         int64_t g = gcd(l.coef[i], c);
         if (g <= 1 || !split_by(&l, g, &q, &r)) continue;
         kn_uop high = over(m->ir, &q, c / g, KN_MOD);
         return changed(m, ki_op2(m->ir, KN_ADD, scaled(m->ir, high, g), ki_linear_uop(m->ir, &r)));
     }
+    if (nearest(&l, c, &q, &r)) return changed(m, over(m->ir, &r, c, KN_MOD));
     r.n = 0;
     r.k = floor_mod(l.k, c);
     bool dropped = r.k != l.k;

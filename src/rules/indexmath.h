@@ -20,10 +20,16 @@ kn_uop ki_linear_uop(ki_ir *ir, const ki_linear *l);
 /* Exact bounds of the form, from those of its terms; infinities as INT64_MIN and INT64_MAX. */
 void ki_linear_bounds(const ki_linear *l, int64_t *lo, int64_t *hi);
 
+struct ki_facts;
+/* Narrows [lo, hi], bounds of l, by what the facts say. */
+void ki_facts_tighten(const struct ki_facts *f, const ki_linear *l, int64_t *lo, int64_t *hi);
+/* l = q·c + r with r inside one period of c, so that l / c = q and l % c = r; false if no choice of remainders does it.
+ * sign: take the remainder of each coefficient nearest to zero instead of the non-negative one. facts may be NULL. */
+bool ki_one_period(const ki_linear *l, int64_t c, bool sign, const struct ki_facts *facts, ki_linear *q, ki_linear *r);
+
 kn_uop ki_index_sum(ki_match *m);  /* x + y: canonical order, like terms joined, x % c + x / c * c joined */
 kn_uop ki_index_div(ki_match *m);  /* (sum) / c */
 kn_uop ki_index_mod(ki_match *m);  /* (sum) % c */
 kn_uop ki_index_lt(ki_match *m);   /* x < y as Σ coef·term < c */
-kn_uop ki_index_given(ki_match *m); /* where(c, i, invalid): i simplified under c */
 
 #endif

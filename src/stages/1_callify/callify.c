@@ -23,9 +23,7 @@ static bool nomem(ki_ir *ir) {
 }
 
 /* A named scalar without a shape source is a variable: it stays itself at every stage. */
-static bool is_variable(kn_uop u) {
-    return u->op == KN_PARAM && u->nsrc == 0;
-}
+static bool is_variable(kn_uop u) { return u->op == KN_PARAM && u->nsrc == 0; }
 static bool is_storage(kn_uop u) {
     return (u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_GLOBAL) ||
            (u->op == KN_PARAM && u->nsrc && u->arg.param->addrspace == KN_GLOBAL);
@@ -40,8 +38,7 @@ static kn_uop slot_for(builder *b, kn_uop u, const kn_uop *src) {
         b->leaf_cap = cap;
     }
     kn_uop shape = u->op == KN_PARAM ? src[0] : ki_shape_src(b->ir, &u->type->dim[0].n, 1);
-    kn_uop p = ki_param_make(b->ir, (int)b->nleaf, (kn_dtype)u->dtype, KN_GLOBAL, u->type->device, NULL, NULL,
-                             shape);
+    kn_uop p = ki_param_make(b->ir, (int)b->nleaf, (kn_dtype)u->dtype, KN_GLOBAL, u->type->device, NULL, NULL, shape);
     b->leaf[b->nleaf++] = u;
     return p;
 }
@@ -59,6 +56,22 @@ static kn_uop empty_value(builder *b, kn_uop u) {
     return ki_expand(b->ir, ki_reshape(b->ir, c, one, u->type->rank), dim, u->type->rank);
 }
 
+/* The place an assignment writes: a view of memory, whatever was written there before. The order of several writes is
+ * in the AFTERs around the STORE. */
+static kn_uop place(ki_ir *ir, kn_uop target) {
+    kn_uop view[64], u = target;
+    unsigned n = 0;
+    for (; n < 64 && (ki_ops[u->op].cls == KI_C_MOVEMENT || u->op == KN_AFTER) && u->nsrc; u = u->src[0])
+        if (u->op != KN_AFTER) view[n++] = u;
+    while (n-- > 0 && u) {
+        kn_uop s[KI_MAX_RANK + 1] = {u};
+        if (view[n]->nsrc > KI_MAX_RANK + 1) return target;
+        memcpy(s + 1, view[n]->src + 1, (view[n]->nsrc - 1) * sizeof *s);
+        u = ki_with_src(ir, view[n], s);
+    }
+    return u;
+}
+
 static kn_uop convert(builder *b, kn_uop u, const kn_uop *src) {
     ki_ir *ir = b->ir;
     bool value = u->dtype != KN_VOID && u->op != KN_STACK && u->op != KN_AFTER;
@@ -70,6 +83,12 @@ static kn_uop convert(builder *b, kn_uop u, const kn_uop *src) {
         ki_load l = {.device = u->type->device, .addrspace = KN_GLOBAL};
         const void *p = ki_intern(ir, &l, sizeof l);
         return p ? ki_make(ir, KN_LOAD, KN_VOID, src, 1, (kn_arg){.p = p}, 0) : NULL;
+    }
+    kn_uop stored[3];
+    if (u->op == KN_STORE) {
+        memcpy(stored, src, u->nsrc * sizeof *src);
+        stored[0] = place(ir, src[0]);
+        src = stored;
     }
     kn_arg arg = ki_import_arg(ir, u);
     return ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, src, u->nsrc, arg, 0);
@@ -91,8 +110,7 @@ static bool inline_functions(ki_ir *ir, kn_uop *root, size_t n) {
         size_t k = 0;
         for (int64_t i = 0; i < body_n && k < 256; i++) {
             kn_uop p = order[i];
-            if (p->op != KN_PARAM || p->arg.param->slot < 0 || p->arg.param->slot + 1 >= (int)f->nsrc)
-                continue;
+            if (p->op != KN_PARAM || p->arg.param->slot < 0 || p->arg.param->slot + 1 >= (int)f->nsrc) continue;
             from[k] = p;
             to[k++] = f->src[p->arg.param->slot + 1];
         }
@@ -126,8 +144,7 @@ static bool make_ports(builder *b, ki_program *out, kn_uop function, const kn_uo
         port->node = buffer[k];
         port->origin = u;
         for (size_t i = 0; i < in->nin; i++)
-            if (in->in[i].node == u)
-                port->ranged = in->in[i].ranged, port->lo = in->in[i].lo, port->hi = in->in[i].hi;
+            if (in->in[i].node == u) port->ranged = in->in[i].ranged, port->lo = in->in[i].lo, port->hi = in->in[i].hi;
     }
     for (size_t i = 0; i < in->nin; i++) {
         if (!is_variable(in->in[i].node)) continue;
@@ -139,23 +156,20 @@ static bool make_ports(builder *b, ki_program *out, kn_uop function, const kn_uo
     }
     kn_uop tuple = function->src[0];
     for (size_t i = 0; i < in->nout; i++) {
-        if (!ki_program_port(out, true, in->out[i].name, strlen(in->out[i].name), in->out[i].node))
-            return false;
+        if (!ki_program_port(out, true, in->out[i].name, strlen(in->out[i].name), in->out[i].node)) return false;
         kn_uop v = tuple->src[i];
         /* An assigned output is the buffer it was written to. */
         kn_uop base = v;
         while (base->op == KN_RESHAPE) base = base->src[0];
-        out->out[i].node =
-            base->op == KN_AFTER && base->src[0]->op == KN_PARAM
-                ? buffer[base->src[0]->arg.param->slot]
-                : ki_make(b->ir, KN_GETTUPLE, KN_VOID, &function, 1, (kn_arg){.i = (int64_t)i}, 0);
+        out->out[i].node = base->op == KN_AFTER && base->src[0]->op == KN_PARAM
+                               ? buffer[base->src[0]->arg.param->slot]
+                               : ki_make(b->ir, KN_GETTUPLE, KN_VOID, &function, 1, (kn_arg){.i = (int64_t)i}, 0);
         if (!out->out[i].node) return false;
     }
     return true;
 }
 
-static bool build(builder *b, const kn_uop *order, int64_t count, const kn_uop *root, size_t nroot,
-                  ki_program *out) {
+static bool build(builder *b, const kn_uop *order, int64_t count, const kn_uop *root, size_t nroot, ki_program *out) {
     kn_uop *src = NULL, *args = NULL;
     uint32_t cap = 0;
     bool ok = true;
@@ -163,24 +177,19 @@ static bool build(builder *b, const kn_uop *order, int64_t count, const kn_uop *
         kn_uop u = order[i];
         if (u->nsrc > cap) {
             kn_uop *p = ki_realloc(src, u->nsrc, sizeof *p);
-            if (!p)
-                ok = nomem(b->ir);
-            else
-                src = p, cap = u->nsrc;
+            if (!p) ok = nomem(b->ir);
+            else src = p, cap = u->nsrc;
         }
         for (uint32_t k = 0; ok && k < u->nsrc; k++) src[k] = b->map[u->src[k]->id];
-        if (ok && u->op == KN_SINK)
-            b->map[u->id] = NULL; /* the tensor root: replaced by the FUNCTION */
-        else
-            ok = ok && (b->map[u->id] = convert(b, u, src));
+        if (ok && u->op == KN_SINK) b->map[u->id] = NULL; /* the tensor root: replaced by the FUNCTION */
+        else ok = ok && (b->map[u->id] = convert(b, u, src));
     }
     if (ok) ok = (args = ki_calloc(b->nleaf + nroot + 1, sizeof *args)) != NULL || nomem(b->ir);
     for (size_t i = 0; ok && i < nroot; i++) args[1 + i] = b->map[root[i]->id];
     if (ok) ok = (args[0] = ki_opn(b->ir, KN_TUPLE, args + 1, (uint32_t)nroot)) != NULL;
     for (uint32_t k = 0; ok && k < b->nleaf; k++) {
         kn_uop u = b->leaf[k];
-        args[k + 1] =
-            ki_buffer_make(b->ir, k, u->type->numel, (kn_dtype)u->dtype, KN_GLOBAL, u->type->device);
+        args[k + 1] = ki_buffer_make(b->ir, k, u->type->numel, (kn_dtype)u->dtype, KN_GLOBAL, u->type->device);
         ok = args[k + 1] != NULL;
     }
     if (ok) ok = (out->root = ki_opn(b->ir, KN_FUNCTION, args, b->nleaf + 1)) != NULL;
@@ -197,8 +206,7 @@ bool ki_callify(const ki_program *in, ki_ir *ir, ki_program *out) {
     if (!root) return nomem(ir);
     for (size_t i = 0; i < in->nout; i++) root[i] = in->out[i].node;
     int64_t count = -1;
-    bool ok = inline_functions(in->ir, root, in->nout) &&
-              (count = ki_postorder(in->ir, root, in->nout, &order)) >= 0;
+    bool ok = inline_functions(in->ir, root, in->nout) && (count = ki_postorder(in->ir, root, in->nout, &order)) >= 0;
     if (ok) ok = (b.map = ki_calloc(in->ir->n, sizeof *b.map)) != NULL || nomem(ir);
     if (ok) ok = build(&b, order, count, root, in->nout, out);
     ki_free(root);

@@ -128,7 +128,7 @@ static bool scan(rangeifier *r, kn_uop e, uint32_t nest_id, uint32_t ctx, bool l
     for (int64_t i = 0; i < n && ok; i++)
         if (is_demand(r, order[i])) ok = add_demand(r, order[i], nest_id, ctx, linear && order[i] == e);
     ki_free(order);
-    return ok;
+    return ok && order_assignments(r);
 }
 
 kn_uop ki_range_push(rangeifier *r, kn_uop d) {
@@ -210,10 +210,19 @@ static kn_uop flat_read(rangeifier *r, kn_uop buffer, const ki_type *shape, cons
     return x ? ki_range_simplify(r, ki_op2(r->ir, KN_INDEX, buffer, x)) : NULL;
 }
 
+static kn_uop assigned_target(kn_uop v) { return v->op == KN_AFTER ? v->src[1]->src[0] : NULL; }
+/* The PARAM an assignment writes to; NULL for other values. */
+static kn_uop assigned_memory(kn_uop v) {
+    kn_uop t = assigned_target(v);
+    while (t && t->nsrc && t->op != KN_PARAM) t = t->src[0];
+    return t;
+}
+
 /* The nest that asks for all of v at its own indices, and only that one does: v may be stored there too. */
 static uint32_t host_nest(rangeifier *r, kn_uop v) {
     info *f = &r->info[v->id];
     uint32_t host = NONE;
+    kn_uop memory = assigned_memory(v);
     for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
         demand q = r->demand[k];
         nest *n = &r->nest[q.nest];
@@ -223,10 +232,12 @@ static uint32_t host_nest(rangeifier *r, kn_uop v) {
             if (q.d->src[j + 1] != n->axis[j]) return NONE;
         host = q.nest;
     }
+    /* Two stores of one nest are unordered: not to the same memory. */
+    for (uint32_t k = 0; memory && host != NONE && k < r->nest[host].nout; k++)
+        if (assigned_memory(r->output[r->nest[host].out[k]].node) == memory) return NONE;
     return host;
 }
 
-static kn_uop assigned_target(kn_uop v) { return v->op == KN_AFTER ? v->src[1]->src[0] : NULL; }
 static kn_uop stored_value(kn_uop v) {
     return v->op == KN_AFTER ? v->src[1]->src[1] : v->op == KN_LOAD ? v->src[0] : v;
 }
@@ -318,6 +329,8 @@ static void count_demands(const rangeifier *r, const info *f, uint32_t *differen
 static bool wants_storage_elementwise(rangeifier *r, kn_uop v, bool *ok) {
     const info *f = &r->info[v->id];
     uint32_t different, nests;
+    /* Made of nothing but constants and ranges: always cheaper to make than to load. */
+    if (f->leaves == 0 && f->cost < 40) return false;
     count_demands(r, f, &different, &nests);
     /* The REDUCE below would be stored anyway: store it with what follows it. */
     if (different > 1 && f->heavy) return true;
@@ -403,6 +416,18 @@ static bool read_variable(rangeifier *r, kn_uop v) {
     return true;
 }
 
+/* Assignments to one memory keep their order, read in between or not. */
+static bool order_assignments(rangeifier *r) {
+    for (int64_t i = 0; i < r->n; i++) {
+        kn_uop v = r->order[i], u = v;
+        if (v->op != KN_AFTER || r->info[v->id].nest == NONE) continue;
+        for (u = v->src[0]; u->nsrc && u->op != KN_PARAM && u->op != KN_AFTER;) u = u->src[0];
+        if (u->op == KN_AFTER && r->info[u->id].nest != NONE && !add_after(r, r->info[v->id].nest, r->info[u->id].nest))
+            return false;
+    }
+    return true;
+}
+
 bool ki_range_decide(rangeifier *r) {
     bool ok = true;
     for (int64_t i = r->n; i-- > 0 && ok;) {
@@ -414,5 +439,5 @@ bool ki_range_decide(rangeifier *r) {
         else if (v->op == KN_PARAM) ok = read_variable(r, v);
         else if (ok) ok = (v->op != KN_REDUCE || r->info[v->id].folds || place_reduce(r, v)) && inline_value(r, v);
     }
-    return ok;
+    return ok && order_assignments(r);
 }

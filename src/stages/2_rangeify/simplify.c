@@ -1,7 +1,7 @@
 /* simplify.c: the rule sets rangeify runs, in one place. */
 #include "stages/2_rangeify/rangeify.h"
 
-#include "rules.h"
+#include <rules.h>
 
 kn_uop ki_range_simplify(rangeifier *r, kn_uop u) {
     static const ki_ruleset *const sets[] = {&ki_rules_gates, &ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod,

@@ -1,0 +1,153 @@
+/* given.c: simplification under a condition.
+ *
+ * A conjunction is read as facts: linear forms with upper bounds. Quotients, remainders and comparisons inside an
+ * expression are then decided with the tighter bounds. Nothing else is learnt from a condition; what is not
+ * Σ coef·term < c is passed over. */
+#include "rules/given.h"
+
+#include <rules.h>
+
+#include <string.h>
+
+static bool same_form(const ki_linear *a, const ki_linear *b, int sign) {
+    if (a->n != b->n) return false;
+    for (unsigned i = 0; i < a->n; i++)
+        if (a->term[i] != b->term[i] || a->coef[i] != sign * b->coef[i]) return false;
+    return true;
+}
+
+/* Least and greatest value of one term, by the facts on it alone. */
+static void term_bounds(const ki_facts *f, kn_uop t, int64_t *lo, int64_t *hi) {
+    *lo = t->lo.i;
+    *hi = t->hi.i;
+    for (unsigned i = 0; i < f->n; i++) {
+        const ki_linear *l = &f->form[i];
+        if (l->n != 1 || l->term[0] != t) continue;
+        if (l->coef[0] == 1 && f->hi[i] < *hi) *hi = f->hi[i];
+        if (l->coef[0] == -1 && -f->hi[i] > *lo) *lo = -f->hi[i];
+    }
+}
+
+void ki_facts_tighten(const ki_facts *f, const ki_linear *l, int64_t *lo, int64_t *hi) {
+    ki_int128 a = l->k, b = l->k;
+    bool open_a = false, open_b = false;
+    for (unsigned i = 0; i < l->n; i++) {
+        int64_t tl, th, c = l->coef[i];
+        term_bounds(f, l->term[i], &tl, &th);
+        a += (ki_int128)c * (c > 0 ? tl : th);
+        b += (ki_int128)c * (c > 0 ? th : tl);
+        open_a |= c > 0 ? tl == INT64_MIN : th == INT64_MAX;
+        open_b |= c > 0 ? th == INT64_MAX : tl == INT64_MIN;
+    }
+    if (!open_a && a > *lo && a < INT64_MAX) *lo = (int64_t)a;
+    if (!open_b && b < *hi && b > INT64_MIN) *hi = (int64_t)b;
+    for (unsigned i = 0; i < f->n; i++) {
+        if (same_form(l, &f->form[i], 1) && f->hi[i] + l->k < *hi) *hi = f->hi[i] + l->k;
+        if (same_form(l, &f->form[i], -1) && l->k - f->hi[i] > *lo) *lo = l->k - f->hi[i];
+    }
+}
+
+/* Bounds this side of 2^61 keep every sum above inside int64. */
+static bool modest(int64_t v) { return v > -(INT64_C(1) << 61) && v < INT64_C(1) << 61; }
+
+static void learn(ki_facts *f, kn_uop c) {
+    if (f->n == KI_MAX_FACTS || c->op != KN_CMPLT || c->src[0]->dtype != KN_IDX || c->src[1]->op != KN_CONST) return;
+    ki_linear *l = &f->form[f->n];
+    if (!ki_linear_of(c->src[0], l) || !modest(l->k) || !modest(c->src[1]->arg.i)) return;
+    f->hi[f->n++] = c->src[1]->arg.i - 1 - l->k;
+    l->k = 0;
+}
+
+kn_uop ki_given_div(ki_match *m) {
+    ki_linear l, q, r;
+    if (!ki_linear_of(m->root->src[0], &l) || !modest(l.k)) return NULL;
+    for (int sign = 0; sign < 2; sign++)
+        if (ki_one_period(&l, m->root->src[1]->arg.i, sign, m->user, &q, &r)) return ki_linear_uop(m->ir, &q);
+    return NULL;
+}
+
+kn_uop ki_given_mod(ki_match *m) {
+    ki_linear l, q, r;
+    if (!ki_linear_of(m->root->src[0], &l) || !modest(l.k)) return NULL;
+    for (int sign = 0; sign < 2; sign++)
+        if (ki_one_period(&l, m->root->src[1]->arg.i, sign, m->user, &q, &r)) return ki_linear_uop(m->ir, &r);
+    return NULL;
+}
+
+kn_uop ki_given_lt(ki_match *m) {
+    ki_linear l;
+    int64_t lo, hi, c = m->root->src[1]->arg.i;
+    if (!ki_linear_of(m->root->src[0], &l) || !modest(l.k)) return NULL;
+    ki_linear_bounds(&l, &lo, &hi);
+    ki_facts_tighten(m->user, &l, &lo, &hi);
+    if (hi < c) return ki_const_int(m->ir, KN_BOOL, 1);
+    if (lo >= c) return ki_const_int(m->ir, KN_BOOL, 0);
+    return NULL;
+}
+
+static kn_uop under(ki_ir *ir, kn_uop u, ki_facts *f) {
+    static const ki_ruleset *const sets[] = {&ki_rules_given, &ki_rules_symbolic, &ki_rules_divmod};
+    ki_rewrite_opts o = {.sets = sets, .nsets = 3, .driver = KI_FIXPOINT, .user = f};
+    return f->n ? ki_rewrite(ir, u, &o) : u;
+}
+
+/* Parts of a conjunction, oldest first, each once. 0: too many. */
+static unsigned parts_of(kn_uop c, kn_uop *part) {
+    kn_uop stack[KI_MAX_TERMS];
+    unsigned n = 0, depth = 0;
+    stack[depth++] = c;
+    while (depth) {
+        kn_uop u = stack[--depth];
+        if (u->op == KN_AND && u->dtype == KN_BOOL) {
+            if (depth + 2 > KI_MAX_TERMS) return 0;
+            stack[depth++] = u->src[0];
+            stack[depth++] = u->src[1];
+            continue;
+        }
+        unsigned at = 0;
+        while (at < n && part[at]->id < u->id) at++;
+        if (at < n && part[at] == u) continue;
+        if (n == KI_MAX_TERMS) return 0;
+        memmove(part + at + 1, part + at, (n - at) * sizeof *part);
+        part[at] = u;
+        n++;
+    }
+    return n;
+}
+
+kn_uop ki_conjunction(ki_match *m) {
+    kn_uop part[KI_MAX_TERMS], u = NULL;
+    unsigned n = parts_of(m->root, part);
+    if (!n) return NULL;
+    /* Each under the others as they then stand: of two that imply each other one remains. */
+    for (unsigned i = 0; i < n; i++) {
+        ki_facts f = {0};
+        for (unsigned j = 0; j < n; j++)
+            if (j != i) learn(&f, part[j]);
+        kn_uop p = under(m->ir, part[i], &f);
+        if (!p) return NULL;
+        part[i] = p;
+    }
+    for (unsigned i = 1; i < n; i++) /* by age again */
+        for (unsigned j = i; j > 0 && part[j]->id < part[j - 1]->id; j--) {
+            kn_uop t = part[j];
+            part[j] = part[j - 1];
+            part[j - 1] = t;
+        }
+    for (unsigned i = 0; i < n; i++) {
+        if (ki_is_const_int(part[i], 0)) return part[i];
+        if (ki_is_const_int(part[i], 1) || (i && part[i] == part[i - 1])) continue;
+        u = u ? ki_op2(m->ir, KN_AND, u, part[i]) : part[i];
+    }
+    if (!u) u = ki_const_int(m->ir, KN_BOOL, 1);
+    return u == m->root ? NULL : u;
+}
+
+kn_uop ki_given_index(ki_match *m) {
+    kn_uop c = m->root->src[0], x = m->root->src[1], part[KI_MAX_TERMS];
+    unsigned n = parts_of(c, part);
+    ki_facts f = {0};
+    for (unsigned i = 0; i < n; i++) learn(&f, part[i]);
+    kn_uop y = under(m->ir, x, &f);
+    return y && y != x ? ki_op3(m->ir, KN_WHERE, c, y, m->root->src[2]) : NULL;
+}

@@ -65,9 +65,10 @@ static bool keep_string(ki_reader *r, ki_args *a) {
     return a->str.oom ? ki_read_nomem(r) : true;
 }
 
+/* Fresh ids go on from the largest one read: leave them room. OptOps name ids in 32 bits with sign. */
 static bool read_id(ki_reader *r, const char *what, uint32_t *id) {
     int64_t v;
-    if (!ki_read_i64(r, 0, UINT32_MAX - 1, what, &v)) return false;
+    if (!ki_read_i64(r, 0, INT32_MAX, what, &v)) return false;
     *id = (uint32_t)v;
     return true;
 }

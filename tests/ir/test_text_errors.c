@@ -53,6 +53,7 @@ static const bad cases[] = {
     {R "%b = buffer 0 GLOBL size=4 : f32\n", KI_E_TEXT_SPACE, 2, 15, "GLOBAL LOCAL REG"},
     {R "%b = buffer -1 GLOBAL size=4 : f32\n", KI_E_TEXT_NUMBER_RANGE, 2, 13, NULL},
     {R "%b = buffer 0 GLOBAL size=999999999999999999 : f32\n", KI_E_TEXT_NUMBER_RANGE, 2, 27, NULL},
+    {R "%r = range 4294967295 LOOP 4\n", KI_E_TEXT_NUMBER_RANGE, 2, 12, NULL},
     {R "%r = range 0 LOP 4\n", KI_E_TEXT_AXIS, 2, 14, "LOOP"},
     {X "%y = reduce sum %x axes=(0)\n", KI_E_TEXT_REDUCE, 3, 13, "add mul max"},
     {X "%y = reduce add %x axes=(40)\n", KI_E_TEXT_AXIS_NO, 3, 6, NULL},

@@ -3,7 +3,7 @@
 #define TEXT_UTIL_H
 
 #include "ir/program.h"
-#include "tap.h"
+#include "../tap.h"
 
 #include <string.h>
 

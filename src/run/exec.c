@@ -102,6 +102,19 @@ static bool lower_opts(ki_run *r, ki_lower_opts *o) {
     return o->target && o->threads;
 }
 
+/* A variable's value reaches an executed program through a port. */
+static bool add_variables(ki_exec *e) {
+    ki_program *p = &e->program;
+    for (uint32_t id = 1; id < e->ir.n; id++) {
+        kn_uop u = e->ir.node[id];
+        if (u->op != KN_PARAM || u->nsrc || u->arg.param->slot >= 0) continue;
+        bool known = false;
+        for (size_t i = 0; i < p->nin; i++) known = known || p->in[i].node == u;
+        if (!known && !ki_program_port(p, false, u->arg.param->name, u->arg.param->len, u)) return false;
+    }
+    return true;
+}
+
 /* e->ir and e->program: p lowered as far as the device needs it. */
 static bool lower(ki_run *r, ki_exec *e, const ki_program *p, const ki_lower_opts *o) {
     if (!ki_ir_open(&e->ir, &r->k->env)) return false;
@@ -109,7 +122,7 @@ static bool lower(ki_run *r, ki_exec *e, const ki_program *p, const ki_lower_opt
     ki_stage to = e->device->is->execute ? p->stage : KI_S_RENDER;
     bool ok = ki_lower(p, &e->ir, to, o, &e->program);
     r->lower_seconds += ki_now() - start;
-    return ok;
+    return ok && (!e->device->is->execute || add_variables(e));
 }
 
 static bool compile(ki_run *r, ki_device *d, ki_exec *const *e, size_t n, const char *cflags) {

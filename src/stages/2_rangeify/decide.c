@@ -128,7 +128,7 @@ static bool scan(rangeifier *r, kn_uop e, uint32_t nest_id, uint32_t ctx, bool l
     for (int64_t i = 0; i < n && ok; i++)
         if (is_demand(r, order[i])) ok = add_demand(r, order[i], nest_id, ctx, linear && order[i] == e);
     ki_free(order);
-    return ok && order_assignments(r);
+    return ok;
 }
 
 kn_uop ki_range_push(rangeifier *r, kn_uop d) {

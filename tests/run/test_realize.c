@@ -1,0 +1,223 @@
+/* Realising tensors: results, the schedule cache, assignments, storage, variables, what is counted, and failures. */
+#include "run/run.h"
+#include "tap.h"
+
+#include <koine/koine.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool same(kn_tensor t, const float *want, size_t n) {
+    float *got = malloc(n * sizeof *got);
+    bool ok = kn_to_host(t, got, n * sizeof *got) == KN_OK;
+    for (size_t i = 0; i < n && ok; i++) ok = fabsf(got[i] - want[i]) <= 1e-5f * (1 + fabsf(want[i]));
+    free(got);
+    return ok;
+}
+#define SAME(t, ...) same(t, (const float[]){__VA_ARGS__}, sizeof((const float[]){__VA_ARGS__}) / sizeof(float))
+
+static const float six[] = {1, 2, 3, 4, 5, 6};
+
+static void values(const char *device) {
+    kn_ctx *k = kn_open(device);
+    kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(2, 3));
+    CHECK(SAME(x, 1, 2, 3, 4, 5, 6) && kn_stats_of(k).programs == 0, "%s: host data needs no program", device);
+    CHECK(SAME(kn_permute(x, KN_LIST(1, 0)), 1, 4, 2, 5, 3, 6), "%s: a view is made contiguous", device);
+    kn_tensor a = kn_adds(x, 1), b = kn_muls(a, 2), c = kn_reshape(b, KN_SHAPE(6));
+    CHECK(kn_realize(a, b, c, x, a) == KN_OK && SAME(a, 2, 3, 4, 5, 6, 7) && SAME(c, 4, 6, 8, 10, 12, 14), "%s: several at once", device);
+    uint64_t before = kn_stats_of(k).programs;
+    CHECK(SAME(b, 4, 6, 8, 10, 12, 14) && kn_stats_of(k).programs == before, "%s: realised stays realised", device);
+    kn_tensor d = kn_add(a, a), e = kn_mul(d, d);
+    CHECK(kn_realize(d) == KN_OK && kn_graph(e)->src[0] == kn_graph(d), "%s: who reads a realised value reads its buffer", device);
+    CHECK(kn_item(kn_sum(x)) == 21 && kn_item(kn_from_host(k, (int8_t[]){-5}, KN_I8, KN_SHAPE())) == -5, "%s: item", device);
+    CHECK(kn_item(kn_scalar(k, 2.5)) == 2.5 && kn_item(kn_mean(kn_full(k, KN_SHAPE(3, 3), 4, KN_F64))) == 4, "%s: constants", device);
+    kn_tensor none = kn_zeros(k, KN_SHAPE(0, 3), KN_F32);
+    CHECK(kn_to_host(kn_adds(none, 1), NULL, 0) == KN_OK, "%s: nothing at all", device);
+    const float *data = kn_data(kn_neg(x));
+    CHECK(data && data[5] == -6, "%s: data in place", device);
+    CHECK(kn_error(k) == KN_OK, "%s: no failure (%s)", device, kn_message(k));
+    kn_close(k);
+}
+
+static void assigns(const char *device) {
+    kn_ctx *k = kn_open(device);
+    kn_tensor w = kn_param(kn_from_host(k, six, KN_F32, KN_SHAPE(6)));
+    const void *place = kn_data(w);
+    kn_tensor sum = kn_sum(w);
+    kn_assign(w, kn_adds(w, 1));
+    CHECK(kn_realize(w, sum) == KN_OK && kn_item(sum) == 21 && SAME(w, 2, 3, 4, 5, 6, 7), "%s: the old value with the assign", device);
+    CHECK(kn_data(w) == place, "%s: in place", device);
+    kn_tensor row = kn_shrink(w, KN_LIST(2), KN_SHAPE(2));
+    kn_assign(row, kn_scalar(k, 9));
+    CHECK(SAME(w, 2, 3, 9, 9, 6, 7) && kn_data(w) == place, "%s: a part of it", device);
+    for (int i = 0; i < 3; i++) kn_assign(w, kn_muls(w, 2));
+    CHECK(SAME(w, 16, 24, 72, 72, 48, 56) && kn_data(w) == place, "%s: three times in one program", device);
+    CHECK(kn_error(k) == KN_OK, "%s: no failure (%s)", device, kn_message(k));
+    kn_close(k);
+}
+
+static void borrowed_is_gone(void *owner) {
+    ++*(int *)owner;
+}
+
+static void storage(void) {
+    int released = 0;
+    float mine[] = {1, 2, 3};
+    kn_ctx *k = kn_open("CPU");
+    kn_scope_open(k);
+    kn_tensor x = kn_borrow_host(k, mine, KN_F32, KN_SHAPE(3), borrowed_is_gone, &released);
+    mine[0] = 5;
+    CHECK(SAME(kn_adds(x, 1), 6, 3, 4), "borrowed memory is read where it is");
+    kn_assign(x, kn_muls(x, 2));
+    CHECK(kn_realize(x) == KN_OK && mine[2] == 6, "and written there");
+    kn_scope_close(k);
+    ki_collect(k);
+    CHECK(released == 1, "and given back");
+    size_t bytes = 0;
+    for (int i = 0; i < 200; i++) {
+        kn_scope_open(k);
+        kn_tensor big = kn_adds(kn_ones(k, KN_SHAPE(1 << 18), KN_F32), i);
+        if (kn_realize(big)) break;
+        kn_scope_close(k);
+        if (i == 100) bytes = kn_stats_of(k).peak_bytes;
+    }
+    CHECK(bytes && kn_stats_of(k).peak_bytes == bytes && bytes < (64u << 20), "dead results are freed (%zu bytes)", bytes);
+    kn_close(k);
+}
+
+/* A training step, its graph built anew each time. */
+static double step(kn_ctx *k, kn_tensor w, int i) {
+    float data[32];
+    for (int j = 0; j < 32; j++) data[j] = (float)((i * 7 + j * 3) % 11) / 11;
+    kn_scope_open(k);
+    kn_tensor x = kn_from_host(k, data, KN_F32, KN_SHAPE(4, 8));
+    kn_tensor loss = kn_mean(kn_square(kn_adds(kn_matmul(x, w), -1)));
+    kn_assign(w, kn_sub(w, kn_muls(kn_grad1(loss, w), 0.1)));
+    kn_status s = kn_realize(w, loss);
+    double v = s ? NAN : kn_item(loss);
+    kn_scope_close(k);
+    return v;
+}
+
+static void training(void) {
+    kn_ctx *k = kn_open("CPU"), *ref = kn_open("INTERP");
+    kn_tensor w = kn_param(kn_zeros(k, KN_SHAPE(8, 3), KN_F32)), v = kn_param(kn_zeros(ref, KN_SHAPE(8, 3), KN_F32));
+    double first = 0, last = 0;
+    bool agree = true;
+    for (int i = 0; i < 20; i++) {
+        last = step(k, w, i);
+        if (i == 0) first = last;
+        agree = agree && fabs(last - step(ref, v, i)) < 1e-5;
+    }
+    CHECK(last < first, "the loss falls (%g to %g) %s", first, last, kn_message(k));
+    CHECK(agree, "as in the interpreter %s", kn_message(ref));
+    kn_stats s = kn_stats_of(k);
+    CHECK(s.programs <= 2 && s.replays == 20, "20 steps, %d programs", (int)s.programs);
+    uint32_t nodes = 0;
+    size_t bytes = 0, stored = 0;
+    for (int i = 0; i < 2000; i++) {
+        step(k, w, i);
+        if (i == 1000) nodes = k->ir.cap, bytes = kn_stats_of(k).peak_bytes, stored = k->nstorage;
+    }
+    CHECK(k->ir.cap <= nodes && kn_stats_of(k).peak_bytes == bytes && k->nstorage == stored && kn_stats_of(k).programs == s.programs,
+          "2000 steps in flat memory (%u nodes, %zu bytes, %zu storages)", nodes, bytes, stored);
+    kn_close(k);
+    kn_close(ref);
+}
+
+static void variables(const char *device) {
+    kn_ctx *k = kn_open(device);
+    kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(6)), n = kn_variable(k, "n", 0, 10);
+    kn_tensor y = kn_mul(x, kn_cast(n, KN_F32));
+    CHECK(kn_realize(y) != KN_OK && strstr(kn_message(k), "'n' has no value"), "%s: an unbound variable: %s", device, kn_message(k));
+    kn_clear(k);
+    kn_bind(k, "n", 11);
+    CHECK(kn_realize(y) != KN_OK && strstr(kn_message(k), "outside [0, 10]"), "%s: out of its bounds", device);
+    kn_clear(k);
+    kn_bind(k, "n", 3);
+    CHECK(SAME(y, 3, 6, 9, 12, 15, 18), "%s: bound (%s)", device, kn_message(k));
+    kn_bind(k, "n", 4);
+    uint64_t programs = kn_stats_of(k).programs;
+    CHECK(SAME(kn_mul(x, kn_cast(n, KN_F32)), 4, 8, 12, 16, 20, 24) && kn_stats_of(k).programs == programs,
+          "%s: another value, the same program", device);
+    kn_close(k);
+}
+
+static void failures(void) {
+    kn_ctx *k = kn_open("CPU");
+    kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(2, 3));
+    float out[6];
+    CHECK(kn_to_host(x, out, 20) == KN_BAD_ARGUMENT && strstr(kn_message(k), "24 bytes"), "to_host with too little room: %s", kn_message(k));
+    kn_clear(k);
+    CHECK(isnan(kn_item(x)) && strstr(kn_message(k), "6 elements"), "item of six");
+    kn_clear(k);
+    kn_tensor bad = kn_add(x, kn_zeros(k, KN_SHAPE(4), KN_F32));
+    CHECK(kn_realize(x, bad) == KN_BAD_ARGUMENT, "an error tensor's failure is realize's");
+    kn_clear(k);
+    CHECK(kn_realize(kn_input(k, "data", KN_F32, KN_SHAPE(4))) != KN_OK && strstr(kn_message(k), "data"), "an input without data: %s",
+          kn_message(k));
+    kn_clear(k);
+    CHECK(kn_realize_at(NULL, 0, 1, (kn_tensor[]){NULL}) != KN_OK, "NULL is refused");
+    kn_close(k);
+    k = kn_open("GPU");
+    CHECK(kn_realize(kn_ones(k, KN_SHAPE(2), KN_F32)) == KN_UNSUPPORTED && strstr(kn_message(k), "CPU, INTERP, NULL"), "an unknown device");
+    kn_close(k);
+    k = kn_open("CPU");
+    kn_set(k, "KN_CC", "/no/such/cc");
+    kn_set(k, "KN_CACHE", "off");
+    CHECK(kn_realize(kn_adds(kn_ones(k, KN_SHAPE(2), KN_F32), 3)) == KN_DEVICE && strstr(kn_message(k), "KN_CC"), "no compiler: %s", kn_message(k));
+    kn_close(k);
+}
+
+/* Each allocation of a realize may fail: it says so, and the context works on. */
+static void no_memory(void) {
+    kn_ctx *k = kn_open("CPU");
+    kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(6));
+    bool good = kn_realize(kn_adds(kn_exp(x), 77)) == KN_OK; /* compiled, loaded, pooled */
+    int tried = 0;
+    for (uint64_t i = 1; good; i++) {
+        kn_scope_open(k);
+        kn_tensor y = kn_adds(kn_exp(x), 77);
+        ki_alloc_fail(i, 0);
+        kn_status s = kn_realize(y);
+        ki_alloc_fail(0, 0);
+        if (!s) {
+            good = SAME(kn_subs(y, 77), expf(1), expf(2), expf(3), expf(4), expf(5), expf(6));
+            break;
+        }
+        good = s == KN_NOMEM;
+        if (!good) printf("# %d: %s\n", (int)i, kn_message(k));
+        kn_clear(k);
+        kn_scope_close(k);
+        tried++;
+    }
+    CHECK(good && tried > 10, "each of %d allocations may fail", tried);
+    kn_close(k);
+}
+
+static void counts(void) {
+    kn_ctx *k = kn_open("NULL");
+    CHECK(kn_stats_of(k).programs == 0, "nothing yet");
+    CHECK(kn_realize(kn_softmax(kn_rand(k, KN_SHAPE(64, 64)), -1)) == KN_OK, "NULL compiles");
+    kn_stats s = kn_stats_of(k);
+    CHECK(s.programs == 1 && s.replays == 1 && s.kernels_launched >= 1 && s.lower_seconds > 0 && s.compiler_runs == 0, "and counts");
+    kn_close(k);
+    kn_device_info d;
+    CHECK(kn_device_at(0, &d) && !strcmp(d.name, "CPU") && !kn_device_at(3, &d) && !kn_device_at(99, &d), "devices are listed");
+}
+
+int main(void) {
+    const char *const devices[] = {"CPU", "INTERP"};
+    for (int i = 0; i < 2; i++) {
+        values(devices[i]);
+        assigns(devices[i]);
+        variables(devices[i]);
+    }
+    storage();
+    training();
+    failures();
+    no_memory();
+    counts();
+    return tap_done();
+}

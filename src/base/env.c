@@ -63,6 +63,7 @@ static bool begin(ki_env *e, ki_err id) {
     return true;
 }
 
+#define HINT "\n  hint: "
 /* "place: KNnnnn: text" and, last, the hint. */
 static void head(ki_env *e, const char *place, va_list ap) {
     const error_row *r = &errors[e->err];
@@ -73,7 +74,7 @@ static void head(ki_env *e, const char *place, va_list ap) {
 }
 
 static void tail(ki_env *e) {
-    if (*errors[e->err].hint) ki_text_printf(&e->message, "\n  hint: %s", errors[e->err].hint);
+    if (*errors[e->err].hint) ki_text_printf(&e->message, HINT "%s", errors[e->err].hint);
 }
 
 int ki_fail(ki_env *e, ki_err id, ...) {
@@ -110,11 +111,14 @@ int ki_fail_at(ki_env *e, ki_err id, const char *source, const char *text, size_
 
 void ki_fail_note(ki_env *e, const char *fmt, ...) {
     if (e->err == KI_E_NONE || e->more) return;
+    size_t hint = strlen(errors[e->err].hint), cut = hint ? hint + strlen(HINT) : 0;
+    if (e->message.n >= cut) ki_text_cut(&e->message, e->message.n - cut); /* the hint stays last */
     ki_text_put(&e->message, "\n  ");
     va_list ap;
     va_start(ap, fmt);
     ki_text_vprintf(&e->message, fmt, ap);
     va_end(ap);
+    tail(e);
 }
 
 void ki_env_clear(ki_env *e) {

@@ -83,7 +83,8 @@ static uint8_t *readers_of_old(kn_ctx *k, const ki_plan *plan) {
         return ki_fail(&k->env, KI_E_NOMEM), NULL;
     }
     for (size_t i = 0; i < plan->n; i++) done[plan->root[i]->id] = 1;
-    for (size_t i = 0; i < plan->nassign; i++) old[ki_assigned_buffer(plan->root[i])->id] = 1;
+    for (size_t i = 0; i < plan->nassign; i++) /* of several assigns to a place the last one stands */
+        old[ki_assigned_buffer(plan->root[i])->id] = old[plan->root[i]->src[0]->id] = 1;
     for (uint32_t id = 1; id < k->ir.n; id++) {
         kn_uop u = k->ir.node[id];
         if (done[id] || u->op == KN_BUFFER) continue;
@@ -97,7 +98,7 @@ static void mark_stale(kn_ctx *k, const uint8_t *old) {
     for (struct kn_tensor_s *t = k->tensors; t; t = t->next) {
         if (!t->u || !old[t->u->id]) continue;
         kn_uop base = ki_view_base(t->u);
-        if (base && base->op == KN_BUFFER) continue; /* a view: it shows the new value */
+        if (base) continue; /* a view: it shows the new value */
         t->u = NULL;
         t->dead = KI_STALE;
         t->status = KI_INVALID;

@@ -69,6 +69,14 @@ $(B)/gen/%.o: $(B)/gen/%.c $(B)/flags
 	$(say) cc $<
 	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
+# ---- which C functions of the stages build nodes, for `koine rules` ----
+$(B)/builders: tools/builders.c $(B)/flags
+	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) $(LDFLAGS) $< -o $@
+$(B)/gen/builders.h: $(B)/builders $(filter src/stages/%,$(LIBSRC))
+	@mkdir -p $(@D)
+	$(Q)$(B)/builders $@ $(filter %.c,$^)
+$(B)/cli/rules.o: | $(B)/gen/builders.h
+
 # ---- libraries and programs ----
 
 $(LIBA): $(LIBOBJ) $(GENOBJ)

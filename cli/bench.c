@@ -18,13 +18,9 @@ typedef struct built {
     int64_t intermediate; /* bytes no schedule of this program can keep out of memory */
 } built;
 
-static kn_tensor in(kn_ctx *k, const char *name, kn_ints shape) {
-    return kn_input(k, name, KN_F32, shape);
-}
+static kn_tensor in(kn_ctx *k, const char *name, kn_ints shape) { return kn_input(k, name, KN_F32, shape); }
 
-static void one(built *b, kn_tensor t) {
-    b->out[b->n++] = t;
-}
+static void one(built *b, kn_tensor t) { b->out[b->n++] = t; }
 
 static void add(kn_ctx *k, net *n, built *b) {
     (void)n;
@@ -45,7 +41,8 @@ static void softmax(kn_ctx *k, net *n, built *b) {
 }
 static void layernorm(kn_ctx *k, net *n, built *b) {
     (void)n;
-    one(b, kn_layer_norm(in(k, "x", KN_SHAPE(4096, 4096)), 1, in(k, "w", KN_SHAPE(4096)), in(k, "b", KN_SHAPE(4096)), 1e-5));
+    one(b, kn_layer_norm(in(k, "x", KN_SHAPE(4096, 4096)), 1, in(k, "w", KN_SHAPE(4096)), in(k, "b", KN_SHAPE(4096)),
+                         1e-5));
 }
 static void attention(kn_ctx *k, net *n, built *b) {
     (void)n;
@@ -212,10 +209,11 @@ const cli_verb cli_bench = {
     .name = "bench",
     .args = "kernels|compile [PROGRAM]... [--json]",
     .summary = "measure the compiler",
-    .text = "kernels: how many kernels each program becomes, the bytes they move, and the floor: every input read once, "
-            "every output written once, and what no schedule can keep out of memory written and read once.\n"
-            "compile: microseconds from tensor calls to rendered C, cold, in a fresh context on NULL; median of 5.\n"
-            "Programs: add, matmul, linear_relu, softmax, layernorm, attention, embedding, conv_bn, digits_step.",
+    .text =
+        "kernels: how many kernels each program becomes, the bytes they move, and the floor: every input read once, "
+        "every output written once, and what no schedule can keep out of memory written and read once.\n"
+        "compile: microseconds from tensor calls to rendered C, cold, in a fresh context on NULL; median of 5.\n"
+        "Programs: add, matmul, linear_relu, softmax, layernorm, attention, embedding, conv_bn, digits_step.",
     .opt = options,
     .least = 1,
     .most = 64,

@@ -39,8 +39,8 @@ static int compile(cli *c) {
     int rc = CLI_FAILED;
     if (cli_program_open(c, &p, NULL)) {
         if (to < p.in.stage)
-            rc = cli_fail(c, "%s is at stage %s already, which comes after %s", c->operand[0], ki_stage_names[p.in.stage],
-                          ki_stage_names[to]);
+            rc = cli_fail(c, "%s is at stage %s already, which comes after %s", c->operand[0],
+                          ki_stage_names[p.in.stage], ki_stage_names[to]);
         else if (to == p.in.stage && !target) rc = print_text(c, &p, &p.in);
         else if (cli_program_lower(c, &p, to)) rc = target ? print_source(c, &p) : print_text(c, &p, &p.out);
     }
@@ -57,7 +57,8 @@ const cli_verb cli_compile = {
     .name = "compile",
     .args = "FILE.kn [--to STAGE | --target c]",
     .summary = "print what a stage makes of a program",
-    .text = "FILE.kn is a program at any stage (- reads standard input); what is printed can be run, or compiled further.",
+    .text =
+        "FILE.kn is a program at any stage (- reads standard input); what is printed can be run, or compiled further.",
     .opt = options,
     .least = 1,
     .most = 1,

@@ -21,7 +21,9 @@ static int devices(cli *c) {
         const char *why = open ? NULL : probe.message.s;
         if (c->json)
             cli_json(stdout, "s device, s doc, b runs, b default, s missing", d->name, d->doc, d->runs, d == def, why);
-        else printf("%c %-7s %s%s%s\n", d == def ? '*' : ' ', d->name, d->doc, why ? "; not usable: " : "", why ? why : "");
+        else
+            printf("%c %-7s %s%s%s\n", d == def ? '*' : ' ', d->name, d->doc, why ? "; not usable: " : "",
+                   why ? why : "");
         if (open) ki_device_close(open);
         ki_env_close(&probe);
     }

@@ -4,7 +4,6 @@
 #include "ir/dtype.h"
 #include "stages/target.h"
 
-
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,7 +20,8 @@ static void print_dtypes(bool json) {
     for (int t = 0; t < KI_DTYPE_COUNT; t++) {
         const ki_dtype_info *d = &ki_dtypes[t];
         if (d->kind == KI_K_VOID) continue;
-        if (json) cli_json(stdout, "s dtype, s kind, i bits, s numpy", d->name, kinds[d->kind], (int64_t)d->bits, d->npy);
+        if (json)
+            cli_json(stdout, "s dtype, s kind, i bits, s numpy", d->name, kinds[d->kind], (int64_t)d->bits, d->npy);
         else printf("  %-8s %-9s %2d bits\n", d->name, kinds[d->kind], d->bits);
     }
 }
@@ -31,7 +31,9 @@ static void print_settings(ki_env *env, bool json) {
     for (int v = 0; v < KI_VAR_COUNT; v++) {
         const ki_var_info *i = &ki_vars[v];
         const char *value = ki_setting(env, (ki_var)v);
-        if (json) cli_json(stdout, "s setting, s value, s default, b set, s doc", i->name, value, i->def, env->var[v] != NULL, i->doc);
+        if (json)
+            cli_json(stdout, "s setting, s value, s default, b set, s doc", i->name, value, i->def, env->var[v] != NULL,
+                     i->doc);
         else printf("  %-11s %-10s %s\n", i->name, *value ? value : "-", i->doc);
     }
 }

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const cli_verb *const cli_verbs[] = {&cli_ops, &cli_help, NULL};
+const cli_verb *const cli_verbs[] = {&cli_run, &cli_compile, &cli_train, &cli_bench, &cli_rules,
+                                     &cli_ops, &cli_devices, &cli_info,  &cli_help,  NULL};
 
 static const cli_opt common[] = {{"help", NULL, "print what the command does and takes"}, {NULL, NULL, NULL}};
 

@@ -13,9 +13,7 @@ static kn_tensor he(kn_ctx *k, kn_ints shape, int64_t fan_in) {
     return kn_param(kn_muls(kn_randn(k, shape), sqrt(2.0 / (double)fan_in)));
 }
 
-static int64_t after(int64_t n, int size, int stride, int pad) {
-    return (n + 2 * pad - size) / stride + 1;
-}
+static int64_t after(int64_t n, int size, int stride, int pad) { return (n + 2 * pad - size) / stride + 1; }
 
 kn_status net_open(net *n, kn_ctx *k, int64_t channels, int64_t height, int64_t width, int classes, int64_t batch) {
     enum { C1 = 16, C2 = 32 };

@@ -63,7 +63,6 @@ ki_stage cli_stage(const cli *c, const char *name) {
         if (strcmp(name, ki_stage_names[s]) == 0) return (ki_stage)s;
     const char *near = cli_near(name, stage_word, NULL);
     if (near) cli_usage(c, "no stage %s; did you mean %s?", name, near);
-    else
-        cli_usage(c, "no stage %s; stages: callify rangeify optimize expand select linearize plan render", name);
+    else cli_usage(c, "no stage %s; stages: callify rangeify optimize expand select linearize plan render", name);
     return KI_S_COUNT;
 }

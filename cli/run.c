@@ -50,9 +50,7 @@ static bool check_names(const runner *r, const char *option, const ki_port *port
     return true;
 }
 
-static kn_dtype stored(kn_dtype t) {
-    return t == KN_IDX ? KN_I64 : t;
-}
+static kn_dtype stored(kn_dtype t) { return t == KN_IDX ? KN_I64 : t; }
 
 static void shape_text(char *buf, size_t n, unsigned rank, const int64_t *dim) {
     size_t at = (size_t)snprintf(buf, n, "(");
@@ -128,7 +126,8 @@ static void print_array(const runner *r, const ki_port *port, const ki_array *a)
     shape_text(shape, sizeof shape, a->rank, a->dim);
     snprintf(digest, sizeof digest, "%016llx", (unsigned long long)ki_hash_bytes(0, a->data, a->bytes));
     if (r->c->json) {
-        cli_json(stdout, "s output, s dtype, s shape, s digest", port->name, ki_dtypes[port->dtype].name, shape, digest);
+        cli_json(stdout, "s output, s dtype, s shape, s digest", port->name, ki_dtypes[port->dtype].name, shape,
+                 digest);
         return;
     }
     printf("%s : %s %s  %s  [", port->name, ki_dtypes[port->dtype].name, shape, digest);
@@ -174,9 +173,8 @@ static bool allocate(runner *r) {
 static void timings(const runner *r, double wall) {
     kn_stats s = kn_stats_of(r->k);
     fprintf(stderr, "lower %.2f ms, compile %.2f ms (%llu kernels, %llu cached), run %.2f ms, %.2f ms in all\n",
-            1e3 * s.lower_seconds, 1e3 * s.compile_seconds,
-            (unsigned long long)(s.kernels_compiled + s.kernels_cached), (unsigned long long)s.kernels_cached,
-            1e3 * s.run_seconds, 1e3 * wall);
+            1e3 * s.lower_seconds, 1e3 * s.compile_seconds, (unsigned long long)(s.kernels_compiled + s.kernels_cached),
+            (unsigned long long)s.kernels_cached, 1e3 * s.run_seconds, 1e3 * wall);
 }
 
 static int run_program(runner *r) {
@@ -228,10 +226,11 @@ const cli_verb cli_run = {
     .name = "run",
     .args = "FILE.kn [--in NAME=x.npy]... [--out NAME=y.npy]... [OPTIONS]",
     .summary = "run a program of any stage",
-    .text = "FILE.kn is what `koine compile` reads and prints (- reads standard input). An input not given is made from "
-            "the seed: uniform in the range its line states, else floats in [-1, 1), integers from -10 (0) to 10. An "
-            "output not written to a file is printed: name, type, a digest of its bits, its first and last values. "
-            "Timings go to standard error.",
+    .text =
+        "FILE.kn is what `koine compile` reads and prints (- reads standard input). An input not given is made from "
+        "the seed: uniform in the range its line states, else floats in [-1, 1), integers from -10 (0) to 10. An "
+        "output not written to a file is printed: name, type, a digest of its bits, its first and last values. "
+        "Timings go to standard error.",
     .opt = options,
     .least = 1,
     .most = 1,

@@ -28,9 +28,7 @@ typedef struct job {
     int64_t *label;
 } job;
 
-static int failed(job *j) {
-    return cli_fail(j->c, "%s", kn_error(j->k) ? kn_message(j->k) : "out of memory");
-}
+static int failed(job *j) { return cli_fail(j->c, "%s", kn_error(j->k) ? kn_message(j->k) : "out of memory"); }
 
 static uint64_t random64(uint64_t *s) { /* SplitMix64 */
     uint64_t z = *s += UINT64_C(0x9e3779b97f4a7c15);
@@ -42,12 +40,8 @@ static uint64_t random64(uint64_t *s) { /* SplitMix64 */
 /* ---- data ---- */
 
 enum { TEST_DIGITS = 4000 };
-static uint64_t train_seed(const job *j, int64_t step) {
-    return ((uint64_t)j->seed * 1000003 + (uint64_t)step) * 2;
-}
-static uint64_t test_seed(const job *j) {
-    return (uint64_t)j->seed * 2 + 1; /* odd: never one of the training's */
-}
+static uint64_t train_seed(const job *j, int64_t step) { return ((uint64_t)j->seed * 1000003 + (uint64_t)step) * 2; }
+static uint64_t test_seed(const job *j) { return (uint64_t)j->seed * 2 + 1; /* odd: never one of the training's */ }
 
 static kn_status load(job *j) {
     char **data = cli_args(j->c, "data");
@@ -67,9 +61,7 @@ static kn_status load(job *j) {
     return s;
 }
 
-static int64_t pixels(const job *j) {
-    return j->train.channels * j->train.height * j->train.width;
-}
+static int64_t pixels(const job *j) { return j->train.channels * j->train.height * j->train.width; }
 
 static void measure(job *j) {
     double sum = 0, squares = 0, n = (double)(j->train.n * pixels(j));
@@ -143,7 +135,8 @@ static kn_status test(job *j) {
     int64_t right = 0;
     for (int64_t at = 0; at < j->test.n; at += j->batch) {
         int64_t best[1024], n = j->test.n - at < j->batch ? j->test.n - at : j->batch;
-        for (int64_t i = 0; i < j->batch; i++) put(j, i, &j->test, i < n ? at + i : 0); /* the last batch is filled up */
+        for (int64_t i = 0; i < j->batch; i++)
+            put(j, i, &j->test, i < n ? at + i : 0); /* the last batch is filled up */
         kn_status s = net_predict(&j->net, j->x, best);
         if (s) return s;
         for (int64_t i = 0; i < n; i++) {
@@ -187,9 +180,10 @@ static void report(const job *j) {
     double compile = st.lower_seconds + st.compile_seconds;
     int64_t kernels = (int64_t)(st.kernels_compiled + st.kernels_cached);
     if (j->c->json) {
-        cli_json(stdout,
-                 "d test_accuracy, i test_images, i steps, i batch, d images_s, i kernels, d compile_s, d run_s, d seconds",
-                 j->accuracy, j->test.n, j->steps, j->batch, j->images_s, kernels, compile, st.run_seconds, j->seconds);
+        cli_json(
+            stdout,
+            "d test_accuracy, i test_images, i steps, i batch, d images_s, i kernels, d compile_s, d run_s, d seconds",
+            j->accuracy, j->test.n, j->steps, j->batch, j->images_s, kernels, compile, st.run_seconds, j->seconds);
         return;
     }
     show(j);

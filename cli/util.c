@@ -127,9 +127,7 @@ static void log_line(void *user, const char *text) {
     fputs(text, stderr);
 }
 
-void cli_log(kn_ctx *k) {
-    kn_set_log(k, log_line, NULL);
-}
+void cli_log(kn_ctx *k) { kn_set_log(k, log_line, NULL); }
 
 double cli_now(void) {
     struct timespec t;

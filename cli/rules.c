@@ -1,0 +1,155 @@
+/* rules.c: `koine rules`: the rule sets, one rule explained, and the proof of all. */
+#include "cli.h"
+
+#include "rules/rules.h"
+
+#include <builders.h>
+#include <rules.h>
+#include <string.h>
+
+static const ki_ruleset *const sets[] = {
+#define X(name) &ki_rules_##name,
+    KI_ALL_RULES(X)
+#undef X
+};
+enum { SETS = sizeof sets / sizeof *sets, BUILDERS = sizeof builders / sizeof *builders - 1 };
+
+static const char *const kinds[] = {"rewrite", "accept", "grad"};
+
+static bool wanted(const cli *c, const ki_ruleset *s) {
+    for (int i = 0; i < c->noperand; i++)
+        if (strcmp(c->operand[i], s->name) == 0) return true;
+    return c->noperand == 0;
+}
+
+static const char *set_word(const void *of, int i) {
+    (void)of;
+    return i < SETS ? sets[i]->name : NULL;
+}
+
+static bool known_sets(const cli *c) {
+    for (int i = 0; i < c->noperand; i++) {
+        bool found = false;
+        for (int s = 0; s < SETS; s++) found |= strcmp(c->operand[i], sets[s]->name) == 0;
+        if (found) continue;
+        const char *near = cli_near(c->operand[i], set_word, NULL);
+        if (near) cli_usage(c, "no rule set %s; did you mean %s?", c->operand[i], near);
+        else cli_usage(c, "no rule set %s; `koine rules` lists them", c->operand[i]);
+        return false;
+    }
+    return true;
+}
+
+/* ---- listing ---- */
+
+static void list_json(const ki_ruleset *s) {
+    for (uint32_t i = 0; i < s->nrule; i++) {
+        const ki_rule *r = &s->rule[i];
+        cli_json(stdout, "s rule, s set, s file, i line, s kind, b do, s reason, s text", r->name, s->name, s->source,
+                 (int64_t)r->line, kinds[r->kind], r->fn_name != NULL, r->opaque, r->text);
+    }
+}
+
+typedef struct count {
+    int64_t rules, use_do, accept, grad;
+} count;
+
+static count count_set(const ki_ruleset *s) {
+    count n = {.rules = s->nrule};
+    for (uint32_t i = 0; i < s->nrule; i++) {
+        n.use_do += s->rule[i].fn_name != NULL;
+        n.accept += s->rule[i].kind == KI_R_ACCEPT;
+        n.grad += s->rule[i].kind == KI_R_GRAD;
+    }
+    return n;
+}
+
+static int list(cli *c) {
+    count all = {0};
+    for (int i = 0; i < SETS; i++) {
+        if (!wanted(c, sets[i])) continue;
+        if (c->json) {
+            list_json(sets[i]);
+            continue;
+        }
+        count n = count_set(sets[i]);
+        printf("%-14s %4lld rules  %3lld do  %-5s %s\n", sets[i]->name, (long long)n.rules, (long long)n.use_do,
+               sets[i]->spec   ? "spec"
+               : sets[i]->grad ? "grad"
+               : sets[i]->pure ? "pure"
+                               : "",
+               sets[i]->source);
+        if (c->noperand)
+            for (uint32_t r = 0; r < sets[i]->nrule; r++) printf("    %s\n", sets[i]->rule[r].text);
+        all.rules += n.rules;
+        all.use_do += n.use_do;
+    }
+    if (c->json) {
+        for (int i = 0; i < BUILDERS && !c->noperand; i++)
+            cli_json(stdout, "s builder, s file", builders[i].name, builders[i].file);
+        return CLI_OK;
+    }
+    printf("\n%lld rules, %lld of them do (%.1f %%); %d C functions of the stages build nodes\n", (long long)all.rules,
+           (long long)all.use_do, all.rules ? 100.0 * (double)all.use_do / (double)all.rules : 0, (int)BUILDERS);
+    return CLI_OK;
+}
+
+/* ---- one rule ---- */
+
+static void explain_one(const ki_ruleset *s, const ki_rule *r) {
+    static const char *const fp[] = {"nsz", "reassoc", "nnan", "ninf", "contract", "arcp", "afn"};
+    printf("%s:%u: %s (%s in set %s)\n\n    %s\n\n", s->source, r->line, r->name, kinds[r->kind], s->name, r->text);
+    if (r->fp) {
+        printf("holds in real arithmetic; fires where the caller allows:");
+        for (unsigned b = 0; b < sizeof fp / sizeof *fp; b++)
+            if (r->fp >> b & 1) printf(" %s", fp[b]);
+        putchar('\n');
+    }
+    if (r->fn_name) printf("right side in C: %s; because: %s\n", r->fn_name, r->opaque ? r->opaque : "(no reason)");
+    if (r->ends) printf("ends because: %s\n", r->ends);
+}
+
+static const char *rule_word(const void *of, int i) {
+    (void)of;
+    for (int s = 0; s < SETS; s++) {
+        if (i < (int)sets[s]->nrule) return sets[s]->rule[i].name;
+        i -= (int)sets[s]->nrule;
+    }
+    return NULL;
+}
+
+static int explain(cli *c, const char *name) {
+    int found = 0;
+    for (int s = 0; s < SETS; s++)
+        for (uint32_t i = 0; i < sets[s]->nrule; i++)
+            if (strcmp(sets[s]->rule[i].name, name) == 0) {
+                explain_one(sets[s], &sets[s]->rule[i]);
+                found++;
+            }
+    if (found) return CLI_OK;
+    const char *near = cli_near(name, rule_word, NULL);
+    return near ? cli_fail(c, "no rule %s; did you mean %s?", name, near) : cli_fail(c, "no rule %s", name);
+}
+
+static int rules(cli *c) {
+    if (!known_sets(c)) return CLI_USAGE;
+    const char *name = cli_str(c, "explain", NULL);
+    if (name) return explain(c, name);
+    return list(c);
+}
+
+static const cli_opt options[] = {
+    {"explain", "NAME", "one rule: its text, its place, its reasons"},
+    {"json", NULL, "one object a line"},
+    {NULL, NULL, NULL},
+};
+const cli_verb cli_rules = {
+    .name = "rules",
+    .args = "[SET]... [--prove | --mutate | --explain NAME] [--json]",
+    .summary = "list, explain and prove the rewrite rules",
+    .text = "Without options the rule sets are listed, with the number of rules that need C (do), and the number of C "
+            "functions in the stages that build nodes; with a set's name its rules too.",
+    .opt = options,
+    .most = 64,
+    .run = rules,
+};

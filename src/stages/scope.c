@@ -28,7 +28,7 @@ static bool number_ranges(ki_scope *s) {
 static bool is_loop_reduce(kn_uop u) {
     if (u->op != KN_REDUCE) return false;
     for (uint32_t k = 1; k < u->nsrc; k++)
-        if (!ki_is_lane(u->src[k])) return true;
+        if (ki_is_loop(u->src[k])) return true;
     return false;
 }
 

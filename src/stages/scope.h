@@ -49,6 +49,12 @@ static inline bool ki_is_lane(kn_uop range) {
     return range->op == KN_RANGE &&
            (range->arg.range.axis == KN_AX_UPCAST || range->arg.range.axis == KN_AX_UNROLL);
 }
+/* A RANGE of extent 1 runs once: *expand* makes it the constant 0. */
+static inline bool ki_is_unit(kn_uop range) {
+    return range->op == KN_RANGE && ki_is_const_int(range->src[0], 1) && range->arg.range.axis != KN_AX_THREAD;
+}
+/* What END, REDUCE and AFTER list and *expand* keeps. */
+static inline bool ki_is_loop(kn_uop u) { return !ki_is_lane(u) && !ki_is_unit(u); }
 /* Extent of a RANGE, 0 when it is not constant. */
 static inline int64_t ki_extent(kn_uop range) {
     return range->src[0]->op == KN_CONST ? range->src[0]->arg.i : 0;

@@ -223,7 +223,7 @@ static bool map_order(ki_ex *x, uint32_t i, kn_uop u, uint32_t first) {
     uint32_t n = 0;
     if (!src) return ki_fail(x->ir->env, KI_E_NOMEM), false;
     for (uint32_t k = 0; k < u->nsrc; k++)
-        if (k < first || !ki_is_lane(u->src[k])) src[n++] = x->val[PLACE(u->src[k])];
+        if (k < first || ki_is_loop(u->src[k])) src[n++] = x->val[PLACE(u->src[k])];
     x->val[i] = n == 1 && (u->op == KN_END || u->op == KN_AFTER) ? src[0] : ki_with_srcs(x->ir, u, src, n);
     if (src != small) ki_free(src);
     return x->val[i] != NULL;
@@ -271,7 +271,7 @@ static bool map_elementwise(ki_ex *x, uint32_t i, kn_uop u) {
 
 static bool map_reduce(ki_ex *x, uint32_t i, kn_uop u) {
     for (uint32_t k = 1; k < u->nsrc; k++)
-        if (!ki_is_lane(u->src[k])) return x->pending[x->npending++] = i, true;
+        if (ki_is_loop(u->src[k])) return x->pending[x->npending++] = i, true;
     return (x->val[i] = ki_reduce_lanes(x, u, x->val[PLACE(u->src[0])])) != NULL;
 }
 
@@ -286,6 +286,7 @@ static bool map_other(ki_ex *x, uint32_t i, kn_uop u) {
             x->form[i] = ki_affine_leaf(&x->affines, u);
             return (x->val[i] = iota(x, u)) != NULL;
         }
+        if (ki_is_unit(u)) return (x->val[i] = ki_index(x->ir, 0)) != NULL;
         return map_order(x, i, u, 1);
     case KN_INDEX: return map_index(x, i, u);
     case KN_LOAD: return map_load(x, i, u);

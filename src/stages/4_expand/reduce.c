@@ -49,7 +49,7 @@ kn_uop ki_reduce_lanes(ki_ex *x, kn_uop u, kn_uop v) {
 static uint32_t loops_of(kn_uop u, kn_uop *loop) {
     uint32_t n = 0;
     for (uint32_t k = 1; k < u->nsrc; k++)
-        if (!ki_is_lane(u->src[k])) loop[n++] = u->src[k];
+        if (ki_is_loop(u->src[k])) loop[n++] = u->src[k];
     return n;
 }
 
@@ -59,14 +59,14 @@ static bool same_nest(const ki_ex *x, kn_uop a, kn_uop b) {
     const uint64_t *fa = ki_scope_free(s, a), *fb = ki_scope_free(s, b);
     uint32_t i = 1, j = 1;
     for (;; i++, j++) {
-        while (i < a->nsrc && ki_is_lane(a->src[i])) i++;
-        while (j < b->nsrc && ki_is_lane(b->src[j])) j++;
+        while (i < a->nsrc && !ki_is_loop(a->src[i])) i++;
+        while (j < b->nsrc && !ki_is_loop(b->src[j])) j++;
         if (i >= a->nsrc || j >= b->nsrc) break;
         if (a->src[i] != b->src[j]) return false;
     }
     if (i < a->nsrc || j < b->nsrc) return false;
     for (uint32_t r = 0; r < s->nrange; r++)
-        if (!ki_is_lane(s->range[r]) && ki_in_set(fa, r) != ki_in_set(fb, r)) return false;
+        if (ki_is_loop(s->range[r]) && ki_in_set(fa, r) != ki_in_set(fb, r)) return false;
     return true;
 }
 
@@ -98,7 +98,7 @@ static kn_uop inside_outer(ki_ex *x, kn_uop u, kn_uop buffer) {
     if (!src) return ki_fail(x->ir->env, KI_E_NOMEM), NULL;
     src[0] = buffer;
     for (uint32_t r = 0; r < s->nrange; r++)
-        if (ki_in_set(set, r) && !ki_is_lane(s->range[r])) src[n++] = ki_ex_val(x, s->range[r]);
+        if (ki_in_set(set, r) && ki_is_loop(s->range[r])) src[n++] = ki_ex_val(x, s->range[r]);
     kn_uop result = n == 1 ? buffer : ki_opn(x->ir, KN_AFTER, src, n);
     ki_free(src);
     return result;

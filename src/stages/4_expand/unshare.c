@@ -25,7 +25,7 @@ static bool find_owners(const ki_scope *s, kn_uop *owner) {
             kn_uop u = s->node[i];
             if (u->op != (pass ? KN_REDUCE : KN_END)) continue;
             for (uint32_t k = 1; k < u->nsrc; k++) {
-                if (u->src[k]->op != KN_RANGE || ki_is_lane(u->src[k])) continue;
+                if (u->src[k]->op != KN_RANGE || !ki_is_loop(u->src[k])) continue;
                 kn_uop *o = &owner[ki_scope_rank(s, u->src[k])];
                 if (!*o) *o = u;
                 else if (!one_loop(s, *o, u)) shared = true;
@@ -40,7 +40,7 @@ static kn_uop rename_loops(const ki_scope *s, kn_uop u, kn_uop *src, kn_uop *con
     kn_uop *from = scratch, *to = scratch + u->nsrc;
     uint32_t n = 0;
     for (uint32_t k = 1; k < u->nsrc; k++) {
-        if (u->src[k]->op != KN_RANGE || ki_is_lane(u->src[k])) continue;
+        if (u->src[k]->op != KN_RANGE || !ki_is_loop(u->src[k])) continue;
         kn_uop o = owner[ki_scope_rank(s, u->src[k])];
         if (o == u || one_loop(s, o, u)) continue;
         from[n] = src[k];

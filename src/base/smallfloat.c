@@ -32,10 +32,8 @@ static uint32_t encode(format f, double v) {
     int e = exp - 1023 + ((1 << (f.ebits - 1)) - 1), shift = 52 - f.mbits;
     if (e >= (1 << f.ebits)) return encode_special(f, sign, 0);
     uint32_t base = 0; /* a subnormal has no hidden bit and the exponent of e = 1 */
-    if (e < 1)
-        shift += 1 - e;
-    else
-        base = (uint32_t)(e - 1) << f.mbits; /* the hidden bit adds the missing one */
+    if (e < 1) shift += 1 - e;
+    else base = (uint32_t)(e - 1) << f.mbits; /* the hidden bit adds the missing one */
     if (shift > 54) return sign;
     man |= UINT64_C(1) << 52;
     uint64_t q = man >> shift, rest = man & ((UINT64_C(1) << shift) - 1), half = UINT64_C(1) << (shift - 1);
@@ -64,27 +62,11 @@ static double decode(format f, uint32_t b) {
     return v;
 }
 
-uint16_t ki_f16_from_f64(double v) {
-    return (uint16_t)encode(f16, v);
-}
-uint16_t ki_bf16_from_f64(double v) {
-    return (uint16_t)encode(bf16, v);
-}
-uint8_t ki_f8e4m3_from_f64(double v) {
-    return (uint8_t)encode(f8e4m3, v);
-}
-uint8_t ki_f8e5m2_from_f64(double v) {
-    return (uint8_t)encode(f8e5m2, v);
-}
-double ki_f64_from_f16(uint16_t b) {
-    return decode(f16, b);
-}
-double ki_f64_from_bf16(uint16_t b) {
-    return decode(bf16, b);
-}
-double ki_f64_from_f8e4m3(uint8_t b) {
-    return decode(f8e4m3, b);
-}
-double ki_f64_from_f8e5m2(uint8_t b) {
-    return decode(f8e5m2, b);
-}
+uint16_t ki_f16_from_f64(double v) { return (uint16_t)encode(f16, v); }
+uint16_t ki_bf16_from_f64(double v) { return (uint16_t)encode(bf16, v); }
+uint8_t ki_f8e4m3_from_f64(double v) { return (uint8_t)encode(f8e4m3, v); }
+uint8_t ki_f8e5m2_from_f64(double v) { return (uint8_t)encode(f8e5m2, v); }
+double ki_f64_from_f16(uint16_t b) { return decode(f16, b); }
+double ki_f64_from_bf16(uint16_t b) { return decode(bf16, b); }
+double ki_f64_from_f8e4m3(uint8_t b) { return decode(f8e4m3, b); }
+double ki_f64_from_f8e5m2(uint8_t b) { return decode(f8e5m2, b); }

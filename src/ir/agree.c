@@ -19,7 +19,8 @@ static bool element_agrees(kn_dtype t, uint64_t got, uint64_t want, double e, in
     return true;
 }
 
-bool ki_agree(kn_dtype t, int64_t n, const void *got, const void *want, const double *bound, int slack, ki_agreement *r) {
+bool ki_agree(kn_dtype t, int64_t n, const void *got, const void *want, const double *bound, int slack,
+              ki_agreement *r) {
     *r = (ki_agreement){.n = n, .first = -1};
     for (int64_t i = 0; i < n; i++) {
         double e = bound ? bound[i] : 0;

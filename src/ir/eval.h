@@ -28,6 +28,7 @@ ki_vm *ki_vm_make(ki_ir *ir, kn_uop call);
 void ki_vm_free(ki_vm *vm);
 /* buf[k], bytes[k]: storage of PARAM slot k; var[i]: the i-th trailing (scalar) argument of the CALL. budget: steps left,
  * counted down, or NULL. A vm may run on several threads at once, each with its own env. */
-int ki_vm_run(const ki_vm *vm, ki_env *env, void *const *buf, const int64_t *bytes, const int64_t *var, uint64_t *budget);
+int ki_vm_run(const ki_vm *vm, ki_env *env, void *const *buf, const int64_t *bytes, const int64_t *var,
+              uint64_t *budget);
 
 #endif

@@ -101,7 +101,8 @@ CHECKED(index_mul, ki_mul_overflow)
 
 static bool f32_mulacc(const ki_apply *s, size_t n, const uint64_t *const *src, uint64_t *dst) {
     for (size_t i = 0; i < n; i++)
-        dst[i] = of_f32(fmaf(as_f32(src[0][i * s->stride[0]]), as_f32(src[1][i * s->stride[1]]), as_f32(src[2][i * s->stride[2]])));
+        dst[i] = of_f32(
+            fmaf(as_f32(src[0][i * s->stride[0]]), as_f32(src[1][i * s->stride[1]]), as_f32(src[2][i * s->stride[2]])));
     return true;
 }
 
@@ -189,12 +190,9 @@ bool ki_apply_init(ki_apply *s, kn_op op, kn_dtype out, const kn_dtype *in, unsi
         return ki_itemsize(out) == ki_itemsize(in[0]);
     }
     if (!ki_is_elementwise(op)) return false;
-    if (op == KN_WHERE)
-        s->fn = where;
-    else if (op == KN_IDIV && in[0] == KN_IDX)
-        s->fn = index_idiv;
-    else if (ki_is_float(in[0]))
-        s->fn = float_loop(op, in[0]);
+    if (op == KN_WHERE) s->fn = where;
+    else if (op == KN_IDIV && in[0] == KN_IDX) s->fn = index_idiv;
+    else if (ki_is_float(in[0])) s->fn = float_loop(op, in[0]);
     else if (in[0] != KN_BOOL || op == KN_AND || op == KN_OR || op == KN_XOR || op == KN_CMPNE)
         s->fn = int_loop(op, in[0]);
     if (!s->fn) s->fn = generic;

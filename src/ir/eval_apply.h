@@ -32,8 +32,8 @@ static inline bool ki_apply_run(const ki_apply *s, size_t n, const uint64_t *con
 static inline bool ki_certain(double e) { return e <= KI_ROUNDED; }
 
 /* Bounds of dst from bounds of the operands (err[k] NULL: all exact). */
-void ki_bound_run(const ki_apply *s, size_t n, const uint64_t *const *src, const double *const *err, const uint64_t *dst,
-                  double *out);
+void ki_bound_run(const ki_apply *s, size_t n, const uint64_t *const *src, const double *const *err,
+                  const uint64_t *dst, double *out);
 /* Spacing of values of a float dtype near v; never 0. */
 double ki_ulp(kn_dtype t, double v);
 double ki_float_max(kn_dtype t);
@@ -44,10 +44,10 @@ typedef struct ki_bound_acc {
     uint8_t op, dtype;
     bool exact, infinite, unknown; /* all terms exact; some term is infinite or NaN; some bound is infinite */
     int64_t count;                 /* terms that are not exactly zero */
-    double abs, err;               /* ADD: sums of |x| and of bounds. MUL: products of |x| and of |x| + bound. MAX: bound */
-    double big, small;             /* MUL: products of what exceeds 1 and of what is below */
-    int low, bits;                 /* ADD: lowest bit set in any term. MUL: significant bits in total */
-    bool zero;                     /* MUL: some term is exactly zero */
+    double abs, err;   /* ADD: sums of |x| and of bounds. MUL: products of |x| and of |x| + bound. MAX: bound */
+    double big, small; /* MUL: products of what exceeds 1 and of what is below */
+    int low, bits;     /* ADD: lowest bit set in any term. MUL: significant bits in total */
+    bool zero;         /* MUL: some term is exactly zero */
 } ki_bound_acc;
 void ki_bound_acc_start(ki_bound_acc *a, kn_op op, kn_dtype t);
 void ki_bound_acc_add(ki_bound_acc *a, uint64_t bits, double err);

@@ -91,7 +91,8 @@ static bool rounded_nothing(kn_op op, kn_dtype t, const double *x, double v) {
 /* A bound, once the value is known: near the largest finite value nothing is. */
 static double finish(kn_dtype t, double v, double e) {
     if (isnan(e)) return INFINITY;
-    if (isfinite(v) && fabs(v) + e >= ki_float_max(t)) return fabs(v) == ki_float_max(t) && ki_certain(e) ? e : INFINITY;
+    if (isfinite(v) && fabs(v) + e >= ki_float_max(t))
+        return fabs(v) == ki_float_max(t) && ki_certain(e) ? e : INFINITY;
     return e;
 }
 /* Difference over an interval of the argument, the function monotone on it; NaN if the ends are of another kind. */
@@ -120,10 +121,8 @@ static double bound_function(kn_op op, kn_dtype t, double x, double e, double v)
     double d = call(op, x), own = (op == KN_TAN ? 16 : 4) * ki_ulp(t, v), more = 0;
     if (op == KN_SIN || op == KN_COS) own += ki_ulp(t, 1);
     if (!ki_certain(e)) {
-        if (op == KN_SIN || op == KN_COS)
-            more = isfinite(x) ? fmin(e, 2) : INFINITY;
-        else
-            more = spread(call(op, x - e), d, call(op, x + e));
+        if (op == KN_SIN || op == KN_COS) more = isfinite(x) ? fmin(e, 2) : INFINITY;
+        else more = spread(call(op, x - e), d, call(op, x + e));
         if (op == KN_TAN && (e >= M_PI_2 || call(op, x - e) > d || call(op, x + e) < d)) return INFINITY;
     }
     if (!isfinite(v)) {
@@ -303,8 +302,8 @@ static double bound_float(const ki_apply *s, const uint64_t *in, const double *e
     }
 }
 
-void ki_bound_run(const ki_apply *s, size_t n, const uint64_t *const *src, const double *const *err, const uint64_t *dst,
-                  double *out) {
+void ki_bound_run(const ki_apply *s, size_t n, const uint64_t *const *src, const double *const *err,
+                  const uint64_t *dst, double *out) {
     bool floats = ki_is_float((kn_dtype)s->in[0]) && s->op != KN_BITCAST, known = true;
     for (unsigned k = 0; k < s->nsrc; k++) known &= err[k] == NULL;
     if (known && !floats && !(s->op == KN_CAST && ki_is_float((kn_dtype)s->out))) {
@@ -320,16 +319,11 @@ void ki_bound_run(const ki_apply *s, size_t n, const uint64_t *const *src, const
             if (err[k]) e[k] = err[k][i * s->stride[k]];
             exact &= e[k] == 0;
         }
-        if (s->op == KN_WHERE)
-            out[i] = bound_where(s, v, e);
-        else if (s->op == KN_CAST)
-            out[i] = bound_cast(s, v[0], e[0], dst[i]);
-        else if (s->op == KN_BITCAST)
-            out[i] = ki_certain(e[0]) ? 0 : INFINITY;
-        else if (floats)
-            out[i] = bound_float(s, v, e, dst[i]);
-        else
-            out[i] = exact ? 0 : bound_int(s, v, e);
+        if (s->op == KN_WHERE) out[i] = bound_where(s, v, e);
+        else if (s->op == KN_CAST) out[i] = bound_cast(s, v[0], e[0], dst[i]);
+        else if (s->op == KN_BITCAST) out[i] = ki_certain(e[0]) ? 0 : INFINITY;
+        else if (floats) out[i] = bound_float(s, v, e, dst[i]);
+        else out[i] = exact ? 0 : bound_int(s, v, e);
     }
 }
 

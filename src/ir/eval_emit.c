@@ -45,7 +45,8 @@ ki_instr *ki_comp_emit(ki_comp *c, ki_code_list *l, kn_uop u, ki_code code) {
 }
 
 static bool constant(ki_comp *c, uint32_t slot, uint64_t value) {
-    if (slot == KI_NOSLOT || !grow(c, &c->vm->consts, &c->cap_const, c->vm->nconst, sizeof *c->vm->consts)) return false;
+    if (slot == KI_NOSLOT || !grow(c, &c->vm->consts, &c->cap_const, c->vm->nconst, sizeof *c->vm->consts))
+        return false;
     c->vm->consts[c->vm->nconst++] = (ki_fixed){slot, 0, value};
     return true;
 }
@@ -109,7 +110,8 @@ static bool variable(ki_comp *c, kn_uop u, uint32_t *which) {
     for (uint32_t k = 1; c->call && k < c->call->nsrc; k++) {
         kn_uop a = c->call->src[k];
         if (a->type->rank) continue;
-        bool named = a->op == KN_PARAM && p->len && a->arg.param->len == p->len && !memcmp(a->arg.param->name, p->name, p->len);
+        bool named =
+            a->op == KN_PARAM && p->len && a->arg.param->len == p->len && !memcmp(a->arg.param->name, p->name, p->len);
         if (a == u || named || (p->slot >= 0 && (uint32_t)p->slot + 1 == k)) {
             *which = n;
             return true;
@@ -150,7 +152,8 @@ bool ki_comp_leaf(ki_comp *c, kn_uop u, bool *leaf) {
         return true;
     }
     if (u->op == KN_PARAM && u->type->rank == 0) {
-        if (!variable(c, u, &which) || !grow(c, &c->vm->vars, &c->cap_var, c->vm->nvar, sizeof *c->vm->vars)) return false;
+        if (!variable(c, u, &which) || !grow(c, &c->vm->vars, &c->cap_var, c->vm->nvar, sizeof *c->vm->vars))
+            return false;
         c->slot[at] = ki_comp_slots(c, 1);
         c->vm->vars[c->vm->nvar++] = (ki_fixed){c->slot[at], which, u->dtype};
         return c->slot[at] != KI_NOSLOT;
@@ -176,13 +179,15 @@ static bool table(ki_comp *c, uint64_t n, uint32_t *at) {
 }
 
 static bool lane_dims(ki_comp *c, kn_uop u, int64_t *dim) {
-    if (u->type->symbolic || u->type->numel > INT32_MAX / 2) return ki_comp_fail(c, u, "a kernel's value has constant lanes");
+    if (u->type->symbolic || u->type->numel > INT32_MAX / 2)
+        return ki_comp_fail(c, u, "a kernel's value has constant lanes");
     for (unsigned k = 0; k < u->type->rank; k++) dim[k] = u->type->dim[k].n;
     return true;
 }
 
 /* dst[l] = src lane view(l). */
-static bool pick_view(ki_comp *c, ki_code_list *l, kn_uop u, const ki_view *v, uint32_t src, uint32_t lanes, uint32_t *dst) {
+static bool pick_view(ki_comp *c, ki_code_list *l, kn_uop u, const ki_view *v, uint32_t src, uint32_t lanes,
+                      uint32_t *dst) {
     uint32_t at;
     if (!table(c, lanes, &at)) return false;
     for (uint32_t i = 0; i < lanes; i++) {
@@ -228,7 +233,8 @@ static bool emit_apply(ki_comp *c, ki_code_list *l, kn_uop u) {
     }
     ki_instr *i = ki_comp_emit(c, l, u, KI_V_APPLY);
     if (!i) return false;
-    if (!ki_apply_init(&i->ap, (kn_op)u->op, (kn_dtype)u->dtype, in, u->nsrc)) return ki_comp_fail(c, u, "no scalar meaning");
+    if (!ki_apply_init(&i->ap, (kn_op)u->op, (kn_dtype)u->dtype, in, u->nsrc))
+        return ki_comp_fail(c, u, "no scalar meaning");
     memcpy(i->ap.stride, stride, sizeof stride);
     i->a = slot[0], i->b = slot[1], i->c = slot[2];
     i->lanes = ki_lanes(u);
@@ -282,7 +288,8 @@ static bool emit_extract(ki_comp *c, ki_code_list *l, kn_uop u) {
     for (unsigned k = 0; k < x->rank; k++) {
         x->index[k] = k < x->nindex ? c->slot[ki_place(c, u->src[k + 1])] : KI_NOSLOT;
         x->count[k] = k < x->nindex ? u->src[k + 1]->type->numel : x->dim[k];
-        if (k < x->nindex && x->index[k] == KI_NOSLOT) return ki_comp_fail(c, u->src[k + 1], "used as a value, and it has none");
+        if (k < x->nindex && x->index[k] == KI_NOSLOT)
+            return ki_comp_fail(c, u->src[k + 1], "used as a value, and it has none");
     }
     ki_instr *i = ki_comp_emit(c, l, u, KI_V_EXTRACT);
     if (!i) return false;
@@ -404,7 +411,8 @@ bool ki_comp_node(ki_comp *c, ki_code_list *l, kn_uop u) {
     case KN_END: return true;
     case KN_BARRIER: c->vm->barrier = true; return true;
     case KN_BITCAST:
-        return ki_itemsize((kn_dtype)u->dtype) == ki_itemsize((kn_dtype)u->src[0]->dtype) ? emit_apply(c, l, u) : emit_convert(c, l, u);
+        return ki_itemsize((kn_dtype)u->dtype) == ki_itemsize((kn_dtype)u->src[0]->dtype) ? emit_apply(c, l, u)
+                                                                                          : emit_convert(c, l, u);
     default: break;
     }
     if (ki_is_elementwise((kn_op)u->op)) return emit_apply(c, l, u);

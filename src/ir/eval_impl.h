@@ -82,7 +82,8 @@ void ki_tape_free(struct ki_tape *p);
 enum { KI_CHUNK = 1024 };
 bool ki_tape_build(ki_tens *t, kn_uop u);
 /* Values of elements at[0..n) (NULL: start + i) of the node last built. *stride 0: one value for all. *err may be NULL. */
-bool ki_tape_run(ki_tens *t, const int64_t *at, int64_t start, size_t n, const uint64_t **v, const double **err, unsigned *stride);
+bool ki_tape_run(ki_tens *t, const int64_t *at, int64_t start, size_t n, const uint64_t **v, const double **err,
+                 unsigned *stride);
 /* An array with u's elements, through the tape. */
 ki_arr *ki_tape_array(ki_tens *t, kn_uop u);
 

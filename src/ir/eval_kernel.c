@@ -25,7 +25,8 @@ static bool find_ranges(ki_comp *c) {
     for (int64_t i = 0; i < c->count; i++)
         if (c->order[i]->op == KN_RANGE) c->rank[i] = c->nrange++;
     c->words = c->nrange / 64 + 1;
-    if (!(c->freeset = ki_calloc((size_t)c->count * c->words, sizeof *c->freeset))) return ki_fail(c->env, KI_E_NOMEM), false;
+    if (!(c->freeset = ki_calloc((size_t)c->count * c->words, sizeof *c->freeset)))
+        return ki_fail(c->env, KI_E_NOMEM), false;
     for (int64_t i = 0; i < c->count; i++) {
         kn_uop u = c->order[i];
         uint64_t *f = free_of(c, (uint32_t)i);
@@ -212,7 +213,11 @@ static bool step_loop(ki_comp *c, stack *s, frame *f, bool *done) {
     }
     if (!f->asked) {
         f->asked = true;
-        return push(c, s, (frame){.u = u->src[0], .cur = f->in, .pin = u->op == KN_END && (u->src[0]->op == KN_STORE || u->src[0]->op == KN_ATOMICADD || u->src[0]->op == KN_GROUP)});
+        return push(c, s,
+                    (frame){.u = u->src[0],
+                            .cur = f->in,
+                            .pin = u->op == KN_END && (u->src[0]->op == KN_STORE || u->src[0]->op == KN_ATOMICADD ||
+                                                       u->src[0]->op == KN_GROUP)});
     }
     *done = true;
     return leave_loop(c, f);
@@ -312,10 +317,12 @@ static bool list_prologue(ki_comp *c, ki_region *root, const uint8_t *listed) {
         if (u->op == KN_SPECIAL) c->vm->prologue = (uint32_t)root->code.n; /* its bound stands before it */
         if (u->op == KN_SPECIAL && c->slot[ki_place(c, u->src[0])] == KI_NOSLOT)
             return ki_comp_fail(c, u, "its bound is not known when the kernel starts");
-        bool pure = ki_is_elementwise((kn_op)u->op) || ki_is_view((kn_op)u->op) || u->op == KN_STACK || u->op == KN_AFTER;
+        bool pure =
+            ki_is_elementwise((kn_op)u->op) || ki_is_view((kn_op)u->op) || u->op == KN_STACK || u->op == KN_AFTER;
         if (leaf || listed[i] || !pure || c->mem[i] != KI_NOSLOT) continue;
         bool ready = true;
-        for (uint32_t k = 0; k < u->nsrc; k++) ready &= !ki_data_source(u, k) || c->slot[ki_place(c, u->src[k])] != KI_NOSLOT;
+        for (uint32_t k = 0; k < u->nsrc; k++)
+            ready &= !ki_data_source(u, k) || c->slot[ki_place(c, u->src[k])] != KI_NOSLOT;
         if (ready && !ki_comp_node(c, &root->code, u)) return false;
     }
     return true;
@@ -339,15 +346,12 @@ static bool compile_list(ki_comp *c, ki_region *root, kn_uop list) {
     ok = ok && list_prologue(c, root, listed);
     for (uint32_t k = 0; ok && k < list->nsrc; k++) {
         kn_uop u = list->src[k];
-        bool leaf = u->op == KN_CONST || u->op == KN_PARAM || u->op == KN_BUFFER || u->op == KN_SPECIAL || u->op == KN_INVALID ||
-                    (u->op == KN_STACK && c->slot[ki_place(c, u)] != KI_NOSLOT);
+        bool leaf = u->op == KN_CONST || u->op == KN_PARAM || u->op == KN_BUFFER || u->op == KN_SPECIAL ||
+                    u->op == KN_INVALID || (u->op == KN_STACK && c->slot[ki_place(c, u)] != KI_NOSLOT);
         if (leaf || (ki_is_address(c, u) && !value[ki_place(c, u)])) continue;
-        if (u->op == KN_RANGE || u->op == KN_IF)
-            ok = begin_block(c, root, u, open, &depth);
-        else if (u->op == KN_END || u->op == KN_ENDIF)
-            ok = end_block(c, root, u, open, &depth);
-        else
-            ok = ki_comp_node(c, &root->code, u);
+        if (u->op == KN_RANGE || u->op == KN_IF) ok = begin_block(c, root, u, open, &depth);
+        else if (u->op == KN_END || u->op == KN_ENDIF) ok = end_block(c, root, u, open, &depth);
+        else ok = ki_comp_node(c, &root->code, u);
     }
     if (ok && depth) ok = ki_comp_fail(c, open[depth - 1].u, "the block is never closed");
     ki_free(listed);
@@ -397,10 +401,8 @@ static bool compile(ki_comp *c, kn_uop body) {
     ki_region *root = open_region(c, NULL, 0, KI_NOSLOT);
     if (!root) return false;
     bool ok = find_ranges(c);
-    if (ok && list)
-        ok = compile_list(c, root, list);
-    else if (ok)
-        ok = compile_specials(c, root) && demand(c, root, body);
+    if (ok && list) ok = compile_list(c, root, list);
+    else if (ok) ok = compile_specials(c, root) && demand(c, root, body);
     c->vm->code = root->code.v;
     c->vm->n = root->code.n;
     root->code = (ki_code_list){0};

@@ -37,7 +37,8 @@ static bool locate(launches *l, kn_uop u, void **data, int64_t *bytes) {
         if (u->op == KN_SLICE && u->src[1]->op == KN_CONST) {
             offset += u->src[1]->arg.i * (int64_t)ki_itemsize((kn_dtype)u->src[0]->dtype);
         } else if (u->op != KN_AFTER && u->op != KN_RESHAPE && u->op != KN_BITCAST) {
-            ki_fail(l->env, KI_E_EVAL_FORM, ki_ops[u->op].name, u->id, "an argument of a CALL is a BUFFER or a SLICE of one");
+            ki_fail(l->env, KI_E_EVAL_FORM, ki_ops[u->op].name, u->id,
+                    "an argument of a CALL is a BUFFER or a SLICE of one");
             return false;
         }
     }
@@ -63,14 +64,13 @@ static bool run_call(launches *l, kn_uop call, void **buf, int64_t *bytes, int64
     for (uint32_t k = 1; k < call->nsrc; k++) {
         kn_uop a = call->src[k];
         bool ok;
-        if (a->type->rank)
-            ok = locate(l, a, &buf[nbuf], &bytes[nbuf]), nbuf++;
-        else
-            var[nvar++] = ki_eval_index(l->ir, a, l->var, l->value, l->nvar, &ok);
+        if (a->type->rank) ok = locate(l, a, &buf[nbuf], &bytes[nbuf]), nbuf++;
+        else var[nvar++] = ki_eval_index(l->ir, a, l->var, l->value, l->nvar, &ok);
         if (!ok) return ki_fail(l->env, KI_E_EVAL_INPUT, "argument", ki_ops[a->op].name, a->id), false;
     }
     if (body->op == KN_LOAD) { /* a copy: the first argument from the second */
-        if (nbuf < 2 || bytes[0] != bytes[1]) return ki_fail(l->env, KI_E_EVAL_FORM, "load", body->id, "copies between equal buffers"), false;
+        if (nbuf < 2 || bytes[0] != bytes[1])
+            return ki_fail(l->env, KI_E_EVAL_FORM, "load", body->id, "copies between equal buffers"), false;
         memmove(buf[0], buf[1], (size_t)bytes[0]);
         return true;
     }
@@ -127,7 +127,8 @@ static bool bind(launches *l, const ki_program *p, const void *const *in) {
 
 int ki_eval_launches(const ki_program *p, const void *const *in, void *const *out, const ki_eval_opts *o) {
     ki_env *env = p->ir->env;
-    launches l = {.ir = p->ir, .env = env, .ids = p->ir->n, .p = o && o->budget ? p : NULL, .budget = o ? o->budget : 0};
+    launches l = {
+        .ir = p->ir, .env = env, .ids = p->ir->n, .p = o && o->budget ? p : NULL, .budget = o ? o->budget : 0};
     if (o && o->bound) return ki_fail(env, KI_E_EVAL_OP, "error bounds", p->root->id, "kernel");
     l.var = ki_malloc((p->nin + 1) * sizeof *l.var);
     l.value = ki_malloc((p->nin + 1) * sizeof *l.value);

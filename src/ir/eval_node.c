@@ -31,10 +31,8 @@ static void acc_int(acc *a, uint64_t v) {
     uint64_t in[2] = {a->i, v}, r;
     kn_dtype t[2] = {a->t, a->t};
     if (a->t == KN_IDX || a->t == KN_BOOL || a->op == KN_MAX) {
-        if (ki_scalar(a->op, a->t, t, in, &r))
-            a->i = r;
-        else
-            a->over = true;
+        if (ki_scalar(a->op, a->t, t, in, &r)) a->i = r;
+        else a->over = true;
     } else {
         a->i = a->op == KN_ADD ? a->i + v : a->i * v; /* wraps; extended at the end */
     }
@@ -46,14 +44,10 @@ static void acc_add(acc *a, uint64_t v) {
         return;
     }
     double x = ki_f64_from_bits(a->t, v);
-    if (a->op == KN_ADD)
-        a->f += x;
-    else if (a->op == KN_MUL)
-        a->f *= x;
-    else if (isnan(x) || isnan(a->f))
-        a->f = NAN;
-    else if (x > a->f || (x == a->f && !signbit(x)))
-        a->f = x;
+    if (a->op == KN_ADD) a->f += x;
+    else if (a->op == KN_MUL) a->f *= x;
+    else if (isnan(x) || isnan(a->f)) a->f = NAN;
+    else if (x > a->f || (x == a->f && !signbit(x))) a->f = x;
 }
 
 static uint64_t acc_end(const acc *a, int64_t n) {
@@ -228,7 +222,8 @@ ki_arr *ki_node_stack(ki_tens *t, kn_uop u) {
 static ki_arr *bytes_of(ki_tens *t, kn_uop u, const ki_arr *src, int64_t offset, int64_t n) {
     int64_t from = (int64_t)ki_itemsize((kn_dtype)src->dtype), to = (int64_t)ki_itemsize((kn_dtype)u->dtype);
     if (offset < 0 || offset + n * to > src->n * from) {
-        ki_fail(t->env, KI_E_EVAL_BOUNDS, ki_ops[u->op].name, u->id, (long long)(offset / (from ? from : 1)), (long long)src->n);
+        ki_fail(t->env, KI_E_EVAL_BOUNDS, ki_ops[u->op].name, u->id, (long long)(offset / (from ? from : 1)),
+                (long long)src->n);
         return NULL;
     }
     ki_arr *out = ki_arr_make(t->env, (kn_dtype)u->dtype, n);

@@ -173,10 +173,8 @@ static bool leaf_value(ki_tens *t, ki_tape *p, kn_uop u, uint16_t idx, uint16_t 
     bool scalar = t->flags[at] & KI_T_SCALAR;
     step *s = add(p, scalar ? SCALAR : LEAF, scalar ? ZERO : idx);
     if (!s) return ki_fail(t->env, KI_E_INTERNAL, "interpreter: tape too long"), false;
-    if (scalar)
-        s->value = t->scalar[at];
-    else
-        s->leaf = t->arr[at];
+    if (scalar) s->value = t->scalar[at];
+    else s->leaf = t->arr[at];
     *val = s->out;
     return room(t, p, s);
 }
@@ -244,7 +242,8 @@ static bool enter_view(ki_tens *t, ki_tape *p, frame *f, bool *empty) {
             off[k] = offset_value(t, u->src[1]->src[k]);
             int64_t small = u->op == KN_PAD ? in[k] : out[k], big = u->op == KN_PAD ? out[k] : in[k];
             if (off[k] < 0 || small > big || off[k] > big - small) {
-                ki_fail(t->env, KI_E_PAD_RANGE, ki_ops[u->op].name, (int)k, (long long)off[k], (long long)out[k], (long long)in[k]);
+                ki_fail(t->env, KI_E_PAD_RANGE, ki_ops[u->op].name, (int)k, (long long)off[k], (long long)out[k],
+                        (long long)in[k]);
                 return false;
             }
         }
@@ -324,7 +323,9 @@ bool ki_tape_build(ki_tens *t, kn_uop root) {
             continue;
         }
         depth--;
-        if (depth) p->stack[depth - 1].val[ki_is_view((kn_op)p->stack[depth - 1].u->op) ? 0 : p->stack[depth - 1].next - 1] = val;
+        if (depth)
+            p->stack[depth - 1].val[ki_is_view((kn_op)p->stack[depth - 1].u->op) ? 0 : p->stack[depth - 1].next - 1] =
+                val;
     }
     p->result = val;
     return true;

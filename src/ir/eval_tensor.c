@@ -106,20 +106,29 @@ static bool inline_functions(ki_ir *ir, kn_uop *root, size_t n, kn_uop whole) {
 
 /* ---- order ------------------------------------------------------------------------------------------------------ */
 
-/* Appends what the roots reach and is not there yet; symbols of shapes first. */
-static bool append(ki_tens *t, const kn_uop *root, size_t n) {
-    kn_uop *order;
-    int64_t count = ki_toposort(t->ir, root, n, &order);
-    if (count < 0) return false;
-    bool ok = true;
-    for (int64_t i = 0; ok && i < count; i++) {
-        const ki_type *y = order[i]->type;
-        for (unsigned k = 0; y->symbolic && k < y->rank && ok; k++)
-            if (y->dim[k].sym && !t->pos[y->dim[k].sym->id]) ok = append(t, &y->dim[k].sym, 1);
-        if (!ok || t->pos[order[i]->id]) continue;
+static void take(ki_tens *t, const kn_uop *order, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        if (t->pos[order[i]->id]) continue;
         t->order[t->count++] = order[i];
         t->pos[order[i]->id] = (uint32_t)t->count;
     }
+}
+
+/* Appends what the roots reach and is not there yet; symbols of shapes first. */
+static bool append(ki_tens *t, const kn_uop *root, size_t n) {
+    kn_uop *order, *part;
+    int64_t count = ki_toposort(t->ir, root, n, &order);
+    bool ok = count >= 0;
+    for (int64_t i = 0; ok && i < count; i++) {
+        const ki_type *y = order[i]->type;
+        for (unsigned k = 0; y->symbolic && k < y->rank && ok; k++) {
+            if (!y->dim[k].sym || t->pos[y->dim[k].sym->id]) continue;
+            int64_t m = ki_toposort(t->ir, &y->dim[k].sym, 1, &part);
+            if ((ok = m >= 0)) take(t, part, m);
+            ki_free(part);
+        }
+    }
+    if (ok) take(t, order, count);
     ki_free(order);
     return ok;
 }
@@ -135,7 +144,8 @@ static bool side_arrays(ki_tens *t) {
     t->weight = ki_calloc(n, 1);
     t->scalar = ki_calloc(n, sizeof *t->scalar);
     t->tape = ki_tape_new();
-    if (t->arr && t->full && t->patch && t->alias && t->uses && t->flags && t->weight && t->scalar && t->tape) return true;
+    if (t->arr && t->full && t->patch && t->alias && t->uses && t->flags && t->weight && t->scalar && t->tape)
+        return true;
     return ki_fail(t->env, KI_E_NOMEM), false;
 }
 
@@ -199,7 +209,8 @@ static void count_uses(ki_tens *t) {
             t->uses[s]++;
             if (u->op == KN_EXPAND || (elementwise && u->src[k]->type != u->type && !ki_same_shape(u, u->src[k])))
                 t->flags[s] |= KI_T_DUP;
-            if (u->op == KN_INDEX || u->op == KN_SLICE || u->op == KN_GETTUPLE || u->op == KN_TUPLE || (u->op == KN_STORE && k == 2) ||
+            if (u->op == KN_INDEX || u->op == KN_SLICE || u->op == KN_GETTUPLE || u->op == KN_TUPLE ||
+                (u->op == KN_STORE && k == 2) ||
                 (u->op == KN_BITCAST && ki_itemsize((kn_dtype)u->dtype) != ki_itemsize((kn_dtype)u->src[0]->dtype)))
                 t->flags[s] |= KI_T_NEED;
         }
@@ -215,6 +226,7 @@ static void choose_lazy(ki_tens *t, uint32_t at) {
     kn_uop u = t->order[at];
     int64_t dim[KI_MAX_RANK];
     t->weight[at] = 1;
+    if (u->op == KN_TUPLE) t->flags[at] |= KI_T_LAZY; /* keeps its elements as long as it has readers */
     if ((t->flags[at] & KI_T_SCALAR) || !by_element(u) || ki_tens_dims(t, u, dim) == 0) return;
     bool view = ki_is_view((kn_op)u->op), pure = view;
     unsigned w = view ? 2 : 1;
@@ -260,7 +272,9 @@ static bool bind_variable(ki_tens *t, kn_uop u, const void *data) {
     return ki_fail(t->env, KI_E_EVAL_VARIABLE, p->name, (long long)v, (long long)p->lo, (long long)p->hi), false;
 }
 
-static bool is_variable(kn_uop u) { return u->op == KN_PARAM && u->type->rank == 0 && !ki_is_float((kn_dtype)u->dtype); }
+static bool is_variable(kn_uop u) {
+    return u->op == KN_PARAM && u->type->rank == 0 && !ki_is_float((kn_dtype)u->dtype);
+}
 
 static bool bind_input(ki_tens *t, kn_uop u, const void *data) {
     int64_t dim[KI_MAX_RANK], n = ki_tens_dims(t, u, dim);
@@ -336,7 +350,6 @@ static bool evaluate(ki_tens *t, kn_uop u) {
     case KN_STORE: return ki_node_store(t, u);
     case KN_SINK:
     case KN_GROUP:
-    case KN_TUPLE:
     case KN_FUNCTION:
     case KN_NOOP: return true;
     case KN_AFTER: return (t->arr[at] = ki_node_after(t, u)) != NULL;
@@ -346,22 +359,14 @@ static bool evaluate(ki_tens *t, kn_uop u) {
     case KN_REDUCE: return (t->arr[at] = ki_node_reduce(t, u)) != NULL;
     default: break;
     }
-    if (by_element(u) || u->op == KN_CONST || ki_tens_dims(t, u, dim) == 0)
-        t->arr[at] = ki_tape_array(t, u);
-    else if (u->op == KN_INDEX)
-        t->arr[at] = ki_node_index(t, u);
-    else if (u->op == KN_STACK)
-        t->arr[at] = ki_node_stack(t, u);
-    else if (u->op == KN_SLICE)
-        t->arr[at] = ki_node_slice(t, u);
-    else if (u->op == KN_BITCAST)
-        t->arr[at] = ki_node_bitcast(t, u);
-    else if (u->op == KN_LOAD)
-        t->arr[at] = load_array(t, u);
-    else if (u->op == KN_GETTUPLE)
-        t->arr[at] = tuple_element(t, u);
-    else
-        ki_fail(t->env, KI_E_EVAL_OP, ki_ops[u->op].name, u->id, "tensor");
+    if (by_element(u) || u->op == KN_CONST || ki_tens_dims(t, u, dim) == 0) t->arr[at] = ki_tape_array(t, u);
+    else if (u->op == KN_INDEX) t->arr[at] = ki_node_index(t, u);
+    else if (u->op == KN_STACK) t->arr[at] = ki_node_stack(t, u);
+    else if (u->op == KN_SLICE) t->arr[at] = ki_node_slice(t, u);
+    else if (u->op == KN_BITCAST) t->arr[at] = ki_node_bitcast(t, u);
+    else if (u->op == KN_LOAD) t->arr[at] = load_array(t, u);
+    else if (u->op == KN_GETTUPLE) t->arr[at] = tuple_element(t, u);
+    else ki_fail(t->env, KI_E_EVAL_OP, ki_ops[u->op].name, u->id, "tensor");
     return t->arr[at] != NULL;
 }
 

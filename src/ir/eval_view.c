@@ -26,7 +26,8 @@ static void simplify(ki_view *v) {
     for (unsigned k = 0; k < v->rank; k++) {
         bool open = v->lo[k] > 0 || v->hi[k] < v->dim[k];
         if (v->dim[k] == 1 && !open) continue;
-        if (r && !open && v->lo[r - 1] == 0 && v->hi[r - 1] >= v->dim[r - 1] && v->stride[r - 1] == v->stride[k] * v->dim[k]) {
+        if (r && !open && v->lo[r - 1] == 0 && v->hi[r - 1] >= v->dim[r - 1] &&
+            v->stride[r - 1] == v->stride[k] * v->dim[k]) {
             v->dim[r - 1] *= v->dim[k];
             v->stride[r - 1] = v->stride[k];
             v->hi[r - 1] = v->dim[r - 1];
@@ -79,9 +80,7 @@ void ki_view_make(ki_view *v, kn_uop u, const int64_t *in, const int64_t *out, c
             v->stride[k] = -stride[k];
         }
         break;
-    case KN_EXPAND:
-        ki_view_broadcast(v, rank, in, out);
-        return;
+    case KN_EXPAND: ki_view_broadcast(v, rank, in, out); return;
     case KN_PAD:
         for (unsigned k = 0; k < rank; k++) {
             v->base -= off[k] * stride[k];
@@ -92,7 +91,7 @@ void ki_view_make(ki_view *v, kn_uop u, const int64_t *in, const int64_t *out, c
         for (unsigned k = 0; k < rank; k++) v->base += off[k] * stride[k];
         break;
     case KN_REPLICATED: break; /* the replicated axes have size 1 now */
-    default: /* RESHAPE and the markers keep the order of elements */
+    default:                   /* RESHAPE and the markers keep the order of elements */
         v->rank = 0;
         v->padded = false;
         v->identity = true;

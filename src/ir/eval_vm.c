@@ -44,7 +44,8 @@ static bool bind_memory(run *r, void *const *buf, const int64_t *bytes) {
         } else if (m->parent != KI_NOSLOT) {
             const ki_mem *p = &r->vm->mem[m->parent];
             int64_t have = p->offset + p->size * (int64_t)ki_itemsize((kn_dtype)p->dtype);
-            if (need > have || m->offset < 0) return ki_fail(r->env, KI_E_EVAL_BUFFER, i, (long long)have, (long long)need), false;
+            if (need > have || m->offset < 0)
+                return ki_fail(r->env, KI_E_EVAL_BUFFER, i, (long long)have, (long long)need), false;
             r->base[i] = r->base[m->parent] + (m->offset - p->offset);
         } else if (!(r->base[i] = ki_malloc((size_t)(need ? need : 1)))) {
             return ki_fail(r->env, KI_E_NOMEM), false;
@@ -57,7 +58,8 @@ static bool own(const ki_mem *m) { return m->slot == KI_NOSLOT && m->parent == K
 static void forget_memory(run *r, bool local) {
     for (uint32_t i = 0; i < r->vm->nmem; i++) {
         const ki_mem *m = &r->vm->mem[i];
-        if (own(m) && (local || m->space == KN_REG)) memset(r->base[i], UNSET, (size_t)m->size * ki_itemsize((kn_dtype)m->dtype));
+        if (own(m) && (local || m->space == KN_REG))
+            memset(r->base[i], UNSET, (size_t)m->size * ki_itemsize((kn_dtype)m->dtype));
     }
 }
 
@@ -73,12 +75,9 @@ static bool load(run *r, const ki_instr *i) {
     for (uint32_t l = 0; l < i->lanes; l++) {
         int64_t at = (int64_t)s[i->a + l * i->sa];
         bool skip = at == INT64_MIN || (i->c != KI_NOSLOT && !s[i->c + l * i->sc]);
-        if (skip)
-            s[i->dst + l] = i->b != KI_NOSLOT ? s[i->b + l * i->sb] : 0;
-        else if (at < 0 || at >= size)
-            return outside(r, i, (uint64_t)at);
-        else
-            s[i->dst + l] = ki_storage_get(t, r->base[i->mem], at);
+        if (skip) s[i->dst + l] = i->b != KI_NOSLOT ? s[i->b + l * i->sb] : 0;
+        else if (at < 0 || at >= size) return outside(r, i, (uint64_t)at);
+        else s[i->dst + l] = ki_storage_get(t, r->base[i->mem], at);
     }
     return true;
 }
@@ -94,7 +93,8 @@ static bool store(run *r, const ki_instr *i) {
         if (at < 0 || at >= size) return outside(r, i, (uint64_t)at);
         if (i->code == KI_V_ATOMIC) {
             uint64_t old[2] = {ki_storage_get(t, r->base[i->mem], at), v};
-            if (!ki_scalar(KN_ADD, t, in, old, &v)) return ki_fail(r->env, KI_E_EVAL_OVERFLOW, ki_ops[i->op].name, i->node), false;
+            if (!ki_scalar(KN_ADD, t, in, old, &v))
+                return ki_fail(r->env, KI_E_EVAL_OVERFLOW, ki_ops[i->op].name, i->node), false;
         }
         ki_storage_put(t, r->base[i->mem], at, v);
     }
@@ -171,7 +171,8 @@ static bool convert(run *r, const ki_instr *i) {
 }
 
 static bool apply(run *r, const ki_instr *i) {
-    const uint64_t *src[3] = {r->slot + i->a, i->b == KI_NOSLOT ? NULL : r->slot + i->b, i->c == KI_NOSLOT ? NULL : r->slot + i->c};
+    const uint64_t *src[3] = {r->slot + i->a, i->b == KI_NOSLOT ? NULL : r->slot + i->b,
+                              i->c == KI_NOSLOT ? NULL : r->slot + i->c};
     return ki_apply_run(&i->ap, i->lanes, src, r->slot + i->dst) || overflow(r, i);
 }
 
@@ -245,7 +246,8 @@ static bool next_special(run *r, bool *fresh) {
 static bool run_all(run *r, const int64_t *var) {
     const ki_vm *vm = r->vm;
     for (size_t i = 0; i < vm->nconst; i++) r->slot[vm->consts[i].slot] = vm->consts[i].value;
-    for (size_t i = 0; i < vm->nvar; i++) r->slot[vm->vars[i].slot] = ki_bits_wrap((kn_dtype)vm->vars[i].value, var[vm->vars[i].source]);
+    for (size_t i = 0; i < vm->nvar; i++)
+        r->slot[vm->vars[i].slot] = ki_bits_wrap((kn_dtype)vm->vars[i].value, var[vm->vars[i].source]);
     forget_memory(r, true);
     if (!execute(r, 0, vm->prologue)) return false;
     int64_t group = 1;
@@ -265,7 +267,8 @@ static bool run_all(run *r, const int64_t *var) {
     return true;
 }
 
-int ki_vm_run(const ki_vm *vm, ki_env *env, void *const *buf, const int64_t *bytes, const int64_t *var, uint64_t *budget) {
+int ki_vm_run(const ki_vm *vm, ki_env *env, void *const *buf, const int64_t *bytes, const int64_t *var,
+              uint64_t *budget) {
     run r = {.vm = vm, .env = env, .steps = budget ? *budget : UINT64_MAX};
     r.slot = ki_calloc(vm->nslot + 1, sizeof *r.slot);
     r.base = ki_calloc(vm->nmem + 1, sizeof *r.base);

@@ -52,7 +52,7 @@ typedef struct ki_mem {
     uint32_t parent; /* a SLICE: memory it lies in */
 } ki_mem;
 
-typedef struct ki_fixed { /* set before the kernel starts */
+typedef struct ki_fixed {  /* set before the kernel starts */
     uint32_t slot, source; /* source: index of a variable or special */
     uint64_t value;
 } ki_fixed;

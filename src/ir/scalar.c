@@ -55,9 +55,7 @@ static double float_value(kn_dtype t, uint64_t bits) {
     default: return ki_f64_from_f8e5m2((uint8_t)bits);
     }
 }
-static uint64_t sign_bit(kn_dtype t) {
-    return UINT64_C(1) << (ki_dtypes[t].bits - 1);
-}
+static uint64_t sign_bit(kn_dtype t) { return UINT64_C(1) << (ki_dtypes[t].bits - 1); }
 
 static uint64_t canonical_nan(kn_dtype t) {
     switch (t) {
@@ -103,9 +101,7 @@ static uint64_t float_from_int(kn_dtype to, uint64_t bits, bool is_signed) {
     return float_bits(to, odd_f64(neg ? 0 - bits : bits, neg));
 }
 
-static bool is_signed_dtype(kn_dtype t) {
-    return ki_dtypes[t].kind == KI_K_INT || ki_dtypes[t].kind == KI_K_INDEX;
-}
+static bool is_signed_dtype(kn_dtype t) { return ki_dtypes[t].kind == KI_K_INT || ki_dtypes[t].kind == KI_K_INDEX; }
 
 bool ki_scalar_cast(kn_dtype to, kn_dtype from, uint64_t bits, uint64_t *out) {
     if (to == KN_VOID || from == KN_VOID) return false;
@@ -113,12 +109,9 @@ bool ki_scalar_cast(kn_dtype to, kn_dtype from, uint64_t bits, uint64_t *out) {
         *out = bits;
     } else if (ki_is_float(from)) {
         double v = float_value(from, bits);
-        if (to == KN_BOOL)
-            *out = v != 0; /* true for NaN */
-        else if (ki_is_float(to))
-            *out = float_bits(to, v);
-        else
-            *out = int_from_f64(v, ki_dtypes[to].bits, is_signed_dtype(to));
+        if (to == KN_BOOL) *out = v != 0; /* true for NaN */
+        else if (ki_is_float(to)) *out = float_bits(to, v);
+        else *out = int_from_f64(v, ki_dtypes[to].bits, is_signed_dtype(to));
     } else if (to == KN_BOOL) {
         *out = bits != 0;
     } else if (ki_is_float(to)) {
@@ -145,9 +138,7 @@ uint64_t ki_bits_wrap(kn_dtype t, int64_t v) {
     (void)ki_scalar_cast(t, KN_I64, (uint64_t)v, &out);
     return out;
 }
-double ki_const_f64(kn_uop u) {
-    return ki_f64_from_bits((kn_dtype)u->dtype, u->arg.bits);
-}
+double ki_const_f64(kn_uop u) { return ki_f64_from_bits((kn_dtype)u->dtype, u->arg.bits); }
 
 /* ---- storage
  * ------------------------------------------------------------------------------------------------- */
@@ -196,9 +187,7 @@ void ki_storage_put(kn_dtype t, void *array, int64_t i, uint64_t bits) {
 /* ---- integers
  * ------------------------------------------------------------------------------------------------ */
 
-static bool less_int(uint64_t a, uint64_t b, bool is_signed) {
-    return is_signed ? (int64_t)a < (int64_t)b : a < b;
-}
+static bool less_int(uint64_t a, uint64_t b, bool is_signed) { return is_signed ? (int64_t)a < (int64_t)b : a < b; }
 
 /* Floor quotient and remainder; both 0 for a divisor of 0. */
 static void floor_div(uint64_t a, uint64_t b, bool is_signed, uint64_t *q, uint64_t *r) {
@@ -283,8 +272,7 @@ static bool scalar_index(kn_op op, const uint64_t *in, uint64_t *out) {
         if (a == INT64_MIN && b == -1) return false;
         return ki_scalar_int(op, 64, true, in, out);
     case KN_SHL:
-        if (in[1] < 64 && a && (in[1] == 63 ? a != -1 : ki_mul_overflow(a, INT64_C(1) << in[1], &r)))
-            return false;
+        if (in[1] < 64 && a && (in[1] == 63 ? a != -1 : ki_mul_overflow(a, INT64_C(1) << in[1], &r))) return false;
         return ki_scalar_int(op, 64, true, in, out);
     case KN_THREEFRY: return false;
     default: return ki_scalar_int(op, 64, true, in, out);
@@ -390,15 +378,11 @@ static bool scalar_float(kn_op op, kn_dtype t, const uint64_t *in, uint64_t *out
         *out = in[0] ? in[1] : in[2];
         return true;
     }
-    double a = float_value(t, in[0]), b = n > 1 ? float_value(t, in[1]) : 0,
-           c = n > 2 ? float_value(t, in[2]) : 0, r;
+    double a = float_value(t, in[0]), b = n > 1 ? float_value(t, in[1]) : 0, c = n > 2 ? float_value(t, in[2]) : 0, r;
     if (compare_f64(op, a, b, out)) return true;
-    if (op == KN_MULACC && t == KN_F32)
-        r = (double)fmaf((float)a, (float)b, (float)c);
-    else if (op == KN_MULACC && t != KN_F64)
-        r = mulacc_odd(a, b, c);
-    else if (!arith_f64(op, a, b, c, &r))
-        return false;
+    if (op == KN_MULACC && t == KN_F32) r = (double)fmaf((float)a, (float)b, (float)c);
+    else if (op == KN_MULACC && t != KN_F64) r = mulacc_odd(a, b, c);
+    else if (!arith_f64(op, a, b, c, &r)) return false;
     *out = isnan(r) ? canonical_nan(t) : float_bits(t, r);
     return true;
 }
@@ -406,8 +390,7 @@ static bool scalar_float(kn_op op, kn_dtype t, const uint64_t *in, uint64_t *out
 /* ---- the entry
  * ----------------------------------------------------------------------------------------------- */
 
-bool ki_scalar(kn_op op, kn_dtype out, const kn_dtype *in_dtype, const uint64_t *in_bits,
-               uint64_t *out_bits) {
+bool ki_scalar(kn_op op, kn_dtype out, const kn_dtype *in_dtype, const uint64_t *in_bits, uint64_t *out_bits) {
     if (op == KN_CAST) return ki_scalar_cast(out, in_dtype[0], in_bits[0], out_bits);
     if (!ki_is_elementwise(op)) return false;
     kn_dtype t = in_dtype[op == KN_WHERE ? 1 : 0];

@@ -24,8 +24,8 @@ static void report(const char *name, bool ok) {
 
 static uint64_t one(kn_op op, kn_dtype t, uint64_t a, uint64_t b, uint64_t c) {
     kn_dtype in[3] = {op == KN_WHERE ? KN_BOOL : t, t, t};
-    bool compare = op == KN_CMPLT || op == KN_CMPGT || op == KN_CMPGE || op == KN_CMPLE || op == KN_CMPEQ ||
-                   op == KN_CMPNE;
+    bool compare =
+        op == KN_CMPLT || op == KN_CMPGT || op == KN_CMPGE || op == KN_CMPLE || op == KN_CMPEQ || op == KN_CMPNE;
     uint64_t r = 0xdeadbeef;
     return ki_scalar(op, compare ? KN_BOOL : t, in, (uint64_t[]){a, b, c}, &r) ? r : 0xbadbadbadbad;
 }
@@ -78,8 +78,7 @@ static bool small_ints(kn_op op, int w, bool s) {
                 int64_t want;
                 uint64_t got = 0;
                 if (!expected(op, w, s, a, b, c, &want)) return CHECK(false, "no definition");
-                bool ok = ki_scalar_int(op, (unsigned)w, s,
-                                        (uint64_t[]){(uint64_t)a, (uint64_t)b, (uint64_t)c}, &got);
+                bool ok = ki_scalar_int(op, (unsigned)w, s, (uint64_t[]){(uint64_t)a, (uint64_t)b, (uint64_t)c}, &got);
                 if (!CHECK(ok && (int64_t)got == want,
                            "w %d %s (%" PRId64 ", %" PRId64 ", %" PRId64 ") = %" PRId64 ", want %" PRId64, w,
                            s ? "signed" : "unsigned", a, b, c, (int64_t)got, want))
@@ -103,12 +102,12 @@ static void test_ints(void) {
         snprintf(name, sizeof name, "integers: %s", ki_ops[int_ops[i]].name);
         report(name, ok);
     }
-    report("integers: i64 edges",
-           one(KN_IDIV, KN_I64, (uint64_t)INT64_MIN, (uint64_t)-1, 0) == (uint64_t)INT64_MIN &&
-               one(KN_MOD, KN_I64, (uint64_t)INT64_MIN, (uint64_t)-1, 0) == 0 &&
-               one(KN_SHR, KN_I64, (uint64_t)-8, 1, 0) == (uint64_t)-4 &&
-               one(KN_SHL, KN_U64, 1, 64, 0) == 0 && one(KN_SHL, KN_U64, 1, 63, 0) == UINT64_C(1) << 63 &&
-               one(KN_SHR, KN_I32, (uint64_t)-1, (uint64_t)-1, 0) == (uint64_t)-1);
+    report("integers: i64 edges", one(KN_IDIV, KN_I64, (uint64_t)INT64_MIN, (uint64_t)-1, 0) == (uint64_t)INT64_MIN &&
+                                      one(KN_MOD, KN_I64, (uint64_t)INT64_MIN, (uint64_t)-1, 0) == 0 &&
+                                      one(KN_SHR, KN_I64, (uint64_t)-8, 1, 0) == (uint64_t)-4 &&
+                                      one(KN_SHL, KN_U64, 1, 64, 0) == 0 &&
+                                      one(KN_SHL, KN_U64, 1, 63, 0) == UINT64_C(1) << 63 &&
+                                      one(KN_SHR, KN_I32, (uint64_t)-1, (uint64_t)-1, 0) == (uint64_t)-1);
     report("integers: u64 compares unsigned", one(KN_CMPLT, KN_U64, 1, UINT64_MAX, 0) == 1 &&
                                                   one(KN_MAX, KN_U64, 1, UINT64_MAX, 0) == UINT64_MAX &&
                                                   one(KN_IDIV, KN_U64, UINT64_MAX, 2, 0) == UINT64_MAX / 2);
@@ -121,12 +120,11 @@ static void test_ints(void) {
 static void test_index(void) {
     kn_dtype t[3] = {KN_IDX, KN_IDX, KN_IDX};
     uint64_t r, big = (uint64_t)INT64_MAX;
-    report("index: overflow has no value",
-           !ki_scalar(KN_ADD, KN_IDX, t, (uint64_t[]){big, 1}, &r) &&
-               !ki_scalar(KN_MUL, KN_IDX, t, (uint64_t[]){big, 2}, &r) &&
-               !ki_scalar(KN_MULACC, KN_IDX, t, (uint64_t[]){big, 1, 1}, &r) &&
-               !ki_scalar(KN_SHL, KN_IDX, t, (uint64_t[]){3, 62}, &r) &&
-               !ki_scalar(KN_NEG, KN_IDX, t, (uint64_t[]){(uint64_t)INT64_MIN}, &r));
+    report("index: overflow has no value", !ki_scalar(KN_ADD, KN_IDX, t, (uint64_t[]){big, 1}, &r) &&
+                                               !ki_scalar(KN_MUL, KN_IDX, t, (uint64_t[]){big, 2}, &r) &&
+                                               !ki_scalar(KN_MULACC, KN_IDX, t, (uint64_t[]){big, 1, 1}, &r) &&
+                                               !ki_scalar(KN_SHL, KN_IDX, t, (uint64_t[]){3, 62}, &r) &&
+                                               !ki_scalar(KN_NEG, KN_IDX, t, (uint64_t[]){(uint64_t)INT64_MIN}, &r));
     report("index: floor division",
            ki_scalar(KN_IDIV, KN_IDX, t, (uint64_t[]){(uint64_t)-7, 2}, &r) && (int64_t)r == -4 &&
                ki_scalar(KN_MOD, KN_IDX, t, (uint64_t[]){(uint64_t)-7, 2}, &r) && r == 1 &&
@@ -158,8 +156,7 @@ static void test_bool(void) {
 /* ---- 8-bit floats: nearest value found by search ---- */
 
 static double value8(bool e4m3, unsigned b) { /* from the format's definition */
-    int e = e4m3 ? (b >> 3 & 15) : (b >> 2 & 31), m = e4m3 ? (b & 7) : (b & 3), bias = e4m3 ? 7 : 15,
-        mb = e4m3 ? 3 : 2;
+    int e = e4m3 ? (b >> 3 & 15) : (b >> 2 & 31), m = e4m3 ? (b & 7) : (b & 3), bias = e4m3 ? 7 : 15, mb = e4m3 ? 3 : 2;
     double s = b & 0x80 ? -1 : 1;
     if (e4m3 ? (b & 0x7f) == 0x7f : e == 31 && m) return NAN;
     if (!e4m3 && e == 31) return s * INFINITY;
@@ -185,22 +182,16 @@ static void test_f8(bool e4m3) {
     char name[80];
     bool ok = true;
     for (unsigned b = 0; b < 256; b++) {
-        double w = value8(e4m3, b),
-               g = e4m3 ? ki_f64_from_f8e4m3((uint8_t)b) : ki_f64_from_f8e5m2((uint8_t)b);
-        ok &= CHECK((isnan(w) && isnan(g)) || (w == g && signbit(w) == signbit(g)), "%02x: %g, want %g", b, g,
-                    w);
+        double w = value8(e4m3, b), g = e4m3 ? ki_f64_from_f8e4m3((uint8_t)b) : ki_f64_from_f8e5m2((uint8_t)b);
+        ok &= CHECK((isnan(w) && isnan(g)) || (w == g && signbit(w) == signbit(g)), "%02x: %g, want %g", b, g, w);
     }
     snprintf(name, sizeof name, "%s: decode", ki_dtypes[t].name);
     report(name, ok);
     ok = true;
     for (unsigned b = 0; b < 0x7f && ok; b++) { /* neighbours of every value and of every midpoint */
-        double lo = value8(e4m3, b), hi = value8(e4m3, b + 1),
-               mid = isfinite(hi) ? (lo + hi) / 2
-                     : e4m3       ? 464
-                                  : 61440;
-        double p[] = {
-            lo,    mid,    nextafter(mid, 0), nextafter(mid, INFINITY), nextafter(lo, INFINITY), -mid, -lo,
-            1e300, 1e-300, -INFINITY};
+        double lo = value8(e4m3, b), hi = value8(e4m3, b + 1), mid = isfinite(hi) ? (lo + hi) / 2 : e4m3 ? 464 : 61440;
+        double p[] = {lo,    mid,    nextafter(mid, 0), nextafter(mid, INFINITY), nextafter(lo, INFINITY), -mid, -lo,
+                      1e300, 1e-300, -INFINITY};
         for (size_t i = 0; i < sizeof p / sizeof *p && ok && !isnan(lo); i++) {
             unsigned got = (unsigned)ki_bits_from_f64(t, p[i]);
             ok = CHECK(same8(e4m3, nearest8(e4m3, p[i]), got), "%a gives %02x, want %02x", p[i], got,
@@ -209,8 +200,7 @@ static void test_f8(bool e4m3) {
     }
     snprintf(name, sizeof name, "%s: round to nearest even", ki_dtypes[t].name);
     report(name, ok);
-    static const kn_op ops[] = {KN_ADD,  KN_SUB,   KN_MUL,   KN_DIV,   KN_MAX,
-                                KN_SQRT, KN_RECIP, KN_TRUNC, KN_MULACC};
+    static const kn_op ops[] = {KN_ADD, KN_SUB, KN_MUL, KN_DIV, KN_MAX, KN_SQRT, KN_RECIP, KN_TRUNC, KN_MULACC};
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
         ok = true;
         for (unsigned a = 0; a < 256 && ok; a++)
@@ -250,8 +240,7 @@ static void test_16(kn_dtype t) {
                w = e == emax ? (m ? NAN : s * INFINITY)
                              : s * (e ? ldexp(1 + ldexp(m, -mb), e - bias) : ldexp(m, 1 - bias - mb));
         double g = ki_f64_from_bits(t, b);
-        ok &= CHECK((isnan(w) && isnan(g)) || (w == g && signbit(w) == signbit(g)), "%04x: %g, want %g", b, g,
-                    w);
+        ok &= CHECK((isnan(w) && isnan(g)) || (w == g && signbit(w) == signbit(g)), "%04x: %g, want %g", b, g, w);
         uint64_t back = ki_bits_from_f64(t, g);
         ok &= isnan(g) ? (back & 0x8000) == (b & 0x8000) && isnan(ki_f64_from_bits(t, back))
                        : CHECK(back == b, "%04x comes back as %04x", b, (unsigned)back);
@@ -268,8 +257,7 @@ static void test_16(kn_dtype t) {
     report(name, ok);
     snprintf(name, sizeof name, "%s: every midpoint to even", ki_dtypes[t].name);
     report(name, half);
-    double top = ki_f64_from_bits(t, t == KN_F16 ? 0x7bff : 0x7f7f),
-           past = t == KN_F16 ? 65520 : ldexp(511, 119);
+    double top = ki_f64_from_bits(t, t == KN_F16 ? 0x7bff : 0x7f7f), past = t == KN_F16 ? 65520 : ldexp(511, 119);
     snprintf(name, sizeof name, "%s: overflow to infinity", ki_dtypes[t].name);
     report(name, ki_bits_from_f64(t, nextafter(past, 0)) == ki_bits_from_f64(t, top) &&
                      isinf(ki_f64_from_bits(t, ki_bits_from_f64(t, past))));
@@ -277,8 +265,7 @@ static void test_16(kn_dtype t) {
 
 /* mulacc on bf16: the sum lies a hair beside a tie that double cannot see. */
 static void test_mulacc(void) {
-    uint64_t x = ki_bits_from_f64(KN_BF16, 1.0625),
-             y = x; /* 1.12890625: midway between 1.125 and 1.1328125 */
+    uint64_t x = ki_bits_from_f64(KN_BF16, 1.0625), y = x; /* 1.12890625: midway between 1.125 and 1.1328125 */
     uint64_t up = one(KN_MULACC, KN_BF16, x, y, ki_bits_from_f64(KN_BF16, ldexp(1, -100)));
     uint64_t down = one(KN_MULACC, KN_BF16, x, y, ki_bits_from_f64(KN_BF16, -ldexp(1, -100)));
     report("bf16 mulacc rounds once",
@@ -286,8 +273,7 @@ static void test_mulacc(void) {
     float p = 0x1.000002p0f, q = 0x1.000002p0f, r = -0x1.000004p0f;
     uint64_t in[3] = {ki_bits_from_f64(KN_F32, (double)p), ki_bits_from_f64(KN_F32, (double)q),
                       ki_bits_from_f64(KN_F32, (double)r)};
-    report("f32 mulacc rounds once",
-           ki_f64_from_bits(KN_F32, one(KN_MULACC, KN_F32, in[0], in[1], in[2])) == 0x1p-46);
+    report("f32 mulacc rounds once", ki_f64_from_bits(KN_F32, one(KN_MULACC, KN_F32, in[0], in[1], in[2])) == 0x1p-46);
 }
 
 static void test_casts(void) {
@@ -327,8 +313,7 @@ static void test_casts(void) {
     ok &= ki_scalar_cast(KN_U64, KN_I8, (uint64_t)-1, &r) && r == UINT64_MAX;
     ok &= ki_scalar_cast(KN_I32, KN_U64, UINT64_C(0x180000000), &r) && (int64_t)r == INT32_MIN;
     report("cast: integer to integer wraps", ok);
-    int64_t tie =
-        (INT64_C(1) << 62) + (INT64_C(1) << 54); /* a tie of bf16; double loses the last bit of tie + 1 */
+    int64_t tie = (INT64_C(1) << 62) + (INT64_C(1) << 54); /* a tie of bf16; double loses the last bit of tie + 1 */
     ok = ki_scalar_cast(KN_BF16, KN_I64, (uint64_t)tie, &r) && ki_f64_from_bits(KN_BF16, r) == ldexp(1, 62);
     ok &= ki_scalar_cast(KN_BF16, KN_I64, (uint64_t)(tie + 1), &r) &&
           ki_f64_from_bits(KN_BF16, r) == ldexp(1, 62) + ldexp(1, 55);
@@ -338,8 +323,8 @@ static void test_casts(void) {
     ok &= ki_scalar_cast(KN_F32, KN_I64, (uint64_t) - ((INT64_C(1) << 24) + 1), &r) &&
           ki_f64_from_bits(KN_F32, r) == -0x1p24;
     ok &= ki_scalar_cast(KN_F16, KN_U64, UINT64_MAX, &r) && r == 0x7c00;
-    ok &= ki_scalar_cast(KN_F8E4M3, KN_I32, 464, &r) && r == 0x7e &&
-          ki_scalar_cast(KN_F8E4M3, KN_I32, 465, &r) && r == 0x7f;
+    ok &= ki_scalar_cast(KN_F8E4M3, KN_I32, 464, &r) && r == 0x7e && ki_scalar_cast(KN_F8E4M3, KN_I32, 465, &r) &&
+          r == 0x7f;
     report("cast: integer to float rounds once", ok);
     ok = ki_scalar_cast(KN_F16, KN_F64, ki_bits_from_f64(KN_F64, 1 + 0x1p-11 + 0x1p-40), &r) && r == 0x3c01;
     ok &= ki_scalar_cast(KN_F32, KN_F64, ki_bits_from_f64(KN_F64, 1 + 0x1p-24), &r) && r == 0x3f800000;
@@ -347,18 +332,16 @@ static void test_casts(void) {
 }
 
 static void test_floats(void) {
-    uint64_t nan = ki_bits_from_f64(KN_F32, NAN), zero = 0, neg = 0x80000000, inf = 0x7f800000,
-             onef = 0x3f800000;
+    uint64_t nan = ki_bits_from_f64(KN_F32, NAN), zero = 0, neg = 0x80000000, inf = 0x7f800000, onef = 0x3f800000;
     report("compare: NaN is false, ne is true",
            !one(KN_CMPLT, KN_F32, nan, onef, 0) && !one(KN_CMPGE, KN_F32, nan, onef, 0) &&
                !one(KN_CMPLE, KN_F32, onef, nan, 0) && !one(KN_CMPEQ, KN_F32, nan, nan, 0) &&
                one(KN_CMPNE, KN_F32, nan, nan, 0) && !one(KN_CMPGT, KN_F32, nan, nan, 0));
-    report("compare: -0 equals +0",
-           one(KN_CMPEQ, KN_F32, zero, neg, 0) && !one(KN_CMPLT, KN_F32, neg, zero, 0));
+    report("compare: -0 equals +0", one(KN_CMPEQ, KN_F32, zero, neg, 0) && !one(KN_CMPLT, KN_F32, neg, zero, 0));
     report("max: NaN wins, +0 over -0",
-           one(KN_MAX, KN_F32, nan, onef, 0) == 0x7fc00000 &&
-               one(KN_MAX, KN_F32, inf, nan, 0) == 0x7fc00000 && one(KN_MAX, KN_F32, zero, neg, 0) == zero &&
-               one(KN_MAX, KN_F32, neg, zero, 0) == zero && one(KN_MAX, KN_F32, neg, neg, 0) == neg);
+           one(KN_MAX, KN_F32, nan, onef, 0) == 0x7fc00000 && one(KN_MAX, KN_F32, inf, nan, 0) == 0x7fc00000 &&
+               one(KN_MAX, KN_F32, zero, neg, 0) == zero && one(KN_MAX, KN_F32, neg, zero, 0) == zero &&
+               one(KN_MAX, KN_F32, neg, neg, 0) == neg);
     report("neg flips the sign of 0 and NaN",
            one(KN_NEG, KN_F32, zero, 0, 0) == neg &&
                one(KN_NEG, KN_F64, UINT64_C(0x7ff8000000000001), 0, 0) == UINT64_C(0xfff8000000000001));
@@ -381,9 +364,8 @@ static void test_floats(void) {
             float want = r[k], got;
             uint32_t gb = (uint32_t)one(op[k], KN_F32, xb, yb, 0);
             memcpy(&got, &gb, 4);
-            ok &=
-                CHECK((isnan(want) && isnan(got)) || memcmp(&want, &got, 4) == 0, "%s(%a, %a) = %a, want %a",
-                      ki_ops[op[k]].name, (double)x, (double)y, (double)got, (double)want);
+            ok &= CHECK((isnan(want) && isnan(got)) || memcmp(&want, &got, 4) == 0, "%s(%a, %a) = %a, want %a",
+                        ki_ops[op[k]].name, (double)x, (double)y, (double)got, (double)want);
         }
     }
     report("f32 + - * / sqrt as the machine's", ok);
@@ -405,14 +387,13 @@ static void test_floats(void) {
         ok = true;
         for (size_t k = 0; k < sizeof ts / sizeof *ts; k++) {
             uint64_t got = one(row[i].op, ts[k], ki_bits_from_f64(ts[k], row[i].x), 0, 0);
-            ok &=
-                ts[k] == KN_F64
-                    ? fabs(ki_f64_from_bits(KN_F64, got) - row[i].want) <= 4e-16 * fabs(row[i].want)
-                    : got == ki_bits_from_f64(
-                                 ts[k], ki_f64_from_bits(ts[k], ki_bits_from_f64(ts[k], row[i].x)) == row[i].x
-                                            ? row[i].want
-                                            : NAN) ||
-                          ki_f64_from_bits(ts[k], ki_bits_from_f64(ts[k], row[i].x)) != row[i].x;
+            ok &= ts[k] == KN_F64
+                      ? fabs(ki_f64_from_bits(KN_F64, got) - row[i].want) <= 4e-16 * fabs(row[i].want)
+                      : got == ki_bits_from_f64(ts[k],
+                                                ki_f64_from_bits(ts[k], ki_bits_from_f64(ts[k], row[i].x)) == row[i].x
+                                                    ? row[i].want
+                                                    : NAN) ||
+                            ki_f64_from_bits(ts[k], ki_bits_from_f64(ts[k], row[i].x)) != row[i].x;
         }
         char name[48];
         snprintf(name, sizeof name, "value of %s in every float", ki_ops[row[i].op].name);
@@ -448,14 +429,12 @@ static void test_storage(void) {
                     "%s", ki_dtypes[t].name);
     }
     report("storage form there and back", ok);
-    report("identities", ki_scalar_identity(KN_ADD, KN_F32, true) == 0x80000000 &&
-                             ki_scalar_identity(KN_ADD, KN_F32, false) == 0 &&
-                             ki_scalar_identity(KN_ADD, KN_I32, true) == 0 &&
-                             ki_scalar_identity(KN_MAX, KN_F16, true) == 0xfc00 &&
-                             ki_scalar_identity(KN_MAX, KN_U8, true) == 0 &&
-                             (int64_t)ki_scalar_identity(KN_MAX, KN_I8, true) == -128 &&
-                             ki_scalar_identity(KN_MUL, KN_BF16, true) == 0x3f80 &&
-                             ki_scalar_identity(KN_MUL, KN_I64, true) == 1);
+    report("identities",
+           ki_scalar_identity(KN_ADD, KN_F32, true) == 0x80000000 && ki_scalar_identity(KN_ADD, KN_F32, false) == 0 &&
+               ki_scalar_identity(KN_ADD, KN_I32, true) == 0 && ki_scalar_identity(KN_MAX, KN_F16, true) == 0xfc00 &&
+               ki_scalar_identity(KN_MAX, KN_U8, true) == 0 &&
+               (int64_t)ki_scalar_identity(KN_MAX, KN_I8, true) == -128 &&
+               ki_scalar_identity(KN_MUL, KN_BF16, true) == 0x3f80 && ki_scalar_identity(KN_MUL, KN_I64, true) == 1);
 }
 
 int main(void) {

@@ -115,6 +115,21 @@ static unsigned parts_of(kn_uop c, kn_uop *part) {
     return n;
 }
 
+/* A part under the facts of the others. Only one that divides needs rewriting; else its bounds decide it. */
+static kn_uop decide(ki_ir *ir, kn_uop p, ki_facts *f) {
+    ki_linear l;
+    int64_t lo, hi;
+    if (f->n == 0 || p->op != KN_CMPLT || p->src[0]->dtype != KN_IDX || p->src[1]->op != KN_CONST) return p;
+    if (!ki_linear_of(p->src[0], &l) || !modest(l.k)) return p;
+    for (unsigned i = 0; i < l.n; i++)
+        if (l.term[i]->op == KN_IDIV || l.term[i]->op == KN_MOD) return under(ir, p, f);
+    ki_linear_bounds(&l, &lo, &hi);
+    ki_facts_tighten(f, &l, &lo, &hi);
+    if (hi < p->src[1]->arg.i) return ki_const_int(ir, KN_BOOL, 1);
+    if (lo >= p->src[1]->arg.i) return ki_const_int(ir, KN_BOOL, 0);
+    return p;
+}
+
 kn_uop ki_conjunction(ki_match *m) {
     kn_uop part[KI_MAX_TERMS], u = NULL;
     unsigned n = parts_of(m->root, part);
@@ -124,7 +139,7 @@ kn_uop ki_conjunction(ki_match *m) {
         ki_facts f = {0};
         for (unsigned j = 0; j < n; j++)
             if (j != i) learn(&f, part[j]);
-        kn_uop p = under(m->ir, part[i], &f);
+        kn_uop p = decide(m->ir, part[i], &f);
         if (!p) return NULL;
         part[i] = p;
     }

@@ -146,12 +146,19 @@ static bool is_view(kn_uop v) {
     return v->op == KN_RESHAPE || v->op == KN_PERMUTE || v->op == KN_PAD || v->op == KN_SHRINK || v->op == KN_FLIP;
 }
 
+/* What a demand becomes, one step nearer to memory; a sum that folds goes all the way. */
+static kn_uop step(rangeifier *r, kn_uop d) {
+    kn_uop e = NULL;
+    if (d->src[0]->op == KN_REDUCE && r->info[d->src[0]->id].folds && !ki_range_folded(r, d, &e)) return NULL;
+    return e ? e : ki_range_push(r, d);
+}
+
 /* The demands on v are rewritten into demands on its sources. */
 static bool inline_value(rangeifier *r, kn_uop v) {
     for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next) {
         demand q = r->demand[k];
         if (q.d->id >= r->map_cap || !r->map[q.d->id]) {
-            kn_uop e = ki_range_push(r, q.d);
+            kn_uop e = step(r, q.d);
             if (!set_map(r, q.d, e)) return false;
         }
         kn_uop e = r->map[q.d->id];
@@ -297,7 +304,7 @@ static bool store_value(rangeifier *r, kn_uop v) {
     kn_uop d = ki_push_operand(r->ir, x, n->axis, n->rank), value = d;
     if (!d) return false;
     /* An output that is itself computed here is pushed now; what it wraps is a demand like any other. */
-    if (x == v && is_demand(r, d)) value = ki_range_push(r, d);
+    if (x == v && is_demand(r, d)) value = step(r, d);
     if (!value || !add_output(r, id, v, value)) return false;
     uint32_t ctx = NONE;
     kn_uop body = value;

@@ -71,19 +71,15 @@ static void derive(rangeifier *r, kn_uop u) {
     if (f->cost > 1e6f) f->cost = 1e6f;
 }
 
-/* Expands the demands of e through views and arithmetic (and REDUCEs known to fold) and simplifies: does the
- * sum go away? Bounded: what lies deeper stays a demand. */
-static bool try_fold(rangeifier *r, kn_uop v, bool *folds) {
-    kn_uop i[KI_MAX_RANK], e;
-    for (unsigned k = 0; k < v->type->rank; k++) {
-        ki_dim d = v->type->dim[k];
-        i[k] = d.n == 1 && !d.sym ? ki_index(r->ir, 0)
-                                  : ki_range_make(r->ir, r->ir->next_range, KN_AX_LOOP, ki_dim_uop(r->ir, d));
-    }
-    e = ki_range_push(r, ki_push_operand(r->ir, v, i, v->type->rank));
+/* The demand e with its value's sum folded away, demands on what lies deeper left in it; *out NULL if it stays a REDUCE.
+ * Views and arithmetic over comparisons are expanded on the way, and REDUCEs known to fold; bounded. */
+bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out) {
+    kn_uop e = ki_range_push(r, d), *order;
+    *out = NULL;
     if (!e) return false;
     for (int steps = 0; steps < 64; steps++) {
-        kn_uop *order, d = NULL, pushed;
+        kn_uop pushed;
+        d = NULL;
         int64_t n = ki_toposort_above(r->ir, &e, 1, r->top, &order);
         if (n < 0) return false;
         for (int64_t k = 0; k < n && !d; k++) {
@@ -91,7 +87,7 @@ static bool try_fold(rangeifier *r, kn_uop v, bool *folds) {
             kn_uop b = order[k]->src[0];
             bool through = ki_ops[b->op].cls == KI_C_MOVEMENT || (b->op == KN_REDUCE && r->info[b->id].folds) ||
                            (ki_is_elementwise((kn_op)b->op) && (r->info[b->id].constant || r->info[b->id].compares));
-            if (through) d = order[k];
+            if (through && !r->info[b->id].keep) d = order[k];
         }
         ki_free(order);
         if (!d) break;
@@ -99,12 +95,25 @@ static bool try_fold(rangeifier *r, kn_uop v, bool *folds) {
     }
     e = ki_range_fold(r->ir, e);
     if (!e) return false;
-    kn_uop *order;
     int64_t n = ki_toposort_above(r->ir, &e, 1, r->top, &order);
     if (n < 0) return false;
-    *folds = true;
-    for (int64_t k = 0; k < n; k++) *folds &= order[k]->op != KN_REDUCE;
+    bool folds = true;
+    for (int64_t k = 0; k < n; k++) folds &= order[k]->op != KN_REDUCE;
     ki_free(order);
+    if (folds) *out = e;
+    return true;
+}
+
+static bool try_fold(rangeifier *r, kn_uop v, bool *folds) {
+    kn_uop i[KI_MAX_RANK], e;
+    for (unsigned k = 0; k < v->type->rank; k++) {
+        ki_dim d = v->type->dim[k];
+        i[k] = d.n == 1 && !d.sym ? ki_index(r->ir, 0)
+                                  : ki_range_make(r->ir, r->ir->next_range, KN_AX_LOOP, ki_dim_uop(r->ir, d));
+    }
+    kn_uop d = ki_push_operand(r->ir, v, i, v->type->rank);
+    if (!d || !ki_range_folded(r, d, &e)) return false;
+    *folds = e != NULL;
     return true;
 }
 
@@ -114,7 +123,7 @@ bool ki_range_facts(rangeifier *r) {
         kn_uop u = r->order[i];
         info *f = &r->info[u->id];
         derive(r, u);
-        if (u->op != KN_REDUCE || u->arg.reduce.op != KN_ADD || f->keep) continue;
+        if (u->op != KN_REDUCE || u->arg.reduce.op != KN_ADD) continue;
         if (!f->constant && !f->compares) continue;
         if (!try_fold(r, u, &f->folds)) return false;
         if (f->folds) f->leaves = f->constant ? 0 : 1, f->cost = 4;

@@ -102,6 +102,7 @@ kn_uop ki_range_join_loops(ki_ir *ir, kn_uop sink);
 
 /* facts.c: info of every tensor node, sources first. */
 bool ki_range_facts(rangeifier *r);
+bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out);
 /* decide.c: users first; fills nests, outputs and map. */
 bool ki_range_decide(rangeifier *r);
 kn_uop ki_range_push(rangeifier *r, kn_uop d);

@@ -2,7 +2,7 @@
  * errors, names of devices, memory. */
 #include "device/cpu/cpu.h"
 #include "device/device.h"
-#include "tap.h"
+#include "../tap.h"
 
 #include <dirent.h>
 #include <stdlib.h>

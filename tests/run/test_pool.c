@@ -1,6 +1,6 @@
 /* The thread pool: every task runs exactly once, in every shape of run, and sleeping workers wake. */
 #include "base/thread.h"
-#include "tap.h"
+#include "../tap.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* Realising tensors: results, the schedule cache, assignments, storage, variables, what is counted, and failures. */
 #include "run/run.h"
-#include "tap.h"
+#include "../tap.h"
 
 #include <koine/koine.h>
 

@@ -1,6 +1,6 @@
 /* Schedules: a hand-built program of stage render becomes launches, and replays with other buffers and variables. */
 #include "run/schedule.h"
-#include "tap.h"
+#include "../tap.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,9 +11,7 @@
 
 enum { KEEP_EXECS = 1024 };
 
-static bool nomem(ki_run *r) {
-    return ki_fail(&r->k->env, KI_E_NOMEM), false;
-}
+static bool nomem(ki_run *r) { return ki_fail(&r->k->env, KI_E_NOMEM), false; }
 
 /* ---- ports ----------------------------------------------------------------------------------------------------- */
 

@@ -19,8 +19,8 @@ KN_API int kn_device_at(size_t i, kn_device_info *out);
 
 /* What a context has done since it was opened. Seconds are wall-clock. */
 typedef struct kn_stats {
-    uint64_t programs;         /* compiled */
-    uint64_t replays;          /* runs of a program, compiled or found again */
+    uint64_t programs; /* compiled */
+    uint64_t replays;  /* runs of a program, compiled or found again */
     uint64_t kernels_launched;
     uint64_t kernels_compiled; /* by the C compiler */
     uint64_t kernels_cached;   /* found on disk */

@@ -31,7 +31,7 @@ struct ki_pool {
     struct start {
         ki_pool *pool;
         unsigned self;
-    } *start;
+    } * start;
     _Atomic(ki_task *) fn;
     _Atomic(void *) arg;
     _Alignas(LINE) _Atomic uint64_t generation; /* bumped by each run; the workers wait on it */
@@ -218,9 +218,7 @@ void ki_pool_run(ki_pool *p, int64_t n, ki_task *fn, void *arg) {
 
 /* ---- life ---------------------------------------------------------------------------------------------------- */
 
-unsigned ki_pool_threads(const ki_pool *p) {
-    return p ? p->threads : 1;
-}
+unsigned ki_pool_threads(const ki_pool *p) { return p ? p->threads : 1; }
 
 static void pool_free(ki_pool *p) {
     pthread_mutex_destroy(&p->lock);

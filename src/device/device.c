@@ -17,8 +17,7 @@ static bool same_name(const char *a, const char *b, size_t n) {
 
 static void fail_unknown(ki_env *env, const char *name) {
     ki_text t = {0};
-    for (size_t i = 0; ki_device_classes[i]; i++)
-        ki_text_printf(&t, "%s%s", i ? ", " : "", ki_device_classes[i]->name);
+    for (size_t i = 0; ki_device_classes[i]; i++) ki_text_printf(&t, "%s%s", i ? ", " : "", ki_device_classes[i]->name);
     ki_fail(env, KI_E_DEVICE_UNKNOWN, name, t.s ? t.s : "");
     ki_text_free(&t);
 }
@@ -45,10 +44,8 @@ unsigned ki_device_intern(ki_env *env, const char *name) {
     const ki_device_class *c = ki_device_parse(env, name, &unit);
     char text[64];
     if (!c) return 0;
-    if (unit)
-        snprintf(text, sizeof text, "%s:%u", c->name, unit);
-    else
-        snprintf(text, sizeof text, "%s", c->name);
+    if (unit) snprintf(text, sizeof text, "%s:%u", c->name, unit);
+    else snprintf(text, sizeof text, "%s", c->name);
     return ki_device_id(env, text);
 }
 

@@ -64,9 +64,14 @@ int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t 
                 ir->seen[u->src[k]->id] = now, ok = push(&l, u->src[k]);
     }
     if (!ok) return ki_free(l.v), ki_fail(ir->env, KI_E_NOMEM), -1;
-    if (l.n > ir->n / 8) {
+    uint32_t first = UINT32_MAX, last = 0;
+    for (size_t i = 0; i < l.n; i++) {
+        if (l.v[i]->id < first) first = l.v[i]->id;
+        if (l.v[i]->id > last) last = l.v[i]->id;
+    }
+    if (l.n && (last - first) / 32 <= l.n) { /* a sweep over the marks costs less than sorting */
         size_t n = 0;
-        for (uint32_t id = 1; id < ir->n; id++)
+        for (uint32_t id = first; id <= last; id++)
             if (ir->seen[id] == now) l.v[n++] = ir->node[id];
     } else if (l.n) {
         qsort(l.v, l.n, sizeof *l.v, by_id);

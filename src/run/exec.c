@@ -11,9 +11,7 @@
 
 enum { KEEP_EXECS = 1024 };
 
-static bool nomem(ki_run *r) {
-    return ki_fail(&r->k->env, KI_E_NOMEM), false;
-}
+static bool nomem(ki_run *r) { return ki_fail(&r->k->env, KI_E_NOMEM), false; }
 
 /* ---- ports ----------------------------------------------------------------------------------------------------- */
 
@@ -24,9 +22,10 @@ static size_t port_bytes(const ki_port *q) {
     return (size_t)n * ki_itemsize(q->dtype);
 }
 
-/* Which in port of p a port of the lowered program came from: callify orders them anew, later stages keep the order. */
-static int32_t origin_of(const ki_program *p, const ki_port *q, size_t at) {
-    if (p->stage >= KI_S_CALLIFY) return at < p->nin ? (int32_t)at : -1;
+/* Which in port of p a port of the lowered program came from: callify orders them anew, all else keeps the order. */
+static int32_t origin_of(const ki_program *p, const ki_program *low, size_t at) {
+    const ki_port *q = &low->in[at];
+    if (p->stage >= KI_S_CALLIFY || low->stage == p->stage) return at < p->nin ? (int32_t)at : -1;
     for (size_t i = 0; i < p->nin; i++)
         if (p->in[i].node == q->origin) return (int32_t)i;
     return -1;
@@ -64,7 +63,7 @@ static bool take_ports(ki_run *r, ki_exec *e, const ki_program *given, const ki_
     e->nout = low->nout;
     for (size_t i = 0; i < low->nin; i++) {
         const ki_port *q = &low->in[i];
-        e->in[i] = (ki_exec_port){port_bytes(q), -1, -1, -1, origin_of(given, q, i)};
+        e->in[i] = (ki_exec_port){port_bytes(q), -1, -1, -1, origin_of(given, low, i)};
         if (q->node->op == KN_PARAM && q->node->type->rank == 0 && !q->node->nsrc &&
             !note_variable(r, e, q->node->arg.param, &e->in[i].variable))
             return false;

@@ -194,10 +194,8 @@ kn_status kn_to_host(kn_tensor t, void *to, size_t bytes) {
     kn_ctx *k = t->k;
     ki_storage *s = realized(t, "to_host");
     size_t need = s ? (size_t)ki_numel(t->u) * ki_itemsize((kn_dtype)t->u->dtype) : 0;
-    if (s && need != bytes)
-        ki_fail(&k->env, KI_E_HOST_SIZE, need, bytes);
-    else if (s)
-        copy_out(s, to, bytes);
+    if (s && need != bytes) ki_fail(&k->env, KI_E_HOST_SIZE, need, bytes);
+    else if (s) copy_out(s, to, bytes);
     return (kn_status)ki_settle_failure(k);
 }
 

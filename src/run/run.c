@@ -14,10 +14,8 @@ double ki_now(void) {
 
 static void free_storage(kn_ctx *k, ki_storage *s) {
     (void)k;
-    if (s->device)
-        s->device->is->free(s->device, s->data, s->bytes);
-    else
-        ki_free(s->data);
+    if (s->device) s->device->is->free(s->device, s->data, s->bytes);
+    else ki_free(s->data);
     s->data = NULL;
 }
 

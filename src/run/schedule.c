@@ -13,9 +13,7 @@ typedef struct maker {
     uint32_t slot_cap, var_cap;
 } maker;
 
-static bool nomem(maker *m) {
-    return ki_fail(m->env, KI_E_NOMEM), false;
-}
+static bool nomem(maker *m) { return ki_fail(m->env, KI_E_NOMEM), false; }
 
 static bool malformed(maker *m, kn_uop u, const char *why) {
     return ki_fail(m->env, KI_E_SCHEDULE_FORM, ki_ops[u->op].name, why), false;
@@ -76,9 +74,7 @@ static bool variable(maker *m, kn_uop u, int32_t *number) {
 
 /* ---- launches ------------------------------------------------------------------------------------------------ */
 
-static bool is_scalar_arg(kn_uop u) {
-    return u->op == KN_CONST || (u->op == KN_PARAM && u->type->rank == 0);
-}
+static bool is_scalar_arg(kn_uop u) { return u->op == KN_CONST || (u->op == KN_PARAM && u->type->rank == 0); }
 
 /* Buffers, then scalars: where call's arguments end and its variables begin. */
 static uint32_t buffers_of(kn_uop call) {

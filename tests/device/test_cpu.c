@@ -2,7 +2,7 @@
  * errors, names of devices, memory. */
 #include "device/cpu/cpu.h"
 #include "device/device.h"
-#include "tap.h"
+#include "../tap.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -20,9 +20,9 @@ static ki_device *fresh(void) {
     return ki_device_open(&env, cpu);
 }
 
-#define TEXT(name, value)                                                                                             \
-    "#ifndef KN_ONCE\n#define KN_ONCE\nstatic float once(float x) { return x + 1; }\n#endif\n"                        \
-    "void " name "(void *const *buf, const long *var, long thread) {\n"                                               \
+#define TEXT(name, value)                                                                                              \
+    "#ifndef KN_ONCE\n#define KN_ONCE\nstatic float once(float x) { return x + 1; }\n#endif\n"                         \
+    "void " name "(void *const *buf, const long *var, long thread) {\n"                                                \
     "    ((float *)buf[0])[thread] = once(" value ") + (float)var[0];\n}\n"
 
 static ki_kernel_text kernel(const char *name, const char *text) {
@@ -38,9 +38,7 @@ static float result(ki_device *d, const ki_kernel_text *k) {
     return k->entry && d->is->submit(d, &l, 1) && d->is->wait(d) ? f : -2;
 }
 
-static bool compile(ki_device *d, ki_kernel_text *k, size_t n) {
-    return d->is->compile(d, "", k, n);
-}
+static bool compile(ki_device *d, ki_kernel_text *k, size_t n) { return d->is->compile(d, "", k, n); }
 
 /* Path of the only object in the cache folder. */
 static bool only_file(char *path, size_t n) {
@@ -58,10 +56,11 @@ static bool only_file(char *path, size_t n) {
 static void compiles(void) {
     ki_device *d = fresh();
     /* The same name twice with different texts, and one text twice. */
-    ki_kernel_text k[] = {kernel("add", TEXT("add", "1")), kernel("add", TEXT("add", "2")), kernel("other", TEXT("other", "3")),
-                          kernel("add", TEXT("add", "1"))};
+    ki_kernel_text k[] = {kernel("add", TEXT("add", "1")), kernel("add", TEXT("add", "2")),
+                          kernel("other", TEXT("other", "3")), kernel("add", TEXT("add", "1"))};
     CHECK(compile(d, k, 4), "several kernels compile: %s", env.message.s ? env.message.s : "");
-    CHECK(result(d, &k[0]) == 12 && result(d, &k[1]) == 13 && result(d, &k[2]) == 14 && result(d, &k[3]) == 12, "each is itself");
+    CHECK(result(d, &k[0]) == 12 && result(d, &k[1]) == 13 && result(d, &k[2]) == 14 && result(d, &k[3]) == 12,
+          "each is itself");
     CHECK(d->stats.compiled == 3 && d->stats.compiler_runs == 1, "three kernels, one compiler process");
     CHECK(compile(d, k, 4) && d->stats.compiler_runs == 1, "again: found in memory");
     ki_device_close(d);
@@ -98,18 +97,12 @@ static void flip_at(const char *path, long at, int whence) {
     fputc(c ^ 0x55, f);
     fclose(f);
 }
-static void harm_byte(const char *path) {
-    flip_at(path, 5000, SEEK_SET);
-}
-static void harm_key(const char *path) {
-    flip_at(path, -3, SEEK_END);
-}
+static void harm_byte(const char *path) { flip_at(path, 5000, SEEK_SET); }
+static void harm_key(const char *path) { flip_at(path, -3, SEEK_END); }
 static void harm_empty(const char *path) {
     if (truncate(path, 0)) perror(path);
 }
-static void harm_mode(const char *path) {
-    chmod(path, 0777);
-}
+static void harm_mode(const char *path) { chmod(path, 0777); }
 
 static void clean(void) {
     DIR *f = opendir(dir);
@@ -141,9 +134,7 @@ static void disk(void) {
     ki_setting_set(&env, KI_VAR_CACHE, dir);
 }
 
-static bool says(const char *text) {
-    return env.message.s && strstr(env.message.s, text);
-}
+static bool says(const char *text) { return env.message.s && strstr(env.message.s, text); }
 
 static void compilers(void) {
     clean();
@@ -158,7 +149,8 @@ static void compilers(void) {
     setenv("PATH", "/nowhere", 1);
     unsetenv("CC");
     d = fresh();
-    CHECK(!compile(d, &k, 1) && env.err == KI_E_CC_MISSING && says("cc, gcc, clang") && says("KN_CC=/path"), "no compiler at all");
+    CHECK(!compile(d, &k, 1) && env.err == KI_E_CC_MISSING && says("cc, gcc, clang") && says("KN_CC=/path"),
+          "no compiler at all");
     ki_device_close(d);
     setenv("PATH", path, 1);
     if (cc) setenv("CC", cc, 1);
@@ -166,16 +158,19 @@ static void compilers(void) {
     free(cc);
     ki_setting_set(&env, KI_VAR_CC, "/bin/false");
     d = fresh();
-    CHECK(!compile(d, &k, 1) && env.err == KI_E_CC_FAILED && says("/bin/false") && says("exit status 1"), "a compiler that fails");
+    CHECK(!compile(d, &k, 1) && env.err == KI_E_CC_FAILED && says("/bin/false") && says("exit status 1"),
+          "a compiler that fails");
     ki_device_close(d);
     ki_setting_set(&env, KI_VAR_CC, NULL);
     d = fresh();
     ki_kernel_text bad = kernel("bad", "void bad(void) { int x = nonsense; }\n");
-    CHECK(!compile(d, &bad, 1) && env.err == KI_E_CC_FAILED && says("nonsense"), "what the compiler says is part of the message");
+    CHECK(!compile(d, &bad, 1) && env.err == KI_E_CC_FAILED && says("nonsense"),
+          "what the compiler says is part of the message");
     ki_env_clear(&env);
     CHECK(compile(d, &k, 1) && result(d, &k) == 12, "and the device works on");
     ki_kernel_text missing = kernel("absent", "int present;\n");
-    CHECK(!compile(d, &missing, 1) && env.err == KI_E_CODE_LOAD && says("absent"), "a kernel that its text does not define");
+    CHECK(!compile(d, &missing, 1) && env.err == KI_E_CODE_LOAD && says("absent"),
+          "a kernel that its text does not define");
     ki_env_clear(&env);
     ki_kernel_text undefined = kernel("u", "void nobody_has_this(void);\nvoid u(void) { nobody_has_this(); }\n");
     CHECK(!compile(d, &undefined, 1) && env.err == KI_E_CODE_LOAD && says("nobody_has_this"), "a symbol nobody has");
@@ -196,8 +191,9 @@ static void many(void) {
         char pad[3000];
         memset(pad, ' ', sizeof pad);
         snprintf(name[i], sizeof name[i], "k%d", i % 7);
-        snprintf(text[i], sizeof text[i], "%.*s void %s(void *const *buf, const long *var, long t) { *(float *)buf[0] = %d + t; }\n",
-                 2900, pad, name[i], i);
+        snprintf(text[i], sizeof text[i],
+                 "%.*s void %s(void *const *buf, const long *var, long t) { *(float *)buf[0] = %d + t; }\n", 2900, pad,
+                 name[i], i);
         k[i] = kernel(name[i], text[i]);
     }
     ki_device *d = fresh();
@@ -209,7 +205,8 @@ static void many(void) {
 }
 
 static void threads(void) {
-    ki_kernel_text k = kernel("t", "void t(void *const *buf, const long *var, long thread) { ((float *)buf[0])[thread] = thread * 2 + var[0]; }\n");
+    ki_kernel_text k = kernel("t", "void t(void *const *buf, const long *var, long thread) { ((float *)buf[0])[thread] "
+                                   "= thread * 2 + var[0]; }\n");
     ki_setting_set(&env, KI_VAR_THREADS, "3");
     ki_device *d = fresh();
     float out[300] = {0};
@@ -228,7 +225,8 @@ static void threads(void) {
     ki_setting_set(&env, KI_VAR_THREADS, NULL);
     ki_setting_set(&env, KI_VAR_CPU, "z80");
     ki_env_clear(&env);
-    CHECK(!ki_cpu_target(&env) && env.err == KI_E_CPU_LEVEL && says("sse2"), "KN_CPU=z80 is refused: %s", env.message.s);
+    CHECK(!ki_cpu_target(&env) && env.err == KI_E_CPU_LEVEL && says("sse2"), "KN_CPU=z80 is refused: %s",
+          env.message.s);
     ki_setting_set(&env, KI_VAR_CPU, "sse2");
     ki_env_clear(&env);
     CHECK(ki_cpu_target(&env) && !strcmp(ki_cpu_target(&env)->name, "sse2"), "KN_CPU=sse2 forces the level down");
@@ -239,15 +237,16 @@ static void names(void) {
     ki_env_clear(&env);
     CHECK(ki_device_intern(&env, "cpu:0") == cpu && ki_device_intern(&env, "CPU") == cpu, "cpu:0 is CPU");
     CHECK(ki_device_intern(&env, "null") != cpu && ki_device_intern(&env, "CPU:3") != cpu, "others are others");
-    CHECK(!ki_device_intern(&env, "GPU") && env.err == KI_E_DEVICE_UNKNOWN && says("CPU, INTERP, NULL"), "an unknown one: %s",
-          env.message.s);
+    CHECK(!ki_device_intern(&env, "GPU") && env.err == KI_E_DEVICE_UNKNOWN && says("CPU, INTERP, NULL"),
+          "an unknown one: %s", env.message.s);
     const char *const bad[] = {"CPU:", "CPU:x", "CPU:99999999999999999999", "CPU1", "C", ":0"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ki_env_clear(&env);
         CHECK(!ki_device_intern(&env, bad[i]) && env.err == KI_E_DEVICE_UNKNOWN, "'%s' is refused", bad[i]);
     }
     ki_env_clear(&env);
-    CHECK(!ki_device_open(&env, ki_device_id(&env, "CPU:0,CPU:1")) && env.err == KI_E_DEVICE_TUPLE, "tuples are refused by name");
+    CHECK(!ki_device_open(&env, ki_device_id(&env, "CPU:0,CPU:1")) && env.err == KI_E_DEVICE_TUPLE,
+          "tuples are refused by name");
 }
 
 static void memory(void) {

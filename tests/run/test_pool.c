@@ -1,6 +1,6 @@
 /* The thread pool: every task runs exactly once, in every shape of run, and sleeping workers wake. */
 #include "base/thread.h"
-#include "tap.h"
+#include "../tap.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -27,9 +27,7 @@ static bool once_each(ki_pool *p, counts *c, int64_t n) {
     return true;
 }
 
-static void sum(void *arg, int64_t i) {
-    atomic_fetch_add((_Atomic int64_t *)arg, i);
-}
+static void sum(void *arg, int64_t i) { atomic_fetch_add((_Atomic int64_t *)arg, i); }
 
 int main(void) {
     counts *c = malloc(sizeof *c);

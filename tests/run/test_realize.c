@@ -1,6 +1,6 @@
 /* Realising tensors: results, the schedule cache, assignments, storage, variables, what is counted, and failures. */
 #include "run/run.h"
-#include "tap.h"
+#include "../tap.h"
 
 #include <koine/koine.h>
 
@@ -25,13 +25,17 @@ static void values(const char *device) {
     CHECK(SAME(x, 1, 2, 3, 4, 5, 6) && kn_stats_of(k).programs == 0, "%s: host data needs no program", device);
     CHECK(SAME(kn_permute(x, KN_LIST(1, 0)), 1, 4, 2, 5, 3, 6), "%s: a view is made contiguous", device);
     kn_tensor a = kn_adds(x, 1), b = kn_muls(a, 2), c = kn_reshape(b, KN_SHAPE(6));
-    CHECK(kn_realize(a, b, c, x, a) == KN_OK && SAME(a, 2, 3, 4, 5, 6, 7) && SAME(c, 4, 6, 8, 10, 12, 14), "%s: several at once", device);
+    CHECK(kn_realize(a, b, c, x, a) == KN_OK && SAME(a, 2, 3, 4, 5, 6, 7) && SAME(c, 4, 6, 8, 10, 12, 14),
+          "%s: several at once", device);
     uint64_t before = kn_stats_of(k).programs;
     CHECK(SAME(b, 4, 6, 8, 10, 12, 14) && kn_stats_of(k).programs == before, "%s: realised stays realised", device);
     kn_tensor d = kn_add(a, a), e = kn_mul(d, d);
-    CHECK(kn_realize(d) == KN_OK && kn_graph(e)->src[0] == kn_graph(d), "%s: who reads a realised value reads its buffer", device);
-    CHECK(kn_item(kn_sum(x)) == 21 && kn_item(kn_from_host(k, (int8_t[]){-5}, KN_I8, KN_SHAPE())) == -5, "%s: item", device);
-    CHECK(kn_item(kn_scalar(k, 2.5)) == 2.5 && kn_item(kn_mean(kn_full(k, KN_SHAPE(3, 3), 4, KN_F64))) == 4, "%s: constants", device);
+    CHECK(kn_realize(d) == KN_OK && kn_graph(e)->src[0] == kn_graph(d),
+          "%s: who reads a realised value reads its buffer", device);
+    CHECK(kn_item(kn_sum(x)) == 21 && kn_item(kn_from_host(k, (int8_t[]){-5}, KN_I8, KN_SHAPE())) == -5, "%s: item",
+          device);
+    CHECK(kn_item(kn_scalar(k, 2.5)) == 2.5 && kn_item(kn_mean(kn_full(k, KN_SHAPE(3, 3), 4, KN_F64))) == 4,
+          "%s: constants", device);
     kn_tensor none = kn_zeros(k, KN_SHAPE(0, 3), KN_F32);
     CHECK(kn_to_host(kn_adds(none, 1), NULL, 0) == KN_OK, "%s: nothing at all", device);
     const float *data = kn_data(kn_neg(x));
@@ -46,7 +50,8 @@ static void assigns(const char *device) {
     const void *place = kn_data(w);
     kn_tensor sum = kn_sum(w);
     kn_assign(w, kn_adds(w, 1));
-    CHECK(kn_realize(w, sum) == KN_OK && kn_item(sum) == 21 && SAME(w, 2, 3, 4, 5, 6, 7), "%s: the old value with the assign", device);
+    CHECK(kn_realize(w, sum) == KN_OK && kn_item(sum) == 21 && SAME(w, 2, 3, 4, 5, 6, 7),
+          "%s: the old value with the assign", device);
     CHECK(kn_data(w) == place, "%s: in place", device);
     kn_tensor row = kn_shrink(w, KN_LIST(2), KN_SHAPE(2));
     kn_assign(row, kn_scalar(k, 9));
@@ -57,9 +62,7 @@ static void assigns(const char *device) {
     kn_close(k);
 }
 
-static void borrowed_is_gone(void *owner) {
-    ++*(int *)owner;
-}
+static void borrowed_is_gone(void *owner) { ++*(int *)owner; }
 
 static void storage(void) {
     int released = 0;
@@ -82,7 +85,8 @@ static void storage(void) {
         kn_scope_close(k);
         if (i == 100) bytes = kn_stats_of(k).peak_bytes;
     }
-    CHECK(bytes && kn_stats_of(k).peak_bytes == bytes && bytes < (64u << 20), "dead results are freed (%zu bytes)", bytes);
+    CHECK(bytes && kn_stats_of(k).peak_bytes == bytes && bytes < (64u << 20), "dead results are freed (%zu bytes)",
+          bytes);
     kn_close(k);
 }
 
@@ -120,7 +124,8 @@ static void training(void) {
         step(k, w, i);
         if (i == 1000) nodes = k->ir.cap, bytes = kn_stats_of(k).peak_bytes, stored = k->nstorage;
     }
-    CHECK(k->ir.cap <= nodes && kn_stats_of(k).peak_bytes == bytes && k->nstorage == stored && kn_stats_of(k).programs == s.programs,
+    CHECK(k->ir.cap <= nodes && kn_stats_of(k).peak_bytes == bytes && k->nstorage == stored &&
+              kn_stats_of(k).programs == s.programs,
           "2000 steps in flat memory (%u nodes, %zu bytes, %zu storages)", nodes, bytes, stored);
     kn_close(k);
     kn_close(ref);
@@ -130,7 +135,8 @@ static void variables(const char *device) {
     kn_ctx *k = kn_open(device);
     kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(6)), n = kn_variable(k, "n", 0, 10);
     kn_tensor y = kn_mul(x, kn_cast(n, KN_F32));
-    CHECK(kn_realize(y) != KN_OK && strstr(kn_message(k), "'n' has no value"), "%s: an unbound variable: %s", device, kn_message(k));
+    CHECK(kn_realize(y) != KN_OK && strstr(kn_message(k), "'n' has no value"), "%s: an unbound variable: %s", device,
+          kn_message(k));
     kn_clear(k);
     kn_bind(k, "n", 11);
     CHECK(kn_realize(y) != KN_OK && strstr(kn_message(k), "outside [0, 10]"), "%s: out of its bounds", device);
@@ -148,25 +154,28 @@ static void failures(void) {
     kn_ctx *k = kn_open("CPU");
     kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(2, 3));
     float out[6];
-    CHECK(kn_to_host(x, out, 20) == KN_BAD_ARGUMENT && strstr(kn_message(k), "24 bytes"), "to_host with too little room: %s", kn_message(k));
+    CHECK(kn_to_host(x, out, 20) == KN_BAD_ARGUMENT && strstr(kn_message(k), "24 bytes"),
+          "to_host with too little room: %s", kn_message(k));
     kn_clear(k);
     CHECK(isnan(kn_item(x)) && strstr(kn_message(k), "6 elements"), "item of six");
     kn_clear(k);
     kn_tensor bad = kn_add(x, kn_zeros(k, KN_SHAPE(4), KN_F32));
     CHECK(kn_realize(x, bad) == KN_BAD_ARGUMENT, "an error tensor's failure is realize's");
     kn_clear(k);
-    CHECK(kn_realize(kn_input(k, "data", KN_F32, KN_SHAPE(4))) != KN_OK && strstr(kn_message(k), "data"), "an input without data: %s",
-          kn_message(k));
+    CHECK(kn_realize(kn_input(k, "data", KN_F32, KN_SHAPE(4))) != KN_OK && strstr(kn_message(k), "data"),
+          "an input without data: %s", kn_message(k));
     kn_clear(k);
     CHECK(kn_realize_at(NULL, 0, 1, (kn_tensor[]){NULL}) != KN_OK, "NULL is refused");
     kn_close(k);
     k = kn_open("GPU");
-    CHECK(kn_realize(kn_ones(k, KN_SHAPE(2), KN_F32)) == KN_UNSUPPORTED && strstr(kn_message(k), "CPU, INTERP, NULL"), "an unknown device");
+    CHECK(kn_realize(kn_ones(k, KN_SHAPE(2), KN_F32)) == KN_UNSUPPORTED && strstr(kn_message(k), "CPU, INTERP, NULL"),
+          "an unknown device");
     kn_close(k);
     k = kn_open("CPU");
     kn_set(k, "KN_CC", "/no/such/cc");
     kn_set(k, "KN_CACHE", "off");
-    CHECK(kn_realize(kn_adds(kn_ones(k, KN_SHAPE(2), KN_F32), 3)) == KN_DEVICE && strstr(kn_message(k), "KN_CC"), "no compiler: %s", kn_message(k));
+    CHECK(kn_realize(kn_adds(kn_ones(k, KN_SHAPE(2), KN_F32), 3)) == KN_DEVICE && strstr(kn_message(k), "KN_CC"),
+          "no compiler: %s", kn_message(k));
     kn_close(k);
 }
 
@@ -201,10 +210,12 @@ static void counts(void) {
     CHECK(kn_stats_of(k).programs == 0, "nothing yet");
     CHECK(kn_realize(kn_softmax(kn_rand(k, KN_SHAPE(64, 64)), -1)) == KN_OK, "NULL compiles");
     kn_stats s = kn_stats_of(k);
-    CHECK(s.programs == 1 && s.replays == 1 && s.kernels_launched >= 1 && s.lower_seconds > 0 && s.compiler_runs == 0, "and counts");
+    CHECK(s.programs == 1 && s.replays == 1 && s.kernels_launched >= 1 && s.lower_seconds > 0 && s.compiler_runs == 0,
+          "and counts");
     kn_close(k);
     kn_device_info d;
-    CHECK(kn_device_at(0, &d) && !strcmp(d.name, "CPU") && !kn_device_at(3, &d) && !kn_device_at(99, &d), "devices are listed");
+    CHECK(kn_device_at(0, &d) && !strcmp(d.name, "CPU") && !kn_device_at(3, &d) && !kn_device_at(99, &d),
+          "devices are listed");
 }
 
 int main(void) {

@@ -1,6 +1,6 @@
 /* Schedules: a hand-built program of stage render becomes launches, and replays with other buffers and variables. */
 #include "run/schedule.h"
-#include "tap.h"
+#include "../tap.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,9 +37,13 @@ static ki_program example(void) {
     kn_uop v = ki_param_make(&ir, -1, KN_IDX, KN_GLOBAL, 0, "v", lohi, NULL);
     kn_uop x = buffer(1, 8, KN_F32), y = buffer(2, 8, KN_F32), arena = buffer(3, 128, KN_U8);
     kn_uop t = slice(arena, 0, 8, KN_F32), u = slice(arena, 64, 8, KN_F32);
-    kn_uop k1 = program("add", 1, SIG("add") "{ for (int i = 0; i < 8; i++) ((float *)buf[0])[i] = ((float *)buf[1])[i] + var[0]; }");
-    kn_uop k2 = program("twice", 1, SIG("twice") "{ for (int i = 0; i < 8; i++) ((float *)buf[0])[i] = 2 * ((float *)buf[1])[i]; }");
-    kn_uop k3 = program("inc", 2, SIG("inc") "{ for (int i = 4 * thread; i < 4 * thread + 4; i++) ((float *)buf[0])[i] = ((float *)buf[1])[i] + 1; }");
+    kn_uop k1 = program(
+        "add", 1, SIG("add") "{ for (int i = 0; i < 8; i++) ((float *)buf[0])[i] = ((float *)buf[1])[i] + var[0]; }");
+    kn_uop k2 = program(
+        "twice", 1, SIG("twice") "{ for (int i = 0; i < 8; i++) ((float *)buf[0])[i] = 2 * ((float *)buf[1])[i]; }");
+    kn_uop k3 = program("inc", 2,
+                        SIG("inc") "{ for (int i = 4 * thread; i < 4 * thread + 4; i++) ((float *)buf[0])[i] = ((float "
+                                   "*)buf[1])[i] + 1; }");
     kn_uop c1[] = {k1, t, x, v}, c2[] = {k2, u, t}, c3[] = {k3, y, u};
     kn_uop calls[] = {ki_opn(&ir, KN_CALL, c1, 4), ki_opn(&ir, KN_CALL, c2, 3), ki_opn(&ir, KN_CALL, c3, 3)};
     ki_program p = {.ir = &ir, .stage = KI_S_RENDER, .root = ki_opn(&ir, KN_LINEAR, calls, 3)};

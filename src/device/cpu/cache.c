@@ -46,12 +46,9 @@ bool ki_code_cache_open(ki_env *env, ki_code_cache *c) {
     const char *temp = getenv("TMPDIR");
     *c = (ki_code_cache){0};
     bool off = strcmp(set, "off") == 0;
-    if (!off && *set)
-        c->dir = format(set, "");
-    else if (!off && xdg && *xdg == '/')
-        c->dir = format(xdg, "/koine");
-    else if (!off && home && *home == '/')
-        c->dir = format(home, "/.cache/koine");
+    if (!off && *set) c->dir = format(set, "");
+    else if (!off && xdg && *xdg == '/') c->dir = format(xdg, "/koine");
+    else if (!off && home && *home == '/') c->dir = format(home, "/.cache/koine");
     if (c->dir && make_dir(c->dir)) {
         c->temp = format(c->dir, "");
     } else {
@@ -97,9 +94,7 @@ static char *read_own(const char *path, size_t *n) {
     return NULL;
 }
 
-static bool same_digest(ki_digest a, ki_digest b) {
-    return a.a == b.a && a.b == b.b;
-}
+static bool same_digest(ki_digest a, ki_digest b) { return a.a == b.a && a.b == b.b; }
 
 static bool is_sound(const char *path, ki_digest key) {
     size_t n;

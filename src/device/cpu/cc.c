@@ -88,10 +88,8 @@ bool ki_cc_find(ki_env *env, ki_cc *cc) {
         ki_cc_free(cc);
         if (i == 0) break; /* who names one wants that one */
     }
-    if (cc->nword)
-        ki_fail(env, KI_E_NOMEM);
-    else
-        ki_fail(env, KI_E_CC_MISSING, tried.s ? tried.s : "");
+    if (cc->nword) ki_fail(env, KI_E_NOMEM);
+    else ki_fail(env, KI_E_CC_MISSING, tried.s ? tried.s : "");
     ki_cc_free(cc);
     ki_text_free(&tried);
     return false;
@@ -125,7 +123,8 @@ static int spawn(const char *path, char **argv, int in, int errors, pid_t *pid) 
     posix_spawn_file_actions_t fa;
     int e = posix_spawn_file_actions_init(&fa);
     if (e) return e;
-    if (!(e = posix_spawn_file_actions_adddup2(&fa, in, 0)) && !(e = posix_spawn_file_actions_adddup2(&fa, errors, 1)) &&
+    if (!(e = posix_spawn_file_actions_adddup2(&fa, in, 0)) &&
+        !(e = posix_spawn_file_actions_adddup2(&fa, errors, 1)) &&
         !(e = posix_spawn_file_actions_adddup2(&fa, errors, 2)))
         e = posix_spawn(pid, path, &fa, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&fa);
@@ -139,10 +138,8 @@ bool ki_cc_start(ki_env *env, const ki_cc *cc, const char *const *flags, size_t 
     int in = nameless(dir), e = 0;
     *job = (ki_cc_job){0, nameless(dir)};
     bool ok = argv && in >= 0 && job->errors >= 0 && write_all(in, source->s, source->n) && lseek(in, 0, SEEK_SET) == 0;
-    if (!argv)
-        ki_fail(env, KI_E_NOMEM);
-    else if (!ok)
-        ki_fail(env, KI_E_TEMP_FILE, dir, strerror(errno));
+    if (!argv) ki_fail(env, KI_E_NOMEM);
+    else if (!ok) ki_fail(env, KI_E_TEMP_FILE, dir, strerror(errno));
     if (ok) {
         size_t n = 0;
         for (size_t i = 0; i < cc->nword; i++) argv[n++] = cc->word[i];
@@ -190,10 +187,8 @@ bool ki_cc_finish(ki_env *env, const ki_cc *cc, ki_cc_job *job) {
     bool ok = got < 0 ? errno == ECHILD : WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (!ok) {
         char why[64];
-        if (got >= 0 && WIFSIGNALED(status))
-            snprintf(why, sizeof why, "signal %d", WTERMSIG(status));
-        else
-            snprintf(why, sizeof why, "exit status %d", got >= 0 ? WEXITSTATUS(status) : -1);
+        if (got >= 0 && WIFSIGNALED(status)) snprintf(why, sizeof why, "signal %d", WTERMSIG(status));
+        else snprintf(why, sizeof why, "exit status %d", got >= 0 ? WEXITSTATUS(status) : -1);
         ki_fail(env, KI_E_CC_FAILED, cc->path, why);
         note_errors(env, job->errors);
     }

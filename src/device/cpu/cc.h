@@ -21,7 +21,7 @@ bool ki_cc_find(ki_env *env, ki_cc *cc);
 void ki_cc_free(ki_cc *cc);
 
 typedef struct ki_cc_job {
-    pid_t pid; /* 0: not running */
+    pid_t pid;  /* 0: not running */
     int errors; /* file that receives what the compiler says; -1: none */
 } ki_cc_job;
 

@@ -16,11 +16,10 @@
 enum { PART_BYTES = 16384, MAX_PARTS = 64, MAX_FLAGS = 64 };
 
 /* What the object's file needs; the rest is the meaning of the text (KI_C_FLAGS) and the target's. */
-#define LINK_FLAGS "-shared -fPIC -pipe -fvisibility=default -nostartfiles"
-#define VERSION_TEXT                                                                                                  \
-    "koine " KI_STR(KN_VERSION_MAJOR) "." KI_STR(KN_VERSION_MINOR) "." KI_STR(KN_VERSION_PATCH) "\n"
-#define KI_STR(x)  KI_STR_(x)
-#define KI_STR_(x) #x
+#define LINK_FLAGS   "-shared -fPIC -pipe -fvisibility=default -nostartfiles"
+#define VERSION_TEXT "koine " KI_STR(KN_VERSION_MAJOR) "." KI_STR(KN_VERSION_MINOR) "." KI_STR(KN_VERSION_PATCH) "\n"
+#define KI_STR(x)    KI_STR_(x)
+#define KI_STR_(x)   #x
 
 typedef struct part {
     size_t from, to; /* of the list of missing kernels */
@@ -148,7 +147,8 @@ static bool take_symbols(ki_code *c, ki_device *d, const char *cflags, part *p, 
 }
 
 /* Machine code for k[0..n), all different and none known. */
-static bool compile_missing(ki_code *c, ki_device *d, unsigned jobs, const char *cflags, ki_kernel_text *const *k, size_t n) {
+static bool compile_missing(ki_code *c, ki_device *d, unsigned jobs, const char *cflags, ki_kernel_text *const *k,
+                            size_t n) {
     part *p = ki_calloc(MAX_PARTS, sizeof *p);
     if (!p || !table_room(c, n)) return ki_free(p), ki_fail(d->env, KI_E_NOMEM), false;
     size_t parts = cut(k, n, jobs ? jobs : 1, p);
@@ -171,10 +171,8 @@ static bool compile_missing(ki_code *c, ki_device *d, unsigned jobs, const char 
             remove(p[j].path);
             ki_free(p[j].path);
         }
-        if (p[j].object)
-            ok = take_symbols(c, d, cflags, &p[j], k) && ok;
-        else
-            ok = false;
+        if (p[j].object) ok = take_symbols(c, d, cflags, &p[j], k) && ok;
+        else ok = false;
         ki_text_free(&p[j].source);
     }
     ki_free(p);
@@ -200,7 +198,8 @@ bool ki_code_compile(ki_code *c, ki_device *d, unsigned jobs, const char *cflags
         if (e->entry) continue;
         bool listed = false;
         for (size_t j = missing; j-- > 0 && !listed && missing - j <= 64;)
-            listed = list[j]->n == k[i].n && memcmp(list[j]->text, k[i].text, k[i].n) == 0 && strcmp(list[j]->name, k[i].name) == 0;
+            listed = list[j]->n == k[i].n && memcmp(list[j]->text, k[i].text, k[i].n) == 0 &&
+                     strcmp(list[j]->name, k[i].name) == 0;
         if (!listed) list[missing++] = &k[i];
     }
     bool ok = !missing || (open_tools(c, d->env) && compile_missing(c, d, jobs, cflags, list, missing));

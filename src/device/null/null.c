@@ -2,9 +2,7 @@
  * the compiler's own time is measured; its memory is real, so that copies have where to go. Clone this for a new device. */
 #include "device/host.h"
 
-static void null_entry(void *const *buf, const int64_t *var, int64_t thread) {
-    (void)buf, (void)var, (void)thread;
-}
+static void null_entry(void *const *buf, const int64_t *var, int64_t thread) { (void)buf, (void)var, (void)thread; }
 
 static bool null_compile(ki_device *d, const char *cflags, ki_kernel_text *k, size_t n) {
     (void)cflags;

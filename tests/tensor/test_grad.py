@@ -1,0 +1,219 @@
+"""Gradients by finite differences in f64, first and second order, and the rules that are not derivatives."""
+import koine
+import numpy as np
+import pytest
+from data import values
+
+# name: (shapes, f(tensors) -> tensor, lo, hi)
+S = (3, 4)
+CASES = {}
+
+
+def one(name, lo=-2.0, hi=2.0, args=(), shape=S):
+    CASES[f"{name}{args or ''}"] = ([shape], lambda x: koine.call(name, x, *args), lo, hi)
+
+
+def two(name, lo=-2.0, hi=2.0, shapes=(S, S), args=()):
+    CASES[f"{name}-{shapes}"] = (list(shapes), lambda *t: koine.call(name, *t, *args), lo, hi)
+
+
+for name in ("neg", "square", "exp", "exp2", "expm1", "sin", "cos", "sinh", "cosh", "tanh", "erf", "sigmoid", "gelu", "gelu_tanh", "quick_gelu",
+             "silu", "mish", "softplus", "softsign", "logsigmoid", "selu", "relu", "abs", "atan", "asinh", "hardswish", "deg2rad", "rad2deg"):
+    one(name)
+for name in ("sqrt", "rsqrt", "recip", "log", "log2", "log10", "log1p"):
+    one(name, 0.3, 3)
+for name in ("asin", "acos", "atanh"):
+    one(name, -0.8, 0.8)
+one("tan", -1, 1)
+one("acosh", 1.3, 3)
+one("leaky_relu", args=(0.1,))
+one("elu", args=(0.7,))
+one("celu", args=(0.7,))
+one("clamp", args=(-1.0, 1.5))
+for e in (2.0, 3.0, 0.5, -1.0, 0.0):
+    one("pows", 0.3, 2, args=(e,))
+for name in ("add", "sub", "mul", "div", "maximum", "minimum", "pow", "logaddexp", "hypot", "atan2"):
+    lo = 0.4 if name in ("div", "pow", "hypot", "atan2") else -2
+    two(name, lo)
+    two(name, lo, shapes=((2, 1, 3), (4, 1)))
+    two(name, lo, shapes=((), (3,)))
+CASES["mulacc"] = ([S, S, S], lambda a, b, c: a.mulacc(b, c), -2, 2)
+CASES["where"] = ([S, S], lambda a, b: a.gts(0.0).where(a.mul(b), b), -2, 2)
+for args in (((0,), 0), ((1,), 1), ((0, 1), 0)):
+    for name in ("sum", "mean", "max", "min", "prod", "logsumexp", "norm"):
+        one(name + "_over", 0.5, 2, args=args)
+    one("var_over", args=args + (1.0,))
+    one("std_over", args=args + (0.0,))
+for name, args in (("cumsum", (1,)), ("cumprod", (0,)), ("cummax", (1,)), ("softmax", (-1,)), ("log_softmax", (0,)), ("reshape", ((2, 6),)), ("permute", ((1, 0),)),
+                   ("expand", ((2, 3, 4),)), ("pad", ((1, 0, 2, 1), 3.0)), ("shrink", ((1, 0), (2, 3))), ("flip", ((0,),)), ("slice", (1, 3, koine.END, -2)),
+                   ("tile", ((2, 2),)), ("roll", (2, 1)), ("tril", (0,)), ("diagonal", (1,)), ("unfold", (1, 2, 1)), ("contiguous", ()), ("contiguous_backward", ())):
+    one(name, 0.5, 2, args=args)
+two("matmul", shapes=((3, 4), (4, 2)))
+two("matmul", shapes=((2, 3, 4), (4,)))
+two("matmul", shapes=((2, 1, 3, 4), (3, 4, 2)))
+CASES["linear"] = ([(5, 3), (2, 3), (2,)], lambda x, w, b: x.linear(w, b), -2, 2)
+CASES["conv2d"] = ([(2, 2, 5, 5), (3, 2, 3, 3), (3,)], lambda x, w, b: x.conv2d(w, b, 2, 1, 1, 1), -2, 2)
+CASES["conv2d-groups"] = ([(1, 4, 5, 5), (4, 2, 2, 2)], lambda x, w: x.conv2d(w, None, 1, 0, 2, 2), -2, 2)
+CASES["max_pool2d"] = ([(1, 2, 5, 5)], lambda x: x.max_pool2d(2, 2, 1), -2, 2)
+CASES["avg_pool2d"] = ([(1, 2, 5, 5)], lambda x: x.avg_pool2d(3, 2, 1), -2, 2)
+CASES["layer_norm"] = ([(3, 5), (5,), (5,)], lambda x, w, b: x.layer_norm(1, w, b, 1e-5), -2, 2)
+CASES["rms_norm"] = ([(3, 5), (5,)], lambda x, w: x.rms_norm(1, w, 1e-5), -2, 2)
+CASES["group_norm"] = ([(2, 4, 3), (4,), (4,)], lambda x, w, b: x.group_norm(2, w, b, 1e-5), -2, 2)
+CASES["batch_norm_train"] = ([(4, 3, 2), (3,), (3,)], lambda x, w, b: x.batch_norm_train(None, None, w, b, 0.1, 1e-5), -2, 2)
+CASES["attention"] = ([(2, 3, 4), (2, 5, 4), (2, 5, 3)], lambda q, k, v: q.attention(k, v, None, 1, 0.0), -2, 2)
+labels = np.array([1, 0, 3])
+for name in ("cross_entropy", "nll_loss"):
+    CASES[name] = ([(3, 4)], lambda x, name=name: koine.call(name, x, x.k.array(labels)), -2, 2)
+two("mse_loss")
+two("l1_loss")
+two("bce_with_logits", 0.1, 0.9)
+two("bce_loss", 0.1, 0.9)
+two("huber_loss", args=(0.8,))
+CASES["take"] = ([(5, 3)], lambda x: x.take(x.k.array(np.array([4, 0, 4])), 0), -2, 2)
+CASES["embedding"] = ([(6, 2)], lambda x: x.embedding(x.k.array(np.array([[1, 5], [1, 0]], np.int32))), -2, 2)
+CASES["take_along_axis"] = ([(3, 4)], lambda x: x.take_along_axis(x.k.array(np.array([[0, 3], [1, 1], [2, 0]])), 1), -2, 2)
+CASES["scatter_add"] = ([(5, 2), (3, 2)], lambda x, v: x.scatter_add(x.k.array(np.array([1, 4, 1])), v), -2, 2)
+CASES["cat"] = ([(2, 3), (1, 3)], lambda a, b: koine.cat([a, b], 0), -2, 2)
+CASES["stack"] = ([(2, 3), (2, 3)], lambda a, b: koine.stack([a, b], 1), -2, 2)
+
+
+def weights(shape):
+    return np.cos(np.arange(int(np.prod(shape, dtype=int))) * 1.7 + 0.3).reshape(shape)
+
+
+def loss(k, f, arrays):
+    t = [k.array(a) for a in arrays]
+    y = f(*t).check()
+    return y.mul(k.array(weights(y.shape))).sum(), t
+
+
+@pytest.fixture(scope="module")
+def context():
+    c = koine.Context("INTERP")
+    yield c
+    c.close()
+
+
+@pytest.fixture
+def k(context):
+    context.scope_open()
+    yield context
+    context.scope_close()
+
+
+def numeric(k, f, arrays, i, h):
+    """Central differences by each element of arrays[i]: all in one realize."""
+    a, y = arrays[i], []
+    for at in np.ndindex(a.shape):
+        for d in (h, -h):
+            b = [x.copy() for x in arrays]
+            b[i][at] += d
+            y.append(loss(k, f, b)[0])
+    k.realize(*y)
+    v = np.array([t.item() for t in y]).reshape(-1, 2)
+    return ((v[:, 0] - v[:, 1]) / (2 * h)).reshape(a.shape)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_first(k, name):
+    shapes, f, lo, hi = CASES[name]
+    arrays = [values(f"{name}{i}", s, np.float64, lo, hi) for i, s in enumerate(shapes)]
+    y, t = loss(k, f, arrays)
+    got = [g.numpy() for g in koine.several("grad", len(t), y, t)]
+    for i in range(len(arrays)):
+        want = numeric(k, f, arrays, i, 1e-6)
+        np.testing.assert_allclose(got[i], want, rtol=1e-5, atol=1e-7)
+
+
+SMOOTH = [n for n in CASES if not any(w in n for w in ("relu", "abs", "max", "min", "clamp", "hardswish", "l1", "deg2", "rad2", "elu", "celu", "huber", "where"))]
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_second(k, name):
+    shapes, f, lo, hi = CASES[name]
+    arrays = [values(f"{name}{i}", s, np.float64, lo, hi) for i, s in enumerate(shapes)]
+
+    def slope(b):  # a scalar made of the first gradients
+        y, t = loss(k, f, b)
+        total = None
+        for g in koine.several("grad", len(t), y, t):
+            s = g.mul(k.array(weights(g.shape) + 0.5)).sum()
+            total = s if total is None else total + s
+        return total, t
+
+    y, t = slope(arrays)
+    got = koine.several("grad", len(t), y, t)
+    r = np.random.default_rng(1)
+    for i, a in enumerate(arrays):  # along one random direction each: the whole Hessian costs too much here
+        d = r.normal(size=a.shape)
+        h = 1e-5
+        plus, minus = [x.copy() for x in arrays], [x.copy() for x in arrays]
+        plus[i] = plus[i] + h * d
+        minus[i] = minus[i] - h * d
+        want = (slope(plus)[0].numpy() - slope(minus)[0].numpy()) / (2 * h)
+        np.testing.assert_allclose((got[i].numpy() * d).sum(), want, rtol=2e-4, atol=1e-6)
+
+
+# ---- what is not a derivative ----
+
+def test_ties_share(k):
+    x = k.array(np.array([1.0, 3.0, 3.0, 2.0]))
+    assert x.max().grad1(x).numpy().tolist() == [0, 0.5, 0.5, 0]
+    y = k.array(np.array([1.0, 3.0, 2.0, 2.0]))
+    a, b = koine.several("grad", 2, x.maximum(y).sum(), [x, y])
+    assert a.numpy().tolist() == [0.5, 0.5, 1, 0.5] and b.numpy().tolist() == [0.5, 0.5, 0, 0.5]
+
+
+def test_kinks(k):
+    z = k.array(np.zeros(1))
+    for name, want in (("relu", 0), ("abs", 0), ("sigmoid", 0.25), ("softplus", 0.5), ("sign", 0), ("floor", 0)):
+        y = getattr(z, name)()
+        assert y.sum().grad1(z).numpy() == want, name
+
+
+def test_far_ends_are_finite(k):
+    x = k.array(np.array([-1e4, -200, 200, 1e4], np.float32))
+    for name in ("sigmoid", "softplus", "silu", "gelu", "logsigmoid", "tanh", "mish", "relu", "selu"):
+        assert np.isfinite(getattr(x, name)().sum().grad1(x).numpy()).all(), name
+
+
+def test_prod_with_zeros(k):
+    for a, want in (([2.0, 0.0, 3.0], [0, 6, 0]), ([0.0, 0.0, 3.0], [0, 0, 0]), ([2.0, 4.0, 3.0], [12, 6, 8])):
+        x = k.array(np.array(a))
+        assert x.prod().grad1(x).numpy().tolist() == want
+
+
+def test_detach_blocks(k):
+    x = k.array(np.array([2.0, 3.0]))
+    assert x.mul(x.detach()).sum().grad1(x).numpy().tolist() == [2, 3]
+    assert x.detach().sum().grad1(x).numpy().tolist() == [0, 0]
+
+
+def test_unused_is_zero(k):
+    x, y = k.array(np.ones((2, 2))), k.array(np.ones(3))
+    assert x.sum().grad1(y).numpy().tolist() == [0, 0, 0]
+
+
+def test_by_an_intermediate(k):
+    x = k.array(np.array([1.0, 2.0]))
+    h = x.muls(3)
+    a, b = koine.several("grad", 2, h.square().sum(), [x, h])
+    assert a.numpy().tolist() == [18, 36] and b.numpy().tolist() == [6, 12]
+
+
+def test_given_gradient(k):
+    x, dy = k.array(np.array([1.0, 2.0])), k.array(np.array([10.0, 100.0]))
+    assert koine.several("grad_from", 1, x.square(), dy, [x])[0].numpy().tolist() == [20, 400]
+
+
+def test_cast_passes(k):
+    x = k.array(np.array([1.0, 2.0], np.float32))
+    g = x.cast("f64").square().sum().grad1(x)
+    assert g.dtype == "f32" and g.numpy().tolist() == [2, 4]
+
+
+def test_integer_path_has_none(k):
+    x = k.array(np.array([1.5, 2.5]))
+    assert x.cast("i32").cast("f64").sum().grad1(x).numpy().tolist() == [0, 0]
+    with pytest.raises(koine.Error, match="KN1170"):
+        x.sum().grad1(k.array(np.arange(3))).check()

@@ -61,6 +61,8 @@ $(B)/%.o: %.c $(B)/flags
 	$(say) cc $<
 	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
+$(B)/tests/%.o: CPPFLAGS += -Itests
+
 # ---- rules: every .kr becomes constant tables in build/gen ----
 # GENSRC and the rule for build/gen/%.c are in src/rules/rules.mk; the objects join the library.
 -include src/rules/rules.mk

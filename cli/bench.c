@@ -66,8 +66,10 @@ static void digits_step(kn_ctx *k, net *n, built *b) {
     float *x = calloc((size_t)size, sizeof *x);
     int32_t *y = calloc((size_t)n->batch, sizeof *y);
     if (x && y) {
-        net_build(n, x, y, 0.005, b->out);
-        b->n = NET_OUT;
+        one(b, net_build(n, x, y));
+        const kn_tensor *state;
+        size_t count = kn_optim_state(n->adam, &state);
+        for (size_t i = 0; i < count && b->n < MAX_OUT; i++) one(b, state[i]);
     }
     /* Both layers' activations, and the gradients of both: too far apart to be recomputed. */
     b->intermediate = 2 * 4 * n->batch * (16 * 12 * 12 + 32 * 8 * 8);
@@ -133,7 +135,7 @@ static kn_status lower(kn_ctx *k, const built *b, ki_stage to, sample *s) {
 static int measure(cli *c, int i, ki_stage to, sample *s) {
     kn_ctx *k = kn_open("NULL");
     if (!k) return cli_fail(c, "out of memory");
-    net n;
+    net n = {0};
     kn_status st = kn_error(k);
     if (!st && programs[i].net) st = net_open(&n, k, 1, 28, 28, 10, 128);
     double begun = cli_now();
@@ -147,6 +149,7 @@ static int measure(cli *c, int i, ki_stage to, sample *s) {
     }
     if (programs[i].floor) s->floor = programs[i].floor;
     int rc = st ? cli_fail(c, "%s: %s", programs[i].name, kn_message(k)) : CLI_OK;
+    net_close(&n);
     kn_close(k);
     return rc;
 }

@@ -7,8 +7,6 @@
 #include <math.h>
 #include <stdbool.h>
 
-static const double decay1 = 0.9, decay2 = 0.99;
-
 static kn_tensor he(kn_ctx *k, kn_ints shape, int64_t fan_in) {
     return kn_param(kn_muls(kn_randn(k, shape), sqrt(2.0 / (double)fan_in)));
 }
@@ -30,18 +28,13 @@ kn_status net_open(net *n, kn_ctx *k, int64_t channels, int64_t height, int64_t 
     n->p[3] = kn_param(kn_zeros(k, KN_SHAPE(C2), KN_F32));
     n->p[4] = kn_param(kn_muls(kn_randn(k, KN_SHAPE(classes, C2 * h * w)), sqrt(0.5 / (double)(C2 * h * w))));
     n->p[5] = kn_param(kn_zeros(k, KN_SHAPE(classes), KN_F32));
-    for (int i = 0; i < NET_PARAMS; i++) {
-        n->m[i] = kn_param(kn_zeros_like(n->p[i]));
-        n->v[i] = kn_param(kn_zeros_like(n->p[i]));
-    }
-    n->b1t = n->b2t = 1;
-    kn_tensor all[3 * NET_PARAMS];
-    for (int i = 0; i < NET_PARAMS; i++) {
-        all[3 * i] = n->p[i];
-        all[3 * i + 1] = n->m[i];
-        all[3 * i + 2] = n->v[i];
-    }
-    return kn_realize_at(KN_FILE_LINE_, 3 * NET_PARAMS, all);
+    n->adam = kn_adam(k, n->p, NET_PARAMS, 0, 0.9, 0.99, 1e-7);
+    return n->adam ? kn_optim_realize(n->adam, NULL) : kn_error(k);
+}
+
+void net_close(net *n) {
+    kn_optim_free(n->adam);
+    *n = (net){0};
 }
 
 static kn_tensor logits(const net *n, kn_tensor x) {
@@ -55,30 +48,19 @@ static kn_tensor images(const net *n, const float *x) {
     return kn_from_host(n->k, x, KN_F32, KN_SHAPE(n->batch, n->channels, n->height, n->width));
 }
 
-void net_build(net *n, const float *x, const int32_t *y, double rate, kn_tensor out[NET_OUT]) {
-    kn_ctx *k = n->k;
-    n->b1t *= decay1;
-    n->b2t *= decay2;
-    float lr = (float)(rate * sqrt(1 - n->b2t) / (1 - n->b1t)); /* both moments' bias in one number */
-    kn_tensor labels = kn_from_host(k, y, KN_I32, KN_SHAPE(n->batch)), step = kn_from_host(k, &lr, KN_F32, KN_SHAPE());
-    kn_tensor loss = kn_cross_entropy(logits(n, images(n, x)), labels), g[NET_PARAMS];
-    out[0] = loss;
-    kn_grad(loss, n->p, NET_PARAMS, g);
-    for (int i = 0; i < NET_PARAMS; i++) {
-        kn_tensor *o = &out[3 * i + 1];
-        o[0] = kn_assign(n->m[i], kn_add(kn_muls(n->m[i], decay1), kn_muls(g[i], 1 - decay1)));
-        o[1] = kn_assign(n->v[i], kn_add(kn_muls(n->v[i], decay2), kn_muls(kn_square(g[i]), 1 - decay2)));
-        kn_tensor move = kn_div(n->m[i], kn_adds(kn_sqrt(n->v[i]), 1e-7));
-        o[2] = kn_assign(n->p[i], kn_sub(n->p[i], kn_mul(move, step)));
-    }
+kn_tensor net_build(net *n, const float *x, const int32_t *y) {
+    kn_tensor labels = kn_from_host(n->k, y, KN_I32, KN_SHAPE(n->batch));
+    kn_tensor loss = kn_cross_entropy(logits(n, images(n, x)), labels);
+    kn_optim_step(n->adam, loss);
+    return loss;
 }
 
 kn_status net_step(net *n, const float *x, const int32_t *y, double rate, float *loss) {
-    kn_tensor out[NET_OUT];
     kn_scope_open(n->k);
-    net_build(n, x, y, rate, out);
-    kn_status s = kn_realize_at(KN_FILE_LINE_, NET_OUT, out);
-    if (!s) s = kn_to_host(out[0], loss, sizeof *loss);
+    kn_status s = kn_optim_rate(n->adam, rate);
+    kn_tensor l = net_build(n, x, y);
+    if (!s) s = kn_optim_realize(n->adam, l);
+    if (!s) s = kn_to_host(l, loss, sizeof *loss);
     kn_scope_close(n->k);
     return s;
 }

@@ -4,6 +4,7 @@
 #define CLI_NET_H
 
 #include <koine/koine.h>
+#include <koine/nn.h>
 
 #include <stdint.h>
 
@@ -12,16 +13,16 @@ typedef struct net {
     kn_ctx *k;
     int64_t channels, height, width, batch;
     int classes;
-    int size, stride, pad;                                    /* of the convolutions */
-    kn_tensor p[NET_PARAMS], m[NET_PARAMS], v[NET_PARAMS];    /* w1 b1 w2 b2 w3 b3, and Adam's moments */
-    double b1t, b2t;                                          /* Adam's decays, to the power of the step */
+    int size, stride, pad; /* of the convolutions */
+    kn_tensor p[NET_PARAMS]; /* w1 b1 w2 b2 w3 b3 */
+    kn_optim *adam;
 } net;
 
-/* Parameters from the context's seed. Images must be 6 x 6 at least. */
+/* Parameters from the context's seed. Images must be 6 x 6 at least. net_close in any case. */
 kn_status net_open(net *n, kn_ctx *k, int64_t channels, int64_t height, int64_t width, int classes, int64_t batch);
-/* What one step computes: the loss, then every moment and parameter as assigned; NET_OUT of them. Nothing runs. */
-enum { NET_OUT = 3 * NET_PARAMS + 1 };
-void net_build(net *n, const float *x, const int32_t *y, double rate, kn_tensor out[NET_OUT]);
+void net_close(net *n);
+/* The loss of a batch, and one step's assigns. Nothing runs. */
+kn_tensor net_build(net *n, const float *x, const int32_t *y);
 /* One step on `batch` images: x (batch, channels, height, width), y (batch,). */
 kn_status net_step(net *n, const float *x, const int32_t *y, double rate, float *loss);
 /* The likeliest class of each of `batch` images. */

@@ -257,6 +257,7 @@ static int train_verb(cli *c) {
     int rc = kn_error(j.k) ? failed(&j) : run(&j);
     kn_images_free(&j.train);
     kn_images_free(&j.test);
+    net_close(&j.net);
     free(j.x);
     free(j.y);
     free(j.label);

@@ -5,17 +5,19 @@ KRCOBJ := $(KRCSRC:%.c=$(B)/%.o)
 GENSRC := $(foreach k,$(KRSRC),$(B)/gen/$(subst /,_,$(k:src/%.kr=%)).c)
 
 $(B)/krc: $(KRCOBJ)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(say) ld $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 $(B)/gen/rules.h: $(KRSRC) $(B)/krc
 	@mkdir -p $(@D)
-	$(B)/krc -h $@.new $(KRSRC)
+	$(Q)$(B)/krc -h $@.new $(KRSRC)
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 define KR_RULE
 $(B)/gen/$(subst /,_,$(1:src/%.kr=%)).c: $(1) $(B)/krc
 	@mkdir -p $$(@D)
-	$(B)/krc $(1) $$@
+	$(say) krc $(1)
+	$(Q)$(B)/krc $(1) $$@
 endef
 $(foreach k,$(KRSRC),$(eval $(call KR_RULE,$(k))))
 

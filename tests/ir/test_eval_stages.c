@@ -21,7 +21,9 @@ static size_t port_bytes(const ki_port *p) { return (size_t)port_size(p) * ki_it
 static void fill(const ki_port *p, void *data, uint64_t seed) {
     for (int64_t i = 0; i < port_size(p); i++) {
         uint64_t r = ki_threefry((uint64_t)i, seed);
-        double u = (double)(r >> 11) * 0x1p-53, v = p->ranged ? p->lo + u * (p->hi - p->lo) : ki_is_float(p->dtype) ? 4 * u - 2 : floor(4 * u);
+        double u = (double)(r >> 11) * 0x1p-53, v = p->ranged               ? p->lo + u * (p->hi - p->lo)
+                                                    : ki_is_float(p->dtype) ? 4 * u - 2
+                                                                            : floor(4 * u);
         if (!ki_is_float(p->dtype) && p->ranged) v = floor(p->lo + u * (p->hi - p->lo + 1));
         if (v > p->hi && p->ranged) v = p->hi;
         ki_storage_put(p->dtype, data, i, ki_bits_from_f64(p->dtype, v));
@@ -54,8 +56,9 @@ static bool compare(const ki_program *p, data *d, const char *stage) {
     for (size_t i = 0; i < p->nout; i++) {
         ki_agreement r;
         if (ki_agree(p->out[i].dtype, port_size(&p->out[i]), d->got[i], d->want[i], d->bound[i], 0, &r)) continue;
-        printf("# %s: output %s: %lld of %lld wrong, %lld exempt; element %lld is %.9g, want %.9g within %.3g\n", stage, p->out[i].name,
-               (long long)r.wrong, (long long)r.n, (long long)r.exempt, (long long)r.first, r.got, r.want, r.bound);
+        printf("# %s: output %s: %lld of %lld wrong, %lld exempt; element %lld is %.9g, want %.9g within %.3g\n", stage,
+               p->out[i].name, (long long)r.wrong, (long long)r.n, (long long)r.exempt, (long long)r.first, r.got,
+               r.want, r.bound);
         ok = false;
     }
     return ok;
@@ -101,8 +104,10 @@ static void one(const char *path, const char *name) {
     int64_t exempt = 0, all = 0;
     for (size_t i = 0; ok && i < l.p.nout; i++)
         for (int64_t k = 0; k < port_size(&l.p.out[i]); k++, all++) exempt += d.bound[i][k] == INFINITY;
-    CHECK(ok && exempt * 100 <= all, "%s: interpreted with bounds, %lld of %lld elements exempt", name, (long long)exempt, (long long)all);
-    for (int s = KI_S_CALLIFY; ok && s < KI_S_COUNT; s++) CHECK(at_stage(&l.p, &d, (ki_stage)s), "%s: %s agrees", name, ki_stage_names[s]);
+    CHECK(ok && exempt * 100 <= all, "%s: interpreted with bounds, %lld of %lld elements exempt", name,
+          (long long)exempt, (long long)all);
+    for (int s = KI_S_CALLIFY; ok && s < KI_S_COUNT; s++)
+        CHECK(at_stage(&l.p, &d, (ki_stage)s), "%s: %s agrees", name, ki_stage_names[s]);
     free_data(&d);
     free(text);
     lab_close(&l);

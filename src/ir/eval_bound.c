@@ -118,8 +118,7 @@ static double call(kn_op op, double x) {
 }
 
 static double bound_function(kn_op op, kn_dtype t, double x, double e, double v) {
-    double d = call(op, x), own = (op == KN_TAN ? 16 : 4) * ki_ulp(t, v), more = 0;
-    if (op == KN_SIN || op == KN_COS) own += ki_ulp(t, 1);
+    double d = call(op, x), own, more = 0;
     if (!ki_certain(e)) {
         if (op == KN_SIN || op == KN_COS) more = isfinite(x) ? fmin(e, 2) : INFINITY;
         else more = spread(call(op, x - e), d, call(op, x + e));
@@ -129,11 +128,13 @@ static double bound_function(kn_op op, kn_dtype t, double x, double e, double v)
         bool edge = isfinite(d) && fabs(d) <= ki_float_max(t) * (1 + 32 * ki_roundoff(t));
         return edge || more > 0 ? INFINITY : KI_ROUNDED;
     }
+    own = (op == KN_TAN ? 16 : 4) * ki_ulp(t, fabs(v) + more);
+    if (op == KN_SIN || op == KN_COS) own += ki_ulp(t, 1);
     return finish(t, v, more + own);
 }
 
 static double bound_pow(kn_dtype t, const double *x, const double *e, double v) {
-    double own = 16 * ki_ulp(t, v), more = 0;
+    double more = 0;
     if (!ki_certain(e[0]) || !ki_certain(e[1])) {
         double a = x[0], b = x[1], ea = e[0], eb = e[1];
         if (a - ea > 0) { /* monotone in each argument: the corners bound it */
@@ -151,7 +152,7 @@ static double bound_pow(kn_dtype t, const double *x, const double *e, double v) 
         bool edge = isfinite(d) && fabs(d) <= ki_float_max(t) * (1 + 64 * ki_roundoff(t));
         return edge || more > 0 ? INFINITY : KI_ROUNDED;
     }
-    return finish(t, v, more + own);
+    return finish(t, v, more + 16 * ki_ulp(t, fabs(v) + more));
 }
 
 static double bound_max(const double *x, const double *e) {
@@ -175,14 +176,14 @@ static bool decided(kn_op op, const double *x, const double *e) {
 }
 
 /* Propagation alone, all operands finite. */
-static double propagated(kn_op op, const double *x, const double *e, double v) {
+static double propagated(kn_op op, const double *x, const double *e) {
     switch (op) {
     case KN_ADD:
     case KN_SUB: return e[0] + e[1];
     case KN_MULACC:
     case KN_MUL: return fabs(x[0]) * e[1] + fabs(x[1]) * e[0] + e[0] * e[1] + (op == KN_MULACC ? e[2] : 0);
-    case KN_DIV: return fabs(x[1]) > e[1] ? (e[0] + fabs(v) * e[1]) / (fabs(x[1]) - e[1]) : INFINITY;
-    case KN_RECIP: return fabs(x[0]) > e[0] ? fabs(v) * e[0] / (fabs(x[0]) - e[0]) : INFINITY;
+    case KN_DIV: return fabs(x[1]) > e[1] ? (e[0] + fabs(x[0] / x[1]) * e[1]) / (fabs(x[1]) - e[1]) : INFINITY;
+    case KN_RECIP: return fabs(x[0]) > e[0] ? fabs(1 / x[0]) * e[0] / (fabs(x[0]) - e[0]) : INFINITY;
     case KN_SQRT: return spread(sqrt(x[0] - e[0]), sqrt(x[0]), sqrt(x[0] + e[0]));
     default: return INFINITY;
     }
@@ -199,7 +200,7 @@ static double bound_rounded(kn_op op, kn_dtype t, unsigned n, const double *x, c
     if (certain) return exact && isfinite(v) && rounded_nothing(op, t, x, v) ? 0 : KI_ROUNDED;
     if (!finite) return decided(op, x, e) ? (isfinite(v) ? ki_ulp(t, v) : KI_ROUNDED) : INFINITY;
     if (!isfinite(v) && !(op == KN_SQRT && isnan(v))) return INFINITY;
-    double more = propagated(op, x, e, v);
+    double more = propagated(op, x, e);
     if (isnan(v)) return more == 0 ? KI_ROUNDED : INFINITY;
     return finish(t, v, more + ki_ulp(t, fabs(v) + (isfinite(more) ? more : 0)));
 }

@@ -5,7 +5,7 @@
 #include "ir/agree.h"
 #include "ir/eval.h"
 #include "ir/scalar.h"
-#include "tap.h"
+#include "../tap.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,27 +22,27 @@ typedef struct lab {
     int status;
 } lab;
 
-static int64_t port_size(const ki_port *p) {
+__attribute__((unused)) static int64_t port_size(const ki_port *p) {
     int64_t n = 1;
     for (unsigned k = 0; k < p->rank; k++) n *= p->dim[k];
     return n;
 }
 
-static bool lab_parse(lab *l, const char *text) {
+__attribute__((unused)) static bool lab_parse(lab *l, const char *text) {
     memset(&l->p, 0, sizeof l->p);
     if (!ki_env_open(&l->env) || !ki_ir_open(&l->ir, &l->env)) return false;
     if (ki_parse(&l->ir, "test", text, strlen(text), &l->p)) return true;
     printf("# %s\n", l->env.message.s);
     return false;
 }
-static void lab_close(lab *l) {
+__attribute__((unused)) static void lab_close(lab *l) {
     ki_program_free(&l->p);
     ki_ir_close(&l->ir);
     ki_env_close(&l->env);
 }
 
 /* Runs l->p on l->in; fills l->out and, if asked, l->bound. */
-static bool lab_run(lab *l) {
+__attribute__((unused)) static bool lab_run(lab *l) {
     const void *in[MOST];
     void *out[MOST];
     double *bound[MOST];
@@ -65,7 +65,7 @@ static bool lab_run(lab *l) {
 }
 
 /* Input i becomes 0, 1, 2, ... times step, from start. */
-static void lab_iota(lab *l, double start, double step) {
+__attribute__((unused)) static void lab_iota(lab *l, double start, double step) {
     for (int i = 0; i < MOST; i++)
         for (int k = 0; k < ROOM / 8; k++) l->in[i][k] = start + step * k;
 }

@@ -318,7 +318,7 @@ static bool order_blocks(lin *l) {
         order_block(l, b, &m);
     }
     /* Every node but the RANGEs, and every loop, once. */
-    if (m != l->n) return ki_fail(l->ir->env, KI_E_INTERNAL), false;
+    if (m != l->n) return ki_fail(l->ir->env, KI_E_INTERNAL, "linearize: a node was not reached"), false;
     return true;
 }
 

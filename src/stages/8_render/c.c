@@ -58,6 +58,24 @@ void ki_cline(ki_cgen *g, const char *fmt, ...) {
     ki_text_putc(&g->body, '\n');
 }
 
+bool ki_cis_name(const char *s) {
+    if (*s >= '0' && *s <= '9') return false;
+    for (; *s; s++)
+        if (*s != '_' && (*s < '0' || *s > '9') && (*s < 'a' || *s > 'z')) return false;
+    return true;
+}
+
+const char *ki_cbare(ki_cgen *g, const char *s) {
+    if (*s != '(') return s;
+    size_t n = strlen(s);
+    int depth = 0;
+    for (size_t k = 0; k < n; k++) {
+        depth += (s[k] == '(') - (s[k] == ')');
+        if (depth == 0) return k == n - 1 ? ki_cfmt(g, "%.*s", (int)n - 2, s + 1) : s;
+    }
+    return s;
+}
+
 const char *ki_cfail(ki_cgen *g, kn_uop u, const char *why) {
     if (!g->failed) ki_fail(g->ir->env, KI_E_RENDER_FORM, ki_ops[u->op].name, why);
     g->failed = true;
@@ -184,14 +202,14 @@ static void emit_value(ki_cgen *g, kn_uop u) {
         return;
     }
     v->w = w;
-    bool atom = ki_is_const(u) || u->op == KN_AFTER;
+    bool atom = ki_is_const(u) || ki_cis_name(s); /* names never change their value, so another one adds nothing */
     if (atom || (v->uses == 1 && v->user == v->block && strlen(s) <= INLINE_MOST)) {
         v->s = s;
         return;
     }
     ki_celem e = u->dtype == KN_BOOL && ki_rank(u) ? ki_cmask_elem(w) : ki_cvalue_elem((kn_dtype)u->dtype);
     v->s = ki_cfmt(g, "v%u", g->nvar++);
-    ki_cline(g, "%s %s = %s;", ki_ctype(g, e, ki_lanes(u)), v->s, s);
+    ki_cline(g, "%s %s = %s;", ki_ctype(g, e, ki_lanes(u)), v->s, ki_cbare(g, s));
 }
 
 static void emit_range(ki_cgen *g, kn_uop u, uint32_t number) {
@@ -257,7 +275,7 @@ static void emit(ki_cgen *g, kn_uop u, uint32_t *loops) {
         }
         break;
     case KN_IF:
-        ki_cline(g, "if (%s) {", ki_cscalar(g, u->src[0]));
+        ki_cline(g, "if (%s) {", ki_cbare(g, ki_cscalar(g, u->src[0])));
         g->indent++;
         break;
     case KN_ENDIF:

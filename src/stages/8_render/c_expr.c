@@ -34,14 +34,11 @@ static unsigned lanes_now(const ki_cgen *g, kn_uop u) { return g->lane ? 1 : ki_
 const char *ki_clane_name(ki_cgen *g, kn_uop u) {
     ki_cval *v = ki_cv(g, u);
     if (!v->s) return ki_cfail(g, u, "has no value here");
-    for (const char *c = v->s; *c; c++) {
-        if (*c == '_' || (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z')) continue;
-        ki_celem e = u->dtype == KN_BOOL && ki_rank(u) ? ki_cmask_elem(v->w) : ki_cvalue_elem((kn_dtype)u->dtype);
-        const char *name = ki_cfmt(g, "v%u", g->nvar++);
-        ki_cline(g, "%s %s = %s;", ki_ctype(g, e, ki_lanes(u)), name, v->s);
-        return v->s = name;
-    }
-    return v->s;
+    if (ki_cis_name(v->s)) return v->s;
+    ki_celem e = u->dtype == KN_BOOL && ki_rank(u) ? ki_cmask_elem(v->w) : ki_cvalue_elem((kn_dtype)u->dtype);
+    const char *name = ki_cfmt(g, "v%u", g->nvar++);
+    ki_cline(g, "%s %s = %s;", ki_ctype(g, e, ki_lanes(u)), name, ki_cbare(g, v->s));
+    return v->s = name;
 }
 
 const char *ki_cscalar(ki_cgen *g, kn_uop u) {

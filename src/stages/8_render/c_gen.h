@@ -72,6 +72,9 @@ typedef struct ki_cgen {
 const char *ki_cfmt(ki_cgen *g, const char *fmt, ...) KI_PRINTF(2, 3);
 void ki_cline(ki_cgen *g, const char *fmt, ...) KI_PRINTF(2, 3);
 void ki_cneed(ki_cgen *g, ki_chelper h, ki_celem e, unsigned lanes);
+bool ki_cis_name(const char *s);
+/* Without its outermost parentheses, where it stands alone. */
+const char *ki_cbare(ki_cgen *g, const char *s);
 const char *ki_cfail(ki_cgen *g, kn_uop u, const char *why);
 static inline ki_cval *ki_cv(ki_cgen *g, kn_uop u) { return &g->val[u->id]; }
 static inline unsigned ki_lanes(kn_uop u) { return u->type->rank ? (unsigned)u->type->dim[0].n : 1; }

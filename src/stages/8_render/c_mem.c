@@ -162,6 +162,7 @@ static const char *offset(ki_cgen *g, const ki_caddr *a, int64_t k) {
     if (!a->base) return ki_cfmt(g, "%lld", c);
     const char *s = ki_cscalar(g, a->base);
     if (!s) return "0";
+    if (!c) return ki_cbare(g, s);
     return c ? ki_cfmt(g, c < 0 ? "%s - %lld" : "%s + %lld", s, c < 0 ? -c : c) : s;
 }
 
@@ -299,7 +300,10 @@ void ki_cload(ki_cgen *g, kn_uop u) {
         load_lanes(g, u, &a);
         return;
     }
-    declare(g, u, w, gate ? ki_cfmt(g, "%s ? %s : %s", ki_cscalar(g, gate), s, alt_of(g, u, a.lanes, w)) : s);
+    if (gate) /* the cast: a vector in memory has a type of its own */
+        s = ki_cfmt(g, "%s ? (%s)%s : %s", ki_cscalar(g, gate), value_type(g, t, a.lanes, w), s,
+                    alt_of(g, u, a.lanes, w));
+    declare(g, u, w, s);
 }
 
 static void store_lanes(ki_cgen *g, kn_uop u, const ki_caddr *a) {
@@ -328,7 +332,7 @@ void ki_cstore(ki_cgen *g, kn_uop u) {
     if (gate && !masked) test = ki_cfmt(g, "if (%s) ", ki_cscalar(g, gate));
     if (slot && !masked) {
         const char *s = t == KN_BOOL ? to_memory(g, v, t, a.lanes) : ki_cvector(g, v, a.lanes);
-        if (s) ki_cline(g, "%s%s = %s;", test, slot, s);
+        if (s) ki_cline(g, "%s%s = %s;", test, slot, ki_cbare(g, s));
         return;
     }
     if (slot) {
@@ -347,6 +351,6 @@ void ki_cstore(ki_cgen *g, kn_uop u) {
         return;
     }
     const char *s = wide && !masked ? to_memory(g, v, t, a.lanes) : NULL;
-    if (s) ki_cline(g, "%s%s = %s;", test, memory_at(g, &a), s);
+    if (s) ki_cline(g, "%s%s = %s;", test, memory_at(g, &a), ki_cbare(g, s));
     else store_lanes(g, u, &a);
 }

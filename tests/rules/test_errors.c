@@ -77,8 +77,8 @@ static void meaning(void) {
     fails(R "extern pred p(int) = nowhere\na : x:int + #c => x if p(c)", KI_E_RULE_SYMBOL, "no host function 'nowhere'");
     fails(R "a : [x] => x", KI_E_RULE_MISPLACED, "'[...]' cannot stand here");
     fails(R "grad a : x:float * y => g * y", KI_E_RULE_ARITY, "grad takes one gradient a source, got 1");
-    fails(R "a : sink(x...) => sink(x..., 3)", KI_E_NONE, "an index literal in an ordering op");
-    fails(R "a : custom(x...; s, t) => call(x..., stack(y:int))", KI_E_RULE_UNBOUND, "y is not bound");
+    fails(R "a : sink(x...) => sink(x..., 3) @ends(\"t\")", KI_E_NONE, "an index literal in an ordering op");
+    fails(R "a : sink(x...) => sink(x..., stack(y:int))", KI_E_RULE_UNBOUND, "y is not bound");
     fails(R "a : x:int + 0 => x @ends()", KI_E_RULE_ARITY, "ends takes a reason in quotes");
 }
 

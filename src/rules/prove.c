@@ -1,0 +1,210 @@
+/* prove.c: a rule taken apart for the rungs, and the order in which they are asked. */
+#include "rules/prove_impl.h"
+
+#include <string.h>
+
+const char *const ki_rung_names[] = {"unproved", "exhaustive", "smt", "execution", "refuted"};
+
+/* ---- taking a rule apart ----------------------------------------------------------------------------------- */
+
+/* Ops a pattern node may have, those that are computed elementwise. False: some are not. */
+static bool computed_ops(const ki_ruleset *set, const ki_pat *p, uint8_t *op, uint8_t *n) {
+    bool all = true;
+    *n = 0;
+    if (p->op != KI_OP_COUNT) {
+        op[(*n)++] = p->op;
+        return (ki_is_elementwise((kn_op)p->op) || p->op == KN_BITCAST) && p->nsrc == ki_ops[p->op].least;
+    }
+    for (unsigned k = 0; k < KI_OP_COUNT; k++) {
+        if (!ki_opset_has(&set->opset[p->opset], k)) continue;
+        bool good = ki_is_elementwise((kn_op)k) && k != KN_CAST;
+        all &= good;
+        if (good && p->nsrc == ki_ops[k].least) op[(*n)++] = (uint8_t)k;
+    }
+    return all && *n;
+}
+
+static void take_pattern(ki_proof *p) {
+    const ki_pat *pat = p->set->pat + p->rule->pat;
+    for (unsigned r = 0; r < p->rule->npat; r++) {
+        p->kind[r] = pat[r].kind;
+        p->cls[r] = (uint8_t)pat[r].like;
+        p->mask[r] = pat[r].mask;
+        p->leaf[r] = pat[r].kind == KI_P_ANY || pat[r].kind == KI_P_CONST;
+        if (r && !(pat[r].flags & KI_PF_TAIL) && pat[r].src < 4) {
+            p->kid[pat[r].parent][pat[r].src] = (uint8_t)r;
+            p->nkid[pat[r].parent]++;
+        }
+        if (pat[r].kind != KI_P_NODE) continue;
+        bool good = computed_ops(p->set, &pat[r], p->choice[r], &p->nchoice[r]) && !(pat[r].flags & KI_PF_REST);
+        p->chosen[r] = good && pat[r].op == KI_OP_COUNT;
+        p->leaf[r] = !good;
+        p->real_dtypes |= pat[r].op == KN_CAST || pat[r].op == KN_BITCAST;
+    }
+}
+
+/* Marks what the value of reg needs. */
+static void mark_live(ki_proof *p, unsigned reg) {
+    uint8_t same = p->set->pat[p->rule->pat + reg].same;
+    if (same != KI_NOREG) {
+        p->live[reg] = true;
+        p->leaf[reg] = false; /* its value is the first one's */
+        reg = same;
+    }
+    if (p->live[reg]) return;
+    p->live[reg] = true;
+    if (p->leaf[reg]) return;
+    for (unsigned k = 0; k < p->nkid[reg]; k++) mark_live(p, p->kid[reg][k]);
+}
+
+/* Walks a right side or guard. False: something in it is no scalar arithmetic. */
+static bool take_term(ki_proof *p, unsigned term, bool rhs) {
+    const ki_term *t = &p->term[term];
+    bool good = true;
+    switch ((ki_tkind)t->kind) {
+    case KI_T_NAME: {
+        const ki_rname *n = &p->set->rname[p->rule->rname + t->x];
+        if (n->kind == KI_N_NODE || n->kind == KI_N_CONST) mark_live(p, n->reg);
+        if (n->kind == KI_N_ARG && n->field == KI_F_DTYPE) p->real_dtypes = true;
+        else if (n->kind == KI_N_ARG || n->kind == KI_N_REST) good = !rhs;
+        break;
+    }
+    case KI_T_ENUM: p->real_dtypes |= t->x == KI_V_DTYPE; break;
+    case KI_T_OP:
+        p->real_dtypes |= t->op == KN_CAST || t->op == KN_BITCAST;
+        good = ki_is_elementwise((kn_op)t->op) || t->op == KN_BITCAST;
+        break;
+    case KI_T_BUILTIN: {
+        const ki_term *a = t->nkid ? &p->term[p->set->kid[t->kid]] : NULL;
+        p->real_dtypes |= t->x == KI_B_dtype;
+        good = !rhs || (t->x != KI_B_shape && t->x != KI_B_at);
+        if ((t->x != KI_B_lo && t->x != KI_B_hi && t->x != KI_B_bounded) || !a || a->kind != KI_T_NAME) break;
+        const ki_rname *n = &p->set->rname[p->rule->rname + a->x];
+        if (n->kind != KI_N_NODE && n->kind != KI_N_CONST) break;
+        uint8_t same = p->set->pat[p->rule->pat + n->reg].same;
+        unsigned reg = same == KI_NOREG ? n->reg : same;
+        p->bounds[reg] = true;
+        p->any_bounds |= p->kind[reg] != KI_P_CONST;
+        p->rhs_bounds |= rhs && p->kind[reg] != KI_P_CONST;
+        break;
+    }
+    case KI_T_REST:
+    case KI_T_MAP: good = !rhs; break;
+    default: break;
+    }
+    for (unsigned k = 0; k < (unsigned)t->nkid + t->narg; k++) good &= take_term(p, p->set->kid[t->kid + k], rhs);
+    return good;
+}
+
+/* Reals: exact where every op is rational, else with a tolerance. */
+static bool rational_op(unsigned op) {
+    static const uint8_t ops[] = {KN_ADD, KN_SUB, KN_MUL, KN_DIV, KN_RECIP, KN_NEG, KN_TRUNC, KN_MAX, KN_MULACC, KN_WHERE,
+                                  KN_CMPLT, KN_CMPGT, KN_CMPLE, KN_CMPGE, KN_CMPEQ, KN_CMPNE, KN_AND, KN_OR, KN_XOR, KN_NOT};
+    return memchr(ops, (int)op, sizeof ops) != NULL;
+}
+
+static bool rational_term(const ki_proof *p, unsigned term) {
+    const ki_term *t = &p->term[term];
+    bool good = t->kind != KI_T_OP || rational_op(t->op) || t->flags & KI_TF_DIV;
+    for (unsigned k = 0; k < t->nkid; k++) good &= rational_term(p, p->set->kid[t->kid + k]);
+    return good;
+}
+
+/* A node whose bounds are asked and whose value is computed: its interval is any that contains the value, so it is
+ * enumerated like a leaf's; the search handles leaves only, hence such a node becomes one. */
+static void open_bounded_nodes(ki_proof *p) {
+    for (unsigned r = 0; r < p->rule->npat; r++)
+        if (p->bounds[r] && p->kind[r] == KI_P_NODE && !p->leaf[r]) p->leaf[r] = true, p->chosen[r] = false;
+}
+
+/* Whether a node taken as any value is tied to anything else, so that not every value need be one it can have. */
+static void find_opaque(ki_proof *p) {
+    const ki_pat *pat = p->set->pat + p->rule->pat;
+    bool under[KI_MAX_REG] = {false};
+    for (unsigned r = 0; r < p->rule->npat; r++) {
+        unsigned up = pat[r].parent;
+        under[r] = r && (under[up] || (p->kind[up] == KI_P_NODE && p->leaf[up]));
+        if (!under[r]) continue;
+        p->opaque |= p->live[r] || pat[r].same != KI_NOREG;
+        for (unsigned k = 0; k < p->rule->npat; k++) p->opaque |= pat[k].same == r;
+    }
+}
+
+void ki_proof_make(ki_proof *p, const ki_ruleset *set, const ki_rule *rule, const ki_term *term, uint16_t guard) {
+    *p = (ki_proof){.set = set, .rule = rule, .term = term, .guard = guard};
+    take_pattern(p);
+    const ki_pat *root = &set->pat[rule->pat];
+    bool good = rule->kind == KI_R_REWRITE && !rule->fn_name && !(rule->flags & KI_RF_RETYPE) && rule->rhs;
+    if (guard) take_term(p, guard, false);
+    good = good && take_term(p, rule->rhs, true);
+    bool elementwise = root->kind != KI_P_NODE || !p->leaf[0];
+    if (root->kind == KI_P_NODE && root->op == KI_OP_COUNT) {
+        elementwise = true;
+        for (unsigned k = 0; k < KI_OP_COUNT; k++)
+            if (ki_opset_has(&set->opset[root->opset], k)) elementwise &= ki_is_elementwise((kn_op)k);
+    }
+    open_bounded_nodes(p);
+    mark_live(p, 0);
+    find_opaque(p);
+    p->arith = good && elementwise;
+    p->scalar = good && !(root->mask == 1);
+    if (rule->fp & (KI_FP_REASSOC | KI_FP_CONTRACT | KI_FP_ARCP | KI_FP_AFN)) {
+        p->exact_reals = p->scalar && rational_term(p, rule->rhs);
+        for (unsigned r = 0; r < rule->npat; r++)
+            for (unsigned k = 0; k < p->nchoice[r] && !p->leaf[r]; k++) p->exact_reals &= rational_op(p->choice[r][k]);
+        p->rough_reals = !p->exact_reals;
+    }
+}
+
+/* ---- the rungs in order ------------------------------------------------------------------------------------ */
+
+static void because(ki_verdict *v, const char *why) {
+    ki_text_cut(&v->reason, 0);
+    ki_text_put(&v->reason, why);
+}
+
+static bool by_values(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out) {
+    uint64_t budget = o->budget ? o->budget : 2000000;
+    bool sampled = false, vain[12] = {false}, any = false;
+    if (!ki_prove_enumerate(p, budget, false, out, &sampled, vain)) return false;
+    /* Where the rule never fired, its constants may need more room. */
+    for (unsigned k = 0; k < 12; k++) any |= vain[k];
+    if (out->rung != KI_REFUTED && any && !p->real_dtypes &&
+        !ki_prove_enumerate(p, budget, true, out, &sampled, vain))
+        return false;
+    if (out->rung == KI_REFUTED) {
+        if (!p->opaque) return true;
+        out->rung = KI_UNPROVED; /* its values may not be what those nodes can be */
+        ki_text_put(&out->reason, " (with some nodes taken as any value)");
+        return true;
+    }
+    if (out->instances) out->rung = sampled || p->rough_reals ? KI_PROVED_EXECUTION : KI_PROVED_EXHAUSTIVE;
+    else because(out, "the guard held on no instance that was tried");
+    return true;
+}
+
+bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_verdict *out) {
+    *out = (ki_verdict){.arith = p->arith, .does = p->rule->fn_name != NULL};
+    if (p->scalar && !by_values(p, o, out)) return ki_fail(env, KI_E_NOMEM), false;
+    if (!p->scalar) because(out, p->rule->fn_name ? "a C function" : "not scalar arithmetic");
+    return true;
+}
+
+bool ki_prove_rule(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o, ki_verdict *out) {
+    ki_proof p;
+    ki_proof_make(&p, set, &set->rule[rule], set->term, set->rule[rule].guard);
+    return ki_prove_taken(env, &p, o, out);
+}
+
+void ki_verdict_free(ki_verdict *v) {
+    ki_text_free(&v->reason);
+    *v = (ki_verdict){0};
+}
+
+void ki_verdict_json(const ki_ruleset *set, const ki_rule *r, const ki_verdict *v, ki_text *out) {
+    ki_text_printf(out, "{\"set\": \"%s\", \"rule\": \"%s\", \"arith\": %s, \"verdict\": \"%s\", \"do\": %s, \"instances\": %llu, \"reason\": ",
+                   set->name, r->name, v->arith ? "true" : "false", ki_rung_names[v->rung], v->does ? "true" : "false",
+                   (unsigned long long)v->instances);
+    ki_text_quoted(out, v->reason.s ? v->reason.s : "", v->reason.n);
+    ki_text_put(out, "}\n");
+}

@@ -1,0 +1,44 @@
+/* prove.h: is a rule true? Three rungs, the first that settles it gives the verdict.
+ *
+ *   exhaustive  every value: 4-bit words with wraparound (signed and not), a window of mathematical integers for
+ *               index, all 256 values of the 8-bit floats; every interval that contains the value where a guard asks for
+ *               bounds. Rules that hold in real arithmetic only (@fp) are checked in exact rationals.
+ *   smt         bit-vectors of 8 to 64 bits, index over Int, when z3 is installed
+ *   execution   values of the real dtypes, sampled; graphs that match the pattern, interpreted on both sides
+ *
+ * A rule that never fired on any instance is not proved. */
+#ifndef KI_PROVE_H
+#define KI_PROVE_H
+
+#include "rules/rules.h"
+
+typedef enum ki_rung { KI_UNPROVED, KI_PROVED_EXHAUSTIVE, KI_PROVED_SMT, KI_PROVED_EXECUTION, KI_REFUTED } ki_rung;
+extern const char *const ki_rung_names[]; /* "unproved", "exhaustive", "smt", "execution", "refuted" */
+
+typedef struct ki_verdict {
+    ki_rung rung;
+    bool arith;         /* both sides are scalar arithmetic */
+    bool does;          /* right side is a C function */
+    uint64_t instances; /* on which the guard held and the rule fired */
+    ki_text reason;     /* counterexample, or why it is unproved */
+} ki_verdict;
+
+typedef struct ki_prove_opts {
+    uint64_t budget;    /* instances a rule and choice of dtypes; 0: default */
+    const char *z3;     /* command; NULL: no smt rung */
+    unsigned z3_ms;     /* per query; 0: default */
+    bool smt_first;     /* ask z3 even where enumeration settled it */
+    void *user;         /* for `do` and extern functions */
+} ki_prove_opts;
+
+/* False only out of memory. Free the verdict's reason. */
+bool ki_prove_rule(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o, ki_verdict *out);
+/* Every changed guard of a rule: a conjunct dropped, a comparison loosened or turned, a constant off by one or of the
+ * other sign. `report` receives each: text of the change, the verdict (REFUTED, or why it is harmless). */
+bool ki_prove_mutants(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o,
+                      void (*report)(void *user, const char *change, const ki_verdict *v), void *user);
+void ki_verdict_free(ki_verdict *v);
+/* One JSON object: set, rule, arith, verdict, do, instances, reason. */
+void ki_verdict_json(const ki_ruleset *set, const ki_rule *r, const ki_verdict *v, ki_text *out);
+
+#endif

@@ -1,0 +1,31 @@
+/* prove_impl.h: what the rungs of the prover share. Private. */
+#ifndef KI_PROVE_IMPL_H
+#define KI_PROVE_IMPL_H
+
+#include "rules/prove_eval.h"
+
+/* A rule taken apart once: what is enumerated, what is computed. */
+typedef struct ki_proof {
+    const ki_ruleset *set;
+    const ki_rule *rule;
+    const ki_term *term;
+    uint16_t guard;
+    bool arith;       /* both sides are scalar arithmetic */
+    bool scalar;      /* the exhaustive rung applies (opaque nodes may stand in for values) */
+    bool opaque;      /* some pattern node is taken as any value: a counterexample may not be one */
+    bool real_dtypes; /* converts or asks for dtypes: no small stand-ins */
+    bool exact_reals, rough_reals; /* @fp rules: rationals, or doubles with a tolerance */
+    bool any_bounds, rhs_bounds;
+    uint8_t kind[KI_MAX_REG], cls[KI_MAX_REG];
+    uint32_t mask[KI_MAX_REG];
+    bool live[KI_MAX_REG], leaf[KI_MAX_REG], bounds[KI_MAX_REG], chosen[KI_MAX_REG];
+    uint8_t nkid[KI_MAX_REG], kid[KI_MAX_REG][4];
+    uint8_t choice[KI_MAX_REG][KI_OP_COUNT], nchoice[KI_MAX_REG];
+} ki_proof;
+
+void ki_proof_make(ki_proof *p, const ki_ruleset *set, const ki_rule *rule, const ki_term *term, uint16_t guard);
+bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, bool wide, ki_verdict *out, bool *sampled, bool *vain);
+/* All rungs on a rule taken apart. False only out of memory. */
+bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
+
+#endif

@@ -1,0 +1,110 @@
+/* The prover: every built-in rule has a verdict, and false rules are refuted with values. */
+#include "rules/prove.h"
+#include "tap.h"
+
+#include <rules.h>
+#include <string.h>
+#include <time.h>
+
+static ki_env env;
+static const ki_prove_opts opts;
+
+static void built_in(const ki_ruleset *set) {
+    for (uint32_t k = 0; k < set->nrule; k++) {
+        if (set->rule[k].kind != KI_R_REWRITE) continue;
+        ki_verdict v;
+        clock_t t0 = clock();
+        if (!ki_prove_rule(&env, set, k, &opts, &v)) return;
+        bool good = v.rung != KI_REFUTED && (v.rung != KI_UNPROVED || !v.arith);
+        CHECK(good, "%s.%s: %s on %llu", set->name, set->rule[k].name, ki_rung_names[v.rung], (unsigned long long)v.instances);
+        if (v.reason.n) printf("# %s\n", v.reason.s);
+        ki_verdict_free(&v);
+        double s = (double)(clock() - t0) / CLOCKS_PER_SEC;
+        if (s > 0.5) printf("# %s took %.1f s\n", set->rule[k].name, s);
+    }
+}
+
+/* The one rule of the text gets this verdict. */
+static void verdict(const char *rule, ki_rung want) {
+    char text[600];
+    ki_rules r;
+    ki_verdict v;
+    snprintf(text, sizeof text, "ruleset t\n extern pred pow2(int) = ki_is_pow2\n a : %s", rule);
+    if (!ki_rules_load(&env, "t.kr", text, strlen(text), NULL, &r)) {
+        CHECK(false, "%s", env.message.s);
+        ki_env_clear(&env);
+        return;
+    }
+    ki_prove_rule(&env, r.set, 0, &opts, &v);
+    CHECK(v.rung == want, "%s: %s", rule, ki_rung_names[v.rung]);
+    if (v.reason.n) printf("# %s\n", v.reason.s);
+    ki_verdict_free(&v);
+    ki_rules_free(&r);
+}
+
+static void bites(void) {
+    verdict("x:int + 0 => x", KI_PROVED_EXHAUSTIVE);
+    verdict("x + 0 => x", KI_REFUTED); /* -0.0 */
+    verdict("x:float * 0.0 => 0.0", KI_REFUTED);
+    verdict("x:float - x => 0.0", KI_REFUTED);
+    verdict("x:float / x => 1.0 @fp(nnan)", KI_PROVED_EXHAUSTIVE);
+    verdict("x:float + 0.0 => x @fp(nsz)", KI_PROVED_EXHAUSTIVE);
+    verdict("x:int < x + 1 => true", KI_REFUTED); /* wraps */
+    verdict("x:index < x + 1 => true", KI_PROVED_EXHAUSTIVE);
+    verdict("x:index % #c => x if 0 <= lo(x) && hi(x) < c", KI_PROVED_EXHAUSTIVE);
+    verdict("x:index % #c => x if 0 <= lo(x) && hi(x) <= c", KI_REFUTED);
+    verdict("x:index % #c => x if hi(x) < c", KI_REFUTED);
+    verdict("(x:index * #a + y) / #c => x * [a / c] + y / #c if c > 0 && a % c == 0 @ends(\"t\")", KI_PROVED_EXHAUSTIVE);
+    verdict("(x:index * #a + y) / #c => x * [a / c] + y / #c if c > 0 @ends(\"t\")", KI_REFUTED);
+    verdict("(x:int * #a + y) / #c => x * [a / c] + y / #c if c > 0 && a % c == 0 @ends(\"t\")", KI_REFUTED);
+    verdict("x:int < y => true if hi(x) < lo(y)", KI_PROVED_EXHAUSTIVE);
+    verdict("x:int < y => true if hi(x) <= lo(y)", KI_REFUTED);
+    verdict("x:uint * #c => x << [c - 1] if c == 1 @ends(\"t\")", KI_PROVED_EXHAUSTIVE);
+    verdict("x:uint % #c => x & [c - 1] if pow2(c)", KI_PROVED_EXHAUSTIVE);
+    verdict("x:uint % #c => x & [c - 1]", KI_REFUTED);
+    verdict("max(x:float, y) => where(x < y, y, x) @ends(\"t\")", KI_REFUTED);
+    verdict("where(!p, x, y) => where(p, y, x)", KI_PROVED_EXHAUSTIVE);
+    verdict("(x:float + #a) + #b => x + [a + b]", KI_REFUTED);
+    verdict("(x:float + #a) + #b => x + [a + b] @fp(reassoc)", KI_PROVED_EXHAUSTIVE);
+    verdict("(x:float * #a) + #b => x + [a + b] @fp(reassoc)", KI_REFUTED);
+    verdict("cast(cast(x:u8; i32); u8) => x", KI_PROVED_EXHAUSTIVE);
+    verdict("cast(cast(x:i32; u8); i32) => x", KI_REFUTED);
+    verdict("cast(cast(x:i32; i64); i32) => x", KI_PROVED_EXECUTION);
+    verdict("x:u32 + 70000 => x - [-70000] @ends(\"t\")", KI_UNPROVED);
+    verdict("x:index % #c => x if c > 5000 && hi(x) < 0 && lo(x) > 0", KI_UNPROVED);
+    verdict("{alu2:op}(#a, #b) => [fold(op, a, b)]", KI_PROVED_EXHAUSTIVE);
+    verdict("{alu2:op}(#a, #b) => [fold(op, b, a)]", KI_REFUTED);
+}
+
+static unsigned mutants, refuted, open;
+static void mutant(void *user, const char *change, const ki_verdict *v) {
+    mutants++;
+    refuted += v->rung == KI_REFUTED;
+    bool vacuous = v->rung == KI_UNPROVED && v->instances == 0;
+    if (v->rung != KI_UNPROVED || vacuous) return;
+    open++;
+    printf("# %s: %s: %s\n", (const char *)user, change, v->reason.s);
+}
+
+static void mutate(const ki_ruleset *set) {
+    for (uint32_t k = 0; k < set->nrule; k++)
+        ki_prove_mutants(&env, set, k, &opts, mutant, (void *)(uintptr_t)set->rule[k].name);
+}
+
+static void mutations(void) {
+#define X(name) mutate(&ki_rules_##name);
+    KI_ALL_RULES(X)
+#undef X
+    CHECK(mutants > 20 && refuted > mutants / 3 && open == 0, "%u mutants of the built-in guards: %u refuted, %u open", mutants, refuted, open);
+}
+
+int main(void) {
+    if (!ki_env_open(&env)) return 1;
+#define X(name) built_in(&ki_rules_##name);
+    KI_ALL_RULES(X)
+#undef X
+    bites();
+    mutations();
+    ki_env_close(&env);
+    return tap_done();
+}

@@ -101,6 +101,15 @@ static bool adopt(const ki_program *in, ki_ir *ir, ki_program *out) {
     return ok;
 }
 
+/* KN_DEBUG=rangeify,select: the text after these stages goes to the log. */
+static void debug(const ki_program *p) {
+    const char *list = ki_setting(p->ir->env, KI_VAR_DEBUG), *name = ki_stage_names[p->stage], *at = strstr(list, name);
+    if (!at || !p->ir->env->log) return;
+    ki_text t = {0};
+    if (ki_print(p, &t) && t.s) p->ir->env->log(p->ir->env->log_user, t.s);
+    ki_text_free(&t);
+}
+
 bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts *opts, ki_program *out) {
     ki_lower_opts o = opts ? *opts : (ki_lower_opts){0};
     if (!o.target) o.target = ki_target_host();
@@ -109,7 +118,7 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     bool ok = in->stage == KI_S_TENSOR && to > KI_S_TENSOR ? ki_callify(in, ir, out) : adopt(in, ir, out);
     for (ki_stage s = in->stage + 1; s <= to && ok; s++) {
         ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, stages[s].kernel, &o);
-        if (ok) out->stage = s;
+        if (ok) out->stage = s, debug(out);
     }
     if (!ok) {
         if (ir->env->err == KI_E_NONE) ki_fail(ir->env, KI_E_INTERNAL, "a stage failed and did not say why");

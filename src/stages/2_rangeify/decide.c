@@ -226,39 +226,56 @@ static kn_uop assigned_memory(kn_uop v) {
 }
 
 /* The nest that asks for all of v at its own indices, and only that one does: v may be stored there too. */
+static kn_uop stored_value(kn_uop v) {
+    return v->op == KN_AFTER ? v->src[1]->src[1] : v->op == KN_LOAD ? v->src[0] : v;
+}
+
+/* An assignment writes all of what it passes through, in order. */
+static bool writes_all(kn_uop v) {
+    kn_uop t = assigned_target(v);
+    if (!t) return true;
+    while (t->op == KN_RESHAPE || t->op == KN_AFTER) t = t->src[0];
+    return t->op == KN_PARAM && t->type->numel == v->type->numel && stored_value(v)->type->numel == v->type->numel;
+}
+
+/* Position of an index tuple in memory order. */
+static kn_uop position(rangeifier *r, const ki_type *shape, const kn_uop *i) {
+    ki_element e = ki_linear_index(r->ir, shape, i);
+    return e.valid ? NULL : ki_range_simplify(r, e.x);
+}
+
 static uint32_t host_nest(rangeifier *r, kn_uop v) {
     info *f = &r->info[v->id];
     uint32_t host = NONE;
     kn_uop memory = assigned_memory(v);
+    if (f->first == NONE || !writes_all(v)) return NONE;
     for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
         demand q = r->demand[k];
         nest *n = &r->nest[q.nest];
         if (host != NONE && q.nest != host) return NONE;
-        if (q.ctx != NONE || n->rank != v->type->rank || n->nout >= 16) return NONE;
-        for (unsigned j = 0; j < n->rank; j++)
-            if (q.d->src[j + 1] != n->axis[j]) return NONE;
+        if (q.ctx != NONE || n->shape->numel != v->type->numel || n->nout >= 16 || n->shape->symbolic) return NONE;
+        kn_uop at = position(r, v->type, q.d->src + 1);
+        if (!at || at != position(r, n->shape, n->axis)) return NONE;
         host = q.nest;
     }
     /* Two stores of one nest are unordered: not to the same memory. */
-    for (uint32_t k = 0; memory && host != NONE && k < r->nest[host].nout; k++)
+    for (uint32_t k = 0; memory && k < r->nest[host].nout; k++)
         if (assigned_memory(r->output[r->nest[host].out[k]].node) == memory) return NONE;
     return host;
-}
-
-static kn_uop stored_value(kn_uop v) {
-    return v->op == KN_AFTER ? v->src[1]->src[1] : v->op == KN_LOAD ? v->src[0] : v;
 }
 
 /* Adds v as an output of nest id, whose ranges index it. */
 static bool add_output(rangeifier *r, uint32_t id, kn_uop v, kn_uop value) {
     nest *n = &r->nest[id];
     output o = {.node = v, .value = value};
-    kn_uop target = assigned_target(v);
+    kn_uop target = assigned_target(v), i[KI_MAX_RANK];
+    const ki_type *shape = target ? target->type : v->type;
+    if (!ki_reshape_index(r->ir, n->shape, n->axis, shape, i)) return false;
     if (target) {
-        o.index = ki_push_operand(r->ir, target, n->axis, n->rank); /* becomes INDEX(buffer, i) when resolved */
+        o.index = ki_push_operand(r->ir, target, i, shape->rank); /* becomes INDEX(buffer, i) when resolved */
     } else {
         o.target = view_of_buffer(r, v);
-        o.index = o.target ? flat_read(r, o.target, v->type, n->axis) : NULL;
+        o.index = o.target ? flat_read(r, o.target, shape, i) : NULL;
     }
     if (!o.index || !GROW(r->output, r->noutput, r->output_cap)) return false;
     if (target && !scan(r, o.index, id, NONE, false)) return false;
@@ -301,7 +318,11 @@ static bool store_value(rangeifier *r, kn_uop v) {
     uint32_t id = host_nest(r, v), host = id;
     if (id == NONE && !new_nest(r, x->type, &id)) return false;
     nest *n = &r->nest[id];
-    kn_uop d = ki_push_operand(r->ir, x, n->axis, n->rank), value = d;
+    kn_uop i[KI_MAX_RANK];
+    if (!ki_reshape_index(r->ir, n->shape, n->axis, x->type, i)) return false;
+    for (unsigned k = 0; k < x->type->rank; k++)
+        if (!(i[k] = ki_range_simplify(r, i[k]))) return false;
+    kn_uop d = ki_push_operand(r->ir, x, i, x->type->rank), value = d;
     if (!d) return false;
     /* An output that is itself computed here is pushed now; what it wraps is a demand like any other. */
     if (x == v && is_demand(r, d)) value = step(r, d);
@@ -316,8 +337,7 @@ static bool store_value(rangeifier *r, kn_uop v) {
     return scan(r, body, id, ctx, ctx != NONE) && read_back(r, v, host, value);
 }
 
-/* ---- the rules of thumb
- * ------------------------------------------------------------------------------------ */
+/* ---- the rules of thumb ---------------------------------------------------------------------- */
 
 /* Demands on v: how many different ones, from how many nests. */
 static void count_demands(const rangeifier *r, const info *f, uint32_t *different, uint32_t *nests) {

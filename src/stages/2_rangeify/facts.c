@@ -54,9 +54,11 @@ static void derive(rangeifier *r, kn_uop u) {
         value = true;
         f->constant &= s->constant;
         f->compares |= s->compares || (is_compare((kn_op)u->op) && s->constant && !ki_peel_const(u->src[k]));
-        f->cost += s->cost;
+        /* The end of a REDUCE's chain, used more than once, will be stored: to its users it is a value to load. */
+        bool stored = s->users > 1 && (s->heavy || (u->src[k]->op == KN_REDUCE && !s->folds));
         bool repeated = k > 0 && u->src[k] == u->src[k - 1];
-        if (!repeated) f->leaves += s->leaves;
+        if (!stored) f->cost += s->cost;
+        if (!repeated) f->leaves += stored ? 1 : s->leaves;
         bool grows = u->op == KN_EXPAND || u->op == KN_PAD || u->op == KN_INDEX;
         bool chain = u->src[k]->op == KN_REDUCE ? !s->folds : s->heavy;
         if (!grows && chain && s->users == 1) f->heavy = true;

@@ -230,6 +230,8 @@ static uint32_t host_nest(rangeifier *r, kn_uop v) {
     info *f = &r->info[v->id];
     uint32_t host = NONE;
     kn_uop memory = assigned_memory(v);
+    /* Through a view (a part, another order) index i of v is not where value i goes. */
+    if (v->op == KN_AFTER && assigned_target(v) != v->src[0]) return NONE;
     for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
         demand q = r->demand[k];
         nest *n = &r->nest[q.nest];
@@ -299,7 +301,9 @@ static bool read_back(rangeifier *r, kn_uop v, uint32_t host, kn_uop value) {
 static bool store_value(rangeifier *r, kn_uop v) {
     kn_uop x = stored_value(v);
     uint32_t id = host_nest(r, v), host = id;
-    if (id == NONE && !new_nest(r, x->type, &id)) return false;
+    /* What is assigned may be a scalar for all of the target. */
+    const ki_type *shape = v->op == KN_AFTER ? assigned_target(v)->type : x->type;
+    if (id == NONE && !new_nest(r, shape, &id)) return false;
     nest *n = &r->nest[id];
     kn_uop d = ki_push_operand(r->ir, x, n->axis, n->rank), value = d;
     if (!d) return false;

@@ -316,12 +316,16 @@ static bool read_back(rangeifier *r, kn_uop v, uint32_t host, kn_uop value) {
 static bool store_value(rangeifier *r, kn_uop v) {
     kn_uop x = stored_value(v);
     uint32_t id = host_nest(r, v), host = id;
-    if (id == NONE && !new_nest(r, x->type, &id)) return false;
+    /* What is assigned may be a scalar for all of the target. */
+    const ki_type *shape = v->op == KN_AFTER ? assigned_target(v)->type : x->type;
+    if (id == NONE && !new_nest(r, shape, &id)) return false;
     nest *n = &r->nest[id];
     kn_uop i[KI_MAX_RANK];
-    if (!ki_reshape_index(r->ir, n->shape, n->axis, x->type, i)) return false;
-    for (unsigned k = 0; k < x->type->rank; k++)
+    if (x->type->numel == n->shape->numel && !ki_reshape_index(r->ir, n->shape, n->axis, x->type, i)) return false;
+    for (unsigned k = 0; k < x->type->rank; k++) {
+        if (x->type->numel != n->shape->numel) i[k] = x->type->dim[k].n == 1 ? ki_index(r->ir, 0) : n->axis[k];
         if (!(i[k] = ki_range_simplify(r, i[k]))) return false;
+    }
     kn_uop d = ki_push_operand(r->ir, x, i, x->type->rank), value = d;
     if (!d) return false;
     /* An output that is itself computed here is pushed now; what it wraps is a demand like any other. */

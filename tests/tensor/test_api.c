@@ -56,7 +56,8 @@ static void scopes(kn_ctx *k) {
     kn_scope_close(k); /* none open: nothing happens */
     CHECK(kn_check(outer) == KN_OK, "closing no scope does nothing");
     CHECK(kn_neg(NULL) == NULL && kn_check(NULL) == KN_BAD_ARGUMENT && *kn_why(NULL), "NULL gives NULL, and says so");
-    CHECK(has(kn_why(kn_add(outer, NULL)), "KN1103: add: operand 1 is NULL"), "NULL beside a tensor is an error tensor");
+    CHECK(has(kn_why(kn_add(outer, NULL)), "KN1103: add: operand 1 is NULL"),
+          "NULL beside a tensor is an error tensor");
     kn_clear(k);
 }
 
@@ -86,12 +87,15 @@ static void square_plus(void *user, const kn_tensor *in, kn_tensor *out) {
 static void nothing(void *user, const kn_tensor *in, kn_tensor *out) { (void)user, (void)in, (void)out; }
 
 static void functions(kn_ctx *k) {
-    kn_tensor a = kn_from_host(k, (float[]){1, 2}, KN_F32, KN_SHAPE(2)), b = kn_from_host(k, (float[]){3, 4}, KN_F32, KN_SHAPE(2));
+    kn_tensor a = kn_from_host(k, (float[]){1, 2}, KN_F32, KN_SHAPE(2)),
+              b = kn_from_host(k, (float[]){3, 4}, KN_F32, KN_SHAPE(2));
     kn_tensor captured = kn_from_host(k, (float[]){5, 6}, KN_F32, KN_SHAPE(2)), in[] = {a, b}, out[2];
     CHECK(kn_function(k, square_plus, &captured, in, 2, out, 2) == KN_OK, "a function traces");
     kn_uop f = kn_uop_src(kn_graph(out[0]), 0);
-    CHECK(strcmp(kn_uop_op(kn_graph(out[1])), "gettuple") == 0 && strcmp(kn_uop_op(f), "function") == 0, "into gettuple of one function");
-    CHECK(kn_uop_nsrc(f) == 4 && f == kn_uop_src(kn_graph(out[1]), 0), "two inputs and what it captured are its arguments");
+    CHECK(strcmp(kn_uop_op(kn_graph(out[1])), "gettuple") == 0 && strcmp(kn_uop_op(f), "function") == 0,
+          "into gettuple of one function");
+    CHECK(kn_uop_nsrc(f) == 4 && f == kn_uop_src(kn_graph(out[1]), 0),
+          "two inputs and what it captured are its arguments");
     char *text = kn_uop_text(k, kn_uop_src(f, 0));
     CHECK(text && !strstr(text, "buffer"), "the body holds parameters only");
     kn_free(text);
@@ -100,7 +104,8 @@ static void functions(kn_ctx *k) {
     CHECK(kn_uop_nsrc(kn_uop_src(kn_graph(again[0]), 0)) == 3, "equal inputs are one argument");
     kn_tensor g = kn_grad1(kn_sum(out[0]), a);
     CHECK(kn_check(g) == KN_OK && kn_rank(g) == 1, "gradients go through a function");
-    CHECK(kn_function(k, nothing, NULL, in, 2, out, 1) == KN_BAD_ARGUMENT && has(kn_why(out[0]), "KN1162"), "an output left unset is an error");
+    CHECK(kn_function(k, nothing, NULL, in, 2, out, 1) == KN_BAD_ARGUMENT && has(kn_why(out[0]), "KN1162"),
+          "an output left unset is an error");
     kn_clear(k);
 }
 
@@ -111,8 +116,10 @@ static void host_memory(kn_ctx *k) {
     float data[4] = {1, 2, 3, 4};
     kn_scope_open(k);
     kn_tensor t = kn_borrow_host(k, data, KN_F32, KN_SHAPE(2, 2), released, &count);
-    CHECK(kn_check(t) == KN_OK && kn_size(t, -1) == 2 && kn_numel(t) == 4 && kn_dtype_of(t) == KN_F32, "borrowed memory is a tensor");
-    CHECK(kn_check(kn_borrow_host(k, (char *)data + 1, KN_F32, KN_SHAPE(2), NULL, NULL)) != KN_OK, "unaligned memory is refused");
+    CHECK(kn_check(t) == KN_OK && kn_size(t, -1) == 2 && kn_numel(t) == 4 && kn_dtype_of(t) == KN_F32,
+          "borrowed memory is a tensor");
+    CHECK(kn_check(kn_borrow_host(k, (char *)data + 1, KN_F32, KN_SHAPE(2), NULL, NULL)) != KN_OK,
+          "unaligned memory is refused");
     CHECK(kn_check(kn_from_host(k, NULL, KN_F32, KN_SHAPE(2))) != KN_OK, "no data is refused");
     CHECK(kn_check(kn_from_host(k, NULL, KN_F32, KN_SHAPE(0))) == KN_OK, "but for nothing");
     kn_scope_close(k);
@@ -129,7 +136,8 @@ static void shapes(kn_ctx *k) {
     kn_ints s = kn_shape(x);
     CHECK(s.n == 3 && s.v[1] == 3 && kn_size(x, 3) == -1 && kn_rank(x) == 3, "shapes can be read");
     kn_tensor y = kn_shrink(kn_zeros(k, KN_SHAPE(10, 3), KN_F32), KN_LIST(0, 0), KN_SHAPE(kn_sym(n), 3));
-    CHECK(kn_check(y) == KN_OK && kn_size(y, 0) == 10 && kn_uop_sym(kn_graph(y), 0) == kn_graph(n), "a variable can be a dimension");
+    CHECK(kn_check(y) == KN_OK && kn_size(y, 0) == 10 && kn_uop_sym(kn_graph(y), 0) == kn_graph(n),
+          "a variable can be a dimension");
     CHECK(kn_check(kn_softmax(kn_adds(kn_mul(y, y), 1), 0)) == KN_OK, "elementwise functions and reductions keep it");
     CHECK(has(kn_why(kn_tile(y, KN_SHAPE(2, 1))), "KN1122"), "what needs a number says so");
     int64_t long_list[40] = {0};
@@ -146,10 +154,12 @@ static void graphs(kn_ctx *k) {
     CHECK(i && kn_uop_bounds_int(i, &lo, &hi) && lo == 0 && hi == 15, "a range knows its bounds");
     kn_uop e = kn_u(k, "index", p, i), s = kn_u(k, "add", e, kn_u_int(k, KN_I32, 3));
     CHECK(s && s == kn_u(k, "add", e, kn_u_int(k, KN_I32, 3)), "equal nodes are one node");
-    CHECK(kn_uop_const_int(kn_uop_src(s, 1), &lo) && lo == 3 && kn_uop_nsrc(s) == 2 && kn_uop_dtype(s) == KN_I32, "nodes can be read");
+    CHECK(kn_uop_const_int(kn_uop_src(s, 1), &lo) && lo == 3 && kn_uop_nsrc(s) == 2 && kn_uop_dtype(s) == KN_I32,
+          "nodes can be read");
     CHECK(!kn_u(k, "ad", e, e) && has(kn_message(k), "KN1165: no op is named ad"), "an unknown op is refused by name");
     kn_clear(k);
-    CHECK(!kn_u(k, "add", e, kn_u_float(k, KN_F32, 1)) && has(kn_message(k), "i32") && has(kn_message(k), "f32"), "ill-formed nodes are refused");
+    CHECK(!kn_u(k, "add", e, kn_u_float(k, KN_F32, 1)) && has(kn_message(k), "i32") && has(kn_message(k), "f32"),
+          "ill-formed nodes are refused");
     CHECK(!kn_u(k, "neg", kn_u(k, "add", e, kn_u_float(k, KN_F32, 1))), "NULL in, NULL out");
     kn_clear(k);
     kn_uop m = kn_u_reduce(k, kn_u_input(k, "x", KN_F32, KN_SHAPE(2, 3)), "max", KN_AXES(-1));

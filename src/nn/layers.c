@@ -35,7 +35,9 @@ kn_norm_layer kn_layer_norm_new(kn_ctx *k, int64_t size) {
     l.bias = parameter(kn_zeros(k, KN_SHAPE(size), KN_F32));
     return l;
 }
-kn_tensor kn_layer_norm_apply(const kn_norm_layer *l, kn_tensor x) { return kn_layer_norm(x, 1, l->weight, l->bias, l->eps); }
+kn_tensor kn_layer_norm_apply(const kn_norm_layer *l, kn_tensor x) {
+    return kn_layer_norm(x, 1, l->weight, l->bias, l->eps);
+}
 
 kn_norm_layer kn_batch_norm_new(kn_ctx *k, int64_t channels) {
     kn_norm_layer l = kn_layer_norm_new(k, channels);

@@ -46,7 +46,8 @@ kn_optim *kn_sgd(kn_ctx *k, const kn_tensor *params, size_t n, double rate, doub
     if (o) o->momentum = momentum, o->decay = weight_decay, o->coupled = 1;
     return o;
 }
-kn_optim *kn_adamw(kn_ctx *k, const kn_tensor *params, size_t n, double rate, double beta1, double beta2, double eps, double weight_decay) {
+kn_optim *kn_adamw(kn_ctx *k, const kn_tensor *params, size_t n, double rate, double beta1, double beta2, double eps,
+                   double weight_decay) {
     kn_optim *o = open_optim(k, params, n, ADAM, rate, 2);
     if (o) o->beta1 = beta1, o->beta2 = beta2, o->eps = eps, o->decay = weight_decay;
     return o;
@@ -108,7 +109,8 @@ kn_status kn_optim_step(kn_optim *o, kn_tensor loss) {
     }
     for (size_t i = 0; i < o->n && !s; i++) {
         kn_tensor rate = kn_cast(o->rate, kn_dtype_of(g[i]));
-        s = o->kind == SGD ? sgd(o, i, g[i], rate) : adam(o, i, g[i], rate, kn_cast(c1, kn_dtype_of(g[i])), kn_cast(c2, kn_dtype_of(g[i])));
+        s = o->kind == SGD ? sgd(o, i, g[i], rate)
+                           : adam(o, i, g[i], rate, kn_cast(c1, kn_dtype_of(g[i])), kn_cast(c2, kn_dtype_of(g[i])));
     }
     ki_free(g);
     return s;

@@ -56,19 +56,22 @@ kn_tensor kn_param(kn_tensor x) {
     ENTER("param", x);
     kn_uop v = x->u;
     if (!ki_shape_known(k, v)) return ki_handle(k, NULL);
-    if (v->dtype == KN_IDX) return FAIL(KI_E_FN_DTYPE, "param", "index", "a dtype that data can have"), ki_handle(k, NULL);
+    if (v->dtype == KN_IDX)
+        return FAIL(KI_E_FN_DTYPE, "param", "index", "a dtype that data can have"), ki_handle(k, NULL);
     ki_shape s = ki_shape_like(v);
     kn_uop buffer = ki_buffer_new(k, ki_numel(v), (kn_dtype)v->dtype, k->device);
-    kn_uop base = buffer ? write_to(k, buffer, u_reshape_to(k, buffer, &s), v) : NULL;
-    return ki_handle(k, u_reshape_to(k, base, &s));
+    kn_uop base = !buffer || ki_numel(v) == 0 ? buffer : write_to(k, buffer, ki_t_reshape_to(k, buffer, &s), v);
+    return ki_handle(k, ki_t_reshape_to(k, base, &s));
 }
 
 static kn_uop assign(kn_ctx *k, kn_tensor target, kn_uop value, bool weak) {
     kn_uop view = target->u, base = ki_view_base(view);
     if (!base) return FAIL(KI_E_ASSIGN_PLACE, ki_ops[view->op].name);
-    if (!weak && value->dtype != view->dtype) return FAIL(KI_E_ASSIGN_DTYPE, ki_dtypes[view->dtype].name, ki_dtypes[value->dtype].name);
+    if (!weak && value->dtype != view->dtype)
+        return FAIL(KI_E_ASSIGN_DTYPE, ki_dtypes[view->dtype].name, ki_dtypes[value->dtype].name);
     ki_shape s = ki_shape_like(view);
-    value = u_broadcast_to(k, u_cast(k, value, (kn_dtype)view->dtype), &s);
+    value = ki_t_broadcast_to(k, ki_t_cast(k, value, (kn_dtype)view->dtype), &s);
+    if (value && ki_numel(view) == 0) return view; /* nothing to write */
     kn_uop next = write_to(k, base, view, value);
     if (!next) return NULL;
     for (struct kn_tensor_s *t = k->tensors; t; t = t->next) {

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#define L(like, v) lit(k, like, v)
+#define L(like, v) ki_t_lit(k, like, v)
 
 /* ---- literals ---------------------------------------------------------------------------------------------- */
 
@@ -39,8 +39,8 @@ static bool both_float(kn_ctx *k, kn_uop *a, kn_uop *b) {
     if (!*a || !*b) return false;
     kn_dtype t = ki_promote((kn_dtype)(*a)->dtype, (kn_dtype)(*b)->dtype);
     if (t == KN_VOID) return FAIL(KI_E_NO_PROMOTION, k->fn, ki_dtypes[(*a)->dtype].name, ki_dtypes[(*b)->dtype].name);
-    *a = u_cast(k, *a, t);
-    *b = u_cast(k, *b, t);
+    *a = ki_t_cast(k, *a, t);
+    *b = ki_t_cast(k, *b, t);
     return ki_is_float(t);
 }
 
@@ -50,124 +50,129 @@ static kn_uop integer_pow(kn_ctx *k, kn_uop a, kn_uop b) {
     kn_dtype t = (kn_dtype)a->dtype;
     unsigned bits = t == KN_BOOL ? 1 : ki_dtypes[t].bits;
     kn_uop r = L(a, 1), base = a;
-    if (t == KN_BOOL) return u2(k, KN_OR, a, u1(k, KN_NOT, b));
+    if (t == KN_BOOL) return ki_t_binary(k, KN_OR, a, ki_t_unary(k, KN_NOT, b));
     if (b->op == KN_CONST && b->arg.i >= 0) {
         for (uint64_t e = (uint64_t)b->arg.i; e; e >>= 1) {
-            if (e & 1) r = u_mul(k, r, base);
-            if (e > 1) base = u_mul(k, base, base);
+            if (e & 1) r = ki_t_mul(k, r, base);
+            if (e > 1) base = ki_t_mul(k, base, base);
         }
-        return r && ki_same_shape(r, a) ? r : u_add(k, u_mul(k, a, L(a, 0)), r);
+        return r && ki_same_shape(r, a) ? r : ki_t_add(k, ki_t_mul(k, a, L(a, 0)), r);
     }
     for (unsigned i = 0; i < bits; i++) {
-        kn_uop set = u_ne(k, u2(k, KN_AND, u2(k, KN_SHR, b, L(b, i)), L(b, 1)), L(b, 0));
-        r = u_where(k, set, u_mul(k, r, base), r);
-        base = u_mul(k, base, base);
+        kn_uop set = ki_t_ne(k, ki_t_binary(k, KN_AND, ki_t_binary(k, KN_SHR, b, L(b, i)), L(b, 1)), L(b, 0));
+        r = ki_t_where(k, set, ki_t_mul(k, r, base), r);
+        base = ki_t_mul(k, base, base);
     }
     if (ki_is_uint(t)) return r;
-    kn_uop odd = u_ne(k, u2(k, KN_AND, b, L(b, 1)), L(b, 0));
-    kn_uop unit = u_where(k, u_eq(k, a, L(a, 1)), L(a, 1), u_where(k, u_eq(k, a, L(a, -1)), u_where(k, odd, L(a, -1), L(a, 1)), L(a, 0)));
-    return u_where(k, u_lt(k, b, L(b, 0)), unit, r);
+    kn_uop odd = ki_t_ne(k, ki_t_binary(k, KN_AND, b, L(b, 1)), L(b, 0));
+    kn_uop unit = ki_t_where(k, ki_t_eq(k, a, L(a, 1)), L(a, 1),
+                             ki_t_where(k, ki_t_eq(k, a, L(a, -1)), ki_t_where(k, odd, L(a, -1), L(a, 1)), L(a, 0)));
+    return ki_t_where(k, ki_t_lt(k, b, L(b, 0)), unit, r);
 }
 
 static kn_uop pow_of(kn_ctx *k, kn_uop a, kn_uop b) {
     if (both_float(k, &a, &b)) {
         if (b->op == KN_CONST) { /* exact forms where there are */
             double e = ki_const_f64(b);
-            if (e == 2) return u_mul(k, a, a);
+            if (e == 2) return ki_t_mul(k, a, a);
             if (e == 1) return a;
-            if (e == -1) return u_recip(k, a);
+            if (e == -1) return ki_t_recip(k, a);
         }
-        return u2(k, KN_POW, a, b);
+        return ki_t_binary(k, KN_POW, a, b);
     }
     return a && b && k->env.err == KI_E_NONE ? integer_pow(k, a, b) : NULL;
 }
 
 static kn_uop floor_div_of(kn_ctx *k, kn_uop a, kn_uop b) {
-    if (!both_float(k, &a, &b)) return a && b && k->env.err == KI_E_NONE ? u2(k, KN_IDIV, a, b) : NULL;
-    return u_floor(k, u_div(k, a, b));
+    if (!both_float(k, &a, &b)) return a && b && k->env.err == KI_E_NONE ? ki_t_binary(k, KN_IDIV, a, b) : NULL;
+    return ki_t_floor(k, ki_t_div(k, a, b));
 }
 
 /* Toward zero: the floor quotient, one more where the signs differ and something remains. */
 static kn_uop trunc_div_of(kn_ctx *k, kn_uop a, kn_uop b) {
-    if (both_float(k, &a, &b)) return u_trunc(k, u_div(k, a, b));
-    kn_uop q = u2(k, KN_IDIV, a, b);
+    if (both_float(k, &a, &b)) return ki_t_trunc(k, ki_t_div(k, a, b));
+    kn_uop q = ki_t_binary(k, KN_IDIV, a, b);
     if (!q || !ki_is_sint((kn_dtype)q->dtype)) return q;
-    kn_uop below = u2(k, KN_AND, u_lt(k, q, L(q, 0)), u_ne(k, u2(k, KN_MOD, a, b), L(q, 0)));
-    return u_where(k, below, u_add(k, q, L(q, 1)), q);
+    kn_uop below = ki_t_binary(k, KN_AND, ki_t_lt(k, q, L(q, 0)), ki_t_ne(k, ki_t_binary(k, KN_MOD, a, b), L(q, 0)));
+    return ki_t_where(k, below, ki_t_add(k, q, L(q, 1)), q);
 }
 
 /* Exact for quotients that fit the mantissa, as a - trunc(a / b) * b with the product's error left out by MULACC. */
 static kn_uop fmod_of(kn_ctx *k, kn_uop a, kn_uop b) {
     if (!both_float(k, &a, &b)) {
-        kn_uop q = a && b && k->env.err == KI_E_NONE ? trunc_div_of(k, a, b) : NULL, r = q ? u_sub(k, a, u_mul(k, q, b)) : NULL;
-        return r ? u_where(k, u_eq(k, b, L(b, 0)), L(r, 0), r) : NULL;
+        kn_uop q = a && b && k->env.err == KI_E_NONE ? trunc_div_of(k, a, b) : NULL,
+               r = q ? ki_t_sub(k, a, ki_t_mul(k, q, b)) : NULL;
+        return r ? ki_t_where(k, ki_t_eq(k, b, L(b, 0)), L(r, 0), r) : NULL;
     }
     if (!ki_broadcast(k, &a, &b)) return NULL;
-    kn_uop q = u_trunc(k, u_div(k, a, b)), size = u_abs(k, b);
-    kn_uop r = q ? ki_op3(&k->ir, KN_MULACC, u_neg(k, q), b, a) : NULL;
+    kn_uop q = ki_t_trunc(k, ki_t_div(k, a, b)), size = ki_t_abs(k, b);
+    kn_uop r = q ? ki_op3(&k->ir, KN_MULACC, ki_t_neg(k, q), b, a) : NULL;
     if (!r) return NULL;
     /* The quotient may have been rounded up to the next integer, or down by one. */
-    kn_uop neg = u_signbit(k, a), off = u_where(k, neg, u_neg(k, r), r);
-    off = u_where(k, u_lt(k, off, L(r, 0)), u_add(k, off, size), off);
-    off = u_where(k, u_ge(k, off, size), u_sub(k, off, size), off);
-    off = u_where(k, neg, u_neg(k, off), off);
-    return u_where(k, u2(k, KN_AND, u_isinf(k, b), u_isfinite(k, a)), a, off);
+    kn_uop neg = ki_t_signbit(k, a), off = ki_t_where(k, neg, ki_t_neg(k, r), r);
+    off = ki_t_where(k, ki_t_lt(k, off, L(r, 0)), ki_t_add(k, off, size), off);
+    off = ki_t_where(k, ki_t_ge(k, off, size), ki_t_sub(k, off, size), off);
+    off = ki_t_where(k, neg, ki_t_neg(k, off), off);
+    return ki_t_where(k, ki_t_binary(k, KN_AND, ki_t_isinf(k, b), ki_t_isfinite(k, a)), a, off);
 }
 
 static kn_uop remainder_of(kn_ctx *k, kn_uop a, kn_uop b) {
-    if (!both_float(k, &a, &b)) return a && b && k->env.err == KI_E_NONE ? u2(k, KN_MOD, a, b) : NULL;
+    if (!both_float(k, &a, &b)) return a && b && k->env.err == KI_E_NONE ? ki_t_binary(k, KN_MOD, a, b) : NULL;
     kn_uop r = fmod_of(k, a, b);
     if (!r) return NULL;
-    kn_uop wrong = u2(k, KN_AND, u_ne(k, r, L(r, 0)), u_ne(k, u_lt(k, r, L(r, 0)), u_lt(k, b, L(b, 0))));
-    return u_where(k, wrong, u_add(k, r, b), r);
+    kn_uop wrong =
+        ki_t_binary(k, KN_AND, ki_t_ne(k, r, L(r, 0)), ki_t_ne(k, ki_t_lt(k, r, L(r, 0)), ki_t_lt(k, b, L(b, 0))));
+    return ki_t_where(k, wrong, ki_t_add(k, r, b), r);
 }
 
 static kn_uop logaddexp_of(kn_ctx *k, kn_uop a, kn_uop b) {
     if (!a || !b) return NULL;
-    kn_uop m = u_max(k, a, b), d = u_sub(k, a, b);
+    kn_uop m = ki_t_max(k, a, b), d = ki_t_sub(k, a, b);
     if (!d) return NULL;
-    kn_uop less = u_where(k, u_lt(k, d, L(d, 0)), d, u_neg(k, d));
-    return u_where(k, u_eq(k, a, b), u_add(k, a, L(d, 0.69314718055994530942)), u_add(k, m, u_log1p(k, u_exp(k, less))));
+    kn_uop less = ki_t_where(k, ki_t_lt(k, d, L(d, 0)), d, ki_t_neg(k, d));
+    return ki_t_where(k, ki_t_eq(k, a, b), ki_t_add(k, a, L(d, 0.69314718055994530942)),
+                      ki_t_add(k, m, ki_t_log1p(k, ki_t_exp(k, less))));
 }
 
 static kn_uop hypot_of(kn_ctx *k, kn_uop a, kn_uop b) {
     if (!a || !b) return NULL;
-    kn_uop x = u_abs(k, a), y = u_abs(k, b), m = u_max(k, x, y), n = u_min(k, x, y);
+    kn_uop x = ki_t_abs(k, a), y = ki_t_abs(k, b), m = ki_t_max(k, x, y), n = ki_t_min(k, x, y);
     if (!m) return NULL;
-    kn_uop q = u_div(k, n, u_where(k, u_eq(k, m, L(m, 0)), L(m, 1), m));
-    kn_uop r = u_mul(k, m, u_sqrt(k, u_add(k, L(m, 1), u_mul(k, q, q))));
-    return u_where(k, u2(k, KN_OR, u_isinf(k, a), u_isinf(k, b)), L(m, INFINITY), r);
+    kn_uop q = ki_t_div(k, n, ki_t_where(k, ki_t_eq(k, m, L(m, 0)), L(m, 1), m));
+    kn_uop r = ki_t_mul(k, m, ki_t_sqrt(k, ki_t_add(k, L(m, 1), ki_t_mul(k, q, q))));
+    return ki_t_where(k, ki_t_binary(k, KN_OR, ki_t_isinf(k, a), ki_t_isinf(k, b)), L(m, INFINITY), r);
 }
 
 /* a is y, b is x. The angle of (x, |y|) from atan of the smaller over the larger. */
 static kn_uop atan2_of(kn_ctx *k, kn_uop a, kn_uop b) {
     if (!a || !b || !ki_broadcast(k, &a, &b)) return NULL;
     const double pi = 3.14159265358979323846;
-    kn_uop y = u_abs(k, a), x = u_abs(k, b), both = u2(k, KN_AND, u_isinf(k, a), u_isinf(k, b)), m = u_max(k, x, y);
+    kn_uop y = ki_t_abs(k, a), x = ki_t_abs(k, b), both = ki_t_binary(k, KN_AND, ki_t_isinf(k, a), ki_t_isinf(k, b)),
+           m = ki_t_max(k, x, y);
     if (!m) return NULL;
-    kn_uop steep = u_gt(k, y, x), n = u_where(k, steep, x, y), zero = u_eq(k, m, L(m, 0));
-    kn_uop t = u_atan(k, u_where(k, both, L(m, 1), u_div(k, n, u_where(k, zero, L(m, 1), m))));
-    t = u_where(k, steep, u_sub(k, L(m, pi / 2), t), t);
-    t = u_where(k, u_signbit(k, b), u_sub(k, L(m, pi), t), t);
-    return u_where(k, u_signbit(k, a), u_neg(k, t), t);
+    kn_uop steep = ki_t_gt(k, y, x), n = ki_t_where(k, steep, x, y), zero = ki_t_eq(k, m, L(m, 0));
+    kn_uop t = ki_t_atan(k, ki_t_where(k, both, L(m, 1), ki_t_div(k, n, ki_t_where(k, zero, L(m, 1), m))));
+    t = ki_t_where(k, steep, ki_t_sub(k, L(m, pi / 2), t), t);
+    t = ki_t_where(k, ki_t_signbit(k, b), ki_t_sub(k, L(m, pi), t), t);
+    return ki_t_where(k, ki_t_signbit(k, a), ki_t_neg(k, t), t);
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 #define LITERAL_N(name)
-#define LITERAL_S(name)                                                                                       \
-    kn_tensor kn_##name##s(kn_tensor x, double v) {                                                           \
-        ENTER(#name, x);                                                                                      \
-        return ki_handle(k, b_##name(k, x->u, ki_literal(k, x->u, v)));                                       \
+#define LITERAL_S(name)                                                                                                \
+    kn_tensor kn_##name##s(kn_tensor x, double v) {                                                                    \
+        ENTER(#name, x);                                                                                               \
+        return ki_handle(k, b_##name(k, x->u, ki_literal(k, x->u, v)));                                                \
     }
-#define BINARY(name, s, ...)                                                                                  \
-    static kn_uop b_##name(kn_ctx *k, kn_uop a, kn_uop b) { return a && b ? (__VA_ARGS__) : NULL; }           \
-    kn_tensor kn_##name(kn_tensor x, kn_tensor y) {                                                           \
-        ENTER(#name, x, y);                                                                                   \
-        kn_uop a, b;                                                                                          \
-        ki_meet(k, x, y, &a, &b);                                                                             \
-        return ki_handle(k, b_##name(k, a, b));                                                               \
-    }                                                                                                         \
+#define BINARY(name, s, ...)                                                                                           \
+    static kn_uop b_##name(kn_ctx *k, kn_uop a, kn_uop b) { return a && b ? (__VA_ARGS__) : NULL; }                    \
+    kn_tensor kn_##name(kn_tensor x, kn_tensor y) {                                                                    \
+        ENTER(#name, x, y);                                                                                            \
+        kn_uop a, b;                                                                                                   \
+        ki_meet(k, x, y, &a, &b);                                                                                      \
+        return ki_handle(k, b_##name(k, a, b));                                                                        \
+    }                                                                                                                  \
     LITERAL_##s(name)
 #include "tensor/binary.def"
 #undef BINARY
@@ -178,11 +183,11 @@ kn_tensor kn_where(kn_tensor p, kn_tensor x, kn_tensor y) {
     ENTER("where", p, x, y);
     kn_uop a, b;
     ki_meet(k, x, y, &a, &b);
-    return ki_handle(k, u_where(k, p->u, a, b));
+    return ki_handle(k, ki_t_where(k, p->u, a, b));
 }
 kn_tensor kn_masked_fill(kn_tensor x, kn_tensor mask, double value) {
     ENTER("masked_fill", x, mask);
-    return ki_handle(k, u_where(k, mask->u, L(x->u, value), x->u));
+    return ki_handle(k, ki_t_where(k, mask->u, L(x->u, value), x->u));
 }
 kn_tensor kn_mulacc(kn_tensor x, kn_tensor y, kn_tensor z) {
     ENTER("mulacc", x, y, z);
@@ -191,7 +196,7 @@ kn_tensor kn_mulacc(kn_tensor x, kn_tensor y, kn_tensor z) {
     kn_dtype t = ki_promote(ki_promote((kn_dtype)a->dtype, (kn_dtype)b->dtype), (kn_dtype)c->dtype);
     if (t == KN_VOID || t == KN_BOOL)
         return FAIL(KI_E_FN_DTYPE, "mulacc", ki_dtypes[t].name, "numbers"), ki_handle(k, NULL);
-    a = u_cast(k, a, t), b = u_cast(k, b, t), c = u_cast(k, c, t);
+    a = ki_t_cast(k, a, t), b = ki_t_cast(k, b, t), c = ki_t_cast(k, c, t);
     bool ok = ki_broadcast(k, &a, &b) && ki_broadcast(k, &a, &c) && ki_broadcast(k, &b, &c) && ki_broadcast(k, &a, &b);
     return ki_handle(k, ok ? ki_op3(&k->ir, KN_MULACC, a, b, c) : NULL);
 }
@@ -199,6 +204,6 @@ kn_tensor kn_lerp(kn_tensor x, kn_tensor y, double weight) {
     ENTER("lerp", x, y);
     kn_uop a, b;
     ki_meet(k, x, y, &a, &b);
-    kn_uop d = u_sub(k, u_float(k, b), u_float(k, a));
-    return ki_handle(k, d ? u_add(k, a, u_mul(k, L(d, weight), d)) : NULL);
+    kn_uop d = ki_t_sub(k, ki_t_float(k, b), ki_t_float(k, a));
+    return ki_handle(k, d ? ki_t_add(k, a, ki_t_mul(k, L(d, weight), d)) : NULL);
 }

@@ -2,8 +2,8 @@
  *
  * A theme file (unary.c, reduce.c, conv.c, ...) is short functions on UOps and, under them, the public calls, which only
  * unwrap handles, call one of these, and wrap. Inside: NULL in gives NULL out, the failure is in k->env, so a
- * composition is written as one expression and checked at its end. u_... work on UOps of any dtype and shape: they
- * promote and broadcast; constants are made by lit(), in the dtype of a neighbour.
+ * composition is written as one expression and checked at its end. ki_t_... work on UOps of any dtype and shape: they
+ * promote and broadcast; constants are made by ki_t_lit(), in the dtype of a neighbour.
  * KN_NO_LOC: here the public names are functions, not the macros that note the caller's place. */
 #ifndef KI_BUILD_H
 #define KI_BUILD_H
@@ -50,96 +50,96 @@ int ki_axis(kn_ctx *k, int64_t axis, unsigned rank);
 bool ki_axes(kn_ctx *k, kn_ints axes, unsigned rank, uint32_t *bits);
 static inline uint32_t all_axes(kn_uop u) { return u ? (UINT32_C(1) << ki_rank(u)) - 1 : 0; }
 
-kn_uop u_reshape_to(kn_ctx *k, kn_uop x, const ki_shape *s);
-kn_uop u_expand_to(kn_ctx *k, kn_uop x, const ki_shape *s); /* ranks equal */
-kn_uop u_broadcast_to(kn_ctx *k, kn_uop x, const ki_shape *s);
+kn_uop ki_t_reshape_to(kn_ctx *k, kn_uop x, const ki_shape *s);
+kn_uop ki_t_expand_to(kn_ctx *k, kn_uop x, const ki_shape *s); /* ranks equal */
+kn_uop ki_t_broadcast_to(kn_ctx *k, kn_uop x, const ki_shape *s);
 /* Common shape of two values; () meets any shape without a node. */
 bool ki_broadcast(kn_ctx *k, kn_uop *a, kn_uop *b);
 
 /* ---- movement ---------------------------------------------------------------------------------------------- */
 
-kn_uop u_reshape(kn_ctx *k, kn_uop x, unsigned n, const int64_t *dim);
+kn_uop ki_t_reshape(kn_ctx *k, kn_uop x, unsigned n, const int64_t *dim);
 #define RESHAPE(x, ...) \
-    u_reshape(k, x, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
-kn_uop u_unsqueeze(kn_ctx *k, kn_uop x, unsigned axis);
-kn_uop u_squeeze(kn_ctx *k, kn_uop x, uint32_t axes); /* drops these axes, of size 1 */
-kn_uop u_swap(kn_ctx *k, kn_uop x, unsigned a, unsigned b);
-kn_uop u_move(kn_ctx *k, kn_uop x, unsigned from, unsigned to);
-kn_uop u_expand_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t n); /* of size 1, to n */
+    ki_t_reshape(k, x, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
+kn_uop ki_t_unsqueeze(kn_ctx *k, kn_uop x, unsigned axis);
+kn_uop ki_t_squeeze(kn_ctx *k, kn_uop x, uint32_t axes); /* drops these axes, of size 1 */
+kn_uop ki_t_swap(kn_ctx *k, kn_uop x, unsigned a, unsigned b);
+kn_uop ki_t_move(kn_ctx *k, kn_uop x, unsigned from, unsigned to);
+kn_uop ki_t_expand_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t n); /* of size 1, to n */
 /* One axis: elements from..from+n; zeros around it up to `before` and `after` more. */
-kn_uop u_narrow(kn_ctx *k, kn_uop x, unsigned axis, int64_t from, int64_t n);
-kn_uop u_pad_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t before, int64_t after);
-kn_uop u_pad_with(kn_ctx *k, kn_uop x, const int64_t *before, const int64_t *after, kn_uop fill); /* () fill, NULL: 0 */
-kn_uop u_tile_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t times);
-kn_uop u_slice_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t start, int64_t stop, int64_t step);
-kn_uop u_flip_axis(kn_ctx *k, kn_uop x, unsigned axis);
+kn_uop ki_t_narrow(kn_ctx *k, kn_uop x, unsigned axis, int64_t from, int64_t n);
+kn_uop ki_t_pad_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t before, int64_t after);
+kn_uop ki_t_pad_with(kn_ctx *k, kn_uop x, const int64_t *before, const int64_t *after, kn_uop fill); /* () fill, NULL: 0 */
+kn_uop ki_t_tile_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t times);
+kn_uop ki_t_slice_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t start, int64_t stop, int64_t step);
+kn_uop ki_t_flip_axis(kn_ctx *k, kn_uop x, unsigned axis);
 /* Windows of `size` elements `dilation` apart, every `step`: (.., n, ..) to (.., out, .., size), the window last. */
-kn_uop u_windows(kn_ctx *k, kn_uop x, unsigned axis, int64_t size, int64_t step, int64_t dilation);
-kn_uop u_cat(kn_ctx *k, const kn_uop *x, size_t n, int axis);
+kn_uop ki_t_windows(kn_ctx *k, kn_uop x, unsigned axis, int64_t size, int64_t step, int64_t dilation);
+kn_uop ki_t_cat(kn_ctx *k, const kn_uop *x, size_t n, int axis);
 
 /* ---- elementwise ------------------------------------------------------------------------------------------- */
 
-kn_uop u_cast(kn_ctx *k, kn_uop x, kn_dtype t);
+kn_uop ki_t_cast(kn_ctx *k, kn_uop x, kn_dtype t);
 /* The dtype in which fractions are computed: floats stay, the rest is f32. */
 static inline kn_dtype ki_fraction(kn_dtype t) { return ki_is_float(t) ? t : KN_F32; }
-static inline kn_uop u_float(kn_ctx *k, kn_uop x) { return x ? u_cast(k, x, ki_fraction((kn_dtype)x->dtype)) : NULL; }
-kn_uop u_truth(kn_ctx *k, kn_uop x); /* x != 0 */
-kn_uop u_const(kn_ctx *k, kn_dtype t, double v);
-kn_uop lit(kn_ctx *k, kn_uop like, double v); /* a constant of like's dtype */
-kn_uop u_full(kn_ctx *k, const ki_shape *s, kn_uop scalar);
-kn_uop u_lowest(kn_ctx *k, kn_dtype t); /* the identity of max */
+static inline kn_uop ki_t_float(kn_ctx *k, kn_uop x) { return x ? ki_t_cast(k, x, ki_fraction((kn_dtype)x->dtype)) : NULL; }
+kn_uop ki_t_truth(kn_ctx *k, kn_uop x); /* x != 0 */
+kn_uop ki_t_const(kn_ctx *k, kn_dtype t, double v);
+kn_uop ki_t_lit(kn_ctx *k, kn_uop like, double v); /* a constant of like's dtype */
+kn_uop ki_t_full(kn_ctx *k, const ki_shape *s, kn_uop scalar);
+kn_uop ki_t_lowest(kn_ctx *k, kn_dtype t); /* the identity of max */
 
-kn_uop u1(kn_ctx *k, kn_op op, kn_uop x);
-kn_uop u2(kn_ctx *k, kn_op op, kn_uop a, kn_uop b);
-kn_uop u_where(kn_ctx *k, kn_uop p, kn_uop a, kn_uop b);
-kn_uop u_min(kn_ctx *k, kn_uop a, kn_uop b);
-kn_uop u_add(kn_ctx *k, kn_uop a, kn_uop b);
-kn_uop u_sub(kn_ctx *k, kn_uop a, kn_uop b);
-kn_uop u_mul(kn_ctx *k, kn_uop a, kn_uop b);
-kn_uop u_div(kn_ctx *k, kn_uop a, kn_uop b); /* true division */
-kn_uop u_max(kn_ctx *k, kn_uop a, kn_uop b);
-kn_uop u_lt(kn_ctx *k, kn_uop a, kn_uop b);
-kn_uop u_gt(kn_ctx *k, kn_uop a, kn_uop b);
-kn_uop u_le(kn_ctx *k, kn_uop a, kn_uop b);
-kn_uop u_ge(kn_ctx *k, kn_uop a, kn_uop b);
-kn_uop u_eq(kn_ctx *k, kn_uop a, kn_uop b);
-kn_uop u_ne(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_unary(kn_ctx *k, kn_op op, kn_uop x);
+kn_uop ki_t_binary(kn_ctx *k, kn_op op, kn_uop a, kn_uop b);
+kn_uop ki_t_where(kn_ctx *k, kn_uop p, kn_uop a, kn_uop b);
+kn_uop ki_t_min(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_add(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_sub(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_mul(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_div(kn_ctx *k, kn_uop a, kn_uop b); /* true division */
+kn_uop ki_t_max(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_lt(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_gt(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_le(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_ge(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_eq(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_ne(kn_ctx *k, kn_uop a, kn_uop b);
 
 /* Every row of unary.def. */
-#define UNARY(name, class, ...) kn_uop u_##name(kn_ctx *k, kn_uop x);
+#define UNARY(name, class, ...) kn_uop ki_t_##name(kn_ctx *k, kn_uop x);
 #include "tensor/unary.def"
 #undef UNARY
-kn_uop u_elu(kn_ctx *k, kn_uop x, double alpha);
-kn_uop u_clamp(kn_ctx *k, kn_uop x, double lo, double hi);
+kn_uop ki_t_elu(kn_ctx *k, kn_uop x, double alpha);
+kn_uop ki_t_clamp(kn_ctx *k, kn_uop x, double lo, double hi);
 
 /* ---- reductions -------------------------------------------------------------------------------------------- */
 
 /* Over axes given as bits; the axes stay at 1. */
-kn_uop u_reduce(kn_ctx *k, kn_uop x, kn_op op, uint32_t axes);
-kn_uop u_sum(kn_ctx *k, kn_uop x, uint32_t axes); /* in the accumulating dtype, back in the result's */
-kn_uop u_prod(kn_ctx *k, kn_uop x, uint32_t axes);
-kn_uop u_max_over(kn_ctx *k, kn_uop x, uint32_t axes);
-kn_uop u_min_over(kn_ctx *k, kn_uop x, uint32_t axes);
-kn_uop u_mean(kn_ctx *k, kn_uop x, uint32_t axes);
-kn_uop u_var(kn_ctx *k, kn_uop x, uint32_t axes, double correction);
-kn_uop u_logsumexp(kn_ctx *k, kn_uop x, uint32_t axes);
-kn_uop u_scan(kn_ctx *k, kn_uop x, unsigned axis, kn_op op, kn_uop identity); /* identity NULL: 0 */
-kn_uop u_softmax(kn_ctx *k, kn_uop x, unsigned axis);
-kn_uop u_log_softmax(kn_ctx *k, kn_uop x, unsigned axis);
+kn_uop ki_t_reduce(kn_ctx *k, kn_uop x, kn_op op, uint32_t axes);
+kn_uop ki_t_sum(kn_ctx *k, kn_uop x, uint32_t axes); /* in the accumulating dtype, back in the result's */
+kn_uop ki_t_prod(kn_ctx *k, kn_uop x, uint32_t axes);
+kn_uop ki_t_max_over(kn_ctx *k, kn_uop x, uint32_t axes);
+kn_uop ki_t_min_over(kn_ctx *k, kn_uop x, uint32_t axes);
+kn_uop ki_t_mean(kn_ctx *k, kn_uop x, uint32_t axes);
+kn_uop ki_t_var(kn_ctx *k, kn_uop x, uint32_t axes, double correction);
+kn_uop ki_t_logsumexp(kn_ctx *k, kn_uop x, uint32_t axes);
+kn_uop ki_t_scan(kn_ctx *k, kn_uop x, unsigned axis, kn_op op, kn_uop identity); /* identity NULL: 0 */
+kn_uop ki_t_softmax(kn_ctx *k, kn_uop x, unsigned axis);
+kn_uop ki_t_log_softmax(kn_ctx *k, kn_uop x, unsigned axis);
 
 /* ---- indexing and products --------------------------------------------------------------------------------- */
 
 /* 0, 1, ..., n-1 of shape (n,), of dtype t. */
-kn_uop u_iota(kn_ctx *k, int64_t n, kn_dtype t);
+kn_uop ki_t_iota(kn_ctx *k, int64_t n, kn_dtype t);
 /* The same along one axis of a value's shape: (1, .., n, .., 1). */
-kn_uop u_iota_axis(kn_ctx *k, kn_uop like, unsigned axis, kn_dtype t);
+kn_uop ki_t_iota_axis(kn_ctx *k, kn_uop like, unsigned axis, kn_dtype t);
 /* An integer dtype that holds 0..n-1 and the values of idx. */
 kn_dtype ki_index_dtype(kn_dtype idx, int64_t n);
-kn_uop u_take(kn_ctx *k, kn_uop x, kn_uop idx, unsigned axis);
-kn_uop u_matmul(kn_ctx *k, kn_uop a, kn_uop b);
-kn_uop u_linear(kn_ctx *k, kn_uop x, kn_uop weight, kn_uop bias);
-kn_uop u_rand_bits(kn_ctx *k, const ki_shape *s); /* u64 */
-kn_uop u_rand(kn_ctx *k, const ki_shape *s, kn_dtype t);
+kn_uop ki_t_take(kn_ctx *k, kn_uop x, kn_uop idx, unsigned axis);
+kn_uop ki_t_matmul(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_linear(kn_ctx *k, kn_uop x, kn_uop weight, kn_uop bias);
+kn_uop ki_t_rand_bits(kn_ctx *k, const ki_shape *s); /* u64 */
+kn_uop ki_t_rand(kn_ctx *k, const ki_shape *s, kn_dtype t);
 
 /* Weak literals of two handles take each other's dtype. */
 void ki_meet(kn_ctx *k, kn_tensor a, kn_tensor b, kn_uop *ua, kn_uop *ub);

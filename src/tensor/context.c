@@ -67,14 +67,10 @@ static int var_named(const char *name) {
 kn_status kn_set(kn_ctx *k, const char *name, const char *value) {
     ki_settle_failure(k);
     int v = var_named(name);
-    if (v < 0)
-        ki_fail(&k->env, KI_E_SETTING, name ? name : "(null)");
-    else if (!ki_setting_set(&k->env, (ki_var)v, value))
-        ki_fail(&k->env, KI_E_NOMEM);
-    else if (v == KI_VAR_SEED)
-        k->rng_seed = strtoull(ki_setting(&k->env, KI_VAR_SEED), NULL, 0), k->rng_counter = 0;
-    else if (v == KI_VAR_DEVICE)
-        k->device = ki_device_id(&k->env, ki_setting(&k->env, KI_VAR_DEVICE));
+    if (v < 0) ki_fail(&k->env, KI_E_SETTING, name ? name : "(null)");
+    else if (!ki_setting_set(&k->env, (ki_var)v, value)) ki_fail(&k->env, KI_E_NOMEM);
+    else if (v == KI_VAR_SEED) k->rng_seed = strtoull(ki_setting(&k->env, KI_VAR_SEED), NULL, 0), k->rng_counter = 0;
+    else if (v == KI_VAR_DEVICE) k->device = ki_device_id(&k->env, ki_setting(&k->env, KI_VAR_DEVICE));
     return (kn_status)ki_settle_failure(k);
 }
 const char *kn_get(const kn_ctx *k, const char *name) {
@@ -86,9 +82,7 @@ void kn_free(void *p) { ki_free(p); }
 
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
-const char *kn_version(void) {
-    return TEXT(KN_VERSION_MAJOR) "." TEXT(KN_VERSION_MINOR) "." TEXT(KN_VERSION_PATCH);
-}
+const char *kn_version(void) { return TEXT(KN_VERSION_MAJOR) "." TEXT(KN_VERSION_MINOR) "." TEXT(KN_VERSION_PATCH); }
 
 const char *kn_dtype_name(kn_dtype t) { return (unsigned)t < KI_DTYPE_COUNT ? ki_dtypes[t].name : "?"; }
 size_t kn_dtype_size(kn_dtype t) { return (unsigned)t < KI_DTYPE_COUNT ? ki_dtypes[t].bytes : 0; }

@@ -1,4 +1,4 @@
-/* conv.c: convolution and pooling over windows: a view (u_windows), then a product or a reduction. */
+/* conv.c: convolution and pooling over windows: a view (ki_t_windows), then a product or a reduction. */
 #include "tensor/build.h"
 
 #include <math.h>
@@ -30,8 +30,8 @@ static kn_uop windows(kn_ctx *k, kn_uop x, window *w, kn_uop fill) {
         w->out[i] = (n - reach) / w->stride[i] + 1;
         pad[2 + i] = w->padding[i];
     }
-    x = u_pad_with(k, x, pad, pad, fill);
-    for (unsigned i = 0; i < w->spatial; i++) x = u_windows(k, x, 2 + i, w->size[i], w->stride[i], w->dilation[i]);
+    x = ki_t_pad_with(k, x, pad, pad, fill);
+    for (unsigned i = 0; i < w->spatial; i++) x = ki_t_windows(k, x, 2 + i, w->size[i], w->stride[i], w->dilation[i]);
     return x;
 }
 
@@ -43,11 +43,12 @@ static kn_uop conv(kn_ctx *k, kn_uop x, kn_uop weight, kn_uop bias, window *w, i
     unsigned n = w->spatial;
     int64_t outputs = ki_dim_n(weight, 0), cg = ki_dim_n(weight, 1);
     if (groups < 1 || ki_dim_n(x, 1) != cg * groups || outputs % groups)
-        return FAIL(KI_E_CONV_CHANNELS, ki_shape_text(x->type, sx, sizeof sx), ki_shape_text(weight->type, sw, sizeof sw), (long long)groups);
+        return FAIL(KI_E_CONV_CHANNELS, ki_shape_text(x->type, sx, sizeof sx),
+                    ki_shape_text(weight->type, sw, sizeof sw), (long long)groups);
     kn_dtype t = ki_promote((kn_dtype)x->dtype, (kn_dtype)weight->dtype);
     if (t == KN_VOID) return FAIL(KI_E_NO_PROMOTION, k->fn, ki_dtypes[x->dtype].name, ki_dtypes[weight->dtype].name);
     kn_dtype acc = ki_is_float(t) && ki_dtypes[t].bits < 32 ? KN_F32 : t;
-    kn_uop v = windows(k, u_cast(k, x, acc), w, NULL);
+    kn_uop v = windows(k, ki_t_cast(k, x, acc), w, NULL);
     if (!v) return NULL;
     if (4 + 2 * n > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
     ki_shape a = {.n = 4 + 2 * n}, b = {.n = 4 + 2 * n}, result = {.n = 2 + n};
@@ -61,24 +62,27 @@ static kn_uop conv(kn_ctx *k, kn_uop x, kn_uop weight, kn_uop bias, window *w, i
         a.d[4 + n + i].n = b.d[4 + n + i].n = w->size[i];
         sum |= UINT32_C(1) << (4 + n + i);
     }
-    kn_uop p = u_mul(k, u_reshape_to(k, v, &a), u_reshape_to(k, u_cast(k, weight, acc), &b));
-    kn_uop y = u_cast(k, u_reshape_to(k, u_reduce(k, p, KN_ADD, sum), &result), t);
+    kn_uop p = ki_t_mul(k, ki_t_reshape_to(k, v, &a), ki_t_reshape_to(k, ki_t_cast(k, weight, acc), &b));
+    kn_uop y = ki_t_cast(k, ki_t_reshape_to(k, ki_t_reduce(k, p, KN_ADD, sum), &result), t);
     if (!bias) return y;
     ki_shape sb = {.n = 1 + n};
     for (unsigned i = 0; i <= n; i++) sb.d[i].n = i ? 1 : outputs;
     if (ki_numel(bias) != outputs || ki_rank(bias) != 1)
         return FAIL(KI_E_CONV_BIAS, ki_shape_text(bias->type, sx, sizeof sx), (long long)outputs);
-    return u_add(k, y, u_reshape_to(k, bias, &sb));
+    return ki_t_add(k, y, ki_t_reshape_to(k, bias, &sb));
 }
 
-kn_tensor kn_conv(kn_tensor x, kn_tensor weight, kn_tensor bias, kn_ints stride, kn_ints padding, kn_ints dilation, int groups) {
+kn_tensor kn_conv(kn_tensor x, kn_tensor weight, kn_tensor bias, kn_ints stride, kn_ints padding, kn_ints dilation,
+                  int groups) {
     ENTER_("conv", 4, x, weight, bias);
     unsigned rank = ki_rank(x->u);
     window w = {.spatial = rank - 2};
     if (rank < 3 || ki_rank(weight->u) != rank)
-        return FAIL(KI_E_RANK_WANTED, k->fn, rank < 3 ? 3 : (int)rank, rank < 3 ? rank : ki_rank(weight->u)), ki_handle(k, NULL);
+        return FAIL(KI_E_RANK_WANTED, k->fn, rank < 3 ? 3 : (int)rank, rank < 3 ? rank : ki_rank(weight->u)),
+               ki_handle(k, NULL);
     if (!ki_shape_known(k, weight->u) || !per_axis(k, stride, w.spatial, 1, "stride", w.stride) ||
-        !per_axis(k, padding, w.spatial, 0, "padding", w.padding) || !per_axis(k, dilation, w.spatial, 1, "dilation", w.dilation))
+        !per_axis(k, padding, w.spatial, 0, "padding", w.padding) ||
+        !per_axis(k, dilation, w.spatial, 1, "dilation", w.dilation))
         return ki_handle(k, NULL);
     for (unsigned i = 0; i < w.spatial; i++) w.size[i] = ki_dim_n(weight->u, 2 + i);
     return ki_handle(k, conv(k, x->u, weight->u, bias ? bias->u : NULL, &w, groups));
@@ -94,15 +98,19 @@ kn_tensor kn_conv2d(kn_tensor x, kn_tensor weight, kn_tensor bias, int stride, i
 
 /* ---- pooling ----------------------------------------------------------------------------------------------- */
 
-static bool pool_window(kn_ctx *k, kn_uop x, kn_ints size, kn_ints stride, kn_ints padding, kn_ints dilation, window *w) {
+static bool pool_window(kn_ctx *k, kn_uop x, kn_ints size, kn_ints stride, kn_ints padding, kn_ints dilation,
+                        window *w) {
     unsigned rank = ki_rank(x);
     *w = (window){.spatial = rank - 2};
     if (rank < 3) return FAIL(KI_E_RANK_WANTED, k->fn, 3, rank);
-    if (!per_axis(k, size, w->spatial, 1, "size", w->size) || !per_axis(k, stride, w->spatial, 1, "stride", w->stride) ||
-        !per_axis(k, padding, w->spatial, 0, "padding", w->padding) || !per_axis(k, dilation, w->spatial, 1, "dilation", w->dilation))
+    if (!per_axis(k, size, w->spatial, 1, "size", w->size) ||
+        !per_axis(k, stride, w->spatial, 1, "stride", w->stride) ||
+        !per_axis(k, padding, w->spatial, 0, "padding", w->padding) ||
+        !per_axis(k, dilation, w->spatial, 1, "dilation", w->dilation))
         return false;
     for (unsigned i = 0; i < w->spatial; i++)
-        if (w->padding[i] > w->size[i] / 2) return FAIL(KI_E_POOL_PADDING, k->fn, (long long)w->padding[i], (long long)w->size[i]);
+        if (w->padding[i] > w->size[i] / 2)
+            return FAIL(KI_E_POOL_PADDING, k->fn, (long long)w->padding[i], (long long)w->size[i]);
     return true;
 }
 
@@ -116,29 +124,29 @@ kn_tensor kn_max_pool(kn_tensor t, kn_ints size, kn_ints stride, kn_ints padding
     ENTER("max_pool", t);
     window w;
     if (!pool_window(k, t->u, size, stride, padding, dilation, &w)) return ki_handle(k, NULL);
-    kn_uop v = windows(k, t->u, &w, u_lowest(k, (kn_dtype)t->u->dtype));
-    return ki_handle(k, u_squeeze(k, u_reduce(k, v, KN_MAX, window_axes(&w)), window_axes(&w)));
+    kn_uop v = windows(k, t->u, &w, ki_t_lowest(k, (kn_dtype)t->u->dtype));
+    return ki_handle(k, ki_t_squeeze(k, ki_t_reduce(k, v, KN_MAX, window_axes(&w)), window_axes(&w)));
 }
 
 kn_tensor kn_avg_pool(kn_tensor t, kn_ints size, kn_ints stride, kn_ints padding, int count_padding) {
     ENTER("avg_pool", t);
     window w;
-    kn_uop x = u_float(k, t->u);
+    kn_uop x = ki_t_float(k, t->u);
     if (!x || !pool_window(k, x, size, stride, padding, KN_LIST(1), &w)) return ki_handle(k, NULL);
     uint32_t axes = window_axes(&w);
     kn_uop v = windows(k, x, &w, NULL), mean;
     bool padded = false;
     for (unsigned i = 0; i < w.spatial; i++) padded |= w.padding[i] != 0;
     if (count_padding || !padded) {
-        mean = u_mean(k, v, axes);
+        mean = ki_t_mean(k, v, axes);
     } else {
         ki_shape s = ki_shape_like(x);
         s.d[0].n = s.d[1].n = 1;
-        kn_uop n = u_sum(k, windows(k, u_full(k, &s, u_const(k, KN_F32, 1)), &w, NULL), axes);
-        kn_uop sum = u_sum(k, v, axes);
-        mean = sum ? u_cast(k, u_div(k, sum, n), (kn_dtype)x->dtype) : NULL;
+        kn_uop n = ki_t_sum(k, windows(k, ki_t_full(k, &s, ki_t_const(k, KN_F32, 1)), &w, NULL), axes);
+        kn_uop sum = ki_t_sum(k, v, axes);
+        mean = sum ? ki_t_cast(k, ki_t_div(k, sum, n), (kn_dtype)x->dtype) : NULL;
     }
-    return ki_handle(k, u_squeeze(k, mean, axes));
+    return ki_handle(k, ki_t_squeeze(k, mean, axes));
 }
 
 kn_tensor kn_max_pool2d(kn_tensor x, int size, int stride, int padding) {

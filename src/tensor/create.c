@@ -34,7 +34,7 @@ kn_tensor kn_from_host(kn_ctx *k, const void *data, kn_dtype t, kn_ints shape) {
     if (b && !data && bytes) return FAIL(KI_E_NULL_DATA, "from_host"), ki_handle(k, NULL);
     if (!b || !ki_storage_host(k, st, bytes)) return ki_handle(k, NULL);
     if (bytes) memcpy(st->data, data, bytes);
-    return ki_handle(k, u_reshape_to(k, b, &s));
+    return ki_handle(k, ki_t_reshape_to(k, b, &s));
 }
 
 kn_tensor kn_borrow_host(kn_ctx *k, void *data, kn_dtype t, kn_ints shape, void (*release)(void *owner), void *owner) {
@@ -52,7 +52,7 @@ kn_tensor kn_borrow_host(kn_ctx *k, void *data, kn_dtype t, kn_ints shape, void 
     st->release = release;
     st->owner = owner;
     st->borrowed = true;
-    return ki_handle(k, u_reshape_to(k, b, &s));
+    return ki_handle(k, ki_t_reshape_to(k, b, &s));
 }
 
 /* ---- constants --------------------------------------------------------------------------------------------- */
@@ -75,7 +75,7 @@ static kn_tensor filled(kn_ctx *k, const char *fn, kn_ints shape, double v, kn_d
     ENTER_CTX(fn);
     ki_shape s;
     bool ok = dtype_ok(k, t) && ki_shape_read(k, shape, &s);
-    return ki_handle(k, ok ? u_full(k, &s, u_const(k, t, v)) : NULL);
+    return ki_handle(k, ok ? ki_t_full(k, &s, ki_t_const(k, t, v)) : NULL);
 }
 kn_tensor kn_full(kn_ctx *k, kn_ints shape, double v, kn_dtype t) { return filled(k, "full", shape, v, t); }
 kn_tensor kn_zeros(kn_ctx *k, kn_ints shape, kn_dtype t) { return filled(k, "zeros", shape, 0, t); }
@@ -84,7 +84,7 @@ kn_tensor kn_ones(kn_ctx *k, kn_ints shape, kn_dtype t) { return filled(k, "ones
 static kn_tensor like(kn_tensor x, const char *fn, double v) {
     ENTER(fn, x);
     ki_shape s = ki_shape_like(x->u);
-    return ki_handle(k, u_full(k, &s, lit(k, x->u, v)));
+    return ki_handle(k, ki_t_full(k, &s, ki_t_lit(k, x->u, v)));
 }
 kn_tensor kn_full_like(kn_tensor x, double v) { return like(x, "full_like", v); }
 kn_tensor kn_zeros_like(kn_tensor x) { return like(x, "zeros_like", 0); }
@@ -94,24 +94,24 @@ kn_tensor kn_ones_like(kn_tensor x) { return like(x, "ones_like", 1); }
 
 /* The spec's arange: the prefix sum of ones, less 1. Long ones in two digits, so that the graph as written stays small
  * to interpret; to the compiler both are the loop's index. */
-kn_uop u_iota(kn_ctx *k, int64_t n, kn_dtype t) {
+kn_uop ki_t_iota(kn_ctx *k, int64_t n, kn_dtype t) {
     enum { DIGIT = 512 };
     if (n > DIGIT) {
         int64_t high = (n + DIGIT - 1) / DIGIT;
-        kn_uop hi = u_mul(k, RESHAPE(u_iota(k, high, t), high, 1), u_const(k, t, DIGIT));
-        kn_uop lo = RESHAPE(u_iota(k, DIGIT, t), 1, DIGIT);
-        return u_narrow(k, RESHAPE(u_add(k, hi, lo), high * DIGIT), 0, 0, n);
+        kn_uop hi = ki_t_mul(k, RESHAPE(ki_t_iota(k, high, t), high, 1), ki_t_const(k, t, DIGIT));
+        kn_uop lo = RESHAPE(ki_t_iota(k, DIGIT, t), 1, DIGIT);
+        return ki_t_narrow(k, RESHAPE(ki_t_add(k, hi, lo), high * DIGIT), 0, 0, n);
     }
-    kn_uop one = u_const(k, t, 1);
+    kn_uop one = ki_t_const(k, t, 1);
     ki_shape s = {.n = 1, .d = {{n, NULL}}};
-    return u_sub(k, u_scan(k, u_full(k, &s, one), 0, KN_ADD, NULL), one);
+    return ki_t_sub(k, ki_t_scan(k, ki_t_full(k, &s, one), 0, KN_ADD, NULL), one);
 }
 
-kn_uop u_iota_axis(kn_ctx *k, kn_uop like, unsigned axis, kn_dtype t) {
+kn_uop ki_t_iota_axis(kn_ctx *k, kn_uop like, unsigned axis, kn_dtype t) {
     if (!like || !ki_shape_known(k, like)) return NULL;
     ki_shape s = {.n = ki_rank(like)};
     for (unsigned i = 0; i < s.n; i++) s.d[i].n = i == axis ? ki_dim_n(like, i) : 1;
-    return u_reshape_to(k, u_iota(k, ki_dim_n(like, axis), t), &s);
+    return ki_t_reshape_to(k, ki_t_iota(k, ki_dim_n(like, axis), t), &s);
 }
 
 kn_dtype ki_index_dtype(kn_dtype idx, int64_t n) {
@@ -123,18 +123,17 @@ kn_tensor kn_arange(kn_ctx *k, double start, double stop, double step, kn_dtype 
     ENTER_CTX("arange");
     double span = (stop - start) / step, n = ceil(span);
     if (!dtype_ok(k, t)) return ki_handle(k, NULL);
-    if (!(step != 0) || !isfinite(span) || n > 1e15)
-        return FAIL(KI_E_ARANGE, start, stop, step), ki_handle(k, NULL);
+    if (!(step != 0) || !isfinite(span) || n > 1e15) return FAIL(KI_E_ARANGE, start, stop, step), ki_handle(k, NULL);
     int64_t count = n > 0 ? (int64_t)n : 0;
     bool whole = start == trunc(start) && step == trunc(step);
     kn_dtype work = ki_is_float(t) ? KN_F64 : KN_I64;
     if (ki_is_float(t) && whole && ki_dtypes[t].bits >= 32) work = t; /* exact as long as the result is */
     if (!ki_is_float(t) && !whole) work = KN_F64;
-    kn_uop x = u_iota(k, count, ki_is_float(work) ? ki_index_dtype(KN_I32, count) : work);
-    x = u_cast(k, x, work);
-    if (step != 1) x = u_mul(k, x, u_const(k, work, step));
-    if (start != 0) x = u_add(k, x, u_const(k, work, start));
-    return ki_handle(k, u_cast(k, x, t));
+    kn_uop x = ki_t_iota(k, count, ki_is_float(work) ? ki_index_dtype(KN_I32, count) : work);
+    x = ki_t_cast(k, x, work);
+    if (step != 1) x = ki_t_mul(k, x, ki_t_const(k, work, step));
+    if (start != 0) x = ki_t_add(k, x, ki_t_const(k, work, start));
+    return ki_handle(k, ki_t_cast(k, x, t));
 }
 
 /* numpy's: start + i * step, the last one exactly stop. */
@@ -142,11 +141,12 @@ kn_tensor kn_linspace(kn_ctx *k, double start, double stop, int64_t n, kn_dtype 
     ENTER_CTX("linspace");
     if (!dtype_ok(k, t)) return ki_handle(k, NULL);
     if (n < 0 || n > INT64_C(1) << 47) return FAIL(KI_E_SIZE_RANGE, "linspace", (long long)n, 0u), ki_handle(k, NULL);
-    kn_uop i = u_iota(k, n, KN_I64);
-    kn_uop x = u_add(k, u_mul(k, u_cast(k, i, KN_F64), u_const(k, KN_F64, n > 1 ? (stop - start) / (double)(n - 1) : 0)),
-                     u_const(k, KN_F64, start));
-    if (n > 1) x = u_where(k, u_eq(k, i, lit(k, i, (double)(n - 1))), u_const(k, KN_F64, stop), x);
-    return ki_handle(k, u_cast(k, x, t));
+    kn_uop i = ki_t_iota(k, n, KN_I64);
+    kn_uop x = ki_t_add(
+        k, ki_t_mul(k, ki_t_cast(k, i, KN_F64), ki_t_const(k, KN_F64, n > 1 ? (stop - start) / (double)(n - 1) : 0)),
+        ki_t_const(k, KN_F64, start));
+    if (n > 1) x = ki_t_where(k, ki_t_eq(k, i, ki_t_lit(k, i, (double)(n - 1))), ki_t_const(k, KN_F64, stop), x);
+    return ki_handle(k, ki_t_cast(k, x, t));
 }
 
 kn_tensor kn_eye(kn_ctx *k, int64_t rows, int64_t columns, kn_dtype t) {
@@ -154,8 +154,8 @@ kn_tensor kn_eye(kn_ctx *k, int64_t rows, int64_t columns, kn_dtype t) {
     ki_shape s;
     if (!dtype_ok(k, t) || !ki_shape_read(k, KN_SHAPE(rows, columns), &s)) return ki_handle(k, NULL);
     kn_dtype it = ki_index_dtype(KN_I32, rows > columns ? rows : columns);
-    kn_uop r = RESHAPE(u_iota(k, rows, it), rows, 1), c = RESHAPE(u_iota(k, columns, it), 1, columns);
-    return ki_handle(k, u_cast(k, u_eq(k, r, c), t));
+    kn_uop r = RESHAPE(ki_t_iota(k, rows, it), rows, 1), c = RESHAPE(ki_t_iota(k, columns, it), 1, columns);
+    return ki_handle(k, ki_t_cast(k, ki_t_eq(k, r, c), t));
 }
 
 /* ---- variables and inputs ---------------------------------------------------------------------------------- */

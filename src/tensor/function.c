@@ -27,7 +27,8 @@ static bool push(kn_ctx *k, list *l, kn_uop u) {
 static kn_uop placeholder(kn_ctx *k, kn_uop like) {
     char name[32];
     snprintf(name, sizeof name, "#%llu", (unsigned long long)++k->births);
-    return ki_param_make(&k->ir, -1, (kn_dtype)like->dtype, KN_GLOBAL, like->type->device, name, NULL, ki_shape_of(&k->ir, like));
+    return ki_param_make(&k->ir, -1, (kn_dtype)like->dtype, KN_GLOBAL, like->type->device, name, NULL,
+                         ki_shape_of(&k->ir, like));
 }
 
 static bool captured(kn_uop u) {
@@ -64,7 +65,8 @@ static kn_uop close_over(kn_ctx *k, kn_uop *out, size_t nout, list *from, list *
     for (size_t i = args->n; i < from->n && ok; i++) ok = push(k, args, from->v[i]);
     for (size_t i = 0; i < from->n && ok; i++) {
         kn_uop f = from->v[i];
-        kn_uop p = ki_param_make(&k->ir, (int)i, (kn_dtype)f->dtype, KN_GLOBAL, f->type->device, NULL, NULL, ki_shape_of(&k->ir, f));
+        kn_uop p = ki_param_make(&k->ir, (int)i, (kn_dtype)f->dtype, KN_GLOBAL, f->type->device, NULL, NULL,
+                                 ki_shape_of(&k->ir, f));
         ok = p && push(k, &to, p);
     }
     kn_uop fn = NULL;
@@ -164,12 +166,9 @@ bool ki_inline_functions(kn_ctx *k, kn_uop *root, size_t n) {
             buf = p, cap = u->nsrc;
         }
         for (uint32_t s = 0; s < u->nsrc; s++) buf[s] = map[u->src[s]->id];
-        if (u->op == KN_FUNCTION)
-            map[u->id] = inlined(k, buf[0], buf + 1, u->nsrc - 1);
-        else if (u->op == KN_GETTUPLE && buf[0]->op == KN_TUPLE)
-            map[u->id] = buf[0]->src[u->arg.i];
-        else
-            map[u->id] = ki_with_src(&k->ir, u, buf);
+        if (u->op == KN_FUNCTION) map[u->id] = inlined(k, buf[0], buf + 1, u->nsrc - 1);
+        else if (u->op == KN_GETTUPLE && buf[0]->op == KN_TUPLE) map[u->id] = buf[0]->src[u->arg.i];
+        else map[u->id] = ki_with_src(&k->ir, u, buf);
         ok = map[u->id] != NULL;
     }
     for (size_t i = 0; i < n && any && ok; i++) root[i] = map[root[i]->id];

@@ -15,7 +15,8 @@ static bool op_named(kn_ctx *k, const char *name, kn_op *op) {
     return *op != KI_OP_COUNT || FAIL(KI_E_OP_NAME, name ? name : "(null)");
 }
 static bool dtype_known(kn_ctx *k, kn_dtype t) {
-    return ((unsigned)t < KI_DTYPE_COUNT && t != KN_VOID) || FAIL(KI_E_FN_DTYPE, k->fn, kn_dtype_name(t), "a dtype of a value");
+    return ((unsigned)t < KI_DTYPE_COUNT && t != KN_VOID) ||
+           FAIL(KI_E_FN_DTYPE, k->fn, kn_dtype_name(t), "a dtype of a value");
 }
 
 kn_uop kn_u_make(kn_ctx *k, const char *op, size_t n, const kn_uop *src) {
@@ -36,7 +37,7 @@ kn_uop kn_u_int(kn_ctx *k, kn_dtype t, int64_t v) {
 }
 kn_uop kn_u_float(kn_ctx *k, kn_dtype t, double v) {
     BEGIN;
-    return end(k, dtype_known(k, t) ? u_const(k, t, v) : NULL);
+    return end(k, dtype_known(k, t) ? ki_t_const(k, t, v) : NULL);
 }
 kn_uop kn_u_param(kn_ctx *k, int slot, kn_dtype t, int64_t size) {
     BEGIN;

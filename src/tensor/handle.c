@@ -42,10 +42,8 @@ static void link_first(kn_ctx *k, struct kn_tensor_s *t) {
     k->tensors = t;
 }
 static void unlink_live(kn_ctx *k, struct kn_tensor_s *t) {
-    if (t->prev)
-        t->prev->next = t->next;
-    else
-        k->tensors = t->next;
+    if (t->prev) t->prev->next = t->next;
+    else k->tensors = t->next;
     if (t->next) t->next->prev = t->prev;
 }
 
@@ -57,10 +55,8 @@ static void bury(kn_ctx *k, struct kn_tensor_s *t) {
     t->u = NULL;
     t->dead = KI_DEAD;
     t->next = t->prev = NULL;
-    if (k->dead_last)
-        k->dead_last->next = t;
-    else
-        k->dead_first = t;
+    if (k->dead_last) k->dead_last->next = t;
+    else k->dead_first = t;
     k->dead_last = t;
     k->ndead++;
 }
@@ -241,7 +237,6 @@ kn_tensor kn_from_graph(kn_ctx *k, kn_uop u) {
     ki_settle_failure(k);
     if (u && (u->dtype == KN_VOID || u->id >= k->ir.n || k->ir.node[u->id] != u))
         ki_fail(&k->env, KI_E_NOT_A_VALUE, ki_ops[u->op].name), u = NULL;
-    else if (!u && k->env.err == KI_E_NONE)
-        ki_fail(&k->env, KI_E_NOT_A_VALUE, "(null)");
+    else if (!u && k->env.err == KI_E_NONE) ki_fail(&k->env, KI_E_NOT_A_VALUE, "(null)");
     return ki_handle(k, u);
 }

@@ -8,7 +8,7 @@ kn_tensor kn_cast(kn_tensor t, kn_dtype dtype) {
     if ((unsigned)dtype >= KI_DTYPE_COUNT || dtype == KN_VOID)
         return FAIL(KI_E_FN_DTYPE, "cast", kn_dtype_name(dtype), "a dtype of a value"), ki_handle(k, NULL);
     if (t->weak == KI_WEAK_FLOAT && ki_is_float(dtype)) return ki_handle(k, ki_const_float(&k->ir, dtype, t->lit.f));
-    return ki_handle(k, u_cast(k, t->u, dtype));
+    return ki_handle(k, ki_t_cast(k, t->u, dtype));
 }
 
 kn_tensor kn_bitcast(kn_tensor t, kn_dtype dtype) {

@@ -4,32 +4,32 @@
 
 #include <string.h>
 
-kn_uop u_unsqueeze(kn_ctx *k, kn_uop x, unsigned axis) {
+kn_uop ki_t_unsqueeze(kn_ctx *k, kn_uop x, unsigned axis) {
     if (!x) return NULL;
     ki_shape s = ki_shape_like(x);
     if (s.n == KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
     memmove(s.d + axis + 1, s.d + axis, (s.n - axis) * sizeof *s.d);
     s.d[axis] = (ki_dim){1, NULL};
     s.n++;
-    return u_reshape_to(k, x, &s);
+    return ki_t_reshape_to(k, x, &s);
 }
 
-kn_uop u_squeeze(kn_ctx *k, kn_uop x, uint32_t axes) {
+kn_uop ki_t_squeeze(kn_ctx *k, kn_uop x, uint32_t axes) {
     if (!x) return NULL;
     ki_shape s = {0};
     for (unsigned i = 0; i < ki_rank(x); i++)
         if (!(axes >> i & 1)) s.d[s.n++] = x->type->dim[i];
-    return u_reshape_to(k, x, &s);
+    return ki_t_reshape_to(k, x, &s);
 }
 
-kn_uop u_swap(kn_ctx *k, kn_uop x, unsigned a, unsigned b) {
+kn_uop ki_t_swap(kn_ctx *k, kn_uop x, unsigned a, unsigned b) {
     int64_t order[KI_MAX_RANK];
     if (!x) return NULL;
     for (unsigned i = 0; i < ki_rank(x); i++) order[i] = i == a ? b : i == b ? a : i;
     return ki_permute(&k->ir, x, order, ki_rank(x));
 }
 
-kn_uop u_move(kn_ctx *k, kn_uop x, unsigned from, unsigned to) {
+kn_uop ki_t_move(kn_ctx *k, kn_uop x, unsigned from, unsigned to) {
     int64_t order[KI_MAX_RANK];
     if (!x) return NULL;
     unsigned rank = ki_rank(x), next = 0;
@@ -40,11 +40,11 @@ kn_uop u_move(kn_ctx *k, kn_uop x, unsigned from, unsigned to) {
     return ki_permute(&k->ir, x, order, rank);
 }
 
-kn_uop u_expand_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t n) {
+kn_uop ki_t_expand_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t n) {
     if (!x) return NULL;
     ki_shape s = ki_shape_like(x);
     s.d[axis] = (ki_dim){n, NULL};
-    return u_expand_to(k, x, &s);
+    return ki_t_expand_to(k, x, &s);
 }
 
 /* ---- shrink and pad ---------------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ static kn_uop zero_dims(kn_ctx *k, unsigned n, unsigned axis, int64_t at) {
     return ki_stack_dims(&k->ir, o.d, n);
 }
 
-kn_uop u_narrow(kn_ctx *k, kn_uop x, unsigned axis, int64_t from, int64_t n) {
+kn_uop ki_t_narrow(kn_ctx *k, kn_uop x, unsigned axis, int64_t from, int64_t n) {
     if (!x) return NULL;
     ki_shape s = ki_shape_like(x);
     if (from == 0 && s.d[axis].n == n && !s.d[axis].sym) return x;
@@ -63,7 +63,7 @@ kn_uop u_narrow(kn_ctx *k, kn_uop x, unsigned axis, int64_t from, int64_t n) {
     return ki_op3(&k->ir, KN_SHRINK, x, zero_dims(k, s.n, axis, from), ki_stack_dims(&k->ir, s.d, s.n));
 }
 
-kn_uop u_pad_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t before, int64_t after) {
+kn_uop ki_t_pad_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t before, int64_t after) {
     if (!x || (!before && !after)) return x;
     ki_shape s = ki_shape_like(x);
     if (s.d[axis].sym) return ki_shape_known(k, x), NULL;
@@ -85,25 +85,25 @@ static kn_uop pad_zero(kn_ctx *k, kn_uop x, const int64_t *before, const int64_t
     return any ? ki_op3(&k->ir, KN_PAD, x, ki_stack_dims(&k->ir, o.d, o.n), ki_stack_dims(&k->ir, s.d, s.n)) : x;
 }
 
-kn_uop u_pad_with(kn_ctx *k, kn_uop x, const int64_t *before, const int64_t *after, kn_uop fill) {
+kn_uop ki_t_pad_with(kn_ctx *k, kn_uop x, const int64_t *before, const int64_t *after, kn_uop fill) {
     kn_uop padded = pad_zero(k, x, before, after);
     if (!fill || !padded || padded == x) return padded;
     ki_shape s = ki_shape_like(x);
-    kn_uop inside = pad_zero(k, u_full(k, &s, u_const(k, KN_BOOL, 1)), before, after);
-    return u_where(k, inside, padded, fill);
+    kn_uop inside = pad_zero(k, ki_t_full(k, &s, ki_t_const(k, KN_BOOL, 1)), before, after);
+    return ki_t_where(k, inside, padded, fill);
 }
 
 /* ---- repetition, slices, windows --------------------------------------------------------------------------- */
 
-kn_uop u_tile_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t times) {
+kn_uop ki_t_tile_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t times) {
     if (!x || times == 1) return x;
     ki_shape s = ki_shape_like(x);
     if (s.d[axis].sym) return ki_shape_known(k, x), NULL;
     s.d[axis].n *= times;
-    return u_reshape_to(k, u_expand_axis(k, u_unsqueeze(k, x, axis), axis, times), &s);
+    return ki_t_reshape_to(k, ki_t_expand_axis(k, ki_t_unsqueeze(k, x, axis), axis, times), &s);
 }
 
-kn_uop u_flip_axis(kn_ctx *k, kn_uop x, unsigned axis) {
+kn_uop ki_t_flip_axis(kn_ctx *k, kn_uop x, unsigned axis) {
     int64_t a = axis;
     return x ? ki_flip(&k->ir, x, &a, 1) : NULL;
 }
@@ -117,54 +117,54 @@ static kn_uop stride_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t count, int
     if (wide.n > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
     wide.d[axis].n = s.d[axis].n = count;
     wide.d[axis + 1].n = step;
-    return u_reshape_to(k, u_narrow(k, u_reshape_to(k, x, &wide), axis + 1, 0, 1), &s);
+    return ki_t_reshape_to(k, ki_t_narrow(k, ki_t_reshape_to(k, x, &wide), axis + 1, 0, 1), &s);
 }
 
 /* start, stop as Python's slice.indices would have them. */
-kn_uop u_slice_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t start, int64_t stop, int64_t step) {
+kn_uop ki_t_slice_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t start, int64_t stop, int64_t step) {
     if (!x) return NULL;
     if (x->type->dim[axis].sym) return ki_shape_known(k, x), NULL;
     int64_t n = ki_dim_n(x, axis), up = step < 0 ? -step : step;
     int64_t span = step > 0 ? stop - start : start - stop;
     int64_t count = span > 0 ? (span - 1) / up + 1 : 0;
-    if (count == 0) return u_narrow(k, x, axis, 0, 0);
-    if (count == 1) return u_narrow(k, x, axis, start, 1);
+    if (count == 0) return ki_t_narrow(k, x, axis, 0, 0);
+    if (count == 1) return ki_t_narrow(k, x, axis, start, 1);
     int64_t first = step > 0 ? start : start - (count - 1) * up, need = count * up, have = n - first;
-    kn_uop y = u_narrow(k, x, axis, first, have < need ? have : need);
-    if (have < need) y = u_pad_axis(k, y, axis, 0, need - have);
+    kn_uop y = ki_t_narrow(k, x, axis, first, have < need ? have : need);
+    if (have < need) y = ki_t_pad_axis(k, y, axis, 0, need - have);
     y = stride_axis(k, y, axis, count, up);
-    return step < 0 ? u_flip_axis(k, y, axis) : y;
+    return step < 0 ? ki_t_flip_axis(k, y, axis) : y;
 }
 
 /* The axis, tiled, is cut into rows one `dilation` longer than a multiple of itself: row j starts j * dilation further
  * on. The front of each row, cut into steps, holds the windows' j-th elements. */
-kn_uop u_windows(kn_ctx *k, kn_uop x, unsigned axis, int64_t size, int64_t step, int64_t dilation) {
+kn_uop ki_t_windows(kn_ctx *k, kn_uop x, unsigned axis, int64_t size, int64_t step, int64_t dilation) {
     if (!x) return NULL;
     if (!ki_shape_known(k, x)) return NULL;
     int64_t n = ki_dim_n(x, axis), out = (n - dilation * (size - 1) - 1) / step + 1;
     kn_uop y;
     if (size == 1) {
-        y = u_narrow(k, x, axis, 0, (out - 1) * step + 1);
-        y = u_slice_axis(k, y, axis, 0, (out - 1) * step + 1, step);
-        return u_unsqueeze(k, y, ki_rank(x));
+        y = ki_t_narrow(k, x, axis, 0, (out - 1) * step + 1);
+        y = ki_t_slice_axis(k, y, axis, 0, (out - 1) * step + 1, step);
+        return ki_t_unsqueeze(k, y, ki_rank(x));
     }
     int64_t need = out * step, times = need > n + dilation ? (need - dilation + n - 1) / n : 1;
     int64_t row = n * times + dilation, total = size * row;
-    y = u_tile_axis(k, x, axis, (total + n - 1) / n);
-    y = u_narrow(k, y, axis, 0, total);
+    y = ki_t_tile_axis(k, x, axis, (total + n - 1) / n);
+    y = ki_t_narrow(k, y, axis, 0, total);
     if (!y) return NULL;
     ki_shape s = ki_shape_like(y);
     if (s.n + 1 > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
     memmove(s.d + axis + 1, s.d + axis, (s.n - axis) * sizeof *s.d);
     s.n++;
     s.d[axis].n = size, s.d[axis + 1].n = row;
-    y = u_narrow(k, u_reshape_to(k, y, &s), axis + 1, 0, need);
+    y = ki_t_narrow(k, ki_t_reshape_to(k, y, &s), axis + 1, 0, need);
     y = stride_axis(k, y, axis + 1, out, step);
-    return u_move(k, y, axis, ki_rank(x));
+    return ki_t_move(k, y, axis, ki_rank(x));
 }
 
 /* Parts padded to the whole, chosen by where they start: exact for every dtype (adding would lose the sign of -0.0). */
-kn_uop u_cat(kn_ctx *k, const kn_uop *x, size_t n, int axis) {
+kn_uop ki_t_cat(kn_ctx *k, const kn_uop *x, size_t n, int axis) {
     int64_t total = 0, at = 0;
     unsigned a = (unsigned)axis;
     kn_uop all = NULL;
@@ -175,13 +175,13 @@ kn_uop u_cat(kn_ctx *k, const kn_uop *x, size_t n, int axis) {
     for (size_t i = 0; i < n; i++) {
         int64_t size = ki_dim_n(x[i], a);
         if (size == 0 && (total != 0 || i + 1 < n)) continue;
-        kn_uop part = u_pad_axis(k, x[i], a, at, total - at - size);
+        kn_uop part = ki_t_pad_axis(k, x[i], a, at, total - at - size);
         if (!part) return NULL;
         if (all) {
             ki_shape s = ki_shape_like(x[i]);
             s.d[a].n = at;
-            kn_uop earlier = u_pad_axis(k, u_full(k, &s, u_const(k, KN_BOOL, 1)), a, 0, total - at);
-            all = u_where(k, earlier, all, part);
+            kn_uop earlier = ki_t_pad_axis(k, ki_t_full(k, &s, ki_t_const(k, KN_BOOL, 1)), a, 0, total - at);
+            all = ki_t_where(k, earlier, all, part);
         } else {
             all = part;
         }

@@ -3,11 +3,13 @@
 
 #include <math.h>
 
-#define L(v) lit(k, x, v)
+#define L(v) ki_t_lit(k, x, v)
 
 /* ---- losses ------------------------------------------------------------------------------------------------ */
 
-static kn_uop mean_all(kn_ctx *k, kn_uop x) { return x ? u_squeeze(k, u_mean(k, x, all_axes(x)), all_axes(x)) : NULL; }
+static kn_uop mean_all(kn_ctx *k, kn_uop x) {
+    return x ? ki_t_squeeze(k, ki_t_mean(k, x, all_axes(x)), all_axes(x)) : NULL;
+}
 
 /* -mean of log_p at the labels: a masked sum over the classes, axis 1 (0 without a batch). */
 static kn_uop nll(kn_ctx *k, kn_uop x, kn_uop labels) {
@@ -17,49 +19,52 @@ static kn_uop nll(kn_ctx *k, kn_uop x, kn_uop labels) {
     bool fits = rank >= 1 && ki_rank(labels) + 1 == rank;
     for (unsigned i = 0, j = 0; fits && i < rank; i++)
         if (i != axis) fits = ki_dim_n(labels, j) == ki_dim_n(x, i), j++;
-    if (!fits) return FAIL(KI_E_SCORE_SHAPE, k->fn, ki_shape_text(x->type, a, sizeof a), ki_shape_text(labels->type, b, sizeof b));
+    if (!fits)
+        return FAIL(KI_E_SCORE_SHAPE, k->fn, ki_shape_text(x->type, a, sizeof a),
+                    ki_shape_text(labels->type, b, sizeof b));
     if (ki_is_float((kn_dtype)labels->dtype) || labels->dtype == KN_BOOL)
         return FAIL(KI_E_FN_DTYPE, k->fn, ki_dtypes[labels->dtype].name, "integer labels");
     kn_dtype t = ki_index_dtype((kn_dtype)labels->dtype, ki_dim_n(x, axis));
-    kn_uop hit = u_eq(k, u_iota_axis(k, x, axis, t), u_unsqueeze(k, u_cast(k, labels, t), axis));
-    kn_uop picked = u_reduce(k, u_where(k, hit, x, L(-0.0)), KN_ADD, UINT32_C(1) << axis);
-    return u_neg(k, mean_all(k, u_squeeze(k, picked, UINT32_C(1) << axis)));
+    kn_uop hit = ki_t_eq(k, ki_t_iota_axis(k, x, axis, t), ki_t_unsqueeze(k, ki_t_cast(k, labels, t), axis));
+    kn_uop picked = ki_t_reduce(k, ki_t_where(k, hit, x, L(-0.0)), KN_ADD, UINT32_C(1) << axis);
+    return ki_t_neg(k, mean_all(k, ki_t_squeeze(k, picked, UINT32_C(1) << axis)));
 }
 kn_tensor kn_nll_loss(kn_tensor log_p, kn_tensor labels) {
     ENTER("nll_loss", log_p, labels);
-    return ki_handle(k, nll(k, u_float(k, log_p->u), labels->u));
+    return ki_handle(k, nll(k, ki_t_float(k, log_p->u), labels->u));
 }
 kn_tensor kn_cross_entropy(kn_tensor logits, kn_tensor labels) {
     ENTER("cross_entropy", logits, labels);
     unsigned rank = ki_rank(logits->u);
     if (rank == 0) return FAIL(KI_E_RANK_WANTED, k->fn, 1, 0u), ki_handle(k, NULL);
-    return ki_handle(k, nll(k, u_log_softmax(k, logits->u, rank > 1), labels->u));
+    return ki_handle(k, nll(k, ki_t_log_softmax(k, logits->u, rank > 1), labels->u));
 }
 
 /* One loss per pair of elements, then the mean. */
-#define PAIR_LOSS(name, ...)                                                                                  \
-    kn_tensor kn_##name(kn_tensor p, kn_tensor q) {                                                           \
-        ENTER(#name, p, q);                                                                                   \
-        kn_uop x, y;                                                                                          \
-        ki_meet(k, p, q, &x, &y);                                                                             \
-        x = u_float(k, x), y = u_float(k, y);                                                                 \
-        return ki_handle(k, x && y ? mean_all(k, __VA_ARGS__) : NULL);                                        \
+#define PAIR_LOSS(name, ...)                                                                                           \
+    kn_tensor kn_##name(kn_tensor p, kn_tensor q) {                                                                    \
+        ENTER(#name, p, q);                                                                                            \
+        kn_uop x, y;                                                                                                   \
+        ki_meet(k, p, q, &x, &y);                                                                                      \
+        x = ki_t_float(k, x), y = ki_t_float(k, y);                                                                    \
+        return ki_handle(k, x && y ? mean_all(k, __VA_ARGS__) : NULL);                                                 \
     }
-PAIR_LOSS(mse_loss, u_square(k, u_sub(k, x, y)))
-PAIR_LOSS(l1_loss, u_abs(k, u_sub(k, x, y)))
-PAIR_LOSS(bce_loss, u_neg(k, u_add(k, u_mul(k, y, u_max(k, u_log(k, x), L(-100))),
-                                   u_mul(k, u_sub(k, L(1), y), u_max(k, u_log(k, u_sub(k, L(1), x)), L(-100))))))
-PAIR_LOSS(bce_with_logits, u_sub(k, u_softplus(k, x), u_mul(k, x, y)))
+PAIR_LOSS(mse_loss, ki_t_square(k, ki_t_sub(k, x, y)))
+PAIR_LOSS(l1_loss, ki_t_abs(k, ki_t_sub(k, x, y)))
+PAIR_LOSS(bce_loss, ki_t_neg(k, ki_t_add(k, ki_t_mul(k, y, ki_t_max(k, ki_t_log(k, x), L(-100))),
+                                         ki_t_mul(k, ki_t_sub(k, L(1), y),
+                                                  ki_t_max(k, ki_t_log(k, ki_t_sub(k, L(1), x)), L(-100))))))
+PAIR_LOSS(bce_with_logits, ki_t_sub(k, ki_t_softplus(k, x), ki_t_mul(k, x, y)))
 
 kn_tensor kn_huber_loss(kn_tensor p, kn_tensor q, double delta) {
     ENTER("huber_loss", p, q);
     kn_uop a, b;
     ki_meet(k, p, q, &a, &b);
-    kn_uop x = u_float(k, u_sub(k, u_float(k, a), u_float(k, b)));
+    kn_uop x = ki_t_float(k, ki_t_sub(k, ki_t_float(k, a), ki_t_float(k, b)));
     if (!x) return ki_handle(k, NULL);
-    kn_uop size = u_abs(k, x), small = u_mul(k, L(0.5), u_mul(k, x, x));
-    kn_uop large = u_mul(k, L(delta), u_sub(k, size, L(0.5 * delta)));
-    return ki_handle(k, mean_all(k, u_where(k, u_lt(k, size, L(delta)), small, large)));
+    kn_uop size = ki_t_abs(k, x), small = ki_t_mul(k, L(0.5), ki_t_mul(k, x, x));
+    kn_uop large = ki_t_mul(k, L(delta), ki_t_sub(k, size, L(0.5 * delta)));
+    return ki_handle(k, mean_all(k, ki_t_where(k, ki_t_lt(k, size, L(delta)), small, large)));
 }
 
 /* ---- normalisation ----------------------------------------------------------------------------------------- */
@@ -69,8 +74,8 @@ static kn_dtype wide(kn_dtype t) { return ki_is_float(t) && ki_dtypes[t].bits < 
 /* (x - mean) / sqrt(var + eps) over some axes, in f32 at least. */
 static kn_uop normalised(kn_ctx *k, kn_uop x, uint32_t axes, double eps) {
     if (!x) return NULL;
-    kn_uop d = u_sub(k, x, u_mean(k, x, axes)), var = u_mean(k, u_mul(k, d, d), axes);
-    return u_mul(k, d, u_rsqrt(k, u_add(k, var, L(eps))));
+    kn_uop d = ki_t_sub(k, x, ki_t_mean(k, x, axes)), var = ki_t_mean(k, ki_t_mul(k, d, d), axes);
+    return ki_t_mul(k, d, ki_t_rsqrt(k, ki_t_add(k, var, L(eps))));
 }
 
 static bool tail_axes(kn_ctx *k, kn_uop x, int axes, uint32_t *bits) {
@@ -81,9 +86,9 @@ static bool tail_axes(kn_ctx *k, kn_uop x, int axes, uint32_t *bits) {
 }
 
 static kn_uop scaled(kn_ctx *k, kn_uop y, kn_tensor weight, kn_tensor bias, kn_dtype t) {
-    if (weight) y = u_mul(k, y, weight->u);
-    if (bias) y = u_add(k, y, bias->u);
-    return y && ki_is_float(t) && ki_dtypes[y->dtype].bits > ki_dtypes[t].bits && t != KN_F32 ? u_cast(k, y, t) : y;
+    if (weight) y = ki_t_mul(k, y, weight->u);
+    if (bias) y = ki_t_add(k, y, bias->u);
+    return y && ki_is_float(t) && ki_dtypes[y->dtype].bits > ki_dtypes[t].bits && t != KN_F32 ? ki_t_cast(k, y, t) : y;
 }
 
 kn_tensor kn_layer_norm(kn_tensor t, int axes, kn_tensor weight, kn_tensor bias, double eps) {
@@ -91,7 +96,7 @@ kn_tensor kn_layer_norm(kn_tensor t, int axes, kn_tensor weight, kn_tensor bias,
     uint32_t bits;
     kn_dtype d = (kn_dtype)t->u->dtype;
     if (!tail_axes(k, t->u, axes, &bits)) return ki_handle(k, NULL);
-    return ki_handle(k, scaled(k, normalised(k, u_cast(k, t->u, wide(d)), bits, eps), weight, bias, d));
+    return ki_handle(k, scaled(k, normalised(k, ki_t_cast(k, t->u, wide(d)), bits, eps), weight, bias, d));
 }
 
 kn_tensor kn_rms_norm(kn_tensor t, int axes, kn_tensor weight, double eps) {
@@ -99,9 +104,9 @@ kn_tensor kn_rms_norm(kn_tensor t, int axes, kn_tensor weight, double eps) {
     uint32_t bits;
     kn_dtype d = (kn_dtype)t->u->dtype;
     if (!tail_axes(k, t->u, axes, &bits)) return ki_handle(k, NULL);
-    kn_uop x = u_cast(k, t->u, wide(d));
+    kn_uop x = ki_t_cast(k, t->u, wide(d));
     if (!x) return ki_handle(k, NULL);
-    kn_uop y = u_mul(k, x, u_rsqrt(k, u_add(k, u_mean(k, u_mul(k, x, x), bits), L(eps))));
+    kn_uop y = ki_t_mul(k, x, ki_t_rsqrt(k, ki_t_add(k, ki_t_mean(k, ki_t_mul(k, x, x), bits), L(eps))));
     return ki_handle(k, scaled(k, y, weight, NULL, d));
 }
 
@@ -113,12 +118,12 @@ static kn_uop channels(kn_ctx *k, kn_uop v, kn_uop x) {
         return FAIL(KI_E_CHANNELS, k->fn, ki_shape_text(v->type, a, sizeof a), ki_shape_text(x->type, b, sizeof b));
     ki_shape s = {.n = ki_rank(x)};
     for (unsigned i = 0; i < s.n; i++) s.d[i].n = i == 1 ? ki_dim_n(v, 0) : 1;
-    return u_reshape_to(k, v, &s);
+    return ki_t_reshape_to(k, v, &s);
 }
 
 static kn_uop affine(kn_ctx *k, kn_uop y, kn_tensor weight, kn_tensor bias) {
-    if (weight) y = u_mul(k, y, channels(k, weight->u, y));
-    if (bias) y = u_add(k, y, channels(k, bias->u, y));
+    if (weight) y = ki_t_mul(k, y, channels(k, weight->u, y));
+    if (bias) y = ki_t_add(k, y, channels(k, bias->u, y));
     return y;
 }
 
@@ -128,43 +133,47 @@ kn_tensor kn_group_norm(kn_tensor t, int groups, kn_tensor weight, kn_tensor bia
     kn_dtype d = (kn_dtype)x->dtype;
     if (ki_rank(x) < 2) return FAIL(KI_E_RANK_WANTED, k->fn, 2, ki_rank(x)), ki_handle(k, NULL);
     if (!ki_shape_known(k, x)) return ki_handle(k, NULL);
-    if (groups < 1 || ki_dim_n(x, 1) % groups) return FAIL(KI_E_GROUPS, groups, (long long)ki_dim_n(x, 1)), ki_handle(k, NULL);
+    if (groups < 1 || ki_dim_n(x, 1) % groups)
+        return FAIL(KI_E_GROUPS, groups, (long long)ki_dim_n(x, 1)), ki_handle(k, NULL);
     ki_shape s = ki_shape_like(x);
     int64_t n = ki_dim_n(x, 0), rest = 1;
     for (unsigned i = 1; i < s.n; i++) rest *= s.d[i].n;
-    kn_uop y = normalised(k, RESHAPE(u_cast(k, x, wide(d)), n, groups, rest / groups), 4, eps);
-    y = affine(k, u_reshape_to(k, y, &s), weight, bias);
-    return ki_handle(k, y && ki_is_float(d) && d != KN_F32 ? u_cast(k, y, d) : y);
+    kn_uop y = normalised(k, RESHAPE(ki_t_cast(k, x, wide(d)), n, groups, rest / groups), 4, eps);
+    y = affine(k, ki_t_reshape_to(k, y, &s), weight, bias);
+    return ki_handle(k, y && ki_is_float(d) && d != KN_F32 ? ki_t_cast(k, y, d) : y);
 }
 
 static kn_uop batch_norm(kn_ctx *k, kn_uop x, kn_uop mean, kn_uop var, kn_tensor weight, kn_tensor bias, double eps) {
     if (!x || !mean || !var) return NULL;
-    kn_uop scale = u_rsqrt(k, u_add(k, var, lit(k, var, eps)));
-    return affine(k, u_mul(k, u_sub(k, x, mean), scale), weight, bias);
+    kn_uop scale = ki_t_rsqrt(k, ki_t_add(k, var, ki_t_lit(k, var, eps)));
+    return affine(k, ki_t_mul(k, ki_t_sub(k, x, mean), scale), weight, bias);
 }
 
 kn_tensor kn_batch_norm(kn_tensor t, kn_tensor mean, kn_tensor var, kn_tensor weight, kn_tensor bias, double eps) {
     ENTER_("batch_norm", 24, t, mean, var, weight, bias);
-    kn_uop x = u_float(k, t->u);
+    kn_uop x = ki_t_float(k, t->u);
     if (ki_rank(t->u) < 2) return FAIL(KI_E_RANK_WANTED, k->fn, 2, ki_rank(t->u)), ki_handle(k, NULL);
     return ki_handle(k, batch_norm(k, x, channels(k, mean->u, x), channels(k, var->u, x), weight, bias, eps));
 }
 
-kn_tensor kn_batch_norm_train(kn_tensor t, kn_tensor mean, kn_tensor var, kn_tensor weight, kn_tensor bias, double momentum, double eps) {
+kn_tensor kn_batch_norm_train(kn_tensor t, kn_tensor mean, kn_tensor var, kn_tensor weight, kn_tensor bias,
+                              double momentum, double eps) {
     ENTER_("batch_norm_train", 30, t, mean, var, weight, bias);
-    kn_uop x = u_float(k, t->u);
+    kn_uop x = ki_t_float(k, t->u);
     if (ki_rank(t->u) < 2) return FAIL(KI_E_RANK_WANTED, k->fn, 2, ki_rank(t->u)), ki_handle(k, NULL);
     uint32_t axes = all_axes(x) & ~2u;
-    kn_uop m = u_mean(k, x, axes), v = u_var(k, x, axes, 0);
+    kn_uop m = ki_t_mean(k, x, axes), v = ki_t_var(k, x, axes, 0);
     kn_tensor y = ki_handle(k, batch_norm(k, x, m, v, weight, bias, eps));
     if (!y->u) return y;
     double n = (double)ki_numel(x) / (double)ki_dim_n(x, 1);
     const kn_tensor running[2] = {mean, var};
-    const kn_uop now[2] = {m, u_mul(k, v, lit(k, v, n > 1 ? n / (n - 1) : 1))}; /* running var is the unbiased one */
+    const kn_uop now[2] = {
+        m, ki_t_mul(k, v, ki_t_lit(k, v, n > 1 ? n / (n - 1) : 1))}; /* running var is the unbiased one */
     for (int i = 0; i < 2; i++) {
         if (!running[i]) continue;
-        kn_uop old = running[i]->u, flat = u_squeeze(k, ki_op1(&k->ir, KN_DETACH, now[i]), axes);
-        kn_uop next = u_add(k, u_mul(k, old, lit(k, old, 1 - momentum)), u_cast(k, u_mul(k, flat, lit(k, flat, momentum)), (kn_dtype)old->dtype));
+        kn_uop old = running[i]->u, flat = ki_t_squeeze(k, ki_op1(&k->ir, KN_DETACH, now[i]), axes);
+        kn_uop next = ki_t_add(k, ki_t_mul(k, old, ki_t_lit(k, old, 1 - momentum)),
+                               ki_t_cast(k, ki_t_mul(k, flat, ki_t_lit(k, flat, momentum)), (kn_dtype)old->dtype));
         kn_tensor a = kn_assign(running[i], ki_handle(k, next));
         if (!a->u) return a;
     }
@@ -174,22 +183,26 @@ kn_tensor kn_batch_norm_train(kn_tensor t, kn_tensor mean, kn_tensor var, kn_ten
 /* ---- attention --------------------------------------------------------------------------------------------- */
 
 static kn_uop masked(kn_ctx *k, kn_uop x, kn_uop mask, bool causal) {
-    if (mask && mask->dtype != KN_BOOL) x = u_add(k, x, mask);
-    if (mask && mask->dtype == KN_BOOL) x = u_where(k, mask, x, x ? L(-(double)INFINITY) : NULL);
+    if (mask && mask->dtype != KN_BOOL) x = ki_t_add(k, x, mask);
+    if (mask && mask->dtype == KN_BOOL) x = ki_t_where(k, mask, x, x ? L(-(double)INFINITY) : NULL);
     if (!causal || !x) return x;
     unsigned r = ki_rank(x);
     kn_dtype t = ki_index_dtype(KN_I32, ki_dim_n(x, r - 1) + ki_dim_n(x, r - 2));
-    kn_uop later = u_gt(k, u_iota_axis(k, x, r - 1, t), u_iota_axis(k, x, r - 2, t));
-    return u_where(k, later, L(-(double)INFINITY), x);
+    kn_uop later = ki_t_gt(k, ki_t_iota_axis(k, x, r - 1, t), ki_t_iota_axis(k, x, r - 2, t));
+    return ki_t_where(k, later, L(-(double)INFINITY), x);
 }
 
 kn_tensor kn_attention(kn_tensor q, kn_tensor key, kn_tensor v, kn_tensor mask, int causal, double scale) {
     ENTER_("attention", 8, q, key, v, mask);
-    kn_uop x = u_float(k, q->u), b = key->u;
+    kn_uop x = ki_t_float(k, q->u), b = key->u;
     if (ki_rank(x) < 2 || ki_rank(b) < 2 || ki_rank(v->u) < 2)
-        return FAIL(KI_E_RANK_WANTED, k->fn, 2, ki_rank(x) < 2 ? ki_rank(x) : ki_rank(b) < 2 ? ki_rank(b) : ki_rank(v->u)), ki_handle(k, NULL);
+        return FAIL(KI_E_RANK_WANTED, k->fn, 2,
+                    ki_rank(x) < 2   ? ki_rank(x)
+                    : ki_rank(b) < 2 ? ki_rank(b)
+                                     : ki_rank(v->u)),
+               ki_handle(k, NULL);
     if (scale == 0) scale = 1 / sqrt((double)ki_dim_n(x, ki_rank(x) - 1));
-    kn_uop s = u_matmul(k, u_mul(k, x, L(scale)), u_swap(k, b, ki_rank(b) - 2, ki_rank(b) - 1));
+    kn_uop s = ki_t_matmul(k, ki_t_mul(k, x, L(scale)), ki_t_swap(k, b, ki_rank(b) - 2, ki_rank(b) - 1));
     s = masked(k, s, mask ? mask->u : NULL, causal);
-    return ki_handle(k, s ? u_matmul(k, u_softmax(k, s, ki_rank(s) - 1), v->u) : NULL);
+    return ki_handle(k, s ? ki_t_matmul(k, ki_t_softmax(k, s, ki_rank(s) - 1), v->u) : NULL);
 }

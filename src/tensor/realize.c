@@ -52,12 +52,9 @@ bool ki_plan_open(kn_ctx *k, const kn_tensor *t, size_t n, ki_plan *plan) {
     if (!want) return ki_fail(&k->env, KI_E_NOMEM), false;
     bool ok = true;
     for (size_t i = 0; i < n && ok; i++) {
-        if (!t[i])
-            ki_fail(&k->env, KI_E_TENSOR_NULL, "realize", (unsigned)i), ok = false;
-        else if (t[i]->k != k)
-            ki_fail(&k->env, KI_E_TENSOR_CONTEXT, "realize"), ok = false;
-        else
-            ok = ki_usable(t[i], "realize");
+        if (!t[i]) ki_fail(&k->env, KI_E_TENSOR_NULL, "realize", (unsigned)i), ok = false;
+        else if (t[i]->k != k) ki_fail(&k->env, KI_E_TENSOR_CONTEXT, "realize"), ok = false;
+        else ok = ki_usable(t[i], "realize");
         if (ok) want[i] = t[i]->u;
     }
     ok = ok && collect_roots(k, want, n, plan) && (plan->n == 0 || make_program(k, plan));

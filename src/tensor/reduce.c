@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-#define L(v) lit(k, x, v)
+#define L(v) ki_t_lit(k, x, v)
 
-kn_uop u_reduce(kn_ctx *k, kn_uop x, kn_op op, uint32_t axes) { return x ? ki_reduce(&k->ir, x, op, axes) : NULL; }
+kn_uop ki_t_reduce(kn_ctx *k, kn_uop x, kn_op op, uint32_t axes) { return x ? ki_reduce(&k->ir, x, op, axes) : NULL; }
 
 static kn_dtype accumulator(kn_dtype t) {
     if (ki_is_float(t)) return ki_dtypes[t].bits < 32 ? KN_F32 : t;
@@ -18,11 +18,11 @@ static kn_dtype accumulator(kn_dtype t) {
 static kn_uop accumulate(kn_ctx *k, kn_uop x, kn_op op, uint32_t axes) {
     if (!x) return NULL;
     kn_dtype t = (kn_dtype)x->dtype, acc = accumulator(t);
-    kn_uop r = u_reduce(k, u_cast(k, x, acc), op, axes);
-    return ki_is_float(t) ? u_cast(k, r, t) : r;
+    kn_uop r = ki_t_reduce(k, ki_t_cast(k, x, acc), op, axes);
+    return ki_is_float(t) ? ki_t_cast(k, r, t) : r;
 }
-kn_uop u_sum(kn_ctx *k, kn_uop x, uint32_t axes) { return accumulate(k, x, KN_ADD, axes); }
-kn_uop u_prod(kn_ctx *k, kn_uop x, uint32_t axes) { return accumulate(k, x, KN_MUL, axes); }
+kn_uop ki_t_sum(kn_ctx *k, kn_uop x, uint32_t axes) { return accumulate(k, x, KN_ADD, axes); }
+kn_uop ki_t_prod(kn_ctx *k, kn_uop x, uint32_t axes) { return accumulate(k, x, KN_MUL, axes); }
 
 /* Nothing has no largest element. */
 static bool nonempty(kn_ctx *k, kn_uop x, uint32_t axes) {
@@ -33,15 +33,17 @@ static bool nonempty(kn_ctx *k, kn_uop x, uint32_t axes) {
             return FAIL(KI_E_EMPTY_REDUCE, k->fn, i, ki_shape_text(x->type, s, sizeof s));
     return true;
 }
-kn_uop u_max_over(kn_ctx *k, kn_uop x, uint32_t axes) { return nonempty(k, x, axes) ? u_reduce(k, x, KN_MAX, axes) : NULL; }
+kn_uop ki_t_max_over(kn_ctx *k, kn_uop x, uint32_t axes) {
+    return nonempty(k, x, axes) ? ki_t_reduce(k, x, KN_MAX, axes) : NULL;
+}
 
 /* The mirror image under a map that turns the order round: -x, or ~x on integers. */
-kn_uop u_min_over(kn_ctx *k, kn_uop x, uint32_t axes) {
+kn_uop ki_t_min_over(kn_ctx *k, kn_uop x, uint32_t axes) {
     if (!nonempty(k, x, axes)) return NULL;
-    if (x->dtype == KN_BOOL) return u_reduce(k, x, KN_MUL, axes);
+    if (x->dtype == KN_BOOL) return ki_t_reduce(k, x, KN_MUL, axes);
     if (!ki_is_float((kn_dtype)x->dtype) && x->dtype != KN_IDX)
-        return u1(k, KN_NOT, u_reduce(k, u1(k, KN_NOT, x), KN_MAX, axes));
-    return u_neg(k, u_reduce(k, u_neg(k, x), KN_MAX, axes));
+        return ki_t_unary(k, KN_NOT, ki_t_reduce(k, ki_t_unary(k, KN_NOT, x), KN_MAX, axes));
+    return ki_t_neg(k, ki_t_reduce(k, ki_t_neg(k, x), KN_MAX, axes));
 }
 
 /* Number of elements reduced, as a () value of dtype t. */
@@ -51,92 +53,92 @@ static kn_uop count(kn_ctx *k, kn_uop x, uint32_t axes, kn_dtype t) {
     for (unsigned i = 0; i < ki_rank(x); i++) {
         if (!(axes >> i & 1)) continue;
         ki_dim d = x->type->dim[i];
-        if (d.sym)
-            sym = sym ? ki_op2(&k->ir, KN_MUL, sym, d.sym) : d.sym;
-        else
-            n *= d.n;
+        if (d.sym) sym = sym ? ki_op2(&k->ir, KN_MUL, sym, d.sym) : d.sym;
+        else n *= d.n;
     }
-    if (!sym) return u_const(k, t, (double)n);
-    return u_cast(k, ki_op2(&k->ir, KN_MUL, sym, ki_index(&k->ir, n)), t);
+    if (!sym) return ki_t_const(k, t, (double)n);
+    return ki_t_cast(k, ki_op2(&k->ir, KN_MUL, sym, ki_index(&k->ir, n)), t);
 }
 
 /* Small floats: sum and quotient in f32, rounded once. */
-kn_uop u_mean(kn_ctx *k, kn_uop x, uint32_t axes) {
-    x = u_float(k, x);
+kn_uop ki_t_mean(kn_ctx *k, kn_uop x, uint32_t axes) {
+    x = ki_t_float(k, x);
     if (!x) return NULL;
     kn_dtype t = (kn_dtype)x->dtype, acc = accumulator(t);
-    return u_cast(k, u_div(k, u_reduce(k, u_cast(k, x, acc), KN_ADD, axes), count(k, x, axes, acc)), t);
+    return ki_t_cast(k, ki_t_div(k, ki_t_reduce(k, ki_t_cast(k, x, acc), KN_ADD, axes), count(k, x, axes, acc)), t);
 }
 
-kn_uop u_var(kn_ctx *k, kn_uop x, uint32_t axes, double correction) {
-    x = u_float(k, x);
+kn_uop ki_t_var(kn_ctx *k, kn_uop x, uint32_t axes, double correction) {
+    x = ki_t_float(k, x);
     if (!x) return NULL;
     kn_dtype t = (kn_dtype)x->dtype, acc = accumulator(t);
-    x = u_cast(k, x, acc);
-    kn_uop d = u_sub(k, x, u_mean(k, x, axes)), n = x ? count(k, x, axes, acc) : NULL;
-    if (correction != 0) n = u_max(k, u_sub(k, n, u_const(k, acc, correction)), u_const(k, acc, 0));
-    return u_cast(k, u_div(k, u_reduce(k, u_mul(k, d, d), KN_ADD, axes), n), t);
+    x = ki_t_cast(k, x, acc);
+    kn_uop d = ki_t_sub(k, x, ki_t_mean(k, x, axes)), n = x ? count(k, x, axes, acc) : NULL;
+    if (correction != 0) n = ki_t_max(k, ki_t_sub(k, n, ki_t_const(k, acc, correction)), ki_t_const(k, acc, 0));
+    return ki_t_cast(k, ki_t_div(k, ki_t_reduce(k, ki_t_mul(k, d, d), KN_ADD, axes), n), t);
 }
-static kn_uop std_of(kn_ctx *k, kn_uop x, uint32_t axes, double correction) { return u_sqrt(k, u_var(k, x, axes, correction)); }
+static kn_uop std_of(kn_ctx *k, kn_uop x, uint32_t axes, double correction) {
+    return ki_t_sqrt(k, ki_t_var(k, x, axes, correction));
+}
 
 /* An infinite maximum is not subtracted: inf - inf would be NaN. */
-kn_uop u_logsumexp(kn_ctx *k, kn_uop x, uint32_t axes) {
-    x = u_float(k, x);
+kn_uop ki_t_logsumexp(kn_ctx *k, kn_uop x, uint32_t axes) {
+    x = ki_t_float(k, x);
     if (!nonempty(k, x, axes)) return NULL;
-    kn_uop m = u_reduce(k, x, KN_MAX, axes), safe = u_where(k, u_isinf(k, m), L(0), m);
+    kn_uop m = ki_t_reduce(k, x, KN_MAX, axes), safe = ki_t_where(k, ki_t_isinf(k, m), L(0), m);
     safe = safe ? ki_op1(&k->ir, KN_DETACH, safe) : NULL;
-    return u_add(k, u_log(k, u_sum(k, u_exp(k, u_sub(k, x, safe)), axes)), safe);
+    return ki_t_add(k, ki_t_log(k, ki_t_sum(k, ki_t_exp(k, ki_t_sub(k, x, safe)), axes)), safe);
 }
 
-static kn_uop any_of(kn_ctx *k, kn_uop x, uint32_t axes) { return u_reduce(k, u_truth(k, x), KN_ADD, axes); }
-static kn_uop all_of(kn_ctx *k, kn_uop x, uint32_t axes) { return u_reduce(k, u_truth(k, x), KN_MUL, axes); }
-static kn_uop count_nonzero_of(kn_ctx *k, kn_uop x, uint32_t axes) { return u_sum(k, u_truth(k, x), axes); }
+static kn_uop any_of(kn_ctx *k, kn_uop x, uint32_t axes) { return ki_t_reduce(k, ki_t_truth(k, x), KN_ADD, axes); }
+static kn_uop all_of(kn_ctx *k, kn_uop x, uint32_t axes) { return ki_t_reduce(k, ki_t_truth(k, x), KN_MUL, axes); }
+static kn_uop count_nonzero_of(kn_ctx *k, kn_uop x, uint32_t axes) { return ki_t_sum(k, ki_t_truth(k, x), axes); }
 static kn_uop norm_of(kn_ctx *k, kn_uop x, uint32_t axes) {
-    x = u_float(k, x);
+    x = ki_t_float(k, x);
     if (!x) return NULL;
     kn_dtype t = (kn_dtype)x->dtype;
-    x = u_cast(k, x, accumulator(t));
-    return u_cast(k, u_sqrt(k, u_sum(k, u_mul(k, x, x), axes)), t);
+    x = ki_t_cast(k, x, accumulator(t));
+    return ki_t_cast(k, ki_t_sqrt(k, ki_t_sum(k, ki_t_mul(k, x, x), axes)), t);
 }
 
 /* ---- the public pairs -------------------------------------------------------------------------------------- */
 
-static kn_uop finish(kn_ctx *k, kn_uop r, uint32_t axes, int keep) { return keep ? r : u_squeeze(k, r, axes); }
+static kn_uop finish(kn_ctx *k, kn_uop r, uint32_t axes, int keep) { return keep ? r : ki_t_squeeze(k, r, axes); }
 
-#define REDUCTION(name, fn)                                                                                   \
-    kn_tensor kn_##name(kn_tensor t) {                                                                        \
-        ENTER(#name, t);                                                                                      \
-        return ki_handle(k, finish(k, fn(k, t->u, all_axes(t->u)), all_axes(t->u), 0));                       \
-    }                                                                                                         \
-    kn_tensor kn_##name##_over(kn_tensor t, kn_ints axes, int keep) {                                         \
-        ENTER(#name, t);                                                                                      \
-        uint32_t bits;                                                                                        \
-        bool ok = ki_axes(k, axes, ki_rank(t->u), &bits);                                                     \
-        return ki_handle(k, ok ? finish(k, fn(k, t->u, bits), bits, keep) : NULL);                            \
+#define REDUCTION(name, fn)                                                                                            \
+    kn_tensor kn_##name(kn_tensor t) {                                                                                 \
+        ENTER(#name, t);                                                                                               \
+        return ki_handle(k, finish(k, fn(k, t->u, all_axes(t->u)), all_axes(t->u), 0));                                \
+    }                                                                                                                  \
+    kn_tensor kn_##name##_over(kn_tensor t, kn_ints axes, int keep) {                                                  \
+        ENTER(#name, t);                                                                                               \
+        uint32_t bits;                                                                                                 \
+        bool ok = ki_axes(k, axes, ki_rank(t->u), &bits);                                                              \
+        return ki_handle(k, ok ? finish(k, fn(k, t->u, bits), bits, keep) : NULL);                                     \
     }
-REDUCTION(sum, u_sum)
-REDUCTION(prod, u_prod)
-REDUCTION(max, u_max_over)
-REDUCTION(min, u_min_over)
-REDUCTION(mean, u_mean)
+REDUCTION(sum, ki_t_sum)
+REDUCTION(prod, ki_t_prod)
+REDUCTION(max, ki_t_max_over)
+REDUCTION(min, ki_t_min_over)
+REDUCTION(mean, ki_t_mean)
 REDUCTION(any, any_of)
 REDUCTION(all, all_of)
-REDUCTION(logsumexp, u_logsumexp)
+REDUCTION(logsumexp, ki_t_logsumexp)
 REDUCTION(count_nonzero, count_nonzero_of)
 REDUCTION(norm, norm_of)
 
-#define SPREAD(name, fn)                                                                                      \
-    kn_tensor kn_##name(kn_tensor t, double correction) {                                                     \
-        ENTER(#name, t);                                                                                      \
-        return ki_handle(k, finish(k, fn(k, t->u, all_axes(t->u), correction), all_axes(t->u), 0));           \
-    }                                                                                                         \
-    kn_tensor kn_##name##_over(kn_tensor t, kn_ints axes, int keep, double correction) {                      \
-        ENTER(#name, t);                                                                                      \
-        uint32_t bits;                                                                                        \
-        bool ok = ki_axes(k, axes, ki_rank(t->u), &bits);                                                     \
-        return ki_handle(k, ok ? finish(k, fn(k, t->u, bits, correction), bits, keep) : NULL);                \
+#define SPREAD(name, fn)                                                                                               \
+    kn_tensor kn_##name(kn_tensor t, double correction) {                                                              \
+        ENTER(#name, t);                                                                                               \
+        return ki_handle(k, finish(k, fn(k, t->u, all_axes(t->u), correction), all_axes(t->u), 0));                    \
+    }                                                                                                                  \
+    kn_tensor kn_##name##_over(kn_tensor t, kn_ints axes, int keep, double correction) {                               \
+        ENTER(#name, t);                                                                                               \
+        uint32_t bits;                                                                                                 \
+        bool ok = ki_axes(k, axes, ki_rank(t->u), &bits);                                                              \
+        return ki_handle(k, ok ? finish(k, fn(k, t->u, bits, correction), bits, keep) : NULL);                         \
     }
-SPREAD(var, u_var)
+SPREAD(var, ki_t_var)
 SPREAD(std, std_of)
 
 /* ---- positions --------------------------------------------------------------------------------------------- */
@@ -145,60 +147,60 @@ SPREAD(std, std_of)
 static kn_uop arg_of(kn_ctx *k, kn_uop x, int axis, int keep, kn_uop (*extreme)(kn_ctx *, kn_uop, uint32_t)) {
     if (axis < 0 || !ki_shape_known(k, x)) return NULL;
     uint32_t bit = UINT32_C(1) << axis;
-    kn_uop m = extreme(k, x, bit), hit = u_eq(k, x, m);
+    kn_uop m = extreme(k, x, bit), hit = ki_t_eq(k, x, m);
     if (!hit) return NULL;
-    if (ki_is_float((kn_dtype)x->dtype)) hit = u2(k, KN_OR, hit, u_isnan(k, x));
+    if (ki_is_float((kn_dtype)x->dtype)) hit = ki_t_binary(k, KN_OR, hit, ki_t_isnan(k, x));
     int64_t n = ki_dim_n(x, (unsigned)axis);
     kn_dtype t = ki_index_dtype(KN_I32, n);
-    kn_uop left = u_sub(k, u_const(k, t, (double)n), u_iota_axis(k, x, (unsigned)axis, t));
-    kn_uop best = u_reduce(k, u_where(k, hit, left, u_const(k, t, 0)), KN_MAX, bit);
-    return finish(k, u_cast(k, u_sub(k, u_const(k, t, (double)n), best), KN_I64), bit, keep);
+    kn_uop left = ki_t_sub(k, ki_t_const(k, t, (double)n), ki_t_iota_axis(k, x, (unsigned)axis, t));
+    kn_uop best = ki_t_reduce(k, ki_t_where(k, hit, left, ki_t_const(k, t, 0)), KN_MAX, bit);
+    return finish(k, ki_t_cast(k, ki_t_sub(k, ki_t_const(k, t, (double)n), best), KN_I64), bit, keep);
 }
 kn_tensor kn_argmax(kn_tensor t, int axis, int keep) {
     ENTER("argmax", t);
-    return ki_handle(k, arg_of(k, t->u, ki_axis(k, axis, ki_rank(t->u)), keep, u_max_over));
+    return ki_handle(k, arg_of(k, t->u, ki_axis(k, axis, ki_rank(t->u)), keep, ki_t_max_over));
 }
 kn_tensor kn_argmin(kn_tensor t, int axis, int keep) {
     ENTER("argmin", t);
-    return ki_handle(k, arg_of(k, t->u, ki_axis(k, axis, ki_rank(t->u)), keep, u_min_over));
+    return ki_handle(k, arg_of(k, t->u, ki_axis(k, axis, ki_rank(t->u)), keep, ki_t_min_over));
 }
 
 /* ---- scans ------------------------------------------------------------------------------------------------- */
 
 /* Window i of the axis with n - 1 identities in front ends at element i. As in the spec: the padded axis of 2n - 1,
  * n + 1 times in a row, cut into n rows of 2n, of which the first n count: row i starts i further on. */
-kn_uop u_scan(kn_ctx *k, kn_uop x, unsigned axis, kn_op op, kn_uop identity) {
+kn_uop ki_t_scan(kn_ctx *k, kn_uop x, unsigned axis, kn_op op, kn_uop identity) {
     if (!ki_shape_known(k, x)) return NULL;
     unsigned last = ki_rank(x) - 1;
     int64_t n = ki_dim_n(x, axis), before[KI_MAX_RANK] = {0}, after[KI_MAX_RANK] = {0};
     if (n <= 1) return x;
-    x = u_move(k, x, axis, last);
+    x = ki_t_move(k, x, axis, last);
     before[last] = n - 1;
-    kn_uop y = u_pad_with(k, x, before, after, identity);
-    y = u_tile_axis(k, y, last, n + 1);
-    y = u_narrow(k, y, last, 0, 2 * n * n);
+    kn_uop y = ki_t_pad_with(k, x, before, after, identity);
+    y = ki_t_tile_axis(k, y, last, n + 1);
+    y = ki_t_narrow(k, y, last, 0, 2 * n * n);
     if (!y) return NULL;
     ki_shape s = ki_shape_like(y);
     if (s.n == KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
     s.d[s.n - 1].n = n;
     s.d[s.n++].n = 2 * n;
-    y = u_narrow(k, u_reshape_to(k, y, &s), last + 1, 0, n);
-    y = u_squeeze(k, u_reduce(k, y, op, UINT32_C(1) << (last + 1)), UINT32_C(1) << (last + 1));
-    return u_move(k, y, last, axis);
+    y = ki_t_narrow(k, ki_t_reshape_to(k, y, &s), last + 1, 0, n);
+    y = ki_t_squeeze(k, ki_t_reduce(k, y, op, UINT32_C(1) << (last + 1)), UINT32_C(1) << (last + 1));
+    return ki_t_move(k, y, last, axis);
 }
 
 static kn_uop scan(kn_ctx *k, kn_uop x, int axis, kn_op op) {
     if (axis < 0) return NULL;
     kn_dtype t = (kn_dtype)x->dtype, acc = op == KN_MAX ? t : accumulator(t);
-    x = u_cast(k, x, acc);
-    kn_uop identity = op == KN_ADD ? NULL : op == KN_MUL ? L(1) : u_lowest(k, acc);
-    kn_uop r = u_scan(k, x, (unsigned)axis, op, identity);
-    return ki_is_float(t) ? u_cast(k, r, t) : r;
+    x = ki_t_cast(k, x, acc);
+    kn_uop identity = op == KN_ADD ? NULL : op == KN_MUL ? L(1) : ki_t_lowest(k, acc);
+    kn_uop r = ki_t_scan(k, x, (unsigned)axis, op, identity);
+    return ki_is_float(t) ? ki_t_cast(k, r, t) : r;
 }
-#define SCAN(name, op)                                                                                        \
-    kn_tensor kn_##name(kn_tensor t, int axis) {                                                              \
-        ENTER(#name, t);                                                                                      \
-        return ki_handle(k, scan(k, t->u, ki_axis(k, axis, ki_rank(t->u)), op));                              \
+#define SCAN(name, op)                                                                                                 \
+    kn_tensor kn_##name(kn_tensor t, int axis) {                                                                       \
+        ENTER(#name, t);                                                                                               \
+        return ki_handle(k, scan(k, t->u, ki_axis(k, axis, ki_rank(t->u)), op));                                       \
     }
 SCAN(cumsum, KN_ADD)
 SCAN(cumprod, KN_MUL)
@@ -208,7 +210,7 @@ kn_tensor kn_cummin(kn_tensor t, int axis) {
     ENTER("cummin", t);
     kn_uop x = t->u;
     kn_op turn = ki_is_float((kn_dtype)x->dtype) ? KN_NEG : KN_NOT;
-    return ki_handle(k, u1(k, turn, scan(k, u1(k, turn, x), ki_axis(k, axis, ki_rank(x)), KN_MAX)));
+    return ki_handle(k, ki_t_unary(k, turn, scan(k, ki_t_unary(k, turn, x), ki_axis(k, axis, ki_rank(x)), KN_MAX)));
 }
 
 kn_tensor kn_prefix_sum(kn_tensor t) {
@@ -219,29 +221,29 @@ kn_tensor kn_prefix_sum(kn_tensor t) {
 /* ---- softmax ----------------------------------------------------------------------------------------------- */
 
 static kn_uop shifted(kn_ctx *k, kn_uop x, unsigned axis) {
-    x = u_float(k, x);
-    kn_uop m = x ? u_reduce(k, x, KN_MAX, UINT32_C(1) << axis) : NULL;
-    return m ? u_sub(k, x, ki_op1(&k->ir, KN_DETACH, m)) : NULL;
+    x = ki_t_float(k, x);
+    kn_uop m = x ? ki_t_reduce(k, x, KN_MAX, UINT32_C(1) << axis) : NULL;
+    return m ? ki_t_sub(k, x, ki_op1(&k->ir, KN_DETACH, m)) : NULL;
 }
 /* Exponentials and their sum in f32 at least. */
-kn_uop u_softmax(kn_ctx *k, kn_uop x, unsigned axis) {
+kn_uop ki_t_softmax(kn_ctx *k, kn_uop x, unsigned axis) {
     if (!x) return NULL;
     kn_dtype t = ki_fraction((kn_dtype)x->dtype);
-    kn_uop e = u_exp(k, shifted(k, u_cast(k, x, accumulator(t)), axis));
-    return u_cast(k, u_div(k, e, u_reduce(k, e, KN_ADD, UINT32_C(1) << axis)), t);
+    kn_uop e = ki_t_exp(k, shifted(k, ki_t_cast(k, x, accumulator(t)), axis));
+    return ki_t_cast(k, ki_t_div(k, e, ki_t_reduce(k, e, KN_ADD, UINT32_C(1) << axis)), t);
 }
-kn_uop u_log_softmax(kn_ctx *k, kn_uop x, unsigned axis) {
+kn_uop ki_t_log_softmax(kn_ctx *k, kn_uop x, unsigned axis) {
     if (!x) return NULL;
     kn_dtype t = ki_fraction((kn_dtype)x->dtype);
-    kn_uop d = shifted(k, u_cast(k, x, accumulator(t)), axis);
-    return u_cast(k, u_sub(k, d, u_log(k, u_reduce(k, u_exp(k, d), KN_ADD, UINT32_C(1) << axis))), t);
+    kn_uop d = shifted(k, ki_t_cast(k, x, accumulator(t)), axis);
+    return ki_t_cast(k, ki_t_sub(k, d, ki_t_log(k, ki_t_reduce(k, ki_t_exp(k, d), KN_ADD, UINT32_C(1) << axis))), t);
 }
 
 static kn_tensor along(kn_tensor t, int axis, const char *fn, kn_uop (*f)(kn_ctx *, kn_uop, unsigned), bool negate) {
     ENTER(fn, t);
     int a = ki_axis(k, axis, ki_rank(t->u));
-    return ki_handle(k, a < 0 ? NULL : f(k, negate ? u_neg(k, t->u) : t->u, (unsigned)a));
+    return ki_handle(k, a < 0 ? NULL : f(k, negate ? ki_t_neg(k, t->u) : t->u, (unsigned)a));
 }
-kn_tensor kn_softmax(kn_tensor t, int axis) { return along(t, axis, "softmax", u_softmax, false); }
-kn_tensor kn_log_softmax(kn_tensor t, int axis) { return along(t, axis, "log_softmax", u_log_softmax, false); }
-kn_tensor kn_softmin(kn_tensor t, int axis) { return along(t, axis, "softmin", u_softmax, true); }
+kn_tensor kn_softmax(kn_tensor t, int axis) { return along(t, axis, "softmax", ki_t_softmax, false); }
+kn_tensor kn_log_softmax(kn_tensor t, int axis) { return along(t, axis, "log_softmax", ki_t_log_softmax, false); }
+kn_tensor kn_softmin(kn_tensor t, int axis) { return along(t, axis, "softmin", ki_t_softmax, true); }

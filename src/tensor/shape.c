@@ -81,21 +81,21 @@ bool ki_axes(kn_ctx *k, kn_ints axes, unsigned rank, uint32_t *bits) {
 /* ---- reshape, expand, broadcast ---------------------------------------------------------------------------- */
 
 /* A reshape of a reshape stays two nodes: the inner one may be what a gradient is asked for. */
-kn_uop u_reshape_to(kn_ctx *k, kn_uop x, const ki_shape *s) {
+kn_uop ki_t_reshape_to(kn_ctx *k, kn_uop x, const ki_shape *s) {
     if (!x) return NULL;
     ki_shape own = ki_shape_like(x);
     if (ki_shape_same(&own, s)) return x;
     return ki_op2(&k->ir, KN_RESHAPE, x, ki_stack_dims(&k->ir, s->d, s->n));
 }
 
-kn_uop u_reshape(kn_ctx *k, kn_uop x, unsigned n, const int64_t *dim) {
+kn_uop ki_t_reshape(kn_ctx *k, kn_uop x, unsigned n, const int64_t *dim) {
     ki_shape s = {.n = n};
     if (n > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
     for (unsigned i = 0; i < n; i++) s.d[i] = (ki_dim){dim[i], NULL};
-    return u_reshape_to(k, x, &s);
+    return ki_t_reshape_to(k, x, &s);
 }
 
-kn_uop u_expand_to(kn_ctx *k, kn_uop x, const ki_shape *s) {
+kn_uop ki_t_expand_to(kn_ctx *k, kn_uop x, const ki_shape *s) {
     if (!x) return NULL;
     ki_shape own = ki_shape_like(x);
     if (ki_shape_same(&own, s)) return x;
@@ -110,21 +110,23 @@ static kn_uop lead(kn_ctx *k, kn_uop x, unsigned n) {
     ki_shape s = {.n = n};
     unsigned more = n - ki_rank(x);
     for (unsigned i = 0; i < n; i++) s.d[i] = i < more ? (ki_dim){1, NULL} : x->type->dim[i - more];
-    return u_reshape_to(k, x, &s);
+    return ki_t_reshape_to(k, x, &s);
 }
 
 static kn_uop cannot_broadcast(kn_ctx *k, kn_uop a, kn_uop b, unsigned from_end) {
     char sa[128], sb[128];
-    ki_fail(&k->env, KI_E_BROADCAST, k->fn, ki_shape_text(a->type, sa, sizeof sa), ki_shape_text(b->type, sb, sizeof sb));
+    ki_fail(&k->env, KI_E_BROADCAST, k->fn, ki_shape_text(a->type, sa, sizeof sa),
+            ki_shape_text(b->type, sb, sizeof sb));
     ki_fail_note(&k->env, "axis -%u: %lld vs %lld", from_end, (long long)ki_dim_n(a, ki_rank(a) - from_end),
                  (long long)ki_dim_n(b, ki_rank(b) - from_end));
     const struct kn_tensor_s *l = k->operand[0], *r = k->operand[1];
     if (l && r && l->loc.file && r->loc.file)
-        ki_fail_note(&k->env, "left operand from %s:%d, right from %s:%d", l->loc.file, l->loc.line, r->loc.file, r->loc.line);
+        ki_fail_note(&k->env, "left operand from %s:%d, right from %s:%d", l->loc.file, l->loc.line, r->loc.file,
+                     r->loc.line);
     return NULL;
 }
 
-kn_uop u_broadcast_to(kn_ctx *k, kn_uop x, const ki_shape *s) {
+kn_uop ki_t_broadcast_to(kn_ctx *k, kn_uop x, const ki_shape *s) {
     if (!x) return NULL;
     char a[128], b[128];
     bool fits = ki_rank(x) <= s->n;
@@ -134,9 +136,10 @@ kn_uop u_broadcast_to(kn_ctx *k, kn_uop x, const ki_shape *s) {
     }
     if (!fits) {
         const ki_type *t = ki_type_make(&k->ir, s->n, s->d, 0, -1);
-        return t ? FAIL(KI_E_BROADCAST_TO, k->fn, ki_shape_text(x->type, a, sizeof a), ki_shape_text(t, b, sizeof b)) : NULL;
+        return t ? FAIL(KI_E_BROADCAST_TO, k->fn, ki_shape_text(x->type, a, sizeof a), ki_shape_text(t, b, sizeof b))
+                 : NULL;
     }
-    return u_expand_to(k, lead(k, x, s->n), s);
+    return ki_t_expand_to(k, lead(k, x, s->n), s);
 }
 
 bool ki_broadcast(kn_ctx *k, kn_uop *a, kn_uop *b) {
@@ -145,11 +148,12 @@ bool ki_broadcast(kn_ctx *k, kn_uop *a, kn_uop *b) {
     if (ra == 0 || rb == 0 || ki_same_shape(*a, *b)) return true;
     ki_shape s = {.n = ra > rb ? ra : rb};
     for (unsigned i = 1; i <= s.n; i++) {
-        ki_dim da = i <= ra ? (*a)->type->dim[ra - i] : (ki_dim){1, NULL}, db = i <= rb ? (*b)->type->dim[rb - i] : (ki_dim){1, NULL};
+        ki_dim da = i <= ra ? (*a)->type->dim[ra - i] : (ki_dim){1, NULL},
+               db = i <= rb ? (*b)->type->dim[rb - i] : (ki_dim){1, NULL};
         if (!same_dim(da, db) && !is_one(da) && !is_one(db)) return cannot_broadcast(k, *a, *b, i);
         s.d[s.n - i] = is_one(da) ? db : da;
     }
-    *a = u_expand_to(k, lead(k, *a, s.n), &s);
-    *b = u_expand_to(k, lead(k, *b, s.n), &s);
+    *a = ki_t_expand_to(k, lead(k, *a, s.n), &s);
+    *b = ki_t_expand_to(k, lead(k, *b, s.n), &s);
     return *a && *b;
 }

@@ -10,10 +10,8 @@ static void release(kn_ctx *k, ki_storage *s) {
     if (s->borrowed) {
         if (s->release) s->release(s->owner);
     } else if (s->data) {
-        if (s->device && k->run_free)
-            k->run_free(k, s);
-        else
-            ki_free(s->data);
+        if (s->device && k->run_free) k->run_free(k, s);
+        else ki_free(s->data);
     }
     *s = (ki_storage){0};
 }

@@ -9,17 +9,15 @@ static kn_uop reshaped(kn_ctx *k, kn_uop x, kn_ints shape) {
     int64_t known = 1, guess = -1;
     ki_shape s;
     for (int64_t i = 0; i < shape.n && i < KN_MAX_LIST; i++) {
-        if (shape.v[i] == -1 && guess < 0)
-            guess = i;
-        else if (shape.v[i] == -1)
-            return FAIL(KI_E_RESHAPE_TWO, k->fn);
-        else if (shape.v[i] >= 0 && ki_mul_overflow(known, shape.v[i], &known))
-            known = INT64_MAX;
+        if (shape.v[i] == -1 && guess < 0) guess = i;
+        else if (shape.v[i] == -1) return FAIL(KI_E_RESHAPE_TWO, k->fn);
+        else if (shape.v[i] >= 0 && ki_mul_overflow(known, shape.v[i], &known)) known = INT64_MAX;
     }
     if (guess >= 0) {
         if (!ki_shape_known(k, x)) return NULL;
         if (known == 0 || ki_numel(x) % known)
-            return FAIL(KI_E_RESHAPE_LEFT, ki_shape_text(x->type, a, sizeof a), (long long)ki_numel(x), (long long)known);
+            return FAIL(KI_E_RESHAPE_LEFT, ki_shape_text(x->type, a, sizeof a), (long long)ki_numel(x),
+                        (long long)known);
         shape.v[guess] = ki_numel(x) / known;
     }
     if (!ki_shape_read(k, shape, &s)) return NULL;
@@ -27,7 +25,7 @@ static kn_uop reshaped(kn_ctx *k, kn_uop x, kn_ints shape) {
     if (type && !type->symbolic && !x->type->symbolic && type->numel != ki_numel(x))
         return FAIL(KI_E_RESHAPE_SIZE, ki_shape_text(x->type, a, sizeof a), (long long)ki_numel(x),
                     ki_shape_text(type, b, sizeof b), (long long)type->numel);
-    return type ? u_reshape_to(k, x, &s) : NULL;
+    return type ? ki_t_reshape_to(k, x, &s) : NULL;
 }
 
 kn_tensor kn_reshape(kn_tensor t, kn_ints shape) {
@@ -46,7 +44,9 @@ kn_tensor kn_permute(kn_tensor t, kn_ints order) {
     return ki_handle(k, ki_permute(&k->ir, t->u, v, rank));
 }
 
-static kn_uop swapped(kn_ctx *k, kn_uop x, int a, int b) { return a < 0 || b < 0 ? NULL : u_swap(k, x, (unsigned)a, (unsigned)b); }
+static kn_uop swapped(kn_ctx *k, kn_uop x, int a, int b) {
+    return a < 0 || b < 0 ? NULL : ki_t_swap(k, x, (unsigned)a, (unsigned)b);
+}
 
 kn_tensor kn_transpose(kn_tensor t, int a, int b) {
     ENTER("transpose", t);
@@ -61,7 +61,7 @@ kn_tensor kn_mT(kn_tensor t) {
 kn_tensor kn_moveaxis(kn_tensor t, int from, int to) {
     ENTER("moveaxis", t);
     int a = ki_axis(k, from, ki_rank(t->u)), b = ki_axis(k, to, ki_rank(t->u));
-    return ki_handle(k, a < 0 || b < 0 ? NULL : u_move(k, t->u, (unsigned)a, (unsigned)b));
+    return ki_handle(k, a < 0 || b < 0 ? NULL : ki_t_move(k, t->u, (unsigned)a, (unsigned)b));
 }
 
 kn_tensor kn_expand(kn_tensor t, kn_ints shape) {
@@ -74,7 +74,7 @@ kn_tensor kn_expand(kn_tensor t, kn_ints shape) {
     if (!ki_shape_read(k, known, &s)) return ki_handle(k, NULL);
     for (unsigned i = 0; i < s.n; i++)
         if (shape.v[i] == -1) s.d[i] = t->u->type->dim[i - (s.n - rank)];
-    return ki_handle(k, u_broadcast_to(k, t->u, &s));
+    return ki_handle(k, ki_t_broadcast_to(k, t->u, &s));
 }
 
 kn_tensor kn_pad(kn_tensor t, kn_ints pads, double value) {
@@ -89,8 +89,8 @@ kn_tensor kn_pad(kn_tensor t, kn_ints pads, double value) {
         if (before[i] < 0 || after[i] < 0 || before[i] > INT64_C(1) << 47 || after[i] > INT64_C(1) << 47)
             return FAIL(KI_E_PAD_NEGATIVE, i, (long long)before[i], (long long)after[i]), ki_handle(k, NULL);
     }
-    kn_uop fill = lit(k, x, value);
-    return ki_handle(k, u_pad_with(k, x, before, after, fill && fill->arg.bits ? fill : NULL));
+    kn_uop fill = ki_t_lit(k, x, value);
+    return ki_handle(k, ki_t_pad_with(k, x, before, after, fill && fill->arg.bits ? fill : NULL));
 }
 
 kn_tensor kn_shrink(kn_tensor t, kn_ints start, kn_ints size) {
@@ -99,10 +99,12 @@ kn_tensor kn_shrink(kn_tensor t, kn_ints start, kn_ints size) {
     ki_shape o, s;
     if (!ki_shape_read(k, start, &o) || !ki_shape_read(k, size, &s)) return ki_handle(k, NULL);
     if (o.n != ki_rank(x) || s.n != o.n)
-        return FAIL(KI_E_AXES_COUNT, "shrink", ki_rank(x), (long long)(o.n != ki_rank(x) ? o.n : s.n)), ki_handle(k, NULL);
+        return FAIL(KI_E_AXES_COUNT, "shrink", ki_rank(x), (long long)(o.n != ki_rank(x) ? o.n : s.n)),
+               ki_handle(k, NULL);
     for (unsigned i = 0; i < s.n; i++)
         if (!o.d[i].sym && !s.d[i].sym && !x->type->dim[i].sym && o.d[i].n + s.d[i].n > ki_dim_n(x, i))
-            return FAIL(KI_E_SHRINK_RANGE, i, (long long)o.d[i].n, (long long)(o.d[i].n + s.d[i].n), (long long)ki_dim_n(x, i)),
+            return FAIL(KI_E_SHRINK_RANGE, i, (long long)o.d[i].n, (long long)(o.d[i].n + s.d[i].n),
+                        (long long)ki_dim_n(x, i)),
                    ki_handle(k, NULL);
     return ki_handle(k, ki_op3(&k->ir, KN_SHRINK, x, ki_stack_dims(&k->ir, o.d, o.n), ki_stack_dims(&k->ir, s.d, s.n)));
 }
@@ -129,11 +131,12 @@ kn_tensor kn_slice(kn_tensor t, int axis, int64_t start, int64_t stop, int64_t s
     ENTER("slice", t);
     int a = ki_axis(k, axis, ki_rank(t->u));
     if (a < 0) return ki_handle(k, NULL);
-    if (step == 0 || step < -(INT64_C(1) << 47) || step > INT64_C(1) << 47) return FAIL(KI_E_SLICE_STEP), ki_handle(k, NULL);
+    if (step == 0 || step < -(INT64_C(1) << 47) || step > INT64_C(1) << 47)
+        return FAIL(KI_E_SLICE_STEP), ki_handle(k, NULL);
     int64_t n = ki_dim_n(t->u, (unsigned)a);
     int64_t from = bound(start, n, step < 0);
     int64_t to = stop == KN_TO_END ? (step < 0 ? -1 : n) : bound(stop, n, step < 0);
-    return ki_handle(k, u_slice_axis(k, t->u, (unsigned)a, from, to, step));
+    return ki_handle(k, ki_t_slice_axis(k, t->u, (unsigned)a, from, to, step));
 }
 
 kn_tensor kn_select(kn_tensor t, int axis, int64_t index) {
@@ -142,8 +145,8 @@ kn_tensor kn_select(kn_tensor t, int axis, int64_t index) {
     if (a < 0) return ki_handle(k, NULL);
     int64_t n = ki_dim_n(t->u, (unsigned)a);
     if (index < -n || index >= n) return FAIL(KI_E_SELECT_RANGE, (long long)index, a, (long long)n), ki_handle(k, NULL);
-    kn_uop y = u_narrow(k, t->u, (unsigned)a, index < 0 ? index + n : index, 1);
-    return ki_handle(k, u_squeeze(k, y, UINT32_C(1) << a));
+    kn_uop y = ki_t_narrow(k, t->u, (unsigned)a, index < 0 ? index + n : index, 1);
+    return ki_handle(k, ki_t_squeeze(k, y, UINT32_C(1) << a));
 }
 
 /* ---- several into one, one into several -------------------------------------------------------------------- */
@@ -159,11 +162,12 @@ static bool join(kn_ctx *k, const kn_tensor *t, size_t n, int axis, kn_uop *u) {
         for (unsigned j = 0; same && j < ki_rank(x); j++)
             same = (int)j == axis || (ki_dim_n(x, j) == ki_dim_n(y, j) && x->type->dim[j].sym == y->type->dim[j].sym);
         if (!same)
-            return FAIL(KI_E_JOIN_SHAPE, k->fn, (unsigned)i, ki_shape_text(y->type, b, sizeof b), ki_shape_text(x->type, a, sizeof a), axis);
+            return FAIL(KI_E_JOIN_SHAPE, k->fn, (unsigned)i, ki_shape_text(y->type, b, sizeof b),
+                        ki_shape_text(x->type, a, sizeof a), axis);
     }
     if (d == KN_VOID) return FAIL(KI_E_NO_PROMOTION, k->fn, "those", "given");
     for (size_t i = 0; i < n; i++)
-        if (!(u[i] = u_cast(k, t[i]->u, d))) return false;
+        if (!(u[i] = ki_t_cast(k, t[i]->u, d))) return false;
     return true;
 }
 
@@ -175,7 +179,7 @@ static kn_tensor joined(const kn_tensor *t, size_t n, int axis, const char *fn, 
     kn_uop *u = ki_malloc(n * sizeof *u), r = NULL;
     int a = u ? ki_axis(k, axis, ki_rank(t[0]->u) + fresh) : (ki_fail(&k->env, KI_E_NOMEM), -1);
     if (a >= 0 && join(k, t, n, fresh ? -1 : a, u))
-        r = fresh ? u_move(k, ki_opn(&k->ir, KN_STACK, u, (uint32_t)n), 0, (unsigned)a) : u_cat(k, u, n, a);
+        r = fresh ? ki_t_move(k, ki_opn(&k->ir, KN_STACK, u, (uint32_t)n), 0, (unsigned)a) : ki_t_cat(k, u, n, a);
     ki_free(u);
     return ki_handle(k, r);
 }
@@ -195,13 +199,15 @@ kn_status kn_split(kn_tensor t, int axis, kn_ints sizes, kn_tensor *out) {
     if (bad || !k) return all_bad(out, n, bad);
     int a = ki_axis(k, axis, ki_rank(t->u));
     if (a < 0 || !ki_shape_known(k, t->u)) return all_bad(out, n, ki_handle(k, NULL));
-    for (int64_t i = 0; i < n; i++) at += sizes.v[i] < 0 || sizes.v[i] > INT64_C(1) << 47 ? INT64_C(1) << 48 : sizes.v[i];
+    for (int64_t i = 0; i < n; i++)
+        at += sizes.v[i] < 0 || sizes.v[i] > INT64_C(1) << 47 ? INT64_C(1) << 48 : sizes.v[i];
     if (at != ki_dim_n(t->u, (unsigned)a) || n != sizes.n)
-        return FAIL(KI_E_SPLIT_SIZES, (long long)at, a, (long long)ki_dim_n(t->u, (unsigned)a)), all_bad(out, n, ki_handle(k, NULL));
+        return FAIL(KI_E_SPLIT_SIZES, (long long)at, a, (long long)ki_dim_n(t->u, (unsigned)a)),
+               all_bad(out, n, ki_handle(k, NULL));
     at = 0;
     kn_status s = KN_OK;
     for (int64_t i = 0; i < n; i++) {
-        out[i] = ki_handle(k, u_narrow(k, t->u, (unsigned)a, at, sizes.v[i]));
+        out[i] = ki_handle(k, ki_t_narrow(k, t->u, (unsigned)a, at, sizes.v[i]));
         if (kn_check(out[i])) s = kn_check(out[i]);
         at += sizes.v[i];
     }
@@ -228,8 +234,8 @@ kn_tensor kn_tile(kn_tensor t, kn_ints times) {
     kn_uop x = t->u;
     ki_shape s;
     if (!ki_shape_read(k, times, &s)) return ki_handle(k, NULL);
-    while (x && ki_rank(x) < s.n) x = u_unsqueeze(k, x, 0);
-    for (unsigned i = 0; x && i < s.n; i++) x = u_tile_axis(k, x, ki_rank(x) - s.n + i, s.d[i].n);
+    while (x && ki_rank(x) < s.n) x = ki_t_unsqueeze(k, x, 0);
+    for (unsigned i = 0; x && i < s.n; i++) x = ki_t_tile_axis(k, x, ki_rank(x) - s.n + i, s.d[i].n);
     return ki_handle(k, x);
 }
 
@@ -237,11 +243,12 @@ kn_tensor kn_repeat(kn_tensor t, int64_t times, int axis) {
     ENTER("repeat", t);
     int a = ki_axis(k, axis, ki_rank(t->u));
     if (a < 0 || !ki_shape_known(k, t->u)) return ki_handle(k, NULL);
-    if (times < 0 || times > INT64_C(1) << 40) return FAIL(KI_E_SIZE_RANGE, "repeat", (long long)times, 0u), ki_handle(k, NULL);
+    if (times < 0 || times > INT64_C(1) << 40)
+        return FAIL(KI_E_SIZE_RANGE, "repeat", (long long)times, 0u), ki_handle(k, NULL);
     ki_shape s = ki_shape_like(t->u);
     s.d[a].n *= times;
-    kn_uop y = u_expand_axis(k, u_unsqueeze(k, t->u, (unsigned)a + 1), (unsigned)a + 1, times);
-    return ki_handle(k, u_reshape_to(k, y, &s));
+    kn_uop y = ki_t_expand_axis(k, ki_t_unsqueeze(k, t->u, (unsigned)a + 1), (unsigned)a + 1, times);
+    return ki_handle(k, ki_t_reshape_to(k, y, &s));
 }
 
 kn_tensor kn_roll(kn_tensor t, int64_t shift, int axis) {
@@ -250,7 +257,7 @@ kn_tensor kn_roll(kn_tensor t, int64_t shift, int axis) {
     if (a < 0 || !ki_shape_known(k, t->u)) return ki_handle(k, NULL);
     int64_t n = ki_dim_n(t->u, (unsigned)a), s = n ? (shift % n + n) % n : 0;
     if (s == 0) return ki_handle(k, t->u);
-    return ki_handle(k, u_narrow(k, u_tile_axis(k, t->u, (unsigned)a, 2), (unsigned)a, n - s, n));
+    return ki_handle(k, ki_t_narrow(k, ki_t_tile_axis(k, t->u, (unsigned)a, 2), (unsigned)a, n - s, n));
 }
 
 /* ---- axes of size 1 ---------------------------------------------------------------------------------------- */
@@ -259,19 +266,19 @@ kn_tensor kn_squeeze(kn_tensor t, int axis) {
     ENTER("squeeze", t);
     int a = ki_axis(k, axis, ki_rank(t->u));
     if (a < 0) return ki_handle(k, NULL);
-    return ki_handle(k, ki_dim_n(t->u, (unsigned)a) == 1 ? u_squeeze(k, t->u, UINT32_C(1) << a) : t->u);
+    return ki_handle(k, ki_dim_n(t->u, (unsigned)a) == 1 ? ki_t_squeeze(k, t->u, UINT32_C(1) << a) : t->u);
 }
 kn_tensor kn_squeeze_all(kn_tensor t) {
     ENTER("squeeze_all", t);
     uint32_t bits = 0;
     for (unsigned i = 0; i < ki_rank(t->u); i++)
         if (ki_dim_n(t->u, i) == 1 && !t->u->type->dim[i].sym) bits |= UINT32_C(1) << i;
-    return ki_handle(k, u_squeeze(k, t->u, bits));
+    return ki_handle(k, ki_t_squeeze(k, t->u, bits));
 }
 kn_tensor kn_unsqueeze(kn_tensor t, int axis) {
     ENTER("unsqueeze", t);
     int a = ki_axis(k, axis, ki_rank(t->u) + 1);
-    return ki_handle(k, a < 0 ? NULL : u_unsqueeze(k, t->u, (unsigned)a));
+    return ki_handle(k, a < 0 ? NULL : ki_t_unsqueeze(k, t->u, (unsigned)a));
 }
 
 kn_tensor kn_flatten(kn_tensor t, int first, int last) {
@@ -290,7 +297,7 @@ kn_tensor kn_flatten(kn_tensor t, int first, int last) {
             s.d[s.n++] = x->type->dim[i];
         }
     }
-    return ki_handle(k, u_reshape_to(k, x, &s));
+    return ki_handle(k, ki_t_reshape_to(k, x, &s));
 }
 
 kn_tensor kn_unflatten(kn_tensor t, int axis, kn_ints shape) {
@@ -313,9 +320,9 @@ static kn_tensor triangle(kn_tensor t, int64_t diagonal, bool upper, const char 
     kn_uop x = t->u;
     unsigned rank = ki_rank(x);
     if (rank < 2) return FAIL(KI_E_RANK_WANTED, fn, 2, rank), ki_handle(k, NULL);
-    kn_uop r = u_iota_axis(k, x, rank - 2, KN_I64), c = u_iota_axis(k, x, rank - 1, KN_I64);
-    kn_uop edge = r ? u_add(k, r, lit(k, r, (double)diagonal)) : NULL;
-    return ki_handle(k, u_where(k, upper ? u_ge(k, c, edge) : u_le(k, c, edge), x, lit(k, x, 0)));
+    kn_uop r = ki_t_iota_axis(k, x, rank - 2, KN_I64), c = ki_t_iota_axis(k, x, rank - 1, KN_I64);
+    kn_uop edge = r ? ki_t_add(k, r, ki_t_lit(k, r, (double)diagonal)) : NULL;
+    return ki_handle(k, ki_t_where(k, upper ? ki_t_ge(k, c, edge) : ki_t_le(k, c, edge), x, ki_t_lit(k, x, 0)));
 }
 kn_tensor kn_tril(kn_tensor t, int64_t diagonal) { return triangle(t, diagonal, false, "tril"); }
 kn_tensor kn_triu(kn_tensor t, int64_t diagonal) { return triangle(t, diagonal, true, "triu"); }
@@ -330,16 +337,19 @@ kn_tensor kn_diagonal(kn_tensor t, int64_t offset) {
     int64_t rows = ki_dim_n(x, rank - 2), columns = ki_dim_n(x, rank - 1);
     int64_t r0 = offset < 0 ? -offset : 0, c0 = offset > 0 ? offset : 0;
     int64_t n = rows - r0 < columns - c0 ? rows - r0 : columns - c0;
-    if (n <= 0) return ki_handle(k, u_squeeze(k, u_narrow(k, u_narrow(k, x, rank - 2, 0, rows ? 1 : 0), rank - 1, 0, 0), rows ? UINT32_C(1) << (rank - 2) : 0));
-    x = u_narrow(k, u_narrow(k, x, rank - 2, r0, n), rank - 1, c0, n);
-    if (n == 1) return ki_handle(k, u_squeeze(k, x, UINT32_C(1) << (rank - 2)));
+    if (n <= 0)
+        return ki_handle(k,
+                         ki_t_squeeze(k, ki_t_narrow(k, ki_t_narrow(k, x, rank - 2, 0, rows ? 1 : 0), rank - 1, 0, 0),
+                                      rows ? UINT32_C(1) << (rank - 2) : 0));
+    x = ki_t_narrow(k, ki_t_narrow(k, x, rank - 2, r0, n), rank - 1, c0, n);
+    if (n == 1) return ki_handle(k, ki_t_squeeze(k, x, UINT32_C(1) << (rank - 2)));
     ki_shape s = ki_shape_like(x);
     s.n--;
     s.d[rank - 2].n = n * n;
-    x = u_pad_axis(k, u_reshape_to(k, x, &s), rank - 2, 0, n);
+    x = ki_t_pad_axis(k, ki_t_reshape_to(k, x, &s), rank - 2, 0, n);
     s.d[rank - 2].n = n, s.d[rank - 1].n = n + 1, s.n++;
-    x = u_narrow(k, u_reshape_to(k, x, &s), rank - 1, 0, 1);
-    return ki_handle(k, u_squeeze(k, x, UINT32_C(1) << (rank - 1)));
+    x = ki_t_narrow(k, ki_t_reshape_to(k, x, &s), rank - 1, 0, 1);
+    return ki_handle(k, ki_t_squeeze(k, x, UINT32_C(1) << (rank - 1)));
 }
 
 kn_tensor kn_diag(kn_tensor t) {
@@ -349,8 +359,8 @@ kn_tensor kn_diag(kn_tensor t) {
     if (!ki_shape_known(k, x)) return ki_handle(k, NULL);
     int64_t n = ki_dim_n(x, 0);
     kn_dtype it = ki_index_dtype(KN_I32, n);
-    kn_uop on = u_eq(k, RESHAPE(u_iota(k, n, it), n, 1), RESHAPE(u_iota(k, n, it), 1, n));
-    return ki_handle(k, u_where(k, on, RESHAPE(x, n, 1), lit(k, x, 0)));
+    kn_uop on = ki_t_eq(k, RESHAPE(ki_t_iota(k, n, it), n, 1), RESHAPE(ki_t_iota(k, n, it), 1, n));
+    return ki_handle(k, ki_t_where(k, on, RESHAPE(x, n, 1), ki_t_lit(k, x, 0)));
 }
 
 kn_tensor kn_unfold(kn_tensor t, int axis, int64_t size, int64_t step) {
@@ -358,6 +368,7 @@ kn_tensor kn_unfold(kn_tensor t, int axis, int64_t size, int64_t step) {
     int a = ki_axis(k, axis, ki_rank(t->u));
     if (a < 0) return ki_handle(k, NULL);
     if (size < 1 || step < 1 || size > ki_dim_n(t->u, (unsigned)a))
-        return FAIL(KI_E_WINDOW, "unfold", (long long)size, (long long)step, a, (long long)ki_dim_n(t->u, (unsigned)a)), ki_handle(k, NULL);
-    return ki_handle(k, u_windows(k, t->u, (unsigned)a, size, step, 1));
+        return FAIL(KI_E_WINDOW, "unfold", (long long)size, (long long)step, a, (long long)ki_dim_n(t->u, (unsigned)a)),
+               ki_handle(k, NULL);
+    return ki_handle(k, ki_t_windows(k, t->u, (unsigned)a, size, step, 1));
 }

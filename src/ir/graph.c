@@ -182,7 +182,7 @@ kn_arg ki_import_arg(ki_ir *to, kn_uop u) {
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out) {
     kn_uop *order, *map = NULL, *buf = NULL;
     uint32_t cap = 0;
-    int64_t count = ki_toposort(from, root, n, &order);
+    int64_t count = ki_postorder(from, root, n, &order);
     if (count < 0) return false;
     bool ok = (map = ki_calloc(from->n, sizeof *map)) != NULL;
     if (!ok) ki_fail(to->env, KI_E_NOMEM);

@@ -110,6 +110,26 @@ static void debug(const ki_program *p) {
     ki_text_free(&t);
 }
 
+/* What a stage leaves behind is forgotten, so that the next one starts from what its text says and no more: a node it
+ * makes is a new one, ids and with them every order depend on the program alone. */
+static bool forget(ki_program *p) {
+    size_t n = 0;
+    kn_uop *keep = ki_calloc(p->nin + p->nout + 1, sizeof *keep);
+    if (!keep) return ki_fail(p->ir->env, KI_E_NOMEM), false;
+    keep[n++] = p->root;
+    for (size_t i = 0; i < p->nin; i++) keep[n++] = p->in[i].node;
+    for (size_t i = 0; i < p->nout; i++) keep[n++] = p->out[i].node;
+    bool ok = ki_ir_collect(p->ir, keep, n);
+    if (ok) {
+        n = 0;
+        p->root = keep[n++];
+        for (size_t i = 0; i < p->nin; i++) p->in[i].node = keep[n++];
+        for (size_t i = 0; i < p->nout; i++) p->out[i].node = keep[n++];
+    }
+    ki_free(keep);
+    return ok;
+}
+
 bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts *opts, ki_program *out) {
     ki_lower_opts o = opts ? *opts : (ki_lower_opts){0};
     if (!o.target) o.target = ki_target_host();
@@ -118,6 +138,7 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     bool ok = in->stage == KI_S_TENSOR && to > KI_S_TENSOR ? ki_callify(in, ir, out) : adopt(in, ir, out);
     for (ki_stage s = in->stage + 1; s <= to && ok; s++) {
         ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, stages[s].kernel, &o);
+        if (ok) ok = forget(out);
         if (ok) out->stage = s, debug(out);
     }
     if (!ok) {

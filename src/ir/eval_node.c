@@ -229,11 +229,16 @@ static ki_arr *bytes_at(ki_tens *t, kn_uop u, const ki_arr *src, int64_t offset,
     ki_arr *out = ki_arr_make(t->env, (kn_dtype)u->dtype, n);
     if (!out) return NULL;
     if (n) memcpy(out->data, (const char *)src->data + offset, (size_t)(n * to));
-    for (int64_t i = 0; src->err && i < n; i++) {
+    bool floats = ki_is_float((kn_dtype)src->dtype);
+    for (int64_t i = 0; t->bounds && (src->err || floats) && i < n; i++) {
         double e = 0;
-        for (int64_t b = (offset + i * to) / from; b <= (offset + i * to + to - 1) / from; b++)
-            if (!ki_certain(src->err[b])) e = INFINITY;
-        if (src->dtype == u->dtype) e = src->err[offset / from + i];
+        for (int64_t b = (offset + i * to) / from; b <= (offset + i * to + to - 1) / from; b++) {
+            if (src->err && !ki_certain(src->err[b])) e = INFINITY;
+            if (floats &&
+                isnan(ki_f64_from_bits((kn_dtype)src->dtype, ki_storage_get((kn_dtype)src->dtype, src->data, b))))
+                e = INFINITY;
+        }
+        if (src->dtype == u->dtype) e = src->err ? src->err[offset / from + i] : 0;
         if (!ki_arr_put_err(t->env, out, i, 1, &e, 0)) {
             ki_arr_drop(out);
             return NULL;

@@ -50,10 +50,8 @@ static bool base_map(ki_tens *t, kn_uop u, int64_t n, int64_t *at) {
             }
             ki_tens_dims(t, u->src[0], in);
             ki_tens_dims(t, u, out);
-            for (unsigned k = 0; u->op == KN_SHRINK && k < u->type->rank; k++) {
-                kn_uop o = u->src[1]->src[k];
-                off[k] = o->op == KN_CONST ? o->arg.i : (int64_t)t->scalar[ki_at(t, o)];
-            }
+            for (unsigned k = 0; u->op == KN_SHRINK && k < u->type->rank; k++)
+                if (!ki_tens_scalar(t, u->src[1]->src[k], &off[k])) return false;
             ki_view_make(&w, u, in, out, off);
             if (!w.identity) ki_view_map(&w, at, 0, (size_t)n, at, NULL);
         }
@@ -131,6 +129,8 @@ bool ki_node_store(ki_tens *t, kn_uop u) {
     t->patch[ki_at(t, u)] = p;
     p->n = n;
     if (!base_map(t, u->src[0], n, p->at) || !(p->val = stored_values(t, u, n))) return false;
+    if (u->nsrc > 2 && ki_tens_dims(t, u->src[2], dim) != 1 && ki_tens_dims(t, u->src[2], dim) != n)
+        return ki_fail(t->env, KI_E_EVAL_FORM, "store", u->id, "its gate has another shape"), false;
     for (int64_t i = 0; u->nsrc > 2 && i < n; i++)
         if (!gate_open(t, u->src[2], i)) p->at[i] = -1;
     if (!t->full[b] && !(t->full[b] = copy_of(t, t->arr[b]))) return false;

@@ -303,9 +303,12 @@ static double bound_float(const ki_apply *s, const uint64_t *in, const double *e
     }
 }
 
+/* A NaN's payload is free, so its bits are not known. */
+static bool is_nan(kn_dtype t, uint64_t bits) { return ki_is_float(t) && isnan(ki_f64_from_bits(t, bits)); }
+
 void ki_bound_run(const ki_apply *s, size_t n, const uint64_t *const *src, const double *const *err,
                   const uint64_t *dst, double *out) {
-    bool floats = ki_is_float((kn_dtype)s->in[0]) && s->op != KN_BITCAST, known = true;
+    bool floats = ki_is_float((kn_dtype)s->in[0]), known = true;
     for (unsigned k = 0; k < s->nsrc; k++) known &= err[k] == NULL;
     if (known && !floats && !(s->op == KN_CAST && ki_is_float((kn_dtype)s->out))) {
         memset(out, 0, n * sizeof *out);
@@ -322,7 +325,7 @@ void ki_bound_run(const ki_apply *s, size_t n, const uint64_t *const *src, const
         }
         if (s->op == KN_WHERE) out[i] = bound_where(s, v, e);
         else if (s->op == KN_CAST) out[i] = bound_cast(s, v[0], e[0], dst[i]);
-        else if (s->op == KN_BITCAST) out[i] = ki_certain(e[0]) ? 0 : INFINITY;
+        else if (s->op == KN_BITCAST) out[i] = ki_certain(e[0]) && !is_nan((kn_dtype)s->in[0], v[0]) ? 0 : INFINITY;
         else if (floats) out[i] = bound_float(s, v, e, dst[i]);
         else out[i] = exact ? 0 : bound_int(s, v, e);
     }

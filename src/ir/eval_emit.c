@@ -4,7 +4,9 @@
 
 #include <string.h>
 
-enum { WHOLE = 4096 }; /* a buffer stored or loaded without an index has at most so many elements */
+enum { WHOLE = 4096 };    /* a buffer stored or loaded without an index has at most so many elements */
+enum { LANES = 1 << 24 }; /* a value has at most so many lanes */
+#define FAR (INT64_C(1) << 56)
 
 bool ki_comp_fail(ki_comp *c, kn_uop u, const char *why) {
     ki_fail(c->env, KI_E_EVAL_FORM, ki_ops[u->op].name, u->id, why);
@@ -87,7 +89,9 @@ bool ki_comp_memory(ki_comp *c, kn_uop u) {
         m.space = c->vm->mem[s].space;
         m.slot = c->vm->mem[s].slot;
         m.parent = s;
-        m.offset = c->vm->mem[s].offset + u->src[1]->arg.i * (int64_t)ki_itemsize((kn_dtype)u->src[0]->dtype);
+        if (ki_mul_overflow(u->src[1]->arg.i, (int64_t)ki_itemsize((kn_dtype)u->src[0]->dtype), &m.offset) ||
+            ki_add_overflow(m.offset, c->vm->mem[s].offset, &m.offset) || m.offset < 0 || m.offset > FAR)
+            return ki_comp_fail(c, u, "its offset is outside any memory");
         return add_mem(c, u, m);
     case KN_AFTER: c->mem[at] = s; return true;
     case KN_RESHAPE: /* of a buffer: the same elements */
@@ -303,6 +307,7 @@ static bool emit_extract(ki_comp *c, ki_code_list *l, kn_uop u) {
 
 static bool emit_lane_reduce(ki_comp *c, ki_code_list *l, kn_uop u, uint32_t src) {
     int64_t in[KI_MAX_RANK], out[KI_MAX_RANK];
+    if (src == KI_NOSLOT) return ki_comp_fail(c, u->src[0], "used as a value, and it has none");
     uint32_t lanes = ki_lanes(u), all = ki_lanes(u->src[0]), each = lanes ? all / lanes : 0, at, fill = 0;
     if (!lane_dims(c, u->src[0], in) || !lane_dims(c, u, out) || !table(c, all, &at)) return false;
     for (uint32_t o = 0; o < lanes; o++)
@@ -391,6 +396,9 @@ static bool emit_store(ki_comp *c, ki_code_list *l, kn_uop u) {
 
 bool ki_comp_node(ki_comp *c, ki_code_list *l, kn_uop u) {
     uint32_t at = ki_place(c, u), s = u->nsrc ? ki_place(c, u->src[0]) : 0;
+    bool memory = c->mem[at] != KI_NOSLOT && u->op != KN_INDEX;
+    if (!memory && (u->type->symbolic || u->type->numel > LANES))
+        return ki_comp_fail(c, u, "a kernel's value has few lanes, and constantly many");
     switch ((kn_op)u->op) {
     case KN_STORE:
     case KN_ATOMICADD: return emit_store(c, l, u);

@@ -74,6 +74,10 @@ static inline uint32_t ki_at(const ki_tens *t, kn_uop u) { return t->pos[u->id] 
 int64_t ki_tens_dims(const ki_tens *t, kn_uop u, int64_t *dim);
 /* Source k is read for its elements (not as a shape). */
 bool ki_data_source(kn_uop u, uint32_t k);
+/* Value of a () integer made of constants and variables: offsets and sizes. False (recorded): it is something else. */
+bool ki_tens_scalar(const ki_tens *t, kn_uop u, int64_t *v);
+/* u's elements as an array, a reference of the caller's own. */
+ki_arr *ki_tens_array(ki_tens *t, kn_uop u);
 bool ki_step(ki_tens *t, uint64_t n); /* counts; false: over budget (recorded) */
 
 /* eval_tape.c: elements of u (and of the lazy nodes below it) in chunks. */

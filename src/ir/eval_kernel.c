@@ -205,6 +205,7 @@ static bool step_loop(ki_comp *c, stack *s, frame *f, bool *done) {
             f->asked = true;
             return push(c, s, (frame){.u = r->src[0], .cur = f->in});
         }
+        if (c->slot[ki_place(c, r->src[0])] == KI_NOSLOT) return ki_comp_fail(c, r, "its bound is no value");
         ki_region *inner = open_region(c, f->in, c->rank[ki_place(c, r)], c->slot[ki_place(c, r->src[0])]);
         if (!inner) return false;
         f->in = inner;
@@ -386,7 +387,10 @@ static bool compile_specials(ki_comp *c, ki_region *root) {
     bool leaf;
     for (int64_t i = 0; i < c->count; i++) {
         if (c->order[i]->op != KN_SPECIAL) continue;
-        if (!demand(c, root, c->order[i]->src[0]) || !ki_comp_leaf(c, c->order[i], &leaf)) return false;
+        if (!demand(c, root, c->order[i]->src[0])) return false;
+        if (c->slot[ki_place(c, c->order[i]->src[0])] == KI_NOSLOT)
+            return ki_comp_fail(c, c->order[i], "its bound is no value");
+        if (!ki_comp_leaf(c, c->order[i], &leaf)) return false;
         c->inst[i] = root->uid;
     }
     c->vm->prologue = (uint32_t)root->code.n;

@@ -35,8 +35,11 @@ static bool locate(launches *l, kn_uop u, void **data, int64_t *bytes) {
     kn_uop top = u;
     for (; u->op != KN_BUFFER && u->op != KN_PARAM; u = u->src[0]) {
         if (u->op == KN_SLICE && u->src[1]->op == KN_CONST) {
-            offset += u->src[1]->arg.i * (int64_t)ki_itemsize((kn_dtype)u->src[0]->dtype);
-        } else if (u->op != KN_AFTER && u->op != KN_RESHAPE && u->op != KN_BITCAST) {
+            int64_t more;
+            if (ki_mul_overflow(u->src[1]->arg.i, (int64_t)ki_itemsize((kn_dtype)u->src[0]->dtype), &more) ||
+                ki_add_overflow(offset, more, &offset))
+                offset = -1;
+        } else if (u->nsrc == 0 || (u->op != KN_AFTER && u->op != KN_RESHAPE && u->op != KN_BITCAST)) {
             ki_fail(l->env, KI_E_EVAL_FORM, ki_ops[u->op].name, u->id,
                     "an argument of a CALL is a BUFFER or a SLICE of one");
             return false;
@@ -50,7 +53,7 @@ static bool locate(launches *l, kn_uop u, void **data, int64_t *bytes) {
         memset(s->data, UNSET, (size_t)s->bytes);
     }
     *bytes = bytes_of(top);
-    if (offset < 0 || offset + *bytes > s->bytes) {
+    if (offset < 0 || *bytes > s->bytes || offset > s->bytes - *bytes) {
         ki_fail(l->env, KI_E_EVAL_BOUNDS, ki_ops[top->op].name, top->id, (long long)offset, (long long)s->bytes);
         return false;
     }

@@ -176,8 +176,7 @@ ki_arr *ki_node_index(ki_tens *t, kn_uop u) {
     int64_t dim[KI_MAX_RANK], n = ki_tens_dims(t, u, dim), at[KI_CHUNK];
     uint64_t v[KI_CHUNK];
     double err[KI_CHUNK];
-    const ki_arr *src = t->arr[ki_at(t, u->src[0])];
-    ki_arr *out = ki_arr_make(t->env, (kn_dtype)u->dtype, n);
+    ki_arr *src = ki_tens_array(t, u->src[0]), *out = src ? ki_arr_make(t->env, (kn_dtype)u->dtype, n) : NULL;
     bool ok = out != NULL;
     for (int64_t s = 0; ok && s < n; s += KI_CHUNK) {
         size_t m = n - s < KI_CHUNK ? (size_t)(n - s) : KI_CHUNK;
@@ -189,6 +188,7 @@ ki_arr *ki_node_index(ki_tens *t, kn_uop u) {
         for (size_t i = 0; i < m && src->err; i++) err[i] += src->err[at[i]];
         ok = ki_arr_put_err(t->env, out, s, m, err, 1);
     }
+    ki_arr_drop(src);
     if (ok) return out;
     ki_arr_drop(out);
     return NULL;
@@ -219,7 +219,7 @@ ki_arr *ki_node_stack(ki_tens *t, kn_uop u) {
 }
 
 /* Bytes [offset, offset + size of out) of a source array; bounds become 'exempt' where any byte is uncertain. */
-static ki_arr *bytes_of(ki_tens *t, kn_uop u, const ki_arr *src, int64_t offset, int64_t n) {
+static ki_arr *bytes_at(ki_tens *t, kn_uop u, const ki_arr *src, int64_t offset, int64_t n) {
     int64_t from = (int64_t)ki_itemsize((kn_dtype)src->dtype), to = (int64_t)ki_itemsize((kn_dtype)u->dtype);
     if (offset < 0 || offset + n * to > src->n * from) {
         ki_fail(t->env, KI_E_EVAL_BOUNDS, ki_ops[u->op].name, u->id, (long long)(offset / (from ? from : 1)),
@@ -229,11 +229,16 @@ static ki_arr *bytes_of(ki_tens *t, kn_uop u, const ki_arr *src, int64_t offset,
     ki_arr *out = ki_arr_make(t->env, (kn_dtype)u->dtype, n);
     if (!out) return NULL;
     if (n) memcpy(out->data, (const char *)src->data + offset, (size_t)(n * to));
-    for (int64_t i = 0; src->err && i < n; i++) {
+    bool floats = ki_is_float((kn_dtype)src->dtype);
+    for (int64_t i = 0; t->bounds && (src->err || floats) && i < n; i++) {
         double e = 0;
-        for (int64_t b = (offset + i * to) / from; b <= (offset + i * to + to - 1) / from; b++)
-            if (!ki_certain(src->err[b])) e = INFINITY;
-        if (src->dtype == u->dtype) e = src->err[offset / from + i];
+        for (int64_t b = (offset + i * to) / from; b <= (offset + i * to + to - 1) / from; b++) {
+            if (src->err && !ki_certain(src->err[b])) e = INFINITY;
+            if (floats &&
+                isnan(ki_f64_from_bits((kn_dtype)src->dtype, ki_storage_get((kn_dtype)src->dtype, src->data, b))))
+                e = INFINITY;
+        }
+        if (src->dtype == u->dtype) e = src->err ? src->err[offset / from + i] : 0;
         if (!ki_arr_put_err(t->env, out, i, 1, &e, 0)) {
             ki_arr_drop(out);
             return NULL;
@@ -242,18 +247,24 @@ static ki_arr *bytes_of(ki_tens *t, kn_uop u, const ki_arr *src, int64_t offset,
     return out;
 }
 
+static ki_arr *bytes_of(ki_tens *t, kn_uop u, int64_t offset, int64_t n) {
+    ki_arr *src = ki_tens_array(t, u->src[0]), *out = NULL;
+    if (src) out = bytes_at(t, u, src, offset * (int64_t)ki_itemsize((kn_dtype)src->dtype), n);
+    ki_arr_drop(src);
+    return out;
+}
+
 ki_arr *ki_node_slice(ki_tens *t, kn_uop u) {
-    kn_uop o = u->src[1];
-    int64_t off = o->op == KN_CONST ? o->arg.i : (int64_t)t->scalar[ki_at(t, o)];
-    const ki_arr *src = t->arr[ki_at(t, u->src[0])];
-    if (off < 0 || off > src->n) {
-        ki_fail(t->env, KI_E_EVAL_BOUNDS, "slice", u->id, (long long)off, (long long)src->n);
+    int64_t off, dim[KI_MAX_RANK], n = ki_tens_dims(t, u->src[0], dim);
+    if (!ki_tens_scalar(t, u->src[1], &off)) return NULL;
+    if (off < 0 || off > n) {
+        ki_fail(t->env, KI_E_EVAL_BOUNDS, "slice", u->id, (long long)off, (long long)n);
         return NULL;
     }
-    return bytes_of(t, u, src, off * (int64_t)ki_itemsize((kn_dtype)src->dtype), u->arg.i);
+    return bytes_of(t, u, off, u->arg.i);
 }
 
 ki_arr *ki_node_bitcast(ki_tens *t, kn_uop u) {
     int64_t dim[KI_MAX_RANK];
-    return bytes_of(t, u, t->arr[ki_at(t, u->src[0])], 0, ki_tens_dims(t, u, dim));
+    return bytes_of(t, u, 0, ki_tens_dims(t, u, dim));
 }

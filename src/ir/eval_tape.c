@@ -226,10 +226,6 @@ static bool mask_value(ki_tens *t, ki_tape *p, frame *f) {
     return room(t, p, s);
 }
 
-static int64_t offset_value(const ki_tens *t, kn_uop o) {
-    return o->op == KN_CONST ? o->arg.i : (int64_t)t->scalar[ki_at(t, o)];
-}
-
 /* First visit of a view: its index map. An empty source makes everything padding; *empty says so. */
 static bool enter_view(ki_tens *t, ki_tape *p, frame *f, bool *empty) {
     int64_t in[KI_MAX_RANK], out[KI_MAX_RANK], off[KI_MAX_RANK] = {0};
@@ -239,7 +235,7 @@ static bool enter_view(ki_tens *t, ki_tape *p, frame *f, bool *empty) {
     ki_tens_dims(t, u, out);
     if (u->op == KN_PAD || u->op == KN_SHRINK) {
         for (unsigned k = 0; k < u->type->rank; k++) {
-            off[k] = offset_value(t, u->src[1]->src[k]);
+            if (!ki_tens_scalar(t, u->src[1]->src[k], &off[k])) return false;
             int64_t small = u->op == KN_PAD ? in[k] : out[k], big = u->op == KN_PAD ? out[k] : in[k];
             if (off[k] < 0 || small > big || off[k] > big - small) {
                 ki_fail(t->env, KI_E_PAD_RANGE, ki_ops[u->op].name, (int)k, (long long)off[k], (long long)out[k],

@@ -33,6 +33,13 @@ int64_t ki_tens_dims(const ki_tens *t, kn_uop u, int64_t *dim) {
     return n;
 }
 
+bool ki_tens_scalar(const ki_tens *t, kn_uop u, int64_t *v) {
+    uint32_t at = ki_at(t, u);
+    *v = (int64_t)t->scalar[at];
+    if ((t->flags[at] & KI_T_SCALAR) && !ki_is_float((kn_dtype)u->dtype)) return true;
+    return ki_fail(t->env, KI_E_EVAL_INPUT, "the size or offset", ki_ops[u->op].name, u->id), false;
+}
+
 bool ki_step(ki_tens *t, uint64_t n) {
     t->steps += n;
     if (!t->budget || t->steps <= t->budget) return true;
@@ -291,11 +298,23 @@ static bool bind_input(ki_tens *t, kn_uop u, const void *data) {
     return true;
 }
 
+static bool sizes_known(const ki_tens *t, kn_uop u) {
+    int64_t v;
+    for (unsigned k = 0; u->type->symbolic && k < u->type->rank; k++) {
+        kn_uop s = u->type->dim[k].sym;
+        if (!s) continue;
+        if (!ki_tens_scalar(t, s, &v)) return false;
+        if (v < 0 || v > u->type->dim[k].n)
+            return ki_fail(t->env, KI_E_EVAL_BOUNDS, "size", u->id, (long long)v, (long long)u->type->dim[k].n), false;
+    }
+    return true;
+}
+
 static bool bind_inputs(ki_tens *t, const ki_program *p, const kn_uop *node, const void *const *in) {
     for (size_t i = 0; i < p->nin; i++)
         if (t->pos[node[i]->id] && is_variable(node[i]) && !bind_variable(t, node[i], in[i])) return false;
     for (int64_t i = 0; i < t->count; i++)
-        if (!fold_scalar(t, t->order[i])) return false;
+        if (!fold_scalar(t, t->order[i]) || !sizes_known(t, t->order[i])) return false;
     for (size_t i = 0; i < p->nin; i++) {
         kn_uop u = node[i];
         if (t->pos[u->id] && !is_variable(u) && !t->arr[ki_at(t, u)] && !bind_input(t, u, in[i])) return false;
@@ -309,7 +328,7 @@ static ki_arr *share(ki_arr *a) {
     if (a) a->refs++;
     return a;
 }
-static ki_arr *array_of(ki_tens *t, kn_uop u) { /* also of a scalar */
+ki_arr *ki_tens_array(ki_tens *t, kn_uop u) { /* also of a scalar */
     uint32_t at = ki_at(t, u);
     return t->arr[at] ? share(t->arr[at]) : ki_tape_array(t, u);
 }
@@ -318,7 +337,7 @@ static ki_arr *leaf_array(ki_tens *t, kn_uop u) {
     int64_t dim[KI_MAX_RANK];
     if (u->op == KN_PARAM) {
         kn_uop a = t->alias[ki_at(t, u)];
-        if (a) return array_of(t, a);
+        if (a) return ki_tens_array(t, a);
         ki_fail(t->env, KI_E_EVAL_INPUT, "param", u->arg.param->len ? u->arg.param->name : "(no name)", u->id);
         return NULL;
     }
@@ -329,7 +348,7 @@ static ki_arr *leaf_array(ki_tens *t, kn_uop u) {
 
 /* LOAD(x, alt?, gate?) of values. */
 static ki_arr *load_array(ki_tens *t, kn_uop u) {
-    if (u->nsrc == 1) return array_of(t, u->src[0]);
+    if (u->nsrc == 1) return ki_tens_array(t, u->src[0]);
     ki_fail(t->env, KI_E_EVAL_OP, "load with a gate", u->id, "tensor");
     return NULL;
 }
@@ -340,7 +359,7 @@ static ki_arr *tuple_element(ki_tens *t, kn_uop u) {
         ki_fail(t->env, KI_E_EVAL_FORM, "gettuple", u->id, "its source is no tuple");
         return NULL;
     }
-    return array_of(t, s->src[u->arg.i]);
+    return ki_tens_array(t, s->src[u->arg.i]);
 }
 
 static bool evaluate(ki_tens *t, kn_uop u) {
@@ -420,7 +439,7 @@ static kn_uop element_of(kn_uop u) {
 static bool write_output(ki_tens *t, kn_uop u, void *out, double *bound) {
     int64_t dim[KI_MAX_RANK], n = ki_tens_dims(t, u, dim);
     kn_uop base = u->op == KN_BUFFER || u->op == KN_PARAM ? ki_base_of(t, u) : NULL;
-    ki_arr *a = base && t->full[ki_at(t, base)] ? share(t->full[ki_at(t, base)]) : array_of(t, u);
+    ki_arr *a = base && t->full[ki_at(t, base)] ? share(t->full[ki_at(t, base)]) : ki_tens_array(t, u);
     if (!a) return false;
     if (u->type->symbolic) {
         relayout(t, u, a, out, false, bound);

@@ -124,10 +124,10 @@ int64_t ki_postorder(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) 
  * -------------------------------------------------------------------------------------------- */
 
 /* Sources of u through the map, into buf (grown as needed). */
-static bool mapped_sources(kn_uop u, const kn_uop *map, kn_uop **buf, uint32_t *cap) {
+static bool mapped_sources(ki_ir *ir, kn_uop u, const kn_uop *map, kn_uop **buf, uint32_t *cap) {
     if (u->nsrc > *cap) {
         kn_uop *p = ki_realloc(*buf, u->nsrc, sizeof *p);
-        if (!p) return false;
+        if (!p) return ki_fail(ir->env, KI_E_NOMEM), false;
         *buf = p;
         *cap = u->nsrc;
     }
@@ -160,7 +160,7 @@ bool ki_substitute_all(ki_ir *ir, kn_uop *root, size_t nroot, const kn_uop *from
             map[u->id] = u;
             continue;
         }
-        ok = mapped_sources(u, map, &buf, &cap) && (map[u->id] = ki_with_src(ir, u, buf));
+        ok = mapped_sources(ir, u, map, &buf, &cap) && (map[u->id] = ki_with_src(ir, u, buf));
     }
     for (size_t i = 0; i < nroot && ok; i++) root[i] = map[root[i]->id];
     ki_free(order);
@@ -189,7 +189,7 @@ bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out
     for (int64_t i = 0; i < count && ok; i++) {
         kn_uop u = order[i];
         kn_arg arg = ki_import_arg(to, u);
-        ok = mapped_sources(u, map, &buf, &cap) && !(u->arg.p && ki_arg_is_pointer((kn_op)u->op) && !arg.p) &&
+        ok = mapped_sources(to, u, map, &buf, &cap) && !(u->arg.p && ki_arg_is_pointer((kn_op)u->op) && !arg.p) &&
              (map[u->id] = ki_make(to, (kn_op)u->op, (kn_dtype)u->dtype, buf, u->nsrc, arg, u->tag));
     }
     for (size_t i = 0; i < n && ok; i++) out[i] = map[root[i]->id];

@@ -91,6 +91,23 @@ __attribute__((unused)) static void lab_fails(lab *l, const char *name, const ch
     lab_close(l);
 }
 
+/* Every allocation fails once, in turn: each time the run reports it and leaks nothing; at last it succeeds. */
+__attribute__((unused)) static void lab_starved(lab *l, const char *name, const char *text) {
+    bool ok = lab_parse(l, text);
+    uint64_t n = 1;
+    for (; ok; n++) {
+        ki_alloc_fail(n, 0);
+        bool done = lab_run(l);
+        ki_alloc_fail(0, 0);
+        if (done) break;
+        ok = l->status == KI_NOMEM;
+        if (!ok) printf("# allocation %llu: %s\n", (unsigned long long)n, l->env.message.s ? l->env.message.s : "?");
+        ki_env_clear(&l->env);
+    }
+    CHECK(ok && n > 5, "%s: each of %llu allocations may fail", name, (unsigned long long)n - 1);
+    lab_close(l);
+}
+
 #define CASE(l, name, text, ...)                                                                                       \
     do {                                                                                                               \
         static const double want_[] = __VA_ARGS__;                                                                     \

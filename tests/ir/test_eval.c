@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 static lab L;
-#define T "koine 1 tensor\n"
+#define HOLE 0x77777777 /* not touched: the harness filled it */
+#define T    "koine 1 tensor\n"
 
 static void movement(void) {
     lab_iota(&L, 0, 1);
@@ -148,6 +149,10 @@ static void programs(void) {
          T "%n = param \"n\" bounds=[1, 4] : index\n%x = param \"x\" (2, %n) : f32 [2, <=4]\n%y = reshape %x (%n, "
            "2)\n%z = shrink %y (0, 0) (1, 2)\nout \"z\" = %z\nin \"n\" = %n\nin \"x\" = %x\n",
          {1, 2});
+    CASE(&L, "symbolic size: elementwise and expand",
+         T "%n = param \"n\" bounds=[1, 4] : index\n%x = param \"x\" (1, %n) : i32 [1, <=4]\n%y = add %x 1\n%z = "
+           "expand %y (2, %n)\nout \"z\" = %z\nin \"n\" = %n\nin \"x\" = %x\n",
+         {2, 3, 4, HOLE, 2, 3, 4});
     CASE(&L, "a variable as a number",
          T "%n = param \"n\" bounds=[1, 4] : i32\n%x = param \"x\" : i32 [2]\n%y = mul %x %n\nout \"y\" = %y\nin \"n\" "
            "= %n\nin \"x\" = %x\n",
@@ -176,6 +181,10 @@ static void dtypes(void) {
 
 static void errors(void) {
     lab_iota(&L, 0, 1);
+    lab_fails(&L, "a size that is computed from data",
+              T "%x = param \"x\" : index [3]\n%m = reduce max %x axes=(0)\n%i = index %m 0\n%q = mod %i 3\n%y = "
+                "shrink %x (0) (%q)\nout \"y\" = %y\n",
+              "has no value");
     lab_fails(&L, "index out of bounds",
               T "%x = param \"x\" : f32 [3]\n%i = param \"i\" : i32 [4]\n%y = index %x %i\nout \"y\" = %y\n",
               "index 3 is outside the 3 elements");
@@ -197,6 +206,19 @@ static void errors(void) {
     L.budget = 0;
     lab_fails(&L, "a slice past the end",
               T "%x = param \"x\" : f32 [8]\n%y = slice %x 6 size=3 : f32\nout \"y\" = %y\n", "slice");
+}
+
+static void starved(void) {
+    lab_iota(&L, 0, 1);
+    L.bounds = true;
+    lab_starved(&L, "tensor program",
+                T "%p = param slot=0 : f32 [2, 3]\n%d = exp %p\n%b = tuple %d\n%x = param \"x\" : f32 [2, 3]\n%f = "
+                  "function %b %x\n%y = gettuple %f at=0\n"
+                  "%v = shrink %x (0, 1) (2, 1)\n%w = mul %v 3.0\n%s = store %v %w\n%n = after %x %s\n%z = add %n "
+                  "%y\n%i = param \"i\" : i32 [2]\n%g = index %z %i\n"
+                  "%q = pad %g (1, 0) (4, 3)\n%c = bitcast %q : u8\n%t = stack %q %q\n%r = reduce add %t axes=(0, "
+                  "2)\nout \"r\" = %r\nout \"c\" = %c\n");
+    L.bounds = false;
 }
 
 /* x = f(x, x) and a chain with one reader, a million nodes each. */
@@ -230,6 +252,7 @@ int main(void) {
     programs();
     dtypes();
     errors();
+    starved();
     chains();
     return tap_done();
 }

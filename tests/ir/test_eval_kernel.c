@@ -192,11 +192,31 @@ static void errors(void) {
               "has 12 bytes, it needs 16");
 }
 
+static void starved(void) {
+    lab_iota(&L, 0, 1);
+    lab_starved(&L, "graph kernel",
+                "koine 1 optimize\n%a = buffer 1 GLOBAL size=6 : f32\n%b = buffer 2 GLOBAL size=6 : f32\n%p = param "
+                "slot=0 : f32 [6]\n%q = param slot=1 : f32 [6]\n"
+                "%t = buffer 3 LOCAL size=6 : f32\n%r = range 1 LOOP 6\n%x = index %q %r\n%d = idiv %r 3\n%m = mod %r "
+                "3\n%m2 = mul %m 2\n%w = add %m2 %d\n%ti = index %t %w\n%s = store %ti %x\n%e = end %s %r\n"
+                "%u = after %t %e\n%g = range 2 GLOBAL 6\n%h = range 3 REDUCE 6\n%y = index %u %h\n%z = reduce add %y "
+                "%h\n%o = index %p %g\n%s2 = store %o %z\n%e2 = end %s2 %g\n%k = sink %e2 name=\"k\"\n%c = call %k %b "
+                "%a\n%l = linear %c\nroot %l\n" PORTS(6, 6));
+    lab_starved(&L, "linear kernel",
+                "koine 1 linearize\n%a = buffer 1 GLOBAL size=4 : f32\n%b = buffer 2 GLOBAL size=2 : f32\n%p = param "
+                "slot=0 : f32 [2]\n%q = param slot=1 : f32 [4]\n"
+                "%z = stack 0:index 1:index\n%zi = index %p %z\n%s = store %zi 0.0\n%p1 = after %p %s\n%r = range 1 "
+                "LOOP 4\n%xi = index %q %r\n%x = load %xi\n%m = mod %r 2\n%o = index %p1 %m\n%t = atomicadd %o %x\n%e "
+                "= end %t %r\n%ln = linear %z %zi %s %p1 %r %xi %x %m %o %t %e\n"
+                "%k = sink %ln name=\"k\"\n%c = call %k %b %a\n%l = linear %c\nroot %l\n" PORTS(4, 2));
+}
+
 int main(void) {
     rangeify();
     optimize();
     expand();
     select_and_on();
     errors();
+    starved();
     return tap_done();
 }

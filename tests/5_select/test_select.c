@@ -17,6 +17,7 @@ static U lane(unsigned rank, unsigned k, int64_t n) {
 static bool is_selected(U s) {
     const ki_ruleset *const spec[] = {&ki_rules_spec_select};
     bool ok = ki_verify(ir, s, spec, 1, true, NULL, "test");
+    if (!ok && getenv("SHOW")) printf("# %s\n", env.message.s);
     ki_env_clear(&env);
     return ok;
 }

@@ -1,6 +1,9 @@
 /* test_select.c: kernels in the form of stage expand through select, linearize, render, cc, and run. */
 #include "../8_render/harness.h"
+#include "rules/rules.h"
 #include "stages/5_select/select.h"
+
+#include "rules.h"
 
 static const ki_target *target;
 
@@ -11,18 +14,11 @@ static U lane(unsigned rank, unsigned k, int64_t n) {
     return ki_reshape(ir, iota((int)n, 0, 1), dim, rank);
 }
 
-/* True when every value of a selected kernel is () or (n,), n a power of two, and no arithmetic on index is left. */
 static bool is_selected(U s) {
-    kn_uop *node;
-    int64_t n = ki_toposort(ir, &s, 1, &node);
-    bool ok = n > 0;
-    for (int64_t i = 0; i < n && ok; i++) {
-        U u = node[i];
-        ok = u->op != KN_REDUCE && !(u->op == KN_RANGE && u->arg.range.axis == KN_AX_THREAD);
-        if (ki_is_elementwise((kn_op)u->op)) ok = ok && ki_rank(u) <= 1 && u->dtype != KN_IDX;
-        if (ki_is_elementwise((kn_op)u->op) && ki_rank(u)) ok = ok && (ki_dim_n(u, 0) & (ki_dim_n(u, 0) - 1)) == 0;
-    }
-    ki_free(node);
+    const ki_ruleset *const spec[] = {&ki_rules_spec_select};
+    bool ok = ki_verify(ir, s, spec, 1, true, NULL, "test");
+    if (!ok && getenv("SHOW")) printf("# %s\n", env.message.s);
+    ki_env_clear(&env);
     return ok;
 }
 
@@ -33,7 +29,7 @@ static kernel_fn *compile(U k, const char *name) {
         ki_env_clear(&env);
         return NULL;
     }
-    CHECK(is_selected(s), "%s on %s: the form of stage select", name, target->name);
+    CHECK(is_selected(s) && !is_selected(k), "%s on %s: the form of stage select", name, target->name);
     return build(target, "cc", s, name);
 }
 

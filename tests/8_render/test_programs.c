@@ -5,8 +5,11 @@
 #include "ir/agree.h"
 #include "ir/eval.h"
 #include "ir/scalar.h"
+#include "rules/rules.h"
 #include "stages/3_optimize/optimize.h"
 #include "stages/stages.h"
+
+#include "rules.h"
 
 #include <glob.h>
 
@@ -214,6 +217,18 @@ static bool compare(const ki_program *p, void *const *got, void *const *want, do
     return ok;
 }
 
+/* A lowered program against the spec of its stage. */
+static bool verify(const ki_program *q, const char *name) {
+    const ki_ruleset *const kernel[] = {&ki_rules_spec_select, &ki_rules_spec_linearize}, *const plan[] = {
+                                                                                              &ki_rules_spec_plan};
+    bool ok = q->stage < KI_S_PLAN || ki_verify(q->ir, q->root, plan, 1, true, NULL, name);
+    for (uint32_t k = 0; k < q->root->nsrc && ok; k++) {
+        kn_uop body = q->root->src[k]->src[0];
+        if (body->op == KN_SINK) ok = ki_verify(q->ir, body, kernel, q->stage == KI_S_SELECT ? 1 : 2, true, NULL, name);
+    }
+    return ok;
+}
+
 static void complain(ki_env *e, const char *name, const char *what) {
     printf("# %s: %s: %s\n", name, what, e->message.s ? e->message.s : "?");
     ki_env_clear(e);
@@ -245,6 +260,7 @@ static void one(const char *name, const char *text, const ki_target *t, unsigned
         if (!ki_ir_open(&low, &env)) return;
         ok = ki_lower(&p, &low, stops[k], &o, &q);
         if (!ok) complain(&env, name, ki_stage_names[stops[k]]);
+        if (ok && stops[k] >= KI_S_SELECT && !verify(&q, name)) ok = false, complain(&env, name, "spec");
         const void *from[MOST];
         for (size_t i = 0; ok && i < q.nin; i++) { /* ports of the lowered program by name */
             from[i] = NULL;

@@ -13,7 +13,7 @@ static bool computed_ops(const ki_ruleset *set, const ki_pat *p, uint8_t *op, ui
     *n = 0;
     if (p->op != KI_OP_COUNT) {
         op[(*n)++] = p->op;
-        return (ki_is_elementwise((kn_op)p->op) || p->op == KN_BITCAST) && p->nsrc == ki_ops[p->op].least;
+        return (ki_is_elementwise((kn_op)p->op) || p->op == KN_BITCAST || p->op == KN_INVALID) && p->nsrc == ki_ops[p->op].least;
     }
     for (unsigned k = 0; k < KI_OP_COUNT; k++) {
         if (!ki_opset_has(&set->opset[p->opset], k)) continue;
@@ -72,7 +72,7 @@ static bool take_term(ki_proof *p, unsigned term, bool rhs) {
     case KI_T_ENUM: p->real_dtypes |= t->x == KI_V_DTYPE; break;
     case KI_T_OP:
         p->real_dtypes |= t->op == KN_CAST || t->op == KN_BITCAST;
-        good = ki_is_elementwise((kn_op)t->op) || t->op == KN_BITCAST;
+        good = ki_is_elementwise((kn_op)t->op) || t->op == KN_BITCAST || t->op == KN_INVALID;
         break;
     case KI_T_BUILTIN: {
         const ki_term *a = t->nkid ? &p->term[p->set->kid[t->kid]] : NULL;

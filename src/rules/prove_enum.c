@@ -9,7 +9,7 @@ enum { MAX_OPTIONS = 24 };
 typedef struct search {
     ki_theorem t;
     const ki_proof *p;
-    uint64_t budget;
+    uint64_t budget; /* evaluations a choice; 8-bit floats get nine times as many, enough for three of them */
     ki_domain option[KI_MAX_REG][MAX_OPTIONS]; /* by first register of the class */
     unsigned noption[KI_MAX_REG];
     unsigned leaf[KI_MAX_REG], nleaf;
@@ -113,7 +113,7 @@ static bool smaller(ki_domain *d) {
 static void fit(search *s) {
     double most = (double)s->budget;
     for (unsigned k = 0; k < s->nleaf; k++)
-        if (s->t.dom[s->leaf[k]].kind == KI_D_FLOAT && s->t.dom[s->leaf[k]].dtype == KN_F8E5M2) most = 17e6;
+        if (s->t.dom[s->leaf[k]].kind == KI_D_FLOAT && s->t.dom[s->leaf[k]].dtype == KN_F8E5M2) most = 9 * (double)s->budget;
     while (choices(s) > most) {
         unsigned worst = 0;
         uint32_t size = 0;

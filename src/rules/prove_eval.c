@@ -156,6 +156,7 @@ bool ki_pval_less(const ki_pval *a, const ki_pval *b) {
 
 /* A number as a value of domain d; none if it has no such value. */
 static ki_pval adopt(ki_pval v, ki_domain d) {
+    if (v.kind == KI_PV_POISON) return v;
     if (v.kind == KI_PV_TYPED) return v.d.kind == d.kind && v.d.dtype == d.dtype && v.d.width == d.width ? v : none;
     if (v.kind == KI_PV_FREE || v.kind == KI_PV_NONE || v.kind == KI_PV_ENUM) return none;
     bool whole = v.kind != KI_PV_REAL;
@@ -268,6 +269,11 @@ static ki_pval operate(ki_theorem *t, kn_op op, ki_pval *v, unsigned n) {
     unsigned first = op == KN_WHERE;
     const ki_pval *like = NULL;
     for (unsigned k = 0; k < n; k++) {
+        if (v[k].kind != KI_PV_POISON) continue;
+        if (op != KN_WHERE || k == 0 || v[0].kind != KI_PV_TYPED) return v[k];
+        return v[v[0].bits ? 1 : 2];
+    }
+    for (unsigned k = 0; k < n; k++) {
         if (v[k].kind == KI_PV_NONE) return none;
         if (v[k].kind == KI_PV_FREE) return is_compare(op) ? truth(chance(t)) : v[k];
         if (k >= first && v[k].kind == KI_PV_TYPED && !like) like = &v[k];
@@ -325,6 +331,7 @@ ki_pval ki_theorem_left(ki_theorem *t, unsigned reg) {
         v[k] = ki_theorem_left(t, t->kid[reg][k]);
         if (v[k].kind == KI_PV_NONE) return none;
     }
+    if (op == KN_INVALID) return (ki_pval){.kind = KI_PV_POISON};
     if (op == KN_CAST || op == KN_BITCAST) return convert(t, (kn_op)op, v[0], t->dom[reg]);
     return operate(t, (kn_op)op, v, t->nkid[reg]);
 }
@@ -447,6 +454,7 @@ static ki_pval operation(ki_theorem *t, const ki_term *s) {
         ki_pval to = s->narg ? ki_theorem_term(t, t->set->kid[s->kid + s->nkid]) : none;
         return to.kind == KI_PV_ENUM ? convert(t, op, v[0], dtype_domain(t, (kn_dtype)to.i)) : none;
     }
+    if (op == KN_INVALID) return (ki_pval){.kind = KI_PV_POISON};
     if (!ki_is_elementwise(op)) return t->unsupported = true, none;
     if (s->flags & KI_TF_DIV)
         for (unsigned k = 0; k < 2; k++)
@@ -513,6 +521,7 @@ int ki_theorem_guard(ki_theorem *t) {
 /* ---- comparing and printing -------------------------------------------------------------------------------- */
 
 bool ki_theorem_equal(const ki_theorem *t, const ki_pval *a, const ki_pval *b) {
+    if (a->kind == KI_PV_POISON && b->kind == KI_PV_POISON) return true;
     if (a->kind != KI_PV_TYPED || b->kind != KI_PV_TYPED) return false;
     if (a->d.kind == KI_D_RATIO) return a->i == b->i && a->den == b->den;
     if (a->d.kind == KI_D_REAL) {
@@ -533,5 +542,5 @@ void ki_pval_print(const ki_pval *v, ki_text *out) {
     else if (s.kind == KI_PV_BOOL) ki_text_put(out, s.i ? "true" : "false");
     else if (s.kind == KI_PV_INT && s.i > INT64_MAX) ki_text_printf(out, "%llu", (unsigned long long)s.i);
     else if (s.kind == KI_PV_INT) ki_text_printf(out, "%lld", (long long)s.i);
-    else ki_text_put(out, "?");
+    else ki_text_put(out, v->kind == KI_PV_POISON ? "invalid" : "?");
 }

@@ -13,7 +13,8 @@ typedef struct ki_domain {
     bool sampled;
 } ki_domain;
 
-typedef enum ki_pkind_ { KI_PV_NONE, KI_PV_TYPED, KI_PV_INT, KI_PV_REAL, KI_PV_BOOL, KI_PV_ENUM, KI_PV_FREE } ki_pvkind;
+typedef enum ki_pkind_ { KI_PV_NONE, KI_PV_TYPED, KI_PV_INT, KI_PV_REAL, KI_PV_BOOL, KI_PV_ENUM, KI_PV_FREE, KI_PV_POISON } ki_pvkind;
+/* POISON: an index that must not be used, and all that is computed from it. */
 typedef struct ki_pval {
     uint8_t kind;
     ki_domain d; /* TYPED */

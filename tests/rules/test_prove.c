@@ -7,7 +7,7 @@
 #include <time.h>
 
 static ki_env env;
-static const ki_prove_opts opts;
+static const ki_prove_opts opts = {.budget = 200000};
 
 static void built_in(const ki_ruleset *set) {
     for (uint32_t k = 0; k < set->nrule; k++) {

@@ -166,3 +166,40 @@ kn_uop ki_given_index(ki_match *m) {
     kn_uop y = under(m->ir, x, &f);
     return y && y != x ? ki_op3(m->ir, KN_WHERE, c, y, m->root->src[2]) : NULL;
 }
+
+/* A read that only matters where c holds: its own condition gives way to c, and its index is simplified under c. Where the
+ * index then stays inside the buffer for all values, no condition is left on it. NULL: stays as it is. */
+static kn_uop read_under(ki_ir *ir, kn_uop read, kn_uop c, ki_facts *f) {
+    kn_uop gated = read->src[1], part[KI_MAX_TERMS], b = read->src[0], valid = c, i;
+    if (gated->op != KN_WHERE || gated->src[2]->op != KN_INVALID || read->nsrc != 2) return NULL;
+    unsigned n = parts_of(gated->src[0], part);
+    for (unsigned k = 0; k < n && valid; k++) {
+        kn_uop p = decide(ir, part[k], f);
+        if (!p) return NULL;
+        if (!ki_is_const_int(p, 1)) valid = ki_op2(ir, KN_AND, valid, p);
+    }
+    if (!n || !valid || !(i = under(ir, gated->src[1], f))) return NULL;
+    bool inside = valid == c && b->type->rank == 1 && i->lo.i >= 0 && i->hi.i < b->type->numel;
+    return ki_op2(ir, KN_INDEX, b, inside ? i : ki_op3(ir, KN_WHERE, valid, i, gated->src[2]));
+}
+
+kn_uop ki_gate_reads(ki_match *m) {
+    kn_uop c = m->root->src[0], x = m->root->src[1], part[KI_MAX_TERMS], from[32], to[32], *order;
+    unsigned n = parts_of(c, part), changes = 0;
+    ki_facts f = {0};
+    for (unsigned i = 0; i < n; i++) learn(&f, part[i]);
+    if (!f.n || x->op == KN_INVALID || x->dtype == KN_IDX) return NULL;
+    int64_t count = ki_toposort(m->ir, &x, 1, &order);
+    if (count < 0 || count > 4096) return ki_free(order), NULL;
+    for (int64_t i = 0; i < count; i++)
+        if (order[i]->op == KN_REDUCE) changes = 32; /* a loop inside: its reads are another scope's */
+    for (int64_t i = 0; i < count && changes < 32; i++) {
+        if (order[i]->op != KN_INDEX) continue;
+        kn_uop r = read_under(m->ir, order[i], c, &f);
+        if (r && r != order[i]) from[changes] = order[i], to[changes++] = r;
+    }
+    ki_free(order);
+    if (!changes || changes >= 32) return NULL;
+    kn_uop y = ki_substitute(m->ir, x, from, to, changes);
+    return y && y != x ? ki_op3(m->ir, KN_WHERE, c, y, m->root->src[2]) : NULL;
+}

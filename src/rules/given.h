@@ -18,6 +18,7 @@ kn_uop ki_given_mod(ki_match *m);
 kn_uop ki_given_lt(ki_match *m);
 
 kn_uop ki_conjunction(ki_match *m); /* a & b & ...: by age, each once, none that the others imply */
+kn_uop ki_gate_reads(ki_match *m);  /* where(c, x, z): the gated reads of x under c */
 kn_uop ki_given_index(ki_match *m); /* where(c, i, invalid): i under c */
 
 #endif

@@ -192,7 +192,8 @@ static kn_uop over(ki_ir *ir, const ki_linear *l, int64_t c, kn_op op) {
     return ki_op2(ir, op, u, ki_index(ir, c));
 }
 
-/* l = q·c + r with the remainders nearest to zero, if r then varies less than l. */
+/* l = q·c + r with the remainders nearest to zero, if r then varies less than l and within two periods: q and r / c are
+ * bounded apart, so a long r would only lose what is known of their sum. */
 static bool nearest(const ki_linear *l, int64_t c, ki_linear *q, ki_linear *r) {
     int64_t lo, hi, rlo, rhi;
     q->n = r->n = 0;
@@ -205,7 +206,7 @@ static bool nearest(const ki_linear *l, int64_t c, ki_linear *q, ki_linear *r) {
     }
     ki_linear_bounds(l, &lo, &hi);
     ki_linear_bounds(r, &rlo, &rhi);
-    if (rlo == INT64_MIN || rhi == INT64_MAX || q->n == 0) return false;
+    if (rlo == INT64_MIN || rhi == INT64_MAX || q->n == 0 || (ki_int128)rhi - rlo >= 2 * (ki_int128)c) return false;
     return lo == INT64_MIN || hi == INT64_MAX || (ki_int128)rhi - rlo < (ki_int128)hi - lo;
 }
 

@@ -257,3 +257,30 @@ kn_uop ki_fold_one_hot(ki_match *m) {
     }
     return NULL;
 }
+
+/* A part r < k of the condition, k below the extent of r: the other terms are zeros. Where those are +0.0 and take part in
+ * the sign of a zero sum, one is added back. */
+kn_uop ki_fold_shorter(ki_match *m) {
+    ki_ir *ir = m->ir;
+    kn_uop w = m->root->src[0], c = w->src[0], z = w->src[2], part[64];
+    unsigned n = 0;
+    part[n++] = c;
+    while (n) {
+        kn_uop p = part[--n];
+        if (p->op == KN_AND && n + 2 <= 64) {
+            part[n++] = p->src[0];
+            part[n++] = p->src[1];
+            continue;
+        }
+        if (p->op != KN_CMPLT || p->src[0]->op != KN_RANGE || p->src[1]->op != KN_CONST) continue;
+        kn_uop r = p->src[0], k = p->src[1];
+        uint32_t at = 1;
+        while (at < m->root->nsrc && m->root->src[at] != r) at++;
+        if (at == m->root->nsrc || k->arg.i <= 0 || k->arg.i > r->hi.i) continue;
+        kn_uop shorter = ki_range_make(ir, ir->next_range, (kn_axis)r->arg.range.axis, k);
+        kn_uop sum = shorter ? ki_substitute(ir, m->root, &r, &shorter, 1) : NULL;
+        if (sum && ki_is_float((kn_dtype)z->dtype) && z->arg.bits == 0) sum = ki_op2(ir, KN_ADD, sum, z);
+        return sum;
+    }
+    return NULL;
+}

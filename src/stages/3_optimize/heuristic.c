@@ -1,8 +1,211 @@
-#include "stages/3_optimize/nest.h"
-#include "stages/3_optimize/optimize.h"
+/* heuristic.c: OptOps for a CPU, chosen by hand-written rules from strides and extents alone.
+ *
+ *  - A nest is vectorised along the range in which its store is contiguous, a row reduction along the range in which its
+ *    loads are, with several accumulators; a matrix product gets a register tile and its streamed operand packed.
+ *  - A factor that does not divide is made to: CUT takes the remainder off, which is then a nest of its own.
+ *  - Threads split an outer loop when the kernel's work is worth waking them.
+ * Nests are treated one at a time; each step is an OptOp (ki_apply_opt), after which the kernel is looked at anew. A nest is
+ * done when the ids of its ranges are marked, so what a CUT adds is found by itself. Whatever is decided for a range must
+ * hold again after the CUT that it asked for: thresholds ask n >= factor, and a cut leaves a multiple of the factor. */
+#include "stages/3_optimize/choose.h"
+
+#include <string.h>
+
+/* ---- steps ------------------------------------------------------------------------------------------------- */
+
+bool ki_choice_look(ki_choice *c, kn_uop sink) {
+    if (c->open) ki_nest_close(&c->nest);
+    c->open = true;
+    c->sink = sink;
+    return c->ok = c->ok && sink && ki_nest_open(&c->nest, c->ir, sink);
+}
+
+bool ki_choice_do(ki_choice *c, ki_optop op, kn_axis target, bool top, uint32_t axis, int64_t arg) {
+    ki_opt o = {.op = (uint8_t)op, .target = (uint8_t)target, .top = top, .axis = (int32_t)axis, .arg = (int32_t)arg, .id = -1};
+    return ki_choice_look(c, ki_apply_opt(c->ir, c->sink, o));
+}
+
+void ki_choice_mark(ki_choice *c, kn_uop closer) {
+    for (uint32_t j = 1; j < closer->nsrc; j++) {
+        uint32_t id = closer->src[j]->arg.range.id;
+        if (closer->src[j]->arg.range.axis == KN_AX_THREAD) continue; /* shared by nests */
+        if (id < KI_MOST_RANGES) c->done[id >> 6] |= UINT64_C(1) << (id & 63);
+    }
+}
+
+static bool is_done(const ki_choice *c, kn_uop closer) {
+    bool any = false;
+    for (uint32_t j = 1; j < closer->nsrc; j++) {
+        uint32_t id = closer->src[j]->arg.range.id;
+        if (closer->src[j]->arg.range.axis == KN_AX_THREAD) continue;
+        any = true;
+        if (id >= KI_MOST_RANGES || (c->done[id >> 6] >> (id & 63) & 1)) return true;
+    }
+    return !any;
+}
+
+/* A multiple of f: true if a CUT was needed and made (the kernel is another one now). */
+bool ki_choice_even(ki_choice *c, kn_uop r, int64_t f) {
+    int64_t n = ki_extent(r);
+    if (n % f == 0) return false;
+    ki_choice_do(c, KI_OPT_CUT, 0, false, r->arg.range.id, n - n % f);
+    return true;
+}
+
+/* ---- what a kernel does ------------------------------------------------------------------------------------ */
+
+unsigned ki_weight(kn_uop u) {
+    if (u->dtype == KN_IDX || u->dtype == KN_VOID) return 0;
+    switch ((kn_op)u->op) {
+    case KN_EXP:
+    case KN_EXP2:
+    case KN_LOG:
+    case KN_LOG2:
+    case KN_SIN:
+    case KN_COS:
+    case KN_TAN:
+    case KN_TANH:
+    case KN_ERF:
+    case KN_POW:
+    case KN_THREEFRY: return 20;
+    case KN_DIV:
+    case KN_SQRT:
+    case KN_RECIP:
+    case KN_IDIV:
+    case KN_MOD: return 4;
+    default: return ki_is_elementwise((kn_op)u->op) || ki_is_access(u) || u->op == KN_REDUCE;
+    }
+}
+
+/* Weighted operations of the whole kernel: each node runs once for every iteration of its free ranges. */
+static double work_of(const ki_nest *k) {
+    const ki_scope *s = &k->scope;
+    double total = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        double times = ki_weight(s->node[i]);
+        const uint64_t *set = s->free + (size_t)i * s->words;
+        if (times == 0) continue;
+        for (uint32_t r = 0; r < s->nrange; r++)
+            if (ki_in_set(set, r)) times *= s->range[r]->hi.i < INT32_MAX ? (double)s->range[r]->hi.i + 1 : 1e9;
+        total += times;
+    }
+    return total;
+}
+
+/* Widest element that is computed on; small floats compute as f32. */
+static unsigned widest(const ki_nest *k) {
+    unsigned w = 1;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        if (!ki_weight(u) || u->dtype == KN_BOOL) continue;
+        unsigned b = (unsigned)ki_itemsize((kn_dtype)u->dtype);
+        if (ki_is_float((kn_dtype)u->dtype) && b < 4) b = 4;
+        if (b > w) w = b;
+    }
+    return w;
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------- */
+
+#define WORTH_THREADS 100000.0
+
+/* Threads for an extent: an exact divisor not far below what there is, else all, leaving a remainder. */
+static int64_t thread_count(int64_t n, unsigned threads) {
+    for (int64_t t = threads; t * 2 > threads && t > 1; t--)
+        if (n % t == 0) return t;
+    return threads;
+}
+
+/* Every reduce of the nest stands inside r: else each thread would do it again. */
+static bool covers(const ki_nest *k, kn_uop e, kn_uop r) {
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop x = k->closer[q];
+        if (x && x->op == KN_REDUCE && x->id < e->id && !ki_scope_has(&k->scope, x, r)) return false;
+    }
+    return true;
+}
+
+/* Splits `count` (0: choose it) threads off a loop of this END, outermost. True if a step was made. */
+static bool thread_nest(ki_choice *c, kn_uop e) {
+    ki_nest *k = &c->nest;
+    kn_uop best = NULL;
+    int64_t unit = 1;
+    ki_tile tile = {0};
+    ki_find_tile(c, e, &tile);
+    /* The outermost loop that divides; not the vector's, unless it is long or the panel of a matrix product. */
+    for (uint32_t j = 1; j < e->nsrc && !best; j++) {
+        kn_uop r = e->src[j];
+        int64_t n = ki_extent(r), t = c->count ? c->count : thread_count(n, c->threads), u = r == tile.v ? tile.step : 1;
+        if (n < t * u || n % (t * u) || !ki_nest_independent(k, r) || !covers(k, e, r)) continue;
+        if (r == tile.u && tile.v && ki_extent(tile.v) % (t * tile.step) == 0 && ki_extent(tile.v) >= t * tile.step) continue;
+        best = r, unit = u;
+    }
+    for (uint32_t j = 1; j < e->nsrc && !best; j++) { /* none: the longest, cut */
+        kn_uop r = e->src[j];
+        int64_t u = r == tile.v ? tile.step : 1, t = c->count ? c->count : c->threads;
+        if (ki_extent(r) < 4 * t * u || !ki_nest_independent(k, r) || !covers(k, e, r)) continue;
+        if (!best || ki_extent(r) > ki_extent(best)) best = r, unit = u;
+    }
+    if (!best) return false;
+    int64_t t = c->count ? c->count : thread_count(ki_extent(best) / unit, c->threads);
+    if (ki_extent(best) % (t * unit)) {
+        if (e->src[1] != best) {
+            if (!ki_nest_independent(k, e->src[1])) return false;
+            return ki_choice_do(c, KI_OPT_SWAP, 0, false, e->src[1]->arg.range.id, best->arg.range.id);
+        }
+        return ki_choice_even(c, best, t * unit);
+    }
+    c->count = t;
+    return ki_choice_do(c, KI_OPT_SPLIT, KN_AX_THREAD, true, best->arg.range.id, t);
+}
+
+static bool has_thread(kn_uop e) {
+    for (uint32_t j = 1; j < e->nsrc; j++)
+        if (e->src[j]->arg.range.axis == KN_AX_THREAD) return true;
+    return false;
+}
+
+/* Every nest of the kernel; what a cut leaves over stays with thread 0. */
+static void thread_kernel(ki_choice *c) {
+    uint32_t known = ki_nest_next_range(&c->nest);
+    if (c->threads < 2 || work_of(&c->nest) < WORTH_THREADS) return;
+    for (bool more = true; more && c->ok;) {
+        more = false;
+        for (uint32_t i = 0; i < c->sink->nsrc && !more; i++) {
+            kn_uop e = c->sink->src[i];
+            if (e->op != KN_END || has_thread(e) || e->src[1]->arg.range.id >= known) continue;
+            more = thread_nest(c, e);
+            if (!more) known = 0; /* one nest that cannot: no use for the others to wait for it */
+        }
+    }
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------- */
+
+/* The next closer that nothing has been decided for: ENDs first, they decide for the reduces inside. */
+static kn_uop next_closer(const ki_choice *c) {
+    const ki_scope *s = &c->nest.scope;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = s->n; i-- > 0;) {
+            kn_uop u = s->node[i];
+            if (u->op == (pass ? KN_REDUCE : KN_END) && u->nsrc > 1 && !is_done(c, u)) return u;
+        }
+    return NULL;
+}
+
 kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sink) {
-    (void)ir;
-    (void)t;
-    (void)threads;
-    return sink;
+    ki_choice c = {.ir = ir, .target = t, .threads = threads, .ok = true};
+    kn_uop u;
+    if (ki_choice_look(&c, sink)) {
+        c.lanes = t->vector / widest(&c.nest);
+        thread_kernel(&c);
+    }
+    while (c.ok && (u = next_closer(&c))) {
+        if (u->op == KN_END)
+            ki_choose_nest(&c, u);
+        else
+            ki_choose_reduce(&c, u);
+    }
+    if (c.open) ki_nest_close(&c.nest);
+    return c.ok ? c.sink : NULL;
 }

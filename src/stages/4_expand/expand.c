@@ -31,26 +31,33 @@ static bool meet(const ki_ex *x, uint32_t a, uint32_t b) {
     return false;
 }
 
-/* The k-th lane range is axis k. Only when a kernel has more than the most axes do ranges that never meet
- * share one. */
+/* Whether range r may have axis c: it meets no other range of that axis and, if `even`, has their extent. */
+static bool may_share(const ki_ex *x, uint32_t r, unsigned c, bool even) {
+    const ki_scope *s = &x->scope;
+    if (even && ki_extent(x->lane[c]) != ki_extent(s->range[r])) return false;
+    for (uint32_t q = 0; q < r; q++)
+        if (x->axis[q] == c && meet(x, q, r)) return false;
+    return true;
+}
+
+/* Lane ranges get axes in order of id. One that never meets the ranges of an earlier axis of its extent shares that axis:
+ * sibling loops (those of a softmax) are all vectors along one axis then. When axes run out, extents may differ. */
 static bool assign_axes(ki_ex *x) {
     const ki_scope *s = &x->scope;
-    uint32_t count = 0;
+    for (uint32_t r = 0; r < s->nrange; r++) x->axis[r] = KI_NO_LANE;
     for (uint32_t r = 0; r < s->nrange; r++) {
-        x->axis[r] = KI_NO_LANE;
-        count += ki_is_lane(s->range[r]);
-    }
-    for (uint32_t r = 0; r < s->nrange; r++) {
-        unsigned k = x->nlane;
+        unsigned k = KI_NO_LANE;
         if (!ki_is_lane(s->range[r])) continue;
         if (ki_extent(s->range[r]) < 1) return ki_fail(x->ir->env, KI_E_LANE_EXTENT, s->range[r]->arg.range.id), false;
-        for (unsigned c = 0; count > KI_MAX_RANK && c < x->nlane && k == x->nlane; c++) {
-            bool fits = true;
-            for (uint32_t q = 0; q < r && fits; q++) fits = x->axis[q] != c || !meet(x, q, r);
-            if (fits) k = c;
+        for (unsigned c = 0; c < x->nlane && k == KI_NO_LANE; c++)
+            if (may_share(x, r, c, true)) k = c;
+        if (k == KI_NO_LANE && x->nlane < KI_MAX_RANK) {
+            k = x->nlane++;
+            x->lane[k] = s->range[r];
         }
-        if (k == KI_MAX_RANK) return ki_fail(x->ir->env, KI_E_LANE_AXES, KI_MAX_RANK), false;
-        if (k == x->nlane) x->lane[x->nlane++] = s->range[r];
+        for (unsigned c = 0; c < x->nlane && k == KI_NO_LANE; c++)
+            if (may_share(x, r, c, false)) k = c;
+        if (k == KI_NO_LANE) return ki_fail(x->ir->env, KI_E_LANE_AXES, KI_MAX_RANK), false;
         x->axis[r] = (uint8_t)k;
     }
     return true;
@@ -212,8 +219,10 @@ static bool map_store(ki_ex *x, uint32_t i, kn_uop u) {
     kn_uop gate = u->nsrc > 2 ? x->val[PLACE(u->src[2])] : NULL;
     if (!addr) addr = x->val[PLACE(u->src[0])];
     gate = settle(x->ir, gate_and(x->ir, x->gate[PLACE(u->src[0])], gate));
-    if (gate && ki_is_const_int(gate, 0)) x->val[i] = ki_op0(x->ir, KN_GROUP);
-    else x->val[i] = gate ? ki_op3(x->ir, KN_STORE, addr, v, gate) : ki_op2(x->ir, KN_STORE, addr, v);
+    if (gate && ki_is_const_int(gate, 0))
+        x->val[i] = ki_op0(x->ir, KN_GROUP);
+    else
+        x->val[i] = gate ? ki_op3(x->ir, KN_STORE, addr, v, gate) : ki_op2(x->ir, KN_STORE, addr, v);
     return x->val[i] != NULL;
 }
 
@@ -321,7 +330,8 @@ static bool open_ex(ki_ex *x, ki_ir *ir, const ki_target *t, kn_uop sink) {
     x->own = ki_calloc(n, sizeof *x->own);
     x->own_ranges = ki_calloc((size_t)n * x->scope.words, sizeof *x->own_ranges);
     x->pending = ki_calloc(n, sizeof *x->pending);
-    if (!x->axis || !x->val || !x->ptr || !x->gate || !x->form || !x->home || !x->own || !x->own_ranges || !x->pending)
+    if (!x->axis || !x->val || !x->ptr || !x->gate || !x->form || !x->home || !x->own || !x->own_ranges ||
+        !x->pending)
         return ki_fail(ir->env, KI_E_NOMEM), false;
     return true;
 }

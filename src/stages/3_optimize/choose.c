@@ -1,0 +1,134 @@
+/* choose.c: vectors for one nest, or for one reduce whose nest has none. */
+#include "stages/3_optimize/choose.h"
+
+/* Weight of what runs in each iteration of r. */
+static unsigned weight_in(const ki_nest *k, kn_uop r) {
+    unsigned w = 0;
+    for (uint32_t i = 0; i < k->scope.n; i++)
+        if (ki_scope_has(&k->scope, k->scope.node[i], r)) w += ki_weight(k->scope.node[i]);
+    return w;
+}
+
+int64_t ki_unroll(int64_t n, int64_t lanes, unsigned weight) {
+    if (n >= 4 * lanes && weight <= 12) return 4;
+    return n >= 2 * lanes && weight <= 40 ? 2 : 1;
+}
+
+kn_uop ki_nest_store(kn_uop end) {
+    kn_uop b = end->src[0];
+    if (b->op == KN_GROUP && b->nsrc) b = b->src[0];
+    return b->op == KN_STORE && ki_is_access(b->src[0]) ? b : NULL;
+}
+
+/* Whether the reduce x reads contiguously along r, or, given NULL, along one of its own loops. */
+static bool reads_along(const ki_nest *k, kn_uop x, kn_uop r) {
+    const ki_scope *s = &k->scope;
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (!k->read[i]) continue;
+        bool own = false, unit = false, known;
+        for (uint32_t j = 1; j < x->nsrc; j++) {
+            if (!ki_scope_has(s, s->node[i]->src[1], x->src[j])) continue;
+            own = true;
+            unit |= ki_nest_stride(k, s->node[i], x->src[j], &known) == 1 && known;
+        }
+        if (!own) continue;
+        if (r ? ki_nest_stride(k, s->node[i], r, &known) == 1 && known : unit) return true;
+    }
+    return false;
+}
+
+/* A nest whose reduces read rows: they are vectorised along the row, not across rows. */
+static bool sums_rows(const ki_choice *c, kn_uop e, kn_uop v) {
+    const ki_nest *k = &c->nest;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop x = k->closer[q];
+        if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(&k->scope, x, v)) continue;
+        if (reads_along(k, x, v) || !reads_along(k, x, NULL)) continue;
+        for (uint32_t j = 1; j < x->nsrc; j++)
+            if (ki_extent(x->src[j]) >= c->lanes) return true;
+    }
+    return false;
+}
+
+/* A loop in which an operand is contiguous that is not in the vector's: it goes innermost, so that every cache line is used
+ * up before the next. True if a step was made. */
+static bool turn(ki_choice *c, kn_uop e, kn_uop v) {
+    ki_nest *k = &c->nest;
+    kn_uop last = NULL;
+    bool known;
+    for (uint32_t j = 1; j < e->nsrc; j++)
+        if (!ki_is_lane(e->src[j]) && e->src[j] != v) last = e->src[j];
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop a = k->scope.node[i];
+        if (!k->read[i] || ki_nest_stride(k, a, v, &known) == 1 || !ki_scope_has(&k->scope, a->src[1], v)) continue;
+        for (uint32_t j = 1; j < e->nsrc; j++) {
+            kn_uop r = e->src[j];
+            if (ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || r == v || ki_nest_stride(k, a, r, &known) != 1 || !known) continue;
+            /* behind v, as the innermost loop */
+            kn_uop to = e->src[e->nsrc - 1] == v ? v : last;
+            if (r == to || !ki_nest_independent(k, r) || !ki_nest_independent(k, to)) return false;
+            return ki_choice_do(c, KI_OPT_SWAP, 0, false, r->arg.range.id, to->arg.range.id);
+        }
+    }
+    return false;
+}
+
+void ki_choose_nest(ki_choice *c, kn_uop e) {
+    ki_tile t = {0};
+    ki_find_tile(c, e, &t);
+    if (t.u) {
+        ki_apply_tile(c, e, &t);
+        return;
+    }
+    if (!t.v || sums_rows(c, e, t.v)) {
+        ki_choice_mark(c, e);
+        return;
+    }
+    uint32_t id = t.v->arg.range.id;
+    int64_t n = ki_extent(t.v), lanes = c->lanes, unroll = t.step / lanes;
+    if (n < lanes) {
+        ki_choice_mark(c, e);
+        if (n >= 4 && weight_in(&c->nest, t.v) <= 20) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, n);
+        return;
+    }
+    if (ki_choice_even(c, t.v, lanes * unroll)) return;
+    bool turned = turn(c, e, t.v);
+    if (!c->ok) return;
+    if (turned) { /* the same nest, looked at anew */
+        kn_uop r = ki_nest_range(&c->nest, id);
+        if (!(e = r ? ki_nest_closer(&c->nest, r) : NULL)) return;
+    }
+    ki_choice_mark(c, e);
+    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, lanes) && unroll > 1)
+        ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, unroll);
+}
+
+void ki_choose_reduce(ki_choice *c, kn_uop x) {
+    ki_nest *k = &c->nest;
+    const ki_scope *s = &k->scope;
+    kn_uop best = NULL;
+    int most = 0;
+    bool known;
+    for (uint32_t q = 0; q < s->nrange; q++) /* lanes it has already */
+        if (ki_is_lane(s->range[q]) && ki_scope_has(s, x->src[0], s->range[q])) {
+            ki_choice_mark(c, x);
+            return;
+        }
+    for (uint32_t j = 1; j < x->nsrc; j++) {
+        int unit = 0;
+        if (ki_extent(x->src[j]) < c->lanes) continue;
+        for (uint32_t i = 0; i < s->n; i++)
+            unit += k->read[i] && ki_nest_stride(k, s->node[i], x->src[j], &known) == 1 && known;
+        if (unit > most) most = unit, best = x->src[j];
+    }
+    if (!best) {
+        ki_choice_mark(c, x);
+        return;
+    }
+    uint32_t id = best->arg.range.id;
+    int64_t unroll = ki_unroll(ki_extent(best), c->lanes, weight_in(k, best));
+    if (ki_choice_even(c, best, c->lanes * unroll)) return;
+    ki_choice_mark(c, x);
+    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, c->lanes) && unroll > 1)
+        ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, unroll);
+}

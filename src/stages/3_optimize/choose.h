@@ -1,0 +1,55 @@
+/* choose.h: the state of the heuristics. Private to 3_optimize. */
+#ifndef KI_CHOOSE_H
+#define KI_CHOOSE_H
+
+#include "stages/3_optimize/nest.h"
+#include "stages/3_optimize/optimize.h"
+
+#define KI_MOST_RANGES 1024
+
+typedef struct ki_choice {
+    ki_ir *ir;
+    const ki_target *target;
+    unsigned threads;
+    int64_t count;   /* threads chosen, 0: none yet */
+    unsigned lanes;  /* of a vector of the kernel's widest element */
+    kn_uop sink;
+    ki_nest nest;
+    bool open, ok;
+    struct {
+        uint32_t v; /* id + 1 */
+        int64_t nv, mu;
+    } tile;         /* the tile last decided: it stands for what is left after a CUT */
+    uint64_t done[KI_MOST_RANGES / 64]; /* by range id */
+} ki_choice;
+
+/* A register tile: v is contiguous in the store and in the streamed operand, u is what the other operand varies along. */
+typedef struct ki_tile {
+    kn_uop v, u;         /* NULL: no tile */
+    kn_uop reduce;
+    kn_uop streamed;     /* the access that has v */
+    int64_t nv, mu;      /* vectors along v, rows along u */
+    int64_t step;        /* nv * lanes; 1 without a tile, or the vector's step of the nest */
+    bool dot;            /* both operands contiguous along the reduce instead */
+    bool pack;           /* stage `streamed` */
+} ki_tile;
+
+bool ki_choice_look(ki_choice *c, kn_uop sink);
+/* Applies one OptOp; the nest is another one afterwards. */
+bool ki_choice_do(ki_choice *c, ki_optop op, kn_axis target, bool top, uint32_t axis, int64_t arg);
+bool ki_choice_even(ki_choice *c, kn_uop r, int64_t f);
+void ki_choice_mark(ki_choice *c, kn_uop closer);
+unsigned ki_weight(kn_uop u);
+
+/* choose.c */
+void ki_choose_nest(ki_choice *c, kn_uop end);
+void ki_choose_reduce(ki_choice *c, kn_uop reduce);
+/* The first store to memory in a nest's body; NULL if other nests stand there. */
+kn_uop ki_nest_store(kn_uop end);
+/* Vectors to unroll for an extent and a weight of the body: 4, 2 or 1. */
+int64_t ki_unroll(int64_t n, int64_t lanes, unsigned weight);
+/* tile.c: v and step are set for any nest that has a contiguous store. */
+void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
+bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
+
+#endif

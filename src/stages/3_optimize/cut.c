@@ -87,20 +87,24 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis), c = ki_nest_closer(k, r), main, tail, both;
     int64_t n = ki_extent(r);
     if (o->arg < 1 || o->arg >= n) return FAIL(KI_E_OPT_CUT, (int)o->axis, (int)o->arg, (long long)n);
-    if (ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD) return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "it is no loop");
-    if (c->op == KN_END && !ki_nest_independent(k, r)) return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "its iterations depend on each other");
+    if (ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD)
+        return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "it is no loop");
+    if (c->op == KN_END && !ki_nest_independent(k, r))
+        return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "its iterations depend on each other");
     if (o->id < 0) o->id = (int32_t)ki_nest_next_range(k);
     uint64_t *set = ki_calloc(s->words, sizeof *set);
     ki_swap *swap = ki_calloc(s->nrange + 1, sizeof *swap);
     bool ok = set && swap;
     uint32_t m = 0;
     if (!ok) ki_fail(ir->env, KI_E_NOMEM);
-    if (ok && !renamed(k, c, r, set)) ok = (ki_fail(ir->env, KI_E_OPT_CUT_KIND, (int)o->axis, "a local buffer stands inside"), false);
+    if (ok && !renamed(k, c, r, set))
+        ok = (ki_fail(ir->env, KI_E_OPT_CUT_KIND, (int)o->axis, "a local buffer stands inside"), false);
     for (uint32_t q = 0; ok && q < s->nrange; q++) {
         kn_uop x = s->range[q];
         if (!ki_in_set(set, q)) continue;
         if (ki_nest_range(k, (uint32_t)o->id + m)) ok = (ki_fail(ir->env, KI_E_OPT_ID, (int)o->id + (int)m), false);
-        kn_uop y = ki_range_make(ir, (uint32_t)o->id + m, (kn_axis)x->arg.range.axis, x == r ? ki_index(ir, n - o->arg) : x->src[0]);
+        kn_uop y = ki_range_make(ir, (uint32_t)o->id + m, (kn_axis)x->arg.range.axis,
+                                 x == r ? ki_index(ir, n - o->arg) : x->src[0]);
         swap[m++] = (ki_swap){x, x == r ? ki_op2(ir, KN_ADD, y, ki_index(ir, o->arg)) : y, {y, NULL}};
         ok = ok && y;
     }

@@ -36,14 +36,17 @@ static void order_loops(kn_uop *src, uint32_t n, kn_uop *scratch) {
     uint32_t m = 0;
     for (int pass = 0; pass < 3; pass++)
         for (uint32_t j = 0; j < n; j++) {
-            int duty = ki_is_lane(src[j]) ? 2 : src[j]->op == KN_RANGE && src[j]->arg.range.axis == KN_AX_THREAD ? 0 : 1;
+            int duty = ki_is_lane(src[j])                                                 ? 2
+                       : src[j]->op == KN_RANGE && src[j]->arg.range.axis == KN_AX_THREAD ? 0
+                                                                                          : 1;
             if (duty == pass) scratch[m++] = src[j];
         }
     memcpy(src, scratch, n * sizeof *src);
 }
 
 /* Sources of u after the edit, in src (room for nsrc + n more); their number. */
-static uint32_t edited_sources(const ki_nest *k, kn_uop u, kn_uop *map, const ki_swap *swap, uint32_t n, kn_uop *src, bool *spliced) {
+static uint32_t edited_sources(const ki_nest *k, kn_uop u, kn_uop *map, const ki_swap *swap, uint32_t n, kn_uop *src,
+                               bool *spliced) {
     bool lists = u->op == KN_END || u->op == KN_REDUCE || u->op == KN_AFTER;
     uint32_t m = 0;
     *spliced = false;
@@ -67,7 +70,8 @@ kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n) 
     uint32_t last = s->at[root->id], most = 0;
     for (uint32_t i = 0; i <= last; i++)
         if (s->node[i]->nsrc > most) most = s->node[i]->nsrc;
-    kn_uop *map = ki_calloc(s->n, sizeof *map), *src = ki_calloc(2 * (size_t)(most + n + 1), sizeof *src), result = NULL;
+    kn_uop *map = ki_calloc(s->n, sizeof *map), *src = ki_calloc(2 * (size_t)(most + n + 1), sizeof *src),
+           result = NULL;
     uint8_t *wanted = ki_calloc(s->n, 1);
     bool ok = map && src && wanted;
     if (!ok) ki_fail(k->ir->env, KI_E_NOMEM);
@@ -114,9 +118,7 @@ static kn_uop edit_close(edit *e, bool ok) {
     ki_free(e->src);
     return result;
 }
-static kn_uop mapped(const edit *e, kn_uop u) {
-    return e->map[e->k->scope.at[u->id]];
-}
+static kn_uop mapped(const edit *e, kn_uop u) { return e->map[e->k->scope.at[u->id]]; }
 
 /* ---- PADTO ------------------------------------------------------------------------------------------------- */
 
@@ -214,15 +216,11 @@ kn_uop ki_hoist_threads(ki_nest *k) {
             break;
         }
         for (uint32_t j = 0; j < u->nsrc; j++) {
-            if (u->src[j] == t)
-                has = true;
-            else
-                loop[n++] = u->src[j];
+            if (u->src[j] == t) has = true;
+            else loop[n++] = u->src[j];
         }
-        if (has)
-            nest[i] = n == 1 ? loop[0] : ki_with_srcs(ir, u, loop, n);
-        else
-            nest[i] = only_thread_0(ir, u, t);
+        if (has) nest[i] = n == 1 ? loop[0] : ki_with_srcs(ir, u, loop, n);
+        else nest[i] = only_thread_0(ir, u, t);
         ki_free(loop);
         ok = nest[i] != NULL;
     }

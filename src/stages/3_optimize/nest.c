@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool ki_is_access(kn_uop u) {
-    return u->op == KN_INDEX && u->nsrc == 2 && ki_storage(u) != NULL;
-}
+bool ki_is_access(kn_uop u) { return u->op == KN_INDEX && u->nsrc == 2 && ki_storage(u) != NULL; }
 
 kn_uop ki_storage(kn_uop u) {
     while (u->op == KN_AFTER || u->op == KN_INDEX) u = u->src[0];
@@ -44,7 +42,8 @@ bool ki_nest_open(ki_nest *k, ki_ir *ir, kn_uop sink) {
     if (!k->form || !k->closer || !k->around || !k->read) return ki_fail(ir->env, KI_E_NOMEM), false;
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop u = s->node[i];
-        if (u->op == KN_WHERE && u->dtype == KN_IDX && u->src[2]->op == KN_INVALID) k->form[i] = k->form[s->at[u->src[1]->id]];
+        if (u->op == KN_WHERE && u->dtype == KN_IDX && u->src[2]->op == KN_INVALID)
+            k->form[i] = k->form[s->at[u->src[1]->id]];
         for (uint32_t j = 0; j < u->nsrc; j++)
             if (ki_is_access(u->src[j]) && !(u->op == KN_STORE && j == 0)) k->read[s->at[u->src[j]->id]] = 1;
     }
@@ -66,10 +65,8 @@ kn_uop ki_nest_range(const ki_nest *k, uint32_t id) {
     uint32_t lo = 0, hi = k->scope.nrange;
     while (lo < hi) {
         uint32_t mid = (lo + hi) / 2;
-        if (k->scope.range[mid]->arg.range.id < id)
-            lo = mid + 1;
-        else
-            hi = mid;
+        if (k->scope.range[mid]->arg.range.id < id) lo = mid + 1;
+        else hi = mid;
     }
     return lo < k->scope.nrange && k->scope.range[lo]->arg.range.id == id ? k->scope.range[lo] : NULL;
 }
@@ -110,10 +107,8 @@ int64_t ki_nest_stride(const ki_nest *k, kn_uop access, kn_uop r, bool *known) {
     int64_t c = 0;
     *known = f != NULL;
     for (uint32_t i = 0; f && i < f->n; i++) {
-        if (f->t[i].x == r)
-            c = f->t[i].c;
-        else if (in_term(k, f->t[i].x, r))
-            *known = false;
+        if (f->t[i].x == r) c = f->t[i].c;
+        else if (in_term(k, f->t[i].x, r)) *known = false;
     }
     return c;
 }

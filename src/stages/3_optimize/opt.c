@@ -51,16 +51,20 @@ static kn_uop thread_range(const ki_nest *k) {
 
 static kn_uop opt_split(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
-    kn_uop r = ki_nest_range(k, (uint32_t)o->axis), t = o->target == KN_AX_THREAD ? thread_range(k) : NULL, part, rest, expr;
+    kn_uop r = ki_nest_range(k, (uint32_t)o->axis), t = o->target == KN_AX_THREAD ? thread_range(k) : NULL, part, rest,
+           expr;
     int64_t n = ki_extent(r), f = o->arg;
     if (!split_allowed(k, r, o))
-        return FAIL(KI_E_OPT_SPLIT, ki_axis_names[r->arg.range.axis], (int)o->axis, o->target < KI_AX_COUNT ? ki_axis_names[o->target] : "?",
-                    o->top ? "outer" : "inner");
-    if ((o->target == KN_AX_LOCAL || o->target == KN_AX_GROUP) && no_locals(k)) return FAIL(KI_E_OPT_NOLOCALS, ki_axis_names[o->target]);
+        return FAIL(KI_E_OPT_SPLIT, ki_axis_names[r->arg.range.axis], (int)o->axis,
+                    o->target < KI_AX_COUNT ? ki_axis_names[o->target] : "?", o->top ? "outer" : "inner");
+    if ((o->target == KN_AX_LOCAL || o->target == KN_AX_GROUP) && no_locals(k))
+        return FAIL(KI_E_OPT_NOLOCALS, ki_axis_names[o->target]);
     if (f < 1 || n < 1 || n % f) return FAIL(KI_E_OPT_DIVIDE, (int)f, (int)o->axis, (long long)n);
-    if (o->target == KN_AX_THREAD && k->around[k->scope.at[ki_nest_closer(k, r)->id]]) return FAIL(KI_E_OPT_THREAD, (int)o->axis);
+    if (o->target == KN_AX_THREAD && k->around[k->scope.at[ki_nest_closer(k, r)->id]])
+        return FAIL(KI_E_OPT_THREAD, (int)o->axis);
     if (t && (o->id < 0 || (uint32_t)o->id == t->arg.range.id)) {
-        if (ki_extent(t) != f || ki_scope_has(&k->scope, ki_nest_closer(k, r)->src[0], t)) return FAIL(KI_E_OPT_THREAD, (int)o->axis);
+        if (ki_extent(t) != f || ki_scope_has(&k->scope, ki_nest_closer(k, r)->src[0], t))
+            return FAIL(KI_E_OPT_THREAD, (int)o->axis);
         o->id = (int32_t)t->arg.range.id;
     } else if (t) {
         return FAIL(KI_E_OPT_THREAD, (int)o->axis);
@@ -79,7 +83,8 @@ static kn_uop opt_swap(ki_nest *k, ki_opt *o) {
     kn_uop a = ki_nest_range(k, (uint32_t)o->axis), b = ki_nest_range(k, (uint32_t)o->arg), c;
     if (!b) return FAIL(KI_E_OPT_AXIS, (int)o->arg);
     c = ki_nest_closer(k, a);
-    if (!c || c != ki_nest_closer(k, b)) return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "they are not loops of one nest");
+    if (!c || c != ki_nest_closer(k, b))
+        return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "they are not loops of one nest");
     if (c->op == KN_END && (!ki_nest_independent(k, a) || !ki_nest_independent(k, b)))
         return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "iterations depend on each other");
     if (ki_scope_has(&k->scope, a->src[0], b) || ki_scope_has(&k->scope, b->src[0], a))
@@ -98,7 +103,8 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     if (o->op == KI_OPT_NOLOCALS) {
         for (uint32_t i = 0; i < k->scope.nrange; i++) {
             kn_axis ax = (kn_axis)k->scope.range[i]->arg.range.axis;
-            if (ax == KN_AX_LOCAL || ax == KN_AX_GROUP || ax == KN_AX_WARP) return FAIL(KI_E_OPT_NOLOCALS, ki_axis_names[ax]);
+            if (ax == KN_AX_LOCAL || ax == KN_AX_GROUP || ax == KN_AX_WARP)
+                return FAIL(KI_E_OPT_NOLOCALS, ki_axis_names[ax]);
         }
         return k->sink;
     }
@@ -107,7 +113,8 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     if (!(o->op == KI_OPT_STAGE && o->axis < 0)) {
         r = ki_nest_range(k, (uint32_t)o->axis);
         if (!r || !ki_nest_closer(k, r)) return FAIL(KI_E_OPT_AXIS, (int)o->axis);
-        if (o->op != KI_OPT_STAGE && o->op != KI_OPT_SWAP && !ki_extent(r)) return FAIL(KI_E_OPT_SYMBOLIC, (int)o->axis);
+        if (o->op != KI_OPT_STAGE && o->op != KI_OPT_SWAP && !ki_extent(r))
+            return FAIL(KI_E_OPT_SYMBOLIC, (int)o->axis);
     }
     switch ((ki_optop)o->op) {
     case KI_OPT_SPLIT: return opt_split(k, o);

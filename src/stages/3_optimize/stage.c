@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define FAIL(...) (ki_fail(k->ir->env, __VA_ARGS__), NULL)
+#define FAIL(...)  (ki_fail(k->ir->env, __VA_ARGS__), NULL)
 #define MOST_INNER 16
 
 /* The one access that reads this PARAM. */
@@ -59,7 +59,8 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     if (!set) return FAIL(KI_E_NOMEM);
     if (count != 1 || !mark_outer(k, axis, set)) {
         ki_free(set);
-        return FAIL(KI_E_OPT_STAGE, (int)o->arg, count == 1 ? "the axis is no loop of the nest" : "the kernel must read it in one place");
+        return FAIL(KI_E_OPT_STAGE, (int)o->arg,
+                    count == 1 ? "the axis is no loop of the nest" : "the kernel must read it in one place");
     }
     bool fits = true;
     for (int pass = 0; pass < 3; pass++)
@@ -75,7 +76,9 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
             }
         }
     ki_free(set);
-    if (!fits || n == 0) return FAIL(KI_E_OPT_STAGE, (int)o->arg, n ? "its size is not constant, or too large" : "nothing inside varies");
+    if (!fits || n == 0)
+        return FAIL(KI_E_OPT_STAGE, (int)o->arg,
+                    n ? "its size is not constant, or too large" : "nothing inside varies");
     if (o->id < 0) o->id = (int32_t)ki_nest_next_buffer(k);
     kn_uop buf = ki_buffer_make(ir, (uint32_t)o->id, size, (kn_dtype)u->dtype, KN_LOCAL, 0);
     kn_uop to = ki_index(ir, 0), from = to;

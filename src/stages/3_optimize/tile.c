@@ -22,9 +22,7 @@ static kn_uop vector_range(const ki_choice *c, kn_uop e) {
     return NULL;
 }
 
-static bool uses(const ki_nest *k, kn_uop access, kn_uop r) {
-    return ki_scope_has(&k->scope, access->src[1], r);
-}
+static bool uses(const ki_nest *k, kn_uop access, kn_uop r) { return ki_scope_has(&k->scope, access->src[1], r); }
 
 /* Whether an access is an operand of the reduce x: it varies along one of x's own loops. */
 static bool operand(const ki_nest *k, kn_uop access, kn_uop x) {
@@ -77,7 +75,8 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
 
 /* mu and nv: many products for each load, few left over. */
 static void tile_size(const ki_choice *c, ki_tile *t) {
-    int64_t most = c->target->nvector >= 32 ? 24 : 12, n = ki_extent(t->u), m = ki_extent(t->v), lanes = t->dot ? 1 : c->lanes;
+    int64_t most = c->target->nvector >= 32 ? 24 : 12, n = ki_extent(t->u), m = ki_extent(t->v),
+            lanes = t->dot ? 1 : c->lanes;
     double best = 0;
     for (int64_t nv = 1; nv <= 4; nv++)
         for (int64_t mu = 1; mu <= 12; mu++) {
@@ -117,7 +116,9 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     if (!(t->v = vector_range(c, e))) return;
     for (uint32_t q = 0; q < s->nrange && !t->u; q++) {
         kn_uop x = k->closer[q];
-        if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, t->v) || lanes_in(k, x) || own_extent(x) < 4) continue;
+        if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, t->v) || lanes_in(k, x) ||
+            own_extent(x) < 4)
+            continue;
         for (uint32_t i = 0; i < s->n && !t->u; i++) {
             if (!k->read[i] || !operand(k, s->node[i], x)) continue;
             for (uint32_t j = 0; j < s->n && !t->u; j++)
@@ -125,10 +126,8 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
         }
     }
     if (t->u) {
-        if (c->tile.v == t->v->arg.range.id + 1)
-            t->nv = c->tile.nv, t->mu = c->tile.mu;
-        else
-            tile_size(c, t);
+        if (c->tile.v == t->v->arg.range.id + 1) t->nv = c->tile.nv, t->mu = c->tile.mu;
+        else tile_size(c, t);
         t->step = t->nv * (t->dot ? 1 : c->lanes);
         t->pack = worth_packing(c, t);
     } else {
@@ -168,7 +167,9 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         kn_uop other = NULL;
         for (uint32_t i = 0; i < c->nest.scope.n; i++) {
             kn_uop b = c->nest.scope.node[i];
-            if (c->nest.read[i] && operand(&c->nest, b, t->reduce) && !uses(&c->nest, b, t->v) && uses(&c->nest, b, t->u)) other = b;
+            if (c->nest.read[i] && operand(&c->nest, b, t->reduce) && !uses(&c->nest, b, t->v) &&
+                uses(&c->nest, b, t->u))
+                other = b;
         }
         kn_uop r = other ? common_row(&c->nest, t->reduce, t->streamed, other, c->lanes) : NULL;
         if (!r) return ki_choice_mark(c, e), true;

@@ -26,10 +26,8 @@ static void drop_axis(uint64_t *v, int64_t *dim, unsigned n, unsigned k) {
     int64_t inner = product(dim + k + 1, n - k - 1), outer = product(dim, k);
     for (int64_t o = 0; o < outer; o++)
         for (int64_t j = 1; j < dim[k]; j++)
-            if (memcmp(v + (o * dim[k] + j) * inner, v + o * dim[k] * inner, (size_t)inner * sizeof *v))
-                return;
-    for (int64_t o = 0; o < outer; o++)
-        memmove(v + o * inner, v + o * dim[k] * inner, (size_t)inner * sizeof *v);
+            if (memcmp(v + (o * dim[k] + j) * inner, v + o * dim[k] * inner, (size_t)inner * sizeof *v)) return;
+    for (int64_t o = 0; o < outer; o++) memmove(v + o * inner, v + o * dim[k] * inner, (size_t)inner * sizeof *v);
     dim[k] = 1;
 }
 
@@ -134,10 +132,8 @@ static kn_uop constants(ki_ex *x, const ki_affine *f) {
         for (uint32_t i = 0; i < f->n; i++) {
             kn_uop u = f->t[i].x;
             unsigned a = axis_of(x, u);
-            if (a != KI_NO_LANE)
-                sum += (uint64_t)f->t[i].c * (uint64_t)at[a];
-            else if (ki_rank(u) && ki_lane_is_const(u))
-                sum += (uint64_t)f->t[i].c * ki_lane_elem(u, at);
+            if (a != KI_NO_LANE) sum += (uint64_t)f->t[i].c * (uint64_t)at[a];
+            else if (ki_rank(u) && ki_lane_is_const(u)) sum += (uint64_t)f->t[i].c * ki_lane_elem(u, at);
         }
         v[at_n++] = sum;
     } while (step(at, dim, x->nlane));

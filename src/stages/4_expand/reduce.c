@@ -37,10 +37,8 @@ kn_uop ki_reduce_lanes(ki_ex *x, kn_uop u, kn_uop v) {
     for (uint32_t k = 1; k < u->nsrc; k++) {
         if (!ki_is_lane(u->src[k])) continue;
         unsigned a = x->axis[ki_scope_rank(&x->scope, u->src[k])];
-        if (ki_rank(v) && ki_dim_n(v, a) > 1)
-            axes |= UINT32_C(1) << a;
-        else
-            times *= ki_extent(u->src[k]);
+        if (ki_rank(v) && ki_dim_n(v, a) > 1) axes |= UINT32_C(1) << a;
+        else times *= ki_extent(u->src[k]);
     }
     return ki_lane_squeeze(x->ir, ki_reduce(x->ir, repeat(x->ir, op, v, times), op, axes));
 }
@@ -108,8 +106,8 @@ static kn_uop inside_outer(ki_ex *x, kn_uop u, kn_uop buffer) {
 
 /* A product added to the accumulator is contracted where the target does that in one instruction. */
 static kn_uop accumulate(ki_ex *x, kn_op op, kn_uop old, kn_uop v) {
-    bool contract = op == KN_ADD && v->op == KN_MUL && (v->dtype == KN_F32 || v->dtype == KN_F64) &&
-                    x->target && ki_target_has(x->target, KN_MULACC);
+    bool contract = op == KN_ADD && v->op == KN_MUL && (v->dtype == KN_F32 || v->dtype == KN_F64) && x->target &&
+                    ki_target_has(x->target, KN_MULACC);
     return contract ? ki_op3(x->ir, KN_MULACC, v->src[0], v->src[1], old) : ki_op2(x->ir, op, old, v);
 }
 
@@ -166,8 +164,7 @@ static bool lower_group(ki_ex *x, const uint32_t *member, uint32_t n) {
     kn_uop end = ok ? ki_opn(ir, KN_END, loop, nloop + 1) : NULL;
     for (uint32_t j = 0; j < n && ok; j++) {
         kn_uop u = x->scope.node[member[j]];
-        kn_uop v =
-            ki_op1(ir, KN_LOAD, ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, a[j].buffer, end), a[j].lanes));
+        kn_uop v = ki_op1(ir, KN_LOAD, ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, a[j].buffer, end), a[j].lanes));
         v = x->val[member[j]] = or_empty(x, u, ki_reduce_lanes(x, u, v));
         if (v && u->dtype == KN_IDX) x->form[member[j]] = ki_affine_leaf(&x->affines, v);
         ok = v != NULL;

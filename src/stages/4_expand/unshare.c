@@ -11,8 +11,7 @@
 /* Whether b closes exactly what a does, on one level, inside the same loops: then reduce.c gives them one
  * END. */
 static bool one_loop(const ki_scope *s, kn_uop a, kn_uop b) {
-    if (a->op != KN_REDUCE || b->op != KN_REDUCE || s->level[s->at[a->id]] != s->level[s->at[b->id]])
-        return false;
+    if (a->op != KN_REDUCE || b->op != KN_REDUCE || s->level[s->at[a->id]] != s->level[s->at[b->id]]) return false;
     if (a->nsrc != b->nsrc || memcmp(a->src + 1, b->src + 1, (a->nsrc - 1) * sizeof *a->src)) return false;
     return memcmp(ki_scope_free(s, a), ki_scope_free(s, b), s->words * sizeof(uint64_t)) == 0;
 }
@@ -28,10 +27,8 @@ static bool find_owners(const ki_scope *s, kn_uop *owner) {
             for (uint32_t k = 1; k < u->nsrc; k++) {
                 if (u->src[k]->op != KN_RANGE || !ki_is_loop(u->src[k])) continue;
                 kn_uop *o = &owner[ki_scope_rank(s, u->src[k])];
-                if (!*o)
-                    *o = u;
-                else if (!one_loop(s, *o, u))
-                    shared = true;
+                if (!*o) *o = u;
+                else if (!one_loop(s, *o, u)) shared = true;
             }
         }
     return shared;
@@ -59,8 +56,7 @@ static kn_uop rebuild(const ki_scope *s, kn_uop *owner) {
     uint32_t most = 1;
     for (uint32_t i = 0; i < s->n; i++)
         if (s->node[i]->nsrc > most) most = s->node[i]->nsrc;
-    kn_uop *map = ki_calloc(s->n, sizeof *map), *src = ki_calloc((size_t)most * 3, sizeof *src),
-           result = NULL;
+    kn_uop *map = ki_calloc(s->n, sizeof *map), *src = ki_calloc((size_t)most * 3, sizeof *src), result = NULL;
     bool ok = map && src;
     if (!ok) ki_fail(s->ir->env, KI_E_NOMEM);
     for (uint32_t i = 0; i < s->n && ok; i++) {
@@ -81,10 +77,8 @@ kn_uop ki_unshare_loops(ki_ir *ir, kn_uop sink) {
     kn_uop result = NULL, *owner = NULL;
     if (ki_scope_open(&s, ir, sink)) {
         owner = ki_calloc(s.nrange + 1, sizeof *owner);
-        if (!owner)
-            ki_fail(ir->env, KI_E_NOMEM);
-        else
-            result = find_owners(&s, owner) ? rebuild(&s, owner) : sink;
+        if (!owner) ki_fail(ir->env, KI_E_NOMEM);
+        else result = find_owners(&s, owner) ? rebuild(&s, owner) : sink;
     }
     ki_free(owner);
     ki_scope_close(&s);

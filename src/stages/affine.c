@@ -11,10 +11,8 @@ static ki_affine *fresh(ki_affines *a, uint32_t cap) {
 const ki_affine *ki_affine_leaf(ki_affines *a, kn_uop x) {
     ki_affine *f = x ? fresh(a, 1) : NULL;
     if (!f) return NULL;
-    if (x->op == KN_CONST)
-        f->k = x->arg.i;
-    else
-        f->t[f->n++] = (ki_term){x, 1};
+    if (x->op == KN_CONST) f->k = x->arg.i;
+    else f->t[f->n++] = (ki_term){x, 1};
     return f;
 }
 
@@ -66,9 +64,7 @@ kn_uop ki_affine_node(ki_affines *a, const ki_affine *f) {
     return f->k ? ki_op2(ir, KN_ADD, sum, ki_index(ir, f->k)) : sum;
 }
 
-static int64_t floor_div(int64_t a, int64_t b) {
-    return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
+static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 static int64_t gcd(int64_t a, int64_t b) {
     if (a < 0) a = a == INT64_MIN ? 1 : -a;
     while (b) {

@@ -64,8 +64,7 @@ bool ki_scope_open(ki_scope *s, ki_ir *ir, kn_uop sink) {
     if (s->at)
         for (uint32_t i = 0; i < s->n; i++) s->at[s->node[i]->id] = i;
     s->level = ki_calloc(s->n, sizeof *s->level);
-    if (!s->at || !s->level || !number_ranges(s) ||
-        !(s->free = ki_calloc((size_t)s->n * s->words, sizeof *s->free)))
+    if (!s->at || !s->level || !number_ranges(s) || !(s->free = ki_calloc((size_t)s->n * s->words, sizeof *s->free)))
         return ki_fail(ir->env, KI_E_NOMEM), false;
     for (uint32_t i = 0; i < s->n; i++) visit(s, i);
     return true;

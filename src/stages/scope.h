@@ -29,25 +29,18 @@ typedef struct ki_scope {
 bool ki_scope_open(ki_scope *s, ki_ir *ir, kn_uop sink);
 void ki_scope_close(ki_scope *s);
 
-static inline uint32_t ki_scope_at(const ki_scope *s, kn_uop u) {
-    return s->at[u->id];
-}
+static inline uint32_t ki_scope_at(const ki_scope *s, kn_uop u) { return s->at[u->id]; }
 static inline const uint64_t *ki_scope_free(const ki_scope *s, kn_uop u) {
     return s->free + (size_t)s->at[u->id] * s->words;
 }
-static inline uint32_t ki_scope_rank(const ki_scope *s, kn_uop range) {
-    return s->rank[s->at[range->id]];
-}
-static inline bool ki_in_set(const uint64_t *set, uint32_t r) {
-    return set[r >> 6] >> (r & 63) & 1;
-}
+static inline uint32_t ki_scope_rank(const ki_scope *s, kn_uop range) { return s->rank[s->at[range->id]]; }
+static inline bool ki_in_set(const uint64_t *set, uint32_t r) { return set[r >> 6] >> (r & 63) & 1; }
 static inline bool ki_scope_has(const ki_scope *s, kn_uop u, kn_uop range) {
     return ki_in_set(ki_scope_free(s, u), ki_scope_rank(s, range));
 }
 /* UPCAST and UNROLL ranges become lanes; all others are loops. */
 static inline bool ki_is_lane(kn_uop range) {
-    return range->op == KN_RANGE &&
-           (range->arg.range.axis == KN_AX_UPCAST || range->arg.range.axis == KN_AX_UNROLL);
+    return range->op == KN_RANGE && (range->arg.range.axis == KN_AX_UPCAST || range->arg.range.axis == KN_AX_UNROLL);
 }
 /* A RANGE of extent 1 runs once: *expand* makes it the constant 0. */
 static inline bool ki_is_unit(kn_uop range) {
@@ -56,8 +49,6 @@ static inline bool ki_is_unit(kn_uop range) {
 /* What END, REDUCE and AFTER list and *expand* keeps. */
 static inline bool ki_is_loop(kn_uop u) { return !ki_is_lane(u) && !ki_is_unit(u); }
 /* Extent of a RANGE, 0 when it is not constant. */
-static inline int64_t ki_extent(kn_uop range) {
-    return range->src[0]->op == KN_CONST ? range->src[0]->arg.i : 0;
-}
+static inline int64_t ki_extent(kn_uop range) { return range->src[0]->op == KN_CONST ? range->src[0]->arg.i : 0; }
 
 #endif

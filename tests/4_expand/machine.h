@@ -86,10 +86,8 @@ static void mach_value(mach *m, kn_uop u) {
                 mach_fault(m, u, "out of bounds", at);
                 return;
             }
-            if (u->op == KN_LOAD)
-                v[i] = ki_storage_get(x->dtype, x->data, at);
-            else
-                ki_storage_put(x->dtype, x->data, at, m->val[u->src[1]->id][mach_broadcast(a, u->src[1], i)]);
+            if (u->op == KN_LOAD) v[i] = ki_storage_get(x->dtype, x->data, at);
+            else ki_storage_put(x->dtype, x->data, at, m->val[u->src[1]->id][mach_broadcast(a, u->src[1], i)]);
         }
         return;
     }

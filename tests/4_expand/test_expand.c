@@ -11,47 +11,25 @@ static ki_ir ir;
 static ki_env env;
 static uint32_t next_id;
 
-static kn_uop I(int64_t v) {
-    return ki_index(&ir, v);
-}
-static kn_uop add(kn_uop a, kn_uop b) {
-    return ki_op2(&ir, KN_ADD, a, b);
-}
-static kn_uop mul(kn_uop a, kn_uop b) {
-    return ki_op2(&ir, KN_MUL, a, b);
-}
-static kn_uop rng(kn_axis ax, int64_t n) {
-    return ki_range_make(&ir, next_id++, ax, I(n));
-}
+static kn_uop I(int64_t v) { return ki_index(&ir, v); }
+static kn_uop add(kn_uop a, kn_uop b) { return ki_op2(&ir, KN_ADD, a, b); }
+static kn_uop mul(kn_uop a, kn_uop b) { return ki_op2(&ir, KN_MUL, a, b); }
+static kn_uop rng(kn_axis ax, int64_t n) { return ki_range_make(&ir, next_id++, ax, I(n)); }
 static kn_uop param(int slot, kn_dtype t, int64_t n) {
     return ki_param_make(&ir, slot, t, KN_GLOBAL, 0, NULL, NULL, ki_shape_src(&ir, &n, 1));
 }
-static kn_uop at(kn_uop p, kn_uop i) {
-    return ki_op2(&ir, KN_INDEX, p, i);
-}
-static kn_uop store(kn_uop p, kn_uop i, kn_uop v) {
-    return ki_op2(&ir, KN_STORE, at(p, i), v);
-}
+static kn_uop at(kn_uop p, kn_uop i) { return ki_op2(&ir, KN_INDEX, p, i); }
+static kn_uop store(kn_uop p, kn_uop i, kn_uop v) { return ki_op2(&ir, KN_STORE, at(p, i), v); }
 static kn_uop reduce(kn_op op, kn_uop v, kn_uop a, kn_uop b) {
     kn_arg arg = {.bits = 0};
     arg.reduce.op = (uint8_t)op;
     return ki_make(&ir, KN_REDUCE, KN_VOID, (kn_uop[]){v, a, b}, b ? 3 : 2, arg, 0);
 }
-static kn_uop end(kn_uop body, kn_uop a, kn_uop b) {
-    return ki_opn(&ir, KN_END, (kn_uop[]){body, a, b}, b ? 3 : 2);
-}
-static kn_uop sink1(kn_uop e) {
-    return ki_op1(&ir, KN_SINK, e);
-}
-static kn_uop where(kn_uop p, kn_uop a, kn_uop b) {
-    return ki_op3(&ir, KN_WHERE, p, a, b);
-}
-static kn_uop lt(kn_uop a, kn_uop b) {
-    return ki_op2(&ir, KN_CMPLT, a, b);
-}
-static kn_uop invalid(void) {
-    return ki_op0(&ir, KN_INVALID);
-}
+static kn_uop end(kn_uop body, kn_uop a, kn_uop b) { return ki_opn(&ir, KN_END, (kn_uop[]){body, a, b}, b ? 3 : 2); }
+static kn_uop sink1(kn_uop e) { return ki_op1(&ir, KN_SINK, e); }
+static kn_uop where(kn_uop p, kn_uop a, kn_uop b) { return ki_op3(&ir, KN_WHERE, p, a, b); }
+static kn_uop lt(kn_uop a, kn_uop b) { return ki_op2(&ir, KN_CMPLT, a, b); }
+static kn_uop invalid(void) { return ki_op0(&ir, KN_INVALID); }
 
 static void begin(void) {
     ki_env_open(&env);
@@ -92,8 +70,7 @@ static kn_uop expand_checked(kn_uop sink, const char *name) {
     bool clean = true;
     for (int64_t i = 0; i < n; i++) {
         clean &= v[i]->op != KN_INVALID;
-        if (v[i]->op == KN_RANGE)
-            clean &= v[i]->arg.range.axis != KN_AX_UPCAST && v[i]->arg.range.axis != KN_AX_UNROLL;
+        if (v[i]->op == KN_RANGE) clean &= v[i]->arg.range.axis != KN_AX_UPCAST && v[i]->arg.range.axis != KN_AX_UNROLL;
         if (v[i]->op == KN_REDUCE) clean &= v[i]->nsrc == 1;
     }
     ki_free(v);
@@ -101,7 +78,7 @@ static kn_uop expand_checked(kn_uop sink, const char *name) {
     return e;
 }
 
-#define MEM(a, t)                                                                                            \
+#define MEM(a, t)                                                                                                      \
     { (unsigned char *)(a), (int64_t)(sizeof(a) / sizeof *(a)), t }
 static float fa[4096], fb[4096], fo[4096], fw[4096];
 static void fill(void) {
@@ -116,16 +93,15 @@ static void fill(void) {
 }
 static int same(int n) {
     for (int i = 0; i < n; i++)
-        if (fo[i] != fw[i])
-            return printf("# element %d: %g, expected %g\n", i, (double)fo[i], (double)fw[i]), 0;
+        if (fo[i] != fw[i]) return printf("# element %d: %g, expected %g\n", i, (double)fo[i], (double)fw[i]), 0;
     return 1;
 }
 
 static void elementwise(void) {
     begin(), fill();
     kn_uop i = rng(KN_AX_LOOP, 8), u = rng(KN_AX_UPCAST, 4), x = add(mul(i, I(4)), u);
-    kn_uop s = sink1(end(
-        store(param(0, KN_F32, 32), x, add(at(param(1, KN_F32, 32), x), at(param(2, KN_F32, 32), x))), i, u));
+    kn_uop s =
+        sink1(end(store(param(0, KN_F32, 32), x, add(at(param(1, KN_F32, 32), x), at(param(2, KN_F32, 32), x))), i, u));
     kn_uop e = expand_checked(s, "elementwise");
     for (int k = 0; k < 32; k++) fw[k] = fa[k] + fb[k];
     mach_mem m[] = {MEM(fo, KN_F32), MEM(fa, KN_F32), MEM(fb, KN_F32)};
@@ -136,16 +112,14 @@ static void elementwise(void) {
 /* out[i] = sum_k a[i, k]; k split in loop 8 and unroll 4, i in loop 5 and upcast 2 */
 static void row_sum(kn_op op) {
     begin(), fill();
-    kn_uop i = rng(KN_AX_LOOP, 5), iu = rng(KN_AX_UPCAST, 2), k = rng(KN_AX_REDUCE, 8),
-           ku = rng(KN_AX_UNROLL, 4);
+    kn_uop i = rng(KN_AX_LOOP, 5), iu = rng(KN_AX_UPCAST, 2), k = rng(KN_AX_REDUCE, 8), ku = rng(KN_AX_UNROLL, 4);
     kn_uop row = add(mul(i, I(2)), iu), col = add(mul(k, I(4)), ku);
     kn_uop v = at(param(1, KN_F32, 320), add(mul(row, I(32)), col));
-    kn_uop e = expand_checked(sink1(end(store(param(0, KN_F32, 10), row, reduce(op, v, k, ku)), i, iu)),
-                              ki_ops[op].name);
+    kn_uop e =
+        expand_checked(sink1(end(store(param(0, KN_F32, 10), row, reduce(op, v, k, ku)), i, iu)), ki_ops[op].name);
     for (int r = 0; r < 10; r++) {
         fw[r] = fa[r * 32];
-        for (int c = 1; c < 32; c++)
-            fw[r] = op == KN_ADD ? fw[r] + fa[r * 32 + c] : fmaxf(fw[r], fa[r * 32 + c]);
+        for (int c = 1; c < 32; c++) fw[r] = op == KN_ADD ? fw[r] + fa[r * 32 + c] : fmaxf(fw[r], fa[r * 32 + c]);
     }
     mach_mem m[] = {MEM(fo, KN_F32), MEM(fa, KN_F32)};
     CHECK(e && mach_run(&ir, e, m) && same(12), "row %s: values", ki_ops[op].name);
@@ -157,11 +131,9 @@ static void row_sum(kn_op op) {
 /* matmul 6 x 8 x 10, register tile 3 x 4 */
 static void matmul(void) {
     begin(), fill();
-    kn_uop i = rng(KN_AX_LOOP, 2), iu = rng(KN_AX_UPCAST, 3), j = rng(KN_AX_LOOP, 2),
-           ju = rng(KN_AX_UPCAST, 4);
+    kn_uop i = rng(KN_AX_LOOP, 2), iu = rng(KN_AX_UPCAST, 3), j = rng(KN_AX_LOOP, 2), ju = rng(KN_AX_UPCAST, 4);
     kn_uop k = rng(KN_AX_REDUCE, 10), r = add(mul(i, I(3)), iu), c = add(mul(j, I(4)), ju);
-    kn_uop v =
-        mul(at(param(1, KN_F32, 60), add(mul(r, I(10)), k)), at(param(2, KN_F32, 80), add(mul(k, I(8)), c)));
+    kn_uop v = mul(at(param(1, KN_F32, 60), add(mul(r, I(10)), k)), at(param(2, KN_F32, 80), add(mul(k, I(8)), c)));
     kn_uop body = store(param(0, KN_F32, 48), add(mul(r, I(8)), c), reduce(KN_ADD, v, k, NULL));
     kn_uop e = expand_checked(sink1(ki_opn(&ir, KN_END, (kn_uop[]){body, i, j, iu, ju}, 5)), "matmul");
     for (int a = 0; a < 6; a++)
@@ -180,8 +152,8 @@ static void gates(void) {
     kn_uop i = rng(KN_AX_LOOP, 7), u = rng(KN_AX_UPCAST, 4), x = add(mul(i, I(4)), u);
     kn_uop valid = ki_op2(&ir, KN_AND, lt(I(2), x), lt(x, I(20)));
     kn_uop v = at(param(1, KN_F32, 17), where(valid, add(x, I(-3)), invalid()));
-    kn_uop e = expand_checked(
-        sink1(end(store(param(0, KN_F32, 26), where(lt(x, I(26)), x, invalid()), v), i, u)), "gates");
+    kn_uop e =
+        expand_checked(sink1(end(store(param(0, KN_F32, 26), where(lt(x, I(26)), x, invalid()), v), i, u)), "gates");
     for (int k = 0; k < 26; k++) fw[k] = k >= 3 && k < 20 ? fa[k - 3] : 0;
     mach_mem m[] = {{(unsigned char *)fo, 26, KN_F32}, {(unsigned char *)fa, 17, KN_F32}};
     CHECK(e && mach_run(&ir, e, m) && same(30), "gates: values");
@@ -194,8 +166,8 @@ static void shared_range(void) {
     kn_uop i = rng(KN_AX_LOOP, 3), k = rng(KN_AX_REDUCE, 8);
     kn_uop v = at(param(1, KN_F32, 24), add(mul(i, I(8)), k));
     kn_uop mx = reduce(KN_MAX, v, k, NULL), d = ki_op2(&ir, KN_SUB, v, mx), sum = reduce(KN_ADD, d, k, NULL);
-    kn_uop e = expand_checked(
-        sink1(end(store(param(0, KN_F32, 24), add(mul(i, I(8)), k), add(d, sum)), i, k)), "shared range");
+    kn_uop e = expand_checked(sink1(end(store(param(0, KN_F32, 24), add(mul(i, I(8)), k), add(d, sum)), i, k)),
+                              "shared range");
     for (int r = 0; r < 3; r++) {
         float m = fa[r * 8], t = 0;
         for (int c = 0; c < 8; c++) m = fmaxf(m, fa[r * 8 + c]);
@@ -213,8 +185,7 @@ static void merged(void) {
     kn_uop i = rng(KN_AX_LOOP, 3), k = rng(KN_AX_REDUCE, 8);
     kn_uop v = at(param(1, KN_F32, 24), add(mul(i, I(8)), k));
     kn_uop a = reduce(KN_ADD, v, k, NULL), b = reduce(KN_ADD, mul(v, v), k, NULL);
-    kn_uop e =
-        expand_checked(sink1(end(store(param(0, KN_F32, 3), i, add(mul(a, a), b)), i, NULL)), "merged");
+    kn_uop e = expand_checked(sink1(end(store(param(0, KN_F32, 3), i, add(mul(a, a), b)), i, NULL)), "merged");
     for (int r = 0; r < 3; r++) {
         float s = 0, q = 0;
         for (int c = 0; c < 8; c++) s += fa[r * 8 + c], q += fa[r * 8 + c] * fa[r * 8 + c];
@@ -231,8 +202,8 @@ static void lane_only(void) {
     begin(), fill();
     kn_uop i = rng(KN_AX_LOOP, 4), ku = rng(KN_AX_UNROLL, 3), kv = rng(KN_AX_UNROLL, 2);
     kn_uop v = at(param(1, KN_F32, 12), add(mul(i, I(3)), ku));
-    kn_uop e = expand_checked(sink1(end(store(param(0, KN_F32, 4), i, reduce(KN_ADD, v, ku, kv)), i, NULL)),
-                              "lanes only");
+    kn_uop e =
+        expand_checked(sink1(end(store(param(0, KN_F32, 4), i, reduce(KN_ADD, v, ku, kv)), i, NULL)), "lanes only");
     for (int r = 0; r < 4; r++) fw[r] = 2 * (fa[r * 3] + fa[r * 3 + 1] + fa[r * 3 + 2]);
     mach_mem m[] = {MEM(fo, KN_F32), MEM(fa, KN_F32)};
     CHECK(e && mach_run(&ir, e, m) && same(6), "lanes only: values");
@@ -244,8 +215,7 @@ static void lane_only(void) {
  * lane */
 static void scan(void) {
     begin(), fill();
-    kn_uop c = rng(KN_AX_LOOP, 2), u = rng(KN_AX_UPCAST, 4), i = rng(KN_AX_LOOP, 5),
-           col = add(mul(c, I(4)), u);
+    kn_uop c = rng(KN_AX_LOOP, 2), u = rng(KN_AX_UPCAST, 4), i = rng(KN_AX_LOOP, 5), col = add(mul(c, I(4)), u);
     kn_uop x = add(mul(i, I(8)), col), z = I(0), acc = ki_buffer_make(&ir, 0, 1, KN_F32, KN_REG, 0);
     kn_uop init = store(ki_opn(&ir, KN_AFTER, (kn_uop[]){acc, c, u}, 3), z, ki_const_float(&ir, KN_F32, 0));
     kn_uop acc1 = ki_opn(&ir, KN_AFTER, (kn_uop[]){acc, init, i}, 3);
@@ -282,21 +252,19 @@ static void edges(void) {
     begin(), fill();
     kn_uop i = rng(KN_AX_LOOP, 2), k = rng(KN_AX_REDUCE, 0), u = rng(KN_AX_UPCAST, 1);
     kn_uop v = at(param(1, KN_F32, 8), add(add(i, k), u));
-    kn_uop e = expand_checked(
-        sink1(end(store(param(0, KN_F32, 2), add(i, u), reduce(KN_ADD, v, k, NULL)), i, u)), "empty");
+    kn_uop e =
+        expand_checked(sink1(end(store(param(0, KN_F32, 2), add(i, u), reduce(KN_ADD, v, k, NULL)), i, u)), "empty");
     fw[0] = fw[1] = 0;
     mach_mem m[] = {MEM(fo, KN_F32), MEM(fa, KN_F32)};
     CHECK(e && mach_run(&ir, e, m) && same(3) && !signbit(fo[0]), "empty: values");
     finish();
 
     begin();
-    kn_uop n = ki_param_make(&ir, -1, KN_IDX, KN_GLOBAL, 0, "n", (int64_t[]){1, 9}, NULL),
-           b = rng(KN_AX_LOOP, 3);
+    kn_uop n = ki_param_make(&ir, -1, KN_IDX, KN_GLOBAL, 0, "n", (int64_t[]){1, 9}, NULL), b = rng(KN_AX_LOOP, 3);
     kn_uop s = ki_range_make(&ir, next_id++, KN_AX_UPCAST, n);
     CHECK(!ki_expand_kernel(
               &ir, NULL,
-              sink1(end(store(param(0, KN_F32, 30), add(mul(b, I(9)), s), ki_const_float(&ir, KN_F32, 1)), b,
-                        s))) &&
+              sink1(end(store(param(0, KN_F32, 30), add(mul(b, I(9)), s), ki_const_float(&ir, KN_F32, 1)), b, s))) &&
               env.err == KI_E_LANE_EXTENT,
           "a symbolic lane range is refused");
     finish();

@@ -63,7 +63,9 @@ static bool turn(ki_choice *c, kn_uop e, kn_uop v) {
         if (!k->read[i] || ki_nest_stride(k, a, v, &known) == 1 || !ki_scope_has(&k->scope, a->src[1], v)) continue;
         for (uint32_t j = 1; j < e->nsrc; j++) {
             kn_uop r = e->src[j];
-            if (ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || r == v || ki_nest_stride(k, a, r, &known) != 1 || !known) continue;
+            if (ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || r == v || ki_nest_stride(k, a, r, &known) != 1 ||
+                !known)
+                continue;
             /* behind v, as the innermost loop */
             kn_uop to = e->src[e->nsrc - 1] == v ? v : last;
             if (r == to || !ki_nest_independent(k, r) || !ki_nest_independent(k, to)) return false;

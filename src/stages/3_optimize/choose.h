@@ -11,27 +11,27 @@ typedef struct ki_choice {
     ki_ir *ir;
     const ki_target *target;
     unsigned threads;
-    int64_t count;   /* threads chosen, 0: none yet */
-    unsigned lanes;  /* of a vector of the kernel's widest element */
+    int64_t count;  /* threads chosen, 0: none yet */
+    unsigned lanes; /* of a vector of the kernel's widest element */
     kn_uop sink;
     ki_nest nest;
     bool open, ok;
     struct {
         uint32_t v; /* id + 1 */
         int64_t nv, mu;
-    } tile;         /* the tile last decided: it stands for what is left after a CUT */
+    } tile;                             /* the tile last decided: it stands for what is left after a CUT */
     uint64_t done[KI_MOST_RANGES / 64]; /* by range id */
 } ki_choice;
 
 /* A register tile: v is contiguous in the store and in the streamed operand, u is what the other operand varies along. */
 typedef struct ki_tile {
-    kn_uop v, u;         /* NULL: no tile */
+    kn_uop v, u; /* NULL: no tile */
     kn_uop reduce;
-    kn_uop streamed;     /* the access that has v */
-    int64_t nv, mu;      /* vectors along v, rows along u */
-    int64_t step;        /* nv * lanes; 1 without a tile, or the vector's step of the nest */
-    bool dot;            /* both operands contiguous along the reduce instead */
-    bool pack;           /* stage `streamed` */
+    kn_uop streamed; /* the access that has v */
+    int64_t nv, mu;  /* vectors along v, rows along u */
+    int64_t step;    /* nv * lanes; 1 without a tile, or the vector's step of the nest */
+    bool dot;        /* both operands contiguous along the reduce instead */
+    bool pack;       /* stage `streamed` */
 } ki_tile;
 
 bool ki_choice_look(ki_choice *c, kn_uop sink);

@@ -21,7 +21,8 @@ bool ki_choice_look(ki_choice *c, kn_uop sink) {
 }
 
 bool ki_choice_do(ki_choice *c, ki_optop op, kn_axis target, bool top, uint32_t axis, int64_t arg) {
-    ki_opt o = {.op = (uint8_t)op, .target = (uint8_t)target, .top = top, .axis = (int32_t)axis, .arg = (int32_t)arg, .id = -1};
+    ki_opt o = {
+        .op = (uint8_t)op, .target = (uint8_t)target, .top = top, .axis = (int32_t)axis, .arg = (int32_t)arg, .id = -1};
     return ki_choice_look(c, ki_apply_opt(c->ir, c->sink, o));
 }
 
@@ -135,9 +136,11 @@ static bool thread_nest(ki_choice *c, kn_uop e) {
     /* The outermost loop that divides; not the vector's, unless it is long or the panel of a matrix product. */
     for (uint32_t j = 1; j < e->nsrc && !best; j++) {
         kn_uop r = e->src[j];
-        int64_t n = ki_extent(r), t = c->count ? c->count : thread_count(n, c->threads), u = r == tile.v ? tile.step : 1;
+        int64_t n = ki_extent(r), t = c->count ? c->count : thread_count(n, c->threads),
+                u = r == tile.v ? tile.step : 1;
         if (n < t * u || n % (t * u) || !ki_nest_independent(k, r) || !covers(k, e, r)) continue;
-        if (r == tile.u && tile.v && ki_extent(tile.v) % (t * tile.step) == 0 && ki_extent(tile.v) >= t * tile.step) continue;
+        if (r == tile.u && tile.v && ki_extent(tile.v) % (t * tile.step) == 0 && ki_extent(tile.v) >= t * tile.step)
+            continue;
         best = r, unit = u;
     }
     for (uint32_t j = 1; j < e->nsrc && !best; j++) { /* none: the longest, cut */
@@ -201,10 +204,8 @@ kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sin
         thread_kernel(&c);
     }
     while (c.ok && (u = next_closer(&c))) {
-        if (u->op == KN_END)
-            ki_choose_nest(&c, u);
-        else
-            ki_choose_reduce(&c, u);
+        if (u->op == KN_END) ki_choose_nest(&c, u);
+        else ki_choose_reduce(&c, u);
     }
     if (c.open) ki_nest_close(&c.nest);
     return c.ok ? c.sink : NULL;

@@ -4,7 +4,7 @@
  *   INDEX(P, f(outer, inner))  becomes  INDEX(AFTER(buf, copy), g(inner))
  *   copy = END(STORE(INDEX(AFTER(buf, outer...), g(inner')), INDEX(P, f(outer, inner'))), inner'...)
  * inner: the ranges of the index that stand inside the loop the OptOp names; inner' are fresh copies of them. g is
- * row-major over them: reduce loops first, then loops, then lanes, each in order of id, so that lanes are contiguous. */
+ * row-major over them: reduce loops first, then loops, each in order of id, then lanes, by falling stride in P. */
 #include "stages/3_optimize/nest.h"
 
 #include <string.h>
@@ -12,16 +12,18 @@
 #define FAIL(...)  (ki_fail(k->ir->env, __VA_ARGS__), NULL)
 #define MOST_INNER 16
 
-/* The one access that reads this PARAM. */
-static kn_uop find_operand(const ki_nest *k, int32_t slot, uint32_t *count) {
-    kn_uop found = NULL;
+/* The one access inside the loop (NULL: of the kernel) that reads this PARAM. */
+static kn_uop find_operand(const ki_nest *k, kn_uop axis, int32_t slot, uint32_t *count) {
+    kn_uop root = axis ? ki_nest_closer(k, axis) : k->sink, found = NULL, *node;
+    int64_t n = ki_toposort(k->ir, &root, 1, &node);
     *count = 0;
-    for (uint32_t i = 0; i < k->scope.n; i++) {
-        kn_uop u = k->scope.node[i], p = k->read[i] ? ki_storage(u) : NULL;
+    for (int64_t i = 0; i < n; i++) {
+        kn_uop p = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
         if (!p || p->op != KN_PARAM || p->arg.param->slot != slot) continue;
-        found = u;
+        found = node[i];
         ++*count;
     }
+    ki_free(node);
     return found;
 }
 
@@ -43,6 +45,19 @@ static bool mark_outer(const ki_nest *k, kn_uop axis, uint64_t *set) {
     return true;
 }
 
+/* Lanes by falling stride in the operand: what is contiguous there ends up contiguous here. */
+static void order_lanes(const ki_nest *k, kn_uop access, kn_uop *r, uint32_t n) {
+    bool known;
+    for (uint32_t i = 1; i < n; i++)
+        for (uint32_t j = i; j > 0 && ki_is_lane(r[j]) && ki_is_lane(r[j - 1]); j--) {
+            int64_t a = ki_nest_stride(k, access, r[j - 1], &known), b = ki_nest_stride(k, access, r[j], &known);
+            if ((a < 0 ? -a : a) >= (b < 0 ? -b : b)) break;
+            kn_uop t = r[j];
+            r[j] = r[j - 1];
+            r[j - 1] = t;
+        }
+}
+
 /* 0 reduce loops, 1 other loops, 2 lanes */
 static int kind(const ki_nest *k, kn_uop r) {
     return ki_is_lane(r) ? 2 : ki_nest_closer(k, r)->op == KN_REDUCE ? 0 : 1;
@@ -52,8 +67,8 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
     const ki_scope *s = &k->scope;
     uint32_t count, n = 0, nout = 1, next = ki_nest_next_range(k);
-    kn_uop u = find_operand(k, o->arg, &count), inner[MOST_INNER], outer[64], loops[MOST_INNER + 1];
     kn_uop axis = o->axis < 0 ? NULL : ki_nest_range(k, (uint32_t)o->axis);
+    kn_uop u = find_operand(k, axis, o->arg, &count), inner[MOST_INNER], outer[64], loops[MOST_INNER + 1];
     uint64_t *set = ki_calloc(s->words, sizeof *set);
     int64_t size = 1;
     if (!set) return FAIL(KI_E_NOMEM);
@@ -79,6 +94,7 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     if (!fits || n == 0)
         return FAIL(KI_E_OPT_STAGE, (int)o->arg,
                     n ? "its size is not constant, or too large" : "nothing inside varies");
+    order_lanes(k, u, inner, n);
     if (o->id < 0) o->id = (int32_t)ki_nest_next_buffer(k);
     kn_uop buf = ki_buffer_make(ir, (uint32_t)o->id, size, (kn_dtype)u->dtype, KN_LOCAL, 0);
     kn_uop to = ki_index(ir, 0), from = to;

@@ -22,9 +22,7 @@ static kn_uop vector_range(const ki_choice *c, kn_uop e) {
     return NULL;
 }
 
-static bool uses(const ki_nest *k, kn_uop access, kn_uop r) {
-    return ki_scope_has(&k->scope, access->src[1], r);
-}
+static bool uses(const ki_nest *k, kn_uop access, kn_uop r) { return ki_scope_has(&k->scope, access->src[1], r); }
 
 /* Whether an access is an operand of the reduce x: it varies along one of x's own loops. */
 static bool operand(const ki_nest *k, kn_uop access, kn_uop x) {
@@ -77,30 +75,35 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
 
 /* mu and nv: many products for each load, few left over. */
 static void tile_size(const ki_choice *c, ki_tile *t) {
-    int64_t most = c->target->nvector >= 32 ? 24 : 12, n = ki_extent(t->u), m = ki_extent(t->v), lanes = t->dot ? 1 : c->lanes;
+    int64_t most = c->target->nvector >= 32 ? 24 : 12, n = ki_extent(t->u), m = ki_extent(t->v),
+            lanes = t->dot ? 1 : c->lanes;
     double best = 0;
     for (int64_t nv = 1; nv <= 4; nv++)
         for (int64_t mu = 1; mu <= 12; mu++) {
             if (mu * nv > most || mu > n || nv * lanes > m || (t->dot && mu > 4)) continue;
             double left_u = (double)(n % mu) / (double)n, left_v = (double)(m % (nv * lanes)) / (double)m;
             double score = (double)(mu * nv) / (double)(mu + nv + 1) * (1 - 0.7 * left_u) * (1 - 0.5 * left_v);
-            if (n % mu || m % (nv * lanes)) score *= 0.85; /* a second nest */
+            if (n % mu || m % (nv * lanes)) score *= 0.75; /* a second nest */
             if (mu * nv < 8) score *= (double)(mu * nv) / 8;
             if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv;
         }
 }
 
 /* Whether the panel of the streamed operand is better copied: read often, and from far apart or under a gate. */
-static bool worth_packing(const ki_choice *c, const ki_tile *t) {
+static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t item = (int64_t)ki_itemsize((kn_dtype)t->streamed->dtype), own = own_extent(t->reduce), span = 0;
     kn_uop p = ki_storage(t->streamed);
     bool known, gated = t->streamed->src[1]->op == KN_WHERE;
     if (t->dot || p->op != KN_PARAM || ki_extent(t->u) / t->mu < 6 || own * t->step * item > MOST_PACKED) return false;
-    for (uint32_t i = 0; i < k->scope.n; i++) {
-        kn_uop a = k->scope.node[i];
-        if (k->read[i] && a != t->streamed && ki_storage(a) == p) return false;
-    }
+    /* STAGE wants the operand read in one place of the nest. */
+    kn_uop *node;
+    int64_t n = ki_toposort(k->ir, &e, 1, &node);
+    bool alone = n > 0;
+    for (int64_t i = 0; i < n; i++)
+        if (k->read[k->scope.at[node[i]->id]] && node[i] != t->streamed && ki_storage(node[i]) == p) alone = false;
+    ki_free(node);
+    if (!alone) return false;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {
         int64_t s = ki_nest_stride(k, t->streamed, t->reduce->src[j], &known);
         if (!ki_extent(t->reduce->src[j])) return false;
@@ -117,7 +120,9 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     if (!(t->v = vector_range(c, e))) return;
     for (uint32_t q = 0; q < s->nrange && !t->u; q++) {
         kn_uop x = k->closer[q];
-        if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, t->v) || lanes_in(k, x) || own_extent(x) < 4) continue;
+        if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, t->v) || lanes_in(k, x) ||
+            own_extent(x) < 4)
+            continue;
         for (uint32_t i = 0; i < s->n && !t->u; i++) {
             if (!k->read[i] || !operand(k, s->node[i], x)) continue;
             for (uint32_t j = 0; j < s->n && !t->u; j++)
@@ -125,12 +130,10 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
         }
     }
     if (t->u) {
-        if (c->tile.v == t->v->arg.range.id + 1)
-            t->nv = c->tile.nv, t->mu = c->tile.mu;
-        else
-            tile_size(c, t);
+        if (c->tile.v == t->v->arg.range.id + 1) t->nv = c->tile.nv, t->mu = c->tile.mu;
+        else tile_size(c, t);
         t->step = t->nv * (t->dot ? 1 : c->lanes);
-        t->pack = worth_packing(c, t);
+        t->pack = worth_packing(c, e, t);
     } else {
         unsigned weight = 0;
         for (uint32_t i = 0; i < s->n; i++)
@@ -168,7 +171,9 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         kn_uop other = NULL;
         for (uint32_t i = 0; i < c->nest.scope.n; i++) {
             kn_uop b = c->nest.scope.node[i];
-            if (c->nest.read[i] && operand(&c->nest, b, t->reduce) && !uses(&c->nest, b, t->v) && uses(&c->nest, b, t->u)) other = b;
+            if (c->nest.read[i] && operand(&c->nest, b, t->reduce) && !uses(&c->nest, b, t->v) &&
+                uses(&c->nest, b, t->u))
+                other = b;
         }
         kn_uop r = other ? common_row(&c->nest, t->reduce, t->streamed, other, c->lanes) : NULL;
         if (!r) return ki_choice_mark(c, e), true;

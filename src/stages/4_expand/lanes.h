@@ -15,19 +15,17 @@ typedef struct ki_ex {
     kn_uop lane[KI_MAX_RANK]; /* the first RANGE of each lane axis; all of one axis have its extent or never
                                  meet */
     unsigned nlane;
-    uint8_t *axis;            /* by range number: lane axis, KI_NO_LANE for loops */
-    kn_uop *val, *ptr, *gate; /* as a value; as an address (INDEX); validity of an index, NULL always valid */
-    const ki_affine **form;   /* of val, where its dtype is index */
-    uint32_t *home;           /* place of the BUFFER or PARAM that an address is in */
-    uint32_t *own;            /* BUFFER REG: lane axes it has a copy for */
-    uint64_t *own_ranges;     /* BUFFER REG: the lane RANGEs of these axes */
+    uint8_t *axis;               /* by range number: lane axis, KI_NO_LANE for loops */
+    kn_uop *val, *ptr, *gate;    /* as a value; as an address (INDEX); validity of an index, NULL always valid */
+    const ki_affine **form;      /* of val, where its dtype is index */
+    uint32_t *home;              /* place of the BUFFER or PARAM that an address is in */
+    uint32_t *own;               /* BUFFER REG: lane axes it has a copy for */
+    uint64_t *own_ranges;        /* BUFFER REG: the lane RANGEs of these axes */
     uint32_t *pending, npending; /* REDUCEs of the level being mapped */
 } ki_ex;
 #define KI_NO_LANE 255
 
-static inline kn_uop ki_ex_val(const ki_ex *x, kn_uop u) {
-    return x->val[x->scope.at[u->id]];
-}
+static inline kn_uop ki_ex_val(const ki_ex *x, kn_uop u) { return x->val[x->scope.at[u->id]]; }
 
 /* Extents of the axes in mask, 1 elsewhere. */
 void ki_lane_dims(const ki_ex *x, const int64_t *extent, uint32_t mask, int64_t *dim);

@@ -1,12 +1,15 @@
 /* grad.c: the reverse sweep. Graph to graph, so gradients of gradients work; iterative: nodes in descending id order
  * have all their users behind them.
  *
- * pullback() says what the gradient of a node gives each source: one case an op, the algebra of the spec's primitives.
- * A contribution of another shape than its source (a () operand, an axis of 1 that broadcast) is summed to it in one
- * place, add_to. DETACH and integer or bool values end the sweep; an assigned place is a leaf. */
+ * What the gradient of a node gives each source is a rule of grad.kr. A contribution of another shape than its source
+ * (a () operand, an axis of 1 that broadcast) is summed to it in one place, add_to. DETACH and integer or bool values
+ * end the sweep; an assigned place is a leaf. */
 #include "tensor/build.h"
 
-#include <math.h>
+#include "rules/rules.h"
+
+#include "rules.h"
+
 #include <string.h>
 
 typedef struct sweep {
@@ -41,136 +44,67 @@ static bool add_to(sweep *s, kn_uop x, kn_uop g) {
     return g != NULL;
 }
 
-/* ---- one op ------------------------------------------------------------------------------------------------ */
+/* ---- what grad.kr names ------------------------------------------------------------------------------------------ */
 
-#define L(v)      ki_t_lit(k, u, v)
-#define MUL(a, b) ki_t_mul(k, a, b)
-#define TO(i, e)  (!s->needs[u->src[i]->id] || add_to(s, u->src[i], e))
-
-static bool grad_max(sweep *s, kn_uop u, kn_uop g) {
-    kn_ctx *k = s->k;
-    kn_uop a = u->src[0], b = u->src[1], half = ki_t_where(k, ki_t_eq(k, a, b), MUL(g, L(0.5)), L(0));
-    return TO(0, ki_t_where(k, ki_t_gt(k, a, b), g, half)) && TO(1, ki_t_where(k, ki_t_gt(k, b, a), g, half));
-}
-
-static bool grad_pow(sweep *s, kn_uop u, kn_uop g) {
-    kn_ctx *k = s->k;
-    kn_uop a = u->src[0], b = u->src[1], none = ki_t_eq(k, b, L(0));
-    kn_uop da = ki_t_where(k, none, L(0), MUL(b, ki_t_binary(k, KN_POW, a, ki_t_sub(k, b, L(1)))));
-    kn_uop db =
-        ki_t_where(k, ki_t_eq(k, u, L(0)), L(0), MUL(u, ki_t_log(k, ki_t_where(k, ki_t_eq(k, u, L(0)), L(1), a))));
-    return TO(0, MUL(g, da)) && TO(1, MUL(g, db));
-}
-
-/* The product of the others: the whole over the element, by itself where it is the only zero. */
-static bool grad_prod(sweep *s, kn_uop u, kn_uop g) {
-    kn_ctx *k = s->k;
-    kn_uop x = u->src[0], zero = ki_t_eq(k, x, L(0)), rest = ki_t_where(k, zero, L(1), x);
-    uint32_t axes = u->arg.reduce.axes;
-    kn_uop p = ki_t_reduce(k, rest, KN_MUL, axes);
-    kn_uop zeros = ki_t_reduce(k, ki_t_cast(k, zero, (kn_dtype)u->dtype), KN_ADD, axes);
-    kn_uop others = ki_t_where(k, zero, ki_t_where(k, ki_t_eq(k, zeros, L(1)), p, L(0)),
-                               ki_t_where(k, ki_t_eq(k, zeros, L(0)), ki_t_div(k, p, rest), L(0)));
-    return add_to(s, x, MUL(g, others));
-}
-
-static bool grad_reduce(sweep *s, kn_uop u, kn_uop g) {
-    kn_ctx *k = s->k;
-    kn_uop x = u->src[0];
-    ki_shape shape = ki_shape_like(x);
-    if (u->arg.reduce.op == KN_ADD) return add_to(s, x, ki_t_expand_to(k, g, &shape));
-    if (u->arg.reduce.op == KN_MUL) return grad_prod(s, u, g);
-    kn_uop hit = ki_t_cast(k, ki_t_eq(k, x, ki_t_expand_to(k, u, &shape)), (kn_dtype)u->dtype); /* ties share */
-    kn_uop n = ki_t_reduce(k, hit, KN_ADD, u->arg.reduce.axes);
-    return add_to(s, x, MUL(hit, ki_t_div(k, g, n)));
-}
-
-static bool grad_expand(sweep *s, kn_uop u, kn_uop g) {
-    kn_ctx *k = s->k;
-    kn_uop x = u->src[0];
+/* Axes that an expand of x to e has grown, as bits. */
+bool ki_grown_axes(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
+    (void)m, (void)n;
+    kn_uop x = v[0].node, e = v[1].node;
     uint32_t axes = 0;
-    for (unsigned i = 0; i < ki_rank(u); i++)
-        if (ki_dim_n(x, i) == 1 && !x->type->dim[i].sym && (ki_dim_n(u, i) != 1 || u->type->dim[i].sym))
-            axes |= UINT32_C(1) << i;
-    return add_to(s, x, ki_t_sum(k, g, axes));
+    for (unsigned i = 0; i < ki_rank(e); i++) {
+        ki_dim from = x->type->dim[i], to = e->type->dim[i];
+        if (from.n == 1 && !from.sym && (to.n != 1 || to.sym)) axes |= UINT32_C(1) << i;
+    }
+    *out = (ki_val){.kind = KI_V_INT, .i = axes};
+    return true;
 }
 
-static bool grad_movement(sweep *s, kn_uop u, kn_uop g) {
-    kn_ctx *k = s->k;
-    kn_uop x = u->src[0];
-    ki_shape shape = u->nsrc ? ki_shape_like(x) : (ki_shape){0};
-    switch ((kn_op)u->op) {
-    case KN_RESHAPE: return add_to(s, x, ki_t_reshape_to(k, g, &shape));
-    case KN_EXPAND: return grad_expand(s, u, g);
-    case KN_FLIP: return add_to(s, x, ki_with_src(&k->ir, u, &g));
-    case KN_PERMUTE: {
-        int64_t back[KI_MAX_RANK];
-        for (uint32_t i = 0; i < u->arg.ints->n; i++) back[u->arg.ints->v[i]] = i;
-        return add_to(s, x, ki_permute(&k->ir, g, back, u->arg.ints->n));
-    }
-    case KN_PAD: return add_to(s, x, ki_op3(&k->ir, KN_SHRINK, g, u->src[1], ki_shape_of(&k->ir, x)));
-    case KN_SHRINK: return add_to(s, x, ki_op3(&k->ir, KN_PAD, g, u->src[1], ki_shape_of(&k->ir, x)));
-    case KN_STACK:
-        for (uint32_t i = 0; i < u->nsrc; i++)
-            if (!TO(i, ki_t_squeeze(k, ki_t_narrow(k, g, 0, i, 1), 1))) return false;
-        return true;
-    default: return FAIL(KI_E_NO_GRADIENT, ki_ops[u->op].name);
-    }
+bool ki_inverse_order(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
+    (void)n;
+    _Alignas(ki_ints) unsigned char room[sizeof(ki_ints) + KI_MAX_RANK * sizeof(int64_t)] = {0};
+    ki_ints *r = (ki_ints *)room;
+    r->n = v[0].ints->n;
+    for (uint32_t i = 0; i < r->n; i++) r->v[v[0].ints->v[i]] = i;
+    *out = (ki_val){.kind = KI_V_INTS, .ints = ki_intern(m->ir, r, sizeof *r + r->n * sizeof *r->v)};
+    return out->ints != NULL;
 }
 
-static bool grad_function(sweep *s, kn_uop u, kn_uop g) {
-    kn_ctx *k = s->k;
-    kn_uop x = u->src[0];
-    switch ((kn_op)u->op) {
-    case KN_NEG: return TO(0, ki_t_neg(k, g));
-    case KN_RECIP: return TO(0, ki_t_neg(k, MUL(g, MUL(u, u))));
-    case KN_EXP: return TO(0, MUL(g, u));
-    case KN_EXP2: return TO(0, MUL(g, MUL(u, L(0.69314718055994530942))));
-    case KN_LOG: return TO(0, ki_t_div(k, g, x));
-    case KN_LOG2: return TO(0, ki_t_div(k, g, MUL(x, L(0.69314718055994530942))));
-    case KN_SIN: return TO(0, MUL(g, ki_t_unary(k, KN_COS, x)));
-    case KN_COS: return TO(0, ki_t_neg(k, MUL(g, ki_t_unary(k, KN_SIN, x))));
-    case KN_TAN: return TO(0, MUL(g, ki_t_add(k, L(1), MUL(u, u))));
-    case KN_TANH: return TO(0, MUL(g, ki_t_sub(k, L(1), MUL(u, u))));
-    case KN_SQRT: return TO(0, ki_t_div(k, g, ki_t_add(k, u, u)));
-    case KN_ERF: return TO(0, MUL(g, MUL(L(1.12837916709551257390), ki_t_unary(k, KN_EXP, ki_t_neg(k, MUL(x, x))))));
-    case KN_CAST: return TO(0, ki_t_cast(k, g, (kn_dtype)x->dtype));
-    default: return FAIL(KI_E_NO_GRADIENT, ki_ops[u->op].name);
+/* Source i had place i of the leading axis. */
+kn_uop ki_grad_stack(ki_match *m) {
+    kn_uop u = m->root, g = m->grad;
+    ki_shape at = {.n = ki_rank(u)}, size = ki_shape_like(u);
+    size.d[0] = (ki_dim){1, NULL};
+    for (uint32_t i = 0; i < u->nsrc; i++) {
+        at.d[0].n = i;
+        kn_uop part =
+            ki_op3(m->ir, KN_SHRINK, g, ki_stack_dims(m->ir, at.d, at.n), ki_stack_dims(m->ir, size.d, size.n));
+        m->out[i] = ki_op2(m->ir, KN_RESHAPE, part, ki_shape_of(m->ir, u->src[i]));
+        if (!m->out[i]) return NULL;
     }
+    return u;
+}
+
+/* A copy to a device goes back to the source's. */
+kn_uop ki_grad_copy(ki_match *m) {
+    kn_uop x = m->root->src[0];
+    if (x->type->device == m->root->type->device) return m->out[0] = m->grad;
+    ki_load to;
+    memset(&to, 0, sizeof to);
+    to.device = x->type->device;
+    const void *arg = ki_intern(m->ir, &to, sizeof to);
+    return m->out[0] = arg ? ki_make(m->ir, KN_LOAD, KN_VOID, &m->grad, 1, (kn_arg){.p = arg}, 0) : NULL;
 }
 
 static bool pullback(sweep *s, kn_uop u, kn_uop g) {
     kn_ctx *k = s->k;
-    kn_uop a = u->nsrc > 0 ? u->src[0] : NULL, b = u->nsrc > 1 ? u->src[1] : NULL;
-    switch ((kn_op)u->op) {
-    case KN_ADD: return TO(0, g) && TO(1, g);
-    case KN_SUB: return TO(0, g) && TO(1, ki_t_neg(k, g));
-    case KN_MUL: return TO(0, MUL(g, b)) && TO(1, MUL(g, a));
-    case KN_DIV: return TO(0, ki_t_div(k, g, b)) && TO(1, ki_t_neg(k, ki_t_div(k, MUL(g, u), b)));
-    case KN_MULACC: return TO(0, MUL(g, b)) && TO(1, MUL(g, a)) && TO(2, g);
-    case KN_MAX: return grad_max(s, u, g);
-    case KN_POW: return grad_pow(s, u, g);
-    case KN_WHERE: return TO(1, ki_t_where(k, a, g, L(0))) && TO(2, ki_t_where(k, a, L(0), g));
-    case KN_REDUCE:
-        if (u->nsrc > 1) return FAIL(KI_E_NO_GRADIENT, "reduce over ranges");
-        return grad_reduce(s, u, g);
-    case KN_TRUNC: return true; /* flat */
-    case KN_CONTIGUOUS: return TO(0, g);
-    case KN_CONTIGUOUS_BACKWARD: return TO(0, ki_op1(&k->ir, KN_CONTIGUOUS, g));
-    case KN_LOAD: {
-        ki_load to;
-        memset(&to, 0, sizeof to);
-        to.device = a->type->device;
-        const void *arg = ki_intern(&k->ir, &to, sizeof to);
-        if (u->nsrc > 1) return FAIL(KI_E_NO_GRADIENT, "gated load");
-        return arg && TO(0, a->type->device == u->type->device
-                                ? g
-                                : ki_make(&k->ir, KN_LOAD, KN_VOID, &g, 1, (kn_arg){.p = arg}, 0));
-    }
-    default:
-        if (ki_ops[u->op].cls == KI_C_MOVEMENT) return grad_movement(s, u, g);
-        return grad_function(s, u, g);
-    }
+    kn_uop small[8], *out = u->nsrc <= 8 ? small : ki_malloc(u->nsrc * sizeof *out);
+    if (!out) return FAIL(KI_E_NOMEM);
+    int found = ki_grad_rules(&k->ir, &ki_rules_grad, u, g, out, NULL);
+    bool ok = found > 0;
+    if (found == 0) FAIL(KI_E_NO_GRADIENT, ki_ops[u->op].name);
+    for (uint32_t i = 0; i < u->nsrc && ok; i++) ok = !out[i] || add_to(s, u->src[i], out[i]);
+    if (out != small) ki_free(out);
+    return ok;
 }
 
 /* ---- the sweep --------------------------------------------------------------------------------------------- */

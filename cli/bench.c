@@ -154,6 +154,29 @@ static int measure(cli *c, int i, ki_stage to, sample *s) {
     return rc;
 }
 
+/* The tensor program as text: for `koine compile -`. */
+static int bench_text(cli *c, int i) {
+    kn_ctx *k = kn_open("NULL");
+    if (!k) return cli_fail(c, "out of memory");
+    net n = {0};
+    built b = {.n = 0};
+    ki_plan plan;
+    ki_text t = {0};
+    kn_status st = kn_error(k);
+    if (!st && programs[i].net) st = net_open(&n, k, 1, 28, 28, 10, 128);
+    if (!st) programs[i].build(k, &n, &b);
+    if (!st && ki_plan_open(k, b.out, (size_t)b.n, &plan)) {
+        if (ki_print(&plan.program, &t)) fputs(t.s ? t.s : "", stdout);
+        ki_plan_close(&plan);
+    }
+    st = st ? st : (kn_status)ki_settle_failure(k);
+    int rc = st ? cli_fail(c, "%s: %s", programs[i].name, kn_message(k)) : CLI_OK;
+    ki_text_free(&t);
+    net_close(&n);
+    kn_close(k);
+    return rc;
+}
+
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -185,16 +208,16 @@ static int bench_compile(cli *c, int i) {
 }
 
 static int bench(cli *c) {
-    bool kernels = strcmp(c->operand[0], "kernels") == 0;
-    if (!kernels && strcmp(c->operand[0], "compile") != 0)
-        return cli_usage(c, "no benchmark %s; there are kernels and compile", c->operand[0]);
+    bool kernels = strcmp(c->operand[0], "kernels") == 0, text = strcmp(c->operand[0], "text") == 0;
+    if (!kernels && !text && strcmp(c->operand[0], "compile") != 0)
+        return cli_usage(c, "no benchmark %s; there are kernels, compile and text", c->operand[0]);
     int rc = CLI_OK, matched = 0;
     for (int i = 0; i < PROGRAMS; i++) {
         bool wanted = c->noperand == 1;
         for (int o = 1; o < c->noperand; o++) wanted |= strcmp(c->operand[o], programs[i].name) == 0;
         if (!wanted) continue;
         matched++;
-        int one_rc = kernels ? bench_kernels(c, i) : bench_compile(c, i);
+        int one_rc = (kernels ? bench_kernels : text ? bench_text : bench_compile)(c, i);
         if (one_rc) rc = one_rc;
         fflush(stdout);
     }
@@ -210,12 +233,13 @@ static int bench(cli *c) {
 static const cli_opt options[] = {{"json", NULL, "one object a line"}, {NULL, NULL, NULL}};
 const cli_verb cli_bench = {
     .name = "bench",
-    .args = "kernels|compile [PROGRAM]... [--json]",
+    .args = "kernels|compile|text [PROGRAM]... [--json]",
     .summary = "measure the compiler",
     .text =
         "kernels: how many kernels each program becomes, the bytes they move, and the floor: every input read once, "
         "every output written once, and what no schedule can keep out of memory written and read once.\n"
         "compile: microseconds from tensor calls to rendered C, cold, in a fresh context on NULL; median of 5.\n"
+        "text: the programs themselves, for `koine compile -`.\n"
         "Programs: add, matmul, linear_relu, softmax, layernorm, attention, embedding, conv_bn, digits_step.",
     .opt = options,
     .least = 1,

@@ -1,7 +1,7 @@
 /* rules.c: `koine rules`: the rule sets, one rule explained, and the proof of all. */
 #include "cli.h"
 
-#include "rules/rules.h"
+#include "prove.h"
 
 #include <builders.h>
 #include <rules.h>
@@ -119,14 +119,15 @@ static const char *rule_word(const void *of, int i) {
 }
 
 static int explain(cli *c, const char *name) {
-    int found = 0;
+    int found = 0, rc = CLI_OK;
     for (int s = 0; s < SETS; s++)
         for (uint32_t i = 0; i < sets[s]->nrule; i++)
             if (strcmp(sets[s]->rule[i].name, name) == 0) {
                 explain_one(sets[s], &sets[s]->rule[i]);
+                if (cli_prove_one(c, sets[s], i)) rc = CLI_FAILED;
                 found++;
             }
-    if (found) return CLI_OK;
+    if (found) return rc;
     const char *near = cli_near(name, rule_word, NULL);
     return near ? cli_fail(c, "no rule %s; did you mean %s?", name, near) : cli_fail(c, "no rule %s", name);
 }
@@ -135,11 +136,21 @@ static int rules(cli *c) {
     if (!known_sets(c)) return CLI_USAGE;
     const char *name = cli_str(c, "explain", NULL);
     if (name) return explain(c, name);
-    return list(c);
+    if (!cli_has(c, "prove") && !cli_has(c, "mutate")) return list(c);
+    const ki_ruleset *chosen[SETS];
+    int n = 0;
+    for (int i = 0; i < SETS; i++)
+        if (wanted(c, sets[i])) chosen[n++] = sets[i];
+    return cli_prove(c, chosen, n, cli_has(c, "mutate"));
 }
 
 static const cli_opt options[] = {
-    {"explain", "NAME", "one rule: its text, its place, its reasons"},
+    {"prove", NULL, "each rule's verdict: smt, exhaustive, execution, unproved, or refuted with a counterexample"},
+    {"mutate", NULL, "changes every guard in turn; each mutant must be refuted, or proved harmless"},
+    {"explain", "NAME", "one rule: its text, its place, its reasons, its verdict"},
+    {"budget", "N", "instances tried for a rule and a choice of dtypes"},
+    {"z3", "CMD", "the solver; default: z3, where it is installed"},
+    {"no-z3", NULL, "do without a solver"},
     {"json", NULL, "one object a line"},
     {NULL, NULL, NULL},
 };
@@ -148,7 +159,8 @@ const cli_verb cli_rules = {
     .args = "[SET]... [--prove | --mutate | --explain NAME] [--json]",
     .summary = "list, explain and prove the rewrite rules",
     .text = "Without options the rule sets are listed, with the number of rules that need C (do), and the number of C "
-            "functions in the stages that build nodes; with a set's name its rules too.",
+            "functions in the stages that build nodes; with a set's name its rules too.\n"
+            "--prove exits with 1 if a rule is refuted, --mutate if a mutant is neither refuted nor proved harmless.",
     .opt = options,
     .most = 64,
     .run = rules,

@@ -305,6 +305,12 @@ static bool emit_extract(ki_comp *c, ki_code_list *l, kn_uop u) {
     return i->dst != KI_NOSLOT;
 }
 
+void ki_comp_fold(ki_instr *i, kn_uop reduce) {
+    kn_dtype t = (kn_dtype)reduce->dtype;
+    i->op = reduce->arg.reduce.op;
+    (void)ki_apply_init(&i->ap, (kn_op)i->op, t, (kn_dtype[]){t, t}, 2);
+}
+
 static bool emit_lane_reduce(ki_comp *c, ki_code_list *l, kn_uop u, uint32_t src) {
     int64_t in[KI_MAX_RANK], out[KI_MAX_RANK];
     if (src == KI_NOSLOT) return ki_comp_fail(c, u->src[0], "used as a value, and it has none");
@@ -323,7 +329,7 @@ static bool emit_lane_reduce(ki_comp *c, ki_code_list *l, kn_uop u, uint32_t src
     i->table = at;
     i->extra = each;
     i->lanes = lanes;
-    i->op = u->arg.reduce.op;
+    ki_comp_fold(i, u);
     c->slot[ki_place(c, u)] = i->dst = ki_comp_slots(c, lanes);
     return i->dst != KI_NOSLOT;
 }

@@ -135,7 +135,7 @@ static bool start_reduce(ki_comp *c, frame *f) {
     i->dst = acc;
     i->b = f->flag;
     i->lanes = lanes;
-    i->op = u->arg.reduce.op;
+    ki_comp_fold(i, u);
     return true;
 }
 
@@ -173,7 +173,7 @@ static bool leave_loop(ki_comp *c, frame *f) {
         i->a = c->slot[ki_place(c, u->src[0])];
         i->b = f->flag;
         i->lanes = ki_lanes(u->src[0]);
-        i->op = u->arg.reduce.op;
+        ki_comp_fold(i, u);
         if (i->a == KI_NOSLOT) return ki_comp_fail(c, u->src[0], "used as a value, and it has none");
     }
     for (uint32_t k = u->nsrc; k-- > 1;)
@@ -184,7 +184,7 @@ static bool leave_loop(ki_comp *c, frame *f) {
         i->dst = c->slot[at];
         i->b = f->flag;
         i->lanes = ki_lanes(u->src[0]);
-        i->op = u->arg.reduce.op;
+        ki_comp_fold(i, u);
         if (u->arg.reduce.axes && !ki_comp_node(c, &f->home->code, u)) return false;
     }
     c->inst[at] = f->home->uid;

@@ -44,6 +44,7 @@ bool ki_comp_memory(ki_comp *c, kn_uop u);
 bool ki_comp_leaf(ki_comp *c, kn_uop u, bool *leaf);
 /* The instructions of one node whose sources have their slots. Loops and REDUCEs over ranges are not for it. */
 bool ki_comp_node(ki_comp *c, ki_code_list *l, kn_uop u);
+void ki_comp_fold(ki_instr *i, kn_uop reduce);  /* i combines two values as this REDUCE does */
 bool ki_is_address(const ki_comp *c, kn_uop u); /* INDEX into memory */
 
 #endif

@@ -68,6 +68,16 @@ static bool outside(run *r, const ki_instr *i, uint64_t at) {
     return false;
 }
 
+/* The common dtypes without a call. */
+static inline uint64_t fetch(kn_dtype t, const char *base, int64_t at) {
+    if (t == KN_F32) {
+        uint32_t w;
+        memcpy(&w, base + 4 * at, sizeof w);
+        return w;
+    }
+    return ki_storage_get(t, base, at);
+}
+
 static bool load(run *r, const ki_instr *i) {
     uint64_t *s = r->slot;
     int64_t size = r->size[i->mem];
@@ -77,7 +87,7 @@ static bool load(run *r, const ki_instr *i) {
         bool skip = at == INT64_MIN || (i->c != KI_NOSLOT && !s[i->c + l * i->sc]);
         if (skip) s[i->dst + l] = i->b != KI_NOSLOT ? s[i->b + l * i->sb] : 0;
         else if (at < 0 || at >= size) return outside(r, i, (uint64_t)at);
-        else s[i->dst + l] = ki_storage_get(t, r->base[i->mem], at);
+        else s[i->dst + l] = fetch(t, r->base[i->mem], at);
     }
     return true;
 }
@@ -109,22 +119,22 @@ static bool overflow(run *r, const ki_instr *i) {
 }
 
 static bool fold(run *r, const ki_instr *i, uint64_t *acc, uint64_t v) {
-    kn_dtype t = (kn_dtype)i->dtype, in[2] = {t, t};
-    return ki_scalar((kn_op)i->op, t, in, (uint64_t[]){*acc, v}, acc) || overflow(r, i);
+    const uint64_t *src[2] = {acc, &v};
+    return ki_apply_run(&i->ap, 1, src, acc) || overflow(r, i);
 }
 
 static bool reduction(run *r, const ki_instr *i) {
-    uint64_t *s = r->slot, id = ki_scalar_identity((kn_op)i->op, (kn_dtype)i->dtype, i->code != KI_V_ACCEND);
+    uint64_t *s = r->slot, id;
     if (i->code == KI_V_ACC) {
+        const uint64_t *src[2] = {s + i->dst, s + i->a};
         s[i->b] = 1;
-        for (uint32_t l = 0; l < i->lanes; l++)
-            if (!fold(r, i, &s[i->dst + l], s[i->a + l])) return false;
-        return true;
+        return ki_apply_run(&i->ap, i->lanes, src, s + i->dst) || overflow(r, i);
     }
     if (i->code == KI_V_LREDUCE) {
         const int32_t *lane = r->vm->tables + i->table;
         for (uint32_t l = 0; l < i->lanes; l++) {
-            uint64_t acc = i->extra ? s[i->a + (uint32_t)lane[l * i->extra]] : id;
+            uint64_t acc = i->extra ? s[i->a + (uint32_t)lane[l * i->extra]]
+                                    : ki_scalar_identity((kn_op)i->op, (kn_dtype)i->dtype, false);
             for (uint32_t k = 1; k < i->extra; k++)
                 if (!fold(r, i, &acc, s[i->a + (uint32_t)lane[l * i->extra + k]])) return false;
             s[i->dst + l] = acc;
@@ -132,6 +142,7 @@ static bool reduction(run *r, const ki_instr *i) {
         return true;
     }
     if (i->code == KI_V_ACCEND && s[i->b]) return true;
+    id = ki_scalar_identity((kn_op)i->op, (kn_dtype)i->dtype, i->code == KI_V_ACC0);
     if (i->code == KI_V_ACC0) s[i->b] = 0;
     for (uint32_t l = 0; l < i->lanes; l++) s[i->dst + l] = id;
     return true;

@@ -44,7 +44,7 @@ static unsigned dims_of(kn_uop u, int64_t *d) {
 }
 
 static kn_uop input(gen *g, int i) {
-    char name[8];
+    char name[16];
     int64_t d[4];
     unsigned rank = below(g, 4);
     for (unsigned k = 0; k < rank; k++) d[k] = some_size(g);

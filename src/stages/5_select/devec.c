@@ -1,5 +1,5 @@
-/* devec.c: lane axes become registers. One axis is the vector (lanes.c), cut into chunks of 2^k lanes; along the others a
- * value is unrolled. So each node of the input has parts, row-major over its own axes with chunks in place of the vector
+/* devec.c: lane axes become registers. A value has at most one vector axis (lanes.c), cut into chunks of 2^k lanes; along
+ * the others it is unrolled. So each node of the input has parts, row-major over its own axes with chunks in place of the vector
  * axis; a chunk of one lane is a scalar, and so is every part of a value that does not vary along the vector.
  *
  * Index parts are kept as base + c + stride * lane as long as they are affine, and written in that form, so that memory
@@ -47,7 +47,7 @@ static kn_uop fail(devec *d, kn_uop u, const char *why) {
 
 static uint32_t extent(const devec *d, kn_uop u, unsigned k) {
     if (k >= ki_rank(u) || ki_dim_n(u, k) <= 1) return 1;
-    return (int)k == d->l.vector ? d->l.nchunk : (uint32_t)ki_dim_n(u, k);
+    return d->l.vectors >> k & 1 ? ki_lane_chunks(&d->l, k) : (uint32_t)ki_dim_n(u, k);
 }
 
 static bool is_lanes(const devec *d, kn_uop u) {
@@ -82,14 +82,16 @@ static uint32_t part_at(const devec *d, kn_uop u, const place *p) {
     return d->first[d->at[u->id]] + at;
 }
 
-static bool varies(const devec *d, kn_uop u) {
-    return d->l.vector >= 0 && is_lanes(d, u) && ki_dim_n(u, (unsigned)d->l.vector) > 1;
+/* The vector axis u varies along, -1 none. */
+static int vector_of(const devec *d, kn_uop u) { return is_lanes(d, u) ? ki_vector_axis(&d->l, u) : -1; }
+
+/* u's register at p. */
+static ki_lane_chunk chunk_of(const devec *d, kn_uop u, const place *p) {
+    int v = vector_of(d, u);
+    return v < 0 ? (ki_lane_chunk){0, 1} : ki_lane_chunk_at(&d->l, (unsigned)v, p->c[v]);
 }
 
-/* Lanes of u's part at p. */
-static uint32_t part_lanes(const devec *d, kn_uop u, const place *p) {
-    return varies(d, u) ? d->l.chunk[p->c[d->l.vector]].len : 1;
-}
+static uint32_t part_lanes(const devec *d, kn_uop u, const place *p) { return chunk_of(d, u, p).len; }
 
 static bool room(devec *d, uint32_t more) {
     if (d->npart + more <= d->cap) return true;
@@ -204,10 +206,12 @@ static kn_uop list_part(devec *d, kn_uop u, kn_uop list, const place *p, affine 
     if (list->op != KN_STACK || ki_numel(u) != (int64_t)list->nsrc)
         return fail(d, u, "a reshape of something other than a list");
     int64_t at = 0, step = 0;
-    uint32_t len = part_lanes(d, u, p);
+    ki_lane_chunk chunk = chunk_of(d, u, p);
+    uint32_t len = chunk.len;
+    int v = vector_of(d, u);
     for (unsigned k = 0; k < ki_rank(u); k++) {
-        bool vector = (int)k == d->l.vector && ki_dim_n(u, k) > 1;
-        at = at * ki_dim_n(u, k) + (vector ? d->l.chunk[p->c[k]].offset : ki_dim_n(u, k) > 1 ? p->c[k] : 0);
+        bool vector = (int)k == v;
+        at = at * ki_dim_n(u, k) + (vector ? chunk.offset : ki_dim_n(u, k) > 1 ? p->c[k] : 0);
         step = vector ? 1 : step * ki_dim_n(u, k);
     }
     kn_uop e[128];
@@ -240,7 +244,7 @@ static void note_reg(devec *d, kn_uop index) {
     uint32_t b = d->at[buf->id], n = d->at[i->id];
     int64_t *old = d->relaid + (size_t)b * d->l.rank, most = 0, count = 1;
     const int64_t *coef = d->l.coef + (size_t)n * d->l.rank;
-    bool ok = is_lanes(d, i) && !d->l.odd[n] && d->relay[b] != 2 && ki_dim_n(i, (unsigned)d->l.vector) > 1;
+    bool ok = is_lanes(d, i) && !d->l.odd[n] && d->relay[b] != 2 && vector_of(d, i) >= 0;
     for (unsigned k = 0; k < d->l.rank && ok; k++) {
         int64_t want = ki_dim_n(i, k) > 1 ? coef[k] : 0;
         ok = want >= 0 && (d->relay[b] == 0 || old[k] == want);
@@ -255,12 +259,12 @@ static void note_reg(devec *d, kn_uop index) {
 /* The index of a laid out REG BUFFER: row-major with the vector axis last. */
 static kn_uop reg_index(devec *d, kn_uop i, const place *p) {
     int64_t at = 0;
-    unsigned v = (unsigned)d->l.vector;
+    unsigned v = (unsigned)vector_of(d, i);
+    ki_lane_chunk chunk = chunk_of(d, i, p);
     for (unsigned k = 0; k < d->l.rank; k++)
         if (k != v) at = at * ki_dim_n(i, k) + (ki_dim_n(i, k) > 1 ? p->c[k] : 0);
-    at = at * ki_dim_n(i, v) + d->l.chunk[p->c[v]].offset;
-    uint32_t len = d->l.chunk[p->c[v]].len;
-    return len == 1 ? ki_index(d->ir, at) : progression(d, at, 1, len);
+    at = at * ki_dim_n(i, v) + chunk.offset;
+    return chunk.len == 1 ? ki_index(d->ir, at) : progression(d, at, 1, chunk.len);
 }
 
 static kn_uop index_part(devec *d, kn_uop u, const place *p) {
@@ -320,7 +324,7 @@ static kn_uop across(devec *d, kn_op op, kn_uop v, uint32_t lanes) {
 /* Odometer over the axes in `axes` other than the vector, within u. */
 static bool advance(const devec *d, kn_uop u, uint32_t axes, place *p) {
     for (unsigned k = d->l.rank; k-- > 0;) {
-        if (!(axes >> k & 1) || (int)k == d->l.vector) continue;
+        if (!(axes >> k & 1) || (int)k == vector_of(d, u)) continue;
         if (++p->c[k] < extent(d, u, k)) return true;
         p->c[k] = 0;
     }
@@ -331,15 +335,17 @@ static kn_uop reduce_part(devec *d, kn_uop u, const place *at) {
     kn_uop v = u->src[0];
     kn_op op = (kn_op)u->arg.reduce.op;
     uint32_t axes = u->arg.reduce.axes, from = d->nlist;
-    bool vector = d->l.vector >= 0 && (axes >> d->l.vector & 1) && varies(d, v);
+    int along = vector_of(d, v);
+    bool vector = along >= 0 && (axes >> along & 1);
+    uint32_t lanes = vector ? d->l.lanes[along] : 1;
     if (u->nsrc != 1) return fail(d, u, "a reduce over ranges");
     place p = *at;
     for (unsigned k = 0; k < d->l.rank; k++)
         if (axes >> k & 1) p.c[k] = 0;
-    uint32_t chunks = vector ? d->l.nchunk : 1, full = 1;
-    while (vector && full < chunks && d->l.chunk[full].len == d->l.chunk[0].len) full++;
+    uint32_t chunks = vector ? ki_lane_chunks(&d->l, (unsigned)along) : 1, full = 1;
+    if (vector) full = (uint32_t)d->l.size[along] / lanes;
     for (uint32_t c = 0; c < chunks; c++) { /* full chunks join as vectors; what is left of the axis follows */
-        if (vector) p.c[d->l.vector] = c;
+        if (vector) p.c[along] = c;
         uint32_t start = d->nlist;
         do {
             if (!push(d, d->part[part_at(d, v, &p)])) return NULL;
@@ -347,7 +353,7 @@ static kn_uop reduce_part(devec *d, kn_uop u, const place *at) {
         if (c + 1 < full) continue;
         if (c + 1 == full) start = from;
         kn_uop one = tree(d, op, start);
-        if (vector) one = across(d, op, one, d->l.chunk[c].len);
+        if (vector) one = across(d, op, one, ki_lane_chunk_at(&d->l, (unsigned)along, c).len);
         d->nlist = start;
         if (!push(d, one)) return NULL;
     }
@@ -473,7 +479,7 @@ static bool walk(devec *d) {
     if (!ki_find_lanes(d->ir, d->t, d->node, d->n, d->at, &d->l)) return false;
     d->first = ki_calloc(d->n, sizeof *d->first);
     d->count = ki_calloc(d->n, sizeof *d->count);
-    bool regs = d->l.vector >= 0;
+    bool regs = d->l.vectors != 0;
     if (regs) d->relay = ki_calloc(d->n, 1), d->relaid = ki_calloc((size_t)d->n * d->l.rank, sizeof *d->relaid);
     if (!d->first || !d->count || (regs && (!d->relay || !d->relaid))) return ki_fail(d->ir->env, KI_E_NOMEM), false;
     /* Where a REG element sits is decided before the first access is written. */

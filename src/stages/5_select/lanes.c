@@ -1,7 +1,9 @@
-/* lanes.c: which lane axis becomes vector registers, and how it is cut.
+/* lanes.c: which lane axes become vector registers, and how they are cut.
  *
- * An axis is worth as much as the memory accesses it makes contiguous, less those it would turn into gathers. The
- * stride of every index along every axis is found in one ascending sweep. */
+ * An axis is worth as much as the memory accesses it makes contiguous, less those it would turn into gathers. Axes are
+ * taken by worth; one along which some value varies together with an axis taken before stays unrolled, so that each value
+ * has one vector axis at most (the loops of a softmax have one each). The stride of every index along every axis is
+ * found in one ascending sweep. */
 #include "stages/5_select/lanes.h"
 
 bool ki_is_storage(kn_uop u) {
@@ -99,19 +101,49 @@ static unsigned lane_bytes(kn_dtype t) {
     return ki_is_float(t) && bytes < 4 ? 4 : bytes; /* small floats compute as f32 */
 }
 
-static void cut(ki_lanes *l, int64_t lanes) {
-    uint32_t at = 0, left = (uint32_t)l->size[l->vector];
-    while (left && l->nchunk < KI_MAX_CHUNK) {
-        while (lanes > left) lanes /= 2;
-        l->chunk[l->nchunk++] = (ki_lane_chunk){at, (uint32_t)lanes};
-        at += (uint32_t)lanes;
-        left -= (uint32_t)lanes;
+uint32_t ki_lane_chunks(const ki_lanes *l, unsigned axis) {
+    uint32_t n = (uint32_t)l->size[axis], rest = n % l->lanes[axis], count = n / l->lanes[axis];
+    for (; rest; rest &= rest - 1) count++;
+    return count;
+}
+
+ki_lane_chunk ki_lane_chunk_at(const ki_lanes *l, unsigned axis, uint32_t c) {
+    uint32_t n = (uint32_t)l->size[axis], full = n / l->lanes[axis], rest = n % l->lanes[axis];
+    if (c < full) return (ki_lane_chunk){c * l->lanes[axis], l->lanes[axis]};
+    uint32_t at = full * l->lanes[axis], len = 0;
+    for (c -= full;; c--) {
+        len = UINT32_C(1) << (31 - __builtin_clz(rest));
+        if (c == 0) return (ki_lane_chunk){at, len};
+        at += len;
+        rest -= len;
     }
-    if (left) l->vector = -1; /* absurdly long: scalars */
+}
+
+int ki_vector_axis(const ki_lanes *l, kn_uop u) {
+    if (!l->vectors || ki_rank(u) != l->rank) return -1;
+    for (unsigned k = 0; k < l->rank; k++)
+        if (l->vectors >> k & 1 && ki_dim_n(u, k) > 1) return (int)k;
+    return -1;
+}
+
+/* Axes by worth, the last of equals first, each unless it meets one taken before. meet[k]: axes that k meets in a value. */
+static void take_axes(ki_lanes *l, int64_t *score, const uint32_t *meet, unsigned lanes) {
+    for (unsigned turn = 0; turn < l->rank; turn++) {
+        int best = -1;
+        for (unsigned k = 0; k < l->rank; k++)
+            if (l->size[k] >= 2 && score[k] >= 0 && (best < 0 || score[k] >= score[best])) best = (int)k;
+        if (best < 0) return;
+        score[best] = -1;
+        if (meet[best] & l->vectors) continue;
+        l->vectors |= UINT32_C(1) << best;
+        uint32_t n = lanes;
+        while (n > l->size[best]) n /= 2;
+        l->lanes[best] = n;
+    }
 }
 
 bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n, const uint32_t *at, ki_lanes *l) {
-    *l = (ki_lanes){.vector = -1};
+    *l = (ki_lanes){0};
     unsigned wide = 1;
     for (uint32_t i = 0; i < n; i++)
         if (ki_has_lanes(node[i]) && ki_rank(node[i]) > l->rank) l->rank = ki_rank(node[i]);
@@ -128,17 +160,22 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
     l->coef = ki_calloc((size_t)n * l->rank, sizeof *l->coef);
     l->odd = ki_calloc(n, sizeof *l->odd);
     if (!l->coef || !l->odd) return ki_fail(ir->env, KI_E_NOMEM), false;
-    int64_t score[KI_MAX_RANK] = {0}, best = -1;
-    for (uint32_t i = 0; i < n; i++) /* an axis that two ranges of different extent share stays unrolled */
-        for (unsigned k = 0; ki_has_lanes(node[i]) && k < l->rank; k++)
-            if (ki_dim_n(node[i], k) > 1 && ki_dim_n(node[i], k) != l->size[k]) score[k] = INT32_MIN;
+    int64_t score[KI_MAX_RANK] = {0};
+    uint32_t meet[KI_MAX_RANK] = {0};
     for (uint32_t i = 0; i < n; i++) {
+        uint32_t along = 0;
+        for (unsigned k = 0; ki_has_lanes(node[i]) && k < l->rank; k++) {
+            if (ki_dim_n(node[i], k) == 1) continue;
+            along |= 1u << k;
+            /* an axis that two ranges of different extent share stays unrolled */
+            if (ki_dim_n(node[i], k) != l->size[k]) score[k] = INT32_MIN;
+        }
+        for (unsigned k = 0; k < l->rank; k++)
+            if (along >> k & 1) meet[k] |= along & ~(1u << k);
         if (ki_rank(node[i]) == l->rank) strides(l, at, node[i], l->coef + (size_t)i * l->rank, &l->odd[i]);
         if (node[i]->op != KN_LOAD && node[i]->op != KN_STORE) continue;
         for (unsigned k = 0; k < l->rank; k++) score[k] += worth(l, at, node[i], k);
     }
-    for (unsigned k = 0; k < l->rank; k++)
-        if (l->size[k] >= 2 && score[k] >= best && score[k] >= 0) best = score[k], l->vector = (int)k;
-    if (l->vector >= 0) cut(l, t->vector / wide >= 2 ? t->vector / wide : 2);
+    take_axes(l, score, meet, t->vector / wide >= 2 ? t->vector / wide : 2);
     return true;
 }

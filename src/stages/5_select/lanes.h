@@ -4,18 +4,15 @@
 
 #include "stages/5_select/select.h"
 
-enum { KI_MAX_CHUNK = 256 };
-
-typedef struct ki_chunk_of { /* a piece of the vector axis: one register */
+typedef struct ki_lane_chunk { /* a piece of a vector axis: one register, or one lane of the rest */
     uint32_t offset, len;
 } ki_lane_chunk;
 
 typedef struct ki_lanes {
     unsigned rank;           /* lane axes */
     int64_t size[KI_MAX_RANK];
-    int vector;              /* the axis that becomes registers, -1: none */
-    uint32_t nchunk;
-    ki_lane_chunk chunk[KI_MAX_CHUNK];
+    uint32_t vectors;        /* axes that become registers; no value varies along two of them */
+    uint32_t lanes[KI_MAX_RANK]; /* of a full register along such an axis */
     int64_t *coef;           /* node index * rank + axis: stride of an index along the axis */
     uint32_t *odd;           /* node index: axes along which an index is no multiple of the lane */
 } ki_lanes;
@@ -24,6 +21,11 @@ typedef struct ki_lanes {
 bool ki_is_storage(kn_uop u);
 /* Whether a node holds lanes: a value with axes that is no list of constants. */
 bool ki_has_lanes(kn_uop u);
+/* Registers along a vector axis: full ones, then the rest by powers of two; and the c-th of them. */
+uint32_t ki_lane_chunks(const ki_lanes *l, unsigned axis);
+ki_lane_chunk ki_lane_chunk_at(const ki_lanes *l, unsigned axis, uint32_t c);
+/* The vector axis u varies along, -1 none. */
+int ki_vector_axis(const ki_lanes *l, kn_uop u);
 /* Fills l for the nodes (ascending ids, at: id -> index). l->coef and l->odd are the caller's to free. */
 bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n, const uint32_t *at, ki_lanes *l);
 

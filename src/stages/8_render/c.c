@@ -136,6 +136,7 @@ static bool count_reads(ki_cgen *g, kn_uop u) {
         break;
     case KN_INDEX:
         if (is_storage(u->src[0])) return true; /* its readers read the address themselves */
+        if (ki_rank(u)) to = 1;                 /* a shuffle states its lanes as constants */
         break;
     case KN_AFTER: to = is_storage(u) || u->dtype == KN_VOID ? 0 : 1; break;
     case KN_RANGE:

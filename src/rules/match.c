@@ -46,9 +46,11 @@ static bool literal_is(const ki_term *t, kn_uop k) {
     return k->arg.bits == ki_bits_from_f64(d, (double)t->i) && ki_f64_from_bits(d, k->arg.bits) == (double)t->i;
 }
 
-static bool args_fit(const ki_match *m, const ki_ruleset *set, const ki_pat *p, kn_uop u) {
+/* Conditions on the arg of register reg: those against earlier registers, or (late) those against later ones. */
+static bool args_fit(const ki_match *m, const ki_ruleset *set, const ki_pat *p, kn_uop u, unsigned reg, bool late) {
     for (unsigned k = 0; k < p->narg; k++) {
         const ki_argcond *c = &set->cond[p->arg + k];
+        if ((c->like != KI_NOREG && c->like >= reg) != late) continue;
         if (c->none) {
             if (u->arg.bits) return false;
             continue;
@@ -102,7 +104,7 @@ KI_HOT bool ki_match_rule(ki_match *m, const ki_ruleset *set, uint32_t rule, uin
         case KI_P_NODE:
             if (p->op != KI_OP_COUNT ? u->op != p->op : !ki_opset_has(&set->opset[p->opset], u->op)) return false;
             if (p->flags & KI_PF_REST ? u->nsrc < p->nsrc : u->nsrc != p->nsrc) return false;
-            if (p->narg && !args_fit(m, set, p, u)) return false;
+            if (p->narg && !args_fit(m, set, p, u, k, false)) return false;
             break;
         case KI_P_CONST:
         case KI_P_LIT:
@@ -120,6 +122,9 @@ KI_HOT bool ki_match_rule(ki_match *m, const ki_ruleset *set, uint32_t rule, uin
     m->rule = r;
     m->variant = variant;
     m->mapped = 0;
+    p = &set->pat[r->pat];
+    for (unsigned k = 0; k < r->npat && r->flags & KI_RF_LATE; k++)
+        if (p[k].narg && !args_fit(m, set, &p[k], m->reg[k], k, true)) return false;
     for (unsigned k = 0; k < r->nrest; k++)
         if (!rest_fits(m, set, r, &set->rest[r->rest + k])) return false;
     if (r->guard && ki_guard(m, r->guard) != 1) return false;

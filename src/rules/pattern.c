@@ -155,6 +155,7 @@ static bool arg_conditions(ki_compiler *c, const ki_ast *a, kn_op op, unsigned r
             }
             cond.like = c->rname.v[c->now->rname + (uint32_t)was].reg;
             cond.like_field = c->rname.v[c->now->rname + (uint32_t)was].field;
+            if (cond.like >= reg) c->now->flags |= KI_RF_LATE;
         }
         if (!KI_PUSH(c, cond, cond)) return false;
         p->narg++;

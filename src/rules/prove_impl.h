@@ -25,6 +25,7 @@ typedef struct ki_proof {
 
 void ki_proof_make(ki_proof *p, const ki_ruleset *set, const ki_rule *rule, const ki_term *term, uint16_t guard);
 bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, bool wide, ki_verdict *out, bool *sampled, bool *vain);
+bool ki_prove_execute(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
 /* All rungs on a rule taken apart. False only out of memory. */
 bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
 

@@ -183,7 +183,7 @@ typedef struct ki_extern {
 } ki_extern;
 
 enum { KI_FP_NSZ = 1, KI_FP_REASSOC = 2, KI_FP_NNAN = 4, KI_FP_NINF = 8, KI_FP_CONTRACT = 16, KI_FP_ARCP = 32, KI_FP_AFN = 64 };
-enum { KI_RF_COMMUTED = 1, KI_RF_RETYPE = 2, KI_RF_ORDERED = 4, KI_RF_DIVINT = 8 };
+enum { KI_RF_COMMUTED = 1, KI_RF_RETYPE = 2, KI_RF_ORDERED = 4, KI_RF_LATE = 8 /* some arg equals that of a later node */ };
 typedef enum ki_rkind { KI_R_REWRITE, KI_R_ACCEPT, KI_R_GRAD } ki_rkind;
 
 typedef struct ki_rule {

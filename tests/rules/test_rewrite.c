@@ -98,6 +98,10 @@ static void language(void) {
                               "f : x:float / #c => x * [1.0 / c] if c != 0.0 @fp(arcp) @ends(\"x\")\n";
     kn_uop r = ki_reduce(&ir, ki_op1(&ir, KN_NEG, a), KN_ADD, 2);
     ok(with(red, r, KI_FIXPOINT) == ki_op1(&ir, KN_NEG, ki_reduce(&ir, a, KN_ADD, 2)), "reduce with a constant op and bound axes");
+    static const char twice[] = "ruleset r\nt : reduce(reduce(x; op, m); op, n) => reduce(x; op, [m | n])\n";
+    kn_uop sum = ki_reduce(&ir, ki_reduce(&ir, a, KN_ADD, 1), KN_ADD, 2), mixed = ki_reduce(&ir, ki_reduce(&ir, a, KN_MAX, 1), KN_ADD, 2);
+    ok(with(twice, sum, KI_FIXPOINT) == ki_reduce(&ir, a, KN_ADD, 3), "an arg that must equal that of a source");
+    ok(with(twice, mixed, KI_FIXPOINT) == mixed, "and does not");
     kn_uop c = ki_cast(&ir, ki_cast(&ir, q, KN_I32), KN_F32);
     ok(with(red, c, KI_FIXPOINT) == ki_cast(&ir, q, KN_F32), "casts by dtype");
     kn_uop d = ki_op2(&ir, KN_DIV, a, ki_const_float(&ir, KN_F32, 2));

@@ -164,7 +164,7 @@ kn_uop ki_push_reduce(ki_match *m) {
     ki_push *ctx = m->user;
     ki_ir *ir = m->ir;
     kn_uop d = m->root, v = d->src[0], t = v->src[0], s[KI_MAX_RANK], r[KI_MAX_RANK + 1];
-    uint32_t n = 0, first = ki_push_ranges(ctx, v);
+    uint32_t n = 0, first = ctx->range ? ki_push_ranges(ctx, v) : ir->next_range; /* the prover has no context */
     for (unsigned k = 0; k < t->type->rank; k++) {
         s[k] = d->src[k + 1];
         if (!(v->arg.reduce.axes >> k & 1)) continue;

@@ -1,0 +1,206 @@
+/* prove_exec.c: the rung by execution. Graphs that match the pattern are made, the rule is applied by the engine itself
+ * (its guard, its right side, its C function), and both graphs are evaluated.
+ *
+ * Rules on STAGE, which mean something only as steps of one derivation, are run as that: the whole set rewrites each
+ * elementwise op it has a rule for, and counts for the rules that fired. */
+#include "rules/prove_gen.h"
+#include "rules/prove_grid.h"
+#include "rules/prove_impl.h"
+
+#include <string.h>
+
+enum { WANTED = 60, ATTEMPTS = 6000, ROOM = 65536 };
+
+typedef struct execution {
+    ki_env env;
+    ki_ir ir;
+    ki_match m;
+    ki_verdict *out;
+    const ki_proof *p;
+    void *room;
+    bool keep; /* the caller's */
+} execution;
+
+static double tolerance(kn_dtype t, bool approximate) {
+    switch (t) {
+    case KN_F64: return approximate ? 1e-6 : 1e-12;
+    case KN_F32: return approximate ? 2e-6 : 1e-6;
+    case KN_F16: return 2e-3;
+    case KN_BF16: return 2e-2;
+    default: return 0.2;
+    }
+}
+
+static bool mentions(ki_ir *ir, kn_uop u, kn_op op) {
+    kn_uop *node;
+    int64_t n = ki_toposort(ir, &u, 1, &node);
+    bool found = false;
+    for (int64_t k = 0; k < n; k++) found |= node[k]->op == op;
+    if (n >= 0) ki_free(node);
+    return found;
+}
+
+static void print_small(ki_ir *ir, kn_uop u, ki_text *out) {
+    kn_uop *node;
+    int64_t n = ki_toposort(ir, &u, 1, &node);
+    for (int64_t k = 0; k < n && k < 24; k++) {
+        ki_text_printf(out, "%s%%%u=%s(", k ? " " : "", node[k]->id, ki_ops[node[k]->op].name);
+        if (node[k]->op == KN_CONST) ki_text_printf(out, "%lld", (long long)node[k]->arg.i);
+        for (uint32_t j = 0; j < node[k]->nsrc; j++) ki_text_printf(out, "%s%%%u", j ? "," : "", node[k]->src[j]->id);
+        ki_text_put(out, ")");
+    }
+    if (n >= 0) ki_free(node);
+}
+
+/* 1 equal, 0 could not be evaluated (why), -1 differ. */
+static int compare(execution *x, kn_uop a, kn_uop b, bool wild, const char **why) {
+    int result = 1;
+    for (uint64_t seed = 1; seed <= 3 && result == 1; seed++) {
+        ki_grid g;
+        size_t at;
+        kn_uop root[2] = {a, b};
+        if (!ki_grid_eval(&g, &x->ir, root, 2, seed, wild)) {
+            *why = g.why;
+            result = 0;
+        } else if (!ki_grid_equal(&g, a, b, tolerance((kn_dtype)a->dtype, wild), &at)) {
+            result = -1;
+            kn_dtype t = (kn_dtype)a->dtype;
+            ki_text *o = &x->out->reason;
+            ki_text_cut(o, 0);
+            bool bad = g.bad[b->id][at];
+            ki_text_printf(o, "element %zu: left %g, right %s%g: ", at, ki_is_float(t) ? ki_f64_from_bits(t, g.bits[a->id][at]) : (double)(int64_t)g.bits[a->id][at],
+                           bad ? "(no value) " : "", ki_is_float(t) ? ki_f64_from_bits(t, g.bits[b->id][at]) : (double)(int64_t)g.bits[b->id][at]);
+            print_small(&x->ir, a, o);
+            ki_text_put(o, " => ");
+            print_small(&x->ir, b, o);
+        }
+        ki_grid_free(&g);
+    }
+    return result;
+}
+
+static void because(execution *x, const char *text, const char *detail) {
+    ki_text_cut(&x->out->reason, 0);
+    ki_text_printf(&x->out->reason, text, detail);
+}
+
+/* One graph. 1 the rule fired and held, 0 not, -1 refuted. */
+static int attempt(execution *x, ki_gen *g, const char **why) {
+    kn_uop root = ki_gen_root(g);
+    const ki_ruleset *set = x->p->set;
+    uint32_t rule = (uint32_t)(x->p->rule - set->rule);
+    ki_env_clear(&x->env); /* shapes that did not meet */
+    if (!root) return *why = g->why, 0;
+    if (root->dtype == KN_VOID) return *why = "an effect", 0;
+    if (!x->keep) memset(x->room, 0, ROOM);
+    x->m = (ki_match){.ir = &x->ir, .user = x->room};
+    if (!ki_match_rule(&x->m, set, rule, 0, root)) return 0;
+    kn_uop v = ki_match_build(&x->m);
+    if (!v && x->env.err != KI_E_NONE) {
+        because(x, "the right side could not be built: %s", x->env.message.s);
+        ki_env_clear(&x->env);
+        return -1;
+    }
+    if (!v || v == root) return 0;
+    if (x->p->rule->flags & KI_RF_RETYPE && (v->dtype != root->dtype || !ki_same_shape(v, root))) return *why = "another dtype or shape", 0;
+    if (mentions(&x->ir, v, KN_STAGE)) return *why = "a step of a derivation", 0;
+    return compare(x, root, v, false, why);
+}
+
+static void by_graphs(execution *x) {
+    ki_gen g = {.ir = &x->ir, .set = x->p->set, .rule = x->p->rule, .state = 1};
+    const char *why = NULL;
+    uint64_t held = 0;
+    for (unsigned k = 0; k < ATTEMPTS && held < WANTED; k++) {
+        ki_mark mark = ki_ir_mark(&x->ir);
+        int r = attempt(x, &g, &why);
+        ki_ir_drop(&x->ir, mark);
+        if (r < 0) {
+            x->out->rung = KI_REFUTED;
+            x->out->instances += held;
+            return;
+        }
+        held += (uint64_t)r;
+        if (g.why && k > 40 && !held) break; /* it never will */
+    }
+    x->out->instances += held;
+    if (held >= 3) {
+        x->out->rung = KI_PROVED_EXECUTION;
+        ki_text_cut(&x->out->reason, 0);
+    } else if (why) {
+        because(x, "no graph made for it: %s", why);
+    } else {
+        because(x, "%s", "the graphs made did not match, or its guard did not hold");
+    }
+}
+
+/* ---- derivations ------------------------------------------------------------------------------------------- */
+
+static bool has_op(const ki_proof *p, kn_op op) {
+    for (unsigned r = 0; r < p->rule->npat; r++)
+        if (p->set->pat[p->rule->pat + r].kind == KI_P_NODE && p->set->pat[p->rule->pat + r].op == op) return true;
+    return false;
+}
+
+static bool builds_op(const ki_proof *p, unsigned term, kn_op op) {
+    const ki_term *t = &p->term[term];
+    bool found = t->kind == KI_T_OP && t->op == op;
+    for (unsigned k = 0; k < t->nkid; k++) found |= builds_op(p, p->set->kid[t->kid + k], op);
+    return found;
+}
+
+/* The set on op(x...) for parameters of dtype t. 1 the rule fired and the result is right. */
+static int derive(execution *x, kn_op op, kn_dtype t, const char **why) {
+    kn_uop src[3], root = NULL;
+    int64_t dim = 600;
+    uint32_t rule = (uint32_t)(x->p->rule - x->p->set->rule);
+    for (int k = 0; k < ki_ops[op].least; k++) {
+        char name[2] = {(char)('a' + k), 0};
+        src[k] = ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, ki_shape_src(&x->ir, &dim, 1));
+    }
+    root = ki_make(&x->ir, op, t, src, (uint32_t)ki_ops[op].least, (kn_arg){.bits = 0}, 0);
+    ki_stats stats = {0};
+    const ki_ruleset *set = x->p->set;
+    kn_uop v = ki_rewrite(&x->ir, root, &(ki_rewrite_opts){.sets = &set, .nsets = 1, .fp = ~0u, .stats = &stats, .user = x->room});
+    ki_rule_count *count = ki_stats_for(&stats, set);
+    bool fired = v && v != root && count && count[rule].hits;
+    ki_stats_free(&stats);
+    ki_env_clear(&x->env);
+    return fired ? compare(x, root, v, true, why) : 0;
+}
+
+static void by_derivation(execution *x) {
+    static const uint8_t dtypes[] = {KN_F32, KN_F16, KN_F64, KN_I32, KN_U64, KN_IDX};
+    const char *why = NULL;
+    for (unsigned op = 0; op < KI_OP_COUNT; op++) {
+        if (!ki_is_elementwise((kn_op)op) || op == KN_CAST) continue;
+        if (!x->p->set->root[op]) continue;
+        for (unsigned k = 0; k < sizeof dtypes; k++) {
+            ki_mark mark = ki_ir_mark(&x->ir);
+            int r = derive(x, (kn_op)op, (kn_dtype)dtypes[k], &why);
+            ki_ir_drop(&x->ir, mark);
+            x->out->instances += r > 0 ? 600 : 0;
+            if (r == 0) continue;
+            x->out->rung = r > 0 ? KI_PROVED_EXECUTION : KI_REFUTED;
+            if (r > 0) ki_text_cut(&x->out->reason, 0);
+            if (r < 0) return;
+        }
+    }
+    if (x->out->rung == KI_UNPROVED) because(x, "no derivation it takes part in could be run%s", "");
+}
+
+bool ki_prove_execute(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out) {
+    execution x = {.out = out, .p = p};
+    if (!ki_env_open(&x.env)) return false;
+    x.keep = o->user != NULL;
+    x.room = o->user ? o->user : ki_calloc(1, ROOM);
+    if (x.room && ki_ir_open(&x.ir, &x.env)) {
+        bool step = has_op(p, KN_STAGE) || (p->rule->rhs && builds_op(p, p->rule->rhs, KN_STAGE));
+        if (step) by_derivation(&x);
+        else by_graphs(&x);
+        ki_ir_close(&x.ir);
+    }
+    if (!o->user) ki_free(x.room);
+    ki_env_close(&x.env);
+    return true;
+}

@@ -1,0 +1,293 @@
+/* prove_grid.c: the evaluator behind proof by execution. One ascending sweep; each node holds its value at every
+ * position of the grid that its RANGEs span, so a REDUCE over ranges is a fold along the grid. It knows the ops a value
+ * is made of, up to reduces and reads of memory; effects it does not. */
+#include "rules/prove_grid.h"
+
+#include "base/hash.h"
+#include "ir/scalar.h"
+
+#include <math.h>
+#include <string.h>
+
+static size_t numel(kn_uop u) { return (size_t)u->type->numel; }
+
+/* ---- data -------------------------------------------------------------------------------------------------- */
+
+/* Element e of a parameter or buffer: depends on the node's name or number, not on the graph around it. */
+static uint64_t datum(const ki_grid *g, kn_uop u, uint64_t e) {
+    kn_dtype t = (kn_dtype)u->dtype;
+    uint64_t h = ki_hash2(ki_hash2(g->seed, u->id), e);
+    if (u->flags & KI_BOUNDED && !ki_is_float(t)) {
+        bool bounded = u->lo.i > INT64_MIN / 2 && u->hi.i < INT64_MAX / 2;
+        if (bounded && (t == KN_IDX || (u->op == KN_PARAM && u->arg.param->bounded)))
+            return ki_bits_wrap(t, u->lo.i + (int64_t)(h % (uint64_t)(u->hi.i - u->lo.i + 1)));
+    }
+    if (t == KN_BOOL) return h & 1;
+    if (!ki_is_float(t)) return ki_bits_wrap(t, g->wild ? (int64_t)(h >> (h & 63)) : (int64_t)(h % 21) - 10);
+    if (!g->wild) return ki_bits_from_f64(t, (double)((int64_t)(h % 17) - 8) / 2);
+    static const double edge[] = {0.0, -0.0, 1.0, -1.0, 0.5, 1e-3, 88.0, -87.0, 1e-30, 3e38, INFINITY, -INFINITY, NAN, 0.7071, 1.4142, 2.0};
+    if (e < 16) return ki_bits_from_f64(t, edge[e]);
+    double v = ((double)(h >> 11) / 9007199254740992.0 + 1.0) * pow(2, (double)(int64_t)(h % 14) - 8);
+    return ki_bits_from_f64(t, h >> 63 ? -v : v);
+}
+
+/* ---- positions --------------------------------------------------------------------------------------------- */
+
+static void coordinates(kn_uop u, size_t e, int64_t *x) {
+    for (unsigned k = u->type->rank; k-- > 0;) {
+        x[k] = (int64_t)(e % (size_t)u->type->dim[k].n);
+        e /= (size_t)u->type->dim[k].n;
+    }
+}
+
+/* Element of u at coordinates x of rank rank; size-1 axes are broadcast. */
+static size_t element(kn_uop u, const int64_t *x) {
+    size_t e = 0;
+    for (unsigned k = 0; k < u->type->rank; k++) e = e * (size_t)u->type->dim[k].n + (u->type->dim[k].n == 1 ? 0 : (size_t)x[k]);
+    return e;
+}
+
+typedef struct cell {
+    uint64_t bits;
+    uint8_t bad;
+} cell;
+
+static cell read_cell(const ki_grid *g, kn_uop u, size_t p, size_t e) {
+    size_t at = p * numel(u) + e;
+    return (cell){g->bits[u->id][at], g->bad[u->id][at]};
+}
+
+static int64_t shape_value(const ki_grid *g, kn_uop stack, size_t p, unsigned k) {
+    return (int64_t)read_cell(g, stack->src[k], p, 0).bits;
+}
+
+/* ---- ops --------------------------------------------------------------------------------------------------- */
+
+static bool unknown(ki_grid *g, kn_uop u) {
+    g->why = ki_ops[u->op].name;
+    return false;
+}
+
+static bool elementwise(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
+    int64_t x[KI_MAX_RANK] = {0};
+    uint64_t in[4];
+    kn_dtype dt[4];
+    uint8_t bad = 0;
+    coordinates(u, e, x);
+    for (uint32_t k = 0; k < u->nsrc; k++) {
+        cell c = read_cell(g, u->src[k], p, element(u->src[k], x));
+        in[k] = c.bits;
+        dt[k] = (kn_dtype)u->src[k]->dtype;
+        if (u->op == KN_WHERE && k > 0 && (in[0] != 0) != (k == 1)) continue; /* the branch not taken */
+        bad |= c.bad;
+    }
+    *out = (cell){0, bad};
+    if (bad) return true;
+    if (!ki_scalar((kn_op)u->op, (kn_dtype)u->dtype, dt, in, &out->bits)) out->bad = KI_GRID_OUTSIDE;
+    return true;
+}
+
+/* INDEX: () indices remove their axis, shaped ones put their axes in its place. */
+static bool indexed(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
+    int64_t x[KI_MAX_RANK] = {0}, y[KI_MAX_RANK] = {0};
+    kn_uop t = u->src[0];
+    unsigned at = 0, n = u->nsrc - 1;
+    coordinates(u, e, x);
+    *out = (cell){0, 0};
+    for (unsigned k = 0; k < t->type->rank; k++) {
+        if (k >= n) {
+            y[k] = x[at++];
+            continue;
+        }
+        kn_uop i = u->src[k + 1];
+        cell c = read_cell(g, i, p, i->type->rank ? element(i, x + at) : 0);
+        at += i->type->rank;
+        if (c.bad & KI_GRID_OUTSIDE) return out->bad = c.bad, true;
+        if (c.bad) return true; /* an invalid index reads 0 */
+        y[k] = (int64_t)c.bits;
+        if (y[k] < 0 || y[k] >= t->type->dim[k].n) return out->bad = KI_GRID_OUTSIDE, true;
+    }
+    size_t f = 0;
+    for (unsigned k = 0; k < t->type->rank; k++) f = f * (size_t)t->type->dim[k].n + (size_t)y[k];
+    *out = read_cell(g, t, p, f);
+    return true;
+}
+
+static bool moved(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
+    int64_t x[KI_MAX_RANK] = {0}, y[KI_MAX_RANK] = {0};
+    kn_uop t = u->src[0];
+    coordinates(u, e, x);
+    memcpy(y, x, sizeof y);
+    *out = (cell){0, 0};
+    switch (u->op) {
+    case KN_PERMUTE:
+        for (unsigned k = 0; k < u->type->rank; k++) y[u->arg.ints->v[k]] = x[k];
+        break;
+    case KN_FLIP:
+        for (uint32_t k = 0; k < u->arg.ints->n; k++) y[u->arg.ints->v[k]] = u->type->dim[u->arg.ints->v[k]].n - 1 - x[u->arg.ints->v[k]];
+        break;
+    case KN_RESHAPE: *out = read_cell(g, t, p, e); return true;
+    case KN_EXPAND: break;
+    case KN_PAD:
+    case KN_SHRINK:
+        for (unsigned k = 0; k < u->type->rank; k++) {
+            int64_t o = shape_value(g, u->src[1], p, k);
+            y[k] = u->op == KN_PAD ? x[k] - o : x[k] + o;
+            if (y[k] < 0 || y[k] >= t->type->dim[k].n) return true; /* padding: 0 */
+        }
+        break;
+    case KN_STACK:
+        *out = read_cell(g, u->src[x[0]], p, element(u->src[x[0]], x + 1));
+        return true;
+    case KN_BITCAST:
+        if (ki_dtypes[u->dtype].bits != ki_dtypes[t->dtype].bits) return unknown(g, u);
+        *out = read_cell(g, t, p, e);
+        out->bits = ki_extend(out->bits, ki_dtypes[u->dtype].bits, ki_is_sint((kn_dtype)u->dtype));
+        return true;
+    default: return unknown(g, u);
+    }
+    *out = read_cell(g, t, p, element(t, y));
+    return true;
+}
+
+/* Folds along the reduced axes and, on the grid, along the ranges. */
+static bool reduced(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
+    int64_t x[KI_MAX_RANK] = {0}, y[KI_MAX_RANK] = {0};
+    kn_uop t = u->src[0];
+    kn_dtype d = (kn_dtype)u->dtype, dt[2] = {d, d};
+    uint64_t in[2] = {ki_scalar_identity((kn_op)u->arg.reduce.op, d, true), 0};
+    coordinates(u, e, x);
+    *out = (cell){0, 0};
+    size_t base = p;
+    for (uint32_t k = 1; k < u->nsrc; k++)
+        for (uint32_t r = 0; r < g->nrange; r++)
+            if (g->range[r] == u->src[k]) base -= p / g->stride[r] % g->extent[r] * g->stride[r];
+    for (size_t q = base; q < g->size; q++) {
+        bool along = true; /* q differs from base in reduced ranges only */
+        for (uint32_t r = 0; r < g->nrange && along; r++) {
+            bool free = false;
+            for (uint32_t k = 1; k < u->nsrc; k++) free |= g->range[r] == u->src[k];
+            along = free || q / g->stride[r] % g->extent[r] == base / g->stride[r] % g->extent[r];
+        }
+        if (!along) continue;
+        for (size_t f = 0; f < numel(t); f++) {
+            coordinates(t, f, y);
+            bool mine = true;
+            for (unsigned k = 0; k < t->type->rank; k++) mine &= u->arg.reduce.axes >> k & 1 || y[k] == x[k];
+            if (!mine) continue;
+            cell c = read_cell(g, t, q, f);
+            out->bad |= c.bad;
+            in[1] = c.bits;
+            if (!ki_scalar((kn_op)u->arg.reduce.op, d, dt, in, &in[0])) out->bad |= KI_GRID_OUTSIDE;
+        }
+    }
+    out->bits = in[0];
+    return true;
+}
+
+static bool loaded(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
+    int64_t x[KI_MAX_RANK] = {0};
+    coordinates(u, e, x);
+    cell gate = {1, 0};
+    if (u->nsrc > 2) gate = read_cell(g, u->src[2], p, element(u->src[2], x));
+    *out = gate.bits ? read_cell(g, u->src[0], p, e) : read_cell(g, u->src[1], p, element(u->src[1], x));
+    return true;
+}
+
+static bool one_cell(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
+    *out = (cell){u->arg.bits, 0};
+    if (ki_is_elementwise((kn_op)u->op)) return elementwise(g, u, p, e, out);
+    switch (u->op) {
+    case KN_CONST: return true;
+    case KN_PARAM:
+    case KN_BUFFER: out->bits = datum(g, u, e); return true;
+    case KN_INVALID: *out = (cell){0, KI_GRID_POISON}; return true;
+    case KN_RANGE:
+        for (uint32_t r = 0; r < g->nrange; r++)
+            if (g->range[r] == u) out->bits = p / g->stride[r] % g->extent[r];
+        return true;
+    case KN_INDEX: return indexed(g, u, p, e, out);
+    case KN_REDUCE: return reduced(g, u, p, e, out);
+    case KN_LOAD: return loaded(g, u, p, e, out);
+    case KN_AFTER:
+    case KN_CONTIGUOUS:
+    case KN_CONTIGUOUS_BACKWARD:
+    case KN_DETACH: *out = read_cell(g, u->src[0], p, e); return true;
+    default: return moved(g, u, p, e, out);
+    }
+}
+
+/* ---- the sweep --------------------------------------------------------------------------------------------- */
+
+static bool add_range(ki_grid *g, kn_uop u) {
+    kn_uop n = u->src[0];
+    if (n->op != KN_CONST || n->arg.i < 1 || g->nrange == KI_GRID_RANGES) return unknown(g, u);
+    g->range[g->nrange] = u;
+    g->extent[g->nrange] = (uint32_t)n->arg.i;
+    g->stride[g->nrange++] = g->size;
+    if (n->arg.i > KI_GRID_MOST / g->size) return g->why = "too many positions", false;
+    g->size *= (uint32_t)n->arg.i;
+    return true;
+}
+
+static bool one_node(ki_grid *g, kn_uop u) {
+    size_t n = g->size * numel(u);
+    if (u->dtype == KN_VOID || u->type->symbolic) return unknown(g, u);
+    if (n > KI_GRID_MOST * 4) return g->why = "too many elements", false;
+    g->bits[u->id] = ki_malloc((n + 1) * sizeof **g->bits);
+    g->bad[u->id] = ki_malloc(n + 1);
+    if (!g->bits[u->id] || !g->bad[u->id]) return g->why = "out of memory", false;
+    for (size_t p = 0; p < g->size; p++)
+        for (size_t e = 0; e < numel(u); e++) {
+            cell c;
+            if (!one_cell(g, u, p, e, &c)) return false;
+            g->bits[u->id][p * numel(u) + e] = c.bits;
+            g->bad[u->id][p * numel(u) + e] = c.bad;
+        }
+    return true;
+}
+
+bool ki_grid_eval(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uint64_t seed, bool wild) {
+    kn_uop *node = NULL;
+    *g = (ki_grid){.ir = ir, .size = 1, .seed = seed, .wild = wild, .n = ir->n};
+    g->bits = ki_calloc(ir->n, sizeof *g->bits);
+    g->bad = ki_calloc(ir->n, sizeof *g->bad);
+    int64_t n = ki_toposort(ir, root, nroot, &node);
+    bool good = g->bits && g->bad && n >= 0;
+    if (!good) g->why = "out of memory";
+    for (int64_t k = 0; good && k < n; k++)
+        if (node[k]->op == KN_RANGE) good = add_range(g, node[k]);
+    for (int64_t k = 0; good && k < n; k++) good = one_node(g, node[k]);
+    ki_free(node);
+    return good;
+}
+
+void ki_grid_free(ki_grid *g) {
+    for (uint32_t k = 0; k < g->n && g->bits && g->bad; k++) {
+        ki_free(g->bits[k]);
+        ki_free(g->bad[k]);
+    }
+    ki_free(g->bits);
+    ki_free(g->bad);
+    g->bits = NULL;
+    g->bad = NULL;
+}
+
+static bool near(kn_dtype t, uint64_t a, uint64_t b, double tolerance) {
+    if (a == b) return true;
+    if (!ki_is_float(t)) return false;
+    double x = ki_f64_from_bits(t, a), y = ki_f64_from_bits(t, b);
+    if (isnan(x) || isnan(y)) return isnan(x) && isnan(y);
+    return x == y || fabs(x - y) <= tolerance * (fabs(x) + fabs(y)) + 1e-37;
+}
+
+bool ki_grid_equal(const ki_grid *g, kn_uop a, kn_uop b, double tolerance, size_t *where) {
+    size_t n = g->size * numel(a);
+    for (size_t k = 0; k < n; k++) {
+        if (g->bad[a->id][k]) continue;
+        if (!g->bad[b->id][k] && near((kn_dtype)a->dtype, g->bits[a->id][k], g->bits[b->id][k], tolerance)) continue;
+        *where = k;
+        return false;
+    }
+    return true;
+}

@@ -169,18 +169,21 @@ kn_uop ki_given_index(ki_match *m) {
 
 /* A read that only matters where c holds: its own condition gives way to c, and its index is simplified under c. Where the
  * index then stays inside the buffer for all values, no condition is left on it. NULL: stays as it is. */
-static kn_uop read_under(ki_ir *ir, kn_uop read, kn_uop c, ki_facts *f) {
-    kn_uop gated = read->src[1], part[KI_MAX_TERMS], b = read->src[0], valid = c, i;
+static kn_uop read_under(ki_ir *ir, kn_uop read, kn_uop c, const kn_uop *cs, unsigned nc, ki_facts *f) {
+    kn_uop gated = read->src[1], part[KI_MAX_TERMS], b = read->src[0], i;
     if (gated->op != KN_WHERE || gated->src[2]->op != KN_INVALID || read->nsrc != 2) return NULL;
     unsigned n = parts_of(gated->src[0], part);
-    for (unsigned k = 0; k < n && valid; k++) {
-        kn_uop p = decide(ir, part[k], f);
+    /* Only where c says all of it: then the condition is c itself, and nothing is left to do a second time. */
+    for (unsigned k = 0; k < n; k++) {
+        bool said = part[k] == c;
+        kn_uop p = said ? c : decide(ir, part[k], f);
         if (!p) return NULL;
-        if (!ki_is_const_int(p, 1)) valid = ki_op2(ir, KN_AND, valid, p);
+        for (unsigned j = 0; j < nc; j++) said |= part[k] == cs[j];
+        if (!said && !ki_is_const_int(p, 1)) return NULL;
     }
-    if (!n || !valid || !(i = under(ir, gated->src[1], f))) return NULL;
-    bool inside = valid == c && b->type->rank == 1 && i->lo.i >= 0 && i->hi.i < b->type->numel;
-    return ki_op2(ir, KN_INDEX, b, inside ? i : ki_op3(ir, KN_WHERE, valid, i, gated->src[2]));
+    if (!n || !(i = under(ir, gated->src[1], f))) return NULL;
+    bool inside = b->type->rank == 1 && i->lo.i >= 0 && i->hi.i < b->type->numel;
+    return ki_op2(ir, KN_INDEX, b, inside ? i : ki_op3(ir, KN_WHERE, c, i, gated->src[2]));
 }
 
 kn_uop ki_gate_reads(ki_match *m) {
@@ -195,7 +198,7 @@ kn_uop ki_gate_reads(ki_match *m) {
         if (order[i]->op == KN_REDUCE) changes = 32; /* a loop inside: its reads are another scope's */
     for (int64_t i = 0; i < count && changes < 32; i++) {
         if (order[i]->op != KN_INDEX) continue;
-        kn_uop r = read_under(m->ir, order[i], c, &f);
+        kn_uop r = read_under(m->ir, order[i], c, part, n, &f);
         if (r && r != order[i]) from[changes] = order[i], to[changes++] = r;
     }
     ki_free(order);

@@ -96,9 +96,10 @@ static bool unify(ki_compiler *c, int v, int w, uint32_t pos) {
     bool single = !(m & (m - 1)) && a->mask == m && b->mask == m;
     if (c->frozen && !single && ((a->reg >= 0 && m != a->mask) || (b->reg >= 0 && m != b->mask) || (a->reg >= 0 && b->reg >= 0)))
         return disagree(c, pos, a->mask, b->mask);
+    /* What the right side is made of says nothing of the nodes that match. */
+    a->natural = !c->frozen ? a->natural & b->natural : b->reg >= 0 ? b->natural : a->natural;
     if (b->reg >= 0 && (a->reg < 0 || b->reg < a->reg)) a->reg = b->reg;
     a->mask = m;
-    a->natural &= b->natural;
     b->parent = v;
     return true;
 }

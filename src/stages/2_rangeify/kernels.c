@@ -179,6 +179,8 @@ static bool add_arg(rangeifier *r, call *c, kn_uop u) {
     return true;
 }
 
+static bool is_global(kn_uop u) { return u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_GLOBAL; }
+
 /* BUFFERs become PARAM slots, outputs first; ranges are renumbered in post-order. */
 static bool number(rangeifier *r, kn_uop sink, call *c) {
     ki_ir *ir = r->ir;
@@ -188,10 +190,11 @@ static bool number(rangeifier *r, kn_uop sink, call *c) {
     bool ok = n >= 0 && (from = ki_calloc((size_t)n, sizeof *from)) && (to = ki_calloc((size_t)n, sizeof *to));
     c->nbuffer = c->narg = 0;
     for (int64_t i = 0; ok && i < n; i++)
-        if (order[i]->op == KN_STORE) ok = add_arg(r, c, order[i]->src[0]->src[0]);
+        if (order[i]->op == KN_STORE && is_global(order[i]->src[0]->src[0]))
+            ok = add_arg(r, c, order[i]->src[0]->src[0]);
     c->nwritten = c->narg;
     for (int64_t i = 0; ok && i < n; i++)
-        if (order[i]->op == KN_BUFFER && order[i]->arg.buffer->addrspace == KN_GLOBAL) ok = add_arg(r, c, order[i]);
+        if (is_global(order[i])) ok = add_arg(r, c, order[i]);
     c->nbuffer = c->narg;
     for (int64_t i = 0; ok && i < n; i++)
         if (order[i]->op == KN_PARAM) ok = add_arg(r, c, order[i]);
@@ -208,9 +211,14 @@ static bool number(rangeifier *r, kn_uop sink, call *c) {
         to[m++] = ki_param_make(ir, (int)k, (kn_dtype)b->dtype, KN_GLOBAL, b->type->device, NULL, NULL,
                                 ki_shape_src(ir, &b->type->dim[0].n, 1));
     }
-    uint32_t id = 0;
+    uint32_t id = 0, own = 0;
     for (int64_t i = 0; ok && i < n; i++) {
         kn_uop u = order[i];
+        if (u->op == KN_BUFFER && !is_global(u)) {
+            const ki_buffer *b = u->arg.buffer;
+            from[m] = u;
+            to[m++] = ki_buffer_make(ir, own++, b->size, (kn_dtype)u->dtype, (kn_addrspace)b->addrspace, b->device);
+        }
         if (u->op != KN_RANGE) continue;
         kn_arg a = u->arg;
         a.range.id = id++;
@@ -362,6 +370,7 @@ bool ki_range_kernels(rangeifier *r) {
     bool ok = (order && plan.call) || nomem(r);
     for (uint32_t i = 0; i < r->nnest && ok; i++) {
         kn_uop sink = nest_sink(&s, i);
+        if (sink) sink = ki_range_scan(r->ir, sink);
         if (sink) sink = ki_range_join_loops(r->ir, sink);
         if (sink) sink = own_ranges(r->ir, sink);
         ok = sink && number(r, sink, &plan.call[i]);

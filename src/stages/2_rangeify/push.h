@@ -25,5 +25,6 @@ kn_uop ki_push_stack(ki_match *m);
 kn_uop ki_push_index(ki_match *m);
 kn_uop ki_push_bitcast(ki_match *m);
 kn_uop ki_push_reduce(ki_match *m);
+kn_uop ki_prepare_chunks(ki_match *m); /* prepare.kr */
 
 #endif

@@ -100,6 +100,9 @@ kn_uop ki_range_fold(ki_ir *ir, kn_uop u);
 /* loops.c */
 kn_uop ki_range_join_loops(ki_ir *ir, kn_uop sink);
 
+/* scan.c */
+kn_uop ki_range_scan(ki_ir *ir, kn_uop sink);
+
 /* facts.c: info of every tensor node, sources first. */
 bool ki_range_facts(rangeifier *r);
 bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out);

@@ -1,0 +1,133 @@
+/* scan.c: sums over all that came before, carried along instead of summed anew (DESIGN 12.8).
+ *
+ * In a nest over (o..., i), REDUCE(add) over r of the terms f(j) with j <= i, where j is r itself or i + r - (n - 1) (how
+ * windows of a padded value read), becomes an accumulator in a register: set before the loop over i, which is made the
+ * innermost, and grown by f(i) in each step. Only sums whose other conditions know neither i nor r. */
+#include "stages/2_rangeify/indexing.h"
+#include "stages/2_rangeify/rangeify.h"
+
+#include "rules/given.h"
+
+#include <string.h>
+
+typedef struct scan {
+    kn_uop reduce, r, i, term; /* term: f(i) */
+} scan;
+
+static bool uses(ki_ir *ir, kn_uop u, kn_uop r) {
+    kn_uop *order;
+    bool found = false;
+    if (u->id < r->id) return false;
+    int64_t n = ki_toposort_above(ir, &u, 1, r->id - 1, &order);
+    for (int64_t k = 0; k < n; k++) found |= order[k] == r;
+    ki_free(order);
+    return found;
+}
+
+/* One part of the condition: 0 it knows neither, 1 it says j <= i (and shape tells which j), -1 something else. */
+static int read_part(ki_ir *ir, kn_uop p, kn_uop i, kn_uop r, int *shape) {
+    ki_linear l;
+    if (!uses(ir, p, i) && !uses(ir, p, r)) return 0;
+    if (p->op != KN_CMPLT || p->src[0]->dtype != KN_IDX || p->src[1]->op != KN_CONST || !ki_linear_of(p->src[0], &l) ||
+        l.n != 2)
+        return -1;
+    unsigned a = l.term[0] == r ? 0 : 1;
+    if (l.term[a] != r || l.term[1 - a] != i) return -1;
+    int64_t k = p->src[1]->arg.i - l.k, n = r->hi.i + 1;
+    if (l.coef[a] == 1 && l.coef[1 - a] == -1 && k == 1 && n >= i->hi.i + 1) return *shape = 0, 1;
+    if (l.coef[a] == -1 && l.coef[1 - a] == -1 && k == 2 - n && n >= i->hi.i + 1) return *shape = 1, 1;
+    return -1;
+}
+
+/* Does REDUCE u carry over range i? */
+static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
+    kn_uop b = u->src[0], r = u->src[1], x, c, rest = NULL, part[64];
+    unsigned n = 0;
+    int shape = -1;
+    if (u->nsrc != 2 || u->arg.reduce.op != KN_ADD || r->op != KN_RANGE || r->src[0]->op != KN_CONST ||
+        i->src[0]->op != KN_CONST)
+        return false;
+    if (b->op == KN_WHERE && b->src[2]->op == KN_CONST && ki_const_f64(b->src[2]) == 0) {
+        c = b->src[0];
+        x = b->src[1];
+    } else if (b->op == KN_INDEX && b->nsrc == 2 && b->src[1]->op == KN_WHERE && b->src[1]->src[2]->op == KN_INVALID) {
+        c = b->src[1]->src[0];
+        x = ki_op2(ir, KN_INDEX, b->src[0], b->src[1]->src[1]);
+    } else {
+        return false;
+    }
+    part[n++] = c;
+    while (n) {
+        kn_uop p = part[--n];
+        if (p->op == KN_AND && n + 2 <= 64) {
+            part[n++] = p->src[0];
+            part[n++] = p->src[1];
+            continue;
+        }
+        int kind = read_part(ir, p, i, r, &shape);
+        if (kind < 0) return false;
+        if (kind == 0) rest = ki_and(ir, rest, p);
+    }
+    if (shape < 0 || !x) return false;
+    /* f of a fresh j; it must not know i any more. */
+    kn_uop j = ki_range_make(ir, ir->next_range, KN_AX_LOOP, i->src[0]), at = j;
+    if (shape == 1)
+        at = ki_index_add(ir, ki_index_add(ir, j, ki_index_mul(ir, i, ki_index(ir, -1))), ki_index(ir, r->hi.i));
+    kn_uop f = at ? ki_substitute(ir, x, &r, &at, 1) : NULL;
+    if (f) f = ki_range_fold(ir, f);
+    if (!f || uses(ir, f, i) || uses(ir, f, r)) return false;
+    f = ki_substitute(ir, f, &j, &i, 1);
+    if (f && rest) f = ki_op3(ir, KN_WHERE, rest, f, ki_const_int(ir, (kn_dtype)f->dtype, 0));
+    *s = (scan){u, r, i, f};
+    return f != NULL;
+}
+
+/* The accumulator's value in iteration i, with the loops o open. */
+static kn_uop carry(ki_ir *ir, const scan *s, const kn_uop *o, uint32_t n) {
+    kn_uop src[KI_MAX_RANK + 3], zero = ki_index(ir, 0), u = s->reduce;
+    kn_uop acc = ki_buffer_make(ir, ir->next_buffer, 1, (kn_dtype)u->dtype, KN_REG, 0);
+    src[0] = acc;
+    if (n) memcpy(src + 1, o, n * sizeof *o);
+    kn_uop none = ki_is_float((kn_dtype)u->dtype) ? ki_const_float(ir, (kn_dtype)u->dtype, -0.0)
+                                                  : ki_const_int(ir, (kn_dtype)u->dtype, 0);
+    kn_uop home = n ? ki_opn(ir, KN_AFTER, src, n + 1) : acc;
+    kn_uop set = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, home, zero), none);
+    kn_uop at = ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, acc, set, s->i), zero);
+    kn_uop grown = ki_op2(ir, KN_STORE, at, ki_op2(ir, KN_ADD, at, s->term));
+    return ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, acc, grown), zero);
+}
+
+/* END e with the sum carried; i innermost. */
+static kn_uop rebuild(ki_ir *ir, kn_uop e, const scan *s) {
+    kn_uop src[KI_MAX_RANK + 2], o[KI_MAX_RANK + 1], value;
+    uint32_t n = 0;
+    for (uint32_t k = 1; k < e->nsrc; k++)
+        if (e->src[k] != s->i) o[n++] = e->src[k];
+    if (!(value = carry(ir, s, o, n))) return NULL;
+    src[0] = ki_substitute(ir, e->src[0], &s->reduce, &value, 1);
+    memcpy(src + 1, o, n * sizeof *o);
+    src[n + 1] = s->i;
+    return src[0] ? ki_opn(ir, KN_END, src, n + 2) : NULL;
+}
+
+kn_uop ki_range_scan(ki_ir *ir, kn_uop sink) {
+    kn_uop *order;
+    int64_t n = ki_toposort(ir, &sink, 1, &order);
+    if (n < 0) return NULL;
+    for (int64_t k = n; k-- > 0;) {
+        kn_uop e = order[k];
+        scan s;
+        if (e->op != KN_END || e->nsrc > KI_MAX_RANK + 1) continue;
+        for (int64_t q = 0; q < n; q++) {
+            bool found = false;
+            for (uint32_t j = 1; j < e->nsrc && order[q]->op == KN_REDUCE && !found; j++)
+                found = uses(ir, order[q], e->src[j]) && find(ir, order[q], e->src[j], &s);
+            if (!found) continue;
+            kn_uop f = rebuild(ir, e, &s);
+            ki_free(order);
+            return f ? ki_substitute(ir, sink, &e, &f, 1) : NULL;
+        }
+    }
+    ki_free(order);
+    return ir->env->err == KI_E_NONE ? sink : NULL;
+}

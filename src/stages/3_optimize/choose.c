@@ -9,9 +9,19 @@ static unsigned weight_in(const ki_nest *k, kn_uop r) {
     return w;
 }
 
-int64_t ki_unroll(int64_t n, int64_t lanes, unsigned weight) {
-    if (n >= 4 * lanes && weight <= 12) return 4;
-    return n >= 2 * lanes && weight <= 40 ? 2 : 1;
+static int64_t vectors_of(const ki_choice *c, kn_uop r) { return (ki_extent(r) + c->lanes - 1) / c->lanes; }
+
+int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight) {
+    int64_t n = vectors_of(c, r), most = weight <= 12 ? 4 : weight <= 40 ? 2 : 1;
+    if (ki_extent(r) * 4 < c->lanes) return 0;
+    while (n < KI_SHORT && n % most) most /= 2;
+    return most;
+}
+
+bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors) {
+    if (vectors_of(c, r) >= KI_SHORT) return ki_choice_even(c, r, vectors * c->lanes);
+    if (ki_extent(r) % c->lanes == 0) return false;
+    return ki_choice_do(c, KI_OPT_PADTO, 0, false, r->arg.range.id, c->lanes), true;
 }
 
 kn_uop ki_nest_store(kn_uop end) {
@@ -87,13 +97,12 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         return;
     }
     uint32_t id = t.v->arg.range.id;
-    int64_t n = ki_extent(t.v), lanes = c->lanes, unroll = t.step / lanes;
-    if (n < lanes) {
+    int64_t unroll = t.step / c->lanes;
+    if (unroll == 0) {
         ki_choice_mark(c, e);
-        if (n >= 4 && weight_in(&c->nest, t.v) <= 20) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, n);
         return;
     }
-    if (ki_choice_even(c, t.v, lanes * unroll)) return;
+    if (ki_choice_fit(c, t.v, unroll)) return;
     bool turned = turn(c, e, t.v);
     if (!c->ok) return;
     if (turned) { /* the same nest, looked at anew */
@@ -101,7 +110,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         if (!(e = r ? ki_nest_closer(&c->nest, r) : NULL)) return;
     }
     ki_choice_mark(c, e);
-    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, lanes) && unroll > 1)
+    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, c->lanes) && unroll > 1)
         ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, unroll);
 }
 
@@ -118,7 +127,7 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
         }
     for (uint32_t j = 1; j < x->nsrc; j++) {
         int unit = 0;
-        if (ki_extent(x->src[j]) < c->lanes) continue;
+        if (ki_extent(x->src[j]) < 2 || !ki_unroll(c, x->src[j], 100)) continue;
         for (uint32_t i = 0; i < s->n; i++)
             unit += k->read[i] && ki_nest_stride(k, s->node[i], x->src[j], &known) == 1 && known;
         if (unit > most) most = unit, best = x->src[j];
@@ -128,8 +137,8 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
         return;
     }
     uint32_t id = best->arg.range.id;
-    int64_t unroll = ki_unroll(ki_extent(best), c->lanes, weight_in(k, best));
-    if (ki_choice_even(c, best, c->lanes * unroll)) return;
+    int64_t unroll = ki_unroll(c, best, weight_in(k, best));
+    if (ki_choice_fit(c, best, unroll)) return;
     ki_choice_mark(c, x);
     if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, c->lanes) && unroll > 1)
         ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, unroll);

@@ -85,7 +85,7 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
             double left_u = (double)(n % mu) / (double)n, left_v = (double)(m % (nv * lanes)) / (double)m;
             double score = (double)(mu * nv) / (double)(mu + nv + 1) * (1 - 0.7 * left_u) * (1 - 0.5 * left_v);
             if (n % mu) score *= 0.8; /* another nest each */
-            if (m % (nv * lanes)) score *= 0.95;
+            if (m % (nv * lanes)) score *= 0.88;
             if (mu * nv < 8) score *= (double)(mu * nv) / 8;
             if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv;
         }
@@ -115,6 +115,24 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     return gated || span > FAR;
 }
 
+/* A light nest that only adds up what it reads along v: wide strips, for the memory's sake. */
+static bool sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
+    const ki_scope *s = &k->scope;
+    int reads = 0, reduces = 0;
+    bool known, all = true;
+    for (uint32_t q = 0; q < s->nrange; q++) {
+        kn_uop x = k->closer[q];
+        if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, v)) continue;
+        reduces++;
+        for (uint32_t i = 0; i < s->n; i++) {
+            if (!k->read[i] || !operand(k, s->node[i], x) || !uses(k, s->node[i], v)) continue;
+            reads++;
+            all &= ki_nest_stride(k, s->node[i], v, &known) == 1 && known;
+        }
+    }
+    return reduces == 1 && reads == 1 && all;
+}
+
 void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     const ki_nest *k = &c->nest;
     const ki_scope *s = &k->scope;
@@ -140,7 +158,7 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
         unsigned weight = 0;
         for (uint32_t i = 0; i < s->n; i++)
             if (ki_scope_has(s, s->node[i], t->v)) weight += ki_weight(s->node[i]);
-        t->step = c->lanes * ki_unroll(c, t->v, weight);
+        t->step = c->lanes * ki_unroll(c, t->v, sums_columns(k, e, t->v) ? 0 : weight);
     }
 }
 

@@ -132,6 +132,7 @@ static bool mixed_radix(digit *d, uint32_t n) {
     ki_int128 reach = 0;
     qsort(d, n, sizeof *d, by_size);
     for (uint32_t i = 0; i < n; i++) {
+        if (d[i].span == 0) continue;
         if (d[i].c <= reach) return false;
         reach += d[i].c * d[i].span;
     }

@@ -9,9 +9,20 @@ static unsigned weight_in(const ki_nest *k, kn_uop r) {
     return w;
 }
 
-int64_t ki_unroll(int64_t n, int64_t lanes, unsigned weight) {
-    if (n >= 4 * lanes && weight <= 12) return 4;
-    return n >= 2 * lanes && weight <= 40 ? 2 : 1;
+static int64_t vectors_of(const ki_choice *c, kn_uop r) { return (ki_extent(r) + c->lanes - 1) / c->lanes; }
+
+int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight) {
+    int64_t n = vectors_of(c, r), most = weight == 0 ? c->target->nvector / 4 : weight <= 12 ? 4 : weight <= 40 ? 2 : 1;
+    if (ki_extent(r) * 4 < c->lanes) return 0;
+    if (n > KI_SHORT && most > n / 2) most = most > 8 && n >= 16 ? 8 : 4;
+    while (n < KI_SHORT && n % most) most /= 2;
+    return most;
+}
+
+bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors) {
+    if (vectors_of(c, r) >= KI_SHORT) return ki_choice_even(c, r, vectors * c->lanes);
+    if (ki_extent(r) % c->lanes == 0) return false;
+    return ki_choice_do(c, KI_OPT_PADTO, 0, false, r->arg.range.id, c->lanes), true;
 }
 
 kn_uop ki_nest_store(kn_uop end) {
@@ -50,29 +61,38 @@ static bool sums_rows(const ki_choice *c, kn_uop e, kn_uop v) {
     return false;
 }
 
-/* A loop in which an operand is contiguous that is not in the vector's: it goes innermost, so that every cache line is used
- * up before the next. True if a step was made. */
-static bool turn(ki_choice *c, kn_uop e, kn_uop v) {
-    ki_nest *k = &c->nest;
-    kn_uop last = NULL;
+/* A loop in which an operand is contiguous that is not in the vector's: NULL if all is well. */
+static kn_uop crossing(const ki_choice *c, kn_uop e, kn_uop v) {
+    const ki_nest *k = &c->nest;
     bool known;
-    for (uint32_t j = 1; j < e->nsrc; j++)
-        if (!ki_is_lane(e->src[j]) && e->src[j] != v) last = e->src[j];
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop a = k->scope.node[i];
         if (!k->read[i] || ki_nest_stride(k, a, v, &known) == 1 || !ki_scope_has(&k->scope, a->src[1], v)) continue;
         for (uint32_t j = 1; j < e->nsrc; j++) {
             kn_uop r = e->src[j];
-            if (ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || r == v || ki_nest_stride(k, a, r, &known) != 1 ||
-                !known)
-                continue;
-            /* behind v, as the innermost loop */
-            kn_uop to = e->src[e->nsrc - 1] == v ? v : last;
-            if (r == to || !ki_nest_independent(k, r) || !ki_nest_independent(k, to)) return false;
-            return ki_choice_do(c, KI_OPT_SWAP, 0, false, r->arg.range.id, to->arg.range.id);
+            if (ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || r == v || !ki_extent(r)) continue;
+            if (ki_nest_stride(k, a, r, &known) == 1 && known && ki_nest_independent(k, r)) return r;
         }
     }
-    return false;
+    return NULL;
+}
+
+#define ACROSS 8
+
+/* A transposing nest goes in blocks, a vector along v by ACROSS along u, u innermost: each cache line read is used up while
+ * it is at hand, each line written is filled at once. */
+static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
+    uint32_t iv = v->arg.range.id, iu = u->arg.range.id;
+    kn_uop last = NULL;
+    if (ki_choice_even(c, v, c->lanes) || ki_choice_even(c, u, ACROSS)) return;
+    for (uint32_t j = 1; j < e->nsrc; j++)
+        if (!ki_is_lane(e->src[j])) last = e->src[j];
+    ki_choice_mark(c, e);
+    if (last != u && ki_nest_independent(&c->nest, last) &&
+        !ki_choice_do(c, KI_OPT_SWAP, 0, false, iu, last->arg.range.id))
+        return;
+    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iv, c->lanes))
+        ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iu, ACROSS);
 }
 
 void ki_choose_nest(ki_choice *c, kn_uop e) {
@@ -87,21 +107,19 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         return;
     }
     uint32_t id = t.v->arg.range.id;
-    int64_t n = ki_extent(t.v), lanes = c->lanes, unroll = t.step / lanes;
-    if (n < lanes) {
+    int64_t unroll = t.step / c->lanes;
+    if (unroll == 0) {
         ki_choice_mark(c, e);
-        if (n >= 4 && weight_in(&c->nest, t.v) <= 20) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, n);
         return;
     }
-    if (ki_choice_even(c, t.v, lanes * unroll)) return;
-    bool turned = turn(c, e, t.v);
-    if (!c->ok) return;
-    if (turned) { /* the same nest, looked at anew */
-        kn_uop r = ki_nest_range(&c->nest, id);
-        if (!(e = r ? ki_nest_closer(&c->nest, r) : NULL)) return;
+    kn_uop u = crossing(c, e, t.v);
+    if (u && ki_extent(u) >= ACROSS && ki_extent(t.v) >= c->lanes && weight_in(&c->nest, t.v) <= 8) {
+        choose_blocks(c, e, t.v, u);
+        return;
     }
+    if (ki_choice_fit(c, t.v, unroll)) return;
     ki_choice_mark(c, e);
-    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, lanes) && unroll > 1)
+    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, c->lanes) && unroll > 1)
         ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, unroll);
 }
 
@@ -118,7 +136,7 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
         }
     for (uint32_t j = 1; j < x->nsrc; j++) {
         int unit = 0;
-        if (ki_extent(x->src[j]) < c->lanes) continue;
+        if (ki_extent(x->src[j]) < 2 || !ki_unroll(c, x->src[j], 100)) continue;
         for (uint32_t i = 0; i < s->n; i++)
             unit += k->read[i] && ki_nest_stride(k, s->node[i], x->src[j], &known) == 1 && known;
         if (unit > most) most = unit, best = x->src[j];
@@ -128,8 +146,8 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
         return;
     }
     uint32_t id = best->arg.range.id;
-    int64_t unroll = ki_unroll(ki_extent(best), c->lanes, weight_in(k, best));
-    if (ki_choice_even(c, best, c->lanes * unroll)) return;
+    int64_t unroll = ki_unroll(c, best, weight_in(k, best));
+    if (ki_choice_fit(c, best, unroll)) return;
     ki_choice_mark(c, x);
     if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, c->lanes) && unroll > 1)
         ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, unroll);

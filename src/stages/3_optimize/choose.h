@@ -37,6 +37,7 @@ typedef struct ki_tile {
 bool ki_choice_look(ki_choice *c, kn_uop sink);
 /* Applies one OptOp; the nest is another one afterwards. */
 bool ki_choice_do(ki_choice *c, ki_optop op, kn_axis target, bool top, uint32_t axis, int64_t arg);
+/* Makes r's extent a multiple of f by CUT; true if a step was made. */
 bool ki_choice_even(ki_choice *c, kn_uop r, int64_t f);
 void ki_choice_mark(ki_choice *c, kn_uop closer);
 unsigned ki_weight(kn_uop u);
@@ -46,8 +47,12 @@ void ki_choose_nest(ki_choice *c, kn_uop end);
 void ki_choose_reduce(ki_choice *c, kn_uop reduce);
 /* The first store to memory in a nest's body; NULL if other nests stand there. */
 kn_uop ki_nest_store(kn_uop end);
-/* Vectors to unroll for an extent and a weight of the body: 4, 2 or 1. */
-int64_t ki_unroll(int64_t n, int64_t lanes, unsigned weight);
+/* How many vectors of r are unrolled when the body weighs so much: 4, 2 or 1; 0: r is not worth vectors. */
+int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight);
+/* Makes r's extent divide by vectors, and by `vectors` of them when it is long: a short one is padded (masks), of a long
+ * one the remainder is cut off. True if a step was made. */
+bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors);
+#define KI_SHORT 8 /* vectors: below this a range is padded, not cut */
 /* tile.c: v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);

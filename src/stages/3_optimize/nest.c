@@ -115,27 +115,89 @@ int64_t ki_nest_stride(const ki_nest *k, kn_uop access, kn_uop r, bool *known) {
 
 /* ---- independence ------------------------------------------------------------------------------------------ */
 
+/* A digit of an address: c times something between 0 and span. */
+typedef struct digit {
+    int64_t c;
+    ki_int128 span;
+} digit;
+#define MOST_DIGITS 32
+
 static int by_size(const void *a, const void *b) {
-    int64_t x = llabs(((const ki_term *)a)->c), y = llabs(((const ki_term *)b)->c);
+    int64_t x = ((const digit *)a)->c, y = ((const digit *)b)->c;
     return (x > y) - (x < y);
 }
 
-/* Distinct values of r give distinct addresses: the terms are the digits of a mixed-radix number, r one of them. */
-static bool injective(const ki_nest *k, kn_uop access, kn_uop r) {
-    const ki_affine *f = ki_nest_form(k, access);
-    bool known;
-    if (!f || f->n > 32 || (ki_nest_stride(k, access, r, &known) == 0 && f->n) || !known) return false;
-    ki_term t[32];
-    ki_int128 span = 0;
-    if (!ki_affine_coef(f, r)) return false;
-    memcpy(t, f->t, f->n * sizeof *t);
-    qsort(t, f->n, sizeof *t, by_size);
-    for (uint32_t i = 0; i < f->n; i++) {
-        int64_t c = llabs(t[i].c), lo = t[i].x->lo.i, hi = t[i].x->hi.i;
-        if (lo == INT64_MIN || hi == INT64_MAX || c <= span) return false;
-        span += (ki_int128)c * (hi - lo);
+/* Distinct digits give distinct sums: the smaller ones together never reach the next. */
+static bool mixed_radix(digit *d, uint32_t n) {
+    ki_int128 reach = 0;
+    qsort(d, n, sizeof *d, by_size);
+    for (uint32_t i = 0; i < n; i++) {
+        if (d[i].span == 0) continue;
+        if (d[i].c <= reach) return false;
+        reach += d[i].c * d[i].span;
     }
     return true;
+}
+
+static bool term_digit(ki_term t, digit *d) {
+    if (t.x->lo.i == INT64_MIN || t.x->hi.i == INT64_MAX) return false;
+    *d = (digit){llabs(t.c), (ki_int128)t.x->hi.i - t.x->lo.i};
+    return true;
+}
+
+/* If f contains c * g for the sum g that a gate keeps in [0, limit): c, else 0. g itself must be a mixed-radix number. */
+static int64_t gated_part(const ki_affine *f, const ki_affine *g) {
+    digit d[MOST_DIGITS];
+    int64_t c = 0;
+    if (g->k || g->n == 0 || g->n > MOST_DIGITS) return 0;
+    for (uint32_t i = 0; i < g->n; i++) {
+        int64_t cf = ki_affine_coef(f, g->t[i].x);
+        if (cf == 0 || cf % g->t[i].c || (c && cf / g->t[i].c != c) || g->t[i].c < 0 || g->t[i].x->lo.i < 0) return 0;
+        c = cf / g->t[i].c;
+        if (!term_digit(g->t[i], &d[i])) return 0;
+    }
+    return mixed_radix(d, g->n) ? c : 0;
+}
+
+/* The next "sum < constant" among the conditions an index is valid under; *at walks the nested wheres and ands. */
+static const ki_affine *next_gate(const ki_nest *k, kn_uop *stack, uint32_t *n, int64_t *limit) {
+    while (*n) {
+        kn_uop u = stack[--*n];
+        if ((u->op == KN_AND || (u->op == KN_MUL && u->dtype == KN_BOOL)) && *n + 2 <= MOST_DIGITS) {
+            stack[(*n)++] = u->src[0];
+            stack[(*n)++] = u->src[1];
+        } else if (u->op == KN_CMPLT && u->src[0]->dtype == KN_IDX && u->src[1]->op == KN_CONST) {
+            *limit = u->src[1]->arg.i;
+            return k->form[k->scope.at[u->src[0]->id]];
+        }
+    }
+    return NULL;
+}
+
+/* Distinct values of r give distinct addresses: the terms are the digits of a mixed-radix number, r one of them. Terms that
+ * a gate bounds together are one digit. */
+static bool injective(const ki_nest *k, kn_uop access, kn_uop r) {
+    const ki_affine *f = ki_nest_form(k, access), *g;
+    kn_uop stack[MOST_DIGITS];
+    digit d[MOST_DIGITS];
+    uint64_t used = 0;
+    uint32_t n = 0, m = 0;
+    int64_t limit;
+    bool known;
+    if (!f || f->n > MOST_DIGITS || ki_nest_stride(k, access, r, &known) == 0 || !known) return false;
+    for (kn_uop i = access->src[1]; i->op == KN_WHERE && m < MOST_DIGITS; i = i->src[1]) stack[m++] = i->src[0];
+    while ((g = next_gate(k, stack, &m, &limit))) {
+        int64_t c = gated_part(f, g);
+        uint64_t part = 0;
+        for (uint32_t i = 0; c && i < f->n; i++)
+            if (ki_affine_coef(g, f->t[i].x)) part |= UINT64_C(1) << i;
+        if (!c || part & used || limit < 1) continue;
+        used |= part;
+        d[n++] = (digit){llabs(c), limit - 1};
+    }
+    for (uint32_t i = 0; i < f->n; i++)
+        if (!(used >> i & 1) && !term_digit(f->t[i], &d[n++])) return false;
+    return mixed_radix(d, n);
 }
 
 /* AFTER(REG, init, r): what one iteration leaves, the next one reads. AFTER(REG, r) alone only says "inside r". */

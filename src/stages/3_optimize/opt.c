@@ -120,6 +120,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     case KI_OPT_SPLIT: return opt_split(k, o);
     case KI_OPT_SWAP: return opt_swap(k, o);
     case KI_OPT_PADTO:
+        if (ki_nest_closer(k, r)->op == KN_END && !ki_nest_independent(k, r)) return FAIL(KI_E_OPT_PADTO, (int)o->axis);
         if (o->arg < 1) return FAIL(KI_E_OPT_DIVIDE, (int)o->arg, (int)o->axis, (long long)ki_extent(r));
         return ki_opt_padto(k, o);
     case KI_OPT_CUT: return ki_opt_cut(k, o);
@@ -159,7 +160,13 @@ kn_uop ki_apply_opts(ki_ir *ir, kn_uop sink, const ki_opt *opt, uint32_t n) {
 kn_uop ki_optimize(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sink) {
     if (!sink) return NULL;
     if (sink->arg.kernel && sink->arg.kernel->optimized) return sink;
-    bool untouched = !sink->arg.kernel || sink->arg.kernel->nopt == 0;
-    if (untouched && t) sink = ki_opt_choose(ir, t, threads ? threads : 1, sink);
-    return sink ? finish(ir, sink) : NULL;
+    bool untouched = !sink->arg.kernel || sink->arg.kernel->nopt == 0, clean = ir->env->err == KI_E_NONE;
+    if (untouched && t) {
+        kn_uop chosen = ki_opt_choose(ir, t, threads ? threads : 1, sink);
+        /* An OptOp that was refused is the heuristics' mistake, not the program's: the kernel is right without. */
+        if (!chosen && (!clean || ir->env->status == KI_NOMEM)) return NULL;
+        if (!chosen) ki_env_clear(ir->env);
+        if (chosen) sink = chosen;
+    }
+    return finish(ir, sink);
 }

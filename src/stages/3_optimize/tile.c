@@ -60,7 +60,7 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     if (a == b || !uses(k, a, t->v) || uses(k, b, t->v)) return false;
     int64_t sv = ki_nest_stride(k, a, t->v, &known);
     bool dot = sv != 1;
-    if (!known || (dot && !common_row(k, x, a, b, c->lanes)) || (!dot && ki_extent(t->v) < c->lanes)) return false;
+    if (!known || (dot && !common_row(k, x, a, b, c->lanes)) || (!dot && ki_extent(t->v) * 4 < c->lanes)) return false;
     kn_uop u = NULL;
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
@@ -73,17 +73,19 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     return true;
 }
 
-/* mu and nv: many products for each load, few left over. */
+/* mu and nv: many products for each load, few left over. A short v is padded to whole vectors. */
 static void tile_size(const ki_choice *c, ki_tile *t) {
-    int64_t most = c->target->nvector >= 32 ? 24 : 12, n = ki_extent(t->u), m = ki_extent(t->v),
-            lanes = t->dot ? 1 : c->lanes;
+    int64_t most = c->target->nvector >= 32 ? 24 : 12, n = ki_extent(t->u), m = ki_extent(t->v), lanes = t->dot ? 1 : c->lanes;
     double best = 0;
+    if (!t->dot && m < KI_SHORT * lanes) m = (m + lanes - 1) / lanes * lanes;
     for (int64_t nv = 1; nv <= 4; nv++)
         for (int64_t mu = 1; mu <= 12; mu++) {
             if (mu * nv > most || mu > n || nv * lanes > m || (t->dot && mu > 4)) continue;
+            if (!t->dot && m < KI_SHORT * lanes && m % (nv * lanes)) continue;
             double left_u = (double)(n % mu) / (double)n, left_v = (double)(m % (nv * lanes)) / (double)m;
             double score = (double)(mu * nv) / (double)(mu + nv + 1) * (1 - 0.7 * left_u) * (1 - 0.5 * left_v);
-            if (n % mu || m % (nv * lanes)) score *= 0.75; /* a second nest */
+            if (n % mu) score *= 0.8; /* another nest each */
+            if (m % (nv * lanes)) score *= 0.88;
             if (mu * nv < 8) score *= (double)(mu * nv) / 8;
             if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv;
         }
@@ -113,6 +115,24 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     return gated || span > FAR;
 }
 
+/* A light nest that only adds up what it reads along v: wide strips, for the memory's sake. */
+static bool sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
+    const ki_scope *s = &k->scope;
+    int reads = 0, reduces = 0;
+    bool known, all = true;
+    for (uint32_t q = 0; q < s->nrange; q++) {
+        kn_uop x = k->closer[q];
+        if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, v)) continue;
+        reduces++;
+        for (uint32_t i = 0; i < s->n; i++) {
+            if (!k->read[i] || !operand(k, s->node[i], x) || !uses(k, s->node[i], v)) continue;
+            reads++;
+            all &= ki_nest_stride(k, s->node[i], v, &known) == 1 && known;
+        }
+    }
+    return reduces == 1 && reads == 1 && all;
+}
+
 void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     const ki_nest *k = &c->nest;
     const ki_scope *s = &k->scope;
@@ -138,35 +158,53 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
         unsigned weight = 0;
         for (uint32_t i = 0; i < s->n; i++)
             if (ki_scope_has(s, s->node[i], t->v)) weight += ki_weight(s->node[i]);
-        t->step = c->lanes * ki_unroll(ki_extent(t->v), c->lanes, weight);
+        t->step = c->lanes * ki_unroll(c, t->v, sums_columns(k, e, t->v) ? 0 : weight);
     }
 }
 
-/* u becomes the innermost loop, so that a packed panel serves all of it; then the panel is packed before it. */
-static bool pack(ki_choice *c, uint32_t u, int32_t slot) {
-    kn_uop e = ki_nest_closer(&c->nest, ki_nest_range(&c->nest, u)), last = NULL, before = NULL;
-    for (uint32_t j = 1; j < e->nsrc; j++)
-        if (!ki_is_lane(e->src[j])) last = e->src[j];
-    if (last->arg.range.id != u) {
-        if (!ki_nest_independent(&c->nest, last)) return true;
-        if (!ki_choice_do(c, KI_OPT_SWAP, 0, false, u, last->arg.range.id)) return false;
-        e = ki_nest_closer(&c->nest, ki_nest_range(&c->nest, u));
+static kn_uop end_loop(kn_uop e, bool first) {
+    kn_uop r = NULL;
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        if (ki_is_lane(e->src[j]) || e->src[j]->arg.range.axis == KN_AX_THREAD) continue;
+        r = e->src[j];
+        if (first) return r;
     }
+    return r;
+}
+
+/* Brings u to the outer or inner end of the nest's loops. True if a step was made. */
+static bool bring(ki_choice *c, kn_uop e, kn_uop u, bool first) {
+    kn_uop to = end_loop(e, first);
+    if (!to || to == u || !ki_nest_independent(&c->nest, to)) return false;
+    ki_choice_do(c, KI_OPT_SWAP, 0, false, u->arg.range.id, to->arg.range.id);
+    return true;
+}
+
+/* u is innermost, so that a packed panel serves all of it: the panel is packed before it. */
+static bool pack(ki_choice *c, uint32_t u, int32_t slot) {
+    kn_uop e = ki_nest_closer(&c->nest, ki_nest_range(&c->nest, u)), before = NULL;
     for (uint32_t j = 1; j < e->nsrc && e->src[j]->arg.range.id != u; j++) before = e->src[j];
     if (!before) return true;
     return ki_choice_do(c, KI_OPT_STAGE, 0, false, before->arg.range.id, slot);
 }
 
+/* Extents that the tile divides. What is cut off u is cut off outermost, so that the rest is still one nest with v outside
+ * u when it is packed. True if a step was made. */
+static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
+    if (ki_extent(t->u) % t->mu) return (t->pack && bring(c, e, t->u, true)) || ki_choice_even(c, t->u, t->mu);
+    if (t->pack && end_loop(e, false) != t->u && bring(c, e, t->u, false)) return true;
+    return t->dot ? ki_choice_even(c, t->v, t->nv) : ki_choice_fit(c, t->v, t->nv);
+}
+
 bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     uint32_t u = t->u->arg.range.id, v = t->v->arg.range.id, row = 0;
-    int32_t slot = t->pack ? ki_storage(t->streamed)->arg.param->slot : -1;
+    int32_t slot = t->pack && end_loop(e, false) == t->u ? ki_storage(t->streamed)->arg.param->slot : -1;
     bool dot = t->dot;
     int64_t mu = t->mu, nv = t->nv;
     c->tile.v = v + 1;
     c->tile.mu = mu;
     c->tile.nv = nv;
-    if (ki_choice_even(c, t->u, mu) || !c->ok) return c->ok;
-    if (ki_choice_even(c, t->v, t->step) || !c->ok) return c->ok;
+    if (even_out(c, e, t) || !c->ok) return c->ok;
     if (dot) {
         kn_uop other = NULL;
         for (uint32_t i = 0; i < c->nest.scope.n; i++) {
@@ -178,7 +216,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         kn_uop r = other ? common_row(&c->nest, t->reduce, t->streamed, other, c->lanes) : NULL;
         if (!r) return ki_choice_mark(c, e), true;
         row = r->arg.range.id;
-        if (ki_choice_even(c, r, c->lanes) || !c->ok) return c->ok;
+        if (ki_choice_fit(c, r, 1) || !c->ok) return c->ok;
     }
     ki_choice_mark(c, e);
     ki_choice_mark(c, t->reduce);

@@ -59,4 +59,10 @@ KN_API size_t kn_optim_state(const kn_optim *o, const kn_tensor **out);
 #ifdef __cplusplus
 }
 #endif
+#ifndef KN_NO_LOC
+#define kn_linear_apply(...) KN_HERE_((kn_linear_apply)(__VA_ARGS__))
+#define kn_conv2d_apply(...) KN_HERE_((kn_conv2d_apply)(__VA_ARGS__))
+#define kn_layer_norm_apply(...) KN_HERE_((kn_layer_norm_apply)(__VA_ARGS__))
+#define kn_batch_norm_apply(...) KN_HERE_((kn_batch_norm_apply)(__VA_ARGS__))
+#endif
 #endif

@@ -46,8 +46,6 @@ static bool meet(kn_ctx *k, kn_uop *a, kn_uop *b) {
     if (!*a || !*b) return false;
     if ((*a)->dtype != (*b)->dtype) {
         kn_dtype t = ki_promote((kn_dtype)(*a)->dtype, (kn_dtype)(*b)->dtype);
-        if (t == KN_VOID)
-            return FAIL(KI_E_NO_PROMOTION, k->fn, ki_dtypes[(*a)->dtype].name, ki_dtypes[(*b)->dtype].name);
         *a = ki_t_cast(k, *a, t);
         *b = ki_t_cast(k, *b, t);
     }

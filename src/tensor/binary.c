@@ -38,7 +38,6 @@ void ki_meet(kn_ctx *k, kn_tensor a, kn_tensor b, kn_uop *ua, kn_uop *ub) {
 static bool both_float(kn_ctx *k, kn_uop *a, kn_uop *b) {
     if (!*a || !*b) return false;
     kn_dtype t = ki_promote((kn_dtype)(*a)->dtype, (kn_dtype)(*b)->dtype);
-    if (t == KN_VOID) return FAIL(KI_E_NO_PROMOTION, k->fn, ki_dtypes[(*a)->dtype].name, ki_dtypes[(*b)->dtype].name);
     *a = ki_t_cast(k, *a, t);
     *b = ki_t_cast(k, *b, t);
     return ki_is_float(t);

@@ -141,6 +141,9 @@ kn_uop ki_t_linear(kn_ctx *k, kn_uop x, kn_uop weight, kn_uop bias);
 kn_uop ki_t_rand_bits(kn_ctx *k, const ki_shape *s); /* u64 */
 kn_uop ki_t_rand(kn_ctx *k, const ki_shape *s, kn_dtype t);
 
+kn_uop ki_t_variable(kn_ctx *k, const char *name, int64_t lo, int64_t hi);
+kn_uop ki_t_input(kn_ctx *k, const char *name, kn_dtype t, kn_ints shape);
+
 /* Weak literals of two handles take each other's dtype. */
 void ki_meet(kn_ctx *k, kn_tensor a, kn_tensor b, kn_uop *ua, kn_uop *ub);
 /* A literal b next to a, as a double. */

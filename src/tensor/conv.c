@@ -46,7 +46,6 @@ static kn_uop conv(kn_ctx *k, kn_uop x, kn_uop weight, kn_uop bias, window *w, i
         return FAIL(KI_E_CONV_CHANNELS, ki_shape_text(x->type, sx, sizeof sx),
                     ki_shape_text(weight->type, sw, sizeof sw), (long long)groups);
     kn_dtype t = ki_promote((kn_dtype)x->dtype, (kn_dtype)weight->dtype);
-    if (t == KN_VOID) return FAIL(KI_E_NO_PROMOTION, k->fn, ki_dtypes[x->dtype].name, ki_dtypes[weight->dtype].name);
     kn_dtype acc = ki_is_float(t) && ki_dtypes[t].bits < 32 ? KN_F32 : t;
     kn_uop v = windows(k, ki_t_cast(k, x, acc), w, NULL);
     if (!v) return NULL;

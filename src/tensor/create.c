@@ -162,9 +162,9 @@ kn_tensor kn_eye(kn_ctx *k, int64_t rows, int64_t columns, kn_dtype t) {
 
 kn_tensor kn_variable(kn_ctx *k, const char *name, int64_t lo, int64_t hi) {
     ENTER_CTX("variable");
-    return ki_handle(k, kn_u_variable(k, name, lo, hi));
+    return ki_handle(k, ki_t_variable(k, name, lo, hi));
 }
 kn_tensor kn_input(kn_ctx *k, const char *name, kn_dtype t, kn_ints shape) {
     ENTER_CTX("input");
-    return ki_handle(k, dtype_ok(k, t) ? kn_u_input(k, name, t, shape) : NULL);
+    return ki_handle(k, dtype_ok(k, t) ? ki_t_input(k, name, t, shape) : NULL);
 }

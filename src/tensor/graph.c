@@ -44,18 +44,24 @@ kn_uop kn_u_param(kn_ctx *k, int slot, kn_dtype t, int64_t size) {
     if (!dtype_known(k, t)) return end(k, NULL);
     return end(k, ki_param_make(&k->ir, slot, t, KN_GLOBAL, 0, NULL, NULL, ki_shape_src(&k->ir, &size, 1)));
 }
+kn_uop ki_t_variable(kn_ctx *k, const char *name, int64_t lo, int64_t hi) {
+    if (!name || !*name || lo < 0 || lo > hi || hi > INT64_C(1) << 47)
+        return FAIL(KI_E_VARIABLE, name ? name : "(null)", (long long)lo, (long long)hi);
+    return ki_param_make(&k->ir, -1, KN_IDX, KN_GLOBAL, 0, name, (int64_t[]){lo, hi}, NULL);
+}
 kn_uop kn_u_variable(kn_ctx *k, const char *name, int64_t lo, int64_t hi) {
     BEGIN;
-    if (!name || !*name || lo < 0 || lo > hi || hi > INT64_C(1) << 47)
-        return FAIL(KI_E_VARIABLE, name ? name : "(null)", (long long)lo, (long long)hi), end(k, NULL);
-    return end(k, ki_param_make(&k->ir, -1, KN_IDX, KN_GLOBAL, 0, name, (int64_t[]){lo, hi}, NULL));
+    return end(k, ki_t_variable(k, name, lo, hi));
+}
+kn_uop ki_t_input(kn_ctx *k, const char *name, kn_dtype t, kn_ints shape) {
+    ki_shape s;
+    if (!name || !*name) return FAIL(KI_E_INPUT_NAME);
+    if (!dtype_known(k, t) || !ki_shape_read(k, shape, &s)) return NULL;
+    return ki_param_make(&k->ir, -1, t, KN_GLOBAL, k->device, name, NULL, ki_stack_dims(&k->ir, s.d, s.n));
 }
 kn_uop kn_u_input(kn_ctx *k, const char *name, kn_dtype t, kn_ints shape) {
     BEGIN;
-    ki_shape s;
-    if (!name || !*name) return FAIL(KI_E_INPUT_NAME), end(k, NULL);
-    if (!dtype_known(k, t) || !ki_shape_read(k, shape, &s)) return end(k, NULL);
-    return end(k, ki_param_make(&k->ir, -1, t, KN_GLOBAL, k->device, name, NULL, ki_stack_dims(&k->ir, s.d, s.n)));
+    return end(k, ki_t_input(k, name, t, shape));
 }
 kn_uop kn_u_buffer(kn_ctx *k, kn_dtype t, int64_t size, kn_space space) {
     BEGIN;

@@ -18,7 +18,6 @@ kn_uop ki_t_matmul(kn_ctx *k, kn_uop a, kn_uop b) {
     unsigned ka = ra - 1, kb = rb == 1 ? 0 : rb - 2;
     if (!same_dim(a->type->dim[ka], b->type->dim[kb])) return bad_shapes(k, a, b, ki_dim_n(a, ka), ki_dim_n(b, kb));
     kn_dtype t = ki_promote((kn_dtype)a->dtype, (kn_dtype)b->dtype);
-    if (t == KN_VOID) return FAIL(KI_E_NO_PROMOTION, k->fn, ki_dtypes[a->dtype].name, ki_dtypes[b->dtype].name);
     kn_dtype acc = ki_is_float(t) && ki_dtypes[t].bits < 32 ? KN_F32 : t;
     a = ki_t_cast(k, a, acc);
     b = ki_t_cast(k, b, acc);

@@ -165,7 +165,6 @@ static bool join(kn_ctx *k, const kn_tensor *t, size_t n, int axis, kn_uop *u) {
             return FAIL(KI_E_JOIN_SHAPE, k->fn, (unsigned)i, ki_shape_text(y->type, b, sizeof b),
                         ki_shape_text(x->type, a, sizeof a), axis);
     }
-    if (d == KN_VOID) return FAIL(KI_E_NO_PROMOTION, k->fn, "those", "given");
     for (size_t i = 0; i < n; i++)
         if (!(u[i] = ki_t_cast(k, t[i]->u, d))) return false;
     return true;

@@ -120,6 +120,7 @@ static void host_memory(kn_ctx *k) {
           "borrowed memory is a tensor");
     CHECK(kn_check(kn_borrow_host(k, (char *)data + 1, KN_F32, KN_SHAPE(2), NULL, NULL)) != KN_OK,
           "unaligned memory is refused");
+    CHECK(has(kn_message(k), "KN1110"), "with the alignment it needs");
     CHECK(kn_check(kn_from_host(k, NULL, KN_F32, KN_SHAPE(2))) != KN_OK, "no data is refused");
     CHECK(kn_check(kn_from_host(k, NULL, KN_F32, KN_SHAPE(0))) == KN_OK, "but for nothing");
     kn_scope_close(k);
@@ -162,6 +163,18 @@ static void graphs(kn_ctx *k) {
           "ill-formed nodes are refused");
     CHECK(!kn_u(k, "neg", kn_u(k, "add", e, kn_u_float(k, KN_F32, 1))), "NULL in, NULL out");
     kn_clear(k);
+    CHECK(!kn_u(k, "reduce", e) && has(kn_message(k), "KN1166"), "an op with an arg has its own constructor");
+    kn_clear(k);
+    CHECK(kn_kernel_check(k, e) && has(kn_message(k), "KN1167"), "a value is no kernel");
+    kn_clear(k);
+    kn_uop kernel = kn_u_kernel(k, "three", kn_u(k, "end", kn_u(k, "store", e, kn_u_int(k, KN_I32, 3)), i));
+    CHECK(!kn_kernel_source(k, kernel, "ptx9") && has(kn_message(k), "KN1168"), "an unknown target is named");
+    kn_clear(k);
+    CHECK(kn_kernel_run(k, kernel, NULL, 0) && has(kn_message(k), "KN1169"), "a missing buffer is counted");
+    kn_clear(k);
+    char *c = kn_kernel_source(k, kernel, "c");
+    CHECK(c && has(c, "void three("), "a kernel renders");
+    kn_free(c);
     kn_uop m = kn_u_reduce(k, kn_u_input(k, "x", KN_F32, KN_SHAPE(2, 3)), "max", KN_AXES(-1));
     CHECK(kn_uop_rank(m) == 2 && kn_uop_dim(m, 1) == 1, "a reduction keeps its axis");
     char *text = kn_uop_text(k, m);

@@ -129,6 +129,15 @@ def test_randn(k, shape):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+def test_randn_as(k, dtype):
+    k.manual_seed(2)
+    v = k.randn_as((3000,), dtype)
+    assert v.dtype == dtype
+    v = v.cast("f64").numpy()
+    assert abs(v.mean()) < 0.06 and abs(v.std() - 1) < 0.06 and abs(v).max() < 6.7
+
+
 @pytest.mark.parametrize("fn, args, mean, std", [("uniform", (-1, 3), 1, 4 / 12**0.5), ("normal", (2, 0.5), 2, 0.5), ("randint", (-3, 9, "i32"), 2.5, 143**0.5 / 12**0.5),
                                                  ("randint", (0, 2**40, "i64"), 2**39, 2**40 / 12**0.5), ("uniform", (0, 1), 0.5, 12**-0.5),
                                                  ("uniform", (5, 5.5), 5.25, 0.5 / 12**0.5), ("uniform", (-9, -8), -8.5, 12**-0.5),

@@ -178,7 +178,7 @@ static bool list_tasks(work *w, const ki_ruleset *const *set, int n) {
     if (!w->task) return false;
     for (int s = 0; s < n; s++)
         for (uint32_t r = 0; r < set[s]->nrule; r++)
-            if (set[s]->rule[r].kind == KI_R_REWRITE) w->task[w->n++] = (task){.set = set[s], .rule = r};
+            if (set[s]->rule[r].kind != KI_R_ACCEPT) w->task[w->n++] = (task){.set = set[s], .rule = r};
     return true;
 }
 
@@ -217,7 +217,7 @@ int cli_prove_one(cli *c, const ki_ruleset *set, uint32_t rule) {
     work w = {.n = 1};
     task t = {.set = set, .rule = rule};
     w.task = &t;
-    if (set->rule[rule].kind != KI_R_REWRITE) return CLI_OK;
+    if (set->rule[rule].kind == KI_R_ACCEPT) return CLI_OK;
     if (!read_options(c, &w)) return CLI_USAGE;
     run_tasks(&w);
     int rc = t.failed || t.verdict.rung == KI_REFUTED ? CLI_FAILED : CLI_OK;

@@ -106,6 +106,7 @@ static uint32_t span(ki_match *m, const ki_term *t) {
     return ki_match_val(m, t->x).n;
 }
 
+/* recursion: over the term of a rule, as deep as the rule is written. */
 static bool put_source(ki_match *m, unsigned term, kn_uop *src, uint32_t *n) {
     const ki_term *t = &m->set->term[term];
     if (t->kind == KI_T_REST) {

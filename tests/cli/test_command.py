@@ -121,3 +121,22 @@ def test_json_is_json(koine):
     for args in (["ops"], ["devices"], ["info"], ["rules"]):
         for line in koine(*args, "--json").stdout.splitlines():
             assert isinstance(json.loads(line), dict)
+
+
+def test_a_proof_has_a_verdict_for_each_rule(koine):
+    rows = koine.json("rules", "bool", "--prove")
+    listed = [r["rule"] for r in koine.json("rules", "bool")]
+    assert [r["rule"] for r in rows] == listed
+    assert all(r["verdict"] in ("smt", "exhaustive", "execution", "unproved", "refuted") for r in rows)
+    assert all({"arith", "do", "reason"} <= set(r) for r in rows)
+
+
+def test_a_rule_is_explained_with_its_verdict(koine):
+    out = koine("rules", "--explain", "add_zero").stdout
+    assert "src/rules/" in out and "x:int + 0" in out and "exhaustive" in out
+    assert "did you mean add_zero?" in koine("rules", "--explain", "add_zer", ok=False).stderr
+
+
+def test_rules_count_what_is_not_a_rule(koine):
+    out = koine("rules").stdout
+    assert re.search(r"^\d+ rules, \d+ of them do \([\d.]+ %\); \d+ C functions of the stages build nodes$", out, re.M)

@@ -159,7 +159,34 @@ static void shifts(ki_text *o, ki_celem e, unsigned n) {
         e, n);
 }
 
+/* f32 lanes to an integer of at most 32 bits: clamped to what f32 and the integer both hold, NaN to 0. The largest i32
+ * is no f32, so what reaches 2^31 is put right afterwards. */
+static void float_to_ints(ki_text *o, ki_celem e, unsigned n) {
+    static const char *const lo[] = {
+        [KI_U8] = "0.0f", [KI_I8] = "-128.0f", [KI_U16] = "0.0f", [KI_I16] = "-32768.0f", [KI_I32] = "-2147483648.0f"};
+    static const char *const hi[] = {[KI_U8] = "255.0f",
+                                     [KI_I8] = "127.0f",
+                                     [KI_U16] = "65535.0f",
+                                     [KI_I16] = "32767.0f",
+                                     [KI_I32] = "2147483520.0f"};
+    put(o, "KN_F $t f32x$n_$e(f32x$n x) {\n", e, n);
+    ki_text_printf(o, "    f32x%u lo = f32x%u_of(%s), hi = f32x%u_of(%s), y = x;\n", n, n, lo[e], n, hi[e]);
+    put(o,
+        "    y = f32x$n_sel((i32x$n)(y < lo), lo, y);\n"
+        "    y = f32x$n_sel((i32x$n)(y > hi), hi, y);\n"
+        "    i32x$n r = __builtin_convertvector(f32x$n_sel((i32x$n)(x == x), y, f32x$n_of(0.0f)), i32x$n);\n",
+        e, n);
+    put(o,
+        e == KI_I32 ? "    return i32x$n_sel((i32x$n)(x > hi), i32x$n_of(2147483647), r);\n}\n"
+                    : "    return __builtin_convertvector(r, $t);\n}\n",
+        e, n);
+}
+
 static void float_to_int(ki_text *o, ki_celem e, unsigned n) {
+    if (n > 1) {
+        float_to_ints(o, e, n);
+        return;
+    }
     static const char *const limits[KI_CELEM_COUNT][4] = {
         [KI_U8] = {"0", "0", "256.0", "255"},
         [KI_I8] = {"-128.0", "-128", "128.0", "127"},
@@ -343,10 +370,15 @@ static const char *const guards[KI_H_COUNT] = {
 /* What the helpers themselves lean on. */
 static void close_needs(ki_cgen *g) {
     if (g->need[KI_H_SMALL][KI_U8]) g->need[KI_H_BITS][KI_U8] |= 1;
-    for (int e = 0; e < KI_CELEM_COUNT; e++) {
+    for (int e = 0; e < KI_CELEM_COUNT; e++) { /* first what asks for selections */
         uint8_t half = (uint8_t)(g->need[KI_H_F16][e] | g->need[KI_H_BF16][e]);
         const ki_celem parts[] = {KI_F32, KI_U32, KI_I32, KI_U16, KI_I16};
         for (int k = 0; k < 5; k++) g->need[KI_H_VEC][parts[k]] |= half;
+        uint8_t casts = (uint8_t)(g->need[KI_H_FTOI][e] & ~1);
+        g->need[KI_H_VEC][e] |= casts, g->need[KI_H_VEC][KI_F32] |= casts, g->need[KI_H_VEC][KI_I32] |= casts;
+        g->need[KI_H_SEL][KI_F32] |= casts, g->need[KI_H_SEL][KI_I32] |= casts;
+    }
+    for (int e = 0; e < KI_CELEM_COUNT; e++) {
         ki_celem m = ki_cmask_elem(ki_celem_bytes[e]);
         g->need[KI_H_SEL][e] |= (uint8_t)((g->need[KI_H_MAX][e] | g->need[KI_H_MLOAD][e]) & ~1);
         uint8_t all = (uint8_t)((g->need[KI_H_SEL][e] | g->need[KI_H_FMA][e] | g->need[KI_H_SQRT][e]) & ~1);

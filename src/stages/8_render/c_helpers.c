@@ -206,27 +206,45 @@ static void float_to_int(ki_text *o, ki_celem e, unsigned n) {
     put(o, "    return ($e)x;\n}\n", e, n);
 }
 
+/* A line under `#if guard`; its two %s are filled in first. */
+static void builtin(ki_text *o, const char *guard, const char *line, const char *a, const char *b, ki_celem e,
+                    unsigned n) {
+    if (!guard) return;
+    ki_text t = {0};
+    for (const char *next = a; *line; line++) {
+        if (line[0] == '%' && line[1] == 's') ki_text_put(&t, next), next = b, line++;
+        else ki_text_putc(&t, *line);
+    }
+    ki_text_printf(o, "#if %s\n", guard);
+    if (t.s) put(o, t.s, e, n);
+    ki_text_put(o, "#else\n");
+    ki_text_free(&t);
+}
+
 static void masked(ki_text *o, ki_celem e, unsigned n) {
     unsigned bytes = n * ki_celem_bytes[e];
     bool four = ki_celem_bytes[e] == 4;
-    const char *load = NULL, *store = NULL, *guard = NULL;
-    /* The integer instructions move bits, so they serve floats too. */
-    if (bytes == 64 && four) {
+    /* The integer instructions move bits, so they serve floats too. d: 4-byte lanes, q: 8-byte lanes. */
+    const char *load = NULL, *store = NULL, *guard = NULL, *lane = four ? "d" : "q", *wide = four ? "si" : "di";
+    if (bytes == 64) {
         guard = "defined(__AVX512DQ__)";
-        load = "    return ($t)__builtin_ia32_loaddqusi512_mask((void *)p, (i32x$n)alt, "
-               "__builtin_ia32_cvtd2mask512(m));\n";
-        store = "    __builtin_ia32_storedqusi512_mask((void *)p, (i32x$n)v, __builtin_ia32_cvtd2mask512(m));\n";
-    } else if (bytes == 32 && four) {
+        load =
+            "    return ($t)__builtin_ia32_loaddqu%s512_mask((void *)p, ($m)alt, __builtin_ia32_cvt%s2mask512(m));\n";
+        store = "    __builtin_ia32_storedqu%s512_mask((void *)p, ($m)v, __builtin_ia32_cvt%s2mask512(m));\n";
+    } else if (bytes == 32 || bytes == 16) {
         guard = "defined(__AVX2__)";
-        load = "    return $t_sel(m, ($t)__builtin_ia32_maskloadd256((void *)p, m), alt);\n";
-        store = "    __builtin_ia32_maskstored256((void *)p, m, (i32x8)v);\n";
+        load = bytes == 32 ? "    return $t_sel(m, ($t)__builtin_ia32_maskload%s256((void *)p, m), alt);\n"
+                           : "    return $t_sel(m, ($t)__builtin_ia32_maskload%s((void *)p, m), alt);\n";
+        store = bytes == 32 ? "    __builtin_ia32_maskstore%s256((void *)p, m, ($m)v);\n"
+                            : "    __builtin_ia32_maskstore%s((void *)p, m, ($m)v);\n";
+        wide = lane;
     }
     put(o, "KN_F $t $t_mload(const $e *p, $m m, $t alt) {\n", e, n);
-    if (guard) ki_text_printf(o, "#if %s\n", guard), put(o, load, e, n), ki_text_put(o, "#else\n");
+    builtin(o, guard, load, wide, lane, e, n);
     put(o, "    for (int l = 0; l < $n; l++)\n        if (m[l]) alt[l] = p[l];\n    return alt;\n", e, n);
     if (guard) ki_text_put(o, "#endif\n");
     put(o, "}\nKN_F void $t_mstore($e *p, $m m, $t v) {\n", e, n);
-    if (guard) ki_text_printf(o, "#if %s\n", guard), put(o, store, e, n), ki_text_put(o, "#else\n");
+    builtin(o, guard, store, wide, lane, e, n);
     put(o, "    for (int l = 0; l < $n; l++)\n        if (m[l]) p[l] = v[l];\n", e, n);
     if (guard) ki_text_put(o, "#endif\n");
     ki_text_put(o, "}\n");

@@ -7,7 +7,7 @@
 #define W(op, w) ((op) >> 6 == (w) ? BIT(op) : 0)
 #define SET(w)                                                                                                         \
     (W(KN_NEG, w) | W(KN_SUB, w) | W(KN_DIV, w) | W(KN_CMPGT, w) | W(KN_CMPGE, w) | W(KN_CMPLE, w) | W(KN_CMPEQ, w) |  \
-     W(KN_NOT, w) | W(KN_SQRT, w) | W(KN_THREEFRY, w))
+     W(KN_NOT, w) | W(KN_SQRT, w))
 #define FMA(w) (SET(w) | W(KN_MULACC, w))
 
 static const ki_target targets[] = {

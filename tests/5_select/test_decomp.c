@@ -1,6 +1,7 @@
 /* test_decomp.c: functions that select writes as straight-line code: error in units of the last place over all of f32
  * (every 9973rd, and special values), vectors and scalars the same bits, nothing left for libm. */
 #include "../8_render/harness.h"
+#include "ir/scalar.h"
 #include "stages/5_select/select.h"
 
 #include <math.h>
@@ -59,6 +60,20 @@ static void fill(void) {
     memcpy(x, special, sizeof special);
 }
 
+static void try_threefry(int lanes) {
+    enum { M = 64 };
+    U r = range(M / lanes), i = lanes > 1 ? add(mul(r, C(lanes)), iota(lanes, 0, 1)) : r;
+    U v = ki_op2(ir, KN_THREEFRY, load(param(1, KN_U64, M), i), load(param(2, KN_U64, 1), C(0)));
+    U st = end1(store(param(0, KN_U64, M), i, v), r), k = ki_select(ir, target, sink("k_rng", &st, 1));
+    kernel_fn *f = k ? build(target, "cc", k, "k_rng") : NULL;
+    uint64_t a[M], out[M], key = UINT64_C(0x123456789abcdef);
+    for (int j = 0; j < M; j++) a[j] = (uint64_t)j * UINT64_C(0x9e3779b97f4a7c15);
+    if (f) f((void *[]){out, a, &key}, NULL, 0);
+    int ok = f != NULL;
+    for (int j = 0; j < M && ok; j++) ok = out[j] == ki_threefry(a[j], key);
+    CHECK(ok, "threefry on %s, %d lanes", target->name, lanes);
+}
+
 int main(void) {
     static const char *const names[] = {"sse2", "avx2", "avx512"};
     if (!open_store()) return 1;
@@ -71,6 +86,8 @@ int main(void) {
         try(KN_LOG2, log2, 1.5);
         try(KN_TANH, tanh, 1.5);
         try(KN_ERF, erf, 1.5);
+        try_threefry(1);
+        try_threefry(8);
         if (strcmp(ki_target_host()->name, names[k]) == 0) break;
     }
     close_store();

@@ -1,5 +1,8 @@
 /* test_kernels.c: kernels built by hand in the form of stage select, linearized, rendered, compiled and run. */
 #include "harness.h"
+#include "ir/scalar.h"
+
+#include <sys/mman.h>
 
 static const ki_target *target;
 static const char *cc;
@@ -127,6 +130,29 @@ static void test_lanes(void) {
     CHECK(ok, "masked tail, gather, strided lanes, lane-wise exp2");
 }
 
+/* Masked loads and stores of every width; what is masked off lies on a page that must not be touched. */
+static void test_mask(kn_dtype t, int n) {
+    int64_t size = (int64_t)ki_itemsize(t), page = sysconf(_SC_PAGESIZE);
+    U r = range(2), i = add(mul(r, C(n)), iota(n, 0, 1)), gate = lt(i, C(2 * n - 3));
+    U x = ki_op3(ir, KN_LOAD, at(param(1, t, 2 * n), i), ki_const_int(ir, t, 1), gate);
+    U s = end1(ki_op3(ir, KN_STORE, at(param(0, t, 2 * n), i), add(x, x), gate), r);
+    kernel_fn *f = compile(sink("k_mask", &s, 1), "k_mask");
+    char *two[2];
+    for (int k = 0; k < 2; k++) {
+        two[k] = mmap(NULL, (size_t)(2 * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mprotect(two[k] + page, (size_t)page, PROT_NONE);
+    }
+    void *buf[2] = {two[0] + page - (2 * n - 3) * size, two[1] + page - (2 * n - 3) * size};
+    for (int k = 0; k < 2 * n - 3; k++)
+        ki_storage_put(t, buf[1], k, ki_is_float(t) ? ki_bits_from_f64(t, k) : (uint64_t)k);
+    int ok = f != NULL;
+    if (f) f(buf, NULL, 0);
+    for (int k = 0; k < 2 * n - 3 && ok; k++)
+        ok = ki_storage_get(t, buf[0], k) == (ki_is_float(t) ? ki_bits_from_f64(t, 2 * k) : (uint64_t)(2 * k));
+    CHECK(ok, "masked %s, %d lanes, at the end of a page", ki_dtypes[t].name, n);
+    for (int k = 0; k < 2; k++) munmap(two[k], (size_t)(2 * page));
+}
+
 /* C[4][n] += A[4][k] * B[k][n], four accumulator vectors in registers. */
 static void test_matmul(int n) {
     enum { K = 19 };
@@ -207,6 +233,9 @@ static void all(void) {
     test_vector(4);
     test_vector(16);
     test_lanes();
+    for (int n = 4; n <= 16; n *= 2)
+        test_mask(KN_F32, n), test_mask(KN_F64, n / 2), test_mask(KN_I32, n), test_mask(KN_I64, n / 2),
+            test_mask(KN_U16, n);
     test_matmul(8);
     test_matmul(16);
     test_shuffle();

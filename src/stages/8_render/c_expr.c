@@ -142,7 +142,11 @@ static const char *cast_vector(ki_cgen *g, kn_uop u, uint8_t *w) {
         bool single = from == KN_F32 || ki_csmall(from);
         return single && (to == KN_F16 || to == KN_BF16) ? round_small(g, to, n, s) : NULL;
     }
-    if (ki_is_float(from) && !ki_is_float(to) && !(fits_int(a, to) && ki_celem_bytes[te] >= 4)) return NULL;
+    if (ki_is_float(from) && !ki_is_float(to) && !(fits_int(a, to) && ki_celem_bytes[te] >= 4)) {
+        if (fe != KI_F32 || ki_celem_bytes[te] > 4 || te == KI_U32) return NULL;
+        ki_cneed(g, KI_H_FTOI, te, n);
+        return ki_cfmt(g, "f32x%u_%s(%s)", n, ki_celem_name[te], s);
+    }
     if (fe == te) return s;
     if (ki_celem_bytes[fe] == ki_celem_bytes[te] && !ki_is_float(from) && !ki_is_float(to))
         return ki_cfmt(g, "(%s)%s", type, s);

@@ -27,7 +27,7 @@ typedef enum ki_chelper {
     KI_H_SQRT,   /* ExN_sqrt */
     KI_H_DIV,    /* E_idiv, E_mod */
     KI_H_SHIFT,  /* E_shl, E_shr */
-    KI_H_FTOI,   /* f64_E: saturating cast */
+    KI_H_FTOI,   /* saturating casts: kn_f64_E, f32xN_E */
     KI_H_MLOAD,  /* ExN_mload(p, mask, alt), ExN_mstore(p, mask, v) */
     KI_H_THREEFRY,
     KI_H_COUNT

@@ -159,7 +159,34 @@ static void shifts(ki_text *o, ki_celem e, unsigned n) {
         e, n);
 }
 
+/* f32 lanes to an integer of at most 32 bits: clamped to what f32 and the integer both hold, NaN to 0. The largest i32
+ * is no f32, so what reaches 2^31 is put right afterwards. */
+static void float_to_ints(ki_text *o, ki_celem e, unsigned n) {
+    static const char *const lo[] = {
+        [KI_U8] = "0.0f", [KI_I8] = "-128.0f", [KI_U16] = "0.0f", [KI_I16] = "-32768.0f", [KI_I32] = "-2147483648.0f"};
+    static const char *const hi[] = {[KI_U8] = "255.0f",
+                                     [KI_I8] = "127.0f",
+                                     [KI_U16] = "65535.0f",
+                                     [KI_I16] = "32767.0f",
+                                     [KI_I32] = "2147483520.0f"};
+    put(o, "KN_F $t f32x$n_$e(f32x$n x) {\n", e, n);
+    ki_text_printf(o, "    f32x%u lo = f32x%u_of(%s), hi = f32x%u_of(%s), y = x;\n", n, n, lo[e], n, hi[e]);
+    put(o,
+        "    y = f32x$n_sel((i32x$n)(y < lo), lo, y);\n"
+        "    y = f32x$n_sel((i32x$n)(y > hi), hi, y);\n"
+        "    i32x$n r = __builtin_convertvector(f32x$n_sel((i32x$n)(x == x), y, f32x$n_of(0.0f)), i32x$n);\n",
+        e, n);
+    put(o,
+        e == KI_I32 ? "    return i32x$n_sel((i32x$n)(x > hi), i32x$n_of(2147483647), r);\n}\n"
+                    : "    return __builtin_convertvector(r, $t);\n}\n",
+        e, n);
+}
+
 static void float_to_int(ki_text *o, ki_celem e, unsigned n) {
+    if (n > 1) {
+        float_to_ints(o, e, n);
+        return;
+    }
     static const char *const limits[KI_CELEM_COUNT][4] = {
         [KI_U8] = {"0", "0", "256.0", "255"},
         [KI_I8] = {"-128.0", "-128", "128.0", "127"},
@@ -179,27 +206,45 @@ static void float_to_int(ki_text *o, ki_celem e, unsigned n) {
     put(o, "    return ($e)x;\n}\n", e, n);
 }
 
+/* A line under `#if guard`; its two %s are filled in first. */
+static void builtin(ki_text *o, const char *guard, const char *line, const char *a, const char *b, ki_celem e,
+                    unsigned n) {
+    if (!guard) return;
+    ki_text t = {0};
+    for (const char *next = a; *line; line++) {
+        if (line[0] == '%' && line[1] == 's') ki_text_put(&t, next), next = b, line++;
+        else ki_text_putc(&t, *line);
+    }
+    ki_text_printf(o, "#if %s\n", guard);
+    if (t.s) put(o, t.s, e, n);
+    ki_text_put(o, "#else\n");
+    ki_text_free(&t);
+}
+
 static void masked(ki_text *o, ki_celem e, unsigned n) {
     unsigned bytes = n * ki_celem_bytes[e];
     bool four = ki_celem_bytes[e] == 4;
-    const char *load = NULL, *store = NULL, *guard = NULL;
-    /* The integer instructions move bits, so they serve floats too. */
-    if (bytes == 64 && four) {
+    /* The integer instructions move bits, so they serve floats too. d: 4-byte lanes, q: 8-byte lanes. */
+    const char *load = NULL, *store = NULL, *guard = NULL, *lane = four ? "d" : "q", *wide = four ? "si" : "di";
+    if (bytes == 64) {
         guard = "defined(__AVX512DQ__)";
-        load = "    return ($t)__builtin_ia32_loaddqusi512_mask((void *)p, (i32x$n)alt, "
-               "__builtin_ia32_cvtd2mask512(m));\n";
-        store = "    __builtin_ia32_storedqusi512_mask((void *)p, (i32x$n)v, __builtin_ia32_cvtd2mask512(m));\n";
-    } else if (bytes == 32 && four) {
+        load =
+            "    return ($t)__builtin_ia32_loaddqu%s512_mask((void *)p, ($m)alt, __builtin_ia32_cvt%s2mask512(m));\n";
+        store = "    __builtin_ia32_storedqu%s512_mask((void *)p, ($m)v, __builtin_ia32_cvt%s2mask512(m));\n";
+    } else if (bytes == 32 || bytes == 16) {
         guard = "defined(__AVX2__)";
-        load = "    return $t_sel(m, ($t)__builtin_ia32_maskloadd256((void *)p, m), alt);\n";
-        store = "    __builtin_ia32_maskstored256((void *)p, m, (i32x8)v);\n";
+        load = bytes == 32 ? "    return $t_sel(m, ($t)__builtin_ia32_maskload%s256((void *)p, m), alt);\n"
+                           : "    return $t_sel(m, ($t)__builtin_ia32_maskload%s((void *)p, m), alt);\n";
+        store = bytes == 32 ? "    __builtin_ia32_maskstore%s256((void *)p, m, ($m)v);\n"
+                            : "    __builtin_ia32_maskstore%s((void *)p, m, ($m)v);\n";
+        wide = lane;
     }
     put(o, "KN_F $t $t_mload(const $e *p, $m m, $t alt) {\n", e, n);
-    if (guard) ki_text_printf(o, "#if %s\n", guard), put(o, load, e, n), ki_text_put(o, "#else\n");
+    builtin(o, guard, load, wide, lane, e, n);
     put(o, "    for (int l = 0; l < $n; l++)\n        if (m[l]) alt[l] = p[l];\n    return alt;\n", e, n);
     if (guard) ki_text_put(o, "#endif\n");
     put(o, "}\nKN_F void $t_mstore($e *p, $m m, $t v) {\n", e, n);
-    if (guard) ki_text_printf(o, "#if %s\n", guard), put(o, store, e, n), ki_text_put(o, "#else\n");
+    builtin(o, guard, store, wide, lane, e, n);
     put(o, "    for (int l = 0; l < $n; l++)\n        if (m[l]) p[l] = v[l];\n", e, n);
     if (guard) ki_text_put(o, "#endif\n");
     ki_text_put(o, "}\n");
@@ -343,10 +388,15 @@ static const char *const guards[KI_H_COUNT] = {
 /* What the helpers themselves lean on. */
 static void close_needs(ki_cgen *g) {
     if (g->need[KI_H_SMALL][KI_U8]) g->need[KI_H_BITS][KI_U8] |= 1;
-    for (int e = 0; e < KI_CELEM_COUNT; e++) {
+    for (int e = 0; e < KI_CELEM_COUNT; e++) { /* first what asks for selections */
         uint8_t half = (uint8_t)(g->need[KI_H_F16][e] | g->need[KI_H_BF16][e]);
         const ki_celem parts[] = {KI_F32, KI_U32, KI_I32, KI_U16, KI_I16};
         for (int k = 0; k < 5; k++) g->need[KI_H_VEC][parts[k]] |= half;
+        uint8_t casts = (uint8_t)(g->need[KI_H_FTOI][e] & ~1);
+        g->need[KI_H_VEC][e] |= casts, g->need[KI_H_VEC][KI_F32] |= casts, g->need[KI_H_VEC][KI_I32] |= casts;
+        g->need[KI_H_SEL][KI_F32] |= casts, g->need[KI_H_SEL][KI_I32] |= casts;
+    }
+    for (int e = 0; e < KI_CELEM_COUNT; e++) {
         ki_celem m = ki_cmask_elem(ki_celem_bytes[e]);
         g->need[KI_H_SEL][e] |= (uint8_t)((g->need[KI_H_MAX][e] | g->need[KI_H_MLOAD][e]) & ~1);
         uint8_t all = (uint8_t)((g->need[KI_H_SEL][e] | g->need[KI_H_FMA][e] | g->need[KI_H_SQRT][e]) & ~1);

@@ -28,7 +28,9 @@ typedef struct ki_prove_opts {
     const char *z3;     /* command; NULL: no smt rung */
     unsigned z3_ms;     /* per query; 0: default */
     bool smt_first;     /* ask z3 even where enumeration settled it */
-    void *user;         /* for `do` and extern functions */
+    void *user;         /* for `do` and extern functions; NULL: 64 KiB of zeros */
+    const ki_ruleset *const *peers; /* other rule sets; those of the same file may finish a derivation */
+    unsigned npeers;
 } ki_prove_opts;
 
 /* False only out of memory. Free the verdict's reason. */

@@ -149,44 +149,65 @@ static bool builds_op(const ki_proof *p, unsigned term, kn_op op) {
     return found;
 }
 
-/* The set on op(x...) for parameters of dtype t. 1 the rule fired and the result is right. */
-static int derive(execution *x, kn_op op, kn_dtype t, const char **why) {
-    kn_uop src[3], root = NULL;
-    int64_t dim = 600;
+typedef struct steps { /* sets in the order they run */
+    const ki_ruleset *set[2];
+    unsigned n;
+} steps;
+
+static bool run_steps(execution *x, const steps *s, kn_uop root, kn_uop *out) {
     uint32_t rule = (uint32_t)(x->p->rule - x->p->set->rule);
+    ki_stats stats = {0};
+    *out = root;
+    for (unsigned k = 0; k < s->n && *out; k++)
+        *out = ki_rewrite(&x->ir, *out, &(ki_rewrite_opts){.sets = &s->set[k], .nsets = 1, .fp = ~0u, .stats = &stats, .user = x->room});
+    ki_rule_count *count = ki_stats_for(&stats, x->p->set);
+    bool fired = *out && count && count[rule].hits;
+    ki_stats_free(&stats);
+    ki_env_clear(&x->env);
+    return fired;
+}
+
+/* The sets on op(x...) for parameters of dtype t. 1 the rule fired and the result is right, 0 it did not, -1 wrong. */
+static int derive(execution *x, const steps *s, kn_op op, kn_dtype t, const char **why) {
+    kn_uop src[3], v;
+    int64_t dim = 600;
     for (int k = 0; k < ki_ops[op].least; k++) {
         char name[2] = {(char)('a' + k), 0};
         src[k] = ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, ki_shape_src(&x->ir, &dim, 1));
     }
-    root = ki_make(&x->ir, op, t, src, (uint32_t)ki_ops[op].least, (kn_arg){.bits = 0}, 0);
-    ki_stats stats = {0};
-    const ki_ruleset *set = x->p->set;
-    kn_uop v = ki_rewrite(&x->ir, root, &(ki_rewrite_opts){.sets = &set, .nsets = 1, .fp = ~0u, .stats = &stats, .user = x->room});
-    ki_rule_count *count = ki_stats_for(&stats, set);
-    bool fired = v && v != root && count && count[rule].hits;
-    ki_stats_free(&stats);
+    kn_uop root = ki_make(&x->ir, op, t, src, (uint32_t)ki_ops[op].least, (kn_arg){.bits = 0}, 0);
     ki_env_clear(&x->env);
-    return fired ? compare(x, root, v, true, why) : 0;
+    return root && run_steps(x, s, root, &v) ? compare(x, root, v, true, why) : 0;
 }
 
-static void by_derivation(execution *x) {
+static int derive_all(execution *x, const steps *s, const char **why) {
     static const uint8_t dtypes[] = {KN_F32, KN_F16, KN_F64, KN_I32, KN_U64, KN_IDX};
-    const char *why = NULL;
     for (unsigned op = 0; op < KI_OP_COUNT; op++) {
-        if (!ki_is_elementwise((kn_op)op) || op == KN_CAST) continue;
-        if (!x->p->set->root[op]) continue;
+        if (!ki_is_elementwise((kn_op)op) || op == KN_CAST || op == KN_WHERE || !s->set[0]->root[op]) continue;
         for (unsigned k = 0; k < sizeof dtypes; k++) {
             ki_mark mark = ki_ir_mark(&x->ir);
-            int r = derive(x, (kn_op)op, (kn_dtype)dtypes[k], &why);
+            int r = derive(x, s, (kn_op)op, (kn_dtype)dtypes[k], why);
             ki_ir_drop(&x->ir, mark);
             x->out->instances += r > 0 ? 600 : 0;
-            if (r == 0) continue;
-            x->out->rung = r > 0 ? KI_PROVED_EXECUTION : KI_REFUTED;
-            if (r > 0) ki_text_cut(&x->out->reason, 0);
-            if (r < 0) return;
+            if (r < 0) return -1;
         }
     }
-    if (x->out->rung == KI_UNPROVED) because(x, "no derivation it takes part in could be run%s", "");
+    return x->out->instances > 1;
+}
+
+/* The set alone; where steps stay open, a set of the same file before or after it. */
+static void by_derivation(execution *x, const ki_prove_opts *o) {
+    const char *why = NULL;
+    int r = derive_all(x, &(steps){{x->p->set}, 1}, &why);
+    for (unsigned k = 0; k < o->npeers && r == 0; k++) {
+        const ki_ruleset *q = o->peers[k];
+        if (q == x->p->set || strcmp(q->source, x->p->set->source) != 0) continue;
+        r = derive_all(x, &(steps){{x->p->set, q}, 2}, &why);
+        if (r == 0) r = derive_all(x, &(steps){{q, x->p->set}, 2}, &why);
+    }
+    if (r > 0) ki_text_cut(&x->out->reason, 0);
+    else if (r == 0) because(x, "no derivation it takes part in could be run%s", "");
+    if (r) x->out->rung = r > 0 ? KI_PROVED_EXECUTION : KI_REFUTED;
 }
 
 bool ki_prove_execute(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out) {
@@ -196,7 +217,7 @@ bool ki_prove_execute(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out
     x.room = o->user ? o->user : ki_calloc(1, ROOM);
     if (x.room && ki_ir_open(&x.ir, &x.env)) {
         bool step = has_op(p, KN_STAGE) || (p->rule->rhs && builds_op(p, p->rule->rhs, KN_STAGE));
-        if (step) by_derivation(&x);
+        if (step) by_derivation(&x, o);
         else by_graphs(&x);
         ki_ir_close(&x.ir);
     }

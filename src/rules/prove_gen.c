@@ -10,7 +10,7 @@
 
 /* What the place wants: a shape, a tensor of any shape, an index below a limit. */
 typedef struct want {
-    bool shaped, tensor;
+    bool shaped, tensor, memory;
     unsigned rank;
     int64_t dim[KI_MAX_RANK];
     int64_t limit;
@@ -66,9 +66,10 @@ static kn_uop index_leaf(ki_gen *g, int64_t limit) {
 }
 
 static kn_uop constant(ki_gen *g, kn_dtype t) {
-    static const int8_t some[] = {0, 1, 2, 3, 4, 5, 6, 8, 12, -1, -2, -3};
+    static const int8_t some[] = {0, 0, 0, 1, 2, 3, 4, 5, 6, 8, 12, -1, -2, -3};
     if (t == KN_BOOL) return ki_const_int(g->ir, t, roll(g, 2));
-    return ki_const_int(g->ir, t, ki_is_uint(t) ? (int64_t)roll(g, 9) : some[roll(g, 12)]);
+    if (ki_is_float(t) && roll(g, 4) == 0) return ki_const_float(g->ir, t, -0.0);
+    return ki_const_int(g->ir, t, ki_is_uint(t) ? (int64_t)roll(g, 9) : some[roll(g, 14)]);
 }
 
 /* A scalar: a variable, a read that depends on the loops, a condition on them, a constant. */
@@ -76,10 +77,14 @@ static kn_uop scalar_leaf(ki_gen *g, kn_dtype t) {
     ki_ir *ir = g->ir;
     if (t == KN_IDX) return index_leaf(g, 0);
     if (t == KN_BOOL && g->nrange && roll(g, 2)) {
-        static const uint8_t compare[] = {KN_CMPLT, KN_CMPLT, KN_CMPNE, KN_CMPEQ};
-        return ki_op2(ir, (kn_op)compare[roll(g, 4)], scaled(g, 0), roll(g, 2) ? scaled(g, 0) : ki_index(ir, roll(g, 5)));
+        static const uint8_t compare[] = {KN_CMPLT, KN_CMPLT, KN_CMPLT, KN_CMPNE, KN_CMPEQ};
+        kn_uop a = roll(g, 2) ? loop(g, 0) : scaled(g, 0), b = roll(g, 2) ? scaled(g, 0) : ki_index(ir, roll(g, 5));
+        bool turn = roll(g, 4) == 0;
+        kn_uop c = ki_op2(ir, (kn_op)compare[roll(g, 5)], turn ? b : a, turn ? a : b);
+        if (roll(g, 4) == 0) c = ki_op1(ir, KN_NOT, c);
+        return roll(g, 5) ? c : ki_op2(ir, KN_AND, c, ki_op2(ir, KN_CMPLT, scaled(g, 0), ki_index(ir, 1 + roll(g, 5))));
     }
-    if (roll(g, 8) == 0) return constant(g, t);
+    if (roll(g, 3) == 0) return constant(g, t);
     if (!g->nrange || roll(g, 4) == 0) return param(g, t, NULL, 0, 1, 0);
     int64_t size = 0, dim;
     kn_uop at = NULL;
@@ -99,7 +104,7 @@ static kn_uop tensor_leaf(ki_gen *g, kn_dtype t, const want *w) {
     unsigned rank = w->shaped ? w->rank : 1 + roll(g, 3);
     const int64_t *d = w->shaped ? w->dim : dim;
     for (unsigned k = 0; !w->shaped && k < rank; k++) dim[k] = 1 + roll(g, 4);
-    if (roll(g, 8) == 0) {
+    if (!w->memory && roll(g, 8) == 0) {
         int64_t ones[KI_MAX_RANK];
         for (unsigned k = 0; k < rank; k++) ones[k] = 1;
         return ki_expand(g->ir, ki_reshape(g->ir, constant(g, t), ones, rank), d, rank);
@@ -184,7 +189,7 @@ static kn_uop elementwise(ki_gen *g, unsigned reg, kn_op op, const want *w) {
 }
 
 static kn_uop first_source(ki_gen *g, unsigned reg, bool tensor) {
-    want w = {.tensor = tensor};
+    want w = {.tensor = tensor, .memory = pat(g, reg)->op == KN_INDEX};
     int r = kid(g, reg, 0, false);
     return r >= 0 ? make(g, (unsigned)r, &w) : leaf(g, dtype_of(g, reg), &w);
 }
@@ -267,7 +272,7 @@ static kn_uop read_at(ki_gen *g, unsigned reg) {
     if (!src[0] || src[0]->type->symbolic) return NULL;
     bool rest = rest_of(g, reg) != NULL;
     unsigned listed = pat(g, reg)->nsrc, most = src[0]->type->rank;
-    unsigned count = rest ? (roll(g, 4) ? most : 1 + roll(g, most ? most : 1)) : listed - 1;
+    unsigned count = rest ? most : listed - 1; /* where indices are a rest, stages name every axis */
     if (count > most || count + 1 < listed) return NULL;
     for (unsigned k = 0; k < count; k++, n++) {
         int r = k + 1 < listed ? kid(g, reg, k + 1, false) : -1;
@@ -368,7 +373,8 @@ static kn_uop literal(ki_gen *g, unsigned reg) {
 static kn_uop make(ki_gen *g, unsigned reg, const want *w) {
     const ki_pat *p = pat(g, reg);
     if (g->why) return NULL;
-    if (p->same != KI_NOREG) return g->reg[p->same];
+    if (p->same != KI_NOREG) reg = p->same, p = pat(g, reg);
+    if (g->reg[reg] && p->kind != KI_P_NODE) return g->reg[reg];
     switch ((ki_pkind)p->kind) {
     case KI_P_ANY: g->reg[reg] = leaf(g, dtype_of(g, reg), w); break;
     case KI_P_CONST: g->reg[reg] = constant(g, dtype_of(g, reg)); break;

@@ -103,7 +103,12 @@ static bool indexed(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
         cell c = read_cell(g, i, p, i->type->rank ? element(i, x + at) : 0);
         at += i->type->rank;
         if (c.bad & KI_GRID_OUTSIDE) return out->bad = c.bad, true;
-        if (c.bad) return true; /* an invalid index reads 0 */
+        if (c.bad) { /* memory reads 0 at an invalid index; any other value has none there */
+            kn_uop base = t;
+            while (base->op == KN_AFTER) base = base->src[0];
+            out->bad = base->op == KN_PARAM || base->op == KN_BUFFER ? 0 : KI_GRID_POISON;
+            return true;
+        }
         y[k] = (int64_t)c.bits;
         if (y[k] < 0 || y[k] >= t->type->dim[k].n) return out->bad = KI_GRID_OUTSIDE, true;
     }

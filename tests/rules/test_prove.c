@@ -7,7 +7,12 @@
 #include <time.h>
 
 static ki_env env;
-static const ki_prove_opts opts = {.budget = 200000};
+static const ki_ruleset *const all_sets[] = {
+#define X(name) &ki_rules_##name,
+    KI_ALL_RULES(X)
+#undef X
+};
+static const ki_prove_opts opts = {.budget = 200000, .peers = all_sets, .npeers = sizeof all_sets / sizeof *all_sets};
 
 static void built_in(const ki_ruleset *set) {
     for (uint32_t k = 0; k < set->nrule; k++) {

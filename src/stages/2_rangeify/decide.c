@@ -293,6 +293,12 @@ static bool add_after(rangeifier *r, uint32_t from, uint32_t to) {
     return true;
 }
 
+/* The BUFFER of the PARAM that v, an AFTER, is all of, row-major; NULL if it is a part or in another order. */
+static kn_uop whole_memory(rangeifier *r, kn_uop v) {
+    while (v->op == KN_AFTER || v->op == KN_RESHAPE) v = v->src[0];
+    return v->op == KN_PARAM ? r->info[v->id].buffer : NULL;
+}
+
 /* Demands on a stored value: reads of its buffer, or, in the nest that stores it, the value itself. */
 static bool read_back(rangeifier *r, kn_uop v, uint32_t host, kn_uop value) {
     for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next) {
@@ -302,7 +308,10 @@ static bool read_back(rangeifier *r, kn_uop v, uint32_t host, kn_uop value) {
             continue;
         }
         if (q.d->id < r->map_cap && r->map[q.d->id] && v->op != KN_AFTER) continue;
-        if (v->op == KN_AFTER) { /* what it passes through, once the store has run */
+        kn_uop memory = v->op == KN_AFTER ? whole_memory(r, v) : NULL;
+        if (memory) { /* this version of it: see order.c */
+            if (!set_map(r, q.d, flat_read(r, ki_with_tag(r->ir, memory, v->id), v->type, q.d->src + 1))) return false;
+        } else if (v->op == KN_AFTER) { /* what it passes through, once the store has run */
             kn_uop e = ki_push_operand(r->ir, v->src[0], q.d->src + 1, q.d->nsrc - 1);
             if (!set_map(r, q.d, e) || !scan(r, e, q.nest, q.ctx, false)) return false;
             if (!add_after(r, q.nest, r->info[v->id].nest)) return false;

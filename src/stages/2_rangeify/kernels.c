@@ -107,7 +107,14 @@ static unsigned loop_order(const nest *n, kn_uop *out) {
     return count;
 }
 
-/* SINK(END(GROUP(STORE...), ranges...)), with BUFFERs. */
+/* The version of its memory that an assignment replaces: see order.c. */
+static uint32_t version_before(kn_uop v) {
+    if (v->op != KN_AFTER) return 0;
+    for (v = v->src[0]; v->op == KN_RESHAPE;) v = v->src[0];
+    return v->op == KN_AFTER ? v->id : 0;
+}
+
+/* SINK(END(GROUP(STORE...), ranges...)), with BUFFERs and versions. */
 static kn_uop nest_sink(resolver *s, uint32_t id) {
     rangeifier *r = s->r;
     nest *n = &r->nest[id];
@@ -120,8 +127,9 @@ static kn_uop nest_sink(resolver *s, uint32_t id) {
         if (!index) return NULL;
         if (index->op != KN_INDEX || index->src[0]->op != KN_BUFFER)
             return ki_fail(r->ir->env, KI_E_ASSIGN_TARGET), NULL;
-        o->target = index->src[0];
-        store[k] = ki_op2(r->ir, KN_STORE, index, value);
+        o->target = ki_with_tag(r->ir, index->src[0], 0);
+        index = ki_op2(r->ir, KN_INDEX, ki_with_tag(r->ir, o->target, version_before(o->node)), index->src[1]);
+        store[k] = ki_with_tag(r->ir, ki_op2(r->ir, KN_STORE, index, value), o->node->op == KN_AFTER ? o->node->id : 0);
     }
     kn_uop body = n->nout == 1 ? store[0] : ki_opn(r->ir, KN_GROUP, store, n->nout);
     unsigned loops = loop_order(n, end + 1);
@@ -167,8 +175,6 @@ typedef struct call { /* a kernel on its way to CALL */
     kn_uop sink;      /* with PARAMs */
     kn_uop arg[64];   /* buffers, then variables */
     uint32_t nbuffer, narg;
-    uint32_t nwritten; /* the first of arg */
-    bool read[64];
 } call;
 
 static bool add_arg(rangeifier *r, call *c, kn_uop u) {
@@ -181,32 +187,43 @@ static bool add_arg(rangeifier *r, call *c, kn_uop u) {
 
 static bool is_global(kn_uop u) { return u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_GLOBAL; }
 
+/* Versions (order.c) have served. */
+static kn_uop without_versions(ki_ir *ir, kn_uop sink) {
+    kn_uop *order, *from = NULL, *to = NULL;
+    size_t m = 0;
+    int64_t n = ki_toposort(ir, &sink, 1, &order);
+    bool ok = n >= 0 && (from = ki_calloc((size_t)n + 1, sizeof *from)) && (to = ki_calloc((size_t)n + 1, sizeof *to));
+    for (int64_t i = 0; ok && i < n; i++)
+        if (order[i]->tag && order[i]->op == KN_STORE) from[m] = order[i], ok = (to[m++] = ki_with_tag(ir, order[i], 0)) != NULL;
+    ok = ok && (sink = ki_substitute(ir, sink, from, to, m)) != NULL;
+    ki_free(order);
+    ki_free(from);
+    ki_free(to);
+    return ok ? sink : NULL;
+}
+
 /* BUFFERs become PARAM slots, outputs first; ranges are renumbered in post-order. */
 static bool number(rangeifier *r, kn_uop sink, call *c) {
     ki_ir *ir = r->ir;
     kn_uop *order, *from = NULL, *to = NULL;
     size_t m = 0;
+    if (!(sink = without_versions(ir, sink))) return false;
     int64_t n = ki_postorder(ir, &sink, 1, &order);
-    bool ok = n >= 0 && (from = ki_calloc((size_t)n, sizeof *from)) && (to = ki_calloc((size_t)n, sizeof *to));
+    bool ok = n >= 0 && (from = ki_calloc((size_t)n + 1, sizeof *from)) && (to = ki_calloc((size_t)n + 1, sizeof *to));
     c->nbuffer = c->narg = 0;
     for (int64_t i = 0; ok && i < n; i++)
         if (order[i]->op == KN_STORE && is_global(order[i]->src[0]->src[0]))
-            ok = add_arg(r, c, order[i]->src[0]->src[0]);
-    c->nwritten = c->narg;
+            ok = add_arg(r, c, ki_with_tag(ir, order[i]->src[0]->src[0], 0));
     for (int64_t i = 0; ok && i < n; i++)
-        if (is_global(order[i])) ok = add_arg(r, c, order[i]);
+        if (is_global(order[i])) ok = add_arg(r, c, ki_with_tag(ir, order[i], 0));
     c->nbuffer = c->narg;
     for (int64_t i = 0; ok && i < n; i++)
         if (order[i]->op == KN_PARAM) ok = add_arg(r, c, order[i]);
-    memset(c->read, 0, sizeof c->read);
-    for (int64_t i = 0; ok && i < n; i++) { /* reads: an INDEX that is not only a store's target */
-        for (uint32_t k = order[i]->op == KN_STORE ? 1 : 0; k < order[i]->nsrc; k++) {
-            kn_uop s = order[i]->src[k];
-            for (uint32_t b = 0; s->op == KN_INDEX && b < c->nbuffer; b++) c->read[b] |= s->src[0] == c->arg[b];
-        }
-    }
-    for (uint32_t k = 0; ok && k < c->nbuffer; k++) {
-        kn_uop b = c->arg[k];
+    for (int64_t i = 0; ok && i < n; i++) {
+        kn_uop b = order[i];
+        if (b->op != KN_BUFFER || b->arg.buffer->addrspace != KN_GLOBAL) continue;
+        uint32_t k = 0;
+        while (k + 1 < c->nbuffer && c->arg[k]->arg.p != b->arg.p) k++;
         from[m] = b;
         to[m++] = ki_param_make(ir, (int)k, (kn_dtype)b->dtype, KN_GLOBAL, b->type->device, NULL, NULL,
                                 ki_shape_src(ir, &b->type->dim[0].n, 1));
@@ -230,64 +247,6 @@ static bool number(rangeifier *r, kn_uop sink, call *c) {
     ki_free(from);
     ki_free(to);
     return ok;
-}
-
-/* ---- execution order
- * --------------------------------------------------------------------------------------- */
-
-/* before[j][i]: call j must run before call i. Reads come after the write they want; an overwritten buffer's
- * old readers come before. Kahn's algorithm, stable. */
-typedef struct schedule {
-    rangeifier *r;
-    call *call;
-    uint32_t n;
-} schedule;
-
-static bool depends_on(const schedule *s, uint32_t i, uint32_t j) {
-    /* i after j? */
-    const call *a = &s->call[i], *b = &s->call[j];
-    for (uint32_t k = 0; k < b->nwritten; k++)
-        for (uint32_t m = 0; m < a->nbuffer; m++) {
-            if (a->arg[m] != b->arg[k]) continue;
-            bool assigned = b->arg[k]->id <= s->r->top; /* an input of the function, written in place */
-            if (!assigned) return a->read[m] || m < a->nwritten;
-            for (uint32_t e = 0; e < s->r->nafter; e++)
-                if (s->r->after[e].from == i && s->r->after[e].to == j) return true;
-        }
-    for (uint32_t e = 0; e < s->r->nafter; e++)
-        if (s->r->after[e].from == i && s->r->after[e].to == j) return true;
-    /* j reads the old value of what i overwrites */
-    for (uint32_t k = 0; k < a->nwritten; k++)
-        for (uint32_t m = 0; m < b->nbuffer; m++) {
-            if (b->arg[m] != a->arg[k] || !b->read[m] || a->arg[k]->id > s->r->top) continue;
-            bool reads_new = false;
-            for (uint32_t e = 0; e < s->r->nafter; e++) reads_new |= s->r->after[e].from == j && s->r->after[e].to == i;
-            if (!reads_new) return true;
-        }
-    return false;
-}
-
-/* Order of execution; nests were made users first, so their reverse is nearly it. */
-static bool order_calls(schedule *s, uint32_t *out) {
-    bool *placed = ki_calloc(s->n, sizeof *placed);
-    if (!placed) return nomem(s->r);
-    uint32_t n = 0;
-    bool progress = true;
-    while (n < s->n && progress) {
-        progress = false;
-        for (uint32_t i = s->n; i-- > 0;) {
-            if (placed[i]) continue;
-            bool ready = true;
-            for (uint32_t j = 0; j < s->n && ready; j++) ready = j == i || placed[j] || !depends_on(s, i, j);
-            if (!ready) continue;
-            placed[i] = true;
-            out[n++] = i;
-            progress = true;
-        }
-    }
-    ki_free(placed);
-    if (n < s->n) return ki_fail(s->r->ir->env, KI_E_ASSIGN_CYCLE), false;
-    return true;
 }
 
 /* ---- names
@@ -346,12 +305,12 @@ static bool name_all(rangeifier *r, call *c, uint32_t n) {
 /* ---- the program
  * ------------------------------------------------------------------------------------------- */
 
-static bool emit(rangeifier *r, call *c, const uint32_t *order, uint32_t n) {
+static bool emit(rangeifier *r, call *c, uint32_t n) {
     kn_uop *line = ki_calloc(n + 1, sizeof *line);
     if (!line) return nomem(r);
     bool ok = true;
     for (uint32_t i = 0; i < n && ok; i++) {
-        call *k = &c[order[i]];
+        call *k = &c[i];
         kn_uop s[65];
         s[0] = k->sink;
         memcpy(s + 1, k->arg, k->narg * sizeof *s);
@@ -364,27 +323,26 @@ static bool emit(rangeifier *r, call *c, const uint32_t *order, uint32_t n) {
 
 bool ki_range_kernels(rangeifier *r) {
     resolver s = {.r = r};
-    schedule plan = {.r = r, .n = r->nnest};
-    uint32_t *order = ki_calloc(r->nnest + 1, sizeof *order);
-    plan.call = ki_calloc(r->nnest + 1, sizeof *plan.call);
-    bool ok = (order && plan.call) || nomem(r);
+    ki_kernels k = {.cap = r->nnest + 1};
+    uint32_t *order = NULL;
+    call *c = NULL;
+    bool ok = (k.sink = ki_calloc(k.cap, sizeof *k.sink)) != NULL || nomem(r);
     for (uint32_t i = 0; i < r->nnest && ok; i++) {
         kn_uop sink = nest_sink(&s, i);
         if (sink) sink = ki_range_scan(r->ir, sink);
         if (sink) sink = ki_range_join_loops(r->ir, sink);
         if (sink) sink = own_ranges(r->ir, sink);
-        ok = sink && number(r, sink, &plan.call[i]);
+        ok = sink != NULL;
+        k.sink[k.n++] = sink;
     }
-    ok = ok && order_calls(&plan, order);
-    if (ok) { /* names in execution order */
-        call *sorted = ki_calloc(r->nnest + 1, sizeof *sorted);
-        ok = sorted != NULL || nomem(r);
-        for (uint32_t i = 0; ok && i < r->nnest; i++) sorted[i] = plan.call[order[i]], order[i] = i;
-        ok = ok && name_all(r, sorted, r->nnest) && emit(r, sorted, order, r->nnest);
-        ki_free(sorted);
-    }
+    ok = ok && ki_range_order(r, &k, &order);
+    ok = ok && ((c = ki_calloc(k.n + 1, sizeof *c)) != NULL || nomem(r));
+    for (uint32_t i = 0; i < k.n && ok; i++) ok = number(r, k.sink[order[i]], &c[i]);
+    ok = ok && name_all(r, c, k.n) && emit(r, c, k.n);
+    ki_free(c);
     ki_free(order);
-    ki_free(plan.call);
+    ki_free(k.sink);
+    ki_free(k.first);
     ki_free(s.final);
     ki_free(s.stack);
     return ok;

@@ -78,7 +78,7 @@ typedef struct rangeifier {
     uint32_t map_cap;
     struct {
         uint32_t from, to;
-    } *after; /* nest `from` reads what nest `to` has assigned */
+    } *after; /* nest `from` reads what nest `to` has assigned, where order.c cannot see it */
     uint32_t nafter, after_cap;
     ki_push push;
     ki_memo memo;
@@ -109,6 +109,13 @@ bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out);
 /* decide.c: users first; fills nests, outputs and map. */
 bool ki_range_decide(rangeifier *r);
 kn_uop ki_range_push(rangeifier *r, kn_uop d);
+/* order.c: the kernels' SINKs, each to be run once. May add some that copy. *out: indices in execution order. */
+typedef struct ki_kernels {
+    kn_uop *sink;
+    uint32_t n, cap;
+    uint32_t *first; /* scratch of order.c */
+} ki_kernels;
+bool ki_range_order(rangeifier *r, ki_kernels *k, uint32_t **out);
 /* kernels.c: nests to LINEAR(CALL...). */
 bool ki_range_kernels(rangeifier *r);
 

@@ -1,0 +1,277 @@
+/* order.c: in which order the kernels run, and what must be copied so that there is one.
+ *
+ * Memory that is assigned to has versions. Until the calls are made a BUFFER's tag names the version that a kernel reads
+ * (0: what an input holds, or a value computed here; else the id of the AFTER that wrote it), and a STORE's tag the
+ * version that it makes of the one its target names. So all that order depends on stands in the graphs: a version is
+ * read after it was made and before it is overwritten.
+ *
+ * A kernel that overwrites what it still needs (another element, or for another result), and kernels that need
+ * each other's old values, are resolved by writing to new memory first and copying last. */
+#include "stages/2_rangeify/rangeify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAKES, READS, ENDS };
+typedef struct access {
+    uint32_t buffer, version, kernel; /* buffer: its id */
+    uint8_t kind;
+} access;
+
+typedef struct edge {
+    uint32_t before, after;
+} edge;
+
+typedef struct orderer {
+    rangeifier *r;
+    ki_kernels *k;
+    access *access;
+    uint32_t naccess, access_cap;
+    edge *edge;
+    uint32_t nedge, edge_cap;
+} orderer;
+
+static bool nomem(rangeifier *r) { return ki_fail(r->ir->env, KI_E_NOMEM), false; }
+
+static bool is_memory(kn_uop u) {
+    return u->op == KN_INDEX && u->src[0]->op == KN_BUFFER && u->src[0]->arg.buffer->addrspace == KN_GLOBAL;
+}
+
+/* ---- who touches what ------------------------------------------------------------------------------------------- */
+
+static bool note(orderer *o, uint8_t kind, kn_uop index, uint32_t version, uint32_t kernel) {
+    if (o->naccess == o->access_cap) {
+        uint32_t cap = o->access_cap ? o->access_cap * 2 : 64;
+        access *p = ki_realloc(o->access, cap, sizeof *p);
+        if (!p) return nomem(o->r);
+        o->access = p;
+        o->access_cap = cap;
+    }
+    o->access[o->naccess++] = (access){index->src[0]->arg.buffer->id, version, kernel, kind};
+    return true;
+}
+
+static bool collect(orderer *o) {
+    o->naccess = 0;
+    for (uint32_t k = 0; k < o->k->n; k++) {
+        kn_uop *order;
+        int64_t n = ki_toposort(o->r->ir, &o->k->sink[k], 1, &order);
+        bool ok = n >= 0;
+        for (int64_t i = 0; i < n && ok; i++) {
+            kn_uop u = order[i], t = u->op == KN_STORE ? u->src[0] : NULL;
+            if (t && is_memory(t))
+                ok = note(o, MAKES, t, u->tag, k) && (!u->tag || note(o, ENDS, t, t->src[0]->tag, k));
+            for (uint32_t s = t ? 1 : 0; s < u->nsrc && ok; s++)
+                if (is_memory(u->src[s])) ok = note(o, READS, u->src[s], u->src[s]->src[0]->tag, k);
+        }
+        ki_free(order);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+static int by_memory(const void *a, const void *b) {
+    const access *x = a, *y = b;
+    if (x->buffer != y->buffer) return x->buffer < y->buffer ? -1 : 1;
+    if (x->version != y->version) return x->version < y->version ? -1 : 1;
+    return (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+static bool add_edge(orderer *o, uint32_t before, uint32_t after) {
+    if (before == after) return true;
+    if (o->nedge == o->edge_cap) {
+        uint32_t cap = o->edge_cap ? o->edge_cap * 2 : 64;
+        edge *p = ki_realloc(o->edge, cap, sizeof *p);
+        if (!p) return nomem(o->r);
+        o->edge = p;
+        o->edge_cap = cap;
+    }
+    o->edge[o->nedge++] = (edge){before, after};
+    return true;
+}
+
+/* Made before read before overwritten; what else decide.c asked for. */
+static bool connect(orderer *o) {
+    access *a = o->access;
+    if (o->naccess) qsort(a, o->naccess, sizeof *a, by_memory);
+    o->nedge = 0;
+    bool ok = true;
+    for (uint32_t i = 0, end; i < o->naccess && ok; i = end) {
+        uint32_t reads = i, ends;
+        for (end = i; end < o->naccess && a[end].buffer == a[i].buffer && a[end].version == a[i].version;) end++;
+        while (reads < end && a[reads].kind == MAKES) reads++;
+        for (ends = reads; ends < end && a[ends].kind == READS;) ends++;
+        for (uint32_t m = i; m < reads; m++)
+            for (uint32_t x = reads; x < end && ok; x++) ok = add_edge(o, a[m].kernel, a[x].kernel);
+        for (uint32_t d = ends; d < end; d++)
+            for (uint32_t x = reads; x < end && ok; x++)
+                if (x != d) ok = add_edge(o, a[x].kernel, a[d].kernel);
+    }
+    for (uint32_t e = 0; e < o->r->nafter && ok; e++) ok = add_edge(o, o->r->after[e].to, o->r->after[e].from);
+    return ok;
+}
+
+/* ---- new memory first ------------------------------------------------------------------------------------------- */
+
+/* The END of a sink around a store, or the store itself. */
+static kn_uop nest_of(kn_uop sink, kn_uop store) {
+    for (uint32_t k = 0; k < sink->nsrc; k++) {
+        kn_uop e = sink->src[k], body = e->op == KN_END ? e->src[0] : e;
+        if (body == store) return e;
+        for (uint32_t j = 0; body->op == KN_GROUP && j < body->nsrc; j++)
+            if (body->src[j] == store) return e;
+    }
+    return NULL;
+}
+
+static bool covers(kn_uop nest, int64_t size) {
+    int64_t n = 1;
+    for (uint32_t k = 1; nest->op == KN_END && k < nest->nsrc; k++)
+        if (nest->src[k]->src[0]->op != KN_CONST || ki_mul_overflow(n, nest->src[k]->src[0]->arg.i, &n)) return false;
+    return n == size;
+}
+
+/* Kernel k's store goes to new memory, and a new kernel copies that. Who reads the new version reads the new memory, if
+ * all of it is there. */
+static bool redirect(orderer *o, uint32_t k, kn_uop store) {
+    ki_ir *ir = o->r->ir;
+    ki_kernels *all = o->k;
+    kn_uop to = store->src[0], b = to->src[0], nest = nest_of(all->sink[k], store), s[KI_MAX_RANK * 4];
+    if (!nest || nest->nsrc > KI_MAX_RANK * 4) return ki_fail(ir->env, KI_E_ASSIGN_CYCLE), false;
+    kn_uop fresh = ki_buffer_make(ir, ir->next_buffer, b->type->numel, (kn_dtype)b->dtype, KN_GLOBAL, b->type->device);
+    kn_uop at = fresh ? ki_op2(ir, KN_INDEX, fresh, to->src[1]) : NULL;
+    kn_uop first[3] = {at, store->src[1], store->nsrc > 2 ? store->src[2] : NULL}, last[3] = {to, at, first[2]};
+    kn_uop write = at ? ki_with_tag(ir, ki_with_src(ir, store, first), 0) : NULL;
+    kn_uop copy = at ? ki_with_src(ir, store, last) : NULL;
+    if (!write || !copy) return false;
+    memcpy(s, nest->src, nest->nsrc * sizeof *s);
+    s[0] = copy;
+    if (nest->op == KN_END) copy = ki_with_src(ir, nest, s);
+    all->sink[k] = ki_substitute(ir, all->sink[k], &store, &write, 1);
+    if (!copy || !all->sink[k] || !(copy = ki_op1(ir, KN_SINK, copy))) return false;
+    kn_uop version = ki_with_tag(ir, b, store->tag);
+    for (uint32_t i = 0; version && covers(nest, b->type->numel) && i < all->n; i++)
+        if (!(all->sink[i] = ki_substitute(ir, all->sink[i], &version, &fresh, 1))) return false;
+    if (all->n == all->cap) {
+        kn_uop *p = ki_realloc(all->sink, all->cap * 2, sizeof *p);
+        if (!p) return nomem(o->r);
+        all->sink = p;
+        all->cap *= 2;
+    }
+    all->sink[all->n++] = copy;
+    return version != NULL;
+}
+
+/* The kernel reads what this store overwrites, other than to make what is stored in the same place. */
+static bool overwrites_too_soon(ki_ir *ir, kn_uop sink, kn_uop store, bool *ok) {
+    kn_uop *order, to = store->src[0];
+    uint32_t id = to->src[0]->arg.buffer->id;
+    bool soon = false, own = false, any = false;
+    int64_t n = ki_toposort(ir, &sink, 1, &order);
+    for (int64_t i = 0; i < n; i++)
+        for (uint32_t s = order[i]->op == KN_STORE ? 1 : 0; s < order[i]->nsrc; s++) {
+            kn_uop x = order[i]->src[s];
+            if (!is_memory(x) || x->src[0]->arg.buffer->id != id) continue;
+            any = true;
+            soon |= x != to;
+        }
+    ki_free(order);
+    *ok = n >= 0;
+    if (!any || soon || !*ok) return soon;
+    /* Read in the same place, then: for this store's value? If so the read comes first by that alone. */
+    n = ki_toposort(ir, &store->src[1], 1, &order);
+    for (int64_t i = 0; i < n; i++) own |= order[i] == to;
+    ki_free(order);
+    *ok = n >= 0;
+    return !own;
+}
+
+/* Some store of a kernel that must be redirected; NULL: none. must: any that overwrites memory. */
+static kn_uop bad_store(orderer *o, uint32_t k, bool must, bool *ok) {
+    kn_uop *order, found = NULL;
+    int64_t n = ki_toposort(o->r->ir, &o->k->sink[k], 1, &order);
+    *ok = n >= 0;
+    for (int64_t i = 0; i < n && !found && *ok; i++) {
+        kn_uop u = order[i];
+        if (u->op != KN_STORE || !u->tag || !is_memory(u->src[0])) continue;
+        if (must || overwrites_too_soon(o->r->ir, o->k->sink[k], u, ok)) found = u;
+    }
+    ki_free(order);
+    return *ok ? found : NULL;
+}
+
+/* ---- order ------------------------------------------------------------------------------------------------------ */
+
+/* Kernels were made users first, so their reverse is nearly the order; copies, made last of all, go as late as they can.
+ * True if all found a place. stuck: marks of those that did not. */
+static bool place(orderer *o, uint32_t *out, uint32_t *waits, bool *placed, uint32_t copies) {
+    uint32_t n = 0, count = o->k->n;
+    memset(waits, 0, count * sizeof *waits);
+    memset(placed, 0, count * sizeof *placed);
+    for (uint32_t e = 0; e < o->nedge; e++) waits[o->edge[e].after]++;
+    for (bool progress = true; n < count && progress;) {
+        progress = false;
+        for (uint32_t step = 0; step < count; step++) {
+            uint32_t i = step < copies ? copies - 1 - step : step;
+            if (placed[i] || waits[i]) continue;
+            placed[i] = true;
+            out[n++] = i;
+            progress = true;
+            /* The edges of i: sorted by `before`, found from its first. */
+            for (uint32_t e = o->k->first[i]; e < o->nedge && o->edge[e].before == i; e++) waits[o->edge[e].after]--;
+        }
+    }
+    return n == count;
+}
+
+static int by_before(const void *a, const void *b) {
+    const edge *x = a, *y = b;
+    if (x->before != y->before) return x->before < y->before ? -1 : 1;
+    return (x->after > y->after) - (x->after < y->after);
+}
+
+static bool index_edges(orderer *o) {
+    uint32_t *first = ki_realloc(o->k->first, o->k->n + 1, sizeof *first);
+    if (!first) return nomem(o->r);
+    o->k->first = first;
+    if (o->nedge) qsort(o->edge, o->nedge, sizeof *o->edge, by_before);
+    for (uint32_t i = 0; i <= o->k->n; i++) first[i] = o->nedge;
+    for (uint32_t e = o->nedge; e-- > 0;) first[o->edge[e].before] = e;
+    return true;
+}
+
+/* One kernel of those that wait for each other writes elsewhere first. */
+static bool break_cycle(orderer *o, const bool *placed, uint32_t copies) {
+    for (uint32_t i = copies; i-- > 0;) {
+        bool ok = true;
+        kn_uop store = placed[i] ? NULL : bad_store(o, i, true, &ok);
+        if (!ok) return false;
+        if (store) return redirect(o, i, store);
+    }
+    return ki_fail(o->r->ir->env, KI_E_ASSIGN_CYCLE), false;
+}
+
+bool ki_range_order(rangeifier *r, ki_kernels *k, uint32_t **out) {
+    orderer o = {.r = r, .k = k};
+    uint32_t copies = k->n, *waits = NULL; /* kernels from here on are copies */
+    bool *placed = NULL, ok = true, done = false;
+    for (uint32_t i = 0; i < copies && ok; i++)
+        for (kn_uop s; ok && (s = bad_store(&o, i, false, &ok));) ok = redirect(&o, i, s);
+    while (ok && !done) {
+        ki_free(*out);
+        ki_free(waits);
+        ki_free(placed);
+        *out = ki_calloc(k->n + 1, sizeof **out);
+        waits = ki_calloc(k->n + 1, sizeof *waits);
+        placed = ki_calloc(k->n + 1, sizeof *placed);
+        ok = (*out && waits && placed) || nomem(r);
+        ok = ok && collect(&o) && connect(&o) && index_edges(&o);
+        if (ok) done = place(&o, *out, waits, placed, copies);
+        if (ok && !done) ok = break_cycle(&o, placed, copies);
+    }
+    ki_free(waits);
+    ki_free(placed);
+    ki_free(o.access);
+    ki_free(o.edge);
+    return ok;
+}

@@ -1,0 +1,168 @@
+/* check.h: what must hold of a program: every stage's output means what the tensor program means, survives being printed
+ * and read, and goes on to the same text; and the CPU device computes it. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include "data.h"
+#define ki_entry ki_rule_entry /* device.h has another */
+#include "rules.h"
+#undef ki_entry
+#include "run/run.h"
+#include "stages/stages.h"
+
+#include <koine/koine.h>
+
+typedef struct finding {
+    char kind[32];  /* which check failed: shrinking keeps it */
+    char why[1600]; /* and how */
+} finding;
+
+typedef struct tally {
+    int64_t total, exempt; /* elements compared */
+} tally;
+
+static bool found(finding *f, const char *kind, const char *what, ki_env *env, const char *why) {
+    snprintf(f->kind, sizeof f->kind, "%s %s", what, kind);
+    snprintf(f->why, sizeof f->why, "%s", why ? why : env->message.s ? env->message.s : "no message");
+    ki_env_clear(env);
+    return false;
+}
+
+/* ---- stages ------------------------------------------------------------------------------------------------- */
+
+static bool values_agree(const ki_program *p, const ki_program *q, arrays *d, finding *f, tally *t) {
+    const void *in[PORTS];
+    const char *stage = ki_stage_names[q->stage];
+    for (size_t i = 0; i < q->nin; i++) in[i] = input_named(p, d, q->in[i].name);
+    if (q->nout != p->nout) return found(f, stage, "ports", q->ir->env, "outputs are missing");
+    for (size_t i = 0; i < p->nout; i++) memset(d->got[i], 0xa5, port_size(&p->out[i]));
+    if (ki_eval(q, in, d->got, &(ki_eval_opts){.budget = 400000000}) != KI_OK) return found(f, stage, "eval", q->ir->env, NULL);
+    char why[400];
+    return compare(p, d, why, sizeof why, &t->total, &t->exempt) || found(f, stage, "values", q->ir->env, why);
+}
+
+/* The first line in which two texts differ. */
+static void first_difference(const char *a, const char *b, char *why, size_t n) {
+    size_t line = 1, at = 0, i = 0;
+    for (; a[i] && a[i] == b[i]; i++)
+        if (a[i] == '\n') line++, at = i + 1;
+    snprintf(why, n, "line %zu: %.*s | %.*s", line, (int)strcspn(a + at, "\n") > 150 ? 150 : (int)strcspn(a + at, "\n"), a + at,
+             (int)strcspn(b + at, "\n") > 150 ? 150 : (int)strcspn(b + at, "\n"), b + at);
+}
+
+/* q printed, read into `ir` as r, printed again: the same. text holds what was printed; "" if it was not. */
+static bool through_text(const ki_program *q, ki_ir *ir, ki_program *r, ki_text *text, finding *f) {
+    const char *stage = ki_stage_names[q->stage];
+    ki_env *env = ir->env;
+    ki_text again = {0};
+    char why[400];
+    if (!ki_print(q, text)) return found(f, stage, "print", env, NULL);
+    if (!ki_parse(ir, stage, text->s, text->n, r)) return found(f, stage, "parse", env, NULL);
+    bool ok = ki_print(r, &again) || found(f, stage, "print", env, NULL);
+    if (ok && strcmp(again.s, text->s) != 0) {
+        first_difference(text->s, again.s, why, sizeof why);
+        ok = found(f, stage, "reprint", env, why);
+    }
+    ki_text_free(&again);
+    if (!ok) ki_program_free(r);
+    return ok;
+}
+
+/* Lowers stage by stage, each time through text, evaluating each; the last text must be that of lowering at once. */
+static bool stages_agree(const ki_program *p, arrays *d, const ki_lower_opts *o, finding *f, tally *t) {
+    ki_env *env = p->ir->env;
+    ki_ir now, next, direct;
+    ki_program q, r, s;
+    ki_text text[KI_S_COUNT] = {0};
+    char why[400];
+    if (!ki_ir_open(&now, env)) return found(f, "tensor", "memory", env, NULL);
+    bool ok = through_text(p, &now, &q, &text[0], f);
+    for (int to = KI_S_CALLIFY; to <= KI_S_RENDER && ok; to++) {
+        const char *stage = ki_stage_names[to];
+        if (!ki_ir_open(&next, env)) break;
+        ok = ki_lower(&q, &next, (ki_stage)to, o, &r) || found(f, stage, "lower", env, NULL);
+        ki_program_free(&q);
+        ki_ir_close(&now);
+        if (!ok) {
+            now = next;
+            break;
+        }
+        if (!ki_ir_open(&now, env)) break;
+        ok = through_text(&r, &now, &q, &text[to], f);
+        ki_program_free(&r);
+        ki_ir_close(&next);
+        ok = ok && values_agree(p, &q, d, f, t);
+    }
+    for (int to = KI_S_CALLIFY; to <= KI_S_RENDER && ok; to++) {
+        if (to < KI_S_RENDER) continue;
+        ki_text whole = {0};
+        if (!ki_ir_open(&direct, env)) break;
+        ok = (ki_lower(p, &direct, (ki_stage)to, o, &s) || found(f, ki_stage_names[to], "lower whole", env, NULL)) &&
+             (ki_print(&s, &whole) || found(f, ki_stage_names[to], "print whole", env, NULL));
+        if (ok && strcmp(whole.s, text[to].s) != 0) {
+            first_difference(whole.s, text[to].s, why, sizeof why);
+            ok = found(f, ki_stage_names[to], "stepwise text", env, why);
+        }
+        ki_program_free(&s);
+        ki_ir_close(&direct);
+        ki_text_free(&whole);
+    }
+    for (int k = 0; k < KI_S_COUNT; k++) ki_text_free(&text[k]);
+    ki_program_free(&q);
+    ki_ir_close(&now);
+    return ok;
+}
+
+/* ---- properties --------------------------------------------------------------------------------------------- */
+
+
+/* Simplifying twice is simplifying once, and makes no node. */
+static bool simplify_settles(const ki_program *p, finding *f) {
+    static const ki_ruleset *const sets[] = {&ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod, &ki_rules_float};
+    ki_rewrite_opts o = {.sets = sets, .nsets = 4};
+    ki_ir ir;
+    if (!ki_ir_open(&ir, p->ir->env)) return false;
+    kn_uop root = p->root, once = NULL, twice = NULL;
+    bool ok = ki_import(&ir, p->ir, &root, 1, &root) && (once = ki_rewrite(&ir, root, &o)) != NULL;
+    uint32_t n = ir.n;
+    ok = ok && (twice = ki_rewrite(&ir, once, &o)) != NULL;
+    if (!ok) found(f, "", "simplify", ir.env, NULL);
+    else if (once != twice) ok = found(f, "", "idempotence", ir.env, "simplifying again changes the program");
+    else if (ir.n != n) ok = found(f, "", "idempotence", ir.env, "simplifying again makes nodes");
+    ki_ir_close(&ir);
+    return ok;
+}
+
+static bool check_stages(const ki_program *p, arrays *d, finding *f, tally *t) {
+    ki_lower_opts o = {.target = ki_target_host(), .threads = 2};
+    return stages_agree(p, d, &o, f, t) && simplify_settles(p, f);
+}
+
+/* ---- the CPU device ----------------------------------------------------------------------------------------- */
+
+static bool run_on_cpu(kn_ctx *k, ki_exec *e, const ki_program *p, arrays *d, finding *f, tally *t) {
+    void *in[PORTS];
+    char why[400];
+    for (size_t i = 0; i < p->nin; i++) { /* an assignment writes its input */
+        in[i] = array_new(port_size(&p->in[i]));
+        memcpy(in[i], d->in[i], port_size(&p->in[i]));
+    }
+    for (size_t i = 0; i < p->nout; i++) memset(d->got[i], 0xa5, port_size(&p->out[i]));
+    bool ok = ki_run_prepared(k, e, p, in, d->got) || found(f, "CPU", "run", &k->env, NULL);
+    ok = ok && (compare(p, d, why, sizeof why, &t->total, &t->exempt) || found(f, "CPU", "values", &k->env, why));
+    for (size_t i = 0; i < p->nin; i++) {
+        if (ok && !guard_whole(in[i], port_size(&p->in[i]))) ok = found(f, "CPU", "guard", &k->env, "an input was written behind its end");
+        free(in[i]);
+    }
+    return ok;
+}
+
+static bool check_cpu(kn_ctx *k, const ki_program *p, arrays *d, finding *f, tally *t) {
+    ki_exec *e = NULL;
+    if (!ki_prepare(k, "CPU", &p, 1, &e)) return found(f, "CPU", "compile", &k->env, NULL);
+    bool ok = run_on_cpu(k, e, p, d, f, t);
+    ki_exec_free(e);
+    return ok;
+}
+
+#endif

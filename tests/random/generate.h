@@ -1,0 +1,586 @@
+/* generate.h: random tensor programs, from the op table and a seed.
+ *
+ * A pool of values grows step by step: an op of ops.def on values of the pool (made to fit by the conversions a front end
+ * would insert), a view, a reduction, or one of the compositions that the passes look for (prefix sums, one-hot gathers,
+ * softmax, windows, assignments). What nothing has used is an output. The same seed is the same program everywhere.
+ *
+ * The first letter of an input's name says what its data is made of (data.h): q quarters, r reals, s special values,
+ * w whole range, i integers of the port's range. */
+#ifndef GENERATE_H
+#define GENERATE_H
+
+#include "base/hash.h"
+#include "ir/program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { POOL = 96, NUMEL = 1200 };
+
+typedef struct gen {
+    ki_ir *ir;
+    ki_program *p;
+    uint64_t state;
+    kn_uop val[POOL];
+    bool used[POOL];
+    unsigned n, nin;
+    kn_dtype palette[3]; /* dtypes this program prefers */
+    kn_uop assigned[8];  /* params with an assignment */
+    unsigned nassigned;
+    const char *kinds; /* letters of inputs */
+} gen;
+
+static uint32_t dice(gen *g, uint32_t n) {
+    g->state += UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)((ki_mix(g->state) >> 33) % n);
+}
+static bool chance(gen *g, uint32_t percent) { return dice(g, 100) < percent; }
+
+static const kn_dtype data_dtypes[] = {KN_BOOL, KN_U8, KN_U16, KN_U32, KN_U64, KN_I8, KN_I16, KN_I32, KN_I64,
+                                       KN_F8E4M3, KN_F8E5M2, KN_F16, KN_BF16, KN_F32, KN_F64};
+enum { NDATA = sizeof data_dtypes / sizeof *data_dtypes };
+
+static kn_dtype any_dtype(gen *g) { return chance(g, 70) ? g->palette[dice(g, 3)] : data_dtypes[dice(g, NDATA)]; }
+
+static int64_t any_dim(gen *g) {
+    static const int64_t common[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 31, 32, 33, 64, 65};
+    return common[dice(g, chance(g, 70) ? 10 : 18)];
+}
+static unsigned any_shape(gen *g, int64_t *dim) {
+    unsigned rank = chance(g, 6) ? 0 : 1 + dice(g, chance(g, 80) ? 3 : 5);
+    int64_t numel = 1;
+    for (unsigned k = 0; k < rank; k++) {
+        dim[k] = any_dim(g);
+        if (numel * dim[k] > NUMEL) dim[k] = 1;
+        numel *= dim[k];
+    }
+    if (rank && chance(g, 2)) dim[dice(g, rank)] = 0;
+    return rank;
+}
+
+static kn_uop keep(gen *g, kn_uop u) {
+    if (!u) return NULL;
+    for (unsigned i = 0; i < g->n; i++)
+        if (g->val[i] == u) return u;
+    if (g->n < POOL) g->used[g->n] = false, g->val[g->n++] = u;
+    return u;
+}
+static kn_uop take(gen *g) {
+    if (!g->n) return NULL;
+    unsigned i = chance(g, 60) ? g->n - 1 - dice(g, g->n < 4 ? g->n : 4) : dice(g, g->n);
+    g->used[i] = true;
+    return g->val[i];
+}
+static kn_uop input(gen *g, kn_dtype t, const int64_t *dim, unsigned rank, char kind, double lo, double hi) {
+    char name[16];
+    snprintf(name, sizeof name, "%c%u", kind, g->nin++);
+    kn_uop u = ki_param_make(g->ir, -1, t, KN_GLOBAL, 0, name, NULL, ki_shape_src(g->ir, dim, rank));
+    if (!u || !ki_program_port(g->p, false, name, strlen(name), u)) return NULL;
+    ki_port *q = &g->p->in[g->p->nin - 1];
+    if (kind == 'i' || kind == 'r') q->ranged = true, q->lo = lo, q->hi = hi;
+    return u;
+}
+static kn_uop any_input(gen *g, kn_dtype t, const int64_t *dim, unsigned rank) {
+    char kind = g->kinds[dice(g, (uint32_t)strlen(g->kinds))];
+    if (kind == 'r' && !ki_is_float(t)) kind = 'q';
+    return input(g, t, dim, rank, kind, -3, 3);
+}
+
+static kn_uop constant(gen *g, kn_dtype t) {
+    static const double some[] = {0, 1, 2, 3, -1, 0.5, -2, 0.25, 7, -0.0, 5, -3, 16, 100};
+    if (t == KN_BOOL) return ki_const_int(g->ir, t, dice(g, 2));
+    if (chance(g, 5)) {
+        if (!ki_is_float(t)) return ki_const_int(g->ir, t, chance(g, 50) ? ki_int_min(t) : ki_int_max(t));
+        return ki_const_float(g->ir, t, (double[]){1.0 / 0.0, -1.0 / 0.0, 0.0 / 0.0, 1e-30}[dice(g, 4)]);
+    }
+    double v = some[dice(g, sizeof some / sizeof *some)];
+    return ki_is_float(t) ? ki_const_float(g->ir, t, v) : ki_const_int(g->ir, t, (int64_t)v);
+}
+
+/* ---- fitting ------------------------------------------------------------------------------------------------ */
+
+static kn_uop flat(gen *g, kn_uop v) { return ki_reshape(g->ir, v, (int64_t[]){ki_numel(v)}, 1); }
+static kn_uop to_dtype(gen *g, kn_uop v, kn_dtype t) { return v ? ki_cast(g->ir, v, t) : NULL; }
+
+static kn_uop spread(gen *g, kn_uop v, const int64_t *dim, unsigned rank) { /* a single element everywhere */
+    int64_t one[KI_MAX_RANK];
+    for (unsigned k = 0; k < rank; k++) one[k] = 1;
+    return ki_expand(g->ir, ki_reshape(g->ir, v, one, rank), dim, rank);
+}
+
+static kn_uop fit(gen *g, kn_uop v, const int64_t *dim, unsigned rank) {
+    int64_t n = 1;
+    for (unsigned k = 0; k < rank; k++) n *= dim[k];
+    if (!v) return NULL;
+    if (ki_numel(v) == n) return ki_reshape(g->ir, v, dim, rank);
+    if (ki_numel(v) == 1) return ki_rank(v) == 0 && chance(g, 50) ? v : spread(g, v, dim, rank);
+    for (unsigned k = 0; k < rank; k++)
+        if (dim[k] == ki_numel(v) && v->type->numel > 0) {
+            int64_t one[KI_MAX_RANK];
+            for (unsigned j = 0; j < rank; j++) one[j] = j == k ? dim[k] : 1;
+            return ki_expand(g->ir, ki_reshape(g->ir, v, one, rank), dim, rank);
+        }
+    if (ki_numel(v) == 0 || chance(g, 30)) {
+        kn_uop r = ki_reduce(g->ir, v, chance(g, 50) ? KN_ADD : KN_MAX, (1u << ki_rank(v)) - 1u);
+        return spread(g, r, dim, rank);
+    }
+    v = flat(g, v);
+    int64_t have = ki_numel(v);
+    v = have > n ? ki_shrink(g->ir, v, (int64_t[]){dice(g, (uint32_t)(have - n) + 1)}, &n)
+                 : ki_pad(g->ir, v, (int64_t[]){dice(g, (uint32_t)(n - have) + 1)}, &n);
+    return ki_reshape(g->ir, v, dim, rank);
+}
+
+static void dims_of(kn_uop v, int64_t *dim) {
+    for (unsigned k = 0; k < ki_rank(v); k++) dim[k] = ki_dim_n(v, k);
+}
+
+/* Another operand for an op on a: its dtype t, its shape a's or (). */
+static kn_uop partner(gen *g, kn_uop a, kn_dtype t) {
+    int64_t dim[KI_MAX_RANK];
+    dims_of(a, dim);
+    uint32_t way = dice(g, 100);
+    if (way < 30)
+        for (unsigned i = g->n; i-- > 0;)
+            if (g->val[i]->dtype == t && ki_same_shape(g->val[i], a) && chance(g, 50)) return g->used[i] = true, g->val[i];
+    if (way < 55) return constant(g, t);
+    if (way < 85) return fit(g, to_dtype(g, take(g), t), dim, ki_rank(a));
+    return any_input(g, t, dim, ki_rank(a));
+}
+
+/* ---- steps -------------------------------------------------------------------------------------------------- */
+
+static bool allowed(kn_op op, kn_dtype t) {
+    uint16_t f = ki_ops[op].flags;
+    if (op == KN_CAST || op == KN_INS || (op == KN_THREEFRY && t != KN_U64)) return false;
+    return !((f & KI_FLOAT && !ki_is_float(t)) || (f & KI_INT && ki_is_float(t)) || (f & KI_NUM && t == KN_BOOL));
+}
+
+static kn_uop elementwise(gen *g) {
+    kn_uop a = take(g);
+    kn_dtype t = (kn_dtype)a->dtype;
+    kn_op op;
+    if (chance(g, 4)) a = to_dtype(g, a, t = KN_U64);
+    do op = (kn_op)dice(g, KI_OP_COUNT);
+    while (!ki_is_elementwise(op) || !allowed(op, t));
+    if (op == KN_WHERE) {
+        kn_uop p = partner(g, a, KN_BOOL), b = partner(g, a, t);
+        if (chance(g, 60)) p = ki_op2(g->ir, KN_CMPLT, a, b);
+        return chance(g, 50) ? ki_op3(g->ir, op, p, a, b) : ki_op3(g->ir, op, p, b, a);
+    }
+    if (ki_ops[op].most == 1) return ki_op1(g->ir, op, a);
+    if (ki_ops[op].most == 2) {
+        kn_uop b = partner(g, a, t);
+        return chance(g, 60) ? ki_op2(g->ir, op, a, b) : ki_op2(g->ir, op, b, a);
+    }
+    return ki_op3(g->ir, op, a, partner(g, a, t), partner(g, a, t));
+}
+
+static kn_uop reshaped(gen *g, kn_uop v) {
+    int64_t dim[KI_MAX_RANK], out[KI_MAX_RANK];
+    unsigned rank = ki_rank(v), n = 0;
+    dims_of(v, dim);
+    for (unsigned k = 0; k < rank; k++) {
+        if (n && chance(g, 40)) {
+            out[n - 1] *= dim[k];
+            continue;
+        }
+        for (int64_t d = 2; d < dim[k] && n < 5; d++)
+            if (dim[k] % d == 0 && chance(g, 30)) out[n++] = d, dim[k] /= d;
+        if (n < 8) out[n++] = dim[k];
+        else out[n - 1] *= dim[k];
+        if (n < 6 && chance(g, 15)) out[n++] = 1;
+    }
+    return ki_reshape(g->ir, v, out, n);
+}
+
+static kn_uop padded(gen *g, kn_uop v, bool pad) {
+    int64_t dim[KI_MAX_RANK], off[KI_MAX_RANK];
+    unsigned rank = ki_rank(v);
+    int64_t numel = 1;
+    for (unsigned k = 0; k < rank; k++) {
+        int64_t d = ki_dim_n(v, k), m = pad ? d + dice(g, 4) : d - (d > 0 ? dice(g, (uint32_t)(d > 6 ? 6 : d)) : 0);
+        if (chance(g, 40) || numel * m > NUMEL) m = d;
+        dim[k] = m;
+        numel *= m;
+        off[k] = m == d ? 0 : dice(g, (uint32_t)(m > d ? m - d : d - m) + 1);
+    }
+    return pad ? ki_pad(g->ir, v, off, dim) : ki_shrink(g->ir, v, off, dim);
+}
+
+static kn_uop expanded(gen *g, kn_uop v) {
+    int64_t dim[KI_MAX_RANK], in[KI_MAX_RANK];
+    unsigned rank = ki_rank(v), n = 0, at = rank > 6 ? 99 : dice(g, rank + 1);
+    int64_t numel = ki_numel(v);
+    for (unsigned k = 0; k <= rank; k++) {
+        if (k == at) {
+            int64_t m = 1 + dice(g, 6);
+            in[n] = 1;
+            dim[n++] = numel * m > NUMEL ? 1 : m;
+            numel *= dim[n - 1];
+        }
+        if (k == rank) break;
+        int64_t d = ki_dim_n(v, k), m = d == 1 && chance(g, 60) ? 1 + dice(g, 6) : d;
+        if (d == 1 && numel * m > NUMEL) m = 1;
+        if (d == 1) numel *= m;
+        in[n] = d;
+        dim[n++] = m;
+    }
+    return ki_expand(g->ir, ki_reshape(g->ir, v, in, n), dim, n);
+}
+
+static kn_uop movement(gen *g) {
+    kn_uop v = take(g);
+    unsigned rank = ki_rank(v);
+    int64_t a[KI_MAX_RANK];
+    switch (dice(g, 6)) {
+    case 0:
+        for (unsigned k = 0; k < rank; k++) a[k] = k;
+        for (unsigned k = rank; k > 1; k--) {
+            unsigned j = dice(g, k);
+            int64_t t = a[k - 1];
+            a[k - 1] = a[j], a[j] = t;
+        }
+        return ki_permute(g->ir, v, a, rank);
+    case 1: {
+        unsigned n = 0;
+        for (unsigned k = 0; k < rank; k++)
+            if (chance(g, 50)) a[n++] = k;
+        return ki_flip(g->ir, v, a, n);
+    }
+    case 2: return padded(g, v, true);
+    case 3: return padded(g, v, false);
+    case 4: return expanded(g, v);
+    default: return reshaped(g, v);
+    }
+}
+
+static kn_uop reduction(gen *g) {
+    static const kn_op ops[] = {KN_ADD, KN_ADD, KN_MAX, KN_MUL};
+    kn_uop v = take(g);
+    unsigned rank = ki_rank(v), axes = rank ? 1 + dice(g, (1u << rank) - 1u) : 0;
+    kn_uop r = ki_reduce(g->ir, v, ops[dice(g, 4)], axes);
+    if (!r || chance(g, 50)) return r;
+    int64_t dim[KI_MAX_RANK];
+    dims_of(v, dim);
+    if (chance(g, 50)) { /* and back over the rows, as softmax does */
+        kn_uop b = ki_expand(g->ir, r, dim, rank);
+        kn_op op = allowed(KN_SUB, (kn_dtype)v->dtype) ? KN_SUB : KN_MAX;
+        return ki_op2(g->ir, op, v, b);
+    }
+    unsigned n = 0;
+    for (unsigned k = 0; k < rank; k++)
+        if (!(axes >> k & 1)) dim[n++] = ki_dim_n(v, k);
+    return ki_reshape(g->ir, r, dim, n);
+}
+
+static kn_uop cast(gen *g) {
+    kn_uop v = take(g);
+    kn_dtype t = any_dtype(g);
+    if (chance(g, 60)) return to_dtype(g, v, t);
+    unsigned from = ki_dtypes[v->dtype].bits, to = ki_dtypes[t].bits, rank = ki_rank(v);
+    int64_t last = rank ? ki_dim_n(v, rank - 1) : 0;
+    if (v->dtype == KN_BOOL || t == KN_BOOL || t == v->dtype) return to_dtype(g, v, t);
+    if (from != to && (!rank || last * from % to)) return to_dtype(g, v, t);
+    return ki_bitcast(g->ir, v, t);
+}
+
+static kn_uop stacked(gen *g) {
+    kn_uop v = take(g), s[4] = {v};
+    unsigned n = 1 + dice(g, 4);
+    int64_t dim[KI_MAX_RANK];
+    dims_of(v, dim);
+    if (ki_rank(v) > 7 || ki_numel(v) * 4 > NUMEL) return v;
+    for (unsigned i = 1; i < n; i++) {
+        s[i] = partner(g, v, (kn_dtype)v->dtype);
+        if (s[i] && !ki_same_shape(s[i], v)) s[i] = spread(g, s[i], dim, ki_rank(v));
+    }
+    return ki_opn(g->ir, KN_STACK, s, n);
+}
+
+static kn_uop indexed(gen *g) {
+    kn_uop v = take(g), s[4] = {v};
+    unsigned rank = ki_rank(v), n = 0;
+    while (n < rank && n < 3 && ki_dim_n(v, n) > 0 && chance(g, n ? 40 : 100)) {
+        int64_t d = ki_dim_n(v, n);
+        if (chance(g, 50)) s[++n] = ki_index(g->ir, dice(g, (uint32_t)d));
+        else s[n + 1] = input(g, chance(g, 70) ? KN_I32 : KN_U8, (int64_t[]){1 + dice(g, 5)}, chance(g, 90), 'i', 0, (double)(d - 1)), n++;
+    }
+    if (n == 0) return v;
+    return ki_opn(g->ir, KN_INDEX, s, n + 1);
+}
+
+/* ---- compositions ------------------------------------------------------------------------------------------- */
+
+/* Windows of k elements over the last axis: (..., L) to (..., L - k + 1, k), by the repeat-and-reshape way. */
+static kn_uop windows(gen *g, kn_uop v, int64_t k) {
+    unsigned rank = ki_rank(v), b = rank - 1;
+    int64_t L = ki_dim_n(v, b), o = L - k + 1, d[KI_MAX_RANK], zero[KI_MAX_RANK] = {0};
+    dims_of(v, d);
+    d[b] = 1, d[b + 1] = L;
+    v = ki_reshape(g->ir, v, d, rank + 1);
+    d[b] = k + 1; /* k rows of L + 1: row j starts at element j */
+    v = ki_expand(g->ir, v, d, rank + 1);
+    d[b] = (k + 1) * L;
+    v = ki_reshape(g->ir, v, d, rank);
+    d[b] = k * (L + 1);
+    v = ki_shrink(g->ir, v, zero, d);
+    d[b] = k, d[b + 1] = L + 1;
+    v = ki_reshape(g->ir, v, d, rank + 1);
+    d[b + 1] = o;
+    v = ki_shrink(g->ir, v, zero, d);
+    int64_t order[KI_MAX_RANK];
+    for (unsigned j = 0; j <= rank; j++) order[j] = j;
+    order[b] = b + 1, order[b + 1] = b;
+    return ki_permute(g->ir, v, order, rank + 1);
+}
+
+static kn_uop prefix(gen *g, kn_uop v, kn_op op) { /* cumulative op over the last axis */
+    unsigned rank = ki_rank(v);
+    int64_t L = ki_dim_n(v, rank - 1), d[KI_MAX_RANK], off[KI_MAX_RANK] = {0};
+    dims_of(v, d);
+    d[rank - 1] = 2 * L - 1;
+    off[rank - 1] = L - 1;
+    kn_uop w = windows(g, ki_pad(g->ir, v, off, d), L), r = ki_reduce(g->ir, w, op, 1u << rank);
+    d[rank - 1] = L;
+    return ki_reshape(g->ir, r, d, rank);
+}
+
+static kn_uop arange(gen *g, int64_t n, kn_dtype t) {
+    kn_uop one = ki_const_int(g->ir, t, 1);
+    return ki_op2(g->ir, KN_SUB, prefix(g, spread(g, one, &n, 1), KN_ADD), one);
+}
+
+static kn_uop rows(gen *g, int64_t least, int64_t most) { /* a value of rank >= 1 whose last axis is least..most long */
+    kn_uop v = take(g);
+    unsigned rank = ki_rank(v);
+    int64_t last = rank ? ki_dim_n(v, rank - 1) : 0;
+    if (rank && rank < 5 && last >= least && last <= most && ki_numel(v) > 0) return v;
+    int64_t dim[2] = {1 + dice(g, 5), least + dice(g, (uint32_t)(most - least + 1))};
+    return fit(g, v, dim, 2);
+}
+
+static kn_uop ensure(gen *g, kn_uop v, int64_t rows_, int64_t cols) {
+    int64_t d[2] = {rows_, cols};
+    return v && ki_rank(v) == 0 ? spread(g, v, d, 2) : v;
+}
+
+static kn_uop softmax(gen *g) {
+    kn_uop v = rows(g, 2, 33);
+    if (!v || !ki_rank(v)) return v;
+    if (!ki_is_float((kn_dtype)v->dtype)) v = to_dtype(g, v, KN_F32);
+    unsigned a = ki_rank(v) - 1;
+    int64_t dim[KI_MAX_RANK];
+    dims_of(v, dim);
+    kn_uop m = ki_expand(g->ir, ki_reduce(g->ir, v, KN_MAX, 1u << a), dim, a + 1);
+    kn_uop e = ki_op1(g->ir, chance(g, 50) ? KN_EXP : KN_EXP2, ki_op2(g->ir, KN_SUB, v, m));
+    kn_uop s = ki_expand(g->ir, ki_reduce(g->ir, e, KN_ADD, 1u << a), dim, a + 1);
+    return ki_op2(g->ir, KN_DIV, e, s);
+}
+
+static kn_uop layernorm(gen *g) {
+    kn_uop v = rows(g, 2, 33);
+    if (!v || !ki_rank(v)) return v;
+    if (!ki_is_float((kn_dtype)v->dtype)) v = to_dtype(g, v, KN_F32);
+    unsigned a = ki_rank(v) - 1;
+    int64_t dim[KI_MAX_RANK];
+    dims_of(v, dim);
+    kn_uop n = ki_const_float(g->ir, (kn_dtype)v->dtype, (double)dim[a]);
+    kn_uop m = ki_op2(g->ir, KN_DIV, ki_reduce(g->ir, v, KN_ADD, 1u << a), n);
+    kn_uop d = ki_op2(g->ir, KN_SUB, v, ki_expand(g->ir, m, dim, a + 1));
+    kn_uop q = ki_op2(g->ir, KN_DIV, ki_reduce(g->ir, ki_op2(g->ir, KN_MUL, d, d), KN_ADD, 1u << a), n);
+    kn_uop r = ki_op1(g->ir, KN_SQRT, ki_op2(g->ir, KN_ADD, q, ki_const_float(g->ir, (kn_dtype)v->dtype, 0.5)));
+    return ki_op2(g->ir, KN_DIV, d, ki_expand(g->ir, r, dim, a + 1));
+}
+
+/* out[i, d] = sum over k of where(k = idx[i], table[k, d], -0.0) */
+static kn_uop gather(gen *g) {
+    kn_uop v = take(g);
+    int64_t K = 2 + dice(g, 9), D = 1 + dice(g, 5), I = 1 + dice(g, 7), kd[2] = {K, D}, all[3] = {I, K, D};
+    v = ensure(g, fit(g, v, kd, 2), K, D);
+    kn_dtype t = chance(g, 70) ? KN_I32 : KN_I64;
+    kn_uop i = input(g, t, &I, 1, 'i', chance(g, 80) ? 0 : -1, (double)(chance(g, 80) ? K - 1 : K));
+    kn_uop k = ki_expand(g->ir, ki_reshape(g->ir, arange(g, K, t), (int64_t[]){1, K, 1}, 3), all, 3);
+    kn_uop hit = ki_op2(g->ir, KN_CMPEQ, k, ki_expand(g->ir, ki_reshape(g->ir, i, (int64_t[]){I, 1, 1}, 3), all, 3));
+    if (!v) return NULL;
+    kn_uop x = ki_expand(g->ir, ki_reshape(g->ir, v, (int64_t[]){1, K, D}, 3), all, 3);
+    kn_uop z = ki_is_float((kn_dtype)v->dtype) ? ki_const_float(g->ir, (kn_dtype)v->dtype, -0.0) : ki_const_int(g->ir, (kn_dtype)v->dtype, 0);
+    kn_uop s = ki_reduce(g->ir, ki_op3(g->ir, KN_WHERE, hit, x, z), KN_ADD, 2);
+    return ki_reshape(g->ir, s, (int64_t[]){I, D}, 2);
+}
+
+/* out[k] = sum over d of where(idx[d] = k, v[d], 0) */
+static kn_uop scatter(gen *g) {
+    int64_t D = 2 + dice(g, 12), K = 1 + dice(g, 9), all[2] = {D, K};
+    kn_uop v = fit(g, take(g), &D, 1);
+    if (!v) return NULL;
+    if (ki_rank(v) == 0) v = spread(g, v, &D, 1);
+    kn_dtype t = chance(g, 70) ? KN_I32 : KN_I64;
+    kn_uop i = input(g, t, &D, 1, 'i', chance(g, 80) ? 0 : -2, (double)K - 1);
+    kn_uop k = ki_expand(g->ir, ki_reshape(g->ir, arange(g, K, t), (int64_t[]){1, K}, 2), all, 2);
+    kn_uop hit = ki_op2(g->ir, KN_CMPEQ, ki_expand(g->ir, ki_reshape(g->ir, i, (int64_t[]){D, 1}, 2), all, 2), k);
+    kn_uop x = ki_expand(g->ir, ki_reshape(g->ir, v, (int64_t[]){D, 1}, 2), all, 2);
+    kn_uop z = ki_is_float((kn_dtype)v->dtype) && chance(g, 60) ? ki_const_float(g->ir, (kn_dtype)v->dtype, -0.0)
+                                                                : ki_const_int(g->ir, (kn_dtype)v->dtype, 0);
+    kn_uop s = ki_reduce(g->ir, ki_op3(g->ir, KN_WHERE, hit, x, z), KN_ADD, 1);
+    return ki_reshape(g->ir, s, &K, 1);
+}
+
+static kn_uop matmul(gen *g) {
+    int64_t I = any_dim(g), J = any_dim(g), K = any_dim(g);
+    while (I * J * K > 4096) I = (I + 1) / 2, J = (J + 1) / 2;
+    kn_uop a = take(g);
+    kn_dtype t = (kn_dtype)a->dtype;
+    int64_t ik[2] = {I, K}, kj[2] = {K, J}, all[3] = {I, K, J};
+    a = ensure(g, fit(g, a, ik, 2), I, K);
+    kn_uop b = chance(g, 50) ? any_input(g, t, kj, 2) : ensure(g, fit(g, to_dtype(g, take(g), t), kj, 2), K, J);
+    a = ki_expand(g->ir, ki_reshape(g->ir, a, (int64_t[]){I, K, 1}, 3), all, 3);
+    b = ki_expand(g->ir, ki_reshape(g->ir, b, (int64_t[]){1, K, J}, 3), all, 3);
+    kn_uop s = ki_reduce(g->ir, ki_op2(g->ir, KN_MUL, a, b), KN_ADD, 2);
+    return ki_reshape(g->ir, s, (int64_t[]){I, J}, 2);
+}
+
+static kn_uop window_op(gen *g) {
+    kn_uop v = rows(g, 2, 17);
+    if (!v || !ki_rank(v) || ki_rank(v) > 5 || ki_numel(v) * ki_dim_n(v, ki_rank(v) - 1) > 8000) return v;
+    unsigned rank = ki_rank(v);
+    int64_t L = ki_dim_n(v, rank - 1), k = 1 + dice(g, (uint32_t)(L > 5 ? 5 : L));
+    uint32_t way = dice(g, 4);
+    if (way == 0) return prefix(g, v, KN_ADD);
+    if (way == 1) return prefix(g, v, chance(g, 50) ? KN_MAX : KN_MUL);
+    kn_uop w = windows(g, v, k);
+    if (!w || chance(g, 30)) return w;
+    if (way == 2) return ki_reduce(g->ir, w, KN_MAX, 1u << rank);
+    int64_t d[KI_MAX_RANK];
+    dims_of(w, d);
+    kn_uop f = spread(g, any_input(g, (kn_dtype)w->dtype, NULL, 0), &k, 1);
+    if (chance(g, 80)) f = any_input(g, (kn_dtype)w->dtype, &k, 1);
+    int64_t one[KI_MAX_RANK];
+    for (unsigned j = 0; j < rank + 1; j++) one[j] = j == rank ? k : 1;
+    f = ki_expand(g->ir, ki_reshape(g->ir, f, one, rank + 1), d, rank + 1);
+    return ki_reduce(g->ir, ki_op2(g->ir, KN_MUL, w, f), KN_ADD, 1u << rank);
+}
+
+static kn_uop argmax(gen *g) {
+    kn_uop v = rows(g, 2, 17);
+    if (!v || !ki_rank(v)) return v;
+    unsigned a = ki_rank(v) - 1;
+    int64_t dim[KI_MAX_RANK], one[KI_MAX_RANK];
+    dims_of(v, dim);
+    for (unsigned k = 0; k <= a; k++) one[k] = k == a ? dim[a] : 1;
+    kn_uop m = ki_expand(g->ir, ki_reduce(g->ir, v, KN_MAX, 1u << a), dim, a + 1);
+    kn_uop hit = ki_op2(g->ir, KN_CMPEQ, v, m);
+    kn_uop pos = ki_expand(g->ir, ki_reshape(g->ir, arange(g, dim[a], KN_I32), one, a + 1), dim, a + 1);
+    kn_uop back = ki_op2(g->ir, KN_SUB, ki_const_int(g->ir, KN_I32, dim[a]), pos);
+    kn_uop best = ki_reduce(g->ir, ki_op2(g->ir, KN_MUL, ki_cast(g->ir, hit, KN_I32), back), KN_MAX, 1u << a);
+    return ki_op2(g->ir, KN_SUB, ki_const_int(g->ir, KN_I32, dim[a]), best);
+}
+
+static kn_uop arange_mask(gen *g) {
+    kn_uop v = rows(g, 2, 17);
+    if (!v || !ki_rank(v)) return v;
+    unsigned rank = ki_rank(v), a = dice(g, rank), b = dice(g, rank);
+    int64_t dim[KI_MAX_RANK], one[KI_MAX_RANK];
+    dims_of(v, dim);
+    if (dim[a] > 40 || dim[b] > 40) return v;
+    for (unsigned k = 0; k < rank; k++) one[k] = k == a ? dim[a] : 1;
+    kn_uop i = ki_expand(g->ir, ki_reshape(g->ir, arange(g, dim[a], KN_I32), one, rank), dim, rank);
+    for (unsigned k = 0; k < rank; k++) one[k] = k == b ? dim[b] : 1;
+    kn_uop j = ki_expand(g->ir, ki_reshape(g->ir, arange(g, dim[b], KN_I32), one, rank), dim, rank);
+    if (chance(g, 50)) j = ki_op2(g->ir, KN_ADD, j, ki_const_int(g->ir, KN_I32, (int64_t)dice(g, 5) - 2));
+    if (chance(g, 20)) j = ki_const_int(g->ir, KN_I32, dice(g, 6));
+    static const kn_op cmp[] = {KN_CMPLT, KN_CMPGT, KN_CMPGE, KN_CMPLE, KN_CMPEQ, KN_CMPNE};
+    kn_uop p = ki_op2(g->ir, cmp[dice(g, 6)], i, j);
+    kn_uop z = constant(g, (kn_dtype)v->dtype), w = ki_op3(g->ir, KN_WHERE, p, v, z);
+    return chance(g, 40) && w ? ki_reduce(g->ir, w, chance(g, 70) ? KN_ADD : KN_MAX, 1u << dice(g, rank)) : w;
+}
+
+/* A view of an input is written; what is read elsewhere is the old value. The result is an output. */
+static kn_uop assignment(gen *g) {
+    if (!g->p->nin || g->nassigned == 8) return NULL;
+    kn_uop x = g->p->in[dice(g, (uint32_t)g->p->nin)].node, view = x;
+    for (unsigned i = 0; i < g->nassigned; i++)
+        if (g->assigned[i] == x) return NULL;
+    if (!ki_numel(x)) return NULL;
+    if (chance(g, 40)) view = padded(g, view, false);
+    if (chance(g, 30)) view = reshaped(g, view);
+    if (chance(g, 20) && view && ki_rank(view)) view = ki_flip(g->ir, view, (int64_t[]){0}, 1);
+    if (!view || !ki_numel(view)) return NULL;
+    kn_uop val = partner(g, chance(g, 50) ? view : x, (kn_dtype)x->dtype);
+    int64_t dim[KI_MAX_RANK];
+    dims_of(view, dim);
+    val = fit(g, val, dim, ki_rank(view));
+    if (val && ki_rank(val) == 0) val = spread(g, val, dim, ki_rank(view));
+    if (val && ki_is_const(val)) return NULL;
+    g->assigned[g->nassigned++] = x;
+    return ki_op2(g->ir, KN_AFTER, x, ki_op2(g->ir, KN_STORE, view, val));
+}
+
+static kn_uop marker(gen *g) {
+    static const kn_op ops[] = {KN_CONTIGUOUS, KN_CONTIGUOUS_BACKWARD, KN_DETACH};
+    return ki_op1(g->ir, ops[dice(g, chance(g, 70) ? 1 : 3)], take(g));
+}
+
+/* A user's function of one or two arguments, inlined by callify. */
+static kn_uop function(gen *g) {
+    kn_uop a = take(g), shape = ki_shape_of(g->ir, a);
+    kn_dtype t = (kn_dtype)a->dtype;
+    kn_uop p = ki_param_make(g->ir, 0, t, KN_GLOBAL, 0, NULL, NULL, shape), q = ki_param_make(g->ir, 1, t, KN_GLOBAL, 0, NULL, NULL, shape);
+    kn_uop b = partner(g, a, t);
+    int64_t dim[KI_MAX_RANK];
+    dims_of(a, dim);
+    if (b && !ki_same_shape(a, b)) b = spread(g, b, dim, ki_rank(a));
+    kn_uop v = ki_op2(g->ir, chance(g, 50) ? KN_ADD : KN_MAX, p, q), w = ki_op2(g->ir, KN_MUL, v, p);
+    kn_uop body = ki_op2(g->ir, KN_TUPLE, w, v), f = ki_op3(g->ir, KN_FUNCTION, body, a, b);
+    return f ? ki_make(g->ir, KN_GETTUPLE, KN_VOID, &f, 1, (kn_arg){.i = dice(g, 2)}, 0) : NULL;
+}
+
+typedef kn_uop step(gen *g);
+static const struct {
+    step *make;
+    unsigned weight;
+} steps[] = {{elementwise, 38}, {movement, 18}, {reduction, 10}, {cast, 8},     {stacked, 3},  {indexed, 3},
+             {softmax, 2},      {layernorm, 1}, {gather, 3},     {scatter, 2},  {matmul, 3},   {window_op, 4},
+             {argmax, 1},       {arange_mask, 3}, {marker, 3},   {function, 1}};
+
+static void one_step(gen *g) {
+    unsigned total = 0, k = 0;
+    for (unsigned i = 0; i < sizeof steps / sizeof *steps; i++) total += steps[i].weight;
+    uint32_t r = dice(g, total);
+    while (r >= steps[k].weight) r -= steps[k++].weight;
+    kn_uop u = steps[k].make(g);
+    if (u && ki_numel(u) <= 4 * NUMEL) keep(g, u);
+}
+
+/* The program of a seed, in ir (open, empty). */
+static bool generate(ki_ir *ir, uint64_t seed, ki_program *p) {
+    static const char *const kinds[] = {"q", "qr", "qs", "qqw", "qrsw", "r"};
+    *p = (ki_program){.ir = ir, .stage = KI_S_TENSOR};
+    gen g = {.ir = ir, .p = p, .state = ki_mix(seed ^ UINT64_C(0x6b6f696e65))};
+    g.kinds = kinds[dice(&g, chance(&g, 60) ? 2 : 6)];
+    for (int i = 0; i < 3; i++) g.palette[i] = chance(&g, 35) ? KN_F32 : data_dtypes[dice(&g, NDATA)];
+    unsigned nin = 1 + dice(&g, 3), nstep = 1 + dice(&g, chance(&g, 75) ? 8 : 20);
+    int64_t dim[KI_MAX_RANK];
+    for (unsigned i = 0; i < nin; i++) {
+        unsigned rank = any_shape(&g, dim);
+        keep(&g, any_input(&g, any_dtype(&g), dim, rank));
+    }
+    for (unsigned i = 0; i < nstep && ir->env->err == KI_E_NONE; i++) one_step(&g);
+    kn_uop out[POOL];
+    unsigned n = 0;
+    if (chance(&g, 12)) {
+        kn_uop a = assignment(&g);
+        if (a) out[n++] = a;
+    }
+    for (unsigned i = 0; i < g.n && n < 6; i++)
+        if (!g.used[i] && g.val[i]->op != KN_PARAM && g.val[i]->dtype != KN_IDX) out[n++] = g.val[i];
+    if (n == 0 && g.n) out[n++] = ki_op1(ir, KN_CONTIGUOUS, g.val[g.n - 1]);
+    for (unsigned i = 0; i < n; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "y%u", i);
+        if (!ki_program_port(p, true, name, strlen(name), out[i])) return false;
+    }
+    return ir->env->err == KI_E_NONE && n && (p->root = ki_opn(ir, KN_SINK, out, n)) != NULL;
+}
+
+#endif

@@ -75,7 +75,8 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
 
 /* mu and nv: many products for each load, few left over. A short v is padded to whole vectors. */
 static void tile_size(const ki_choice *c, ki_tile *t) {
-    int64_t most = c->target->nvector >= 32 ? 24 : 12, n = ki_extent(t->u), m = ki_extent(t->v), lanes = t->dot ? 1 : c->lanes;
+    int64_t most = c->target->nvector >= 32 ? 24 : 12, n = ki_extent(t->u), m = ki_extent(t->v),
+            lanes = t->dot ? 1 : c->lanes;
     double best = 0;
     if (!t->dot && m < KI_SHORT * lanes) m = (m + lanes - 1) / lanes * lanes;
     for (int64_t nv = 1; nv <= 4; nv++)

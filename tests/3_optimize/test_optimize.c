@@ -1,0 +1,324 @@
+/* test_optimize.c: OptOps, alone, in random sequences and as the heuristics choose them, leave a kernel's results as they
+ * are (the machine of stage 4's tests runs both forms); illegal ones are refused with their own message. */
+#include "../4_expand/build.h"
+#include "../4_expand/machine.h"
+#include "../tap.h"
+#include "ir/program.h"
+#include "stages/3_optimize/optimize.h"
+#include "stages/4_expand/expand.h"
+
+enum { MOST = 1 << 14 };
+static float in1[MOST], in2[MOST], got[MOST], want[MOST];
+
+static uint32_t seed = 1;
+static uint32_t rnd(uint32_t n) {
+    seed = seed * 1664525 + 1013904223;
+    return (seed >> 8) % n;
+}
+static void fill(void) {
+    for (int i = 0; i < MOST; i++) {
+        in1[i] = (float)((int)rnd(15) - 7);
+        in2[i] = (float)((int)rnd(15) - 7);
+        got[i] = want[i] = -77;
+    }
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------------- */
+
+static kn_uop matmul(int m, int k, int n) {
+    kn_uop i = rng(KN_AX_LOOP, m), j = rng(KN_AX_LOOP, n), r = rng(KN_AX_REDUCE, k);
+    kn_uop v =
+        mul(at(param(1, KN_F32, m * k), add(mul(i, I(k)), r)), at(param(2, KN_F32, k * n), add(mul(r, I(n)), j)));
+    return sink1(end(store(param(0, KN_F32, m * n), add(mul(i, I(n)), j), reduce(KN_ADD, v, r, NULL)), i, j));
+}
+static kn_uop matmul_t(int m, int k, int n) {
+    kn_uop i = rng(KN_AX_LOOP, m), j = rng(KN_AX_LOOP, n), r = rng(KN_AX_REDUCE, k);
+    kn_uop v =
+        mul(at(param(1, KN_F32, m * k), add(mul(i, I(k)), r)), at(param(2, KN_F32, k * n), add(mul(j, I(k)), r)));
+    return sink1(end(store(param(0, KN_F32, m * n), add(mul(i, I(n)), j), reduce(KN_ADD, v, r, NULL)), i, j));
+}
+/* max, then sum of differences, then the output: three loops under a row */
+static kn_uop rows(int m, int n) {
+    kn_uop i = rng(KN_AX_LOOP, m), a = rng(KN_AX_REDUCE, n), b = rng(KN_AX_REDUCE, n), c = rng(KN_AX_LOOP, n),
+           p = param(1, KN_F32, m * n);
+    kn_uop base = mul(i, I(n)), mx = reduce(KN_MAX, at(p, add(base, a)), a, NULL);
+    kn_uop sum = reduce(KN_ADD, ki_op2(&ir, KN_SUB, at(p, add(base, b)), mx), b, NULL);
+    return sink1(end(
+        store(param(0, KN_F32, m * n), add(base, c), add(ki_op2(&ir, KN_SUB, at(p, add(base, c)), mx), sum)), i, c));
+}
+static kn_uop columns(int m, int n) {
+    kn_uop j = rng(KN_AX_LOOP, n), r = rng(KN_AX_REDUCE, m);
+    return sink1(
+        end(store(param(0, KN_F32, n), j, reduce(KN_ADD, at(param(1, KN_F32, m * n), add(mul(r, I(n)), j)), r, NULL)),
+            j, NULL));
+}
+static kn_uop whole(int n) {
+    kn_uop r = rng(KN_AX_REDUCE, n);
+    return sink1(store(param(0, KN_F32, 1), I(0), reduce(KN_ADD, at(param(1, KN_F32, n), r), r, NULL)));
+}
+static kn_uop transpose(int m, int n) {
+    kn_uop i = rng(KN_AX_LOOP, n), j = rng(KN_AX_LOOP, m);
+    return sink1(end(
+        store(param(0, KN_F32, m * n), add(mul(i, I(m)), j), at(param(1, KN_F32, m * n), add(mul(j, I(n)), i))), i, j));
+}
+/* out[x] = a[x - 3] + b[x] inside, b[x] outside */
+static kn_uop padded(int n) {
+    kn_uop x = rng(KN_AX_LOOP, n), valid = ki_op2(&ir, KN_AND, lt(I(2), x), lt(x, I(n - 4)));
+    kn_uop v = at(param(1, KN_F32, n - 7), where(valid, add(x, I(-3)), invalid()));
+    return sink1(end(store(param(0, KN_F32, n), x, add(v, at(param(2, KN_F32, n), x))), x, NULL));
+}
+/* one channel in, c out, 3 x 3, zero padding on the left and above */
+static kn_uop convolve(int c, int h, int w) {
+    kn_uop o = rng(KN_AX_LOOP, c), y = rng(KN_AX_LOOP, h), x = rng(KN_AX_LOOP, w), a = rng(KN_AX_REDUCE, 3),
+           b = rng(KN_AX_REDUCE, 3);
+    kn_uop iy = add(add(y, a), I(-1)), ix = add(add(x, b), I(-1));
+    kn_uop valid = ki_op2(&ir, KN_AND, ki_op2(&ir, KN_AND, lt(I(-1), iy), lt(iy, I(h))),
+                          ki_op2(&ir, KN_AND, lt(I(-1), ix), lt(ix, I(w))));
+    kn_uop v = at(param(1, KN_F32, h * w), where(valid, add(mul(iy, I(w)), ix), invalid()));
+    kn_uop k = at(param(2, KN_F32, c * 9), add(add(mul(o, I(9)), mul(a, I(3))), b));
+    kn_uop out = add(mul(o, I(h * w)), add(mul(y, I(w)), x));
+    return sink1(ki_opn(
+        &ir, KN_END, (kn_uop[]){store(param(0, KN_F32, c * h * w), out, reduce(KN_ADD, mul(v, k), a, b)), o, y, x}, 4));
+}
+/* running sums down the columns of n rows */
+static kn_uop scan(int n, int cols) {
+    kn_uop c = rng(KN_AX_LOOP, cols), i = rng(KN_AX_LOOP, n), x = add(mul(i, I(cols)), c), z = I(0),
+           acc = ki_buffer_make(&ir, 0, 1, KN_F32, KN_REG, 0);
+    kn_uop init = store(ki_op2(&ir, KN_AFTER, acc, c), z, ki_const_float(&ir, KN_F32, 0)),
+           acc1 = ki_op3(&ir, KN_AFTER, acc, init, i);
+    kn_uop upd = store(acc1, z, add(ki_op1(&ir, KN_LOAD, at(acc1, z)), at(param(1, KN_F32, n * cols), x)));
+    kn_uop out = store(param(0, KN_F32, n * cols), x, ki_op1(&ir, KN_LOAD, at(ki_op2(&ir, KN_AFTER, acc, upd), z)));
+    return sink1(end(out, c, i));
+}
+/* two outputs of different size in one kernel */
+static kn_uop two(int n, int m) {
+    kn_uop i = rng(KN_AX_LOOP, n), j = rng(KN_AX_LOOP, m);
+    kn_uop a = end(store(param(0, KN_F32, n + m), i, at(param(1, KN_F32, n), i)), i, NULL);
+    kn_uop b = end(
+        store(param(0, KN_F32, n + m), add(j, I(n)), mul(at(param(2, KN_F32, m), j), ki_const_float(&ir, KN_F32, 2))),
+        j, NULL);
+    return ki_op2(&ir, KN_SINK, a, b);
+}
+enum { KERNELS = 16 };
+static const char *build(int which, kn_uop *sink) {
+    switch (which) {
+    case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
+    case 1: return *sink = matmul(64, 40, 128), "matmul 64 40 128";
+    case 2: return *sink = matmul(7, 5, 10), "matmul 7 5 10";
+    case 3: return *sink = matmul_t(13, 70, 9), "matmul transposed";
+    case 4: return *sink = rows(6, 50), "rows 6 50";
+    case 5: return *sink = rows(3, 150), "rows 3 150";
+    case 6: return *sink = columns(30, 70), "columns";
+    case 7: return *sink = columns(9, 600), "columns, wide";
+    case 8: return *sink = whole(1003), "whole";
+    case 9: return *sink = transpose(37, 50), "transpose";
+    case 10: return *sink = padded(301), "padded";
+    case 11: return *sink = convolve(20, 9, 21), "convolution";
+    case 12: return *sink = scan(11, 24), "scan";
+    case 13: return *sink = two(90, 33), "two nests";
+    case 14: return *sink = matmul(5, 300, 1), "matrix times vector";
+    default: return *sink = matmul(1, 100, 90), "vector times matrix";
+    }
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------- */
+
+static bool run(kn_uop sink, float *out) {
+    mach_mem m[] = {{(unsigned char *)out, MOST, KN_F32}, MEM(in1, KN_F32), MEM(in2, KN_F32)};
+    for (int i = 0; i < MOST; i++) out[i] = -77;
+    kn_uop e = sink ? ki_expand_kernel(&ir, NULL, sink) : NULL;
+    if (!e) return printf("# %s\n", env.message.s ? env.message.s : "?"), false;
+    return mach_run(&ir, e, m);
+}
+static bool agrees(kn_uop sink) {
+    if (!run(sink, got)) return false;
+    for (int i = 0; i < MOST; i++)
+        if (got[i] != want[i])
+            return printf("# element %d: %g, expected %g\n", i, (double)got[i], (double)want[i]), false;
+    return true;
+}
+static void show(kn_uop root) {
+    ki_text t = {0};
+    ki_print_graph(&ir, root, &t);
+    for (char *s = strtok(t.s, "\n"); s; s = strtok(NULL, "\n")) printf("# %s\n", s);
+    ki_text_free(&t);
+}
+static ki_opt opt(ki_optop op, int axis, int arg, kn_axis target, bool top) {
+    return (ki_opt){.op = (uint8_t)op, .axis = axis, .arg = arg, .target = (uint8_t)target, .top = top, .id = -1};
+}
+
+/* ---- tests --------------------------------------------------------------------------------------------------- */
+
+static void heuristics(void) {
+    static const char *const target[] = {"sse2", "avx2", "avx512"};
+    for (int w = 0; w < KERNELS; w++) {
+        bool ok = true, replayed = true;
+        const char *name = "";
+        for (int t = 0; t < 3; t++)
+            for (unsigned threads = 1; threads <= 3; threads += 2) {
+                kn_uop sink;
+                begin(), fill();
+                name = build(w, &sink);
+                if (!run(sink, want)) ok = false;
+                kn_uop o = ki_optimize(&ir, ki_target_named(target[t]), threads, sink);
+                if (!agrees(o)) ok = (o ? show(o) : (void)0, false);
+                /* the list, applied again to the plain kernel, gives the same node */
+                const ki_kernel *k = o ? o->arg.kernel : NULL;
+                replayed &= k && ki_apply_opts(&ir, sink, k->opt, k->nopt) == o;
+                finish();
+            }
+        CHECK(ok, "heuristics: %s", name);
+        CHECK(replayed, "heuristics: %s: the list of OptOps replays", name);
+    }
+}
+
+/* Random OptOps; most are refused, and must leave no trace but the message. */
+static void random_ops(int w, int runs) {
+    bool ok = true;
+    const char *name = "";
+    int applied = 0;
+    for (int n = 0; n < runs && ok; n++) {
+        kn_uop sink;
+        begin(), fill();
+        name = build(w, &sink);
+        ok = run(sink, want);
+        for (int s = 0; s < 12 && ok; s++) {
+            static const int factor[] = {2, 3, 4, 5, 7, 8, 10};
+            ki_opt o = opt((ki_optop)rnd(KI_OPT_COUNT), (int)rnd(8), factor[rnd(7)], (kn_axis)rnd(KI_AX_COUNT), rnd(2));
+            if (o.op == KI_OPT_SWAP) o.arg = (int)rnd(8);
+            if (o.op == KI_OPT_STAGE) o.arg = 1 + (int)rnd(2), o.axis = (int)rnd(5) - 1;
+            if (o.op == KI_OPT_NOLOCALS && rnd(4)) continue;
+            kn_uop next = ki_apply_opt(&ir, sink, o);
+            if (!next) {
+                ok = env.err != KI_E_NONE && env.err != KI_E_INTERNAL && env.err != KI_E_NOMEM &&
+                     env.err >= KI_E_OPT_AXIS;
+                if (!ok) printf("# refused with: %s\n", env.message.s);
+                ki_env_clear(&env);
+                continue;
+            }
+            applied++;
+            sink = next;
+        }
+        /* as many lanes as that may be too many, which expand says */
+        kn_uop all = ki_apply_opts(&ir, sink, NULL, 0);
+        ok = ok && (agrees(all) || env.err == KI_E_LANE_AXES);
+        if (!ok) show(all ? all : sink);
+        finish();
+    }
+    CHECK(ok, "random OptOps: %s (%d applied)", name, applied);
+}
+
+#define REFUSED(sink, o, e, name)                                                                                      \
+    do {                                                                                                               \
+        kn_uop r_ = ki_apply_opt(&ir, sink, o);                                                                        \
+        CHECK(!r_ && env.err == KI_E_##e, "refused: %s", name);                                                        \
+        ki_env_clear(&env);                                                                                            \
+    } while (0)
+
+static void refusals(void) {
+    begin();
+    kn_uop m = matmul(8, 6, 10), s, t;
+    REFUSED(m, opt(KI_OPT_SPLIT, 9, 2, KN_AX_UPCAST, false), OPT_AXIS, "no such range");
+    REFUSED(m, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, true), OPT_SPLIT, "UPCAST outer");
+    REFUSED(m, opt(KI_OPT_SPLIT, 0, 2, KN_AX_THREAD, false), OPT_SPLIT, "THREAD inner");
+    REFUSED(m, opt(KI_OPT_SPLIT, 2, 2, KN_AX_THREAD, true), OPT_SPLIT, "THREAD of a reduce");
+    REFUSED(m, opt(KI_OPT_SPLIT, 2, 2, KN_AX_UPCAST, false), OPT_SPLIT, "UPCAST of a reduce");
+    REFUSED(m, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UNROLL, false), OPT_SPLIT, "UNROLL of a loop");
+    REFUSED(m, opt(KI_OPT_SPLIT, 0, 2, KN_AX_WARP, false), OPT_SPLIT, "WARP is TC's");
+    REFUSED(m, opt(KI_OPT_SPLIT, 0, 3, KN_AX_UPCAST, false), OPT_DIVIDE, "3 of 8");
+    REFUSED(m, opt(KI_OPT_SPLIT, 0, 0, KN_AX_UPCAST, false), OPT_DIVIDE, "factor 0");
+    REFUSED(m, opt(KI_OPT_PADTO, 0, 0, 0, false), OPT_DIVIDE, "multiple of 0");
+    REFUSED(m, opt(KI_OPT_SWAP, 0, 2, 0, false), OPT_SWAP, "a loop and a reduce");
+    REFUSED(m, opt(KI_OPT_SWAP, 0, 7, 0, false), OPT_AXIS, "swap with nothing");
+    REFUSED(m, opt(KI_OPT_CUT, 0, 8, 0, false), OPT_CUT, "a part is empty");
+    REFUSED(m, opt(KI_OPT_TC, 0, 0, 0, false), OPT_TC, "tensor core");
+    REFUSED(m, opt(KI_OPT_STAGE, 1, 3, 0, false), OPT_STAGE, "no such operand");
+    REFUSED(m, opt(KI_OPT_STAGE, 2, 1, 0, false), OPT_STAGE, "staged at a reduce");
+    ki_opt o = opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false);
+    o.id = 1;
+    REFUSED(m, o, OPT_ID, "an id that is taken");
+    t = ki_apply_opt(&ir, m, opt(KI_OPT_SPLIT, 0, 2, KN_AX_THREAD, true));
+    REFUSED(t, opt(KI_OPT_SPLIT, 1, 5, KN_AX_THREAD, true), OPT_THREAD, "two THREAD axes");
+    REFUSED(t, opt(KI_OPT_CUT, 3, 1, 0, false), OPT_CUT_KIND, "a THREAD axis is cut");
+    s = ki_apply_opt(&ir, m, opt(KI_OPT_NOLOCALS, 0, 0, 0, false));
+    REFUSED(s, opt(KI_OPT_SPLIT, 0, 2, KN_AX_LOCAL, false), OPT_NOLOCALS, "LOCAL after NOLOCALS");
+    REFUSED(s, opt(KI_OPT_STAGE, 1, 1, 0, false), OPT_NOLOCALS, "STAGE after NOLOCALS");
+    s = ki_apply_opt(&ir, m, opt(KI_OPT_STAGE, 1, 2, 0, false));
+    REFUSED(s, opt(KI_OPT_CUT, 1, 5, 0, false), OPT_CUT_KIND, "cut around a staged buffer");
+    finish();
+
+    begin();
+    kn_uop c = scan(6, 4);
+    REFUSED(c, opt(KI_OPT_SPLIT, 1, 2, KN_AX_UPCAST, false), OPT_SPLIT, "lanes of a carried loop");
+    REFUSED(c, opt(KI_OPT_SPLIT, 1, 2, KN_AX_THREAD, true), OPT_SPLIT, "threads of a carried loop");
+    REFUSED(c, opt(KI_OPT_SWAP, 0, 1, 0, false), OPT_SWAP, "a carried loop swapped");
+    REFUSED(c, opt(KI_OPT_CUT, 1, 2, 0, false), OPT_CUT_KIND, "a carried loop cut");
+    REFUSED(c, opt(KI_OPT_PADTO, 1, 4, 0, false), OPT_PADTO, "a carried loop padded");
+    CHECK(ki_apply_opt(&ir, c, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false)),
+          "the loop around a carried one may be upcast");
+    finish();
+
+    begin(); /* a scatter: out[idx[i]] = a[i] */
+    kn_uop i = rng(KN_AX_LOOP, 8), idx = ki_cast(&ir, at(param(2, KN_I32, 8), i), KN_IDX);
+    kn_uop sc = sink1(end(store(param(0, KN_F32, 8), idx, at(param(1, KN_F32, 8), i)), i, NULL));
+    REFUSED(sc, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false), OPT_SPLIT, "lanes of a scatter");
+    finish();
+
+    begin(); /* out[i + 1] = out[i] */
+    i = rng(KN_AX_LOOP, 8);
+    sc = sink1(end(store(param(0, KN_F32, 9), add(i, I(1)), at(param(0, KN_F32, 9), i)), i, NULL));
+    REFUSED(sc, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false), OPT_SPLIT, "lanes of a recurrence");
+    finish();
+
+    begin();
+    kn_uop n = ki_param_make(&ir, -1, KN_IDX, KN_GLOBAL, 0, "n", (int64_t[]){1, 9}, NULL),
+           y = ki_range_make(&ir, next_id++, KN_AX_LOOP, n);
+    sc = sink1(end(store(param(0, KN_F32, 9), y, at(param(1, KN_F32, 9), y)), y, NULL));
+    REFUSED(sc, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false), OPT_SYMBOLIC, "a symbolic extent");
+    CHECK(ki_optimize(&ir, ki_target_named("avx512"), 2, sc), "a symbolic kernel is left as it is");
+    finish();
+}
+
+/* The form of single steps. */
+static void forms(void) {
+    begin(), fill();
+    kn_uop sink = matmul(12, 9, 16), s = sink;
+    run(sink, want);
+    static const ki_opt steps[] = {{KI_OPT_SPLIT, KN_AX_THREAD, 1, 0, 0, 2, -1},
+                                   {KI_OPT_CUT, 0, 0, 0, 2, 6, -1},
+                                   {KI_OPT_PADTO, 0, 0, 0, 1, 5, -1},
+                                   {KI_OPT_SPLIT, KN_AX_UPCAST, 0, 0, 1, 5, -1},
+                                   {KI_OPT_SPLIT, KN_AX_UNROLL, 0, 0, 2, 3, -1},
+                                   {KI_OPT_SWAP, 0, 0, 0, 0, 1, -1}};
+    static const char *const name[] = {"SPLIT to THREAD", "CUT of a reduce", "PADTO",
+                                       "SPLIT to UPCAST", "SPLIT to UNROLL", "SWAP"};
+    for (int i = 0; i < 6 && s; i++) {
+        s = ki_apply_opt(&ir, s, steps[i]);
+        CHECK(s && agrees(s), "%s keeps the values", name[i]);
+        if (!s) printf("# %s\n", env.message.s);
+    }
+    if (s)
+        CHECK(s->arg.kernel->nopt == 6 && s->arg.kernel->opt[0].id == 3,
+              "the list names what was done, and the ids taken");
+    kn_uop f = s ? ki_apply_opts(&ir, s, NULL, 0) : NULL;
+    if (f) CHECK(f->arg.kernel->threads == 2 && f->arg.kernel->optimized, "threads are counted");
+    finish();
+
+    begin(), fill();
+    sink = matmul(12, 9, 16);
+    run(sink, want);
+    s = ki_apply_opt(&ir, sink, opt(KI_OPT_SPLIT, 1, 4, KN_AX_UPCAST, false));
+    for (int axis = -1; axis < 2; axis++) { /* outside all loops, in the row's loop, in the column's */
+        kn_uop t = ki_apply_opt(&ir, s, opt(KI_OPT_STAGE, axis, 2, 0, false));
+        CHECK(t && agrees(t), "STAGE keeps the values, axis %d", axis);
+    }
+    finish();
+}
+
+int main(void) {
+    forms();
+    refusals();
+    heuristics();
+    for (int w = 0; w < KERNELS; w++) random_ops(w, 40);
+    return tap_done();
+}

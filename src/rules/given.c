@@ -170,8 +170,9 @@ kn_uop ki_given_index(ki_match *m) {
 /* A read that only matters where c holds: its own condition gives way to c, and its index is simplified under c. Where the
  * index then stays inside the buffer for all values, no condition is left on it. NULL: stays as it is. */
 static kn_uop read_under(ki_ir *ir, kn_uop read, kn_uop c, const kn_uop *cs, unsigned nc, ki_facts *f) {
+    if (read->nsrc != 2) return NULL;
     kn_uop gated = read->src[1], part[KI_MAX_TERMS], b = read->src[0], i;
-    if (gated->op != KN_WHERE || gated->src[2]->op != KN_INVALID || read->nsrc != 2) return NULL;
+    if (gated->op != KN_WHERE || gated->src[2]->op != KN_INVALID) return NULL;
     unsigned n = parts_of(gated->src[0], part);
     /* Only where c says all of it: then the condition is c itself, and nothing is left to do a second time. */
     for (unsigned k = 0; k < n; k++) {

@@ -208,7 +208,7 @@ static bool options_read(job *j) {
 
 /* What depends on the data: batch, steps, memory. */
 static bool prepare(job *j) {
-    int64_t epochs = cli_has(j->c, "mnist") ? 2 : 40;
+    int64_t epochs = cli_has(j->c, "mnist") ? 2 : 15;
     cli_int(j->c, "epochs", 1, 1000000, &epochs);
     if (!j->drawn && !cli_has(j->c, "batch"))
         while (j->batch > 16 && j->batch * 20 > j->train.n) j->batch /= 2; /* small sets: more steps an epoch */
@@ -270,7 +270,7 @@ static const cli_opt options[] = {
     {"data", "X.npy Y.npy", "images of any one size and their labels; every fifth is held out to test on"},
     {"mnist", "DIR", "the four MNIST files, plain or .gz"},
     {"steps", "N", "training steps; default 400 on drawn digits"},
-    {"epochs", "N", "passes over the data; default 2 with --mnist, 40 with --data"},
+    {"epochs", "N", "passes over the data; default 2 with --mnist, 15 with --data"},
     {"batch", "N", "images a step; default 128, fewer on small sets"},
     {"rate", "R", "learning rate; default 0.005"},
     {"seed", "N", "of the network, the order and the drawn digits; default 0"},

@@ -345,6 +345,8 @@ static const char *binary_sign(kn_op op) {
     }
 }
 
+static bool is_signed(kn_dtype t) { return ki_is_sint(t) || t == KN_IDX; }
+
 static const char *one_of(ki_cgen *g, kn_uop u, unsigned n) {
     ki_celem e = ki_cvalue_elem((kn_dtype)u->dtype);
     const char *one = e == KI_F64 ? "1.0" : "1.0f";
@@ -374,6 +376,9 @@ static const char *arithmetic(ki_cgen *g, kn_uop u) {
     const char *s[3] = {"", "", ""}, *sign = binary_sign(op), *fn = libm_name(op);
     for (uint32_t k = 0; k < u->nsrc && k < 3; k++)
         if (!(s[k] = ki_cvector(g, u->src[k], n))) return NULL;
+    kn_uop last = u->src[u->nsrc - 1];
+    if (op == KN_ADD && n == 1 && ki_is_const(last) && is_signed(t) && last->arg.i < 0 && last->arg.i > INT64_MIN)
+        return settle(g, t, n, ki_cfmt(g, "(%s - %lld)", s[0], (long long)-last->arg.i));
     if (sign) return settle(g, t, n, ki_cfmt(g, "(%s %s %s)", s[0], sign, s[1]));
     switch (op) {
     case KN_NEG: return settle(g, t, n, ki_cfmt(g, "(-%s)", s[0]));

@@ -206,6 +206,8 @@ static void free_tasks(work *w) {
 int cli_prove(cli *c, const ki_ruleset *const *set, int n, bool mutate) {
     work w = {.mutate = mutate};
     if (!read_options(c, &w)) return CLI_USAGE;
+    w.opts.peers = set;
+    w.opts.npeers = (unsigned)n;
     if (!list_tasks(&w, set, n)) return cli_fail(c, "out of memory");
     run_tasks(&w);
     int rc = mutate ? sum_mutants(&w) : sum_proofs(&w);

@@ -178,9 +178,10 @@ static ki_val apply(kn_op op, ki_val *v, unsigned n, bool truth) {
         return v[0].kind == KI_V_REAL && v[1].kind == KI_V_REAL ? on_reals(op, v[0].f, v[1].f) : nothing;
     }
     if (v[0].kind == KI_V_INT && v[1].kind == KI_V_INT) return on_numbers(op, v[0].i, v[1].i);
-    /* GLOBAL and LOCAL may mean an address space: the other side decides. */
+    /* GLOBAL and LOCAL may mean an address space, `index` an op: the other side decides. */
     for (unsigned k = 0; k < 2; k++)
-        if (v[k].kind == KI_V_AXIS && v[1 - k].kind == KI_V_SPACE) v[k].kind = KI_V_SPACE, v[k].i = v[k].op;
+        if (v[k].kind == KI_V_DTYPE && v[1 - k].kind == KI_V_OP) v[k].kind = KI_V_OP, v[k].i = v[k].op;
+        else if (v[k].kind == KI_V_AXIS && v[1 - k].kind == KI_V_SPACE) v[k].kind = KI_V_SPACE, v[k].i = v[k].op;
     if (truth && v[0].kind == v[1].kind && (op == KN_CMPEQ || op == KN_CMPNE))
         return truth_of(same_value(&v[0], &v[1]) == (op == KN_CMPEQ));
     return nothing;

@@ -69,14 +69,13 @@ static bool take_term(ki_proof *p, unsigned term, bool rhs) {
         else if (n->kind == KI_N_ARG || n->kind == KI_N_REST) good = !rhs;
         break;
     }
-    case KI_T_ENUM: p->real_dtypes |= t->x == KI_V_DTYPE; break;
+    case KI_T_ENUM: p->real_dtypes |= t->x == KI_V_DTYPE && t->i != KN_IDX && t->i != KN_BOOL; break;
     case KI_T_OP:
         p->real_dtypes |= t->op == KN_CAST || t->op == KN_BITCAST;
         good = ki_is_elementwise((kn_op)t->op) || t->op == KN_BITCAST || t->op == KN_INVALID;
         break;
     case KI_T_BUILTIN: {
         const ki_term *a = t->nkid ? &p->term[p->set->kid[t->kid]] : NULL;
-        p->real_dtypes |= t->x == KI_B_dtype;
         good = !rhs || (t->x != KI_B_shape && t->x != KI_B_at);
         if ((t->x != KI_B_lo && t->x != KI_B_hi && t->x != KI_B_bounded) || !a || a->kind != KI_T_NAME) break;
         const ki_rname *n = &p->set->rname[p->rule->rname + a->x];
@@ -108,6 +107,82 @@ static bool rational_term(const ki_proof *p, unsigned term) {
     bool good = t->kind != KI_T_OP || rational_op(t->op) || t->flags & KI_TF_DIV;
     for (unsigned k = 0; k < t->nkid; k++) good &= rational_term(p, p->set->kid[t->kid + k]);
     return good;
+}
+
+/* Integer constants that mean the same at any width. */
+static bool small_constants(const ki_proof *p, unsigned term) {
+    const ki_term *t = &p->term[term];
+    bool good = t->kind != KI_T_INT || (t->i >= -1 && t->i <= 2);
+    for (unsigned k = 0; k < (unsigned)t->nkid + t->narg; k++) good = good && small_constants(p, p->set->kid[t->kid + k]);
+    return good;
+}
+
+static bool may_scale(const ki_proof *p) {
+    uint32_t floats = 0;
+    bool good = !p->guard || small_constants(p, p->guard);
+    for (int t = 0; t < KI_DTYPE_COUNT; t++) floats |= ki_is_float((kn_dtype)t) ? UINT32_C(1) << t : 0;
+    for (unsigned r = 0; r < p->rule->npat; r++) {
+        good = good && (!p->live[r] || !(p->mask[r] & floats));
+        if (p->kind[r] == KI_P_LIT) good = good && small_constants(p, p->set->pat[p->rule->pat + r].term);
+    }
+    return good && small_constants(p, p->rule->rhs);
+}
+
+/* ---- what needs no values ---------------------------------------------------------------------------------- */
+
+/* Whether a term of the right side is the pattern's node reg over again. */
+static bool same_side(const ki_proof *p, unsigned reg, unsigned term) {
+    const ki_term *t = &p->term[term];
+    const ki_pat *pat = &p->set->pat[p->rule->pat + reg];
+    const uint16_t *kid = &p->set->kid[t->kid];
+    if (t->kind == KI_T_EXPR) return same_side(p, reg, kid[0]);
+    if (t->kind == KI_T_NAME) {
+        const ki_rname *n = &p->set->rname[p->rule->rname + t->x];
+        unsigned a = pat->same == KI_NOREG ? reg : pat->same;
+        return (n->kind == KI_N_NODE || n->kind == KI_N_CONST) && n->reg == a;
+    }
+    unsigned first = t->kind == KI_T_FOLD, op = t->op;
+    if (pat->kind != KI_P_NODE || p->leaf[reg] || t->nkid - first != p->nkid[reg]) return false;
+    if (t->kind != KI_T_OP && t->kind != KI_T_OPNAME && t->kind != KI_T_FOLD) return false;
+    if (first || t->kind == KI_T_OPNAME) {
+        const ki_term *o = first ? &p->term[kid[0]] : t;
+        if (first && o->kind != KI_T_NAME) return false;
+        const ki_rname *n = &p->set->rname[p->rule->rname + o->x];
+        if (n->kind != KI_N_OP || n->reg != reg) return false;
+    } else if (pat->op != op) {
+        return false;
+    }
+    for (unsigned k = 0; k < p->nkid[reg]; k++)
+        if (!same_side(p, p->kid[reg][k], kid[k + first])) return false;
+    if (t->narg == 0) return pat->narg == 0 && op != KN_CAST && op != KN_BITCAST;
+    const ki_term *arg = &p->term[kid[t->nkid]];
+    const ki_rname *n = &p->set->rname[p->rule->rname + arg->x];
+    return t->narg == 1 && arg->kind == KI_T_NAME && n->kind == KI_N_ARG && n->reg == reg;
+}
+
+static void not_parametric(ki_proof *p, unsigned reg) { p->parametric[p->cls[reg]] = false; }
+
+static bool passes_values(const ki_proof *p, unsigned term) {
+    const ki_term *t = &p->term[term];
+    if (t->kind == KI_T_NAME) return true;
+    bool good = t->kind == KI_T_OP && t->op == KN_WHERE;
+    for (unsigned k = 0; k < t->nkid && good; k++) good = passes_values(p, p->set->kid[t->kid + k]);
+    return good;
+}
+
+/* Classes that only ever stand in the branches of a where. */
+static void find_parametric(ki_proof *p) {
+    const ki_pat *pat = p->set->pat + p->rule->pat;
+    bool all = !p->guard && p->rule->rhs && passes_values(p, p->rule->rhs);
+    for (unsigned r = 0; r < p->rule->npat; r++) p->parametric[r] = all;
+    for (unsigned r = 0; r < p->rule->npat; r++) {
+        if (p->kind[r] == KI_P_LIT) not_parametric(p, r);
+        if (p->kind[r] != KI_P_NODE || p->leaf[r]) continue;
+        bool select = pat[r].op == KN_WHERE;
+        for (unsigned k = 0; k < p->nkid[r]; k++)
+            if (!select || k == 0) not_parametric(p, p->kid[r][k]);
+        if (!select) not_parametric(p, r);
+    }
 }
 
 /* A node whose bounds are asked and whose value is computed: its interval is any that contains the value, so it is
@@ -146,8 +221,11 @@ void ki_proof_make(ki_proof *p, const ki_ruleset *set, const ki_rule *rule, cons
     open_bounded_nodes(p);
     mark_live(p, 0);
     find_opaque(p);
+    find_parametric(p);
+    p->same = good && same_side(p, 0, rule->rhs);
     p->arith = good && elementwise;
     p->scalar = good && !(root->mask == 1);
+    p->scaled = p->scalar && p->real_dtypes && may_scale(p);
     if (rule->fp & (KI_FP_REASSOC | KI_FP_CONTRACT | KI_FP_ARCP | KI_FP_AFN)) {
         p->exact_reals = p->scalar && rational_term(p, rule->rhs);
         for (unsigned r = 0; r < rule->npat; r++)
@@ -178,7 +256,10 @@ static bool by_values(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out
         ki_text_put(&out->reason, " (with some nodes taken as any value)");
         return true;
     }
-    if (out->instances) out->rung = sampled || p->rough_reals ? KI_PROVED_EXECUTION : KI_PROVED_EXHAUSTIVE;
+    if (out->instances && p->same && !p->opaque) {
+        out->rung = KI_PROVED_EXHAUSTIVE;
+        because(out, "both sides are the same expression");
+    } else if (out->instances) out->rung = sampled || p->rough_reals ? KI_PROVED_EXECUTION : KI_PROVED_EXHAUSTIVE;
     else because(out, "the guard held on no instance that was tried");
     return true;
 }

@@ -77,6 +77,15 @@ static void real_options(search *s, unsigned reg, uint32_t mask) {
     }
 }
 
+static void scaled_options(search *s, unsigned reg, uint32_t mask) {
+    for (int t = 1; t < KI_DTYPE_COUNT; t++) {
+        if (!(mask >> t & 1)) continue;
+        if (t == KN_BOOL) add(s, reg, (ki_domain){.kind = KI_D_BOOL, .width = 1, .dtype = KN_BOOL});
+        else if (t == KN_IDX) add(s, reg, (ki_domain){.kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = 20});
+        else if (!ki_is_float((kn_dtype)t)) add(s, reg, ki_scaled_word((kn_dtype)t));
+    }
+}
+
 /* ---- sizes ------------------------------------------------------------------------------------------------- */
 
 static double choices(const search *s) {
@@ -112,6 +121,11 @@ static bool smaller(ki_domain *d) {
 /* Smaller domains until the work fits, the largest first; all registers of a class shrink together. */
 static void fit(search *s) {
     double most = (double)s->budget;
+    for (unsigned r = 0; r < s->p->rule->npat; r++) {
+        ki_domain *d = &s->t.dom[r];
+        if (s->p->parametric[s->p->cls[r]] && d->kind == KI_D_FLOAT) d->reach = 8, d->sampled = false;
+        if (s->p->parametric[s->p->cls[r]] && d->kind == KI_D_WORD) d->width = 3;
+    }
     for (unsigned k = 0; k < s->nleaf; k++)
         if (s->t.dom[s->leaf[k]].kind == KI_D_FLOAT && s->t.dom[s->leaf[k]].dtype == KN_F8E5M2) most = 9 * (double)s->budget;
     while (choices(s) > most) {
@@ -388,6 +402,7 @@ bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, bool wide, ki_verdic
     s->t.rule = p->rule;
     s->t.term = p->term;
     s->t.guard = p->guard;
+    s->t.scaled = p->scaled;
     memcpy(s->t.leaf, p->leaf, sizeof s->t.leaf);
     memcpy(s->t.bounds, p->bounds, sizeof s->t.bounds);
     memcpy(s->t.nkid, p->nkid, sizeof s->t.nkid);
@@ -396,7 +411,8 @@ bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, bool wide, ki_verdic
         if (p->live[r] && p->leaf[r]) s->leaf[s->nleaf++] = r;
         unsigned c = p->cls[r];
         if (!p->live[r] || s->noption[c]) continue;
-        if (p->real_dtypes) real_options(s, c, p->mask[c]);
+        if (p->scaled) scaled_options(s, c, p->mask[c]);
+        else if (p->real_dtypes) real_options(s, c, p->mask[c]);
         else small_options(s, c, p->mask[c]);
     }
     bool good = all_choices(s);

@@ -306,6 +306,12 @@ static ki_pval convert(ki_theorem *t, kn_op op, ki_pval v, ki_domain to) {
     if (v.kind != KI_PV_TYPED || v.d.kind == KI_D_RATIO || to.kind == KI_D_RATIO || to.kind == KI_D_REAL || v.d.kind == KI_D_REAL)
         return t->unsupported = true, none;
     kn_dtype from = (kn_dtype)v.d.dtype, d = (kn_dtype)to.dtype;
+    if (t->scaled) {
+        bool same = v.d.kind == KI_D_WORD && to.kind == KI_D_WORD && v.d.width == to.width;
+        if (op == KN_BITCAST && !same) return none;
+        if (to.kind == KI_D_BOOL) return typed(to, v.bits != 0);
+        return typed(to, to.kind == KI_D_WORD ? ki_extend(v.bits, to.width, to.is_signed) : v.bits);
+    }
     if (op == KN_BITCAST) {
         if (ki_dtypes[d].bits != ki_dtypes[from].bits || d == KN_BOOL || from == KN_BOOL) return none;
         return typed(to, ki_is_float(d) || !ki_is_sint(d) ? ki_extend(v.bits, ki_dtypes[d].bits, false) : ki_extend(v.bits, ki_dtypes[d].bits, true));
@@ -433,6 +439,7 @@ static ki_domain term_domain(const ki_theorem *t, const ki_term *s) {
     if (s->dtype == KN_BOOL) return bool_domain;
     for (unsigned k = 0; k < t->rule->npat; k++)
         if (t->dom[k].dtype == s->dtype) return t->dom[k];
+    if (t->scaled && s->dtype != KN_IDX && s->dtype != KI_DTYPE_COUNT) return ki_scaled_word((kn_dtype)s->dtype);
     if (s->dtype == KN_IDX) return (ki_domain){.kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = 6};
     return s->dtype == KI_DTYPE_COUNT ? t->dom[0] : (ki_domain){.kind = ki_is_float((kn_dtype)s->dtype) ? KI_D_FLOAT : KI_D_WORD, .dtype = s->dtype,
                        .width = ki_dtypes[s->dtype].bits, .is_signed = ki_is_sint((kn_dtype)s->dtype), .reach = 30, .sampled = true};

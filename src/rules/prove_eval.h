@@ -34,6 +34,7 @@ typedef struct ki_theorem { /* one rule under one choice of domains and ops */
     ki_domain dom[KI_MAX_REG];
     uint8_t op[KI_MAX_REG];       /* NODE with a class: the op chosen */
     bool leaf[KI_MAX_REG];        /* the value is enumerated, not computed */
+    bool scaled;                  /* words of 8, 16, 32, 64 bits have 2, 3, 4, 5 */
     bool bounds[KI_MAX_REG];      /* lo or hi of it is asked */
     uint8_t nkid[KI_MAX_REG], kid[KI_MAX_REG][4];
     ki_pval value[KI_MAX_REG];    /* leaves */
@@ -44,6 +45,11 @@ typedef struct ki_theorem { /* one rule under one choice of domains and ops */
     double scale;                 /* REAL: largest magnitude met */
 } ki_theorem;
 
+/* The word that stands for an integer dtype where widths are scaled. */
+static inline ki_domain ki_scaled_word(kn_dtype t) {
+    unsigned bits = ki_dtypes[t].bits, width = bits == 8 ? 2 : bits == 16 ? 3 : bits == 32 ? 4 : 5;
+    return (ki_domain){.kind = KI_D_WORD, .width = (uint8_t)width, .is_signed = ki_is_sint(t), .dtype = (uint8_t)t};
+}
 uint32_t ki_domain_size(const ki_domain *d);
 ki_pval ki_domain_value(const ki_domain *d, uint32_t k);
 bool ki_pval_less(const ki_pval *a, const ki_pval *b);

@@ -14,8 +14,11 @@ typedef struct ki_proof {
     bool scalar;      /* the exhaustive rung applies (opaque nodes may stand in for values) */
     bool opaque;      /* some pattern node is taken as any value: a counterexample may not be one */
     bool real_dtypes; /* converts or asks for dtypes: no small stand-ins */
+    bool scaled;      /* converts integers only, and no constant depends on the width: scaled-down words do */
     bool exact_reals, rough_reals; /* @fp rules: rationals, or doubles with a tolerance */
     bool any_bounds, rhs_bounds;
+    bool same;        /* both sides are the same expression */
+    bool parametric[KI_MAX_REG]; /* by class: its values are only passed around, so a few stand for all */
     uint8_t kind[KI_MAX_REG], cls[KI_MAX_REG];
     uint32_t mask[KI_MAX_REG];
     bool live[KI_MAX_REG], leaf[KI_MAX_REG], bounds[KI_MAX_REG], chosen[KI_MAX_REG];

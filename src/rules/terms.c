@@ -74,8 +74,11 @@ static bool enum_term(const char *s, ki_term *t) {
     static const char *const spaces[] = {"GLOBAL", "LOCAL", "REG"};
     size_t n = strlen(s);
     t->kind = KI_T_ENUM;
-    if (ki_op_named(s, n) != KI_OP_COUNT) return t->x = KI_V_OP, t->i = (int64_t)ki_op_named(s, n), true;
-    if (ki_dtype_named(s, n) != KI_DTYPE_COUNT) return t->x = KI_V_DTYPE, t->i = (int64_t)ki_dtype_named(s, n), true;
+    kn_op op = ki_op_named(s, n);
+    kn_dtype dtype = ki_dtype_named(s, n);
+    /* `index` is a dtype and an op: i is the one, op the other; expr.c and terms of args take what they need. */
+    if (dtype != KI_DTYPE_COUNT) return t->x = KI_V_DTYPE, t->i = (int64_t)dtype, t->op = (uint8_t)op, true;
+    if (op != KI_OP_COUNT) return t->x = KI_V_OP, t->i = (int64_t)op, true;
     /* GLOBAL, LOCAL are an axis type and an address space: i is the one, op the other, KI_OP_COUNT none. */
     t->i = -1;
     for (int k = 0; k < KI_AX_COUNT; k++)

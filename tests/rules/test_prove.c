@@ -74,7 +74,10 @@ static void bites(void) {
     verdict("(x:float * #a) + #b => x + [a + b] @fp(reassoc)", KI_REFUTED);
     verdict("cast(cast(x:u8; i32); u8) => x", KI_PROVED_EXHAUSTIVE);
     verdict("cast(cast(x:i32; u8); i32) => x", KI_REFUTED);
-    verdict("cast(cast(x:i32; i64); i32) => x", KI_PROVED_EXECUTION);
+    verdict("cast(cast(x:i32; i64); i32) => x", KI_PROVED_EXHAUSTIVE);
+    verdict("cast(cast(x:u32; i64); u64) => cast(x; u64)", KI_PROVED_EXHAUSTIVE);
+    verdict("cast(cast(x:i32; u64); index) => cast(x; index)", KI_REFUTED);
+    verdict("cast(x:u8; i32) > 255 => false", KI_PROVED_EXHAUSTIVE);
     verdict("x:u32 + 70000 => x - [-70000] @ends(\"t\")", KI_UNPROVED);
     verdict("x:index % #c => x if c > 5000 && hi(x) < 0 && lo(x) > 0", KI_UNPROVED);
     verdict("{alu2:op}(#a, #b) => [fold(op, a, b)]", KI_PROVED_EXHAUSTIVE);

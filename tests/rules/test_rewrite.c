@@ -98,6 +98,14 @@ static void language(void) {
                               "f : x:float / #c => x * [1.0 / c] if c != 0.0 @fp(arcp) @ends(\"x\")\n";
     kn_uop r = ki_reduce(&ir, ki_op1(&ir, KN_NEG, a), KN_ADD, 2);
     ok(with(red, r, KI_FIXPOINT) == ki_op1(&ir, KN_NEG, ki_reduce(&ir, a, KN_ADD, 2)), "reduce with a constant op and bound axes");
+    static const char both[] = "ruleset r\nd : cast(cast(x:i32; index); t) => cast(x; t) if dtype(x) != index\n"
+                               "o : contiguous(x) => x if op(x) == index\n"
+                               "i : cast(cast(x:u8; i32); i64) => cast(cast(x; index); i64) @ends(\"t\")\n";
+    kn_uop z = var("z", KN_I32, 1, 0), b = var("b", KN_U8, 1, 0), row = ki_op2(&ir, KN_INDEX, a, ki_index(&ir, 0));
+    ok(with(both, ki_cast(&ir, ki_cast(&ir, z, KN_IDX), KN_F32), KI_FIXPOINT) == ki_cast(&ir, z, KN_F32), "index, the dtype");
+    ok(with(both, ki_op1(&ir, KN_CONTIGUOUS, row), KI_FIXPOINT) == row, "index, the op");
+    kn_uop wide = with(both, ki_cast(&ir, ki_cast(&ir, b, KN_I32), KN_I64), KI_FIXPOINT);
+    ok(wide == ki_cast(&ir, ki_cast(&ir, b, KN_IDX), KN_I64), "a cast to index is built");
     static const char twice[] = "ruleset r\nt : reduce(reduce(x; op, m); op, n) => reduce(x; op, [m | n])\n";
     kn_uop sum = ki_reduce(&ir, ki_reduce(&ir, a, KN_ADD, 1), KN_ADD, 2), mixed = ki_reduce(&ir, ki_reduce(&ir, a, KN_MAX, 1), KN_ADD, 2);
     ok(with(twice, sum, KI_FIXPOINT) == ki_reduce(&ir, a, KN_ADD, 3), "an arg that must equal that of a source");

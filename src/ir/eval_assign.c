@@ -201,7 +201,7 @@ ki_arr *ki_node_after(ki_tens *t, kn_uop u) {
         ki_free(stores.v);
         return ki_tape_array(t, u->src[0]);
     }
-    ki_arr *full = ok ? copy_of(t, version_of(t, stores.v[0]->src[0])) : NULL;
+    ki_arr *full = ok ? copy_of(t, version_of(t, u->src[0])) : NULL;
     for (size_t i = 0; full && ok && i < stores.n; i++) ok = patch_apply(t, t->patch[ki_at(t, stores.v[i])], full);
     ki_free(stores.v);
     if (!full) return NULL;

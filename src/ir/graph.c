@@ -135,8 +135,7 @@ static bool mapped_sources(ki_ir *ir, kn_uop u, const kn_uop *map, kn_uop **buf,
     return true;
 }
 
-bool ki_substitute_all(ki_ir *ir, kn_uop *root, size_t nroot, const kn_uop *from, const kn_uop *to,
-                       size_t n) {
+bool ki_substitute_all(ki_ir *ir, kn_uop *root, size_t nroot, const kn_uop *from, const kn_uop *to, size_t n) {
     kn_uop *order, *map = NULL, *buf = NULL;
     uint32_t cap = 0;
     for (size_t i = 0; i < nroot; i++)
@@ -145,10 +144,8 @@ bool ki_substitute_all(ki_ir *ir, kn_uop *root, size_t nroot, const kn_uop *from
     if (count < 0) return false;
     bool ok = (map = ki_calloc(ir->n, sizeof *map)) != NULL;
     for (size_t i = 0; i < n && ok; i++) {
-        if (!from[i] || !to[i])
-            ok = false;
-        else
-            map[from[i]->id] = to[i];
+        if (!from[i] || !to[i]) ok = false;
+        else map[from[i]->id] = to[i];
     }
     if (!ok) ki_fail(ir->env, KI_E_NOMEM);
     for (int64_t i = 0; i < count && ok; i++) {
@@ -230,10 +227,8 @@ ki_digest ki_graph_digest(ki_ir *ir, const kn_uop *root, size_t nroot, bool *ok)
     for (int64_t i = 0; i < count && d; i++) {
         kn_uop u = order[i];
         uint64_t head = (uint64_t)u->op << 40 | (uint64_t)u->dtype << 32 | u->nsrc, body;
-        if (ki_arg_is_pointer((kn_op)u->op) && u->arg.p)
-            body = ki_hash_bytes(3, u->arg.p, ki_payload_size(u->arg.p));
-        else
-            body = u->arg.bits;
+        if (ki_arg_is_pointer((kn_op)u->op) && u->arg.p) body = ki_hash_bytes(3, u->arg.p, ki_payload_size(u->arg.p));
+        else body = u->arg.bits;
         ki_digest h = {ki_hash2(ki_hash2(1, head), body), ki_hash2(ki_hash2(2, head), body)};
         for (uint32_t k = 0; k < u->nsrc; k++) {
             h.a = ki_hash2(h.a, d[u->src[k]->id].a);
@@ -290,10 +285,8 @@ int64_t ki_eval_index(ki_ir *ir, kn_uop u, const kn_uop *var, const int64_t *val
     for (int64_t i = 0; i < count && *ok; i++) {
         size_t k = 0;
         while (k < n && var[k] != order[i]) k++;
-        if (k < n)
-            v[order[i]->id] = value[k];
-        else if (order[i]->op != KN_STACK)
-            *ok = eval_step(order[i], v, &v[order[i]->id]);
+        if (k < n) v[order[i]->id] = value[k];
+        else if (order[i]->op != KN_STACK) *ok = eval_step(order[i], v, &v[order[i]->id]);
     }
     if (*ok) result = v[u->id];
     ki_free(order);

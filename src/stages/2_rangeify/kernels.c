@@ -194,7 +194,8 @@ static kn_uop without_versions(ki_ir *ir, kn_uop sink) {
     int64_t n = ki_toposort(ir, &sink, 1, &order);
     bool ok = n >= 0 && (from = ki_calloc((size_t)n + 1, sizeof *from)) && (to = ki_calloc((size_t)n + 1, sizeof *to));
     for (int64_t i = 0; ok && i < n; i++)
-        if (order[i]->tag && order[i]->op == KN_STORE) from[m] = order[i], ok = (to[m++] = ki_with_tag(ir, order[i], 0)) != NULL;
+        if (order[i]->tag && order[i]->op == KN_STORE)
+            from[m] = order[i], ok = (to[m++] = ki_with_tag(ir, order[i], 0)) != NULL;
     ok = ok && (sink = ki_substitute(ir, sink, from, to, m)) != NULL;
     ki_free(order);
     ki_free(from);

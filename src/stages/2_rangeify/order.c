@@ -131,6 +131,27 @@ static bool covers(kn_uop nest, int64_t size) {
     return n == size;
 }
 
+/* What the sink reads of `version` it reads from `fresh`; what it writes stays. */
+static kn_uop read_elsewhere(ki_ir *ir, kn_uop sink, kn_uop version, kn_uop fresh) {
+    kn_uop *order, *from = NULL, *to = NULL;
+    size_t m = 0;
+    int64_t n = ki_toposort(ir, &sink, 1, &order);
+    bool ok = n >= 0 && (from = ki_calloc((size_t)n + 1, sizeof *from)) && (to = ki_calloc((size_t)n + 1, sizeof *to));
+    for (int64_t i = 0; ok && i < n; i++) {
+        kn_uop u = order[i];
+        if (u->op != KN_STORE || !is_memory(u->src[0]) || u->src[0]->src[0] != version) continue;
+        kn_uop s[3] = {u->src[0], ki_substitute(ir, u->src[1], &version, &fresh, 1), u->nsrc > 2 ? u->src[2] : NULL};
+        from[m] = u;
+        ok = s[1] && (to[m++] = ki_with_src(ir, u, s)) != NULL;
+    }
+    if (ok) from[m] = version, to[m++] = fresh;
+    sink = ok ? ki_substitute(ir, sink, from, to, m) : NULL;
+    ki_free(order);
+    ki_free(from);
+    ki_free(to);
+    return sink;
+}
+
 /* Kernel k's store goes to new memory, and a new kernel copies that. Who reads the new version reads the new memory, if
  * all of it is there. */
 static bool redirect(orderer *o, uint32_t k, kn_uop store) {
@@ -151,7 +172,7 @@ static bool redirect(orderer *o, uint32_t k, kn_uop store) {
     if (!copy || !all->sink[k] || !(copy = ki_op1(ir, KN_SINK, copy))) return false;
     kn_uop version = ki_with_tag(ir, b, store->tag);
     for (uint32_t i = 0; version && covers(nest, b->type->numel) && i < all->n; i++)
-        if (!(all->sink[i] = ki_substitute(ir, all->sink[i], &version, &fresh, 1))) return false;
+        if (!(all->sink[i] = read_elsewhere(ir, all->sink[i], version, fresh))) return false;
     if (all->n == all->cap) {
         kn_uop *p = ki_realloc(all->sink, all->cap * 2, sizeof *p);
         if (!p) return nomem(o->r);

@@ -93,9 +93,11 @@ kn_tensor kn_ones_like(kn_tensor x) { return like(x, "ones_like", 1); }
 /* ---- positions --------------------------------------------------------------------------------------------- */
 
 /* The spec's arange: the prefix sum of ones, less 1. Long ones in two digits, so that the graph as written stays small
- * to interpret; to the compiler both are the loop's index. */
+ * to interpret; to the compiler both are the loop's index. Counted in signed integers, where subtracting 1 does not wrap
+ * and the whole folds to the index. */
 kn_uop ki_t_iota(kn_ctx *k, int64_t n, kn_dtype t) {
     enum { DIGIT = 512 };
+    if (!ki_is_sint(t)) return ki_t_cast(k, ki_t_iota(k, n, KN_I64), t);
     if (n > DIGIT) {
         int64_t high = (n + DIGIT - 1) / DIGIT;
         kn_uop hi = ki_t_mul(k, RESHAPE(ki_t_iota(k, high, t), high, 1), ki_t_const(k, t, DIGIT));

@@ -46,7 +46,8 @@ int main(void) {
             failed += !good;
         } while (!(good && onwards) && n < 200);
         printf("# %llu allocations, %llu of them noticed\n", (unsigned long long)n, (unsigned long long)failed);
-        CHECK(failed > 0, "failing %s: survived", onwards ? "all allocations from the n-th on" : "only the n-th allocation");
+        CHECK(failed > 0, "failing %s: survived",
+              onwards ? "all allocations from the n-th on" : "only the n-th allocation");
     }
     CHECK(program(), "and it is right again afterwards");
     return tap_done();

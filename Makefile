@@ -38,6 +38,11 @@ EXBIN   := $(EXSRC:%.c=$(B)/%)
 LIBA    := $(B)/libkoine.a
 LIBSO   := $(B)/libkoine.so.$(VERSION)
 
+# All cores, unless told otherwise.
+ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
+endif
+
 all: $(LIBA) $(LIBSO) $(B)/koine
 
 # ---- objects: dependencies are tracked, and other flags or another compiler rebuild everything ----

@@ -213,7 +213,7 @@ static bool prepare(job *j) {
     if (!j->drawn && !cli_has(j->c, "batch"))
         while (j->batch > 16 && j->batch * 20 > j->train.n) j->batch /= 2; /* small sets: more steps an epoch */
     int64_t an_epoch = j->drawn ? 100 : (j->train.n + j->batch - 1) / j->batch;
-    if (!j->steps) j->steps = j->drawn && !cli_has(j->c, "epochs") ? 400 : epochs * an_epoch;
+    if (!j->steps) j->steps = j->drawn && !cli_has(j->c, "epochs") ? 300 : epochs * an_epoch;
     measure(j);
     j->x = malloc((size_t)(j->batch * pixels(j)) * sizeof *j->x);
     j->y = malloc((size_t)j->batch * sizeof *j->y);
@@ -269,7 +269,7 @@ static int train_verb(cli *c) {
 static const cli_opt options[] = {
     {"data", "X.npy Y.npy", "images of any one size and their labels; every fifth is held out to test on"},
     {"mnist", "DIR", "the four MNIST files, plain or .gz"},
-    {"steps", "N", "training steps; default 400 on drawn digits"},
+    {"steps", "N", "training steps; default 300 on drawn digits"},
     {"epochs", "N", "passes over the data; default 2 with --mnist, 15 with --data"},
     {"batch", "N", "images a step; default 128, fewer on small sets"},
     {"rate", "R", "learning rate; default 0.005"},

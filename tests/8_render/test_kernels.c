@@ -130,6 +130,23 @@ static void test_lanes(void) {
     CHECK(ok, "masked tail, gather, strided lanes, lane-wise exp2");
 }
 
+/* Lanes backwards, loaded and stored. */
+static void test_reverse(kn_dtype t) {
+    enum { L = 8 };
+    U st[2], x = load(param(1, t, L), iota(L, L - 1, -1));
+    st[0] = store(param(0, t, L), iota(L, 0, 1), x);
+    st[1] = store(param(2, t, 2 * L), iota(L, 2 * L - 1, -1), add(x, x));
+    kernel_fn *f = compile(sink("k_rev", st, 2), "k_rev");
+    uint64_t a[L], o[L], p[2 * L];
+    for (int k = 0; k < L; k++) ki_storage_put(t, a, k, ki_bits_from_f64(t, k));
+    if (f) f((void *[]){o, a, p}, NULL, 0);
+    int ok = f != NULL;
+    for (int k = 0; k < L && ok; k++)
+        ok = ki_storage_get(t, o, k) == ki_bits_from_f64(t, L - 1 - k) &&
+             ki_storage_get(t, p, L + k) == ki_bits_from_f64(t, 2 * k);
+    CHECK(ok, "%s lanes backwards", ki_dtypes[t].name);
+}
+
 /* Masked loads and stores of every width; what is masked off lies on a page that must not be touched. */
 static void test_mask(kn_dtype t, int n) {
     int64_t size = (int64_t)ki_itemsize(t), page = sysconf(_SC_PAGESIZE);
@@ -233,6 +250,7 @@ static void all(void) {
     test_vector(4);
     test_vector(16);
     test_lanes();
+    test_reverse(KN_F32), test_reverse(KN_F64), test_reverse(KN_F16), test_reverse(KN_F8E5M2);
     for (int n = 4; n <= 16; n *= 2)
         test_mask(KN_F32, n), test_mask(KN_F64, n / 2), test_mask(KN_I32, n), test_mask(KN_I64, n / 2),
             test_mask(KN_U16, n);

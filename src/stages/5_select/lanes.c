@@ -91,8 +91,9 @@ static int64_t worth(const ki_lanes *l, const uint32_t *at, kn_uop access, unsig
     if (ki_rank(i) <= k || ki_dim_n(i, k) == 1) return 0;
     uint32_t n = at[i->id];
     bool odd = l->odd[n] >> k & 1;
-    if (!odd && l->coef[(size_t)n * l->rank + k] == 1) return access->op == KN_STORE ? 3 : 2;
-    return -4;
+    int64_t step = l->coef[(size_t)n * l->rank + k];
+    if (!odd && (step == 1 || step == -1)) return access->op == KN_STORE ? 3 : 2;
+    return -3;
 }
 
 static unsigned lane_bytes(kn_dtype t) {

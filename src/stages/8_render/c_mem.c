@@ -245,24 +245,57 @@ static void name_parts(ki_cgen *g, kn_uop u, const ki_caddr *a, kn_uop gate) {
     if (gate && !ki_rank(gate)) ki_clane_name(g, gate);
 }
 
-/* Lane by lane: gathers, strides, masks without an instruction, 8-bit floats. */
+/* What lane k holds where the gate is false. */
+static const char *lane_alt(ki_cgen *g, kn_uop u, unsigned k) {
+    kn_uop alt = u->nsrc > 1 ? u->src[1] : NULL;
+    if (!alt) return "0";
+    if (ki_rank(alt)) return ki_cfmt(g, "%s[%u]", ki_clane_name(g, alt), k);
+    const char *s = ki_cscalar(g, alt);
+    return alt->dtype == KN_BOOL ? ki_cfmt(g, "-%s", s) : s;
+}
+
+/* Lane by lane: gathers, strides, masks without an instruction, 8-bit floats. One initializer, which compilers build from
+ * halves; lanes set one after the other would wait for each other. */
 static void load_lanes(ki_cgen *g, kn_uop u, const ki_caddr *a) {
     unsigned n = a->lanes;
     kn_uop gate = u->nsrc > 2 ? u->src[2] : NULL;
     kn_dtype t = (kn_dtype)u->dtype;
-    uint8_t w = t == KN_BOOL ? 1 : 0;
-    const char *init = gate ? alt_of(g, u, n, w) : NULL, *buf = buffer_name(g, a->buf);
+    uint8_t w = t == KN_BOOL ? 1 : 0, unused;
+    const char *buf = buffer_name(g, a->buf);
     name_parts(g, u, a, gate);
+    if (u->nsrc > 1 && ki_rank(u->src[1])) ki_clane_name(g, u->src[1]);
     const char *m = gate && ki_rank(gate) ? ki_clane_name(g, gate) : NULL;
-    const char *v = declare(g, u, w, init);
+    ki_text list = {0};
     for (unsigned k = 0; k < n; k++) {
-        uint8_t unused;
         const char *s = from_memory(g, t, 1, ki_cfmt(g, "%s[%s]", buf, lane_offset(g, a, u->src[0], k)), &unused);
         if (t == KN_BOOL) s = ki_cfmt(g, "-%s", s);
-        if (m) ki_cline(g, "if (%s[%u]) %s[%u] = %s;", m, k, v, k, s);
-        else if (gate) ki_cline(g, "if (%s) %s[%u] = %s;", ki_cscalar(g, gate), v, k, s);
-        else ki_cline(g, "%s[%u] = %s;", v, k, s);
+        if (m) s = ki_cfmt(g, "%s[%u] ? %s : %s", m, k, s, lane_alt(g, u, k));
+        else if (gate) s = ki_cfmt(g, "%s ? %s : %s", ki_cscalar(g, gate), s, lane_alt(g, u, k));
+        ki_text_printf(&list, k ? ", %s" : "%s", s);
     }
+    declare(g, u, w, ki_cfmt(g, "(%s){%s}", value_type(g, t, n, w), list.s ? list.s : ""));
+    if (list.oom) ki_cfail(g, u, "out of memory");
+    ki_text_free(&list);
+}
+
+/* The lanes of a vector variable in reverse. */
+static const char *reversed(ki_cgen *g, const char *v, unsigned n) {
+    ki_text t = {0};
+    ki_text_printf(&t, "__builtin_shufflevector(%s, %s", v, v);
+    for (unsigned k = n; k-- > 0;) ki_text_printf(&t, ", %u", k);
+    const char *s = ki_cfmt(g, "%s)", t.s ? t.s : "");
+    if (t.oom) g->failed = true, ki_fail(g->ir->env, KI_E_NOMEM);
+    ki_text_free(&t);
+    return s;
+}
+
+/* Stride -1 as stride 1: the address of the last lane. */
+static bool backwards(const ki_caddr *a, ki_caddr *forward) {
+    if (!a->affine || a->stride != -1 || a->lanes < 2) return false;
+    *forward = *a;
+    forward->start -= a->lanes - 1;
+    forward->stride = 1;
+    return true;
 }
 
 void ki_cload(ki_cgen *g, kn_uop u) {
@@ -295,7 +328,13 @@ void ki_cload(ki_cgen *g, kn_uop u) {
                         offset(g, &a, 0), m, alt_of(g, u, a.lanes, 0)));
         return;
     }
+    ki_caddr f;
     const char *s = wide && !masked ? from_memory(g, t, a.lanes, memory_at(g, &a), &w) : NULL;
+    if (!gate && t != KN_BOOL && backwards(&a, &f) && (s = from_memory(g, t, a.lanes, memory_at(g, &f), &w))) {
+        const char *v = ki_cfmt(g, "v%u", g->nvar++);
+        ki_cline(g, "%s %s = %s;", value_type(g, t, a.lanes, w), v, s);
+        s = ki_cfmt(g, "(%s)%s", value_type(g, t, a.lanes, w), reversed(g, v, a.lanes));
+    }
     if (!s) {
         load_lanes(g, u, &a);
         return;
@@ -351,6 +390,10 @@ void ki_cstore(ki_cgen *g, kn_uop u) {
         return;
     }
     const char *s = wide && !masked ? to_memory(g, v, t, a.lanes) : NULL;
+    ki_caddr f;
     if (s) ki_cline(g, "%s%s = %s;", test, memory_at(g, &a), ki_cbare(g, s));
+    else if (!gate && t != KN_BOOL && !ki_csmall(t) && ki_rank(v) && backwards(&a, &f))
+        ki_cline(g, "%s = (%s)%s;", memory_at(g, &f), ki_ctype(g, e, a.lanes),
+                 reversed(g, ki_clane_name(g, v), a.lanes));
     else store_lanes(g, u, &a);
 }

@@ -273,7 +273,7 @@ bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_v
         because(out, "it never fires");
         return true;
     }
-    if (!(p->mutant ? ki_prove_apart : ki_prove_execute)(p, o, out)) return ki_fail(env, KI_E_NOMEM), false;
+    if (!(p->mutant || p->rule->fn_name ? ki_prove_apart : ki_prove_execute)(p, o, out)) return ki_fail(env, KI_E_NOMEM), false;
     return true;
 }
 

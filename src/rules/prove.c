@@ -267,9 +267,13 @@ static bool by_values(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out
 bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_verdict *out) {
     *out = (ki_verdict){.arith = p->arith, .does = p->rule->fn_name != NULL};
     if (p->scalar && !by_values(p, o, out)) return ki_fail(env, KI_E_NOMEM), false;
-    bool changed = p->term != p->set->term; /* the engine runs rules as they are: no execution of mutants */
-    if (out->rung != KI_UNPROVED || changed) return true;
-    if (!ki_prove_execute(p, o, out)) return ki_fail(env, KI_E_NOMEM), false;
+    if (out->rung != KI_UNPROVED) return true;
+    if (p->mutant && p->scalar && out->instances == 0 && !p->opaque) {
+        out->rung = KI_PROVED_EXHAUSTIVE;
+        because(out, "it never fires");
+        return true;
+    }
+    if (!(p->mutant || p->rule->fn_name ? ki_prove_apart : ki_prove_execute)(p, o, out)) return ki_fail(env, KI_E_NOMEM), false;
     return true;
 }
 

@@ -111,7 +111,8 @@ static void by_graphs(execution *x) {
     ki_gen g = {.ir = &x->ir, .set = x->p->set, .rule = x->p->rule, .state = 1};
     const char *why = NULL;
     uint64_t held = 0;
-    for (unsigned k = 0; k < ATTEMPTS && held < WANTED; k++) {
+    for (unsigned k = 0; k < ATTEMPTS && held < (g.large ? 4 : WANTED); k++) {
+        g.large = k > ATTEMPTS - 60 && held == 0;
         ki_mark mark = ki_ir_mark(&x->ir);
         int r = attempt(x, &g, &why);
         ki_ir_drop(&x->ir, mark);
@@ -121,7 +122,7 @@ static void by_graphs(execution *x) {
             return;
         }
         held += (uint64_t)r;
-        if (g.why && k > 40 && !held) break; /* it never will */
+        if (g.why && k > 40 && !held && !g.large) break; /* it never will */
     }
     x->out->instances += held;
     if (held >= 3) {

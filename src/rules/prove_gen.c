@@ -82,7 +82,8 @@ static kn_uop scalar_leaf(ki_gen *g, kn_dtype t) {
         bool turn = roll(g, 4) == 0;
         kn_uop c = ki_op2(ir, (kn_op)compare[roll(g, 5)], turn ? b : a, turn ? a : b);
         if (roll(g, 4) == 0) c = ki_op1(ir, KN_NOT, c);
-        return roll(g, 5) ? c : ki_op2(ir, KN_AND, c, ki_op2(ir, KN_CMPLT, scaled(g, 0), ki_index(ir, 1 + roll(g, 5))));
+        if (roll(g, 5) == 0) c = ki_op2(ir, KN_AND, c, ki_op2(ir, KN_CMPLT, scaled(g, 0), ki_index(ir, 1 + roll(g, 5))));
+        return g->cond = c;
     }
     if (roll(g, 3) == 0) return constant(g, t);
     if (!g->nrange || roll(g, 4) == 0) return param(g, t, NULL, 0, 1, 0);
@@ -94,6 +95,7 @@ static kn_uop scalar_leaf(ki_gen *g, kn_dtype t) {
         at = at ? ki_op2(ir, KN_ADD, at, step) : step;
         size += g->range[k]->hi.i * (size + 1);
     }
+    if (at && g->cond && roll(g, 3) == 0) at = ki_op3(ir, KN_WHERE, g->cond, at, ki_op0(ir, KN_INVALID));
     dim = size + 1;
     kn_uop mem = param(g, t, &dim, 1, 1, 0);
     return at ? ki_op2(ir, KN_INDEX, mem, at) : param(g, t, NULL, 0, 1, 0);
@@ -104,6 +106,7 @@ static kn_uop tensor_leaf(ki_gen *g, kn_dtype t, const want *w) {
     unsigned rank = w->shaped ? w->rank : 1 + roll(g, 3);
     const int64_t *d = w->shaped ? w->dim : dim;
     for (unsigned k = 0; !w->shaped && k < rank; k++) dim[k] = 1 + roll(g, 4);
+    if (g->large && !w->shaped) rank = 2, dim[0] = 1 + roll(g, 3), dim[1] = 80000 + roll(g, 5000);
     if (!w->memory && roll(g, 8) == 0) {
         int64_t ones[KI_MAX_RANK];
         for (unsigned k = 0; k < rank; k++) ones[k] = 1;
@@ -388,6 +391,7 @@ kn_uop ki_gen_root(ki_gen *g) {
     static const uint8_t liked[] = {KN_IDX, KN_F32, KN_I32, KN_F32, KN_BOOL, KN_U8, KN_I64, KN_F16, KN_U32, KN_F64};
     memset(g->reg, 0, sizeof g->reg);
     g->nrange = g->serial = 0;
+    g->cond = NULL;
     g->why = NULL;
     for (unsigned r = 0; r < g->rule->npat; r++) {
         uint32_t mask = pat(g, r)->mask;

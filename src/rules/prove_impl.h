@@ -10,6 +10,7 @@ typedef struct ki_proof {
     const ki_rule *rule;
     const ki_term *term;
     uint16_t guard;
+    bool mutant;      /* of a rule whose guard was changed */
     bool arith;       /* both sides are scalar arithmetic */
     bool scalar;      /* the exhaustive rung applies (opaque nodes may stand in for values) */
     bool opaque;      /* some pattern node is taken as any value: a counterexample may not be one */
@@ -29,6 +30,7 @@ typedef struct ki_proof {
 void ki_proof_make(ki_proof *p, const ki_ruleset *set, const ki_rule *rule, const ki_term *term, uint16_t guard);
 bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, bool wide, ki_verdict *out, bool *sampled, bool *vain);
 bool ki_prove_execute(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
+bool ki_prove_apart(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out); /* the same, in a process of its own */
 /* All rungs on a rule taken apart. False only out of memory. */
 bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
 

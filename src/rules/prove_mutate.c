@@ -32,7 +32,10 @@ static void try_change(mutation *m, unsigned term, ki_term changed, const char *
     m->term[term] = changed;
     ki_text_put(&change, what);
     excerpt(m, old.pos, &change);
-    ki_proof_make(&p, m->set, m->rule, m->term, m->rule->guard);
+    ki_ruleset changed_set = *m->set; /* what the engine runs by */
+    changed_set.term = m->term;
+    ki_proof_make(&p, &changed_set, m->rule, m->term, m->rule->guard);
+    p.mutant = true;
     if (ki_prove_taken(m->env, &p, m->o, &v)) {
         m->report(m->user, change.s ? change.s : what, &v);
         ki_verdict_free(&v);

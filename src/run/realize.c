@@ -133,7 +133,9 @@ static bool run_job(job *j) {
     ki_device *d = ki_run_device(j->r, id ? id : k->device);
     if (!d || !ki_ir_open(&j->ir, &k->env)) return false;
     double start = ki_now();
-    bool ok = ki_lower(&j->plan.program, &j->ir, KI_S_CALLIFY, NULL, &j->callified);
+    /* The pipeline's driver prints and tidies up; every step of a training loop comes by here and needs neither. */
+    bool ok = *ki_setting(&k->env, KI_VAR_DEBUG) ? ki_lower(&j->plan.program, &j->ir, KI_S_CALLIFY, NULL, &j->callified)
+                                                 : ki_callify(&j->plan.program, &j->ir, &j->callified);
     j->r->lower_seconds += ki_now() - start;
     ki_exec *e = ok ? ki_exec_find(j->r, d, &j->callified) : NULL;
     return e && bind_variables(j->r, e) && open_memory(j, d, e) && ki_exec_run(j->r, e, j->in, j->out, j->r->value) &&

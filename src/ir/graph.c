@@ -200,6 +200,7 @@ bool ki_ir_collect(ki_ir *ir, kn_uop *root, size_t nroot) {
     ki_ir fresh;
     if (!ki_ir_open(&fresh, ir->env)) return false;
     kn_uop *out = ki_calloc(nroot, sizeof *out);
+    if (!out) ki_fail(ir->env, KI_E_NOMEM);
     bool ok = out && ki_import(&fresh, ir, root, nroot, out);
     if (!ok) {
         ki_free(out);

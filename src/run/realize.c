@@ -4,9 +4,6 @@
  * for the first time is made here; storage freed is the collector's business (tensor/storage.c). */
 #include "run/run.h"
 
-#include "ir/scalar.h"
-
-#include <math.h>
 #include <string.h>
 
 #include <koine/tensor.h>
@@ -31,6 +28,12 @@ kn_status kn_bind(kn_ctx *k, const char *name, int64_t value) {
     return (kn_status)ki_settle_failure(k);
 }
 
+bool ki_bound_value(const ki_run *r, const char *name, int64_t *value) {
+    for (size_t i = 0; i < r->nbinding; i++)
+        if (strcmp(r->binding[i].name, name) == 0) return *value = r->binding[i].value, true;
+    return false;
+}
+
 static bool bind_variables(ki_run *r, const ki_exec *e) {
     ki_env *env = &r->k->env;
     if (e->nvar > r->value_cap) {
@@ -41,10 +44,7 @@ static bool bind_variables(ki_run *r, const ki_exec *e) {
     }
     for (uint32_t v = 0; v < e->nvar; v++) {
         const ki_sched_var *x = &e->var[v];
-        size_t i = 0;
-        while (i < r->nbinding && strcmp(r->binding[i].name, x->name)) i++;
-        if (i == r->nbinding) return ki_fail(env, KI_E_VARIABLE_UNBOUND, x->name), false;
-        r->value[v] = r->binding[i].value;
+        if (!ki_bound_value(r, x->name, &r->value[v])) return ki_fail(env, KI_E_VARIABLE_UNBOUND, x->name), false;
         if (r->value[v] >= x->lo && r->value[v] <= x->hi) continue;
         ki_fail(env, KI_E_VARIABLE_RANGE, x->name, (long long)r->value[v], (long long)x->lo, (long long)x->hi);
         return false;
@@ -92,6 +92,7 @@ typedef struct job {
     ki_ir ir; /* of the callified program */
     ki_program callified;
     kn_uop *value; /* by root of the plan */
+    kn_uop place;  /* of the last root of symbolic shape */
     void **in, **out;
 } job;
 
@@ -126,6 +127,16 @@ static bool copy_passed_through(job *j, ki_device *d, const ki_exec *e) {
     return true;
 }
 
+/* A value of symbolic shape stays what it was: its shape is another when its variables are, and it is computed anew. */
+static bool finish(job *j) {
+    for (size_t i = j->plan.nassign; i < j->plan.n; i++) {
+        if (!j->plan.root[i]->type->symbolic) continue;
+        j->place = j->value[i];
+        j->value[i] = j->plan.root[i];
+    }
+    return ki_plan_done(j->k, &j->plan, j->value);
+}
+
 static bool run_job(job *j) {
     kn_ctx *k = j->k;
     unsigned id = 0;
@@ -133,14 +144,16 @@ static bool run_job(job *j) {
     ki_device *d = ki_run_device(j->r, id ? id : k->device);
     if (!d || !ki_ir_open(&j->ir, &k->env)) return false;
     double start = ki_now();
-    bool ok = ki_lower(&j->plan.program, &j->ir, KI_S_CALLIFY, NULL, &j->callified);
+    /* The pipeline's driver prints and tidies up; every step of a training loop comes by here and needs neither. */
+    bool ok = *ki_setting(&k->env, KI_VAR_DEBUG) ? ki_lower(&j->plan.program, &j->ir, KI_S_CALLIFY, NULL, &j->callified)
+                                                 : ki_callify(&j->plan.program, &j->ir, &j->callified);
     j->r->lower_seconds += ki_now() - start;
     ki_exec *e = ok ? ki_exec_find(j->r, d, &j->callified) : NULL;
     return e && bind_variables(j->r, e) && open_memory(j, d, e) && ki_exec_run(j->r, e, j->in, j->out, j->r->value) &&
-           copy_passed_through(j, d, e) && ki_plan_done(k, &j->plan, j->value);
+           copy_passed_through(j, d, e) && finish(j);
 }
 
-static bool realize(kn_ctx *k, const kn_tensor *t, size_t n) {
+bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place) {
     job j = {.k = k, .r = ki_run_of(k)};
     if (!j.r || !ki_plan_open(k, t, n, &j.plan)) return false;
     bool ok = j.plan.n == 0 || run_job(&j);
@@ -152,6 +165,7 @@ static bool realize(kn_ctx *k, const kn_tensor *t, size_t n) {
     ki_free(j.out);
     ki_free(j.value);
     ki_plan_close(&j.plan);
+    if (place) *place = j.place;
     return ok;
 }
 
@@ -168,58 +182,7 @@ kn_status kn_realize_at(const char *file, int line, size_t n, const kn_tensor *t
     if (!k) return n ? KN_BAD_ARGUMENT : KN_OK;
     ki_settle_failure(k);
     k->env.loc = (ki_loc){file, line};
-    if (realize(k, t, n)) ki_maybe_collect(k);
+    if (ki_realize(k, t, n, NULL)) ki_maybe_collect(k);
     k->env.loc = (ki_loc){NULL, 0};
     return (kn_status)ki_settle_failure(k);
-}
-
-/* Realises t; its storage, NULL on failure. */
-static ki_storage *realized(kn_tensor t, const char *fn) {
-    kn_ctx *k = t->k;
-    ki_settle_failure(k);
-    if (!ki_usable(t, fn) || !realize(k, &t, 1)) return NULL;
-    kn_uop b = ki_buffer_under(t->u);
-    if (!b) return ki_fail(&k->env, KI_E_DEVICE_CANNOT, "", "give the elements of a value of symbolic shape"), NULL;
-    return ki_storage_of(k, b);
-}
-
-static bool copy_out(const ki_storage *s, void *to, size_t bytes) {
-    if (s->device && !s->borrowed) return s->device->is->copy(s->device, KI_COPY_OUT, to, s->data, bytes);
-    if (bytes) memcpy(to, s->data, bytes);
-    return true;
-}
-
-kn_status kn_to_host(kn_tensor t, void *to, size_t bytes) {
-    if (!t) return KN_BAD_ARGUMENT;
-    kn_ctx *k = t->k;
-    ki_storage *s = realized(t, "to_host");
-    size_t need = s ? (size_t)ki_numel(t->u) * ki_itemsize((kn_dtype)t->u->dtype) : 0;
-    if (s && need != bytes) ki_fail(&k->env, KI_E_HOST_SIZE, need, bytes);
-    else if (s) copy_out(s, to, bytes);
-    return (kn_status)ki_settle_failure(k);
-}
-
-const void *kn_data(kn_tensor t) {
-    if (!t) return NULL;
-    ki_storage *s = realized(t, "data");
-    const void *data = s ? s->data : NULL; /* every device so far computes in host memory */
-    ki_settle_failure(t->k);
-    return data;
-}
-
-double kn_item(kn_tensor t) {
-    if (!t) return NAN;
-    kn_ctx *k = t->k;
-    uint64_t bits = 0;
-    double v = NAN;
-    ki_settle_failure(k);
-    if (ki_usable(t, "item") && ki_numel(t->u) != 1) {
-        ki_fail(&k->env, KI_E_NOT_ONE_ELEMENT, (long long)ki_numel(t->u));
-    } else {
-        ki_storage *s = realized(t, "item");
-        kn_dtype dt = s ? (kn_dtype)t->u->dtype : KN_VOID;
-        if (s && copy_out(s, &bits, ki_itemsize(dt))) v = ki_f64_from_bits(dt, ki_storage_get(dt, &bits, 0));
-    }
-    ki_settle_failure(k);
-    return v;
 }

@@ -70,6 +70,12 @@ bool ki_exec_run(ki_run *r, ki_exec *e, void *const *in, void *const *out, const
 /* The exec of a callified program: out of the cache, or made and put there. */
 ki_exec *ki_exec_find(ki_run *r, ki_device *d, const ki_program *p);
 
+/* What kn_realize does; failures stay in env. place, if not NULL: where the value of the last tensor of symbolic shape
+ * lies until the next collection, NULL if there was none to compute. */
+bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place);
+/* The value kn_bind gave a variable; false: none. */
+bool ki_bound_value(const ki_run *r, const char *name, int64_t *value);
+
 /* Runs a program of any stage: in[i] and out[i] are host memory of the size of p's ports (a variable: one int64). */
 bool ki_run_program(kn_ctx *k, const ki_program *p, const char *device, void *const *in, void *const *out);
 /* The same for several programs whose kernels are compiled together: prepare, then run any of them any number of times. */

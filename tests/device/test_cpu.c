@@ -161,7 +161,30 @@ static void compilers(void) {
     CHECK(!compile(d, &k, 1) && env.err == KI_E_CC_FAILED && says("/bin/false") && says("exit status 1"),
           "a compiler that fails");
     ki_device_close(d);
+    char script[600];
+    snprintf(script, sizeof script, "%s/.not-a-program", dir);
+    FILE *f0 = fopen(script, "w");
+    fputs("\1\2\3 this is no program\n", f0);
+    fclose(f0);
+    chmod(script, 0700);
+    ki_setting_set(&env, KI_VAR_CC, script);
+    d = fresh();
+    CHECK(!compile(d, &k, 1) && env.err == KI_E_CC_START && says(script), "a compiler that is no program: %s",
+          env.message.s);
+    ki_device_close(d);
+    unlink(script);
     ki_setting_set(&env, KI_VAR_CC, NULL);
+    ki_setting_set(&env, KI_VAR_CACHE, "off");
+    char *temp = getenv("TMPDIR") ? strdup(getenv("TMPDIR")) : NULL;
+    setenv("TMPDIR", "/no/such/folder", 1);
+    d = fresh();
+    CHECK(!compile(d, &k, 1) && env.err == KI_E_TEMP_FILE && says("/no/such/folder") && says("TMPDIR"),
+          "no room for temporary files");
+    ki_device_close(d);
+    if (temp) setenv("TMPDIR", temp, 1);
+    else unsetenv("TMPDIR");
+    free(temp);
+    ki_setting_set(&env, KI_VAR_CACHE, dir);
     d = fresh();
     ki_kernel_text bad = kernel("bad", "void bad(void) { int x = nonsense; }\n");
     CHECK(!compile(d, &bad, 1) && env.err == KI_E_CC_FAILED && says("nonsense"),

@@ -147,6 +147,18 @@ static void variables(const char *device) {
     uint64_t programs = kn_stats_of(k).programs;
     CHECK(SAME(kn_mul(x, kn_cast(n, KN_F32)), 4, 8, 12, 16, 20, 24) && kn_stats_of(k).programs == programs,
           "%s: another value, the same program", device);
+    kn_tensor part = kn_adds(kn_shrink(kn_reshape(x, KN_SHAPE(3, 2)), KN_LIST(0, 0), KN_SHAPE(3, 2)), 0);
+    kn_tensor m = kn_variable(k, "m", 0, 2), some = kn_shrink(part, KN_LIST(0, 0), KN_SHAPE(3, kn_sym(m))),
+              more = kn_muls(some, 10);
+    kn_bind(k, "m", 1);
+    CHECK(SAME(some, 1, 3, 5) && SAME(more, 10, 30, 50), "%s: elements of a symbolic shape (%s)", device,
+          kn_message(k));
+    kn_bind(k, "m", 2);
+    CHECK(SAME(more, 10, 20, 30, 40, 50, 60) && kn_item(kn_sum(some)) == 21, "%s: and of another (%s)", device,
+          kn_message(k));
+    kn_bind(k, "m", 0);
+    CHECK(kn_to_host(more, NULL, 0) == KN_OK, "%s: and of none (%s)", device, kn_message(k));
+    CHECK(!kn_data(more) && strstr(kn_message(k), "kn_to_host"), "%s: which has no place", device);
     kn_close(k);
 }
 

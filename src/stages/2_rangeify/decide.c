@@ -210,8 +210,11 @@ static kn_uop view_of_buffer(rangeifier *r, kn_uop v) {
     return f->buffer;
 }
 
-/* Index of a whole value in a flat buffer. */
+/* Index of a whole value in a flat buffer; a symbolic axis is laid out at its upper bound. */
 static kn_uop flat_read(rangeifier *r, kn_uop buffer, const ki_type *shape, const kn_uop *i) {
+    ki_dim dim[KI_MAX_RANK];
+    for (unsigned k = 0; k < shape->rank; k++) dim[k] = (ki_dim){shape->dim[k].n, NULL};
+    if (shape->symbolic && !(shape = ki_type_make(r->ir, shape->rank, dim, 0, -1))) return NULL;
     ki_element e = ki_linear_index(r->ir, shape, i);
     kn_uop x = ki_element_uop(r->ir, e);
     return x ? ki_range_simplify(r, ki_op2(r->ir, KN_INDEX, buffer, x)) : NULL;

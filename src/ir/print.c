@@ -2,7 +2,8 @@
  *
  * What holds: reading the text gives the same graph, and printing that gives the same bytes. So everything that is
  * part of a node's key is written, and nothing that depends on addresses or on what else the store holds. A node
- * has a line, and a number in order of ids, unless it stands inline wherever it is used (constants, shapes). */
+ * has a line, and a number in depth-first post-order (the graph alone decides it), unless it stands inline wherever it
+ * is used (constants, shapes). */
 #include "ir/parse.h"
 
 #include <stdio.h>
@@ -414,7 +415,7 @@ static void put_nodes(printer *c) {
 
 static bool prepare(printer *c, ki_ir *ir, const kn_uop *root, size_t nroot) {
     c->env = ir->env;
-    c->n = ki_toposort(ir, root, nroot, &c->node);
+    c->n = ki_postorder(ir, root, nroot, &c->node);
     if (c->n < 0) return false;
     c->nord = c->n ? c->node[c->n - 1]->id + 1 : 1;
     c->ord = ki_calloc(c->nord, sizeof *c->ord);

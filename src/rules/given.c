@@ -7,6 +7,7 @@
 
 #include <rules.h>
 
+#include <stdio.h>
 #include <string.h>
 
 static bool same_form(const ki_linear *a, const ki_linear *b, int sign) {
@@ -85,11 +86,12 @@ kn_uop ki_given_lt(ki_match *m) {
     return NULL;
 }
 
-static kn_uop under(ki_ir *ir, kn_uop u, ki_facts *f) {
+static kn_uop rewritten(ki_ir *ir, kn_uop u, ki_facts *f) {
     static const ki_ruleset *const sets[] = {&ki_rules_given, &ki_rules_symbolic, &ki_rules_divmod};
     ki_rewrite_opts o = {.sets = sets, .nsets = 3, .driver = KI_FIXPOINT, .user = f};
-    return f->n ? ki_rewrite(ir, u, &o) : u;
+    return ki_rewrite(ir, u, &o);
 }
+static kn_uop under(ki_ir *ir, kn_uop u, ki_facts *f) { return f->n ? rewritten(ir, u, f) : u; }
 
 /* Parts of a conjunction, oldest first, each once. 0: too many. */
 static unsigned parts_of(kn_uop c, kn_uop *part) {
@@ -158,19 +160,68 @@ kn_uop ki_conjunction(ki_match *m) {
     return u == m->root ? NULL : u;
 }
 
-kn_uop ki_given_index(ki_match *m) {
-    kn_uop c = m->root->src[0], x = m->root->src[1], part[KI_MAX_TERMS];
-    unsigned n = parts_of(c, part);
-    ki_facts f = {0};
-    for (unsigned i = 0; i < n; i++) learn(&f, part[i]);
-    kn_uop y = under(m->ir, x, &f);
-    return y && y != x ? ki_op3(m->ir, KN_WHERE, c, y, m->root->src[2]) : NULL;
+/* Reads inside an index: positions that are data. The outermost ones, each once. -1: too many, or a failure. */
+static int reads_in(ki_ir *ir, kn_uop x, kn_uop *read, int most) {
+    kn_uop *order;
+    int n = 0;
+    int64_t count = ki_toposort(ir, &x, 1, &order);
+    if (count < 0) return -1;
+    for (int64_t i = 0; i < count && n == 0; i++) n = order[i]->op == KN_INDEX;
+    bool *below = n ? ki_calloc(ir->n, sizeof *below) : NULL;
+    if (n && !below) return ki_free(order), ki_fail(ir->env, KI_E_NOMEM), -1;
+    n = 0;
+    for (int64_t i = count; below && i-- > 0;) {
+        kn_uop u = order[i];
+        if (u->op == KN_INDEX && !below[u->id] && n++ < most) read[n - 1] = u;
+        for (uint32_t k = 0; k < u->nsrc; k++) below[u->src[k]->id] |= below[u->id] || u->op == KN_INDEX;
+    }
+    ki_free(order);
+    ki_free(below);
+    return n > most ? -1 : n;
 }
 
-/* A read that only matters where c holds: its own condition gives way to c, and its index is simplified under c. Where the
- * index then stays inside the buffer for all values, no condition is left on it. NULL: stays as it is. */
+/* x under the facts, its reads left as they are: read[k] stands there as name[k]. Number of reads, -1: stays. *x is NULL
+ * if the facts say nothing (names are younger than reads, so the order of terms is no news). */
+enum { MOST_READS = 16 };
+static int under_but_reads(ki_ir *ir, kn_uop *x, ki_facts *f, kn_uop *read, kn_uop *name) {
+    int n = f->n ? reads_in(ir, *x, read, MOST_READS) : 0;
+    if (n == 0) return (*x = under(ir, *x, f)) ? 0 : -1;
+    for (int k = 0; k < n; k++) {
+        char text[24];
+        snprintf(text, sizeof text, "read %d", k);
+        name[k] = ki_param_make(ir, -1, (kn_dtype)read[k]->dtype, KN_GLOBAL, 0, text, NULL, NULL);
+        if (!name[k]) return -1;
+    }
+    kn_uop y = n > 0 ? ki_substitute(ir, *x, read, name, (size_t)n) : NULL, plain = y;
+    if (y) plain = rewritten(ir, y, &(ki_facts){0}), y = rewritten(ir, y, f);
+    if (!y || !plain) return -1;
+    *x = y == plain ? NULL : y;
+    return n;
+}
+
+/* An index under the facts. Its reads happen whether they hold or not: each keeps its own condition. */
+static kn_uop read_index_under(ki_ir *ir, kn_uop x, ki_facts *f) {
+    kn_uop read[MOST_READS], name[MOST_READS], whole = x;
+    int n = under_but_reads(ir, &x, f, read, name);
+    return n > 0 && x ? ki_substitute(ir, x, name, read, (size_t)n) : n < 0 ? NULL : x ? x : whole;
+}
+
+/* Is `node` part of c? */
+static bool reaches(ki_ir *ir, kn_uop c, kn_uop node) {
+    kn_uop *order;
+    if (c->id < node->id) return false;
+    int64_t n = ki_toposort_above(ir, &c, 1, node->id - 1, &order);
+    bool found = n < 0; /* a failure counts as yes */
+    for (int64_t i = 0; i < n; i++) found |= order[i] == node;
+    if (n >= 0) ki_free(order);
+    return found;
+}
+
+/* A read that only matters where c holds, and that c does not ask for: its own condition gives way to c, and its index
+ * is simplified under c. Where the index then stays inside the buffer for all values, no condition is left on it. NULL:
+ * stays as it is. */
 static kn_uop read_under(ki_ir *ir, kn_uop read, kn_uop c, const kn_uop *cs, unsigned nc, ki_facts *f) {
-    if (read->nsrc != 2) return NULL;
+    if (read->nsrc != 2 || reaches(ir, c, read)) return NULL;
     kn_uop gated = read->src[1], part[KI_MAX_TERMS], b = read->src[0], i;
     if (gated->op != KN_WHERE || gated->src[2]->op != KN_INVALID) return NULL;
     unsigned n = parts_of(gated->src[0], part);
@@ -182,9 +233,30 @@ static kn_uop read_under(ki_ir *ir, kn_uop read, kn_uop c, const kn_uop *cs, uns
         for (unsigned j = 0; j < nc; j++) said |= part[k] == cs[j];
         if (!said && !ki_is_const_int(p, 1)) return NULL;
     }
-    if (!n || !(i = under(ir, gated->src[1], f))) return NULL;
+    if (!n || !(i = read_index_under(ir, gated->src[1], f))) return NULL;
     bool inside = b->type->rank == 1 && i->lo.i >= 0 && i->hi.i < b->type->numel;
     return ki_op2(ir, KN_INDEX, b, inside ? i : ki_op3(ir, KN_WHERE, c, i, gated->src[2]));
+}
+
+/* The same for an index used only where c holds: its reads may be gated by c instead. */
+static kn_uop index_under(ki_ir *ir, kn_uop x, kn_uop c, const kn_uop *cs, unsigned nc, ki_facts *f) {
+    kn_uop read[MOST_READS], name[MOST_READS], gated[MOST_READS], whole = x;
+    int n = under_but_reads(ir, &x, f, read, name);
+    for (int k = 0; k < n; k++) {
+        gated[k] = read_under(ir, read[k], c, cs, nc, f);
+        if (!gated[k]) gated[k] = read[k];
+    }
+    if (n <= 0) return n < 0 ? NULL : x;
+    return x ? ki_substitute(ir, x, name, gated, (size_t)n) : ki_substitute(ir, whole, read, gated, (size_t)n);
+}
+
+kn_uop ki_given_index(ki_match *m) {
+    kn_uop c = m->root->src[0], x = m->root->src[1], part[KI_MAX_TERMS];
+    unsigned n = parts_of(c, part);
+    ki_facts f = {0};
+    for (unsigned i = 0; i < n; i++) learn(&f, part[i]);
+    kn_uop y = index_under(m->ir, x, c, part, n, &f);
+    return y && y != x ? ki_op3(m->ir, KN_WHERE, c, y, m->root->src[2]) : NULL;
 }
 
 kn_uop ki_gate_reads(ki_match *m) {

@@ -72,6 +72,28 @@ static kn_uop place(ki_ir *ir, kn_uop target) {
     return u;
 }
 
+static bool is_fixed(kn_uop i) {
+    return i->dtype == KN_IDX && i->type->rank == 0 && (i->op == KN_CONST || is_variable(i));
+}
+
+/* Indices that are constants or variables become a SHRINK: what is left of INDEX reads its positions from data. */
+static kn_uop fixed_indices(ki_ir *ir, const kn_uop *src, uint32_t nsrc) {
+    const ki_type *t = src[0]->type;
+    ki_dim dim[KI_MAX_RANK] = {0}, kept[KI_MAX_RANK] = {0};
+    kn_uop off[KI_MAX_RANK] = {0}, s[KI_MAX_RANK + 1];
+    unsigned nkept = 0, n = 1;
+    for (unsigned k = 0; k < t->rank; k++) {
+        bool fixed = k + 1 < nsrc && is_fixed(src[k + 1]);
+        off[k] = fixed ? src[k + 1] : ki_index(ir, 0);
+        dim[k] = fixed ? (ki_dim){1, NULL} : t->dim[k];
+        if (!fixed) kept[nkept++] = dim[k];
+        if (!fixed && k + 1 < nsrc) s[n++] = src[k + 1];
+    }
+    kn_uop window = ki_op3(ir, KN_SHRINK, src[0], ki_opn(ir, KN_STACK, off, t->rank), ki_stack_dims(ir, dim, t->rank));
+    s[0] = ki_op2(ir, KN_RESHAPE, window, ki_stack_dims(ir, kept, nkept));
+    return n == 1 ? s[0] : ki_opn(ir, KN_INDEX, s, n);
+}
+
 static kn_uop convert(builder *b, kn_uop u, const kn_uop *src) {
     ki_ir *ir = b->ir;
     bool value = u->dtype != KN_VOID && u->op != KN_STACK && u->op != KN_AFTER;
@@ -84,6 +106,8 @@ static kn_uop convert(builder *b, kn_uop u, const kn_uop *src) {
         const void *p = ki_intern(ir, &l, sizeof l);
         return p ? ki_make(ir, KN_LOAD, KN_VOID, src, 1, (kn_arg){.p = p}, 0) : NULL;
     }
+    for (uint32_t k = 1; u->op == KN_INDEX && k < u->nsrc; k++)
+        if (is_fixed(src[k])) return fixed_indices(ir, src, u->nsrc);
     kn_uop stored[3];
     if (u->op == KN_STORE) {
         memcpy(stored, src, u->nsrc * sizeof *src);

@@ -128,6 +128,7 @@ bool ki_range_facts(rangeifier *r) {
         if (u->op != KN_REDUCE || u->arg.reduce.op != KN_ADD) continue;
         if (!f->constant && !f->compares) continue;
         if (!try_fold(r, u, &f->folds)) return false;
+        r->nested |= f->folds;
         if (f->folds) f->leaves = f->constant ? 0 : 1, f->cost = 4;
         else f->compares = false;
     }

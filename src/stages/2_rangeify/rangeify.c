@@ -27,6 +27,7 @@ static bool begin(rangeifier *r, kn_uop tuple) {
         kn_uop u = r->order[i];
         info *f = &r->info[u->id];
         f->first = f->nest = NONE;
+        r->nested |= u->op == KN_INDEX;
         if (u->op == KN_LOAD) f->keep = true;
         if (u->op == KN_AFTER) f->keep = true;
     }

@@ -80,6 +80,7 @@ typedef struct rangeifier {
         uint32_t from, to;
     } *after; /* nest `from` reads what nest `to` has assigned, where order.c cannot see it */
     uint32_t nafter, after_cap;
+    bool nested; /* some positions are data: demands may stand inside the indices of demands */
     ki_push push;
     ki_memo memo;
 } rangeifier;

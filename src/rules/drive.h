@@ -7,6 +7,9 @@
 bool ki_memo_room(ki_memo *m, uint32_t n);
 void ki_origins_note(ki_origins *o, const ki_ruleset *set, const ki_rule *rule, kn_uop before, uint32_t since, uint32_t now);
 
+/* One gradient rule in one variant; m->grad and m->out are set. 1 fired, 0 not, -1 failed. */
+int ki_grad_apply(ki_match *m, const ki_ruleset *set, uint32_t rule, uint32_t variant, kn_uop root);
+
 /* Entries worth trying on u, in order. */
 static inline const ki_bucket *ki_dispatch(const ki_ruleset *s, kn_uop u) {
     uint32_t table = s->root[u->op];

@@ -7,6 +7,10 @@
 #include "rules/prove_grid.h"
 #include "rules/prove_impl.h"
 
+#include "rules/drive.h"
+
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { WANTED = 60, ATTEMPTS = 6000, ROOM = 65536 };
@@ -53,16 +57,16 @@ static void print_small(ki_ir *ir, kn_uop u, ki_text *out) {
 }
 
 /* 1 equal, 0 could not be evaluated (why), -1 differ. */
-static int compare(execution *x, kn_uop a, kn_uop b, bool wild, const char **why) {
+static int compare(execution *x, kn_uop a, kn_uop b, ki_data data, const char **why) {
     int result = 1;
     for (uint64_t seed = 1; seed <= 3 && result == 1; seed++) {
         ki_grid g;
         size_t at;
         kn_uop root[2] = {a, b};
-        if (!ki_grid_eval(&g, &x->ir, root, 2, seed, wild)) {
+        if (!ki_grid_eval(&g, &x->ir, root, 2, seed, data)) {
             *why = g.why;
             result = 0;
-        } else if (!ki_grid_equal(&g, a, b, tolerance((kn_dtype)a->dtype, wild), &at)) {
+        } else if (!ki_grid_equal(&g, a, b, tolerance((kn_dtype)a->dtype, data == KI_DATA_WILD), &at)) {
             result = -1;
             kn_dtype t = (kn_dtype)a->dtype;
             ki_text *o = &x->out->reason;
@@ -104,17 +108,85 @@ static int attempt(execution *x, ki_gen *g, const char **why) {
     if (!v || v == root) return 0;
     if (x->p->rule->flags & KI_RF_RETYPE && (v->dtype != root->dtype || !ki_same_shape(v, root))) return *why = "another dtype or shape", 0;
     if (mentions(&x->ir, v, KN_STAGE)) return *why = "a step of a derivation", 0;
-    return compare(x, root, v, false, why);
+    return compare(x, root, v, KI_DATA_SMALL, why);
+}
+
+/* ---- gradients: against a difference of values ------------------------------------------------------------- */
+
+static double total(const ki_grid *g, kn_uop u, bool *bad) {
+    double sum = 0;
+    for (size_t k = 0; k < g->size * (size_t)u->type->numel; k++) {
+        sum += ki_f64_from_bits((kn_dtype)u->dtype, g->bits[u->id][k]);
+        *bad |= g->bad[u->id][k] != 0;
+    }
+    return sum;
+}
+
+/* root with each float source s replaced by s + step * d, times g. */
+static kn_uop moved_root(ki_ir *ir, kn_uop root, const kn_uop *d, double step, kn_uop g) {
+    kn_uop src[16];
+    for (uint32_t k = 0; k < root->nsrc; k++)
+        src[k] = d[k] ? ki_op2(ir, KN_ADD, root->src[k], ki_op2(ir, KN_MUL, d[k], ki_const_float(ir, KN_F64, step))) : root->src[k];
+    return ki_op2(ir, KN_MUL, ki_with_src(ir, root, src), g);
+}
+
+static kn_uop like_param(ki_ir *ir, const char *name, unsigned k, kn_uop u) {
+    char full[16];
+    snprintf(full, sizeof full, "%s%u", name, k);
+    return ki_param_make(ir, -1, KN_F64, KN_GLOBAL, 0, full, NULL, u->type->rank ? ki_shape_of(ir, u) : NULL);
+}
+
+static int gradient_attempt(execution *x, ki_gen *gen, const char **why) {
+    kn_uop root = ki_gen_root(gen), out[16] = {NULL}, d[16] = {NULL}, node[20];
+    ki_ir *ir = &x->ir;
+    ki_env_clear(&x->env);
+    if (!root) return *why = gen->why, 0;
+    if (root->dtype != KN_F64 || root->nsrc > 16) return *why = "no float result", 0;
+    kn_uop g = like_param(ir, "g", 0, root);
+    x->m = (ki_match){.ir = ir, .user = x->room, .grad = g, .out = out};
+    int r = ki_grad_apply(&x->m, x->p->set, (uint32_t)(x->p->rule - x->p->set->rule), 0, root);
+    if (r < 0) return because(x, "the gradient could not be built: %s", x->env.message.s), ki_env_clear(&x->env), -1;
+    if (r == 0) return 0;
+    unsigned n = 2, flat = 0;
+    for (uint32_t k = 0; k < root->nsrc; k++) {
+        if (root->src[k]->dtype != KN_F64) continue;
+        d[k] = like_param(ir, "d", k, root->src[k]);
+        if (out[k]) node[n++] = ki_op2(ir, KN_MUL, out[k], d[k]);
+        flat++;
+    }
+    const double step = 1e-5;
+    node[0] = moved_root(ir, root, d, step, g);
+    node[1] = moved_root(ir, root, d, -step, g);
+    for (unsigned k = 0; k < n; k++)
+        if (!node[k]) return ki_env_clear(&x->env), *why = "a shape that does not meet its gradient", 0;
+    ki_grid grid;
+    bool good = ki_grid_eval(&grid, ir, node, n, gen->state, KI_DATA_SMOOTH), bad = false;
+    int result = 0;
+    if (good) {
+        double slope = (total(&grid, node[0], &bad) - total(&grid, node[1], &bad)) / (2 * step), mine = 0;
+        for (unsigned k = 2; k < n; k++) mine += total(&grid, node[k], &bad);
+        result = bad ? 0 : fabs(slope - mine) <= 1e-4 * (fabs(slope) + fabs(mine) + 1) ? 1 : -1;
+        if (result < 0) {
+            ki_text_cut(&x->out->reason, 0);
+            ki_text_printf(&x->out->reason, "slope %g, gradient %g over %u sources: ", slope, mine, flat);
+            print_small(ir, root, &x->out->reason);
+        }
+    } else {
+        *why = grid.why;
+    }
+    ki_grid_free(&grid);
+    return result;
 }
 
 static void by_graphs(execution *x) {
-    ki_gen g = {.ir = &x->ir, .set = x->p->set, .rule = x->p->rule, .state = 1};
+    bool slope = x->p->rule->kind == KI_R_GRAD;
+    ki_gen g = {.ir = &x->ir, .set = x->p->set, .rule = x->p->rule, .state = 1, .smooth = slope};
     const char *why = NULL;
     uint64_t held = 0;
     for (unsigned k = 0; k < ATTEMPTS && held < (g.large ? 4 : WANTED); k++) {
-        g.large = k > ATTEMPTS - 60 && held == 0;
+        g.large = k > ATTEMPTS - 300 && held == 0;
         ki_mark mark = ki_ir_mark(&x->ir);
-        int r = attempt(x, &g, &why);
+        int r = slope ? gradient_attempt(x, &g, &why) : attempt(x, &g, &why);
         ki_ir_drop(&x->ir, mark);
         if (r < 0) {
             x->out->rung = KI_REFUTED;
@@ -178,7 +250,7 @@ static int derive(execution *x, const steps *s, kn_op op, kn_dtype t, const char
     }
     kn_uop root = ki_make(&x->ir, op, t, src, (uint32_t)ki_ops[op].least, (kn_arg){.bits = 0}, 0);
     ki_env_clear(&x->env);
-    return root && run_steps(x, s, root, &v) ? compare(x, root, v, true, why) : 0;
+    return root && run_steps(x, s, root, &v) ? compare(x, root, v, KI_DATA_WILD, why) : 0;
 }
 
 static int derive_all(execution *x, const steps *s, const char **why) {

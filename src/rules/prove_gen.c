@@ -85,7 +85,7 @@ static kn_uop scalar_leaf(ki_gen *g, kn_dtype t) {
         if (roll(g, 5) == 0) c = ki_op2(ir, KN_AND, c, ki_op2(ir, KN_CMPLT, scaled(g, 0), ki_index(ir, 1 + roll(g, 5))));
         return g->cond = c;
     }
-    if (roll(g, 3) == 0) return constant(g, t);
+    if (!g->smooth && roll(g, 3) == 0) return constant(g, t);
     if (!g->nrange || roll(g, 4) == 0) return param(g, t, NULL, 0, 1, 0);
     int64_t size = 0, dim;
     kn_uop at = NULL;
@@ -107,7 +107,7 @@ static kn_uop tensor_leaf(ki_gen *g, kn_dtype t, const want *w) {
     const int64_t *d = w->shaped ? w->dim : dim;
     for (unsigned k = 0; !w->shaped && k < rank; k++) dim[k] = 1 + roll(g, 4);
     if (g->large && !w->shaped) rank = 2, dim[0] = 1 + roll(g, 3), dim[1] = 80000 + roll(g, 5000);
-    if (!w->memory && roll(g, 8) == 0) {
+    if (!w->memory && !g->smooth && roll(g, 8) == 0) {
         int64_t ones[KI_MAX_RANK];
         for (unsigned k = 0; k < rank; k++) ones[k] = 1;
         return ki_expand(g->ir, ki_reshape(g->ir, constant(g, t), ones, rank), d, rank);
@@ -355,6 +355,12 @@ static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
     case KN_INDEX: return read_at(g, reg);
     case KN_STACK: return stacked(g, reg);
     case KN_REDUCE: return reduced(g, reg);
+    case KN_LOAD: {
+        kn_uop t = p->nsrc == 1 ? first_source(g, reg, true) : NULL;
+        ki_load l = {.addrspace = KN_GLOBAL};
+        const void *arg = t ? ki_intern(g->ir, &l, sizeof l) : NULL;
+        return arg ? ki_make(g->ir, KN_LOAD, KN_VOID, &t, 1, (kn_arg){.p = arg}, 0) : NULL;
+    }
     case KN_INVALID: return ki_op0(g->ir, KN_INVALID);
     case KN_CONTIGUOUS:
     case KN_CONTIGUOUS_BACKWARD:
@@ -404,7 +410,9 @@ kn_uop ki_gen_root(ki_gen *g) {
         for (unsigned t = 1; t < KI_DTYPE_COUNT && g->dtype[r] == KN_VOID; t++)
             if (mask >> t & 1) g->dtype[r] = (uint8_t)t;
     }
-    unsigned outer = 1 + roll(g, 2);
+    for (unsigned r = 0; r < g->rule->npat && g->smooth; r++)
+        if (ki_is_float((kn_dtype)g->dtype[r]) && pat(g, r)->mask >> KN_F64 & 1) g->dtype[r] = KN_F64;
+    unsigned outer = g->smooth ? 0 : 1 + roll(g, 2);
     for (unsigned k = 0; k < outer; k++)
         g->range[g->nrange++] = ki_range_make(g->ir, g->ir->next_range, KN_AX_LOOP, ki_index(g->ir, 2 + roll(g, 4)));
     return make(g, 0, &anything);

@@ -23,8 +23,9 @@ static uint64_t datum(const ki_grid *g, kn_uop u, uint64_t e) {
             return ki_bits_wrap(t, u->lo.i + (int64_t)(h % (uint64_t)(u->hi.i - u->lo.i + 1)));
     }
     if (t == KN_BOOL) return h & 1;
-    if (!ki_is_float(t)) return ki_bits_wrap(t, g->wild ? (int64_t)(h >> (h & 63)) : (int64_t)(h % 21) - 10);
-    if (!g->wild) return ki_bits_from_f64(t, (double)((int64_t)(h % 17) - 8) / 2);
+    if (!ki_is_float(t)) return ki_bits_wrap(t, g->data == KI_DATA_WILD ? (int64_t)(h >> (h & 63)) : (int64_t)(h % 21) - 10);
+    if (g->data == KI_DATA_SMOOTH) return ki_bits_from_f64(t, 0.2 + 1.6 * (double)(h >> 11) / 9007199254740992.0);
+    if (g->data == KI_DATA_SMALL) return ki_bits_from_f64(t, (double)((int64_t)(h % 17) - 8) / 2);
     static const double edge[] = {0.0, -0.0, 1.0, -1.0, 0.5, 1e-3, 88.0, -87.0, 1e-30, 3e38, INFINITY, -INFINITY, NAN, 0.7071, 1.4142, 2.0};
     if (e < 16) return ki_bits_from_f64(t, edge[e]);
     double v = ((double)(h >> 11) / 9007199254740992.0 + 1.0) * pow(2, (double)(int64_t)(h % 14) - 8);
@@ -252,9 +253,9 @@ static bool one_node(ki_grid *g, kn_uop u) {
     return true;
 }
 
-bool ki_grid_eval(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uint64_t seed, bool wild) {
+bool ki_grid_eval(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uint64_t seed, ki_data data) {
     kn_uop *node = NULL;
-    *g = (ki_grid){.ir = ir, .size = 1, .seed = seed, .wild = wild, .n = ir->n};
+    *g = (ki_grid){.ir = ir, .size = 1, .seed = seed, .data = data, .n = ir->n};
     g->bits = ki_calloc(ir->n, sizeof *g->bits);
     g->bad = ki_calloc(ir->n, sizeof *g->bad);
     int64_t n = ki_toposort(ir, root, nroot, &node);

@@ -6,13 +6,15 @@
 
 enum { KI_GRID_RANGES = 8, KI_GRID_MOST = 1 << 16 };
 
+/* Small numbers on which sums are exact; floats of all magnitudes; distinct reals between 0.2 and 1.8. */
+typedef enum ki_data { KI_DATA_SMALL, KI_DATA_WILD, KI_DATA_SMOOTH } ki_data;
 /* Elements are bits as CONST stores them. A node's array is [grid position][element]. */
 typedef struct ki_grid {
     ki_ir *ir;
     kn_uop range[KI_GRID_RANGES];
     uint32_t extent[KI_GRID_RANGES], stride[KI_GRID_RANGES], nrange, size;
     uint64_t seed; /* of the data in parameters */
-    bool wild;     /* parameters hold floats of all magnitudes, else small numbers on which sums are exact */
+    ki_data data;  /* what parameters hold */
     uint64_t **bits; /* by id */
     uint8_t **bad;   /* by id: KI_GRID_ flags an element */
     uint32_t n;
@@ -21,7 +23,7 @@ typedef struct ki_grid {
 enum { KI_GRID_POISON = 1, KI_GRID_OUTSIDE = 2 }; /* must not be used; read outside a buffer */
 
 /* Evaluates both roots on one grid. False: out of memory, or an op it does not know (why). */
-bool ki_grid_eval(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uint64_t seed, bool wild);
+bool ki_grid_eval(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uint64_t seed, ki_data data);
 void ki_grid_free(ki_grid *g);
 /* Compares two roots of one dtype and shape element by element. False: they differ; *where is the element. Elements
  * of a that have no value are passed over. tolerance: relative, for floats. */

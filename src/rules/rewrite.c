@@ -291,20 +291,23 @@ static bool grad_outputs(ki_match *m, kn_uop *out) {
     return true;
 }
 
+int ki_grad_apply(ki_match *m, const ki_ruleset *set, uint32_t rule, uint32_t variant, kn_uop root) {
+    if (set->rule[rule].kind != KI_R_GRAD || !ki_match_rule(m, set, rule, variant, root)) return 0;
+    memset(m->out, 0, root->nsrc * sizeof *m->out);
+    if (m->rule->fn ? m->rule->fn(m) != NULL : grad_outputs(m, m->out)) return 1;
+    if (m->ir->env->err == KI_E_NONE) return 0;
+    ki_fail_note(m->ir->env, "while applying grad %s (%s:%u)", m->rule->name, set->source, (unsigned)m->rule->line);
+    return -1;
+}
+
 int ki_grad_rules(ki_ir *ir, const ki_ruleset *set, kn_uop root, kn_uop g, kn_uop *out, void *user) {
     if (!root || !g || ir->env->err != KI_E_NONE) return -1;
     ki_match m = {.ir = ir, .user = user, .grad = g, .out = out};
     const ki_bucket *b = ki_dispatch(set, root);
     for (unsigned i = 0; i < b->n; i++) {
         const ki_entry *e = &set->entry[set->list[b->first + i]];
-        if (!ki_entry_fits(set, e, root) || set->rule[e->rule].kind != KI_R_GRAD) continue;
-        if (!ki_match_rule(&m, set, e->rule, e->variant, root)) continue;
-        memset(out, 0, root->nsrc * sizeof *out);
-        bool ok = m.rule->fn ? m.rule->fn(&m) != NULL : grad_outputs(&m, out);
-        if (ok) return 1;
-        if (ir->env->err == KI_E_NONE) continue;
-        ki_fail_note(ir->env, "while applying grad %s (%s:%u)", m.rule->name, set->source, (unsigned)m.rule->line);
-        return -1;
+        int r = ki_entry_fits(set, e, root) ? ki_grad_apply(&m, set, e->rule, e->variant, root) : 0;
+        if (r) return r;
     }
     return 0;
 }

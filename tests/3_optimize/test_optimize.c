@@ -319,6 +319,6 @@ int main(void) {
     forms();
     refusals();
     heuristics();
-    for (int w = 0; w < KERNELS; w++) random_ops(w, 40);
+    for (int w = 0; w < KERNELS; w++) random_ops(w, 12);
     return tap_done();
 }

@@ -9,20 +9,32 @@ static unsigned weight_in(const ki_nest *k, kn_uop r) {
     return w;
 }
 
+int64_t ki_lanes_for(const ki_choice *c, int64_t n) {
+    int64_t bits = 0, up = 1;
+    if (n >= c->lanes) return c->lanes;
+    if (n < 2 || n * 4 < c->lanes) return 0;
+    for (int64_t m = n; m; m &= m - 1) bits++;
+    if (bits == 1 || (bits == 2 && n >= 6)) return n; /* one or two registers, no masks */
+    while (up < n) up *= 2;
+    return up;
+}
+
 static int64_t vectors_of(const ki_choice *c, kn_uop r) { return (ki_extent(r) + c->lanes - 1) / c->lanes; }
 
 int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight) {
-    int64_t n = vectors_of(c, r), most = weight == 0 ? c->target->nvector / 4 : weight <= 12 ? 4 : weight <= 40 ? 2 : 1;
-    if (ki_extent(r) * 4 < c->lanes) return 0;
+    int64_t n = vectors_of(c, r);
+    int64_t most = weight == 0 ? c->target->nvector / 4 : weight <= 12 ? 4 : weight <= 40 ? 2 : 1;
+    if (!ki_lanes_for(c, ki_extent(r))) return 0;
     if (n > KI_SHORT && most > n / 2) most = most > 8 && n >= 16 ? 8 : 4;
     while (n < KI_SHORT && n % most) most /= 2;
     return most;
 }
 
 bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors) {
-    if (vectors_of(c, r) >= KI_SHORT) return ki_choice_even(c, r, vectors * c->lanes);
-    if (ki_extent(r) % c->lanes == 0) return false;
-    return ki_choice_do(c, KI_OPT_PADTO, 0, false, r->arg.range.id, c->lanes), true;
+    int64_t lanes = ki_lanes_for(c, ki_extent(r));
+    if (vectors_of(c, r) >= KI_SHORT) return ki_choice_even(c, r, vectors * lanes);
+    if (ki_extent(r) % lanes == 0) return false;
+    return ki_choice_do(c, KI_OPT_PADTO, 0, false, r->arg.range.id, lanes), true;
 }
 
 kn_uop ki_nest_store(kn_uop end) {
@@ -56,7 +68,7 @@ static bool sums_rows(const ki_choice *c, kn_uop e, kn_uop v) {
         if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(&k->scope, x, v)) continue;
         if (reads_along(k, x, v) || !reads_along(k, x, NULL)) continue;
         for (uint32_t j = 1; j < x->nsrc; j++)
-            if (ki_extent(x->src[j]) >= c->lanes) return true;
+            if (ki_extent(x->src[j]) >= c->lanes / 2) return true;
     }
     return false;
 }
@@ -107,7 +119,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         return;
     }
     uint32_t id = t.v->arg.range.id;
-    int64_t unroll = t.step / c->lanes;
+    int64_t lanes = ki_lanes_for(c, ki_extent(t.v)), unroll = lanes ? t.step / lanes : 0;
     if (unroll == 0) {
         ki_choice_mark(c, e);
         return;
@@ -119,7 +131,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
     }
     if (ki_choice_fit(c, t.v, unroll)) return;
     ki_choice_mark(c, e);
-    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, c->lanes) && unroll > 1)
+    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, lanes) && unroll > 1)
         ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, unroll);
 }
 
@@ -146,9 +158,9 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
         return;
     }
     uint32_t id = best->arg.range.id;
-    int64_t unroll = ki_unroll(c, best, weight_in(k, best));
+    int64_t unroll = ki_unroll(c, best, weight_in(k, best)), lanes = ki_lanes_for(c, ki_extent(best));
     if (ki_choice_fit(c, best, unroll)) return;
     ki_choice_mark(c, x);
-    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, c->lanes) && unroll > 1)
+    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, lanes) && unroll > 1)
         ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, unroll);
 }

@@ -18,20 +18,22 @@ typedef struct ki_choice {
     bool open, ok;
     struct {
         uint32_t v; /* id + 1 */
-        int64_t nv, mu;
+        int64_t nv, mu, mw;
     } tile;                             /* the tile last decided: it stands for what is left after a CUT */
     uint64_t done[KI_MOST_RANGES / 64]; /* by range id */
 } ki_choice;
 
-/* A register tile: v is contiguous in the store and in the streamed operand, u is what the other operand varies along. */
+/* A register tile: the reduce has a streamed operand that varies along v (a vector of its elements is what one load
+ * brings) and, perhaps, along w, and another one that varies along u. mu * mw * nv accumulators are fed by mu + mw * nv
+ * loads. In a dot tile the vector lies along `row`, a loop of the reduce in which both operands are contiguous. */
 typedef struct ki_tile {
-    kn_uop v, u; /* NULL: no tile */
-    kn_uop reduce;
-    kn_uop streamed; /* the access that has v */
-    int64_t nv, mu;  /* vectors along v, rows along u */
-    int64_t step;    /* nv * lanes; 1 without a tile, or the vector's step of the nest */
-    bool dot;        /* both operands contiguous along the reduce instead */
-    bool pack;       /* stage `streamed` */
+    kn_uop v, u, w;      /* u NULL: no tile; w NULL: none */
+    kn_uop reduce, row;  /* row: of a dot tile, else NULL */
+    kn_uop streamed;     /* the access */
+    int64_t nv, mu, mw;
+    int64_t lanes;       /* along v; 1 in a dot tile */
+    int64_t step;        /* nv * lanes; without a tile what the nest's vector takes in one go, 0: no vectors */
+    bool pack;           /* stage `streamed` */
 } ki_tile;
 
 bool ki_choice_look(ki_choice *c, kn_uop sink);
@@ -47,6 +49,9 @@ void ki_choose_nest(ki_choice *c, kn_uop end);
 void ki_choose_reduce(ki_choice *c, kn_uop reduce);
 /* The first store to memory in a nest's body; NULL if other nests stand there. */
 kn_uop ki_nest_store(kn_uop end);
+/* Lanes of a vector along an extent: a full one, or for a short extent its own size or the power of two above; 0: too
+ * short. */
+int64_t ki_lanes_for(const ki_choice *c, int64_t n);
 /* How many vectors of r are unrolled when the body weighs so much: 4, 2 or 1; 0: r is not worth vectors. */
 int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight);
 /* Makes r's extent divide by vectors, and by `vectors` of them when it is long: a short one is padded (masks), of a long

@@ -1,14 +1,14 @@
-/* tile.c: register tiles of matrix products, convolutions and their like.
+/* tile.c: register tiles of matrix products, convolutions and their like. choose.h says what a tile is.
  *
- * A reduce of at least two operands, one of which (streamed) is contiguous along the nest's vector range v and constant
- * along u, another constant along v and varying along u: u by mu and v by nv vectors make mu * nv accumulators that each
- * iteration feeds from mu + nv loads. Where both operands are contiguous along the reduce (A times B transposed), the
- * reduce is unrolled by a vector, and u and v give the tile. A streamed operand that would be read with long strides, or
- * under a gate, again for every tile of u, is packed first (STAGE). */
+ * A streamed operand that is not contiguous along v, or is read under a gate, or from far apart, again for every tile of u,
+ * is packed first (STAGE); u is the innermost loop then, so that one panel serves all of it. A CUT leaves two nests under
+ * the loops around it, so u is cut while it stands outside v, and v while it stands outside u. */
 #include "stages/3_optimize/choose.h"
 
-#define MOST_PACKED (1 << 19) /* bytes: it should stay in a core's second-level cache */
+#define MOST_PACKED (1 << 19) /* bytes: a panel should stay in a core's second-level cache */
 #define FAR         (1 << 14) /* bytes of memory that a panel may span and still be read in place */
+
+static bool is_loop_range(kn_uop r) { return !ki_is_lane(r) && r->arg.range.axis != KN_AX_THREAD; }
 
 /* The store's contiguous range. */
 static kn_uop vector_range(const ki_choice *c, kn_uop e) {
@@ -16,7 +16,7 @@ static kn_uop vector_range(const ki_choice *c, kn_uop e) {
     bool known;
     for (uint32_t j = 1; s && j < e->nsrc; j++) {
         kn_uop r = e->src[j];
-        if (ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || !ki_extent(r)) continue;
+        if (!is_loop_range(r) || !ki_extent(r)) continue;
         if (ki_nest_stride(&c->nest, s->src[0], r, &known) == 1 && known && ki_nest_independent(&c->nest, r)) return r;
     }
     return NULL;
@@ -43,14 +43,28 @@ static int64_t own_extent(kn_uop x) {
     return n;
 }
 
-/* A loop of x along which both are contiguous. */
-static kn_uop common_row(const ki_nest *k, kn_uop x, kn_uop a, kn_uop b, int64_t lanes) {
+/* A loop of x along which both operands are contiguous and as long as a vector, or nearly. */
+static kn_uop common_row(const ki_choice *c, kn_uop x, kn_uop a, kn_uop b) {
     bool ka, kb;
-    for (uint32_t j = 1; j < x->nsrc; j++)
-        if (ki_nest_stride(k, a, x->src[j], &ka) == 1 && ki_nest_stride(k, b, x->src[j], &kb) == 1 && ka && kb &&
-            ki_extent(x->src[j]) >= 4 * lanes)
-            return x->src[j];
+    for (uint32_t j = 1; j < x->nsrc; j++) {
+        kn_uop r = x->src[j];
+        int64_t n = ki_extent(r);
+        if (n * 2 < c->lanes || (n < c->lanes && ki_lanes_for(c, n) != n)) continue;
+        if (ki_nest_stride(&c->nest, a, r, &ka) == 1 && ki_nest_stride(&c->nest, b, r, &kb) == 1 && ka && kb) return r;
+    }
     return NULL;
+}
+
+/* Of the nest's loops the longest that `has` uses and `lacks` does not. */
+static kn_uop apart(const ki_nest *k, kn_uop e, kn_uop has, kn_uop lacks, kn_uop v, kn_uop u) {
+    kn_uop best = NULL;
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        if (r == v || r == u || !is_loop_range(r) || ki_extent(r) < 2) continue;
+        if (!uses(k, has, r) || uses(k, lacks, r) || !ki_nest_independent(k, r)) continue;
+        if (!best || ki_extent(r) > ki_extent(best)) best = r;
+    }
+    return best;
 }
 
 /* Streamed operand a, other operand b: is there a u? */
@@ -58,62 +72,79 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     const ki_nest *k = &c->nest;
     bool known;
     if (a == b || !uses(k, a, t->v) || uses(k, b, t->v)) return false;
-    int64_t sv = ki_nest_stride(k, a, t->v, &known);
-    bool dot = sv != 1;
-    if (!known || (dot && !common_row(k, x, a, b, c->lanes)) || (!dot && ki_extent(t->v) * 4 < c->lanes)) return false;
-    kn_uop u = NULL;
-    for (uint32_t j = 1; j < e->nsrc; j++) {
-        kn_uop r = e->src[j];
-        if (r == t->v || ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || ki_extent(r) < 2) continue;
-        if (uses(k, a, r) || !uses(k, b, r) || !ki_nest_independent(k, r)) continue;
-        if (!u || ki_extent(r) > ki_extent(u)) u = r;
-    }
+    kn_uop u = apart(k, e, b, a, t->v, NULL);
     if (!u) return false;
-    t->u = u, t->reduce = x, t->streamed = a, t->dot = dot;
+    int64_t n = ki_extent(t->v), lanes = ki_lanes_for(c, n), stride = ki_nest_stride(k, a, t->v, &known);
+    kn_uop row = common_row(c, x, a, b);
+    /* along the reduce if v's own way gathers, or would fill little of its vectors */
+    bool poor = !known || stride != 1 || lanes == 0 || (n < c->lanes && n * 3 < lanes * 2);
+    if (row && !(poor && own_extent(x) >= 4 * c->lanes)) row = NULL;
+    if (!row && lanes == 0) return false;
+    t->u = u, t->reduce = x, t->streamed = a, t->row = row;
+    t->lanes = row ? 1 : lanes;
+    t->w = NULL;
+    if (!row && n <= lanes) t->w = apart(k, e, a, b, t->v, u);
+    if (t->w && ki_nest_stride(k, ki_nest_store(e)->src[0], t->w, &known) == 0) t->w = NULL;
     return true;
 }
 
-/* mu and nv: many products for each load, few left over. A short v is padded to whole vectors. */
-static void tile_size(const ki_choice *c, ki_tile *t) {
-    int64_t most = c->target->nvector >= 32 ? 24 : 12, n = ki_extent(t->u), m = ki_extent(t->v),
-            lanes = t->dot ? 1 : c->lanes;
-    double best = 0;
-    if (!t->dot && m < KI_SHORT * lanes) m = (m + lanes - 1) / lanes * lanes;
-    for (int64_t nv = 1; nv <= 4; nv++)
-        for (int64_t mu = 1; mu <= 12; mu++) {
-            if (mu * nv > most || mu > n || nv * lanes > m || (t->dot && mu > 4)) continue;
-            if (!t->dot && m < KI_SHORT * lanes && m % (nv * lanes)) continue;
-            double left_u = (double)(n % mu) / (double)n, left_v = (double)(m % (nv * lanes)) / (double)m;
-            double score = (double)(mu * nv) / (double)(mu + nv + 1) * (1 - 0.7 * left_u) * (1 - 0.5 * left_v);
-            if (n % mu) score *= 0.8; /* another nest each */
-            if (m % (nv * lanes)) score *= 0.88;
-            if (mu * nv < 8) score *= (double)(mu * nv) / 8;
-            if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv;
-        }
+/* Registers a vector of n lanes takes. */
+static int64_t pieces(const ki_choice *c, int64_t n) {
+    int64_t bits = n / c->lanes;
+    for (n %= c->lanes; n > 0; n &= n - 1) bits++;
+    return bits;
 }
 
-/* Whether the panel of the streamed operand is better copied: read often, and from far apart or under a gate. */
+/* nv, mu, mw: many products for each load, few left over. A short v is padded to whole vectors. */
+static void tile_size(const ki_choice *c, ki_tile *t) {
+    int64_t regs = t->row ? pieces(c, ki_extent(t->row) < c->lanes ? ki_extent(t->row) : c->lanes) : pieces(c, t->lanes);
+    int64_t most = (c->target->nvector >= 32 ? 24 : 12) / regs, n = ki_extent(t->u), m = ki_extent(t->v);
+    int64_t most_w = t->w ? 6 : 1, cut_from = t->row ? 8 : KI_SHORT * t->lanes;
+    double best = 0;
+    if (!t->row && m < cut_from) m = (m + t->lanes - 1) / t->lanes * t->lanes;
+    t->nv = t->mu = t->mw = 1;
+    for (int64_t nv = 1; nv <= (t->row ? 6 : 4); nv++)
+        for (int64_t mw = 1; mw <= most_w; mw++)
+            for (int64_t mu = 1; mu <= 12; mu++) {
+                if (mu * nv * mw > most || mu > n || nv * t->lanes > m || (t->row && (mu > 4 || mu * nv > 20))) continue;
+                if (t->row && nv > 4 && m != nv) continue; /* each product of a dot tile ends in a sum across lanes */
+                if (m < cut_from && m % (nv * t->lanes)) continue;
+                if (mw > 1 && ki_extent(t->w) % mw) continue;
+                double left_u = (double)(n % mu) / (double)n, left_v = (double)(m % (nv * t->lanes)) / (double)m;
+                double all = (double)(mu * nv * mw), score = all / (double)(mu + nv * mw + 1) * (1 - 0.7 * left_u) * (1 - 0.5 * left_v);
+                if (n % mu) score *= 0.8; /* another nest each */
+                if (m % (nv * t->lanes)) score *= 0.88;
+                if (all * (double)regs < 8) score *= all * (double)regs / 8;
+                if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv, t->mw = mw;
+            }
+}
+
+/* STAGE wants the operand read in one place of the nest. */
+static bool alone(const ki_nest *k, kn_uop e, kn_uop access) {
+    kn_uop *node;
+    int64_t n = ki_toposort(k->ir, &e, 1, &node);
+    bool ok = n > 0 && ki_storage(access)->op == KN_PARAM;
+    for (int64_t i = 0; i < n; i++)
+        if (k->read[k->scope.at[node[i]->id]] && node[i] != access && ki_storage(node[i]) == ki_storage(access)) ok = false;
+    ki_free(node);
+    return ok;
+}
+
 static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t item = (int64_t)ki_itemsize((kn_dtype)t->streamed->dtype), own = own_extent(t->reduce), span = 0;
-    kn_uop p = ki_storage(t->streamed);
-    bool known, gated = t->streamed->src[1]->op == KN_WHERE;
-    if (t->dot || p->op != KN_PARAM || ki_extent(t->u) / t->mu < 6 || own * t->step * item > MOST_PACKED) return false;
-    /* STAGE wants the operand read in one place of the nest. */
-    kn_uop *node;
-    int64_t n = ki_toposort(k->ir, &e, 1, &node);
-    bool alone = n > 0;
-    for (int64_t i = 0; i < n; i++)
-        if (k->read[k->scope.at[node[i]->id]] && node[i] != t->streamed && ki_storage(node[i]) == p) alone = false;
-    ki_free(node);
-    if (!alone) return false;
+    int64_t tiles = ki_extent(t->u) / t->mu;
+    bool known, hard = t->streamed->src[1]->op == KN_WHERE;
+    hard |= ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known;
+    if (t->row || own * t->step * t->mw * item > MOST_PACKED || !alone(k, e, t->streamed)) return false;
+    if (hard) return ki_extent(t->u) >= 8;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {
         int64_t s = ki_nest_stride(k, t->streamed, t->reduce->src[j], &known);
         if (!ki_extent(t->reduce->src[j])) return false;
         if (s < 0) s = -s;
         if (s > 1) span += s * (ki_extent(t->reduce->src[j]) - 1) * item;
     }
-    return gated || span > FAR;
+    return tiles >= 6 && span > FAR;
 }
 
 /* A light nest that only adds up what it reads along v: wide strips, for the memory's sake. */
@@ -134,96 +165,103 @@ static bool sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
     return reduces == 1 && reads == 1 && all;
 }
 
-void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
+static bool find_pair(const ki_choice *c, kn_uop e, ki_tile *t) {
     const ki_nest *k = &c->nest;
     const ki_scope *s = &k->scope;
+    bool known;
+    for (int pass = 0; pass < 2; pass++) /* a contiguous operand first */
+        for (uint32_t q = 0; q < s->nrange; q++) {
+            kn_uop x = k->closer[q];
+            if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, t->v) || lanes_in(k, x) || own_extent(x) < 4) continue;
+            for (uint32_t i = 0; i < s->n; i++) {
+                if (!k->read[i] || !operand(k, s->node[i], x)) continue;
+                if (!pass && (ki_nest_stride(k, s->node[i], t->v, &known) != 1 || !known)) continue;
+                for (uint32_t j = 0; j < s->n; j++)
+                    if (k->read[j] && operand(k, s->node[j], x) && pair(c, e, x, s->node[i], s->node[j], t)) return true;
+            }
+        }
+    return false;
+}
+
+void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
+    const ki_nest *k = &c->nest;
     *t = (ki_tile){.step = 1};
     if (!(t->v = vector_range(c, e))) return;
-    for (uint32_t q = 0; q < s->nrange && !t->u; q++) {
-        kn_uop x = k->closer[q];
-        if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, t->v) || lanes_in(k, x) ||
-            own_extent(x) < 4)
-            continue;
-        for (uint32_t i = 0; i < s->n && !t->u; i++) {
-            if (!k->read[i] || !operand(k, s->node[i], x)) continue;
-            for (uint32_t j = 0; j < s->n && !t->u; j++)
-                if (k->read[j] && operand(k, s->node[j], x)) pair(c, e, x, s->node[i], s->node[j], t);
-        }
-    }
-    if (t->u) {
-        if (c->tile.v == t->v->arg.range.id + 1) t->nv = c->tile.nv, t->mu = c->tile.mu;
-        else tile_size(c, t);
-        t->step = t->nv * (t->dot ? 1 : c->lanes);
-        t->pack = worth_packing(c, e, t);
-    } else {
+    if (!find_pair(c, e, t)) {
         unsigned weight = 0;
-        for (uint32_t i = 0; i < s->n; i++)
-            if (ki_scope_has(s, s->node[i], t->v)) weight += ki_weight(s->node[i]);
-        t->step = c->lanes * ki_unroll(c, t->v, sums_columns(k, e, t->v) ? 0 : weight);
+        for (uint32_t i = 0; i < k->scope.n; i++)
+            if (ki_scope_has(&k->scope, k->scope.node[i], t->v)) weight += ki_weight(k->scope.node[i]);
+        t->step = ki_lanes_for(c, ki_extent(t->v)) * ki_unroll(c, t->v, sums_columns(k, e, t->v) ? 0 : weight);
+        return;
+    }
+    if (c->tile.v == t->v->arg.range.id + 1)
+        t->nv = c->tile.nv, t->mu = c->tile.mu, t->mw = c->tile.mw;
+    else
+        tile_size(c, t);
+    t->step = t->nv * t->lanes;
+    t->pack = worth_packing(c, e, t);
+    if (!t->row && !t->pack) { /* gathers in the inner loop: better none of this */
+        bool known;
+        if (ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known) *t = (ki_tile){.v = t->v, .step = 0};
     }
 }
 
-static kn_uop end_loop(kn_uop e, bool first) {
+static uint32_t place_in(kn_uop e, kn_uop r) {
+    uint32_t j = 1;
+    while (j < e->nsrc && e->src[j] != r) j++;
+    return j;
+}
+static kn_uop last_loop(kn_uop e) {
     kn_uop r = NULL;
-    for (uint32_t j = 1; j < e->nsrc; j++) {
-        if (ki_is_lane(e->src[j]) || e->src[j]->arg.range.axis == KN_AX_THREAD) continue;
-        r = e->src[j];
-        if (first) return r;
-    }
+    for (uint32_t j = 1; j < e->nsrc; j++)
+        if (is_loop_range(e->src[j])) r = e->src[j];
     return r;
 }
 
-/* Brings u to the outer or inner end of the nest's loops. True if a step was made. */
-static bool bring(ki_choice *c, kn_uop e, kn_uop u, bool first) {
-    kn_uop to = end_loop(e, first);
-    if (!to || to == u || !ki_nest_independent(&c->nest, to)) return false;
-    ki_choice_do(c, KI_OPT_SWAP, 0, false, u->arg.range.id, to->arg.range.id);
+static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
+    ki_choice_do(c, KI_OPT_SWAP, 0, false, a->arg.range.id, b->arg.range.id);
     return true;
 }
 
-/* u is innermost, so that a packed panel serves all of it: the panel is packed before it. */
+/* Extents that the tile divides. True if a step was made. */
+static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
+    bool outer = place_in(e, t->u) < place_in(e, t->v);
+    int64_t n = ki_extent(t->v);
+    if (ki_extent(t->u) % t->mu) return outer ? ki_choice_even(c, t->u, t->mu) : swap(c, t->u, t->v);
+    bool cuts = t->row ? n % t->nv : n >= KI_SHORT * t->lanes && n % t->step;
+    if (cuts) return outer ? swap(c, t->u, t->v) : ki_choice_even(c, t->v, t->step);
+    if (!t->row && ki_choice_fit(c, t->v, t->nv)) return true;
+    if (t->row && ki_choice_fit(c, t->row, 1)) return true;
+    kn_uop last = last_loop(e);
+    return t->pack && last != t->u && ki_nest_independent(&c->nest, last) && swap(c, t->u, last);
+}
+
+/* The panel is packed before u, the innermost loop. */
 static bool pack(ki_choice *c, uint32_t u, int32_t slot) {
-    kn_uop e = ki_nest_closer(&c->nest, ki_nest_range(&c->nest, u)), before = NULL;
-    for (uint32_t j = 1; j < e->nsrc && e->src[j]->arg.range.id != u; j++) before = e->src[j];
-    if (!before) return true;
+    kn_uop r = ki_nest_range(&c->nest, u), e = ki_nest_closer(&c->nest, r), before = NULL;
+    for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) before = e->src[j];
+    if (!before || last_loop(e) != r) return true;
     return ki_choice_do(c, KI_OPT_STAGE, 0, false, before->arg.range.id, slot);
 }
 
-/* Extents that the tile divides. What is cut off u is cut off outermost, so that the rest is still one nest with v outside
- * u when it is packed. True if a step was made. */
-static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
-    if (ki_extent(t->u) % t->mu) return (t->pack && bring(c, e, t->u, true)) || ki_choice_even(c, t->u, t->mu);
-    if (t->pack && end_loop(e, false) != t->u && bring(c, e, t->u, false)) return true;
-    return t->dot ? ki_choice_even(c, t->v, t->nv) : ki_choice_fit(c, t->v, t->nv);
+static bool upcast(ki_choice *c, kn_axis to, uint32_t id, int64_t n) {
+    return n < 2 || ki_choice_do(c, KI_OPT_SPLIT, to, false, id, n);
 }
 
 bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
-    uint32_t u = t->u->arg.range.id, v = t->v->arg.range.id, row = 0;
-    int32_t slot = t->pack && end_loop(e, false) == t->u ? ki_storage(t->streamed)->arg.param->slot : -1;
-    bool dot = t->dot;
-    int64_t mu = t->mu, nv = t->nv;
+    uint32_t u = t->u->arg.range.id, v = t->v->arg.range.id, w = t->w ? t->w->arg.range.id : 0;
+    uint32_t row = t->row ? t->row->arg.range.id : 0;
+    int32_t slot = t->pack ? ki_storage(t->streamed)->arg.param->slot : -1;
     c->tile.v = v + 1;
-    c->tile.mu = mu;
-    c->tile.nv = nv;
+    c->tile.mu = t->mu;
+    c->tile.nv = t->nv;
+    c->tile.mw = t->mw;
     if (even_out(c, e, t) || !c->ok) return c->ok;
-    if (dot) {
-        kn_uop other = NULL;
-        for (uint32_t i = 0; i < c->nest.scope.n; i++) {
-            kn_uop b = c->nest.scope.node[i];
-            if (c->nest.read[i] && operand(&c->nest, b, t->reduce) && !uses(&c->nest, b, t->v) &&
-                uses(&c->nest, b, t->u))
-                other = b;
-        }
-        kn_uop r = other ? common_row(&c->nest, t->reduce, t->streamed, other, c->lanes) : NULL;
-        if (!r) return ki_choice_mark(c, e), true;
-        row = r->arg.range.id;
-        if (ki_choice_fit(c, r, 1) || !c->ok) return c->ok;
-    }
+    int64_t along = t->row ? ki_lanes_for(c, ki_extent(t->row)) : 1;
     ki_choice_mark(c, e);
     ki_choice_mark(c, t->reduce);
-    if (mu > 1 && !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, u, mu)) return false;
-    if (!dot && !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, v, c->lanes)) return false;
-    if (nv > 1 && !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, v, nv)) return false;
-    if (dot && !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, row, c->lanes)) return false;
+    if (!upcast(c, KN_AX_UPCAST, u, t->mu) || !upcast(c, KN_AX_UPCAST, w, t->mw)) return false;
+    if (!upcast(c, KN_AX_UPCAST, v, t->lanes) || !upcast(c, KN_AX_UPCAST, v, t->nv)) return false;
+    if (!upcast(c, KN_AX_UNROLL, row, along)) return false;
     return slot < 0 || pack(c, u, slot);
 }

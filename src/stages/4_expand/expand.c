@@ -219,10 +219,8 @@ static bool map_store(ki_ex *x, uint32_t i, kn_uop u) {
     kn_uop gate = u->nsrc > 2 ? x->val[PLACE(u->src[2])] : NULL;
     if (!addr) addr = x->val[PLACE(u->src[0])];
     gate = settle(x->ir, gate_and(x->ir, x->gate[PLACE(u->src[0])], gate));
-    if (gate && ki_is_const_int(gate, 0))
-        x->val[i] = ki_op0(x->ir, KN_GROUP);
-    else
-        x->val[i] = gate ? ki_op3(x->ir, KN_STORE, addr, v, gate) : ki_op2(x->ir, KN_STORE, addr, v);
+    if (gate && ki_is_const_int(gate, 0)) x->val[i] = ki_op0(x->ir, KN_GROUP);
+    else x->val[i] = gate ? ki_op3(x->ir, KN_STORE, addr, v, gate) : ki_op2(x->ir, KN_STORE, addr, v);
     return x->val[i] != NULL;
 }
 
@@ -330,8 +328,7 @@ static bool open_ex(ki_ex *x, ki_ir *ir, const ki_target *t, kn_uop sink) {
     x->own = ki_calloc(n, sizeof *x->own);
     x->own_ranges = ki_calloc((size_t)n * x->scope.words, sizeof *x->own_ranges);
     x->pending = ki_calloc(n, sizeof *x->pending);
-    if (!x->axis || !x->val || !x->ptr || !x->gate || !x->form || !x->home || !x->own || !x->own_ranges ||
-        !x->pending)
+    if (!x->axis || !x->val || !x->ptr || !x->gate || !x->form || !x->home || !x->own || !x->own_ranges || !x->pending)
         return ki_fail(ir->env, KI_E_NOMEM), false;
     return true;
 }

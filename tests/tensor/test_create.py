@@ -240,3 +240,63 @@ def test_variable(k):
     k.bind("n", 3)
     assert s.numpy() == 6
     assert k.array(np.float32([1, 2])).mul(n).numpy().tolist() == [3, 6]
+
+
+# ---- variables as sizes, copies, graphs ----
+
+SYMBOLIC = {
+    "sum": (lambda x, w: x.sum(), lambda a, w: a.sum()),
+    "mean": (lambda x, w: x.mean_over((0,), 0), lambda a, w: a.mean(0)),
+    "max": (lambda x, w: x.muls(-2).max_over((0,), 1), lambda a, w: (a * -2).max(0, keepdims=True)),
+    "matmul": (lambda x, w: x.matmul(w).relu().sum_over((0,), 0), lambda a, w: np.maximum(a @ w, 0).sum(0)),
+    "softmax": (lambda x, w: x.softmax(0).square().sum_over((0,), 0), lambda a, w: ((np.exp(a) / np.exp(a).sum(0)) ** 2).sum(0)),
+    "layer_norm": (lambda x, w: x.layer_norm(1, None, None, 1e-5).matmul(w).sum_over((0,), 0),
+                   lambda a, w: (((a - a.mean(1, keepdims=True)) / np.sqrt(a.var(1, keepdims=True) + 1e-5)) @ w).sum(0)),
+}
+
+
+@pytest.mark.parametrize("n", [1, 5, 8])
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_symbolic(k, name, n):
+    f, ref = SYMBOLIC[name]
+    a, w = values("sym", (8, 6)), values("symw", (6, 3))
+    v = k.variable("n", 1, 8)
+    x = k.array(a).shrink((0, 0), (v.sym(), 6))
+    k.bind("n", n)
+    np.testing.assert_allclose(f(x, k.array(w)).numpy(), ref(a[:n], w), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("bound", [0, 2, 7, 9])
+def test_unbound_or_out_of_range(k, bound):
+    v = k.variable(f"m{bound}", 2, 7)
+    x = k.array(values("ub", (7,))).shrink((0,), (v.sym(),)).sum()
+    if bound:
+        k.bind(f"m{bound}", bound)
+    if bound in (2, 7):
+        assert x.numpy().shape == ()
+    else:
+        with pytest.raises(koine.Error, match="KN5"):
+            x.numpy()
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 5), (0, 2)])
+def test_copy_to_own_device(device, shape):
+    k = koine.Context(device)
+    a = values(f"copy{shape}", shape)
+    assert np.array_equal(k.array(a).copy_to(device).adds(1).numpy(), a + 1)
+    k.close()
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 5), (0, 2)])
+def test_from_graph(k, shape):
+    a = values(f"graph{shape}", shape)
+    x = k.array(a).muls(2)
+    assert np.array_equal(koine.Tensor(k, koine.load().kn_from_graph(k.h, koine.load().kn_graph(x.h))).numpy(), a * 2)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i64", "bool", "f16"])
+def test_input_has_no_data(k, dtype):
+    x = k.input("x", dtype, (2, 3))
+    assert x.shape == (2, 3) and x.dtype == dtype
+    with pytest.raises(koine.Error, match="x"):
+        x.cast("f32").sum().numpy()

@@ -145,6 +145,23 @@ static void test_symbolic(void) {
     CHECK(ok, "symbolic length over threads");
 }
 
+static void refuse(const char *number, U effect) {
+    U k = ki_select(ir, target, sink("r", &effect, 1));
+    CHECK(!k && env.message.s && strstr(env.message.s, number), "%s: %s", number,
+          env.message.s ? env.message.s : "accepted");
+    ki_env_clear(&env);
+}
+
+static void test_refused(void) {
+    U o = param(0, KN_F32, 64), a = param(1, KN_F32, 64), r = range(4);
+    U l2 = add(mul(lane(2, 0, 4), C(4)), lane(2, 1, 4)), l1 = lane(1, 0, 4);
+    refuse("KN4222", ki_opn(ir, KN_GROUP, (U[]){store(o, l2, load(a, l2)), store(o, l1, load(a, l1))}, 2));
+    kn_arg arg = {.bits = 0};
+    arg.reduce.op = KN_ADD;
+    refuse("KN4221", store(o, C(0), ki_make(ir, KN_REDUCE, KN_VOID, (U[]){load(a, r), r}, 2, arg, 0)));
+    refuse("KN4221", store(o, l2, ki_permute(ir, load(a, l2), (int64_t[]){1, 0}, 2)));
+}
+
 int main(void) {
     static const char *const names[] = {"sse2", "avx2", "avx512"};
     if (!open_store()) return 1;
@@ -159,6 +176,7 @@ int main(void) {
     }
     U six = load(param(1, KN_F32, 6), iota(6, 0, 1)), bad = store(param(0, KN_F32, 6), iota(6, 0, 1), add(six, six));
     CHECK(!is_selected(sink("bad", &bad, 1)), "the spec refuses six lanes and index arithmetic");
+    test_refused();
     test_symbolic();
     test_elementwise(3);
     test_elementwise(1);

@@ -88,11 +88,20 @@ static void test_pool(void) {
     ki_offsets_close(&p);
 }
 
+static void test_refused(void) {
+    U a = global(KN_F32, 4), bad[2] = {sink("r", NULL, 0), ki_opn(ir, KN_LINEAR, &a, 1)};
+    for (int k = 0; k < 2; k++) {
+        CHECK(!ki_plan(ir, bad[k], NULL, 0, NULL) && strstr(env.message.s, "KN4231"), "%s", env.message.s);
+        ki_env_clear(&env);
+    }
+}
+
 int main(void) {
     if (!open_store()) return 1;
     test_chain();
     test_kept();
     test_pool();
+    test_refused();
     close_store();
     return tap_done();
 }

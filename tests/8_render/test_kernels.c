@@ -242,6 +242,27 @@ static void test_local(int64_t size) {
     CHECK(ok, "LOCAL buffer of %d elements, variable bound, thread", (int)size);
 }
 
+static void refuse(const char *number, U kernel) {
+    ki_text t = {0};
+    bool ok = ki_render_c(ir, target, kernel, &t);
+    CHECK(!ok && env.message.s && strstr(env.message.s, number), "%s: %s", number,
+          env.message.s ? env.message.s : "accepted");
+    ki_env_clear(&env);
+    ki_text_free(&t);
+}
+
+static void test_refused(void) {
+    U o = param(0, KN_BOOL, 8), a = param(1, KN_U8, 8), six = iota(6, 0, 1), eight = iota(8, 0, 1);
+    U graph = store(o, C(0), load(o, C(1)));
+    refuse("KN4212", sink("r", &graph, 1)); /* no LINEAR */
+    U odd = store(o, six, load(o, six));
+    refuse("KN4212", ki_linearize(ir, sink("r", &odd, 1)));
+    U bits = store(o, eight, ki_bitcast(ir, load(a, eight), KN_BOOL));
+    refuse("KN4211", ki_linearize(ir, sink("r", &bits, 1)));
+    U lid = ki_str_op(ir, KN_SPECIAL, KN_VOID, "lidx0", 5, (U[]){C(4)}, 1), gpu = store(o, lid, load(o, lid));
+    refuse("KN4212", ki_linearize(ir, sink("r", &gpu, 1)));
+}
+
 static void all(void) {
     test_add();
     test_sum();
@@ -274,6 +295,7 @@ int main(void) {
         test_lanes();
         test_matmul(8);
     }
+    test_refused();
     close_store();
     return tap_done();
 }

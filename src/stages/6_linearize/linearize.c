@@ -167,9 +167,7 @@ static bool place(lin *l) {
             uint64_t stray = s[w] & ~chain_of(l, r)[w];
             if (!stray) continue;
             uint32_t other = w * 64 + (uint32_t)ki_ctz64(stray);
-            return ki_fail(l->ir->env, KI_E_RANGE_NEST, ki_ops[l->node[i]->op].name, range_id(l, r),
-                           range_id(l, other)),
-                   false;
+            return ki_fail(l->ir->env, KI_E_RANGE_OPEN, range_id(l, other)), false;
         }
     }
     uint32_t last = l->block[l->n - 1]; /* the SINK's */
@@ -220,8 +218,7 @@ static bool loop_deps(lin *l) {
             if (a == b) continue;
             uint32_t item = source_item(l, s);
             uint32_t loop = loop_towards(l, a, b);
-            if (loop == NONE)
-                return ki_fail(l->ir->env, KI_E_RANGE_ORDER, ki_ops[u->op].name, ki_ops[u->src[k]->op].name), false;
+            if (loop == NONE) return ki_fail(l->ir->env, KI_E_RANGE_OPEN, range_id(l, a - 1)), false; /* a is no root */
             if (!add_dep(l, loop, item)) return false;
         }
     }

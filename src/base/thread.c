@@ -9,6 +9,7 @@
 #include "base/gnu.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@
 #endif
 #include <unistd.h>
 
-enum { TASK_BITS = 20, MAX_BATCH = (1 << TASK_BITS) - 1, MAX_THREADS = 1024, SPIN = 4000, LINE = 64 };
+enum { TASK_BITS = 20, MAX_BATCH = (1 << TASK_BITS) - 1, MAX_THREADS = 1024, SPIN = 4000, LINE = 64, STACK = 16 << 20 };
 
 typedef struct share {
     _Alignas(LINE) _Atomic uint64_t word;
@@ -230,6 +231,25 @@ static void pool_free(ki_pool *p) {
     ki_free(p);
 }
 
+/* Workers take no signals, which are the host's, and have room for what kernels keep on their stacks. They read
+ * p->threads only after the first run was announced. */
+static unsigned start_workers(ki_pool *p, unsigned threads) {
+    sigset_t all, old;
+    pthread_attr_t attr;
+    unsigned made = 1;
+    if (pthread_attr_init(&attr)) return made;
+    pthread_attr_setstacksize(&attr, STACK);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    for (; made < threads; made++) {
+        p->start[made] = (struct start){p, made};
+        if (pthread_create(&p->worker[made], &attr, worker_main, &p->start[made])) break;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    return made;
+}
+
 ki_pool *ki_pool_open(unsigned threads) {
     if (threads < 1) threads = 1;
     if (threads > MAX_THREADS) threads = MAX_THREADS;
@@ -247,12 +267,7 @@ ki_pool *ki_pool_open(unsigned threads) {
         return NULL;
     }
     memset(p->share, 0, threads * sizeof *p->share);
-    /* Set before the first worker starts; workers read it only after the first run was announced. */
-    unsigned made = 1;
-    for (; made < threads; made++) {
-        p->start[made] = (struct start){p, made};
-        if (pthread_create(&p->worker[made], NULL, worker_main, &p->start[made])) break;
-    }
+    unsigned made = start_workers(p, threads);
     p->threads = made;
     return p;
 }

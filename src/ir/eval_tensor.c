@@ -280,7 +280,7 @@ static bool bind_variable(ki_tens *t, kn_uop u, const void *data) {
 }
 
 static bool is_variable(kn_uop u) {
-    return u->op == KN_PARAM && u->type->rank == 0 && !ki_is_float((kn_dtype)u->dtype);
+    return u->op == KN_PARAM && u->nsrc == 0 && !ki_is_float((kn_dtype)u->dtype);
 }
 
 static bool bind_input(ki_tens *t, kn_uop u, const void *data) {
@@ -438,7 +438,7 @@ static kn_uop element_of(kn_uop u) {
 
 static bool write_output(ki_tens *t, kn_uop u, void *out, double *bound) {
     int64_t dim[KI_MAX_RANK], n = ki_tens_dims(t, u, dim);
-    kn_uop base = u->op == KN_BUFFER || u->op == KN_PARAM ? ki_base_of(t, u) : NULL;
+    kn_uop base = u->op == KN_BUFFER ? u : NULL; /* a port that is memory; a PARAM is the value it had before */
     ki_arr *a = base && t->full[ki_at(t, base)] ? share(t->full[ki_at(t, base)]) : ki_tens_array(t, u);
     if (!a) return false;
     if (u->type->symbolic) {

@@ -130,6 +130,27 @@ static bool forget(ki_program *p) {
     return ok;
 }
 
+/* Fresh numbers of RANGEs and BUFFERs go on from those in use: what a stage makes does not depend on what was there
+ * before and is gone, so lowering in steps and at once give the same. */
+static bool settle_numbers(ki_program *p) {
+    kn_uop *order;
+    int64_t n = ki_toposort(p->ir, &p->root, 1, &order);
+    uint32_t range = 0, buffer = 0;
+    for (int64_t i = 0; i < n; i++) {
+        kn_uop u = order[i];
+        if (u->op == KN_RANGE && u->arg.range.id >= range) range = u->arg.range.id + 1;
+        if (u->op == KN_BUFFER && u->arg.buffer->id >= buffer) buffer = u->arg.buffer->id + 1;
+    }
+    if (n >= 0) ki_free(order);
+    for (size_t i = 0; i < p->nin + p->nout; i++) {
+        kn_uop u = i < p->nin ? p->in[i].node : p->out[i - p->nin].node;
+        if (u->op == KN_BUFFER && u->arg.buffer->id >= buffer) buffer = u->arg.buffer->id + 1;
+    }
+    p->ir->next_range = range;
+    p->ir->next_buffer = buffer;
+    return n >= 0;
+}
+
 bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts *opts, ki_program *out) {
     ki_lower_opts o = opts ? *opts : (ki_lower_opts){0};
     if (!o.target) o.target = ki_target_host();
@@ -137,6 +158,7 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     *out = (ki_program){.ir = ir};
     bool ok = in->stage == KI_S_TENSOR && to > KI_S_TENSOR ? ki_callify(in, ir, out) : adopt(in, ir, out);
     for (ki_stage s = in->stage + 1; s <= to && ok; s++) {
+        if (s > KI_S_CALLIFY && !(ok = settle_numbers(out))) break;
         ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, stages[s].kernel, &o);
         if (ok) ok = forget(out);
         if (ok) out->stage = s, debug(out);

@@ -27,6 +27,8 @@ typedef struct gen {
     kn_dtype palette[3]; /* dtypes this program prefers */
     kn_uop assigned[8];  /* params with an assignment */
     unsigned nassigned;
+    kn_uop must[8]; /* outputs: what was assigned */
+    unsigned nmust;
     const char *kinds; /* letters of inputs */
 } gen;
 
@@ -513,7 +515,9 @@ static kn_uop assignment(gen *g) {
     if (val && ki_rank(val) == 0) val = spread(g, val, dim, ki_rank(view));
     if (val && ki_is_const(val)) return NULL;
     g->assigned[g->nassigned++] = x;
-    return ki_op2(g->ir, KN_AFTER, x, ki_op2(g->ir, KN_STORE, view, val));
+    kn_uop after = ki_op2(g->ir, KN_AFTER, x, ki_op2(g->ir, KN_STORE, view, val));
+    if (after) g->must[g->nmust++] = after;
+    return after;
 }
 
 static kn_uop marker(gen *g) {
@@ -541,7 +545,8 @@ static const struct {
     unsigned weight;
 } steps[] = {{elementwise, 38}, {movement, 18}, {reduction, 10}, {cast, 8},     {stacked, 3},  {indexed, 3},
              {softmax, 2},      {layernorm, 1}, {gather, 3},     {scatter, 2},  {matmul, 3},   {window_op, 4},
-             {argmax, 1},       {arange_mask, 3}, {marker, 3},   {function, 1}};
+             {argmax, 1},       {arange_mask, 3}, {marker, 3},   {function, 1},
+             {assignment, 2}};
 
 static void one_step(gen *g) {
     unsigned total = 0, k = 0;
@@ -568,12 +573,10 @@ static bool generate(ki_ir *ir, uint64_t seed, ki_program *p) {
     for (unsigned i = 0; i < nstep && ir->env->err == KI_E_NONE; i++) one_step(&g);
     kn_uop out[POOL];
     unsigned n = 0;
-    if (chance(&g, 12)) {
-        kn_uop a = assignment(&g);
-        if (a) out[n++] = a;
-    }
-    for (unsigned i = 0; i < g.n && n < 6; i++)
-        if (!g.used[i] && g.val[i]->op != KN_PARAM && g.val[i]->dtype != KN_IDX) out[n++] = g.val[i];
+    if (chance(&g, 10)) assignment(&g);
+    for (; n < g.nmust; n++) out[n] = g.must[n];
+    for (unsigned i = 0; i < g.n && n < 12; i++)
+        if (!g.used[i] && g.val[i]->op != KN_PARAM && g.val[i]->op != KN_AFTER && g.val[i]->dtype != KN_IDX) out[n++] = g.val[i];
     if (n == 0 && g.n) out[n++] = ki_op1(ir, KN_CONTIGUOUS, g.val[g.n - 1]);
     for (unsigned i = 0; i < n; i++) {
         char name[8];

@@ -103,13 +103,24 @@ static bool try_edit(ki_program *p, const edit *e, judge *fails, void *user) {
     return false;
 }
 
+/* Nodes an assignment writes through: edits would take its value elsewhere. */
+static bool *targets_of(ki_program *p, const kn_uop *order, int64_t count) {
+    bool *t = calloc(p->ir->n, 1);
+    for (int64_t i = count; i-- > 0;) {
+        kn_uop u = order[i];
+        if ((u->op == KN_STORE || u->op == KN_AFTER || t[u->id]) && u->nsrc) t[u->src[0]->id] = true;
+    }
+    return t;
+}
+
 static bool shrink_nodes(ki_program *p, judge *fails, void *user, int *tries) {
     bool any = false;
     kn_uop *order;
     int64_t count = ki_toposort(p->ir, &p->root, 1, &order);
+    bool *target = targets_of(p, order, count);
     for (int64_t i = count; i-- > 0 && *tries > 0;) {
         kn_uop u = order[i];
-        if (is_shape(u) || u->dtype == KN_VOID || u->op == KN_CONST) continue;
+        if (is_shape(u) || u->dtype == KN_VOID || u->op == KN_CONST || target[u->id]) continue;
         bool done = false;
         for (uint32_t k = 0; k < u->nsrc && !done; k++)
             if (u->src[k]->dtype == u->dtype && ki_same_shape(u->src[k], u))
@@ -121,11 +132,14 @@ static bool shrink_nodes(ki_program *p, judge *fails, void *user, int *tries) {
         if (done) { /* another store, other ids */
             any = true;
             ki_free(order);
+            free(target);
             count = ki_toposort(p->ir, &p->root, 1, &order);
+            target = targets_of(p, order, count);
             if (i > count) i = count;
         }
     }
     ki_free(order);
+    free(target);
     return any;
 }
 

@@ -42,17 +42,19 @@ static bool begin(rangeifier *r, kn_uop tuple) {
     return true;
 }
 
-/* Outputs that are inputs, or views of nothing: copied. */
-static kn_uop copy_of_params(ki_ir *ir, kn_uop tuple) {
+/* Outputs that are inputs, as they were or as assigned, once all is simplified: copied. */
+static kn_uop copy_of_params(const ki_program *p, kn_uop tuple) {
+    ki_ir *ir = p->ir;
     kn_uop *s = ki_calloc(tuple->nsrc + 1, sizeof *s), t = NULL;
     bool ok = s != NULL;
     for (uint32_t i = 0; ok && i < tuple->nsrc; i++) {
         kn_uop v = tuple->src[i], b = v;
         while (b->op == KN_RESHAPE) b = b->src[0];
-        if (b->op == KN_PARAM && b->nsrc) {
+        bool assigned = p->out[i].node->op == KN_BUFFER; /* the memory itself */
+        if (!assigned && v->type->numel && ((b->op == KN_PARAM && b->nsrc) || b->op == KN_AFTER)) {
             ki_load l = {.device = v->type->device, .addrspace = KN_GLOBAL};
-            const void *p = ki_intern(ir, &l, sizeof l);
-            v = p ? ki_make(ir, KN_LOAD, KN_VOID, &v, 1, (kn_arg){.p = p}, 0) : NULL;
+            const void *arg = ki_intern(ir, &l, sizeof l);
+            v = arg ? ki_make(ir, KN_LOAD, KN_VOID, &v, 1, (kn_arg){.p = arg}, 0) : NULL;
         }
         ok = (s[i] = v) != NULL;
     }
@@ -79,8 +81,8 @@ static bool finish(rangeifier *r, kn_uop tuple) {
 
 bool ki_rangeify(ki_program *p, const ki_lower_opts *o) {
     rangeifier r = {.ir = p->ir, .opts = o, .p = p};
-    kn_uop tuple = copy_of_params(p->ir, p->root->src[0]);
-    if (tuple) tuple = ki_range_prepare(p->ir, tuple);
+    kn_uop tuple = ki_range_prepare(p->ir, p->root->src[0]);
+    if (tuple) tuple = copy_of_params(p, tuple);
     bool ok = tuple && begin(&r, tuple) && ki_range_facts(&r) && ki_range_decide(&r) && ki_range_kernels(&r) &&
               finish(&r, tuple);
     ki_free(r.order);

@@ -12,6 +12,7 @@
 
 typedef struct scan {
     kn_uop reduce, r, i, term; /* term: f(i) */
+    kn_uop skipped;            /* value of the terms j > i: a zero */
 } scan;
 
 static bool uses(ki_ir *ir, kn_uop u, kn_uop r) {
@@ -50,9 +51,11 @@ static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
     if (b->op == KN_WHERE && b->src[2]->op == KN_CONST && ki_const_f64(b->src[2]) == 0) {
         c = b->src[0];
         x = b->src[1];
+        s->skipped = b->src[2];
     } else if (b->op == KN_INDEX && b->nsrc == 2 && b->src[1]->op == KN_WHERE && b->src[1]->src[2]->op == KN_INVALID) {
         c = b->src[1]->src[0];
         x = ki_op2(ir, KN_INDEX, b->src[0], b->src[1]->src[1]);
+        s->skipped = ki_const_int(ir, (kn_dtype)b->dtype, 0);
     } else {
         return false;
     }
@@ -77,9 +80,9 @@ static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
     if (f) f = ki_range_fold(ir, f);
     if (!f || uses(ir, f, i) || uses(ir, f, r)) return false;
     f = ki_substitute(ir, f, &j, &i, 1);
-    if (f && rest) f = ki_op3(ir, KN_WHERE, rest, f, ki_const_int(ir, (kn_dtype)f->dtype, 0));
-    *s = (scan){u, r, i, f};
-    return f != NULL;
+    if (f && rest) f = ki_op3(ir, KN_WHERE, rest, f, s->skipped);
+    *s = (scan){u, r, i, f, s->skipped};
+    return f && s->skipped;
 }
 
 /* The accumulator's value in iteration i, with the loops o open. */
@@ -94,7 +97,12 @@ static kn_uop carry(ki_ir *ir, const scan *s, const kn_uop *o, uint32_t n) {
     kn_uop set = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, home, zero), none);
     kn_uop at = ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, acc, set, s->i), zero);
     kn_uop grown = ki_op2(ir, KN_STORE, at, ki_op2(ir, KN_ADD, at, s->term));
-    return ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, acc, grown), zero);
+    kn_uop sum = ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, acc, grown), zero);
+    if (!ki_is_float((kn_dtype)u->dtype) || !s->skipped || s->skipped->arg.bits) return sum;
+    /* One +0.0 among the terms left out makes a sum of nothing but -0.0 a +0.0; the last iterations may leave out none. */
+    kn_uop some = ki_op2(ir, KN_ADD, sum, s->skipped);
+    if (s->i->hi.i < s->r->hi.i) return some;
+    return ki_op3(ir, KN_WHERE, ki_op2(ir, KN_CMPLT, s->i, ki_index(ir, s->r->hi.i)), some, sum);
 }
 
 /* END e with the sum carried; i innermost. */

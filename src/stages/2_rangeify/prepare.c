@@ -7,13 +7,13 @@ kn_uop ki_prepare_chunks(ki_match *m) {
     ki_ir *ir = m->ir;
     kn_uop u = m->root, t = u->src[0];
     uint32_t axes = u->arg.reduce.axes, inner = 0;
-    const ki_prepare any = {.least = 2, .chunks = 2}, *o = m->user ? m->user : &any;
+    const ki_prepare *o = m->user;
     int64_t dim[KI_MAX_RANK], n = 0, c = 0;
     unsigned at = 0, rank = t->type->rank;
     if (u->nsrc != 1 || t->type->numel < o->least || u->type->numel >= 8 || t->type->symbolic || rank + 1 > KI_MAX_RANK) return NULL;
     for (unsigned k = 0; k < rank; k++)
         if (axes >> k & 1 && t->type->dim[k].n > n) n = t->type->dim[k].n, at = k;
-    for (int64_t k = o->chunks; k <= 64; k++)
+    for (int64_t k = o->chunks > 2 ? o->chunks : 2; k <= 64; k++)
         if (n % k == 0) c = k;
     if (c == 0 || n == c) return NULL;
     for (unsigned k = 0; k <= rank; k++) {

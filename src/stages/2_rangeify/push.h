@@ -26,7 +26,7 @@ kn_uop ki_push_index(ki_match *m);
 kn_uop ki_push_bitcast(ki_match *m);
 kn_uop ki_push_reduce(ki_match *m);
 
-/* m->user of prepare.kr; NULL: cuts whatever can be cut (right at any length, worth it only for long sums). */
+/* m->user of prepare.kr. Zeros cut whatever can be cut: right at any length, worth it only for long sums. */
 typedef struct ki_prepare {
     int64_t least;  /* elements a REDUCE must have */
     int64_t chunks; /* least number of chunks */

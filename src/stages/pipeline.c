@@ -55,6 +55,16 @@ static const struct {
 
 /* ---- running them ------------------------------------------------------------------------------------------ */
 
+/* A kernel is lowered in a store of its own: what a pass costs is the kernel's size, not the program's. */
+static kn_uop lower_apart(ki_ir *ir, const ki_lower_opts *o, kernel_entry *entry, kn_uop kernel) {
+    ki_ir own;
+    kn_uop k = NULL;
+    if (!ki_ir_open(&own, ir->env)) return NULL;
+    bool ok = ki_import(&own, ir, &kernel, 1, &k) && (k = entry(&own, o, k)) && ki_import(ir, &own, &k, 1, &k);
+    ki_ir_close(&own);
+    return ok ? k : NULL;
+}
+
 static bool run_kernels(ki_program *p, kernel_entry *entry, const ki_lower_opts *o) {
     ki_ir *ir = p->ir;
     uint32_t n = p->root->nsrc, known = ir->n;
@@ -65,7 +75,7 @@ static bool run_kernels(ki_program *p, kernel_entry *entry, const ki_lower_opts 
         kn_uop call = p->root->src[i], k = call->src[0];
         line[i] = call;
         if (call->op != KN_CALL || k->op != KN_SINK) continue;
-        if (!lowered[k->id]) lowered[k->id] = entry(ir, o, k);
+        if (!lowered[k->id]) lowered[k->id] = lower_apart(ir, o, entry, k);
         kn_uop *s = lowered[k->id] ? ki_calloc(call->nsrc, sizeof *s) : NULL;
         if (s) {
             memcpy(s, call->src, call->nsrc * sizeof *s);

@@ -135,7 +135,7 @@ static kn_uop nest_sink(resolver *s, uint32_t id) {
     unsigned loops = loop_order(n, end + 1);
     end[0] = body;
     kn_uop e = loops ? ki_opn(r->ir, KN_END, end, loops + 1) : body;
-    return e ? ki_range_fold(r->ir, ki_op1(r->ir, KN_SINK, e)) : NULL;
+    return e ? ki_op1(r->ir, KN_SINK, e) : NULL;
 }
 
 /* Each REDUCE owns its ranges: where two share one, the later gets a fresh copy. Ranges then count from 0. */
@@ -322,6 +322,19 @@ static bool emit(rangeifier *r, call *c, uint32_t n) {
     return ok;
 }
 
+/* What a kernel alone decides, in a store of its own: its size is what it costs. */
+static kn_uop finish_kernel(ki_ir *ir, kn_uop sink) {
+    ki_ir own;
+    kn_uop k = NULL;
+    if (!ki_ir_open(&own, ir->env)) return NULL;
+    bool ok = ki_import(&own, ir, &sink, 1, &k);
+    own.next_buffer = ir->next_buffer;
+    ok = ok && (k = ki_range_fold(&own, k)) && (k = ki_range_scan(&own, k)) && (k = ki_range_join_loops(&own, k)) &&
+         (k = own_ranges(&own, k)) && ki_import(ir, &own, &k, 1, &k);
+    ki_ir_close(&own);
+    return ok ? k : NULL;
+}
+
 bool ki_range_kernels(rangeifier *r) {
     resolver s = {.r = r};
     ki_kernels k = {.cap = r->nnest + 1};
@@ -330,9 +343,7 @@ bool ki_range_kernels(rangeifier *r) {
     bool ok = (k.sink = ki_calloc(k.cap, sizeof *k.sink)) != NULL || nomem(r);
     for (uint32_t i = 0; i < r->nnest && ok; i++) {
         kn_uop sink = nest_sink(&s, i);
-        if (sink) sink = ki_range_scan(r->ir, sink);
-        if (sink) sink = ki_range_join_loops(r->ir, sink);
-        if (sink) sink = own_ranges(r->ir, sink);
+        if (sink) sink = finish_kernel(r->ir, sink);
         ok = sink != NULL;
         k.sink[k.n++] = sink;
     }

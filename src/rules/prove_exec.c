@@ -184,7 +184,7 @@ static void by_graphs(execution *x) {
     const char *why = NULL;
     uint64_t held = 0;
     for (unsigned k = 0; k < ATTEMPTS && held < (g.large ? 4 : WANTED); k++) {
-        g.large = k > ATTEMPTS - 300 && held == 0;
+        if (k == ATTEMPTS - 300) g.large = held == 0;
         ki_mark mark = ki_ir_mark(&x->ir);
         int r = slope ? gradient_attempt(x, &g, &why) : attempt(x, &g, &why);
         ki_ir_drop(&x->ir, mark);
@@ -240,13 +240,13 @@ static bool run_steps(execution *x, const steps *s, kn_uop root, kn_uop *out) {
     return fired;
 }
 
-/* The sets on op(x...) for parameters of dtype t. 1 the rule fired and the result is right, 0 it did not, -1 wrong. */
-static int derive(execution *x, const steps *s, kn_op op, kn_dtype t, const char **why) {
+/* The sets on op(x...) for parameters of dtype t, those after the first perhaps scalars. 1 the rule fired and the result is right, 0 it did not, -1 wrong. */
+static int derive(execution *x, const steps *s, kn_op op, kn_dtype t, bool scalars, const char **why) {
     kn_uop src[3], v;
     int64_t dim = 600;
     for (int k = 0; k < ki_ops[op].least; k++) {
         char name[2] = {(char)('a' + k), 0};
-        src[k] = ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, ki_shape_src(&x->ir, &dim, 1));
+        src[k] = ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, k && scalars ? NULL : ki_shape_src(&x->ir, &dim, 1));
     }
     kn_uop root = ki_make(&x->ir, op, t, src, (uint32_t)ki_ops[op].least, (kn_arg){.bits = 0}, 0);
     ki_env_clear(&x->env);
@@ -257,9 +257,10 @@ static int derive_all(execution *x, const steps *s, const char **why) {
     static const uint8_t dtypes[] = {KN_F32, KN_F16, KN_F64, KN_I32, KN_U64, KN_IDX};
     for (unsigned op = 0; op < KI_OP_COUNT; op++) {
         if (!ki_is_elementwise((kn_op)op) || op == KN_CAST || op == KN_WHERE || !s->set[0]->root[op]) continue;
-        for (unsigned k = 0; k < sizeof dtypes; k++) {
+        for (unsigned k = 0; k < 2 * sizeof dtypes; k++) {
+            if (k >= sizeof dtypes && ki_ops[op].least < 2) break;
             ki_mark mark = ki_ir_mark(&x->ir);
-            int r = derive(x, s, (kn_op)op, (kn_dtype)dtypes[k], why);
+            int r = derive(x, s, (kn_op)op, (kn_dtype)dtypes[k % sizeof dtypes], k >= sizeof dtypes, why);
             ki_ir_drop(&x->ir, mark);
             x->out->instances += r > 0 ? 600 : 0;
             if (r < 0) return -1;

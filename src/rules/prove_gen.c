@@ -106,14 +106,14 @@ static kn_uop tensor_leaf(ki_gen *g, kn_dtype t, const want *w) {
     unsigned rank = w->shaped ? w->rank : 1 + roll(g, 3);
     const int64_t *d = w->shaped ? w->dim : dim;
     for (unsigned k = 0; !w->shaped && k < rank; k++) dim[k] = 1 + roll(g, 4);
-    if (g->large && !w->shaped) rank = 2, dim[0] = 1 + roll(g, 3), dim[1] = 80000 + roll(g, 5000);
+    if (g->large && !w->shaped) rank = 2, dim[0] = 1 + roll(g, 2), dim[1] = 65536 + 1024 * (int64_t)roll(g, 32);
     if (!w->memory && !g->smooth && roll(g, 8) == 0) {
         int64_t ones[KI_MAX_RANK];
         for (unsigned k = 0; k < rank; k++) ones[k] = 1;
         return ki_expand(g->ir, ki_reshape(g->ir, constant(g, t), ones, rank), d, rank);
     }
-    if (t == KN_IDX) return param(g, t, d, rank, 0, 7);
-    return param(g, t, d, rank, 1, 0);
+    kn_uop u = t == KN_IDX ? param(g, t, d, rank, 0, 7) : param(g, t, d, rank, 1, 0);
+    return w->memory && roll(g, 5) == 0 ? ki_op1(g->ir, KN_CONTIGUOUS, u) : u;
 }
 
 static kn_uop leaf(ki_gen *g, kn_dtype t, const want *w) {

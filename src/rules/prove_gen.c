@@ -23,7 +23,8 @@ static kn_uop param(ki_gen *g, kn_dtype t, const int64_t *dim, unsigned rank, in
     char name[24];
     int64_t b[2] = {lo, hi};
     snprintf(name, sizeof name, "v%u", g->serial++);
-    return ki_param_make(g->ir, -1, t, KN_GLOBAL, 0, name, lo <= hi ? b : NULL, rank ? ki_shape_src(g->ir, dim, rank) : NULL);
+    return ki_param_make(g->ir, -1, t, KN_GLOBAL, 0, name, lo <= hi ? b : NULL,
+                         rank ? ki_shape_src(g->ir, dim, rank) : NULL);
 }
 
 /* ---- leaves ------------------------------------------------------------------------------------------------ */
@@ -82,7 +83,8 @@ static kn_uop scalar_leaf(ki_gen *g, kn_dtype t) {
         bool turn = roll(g, 4) == 0;
         kn_uop c = ki_op2(ir, (kn_op)compare[roll(g, 5)], turn ? b : a, turn ? a : b);
         if (roll(g, 4) == 0) c = ki_op1(ir, KN_NOT, c);
-        if (roll(g, 5) == 0) c = ki_op2(ir, KN_AND, c, ki_op2(ir, KN_CMPLT, scaled(g, 0), ki_index(ir, 1 + roll(g, 5))));
+        if (roll(g, 5) == 0)
+            c = ki_op2(ir, KN_AND, c, ki_op2(ir, KN_CMPLT, scaled(g, 0), ki_index(ir, 1 + roll(g, 5))));
         return g->cond = c;
     }
     if (!g->smooth && roll(g, 3) == 0) return constant(g, t);
@@ -183,7 +185,8 @@ static kn_uop elementwise(ki_gen *g, unsigned reg, kn_op op, const want *w) {
             if (src[k] || node != (pass == 0)) continue;
             want here = shape;
             if (op == KN_WHERE && k == 0) here.limit = 0;
-            src[k] = r >= 0 ? make(g, (unsigned)r, &here) : leaf(g, op == KN_WHERE && k == 0 ? KN_BOOL : dtype_of(g, reg), &here);
+            src[k] = r >= 0 ? make(g, (unsigned)r, &here)
+                            : leaf(g, op == KN_WHERE && k == 0 ? KN_BOOL : dtype_of(g, reg), &here);
             if (!src[k]) return NULL;
             if (src[k]->type->rank && !shape.shaped) shape = like(src[k]), shape.limit = 0;
         }
@@ -365,7 +368,8 @@ static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
     case KN_CONTIGUOUS:
     case KN_CONTIGUOUS_BACKWARD:
     case KN_DETACH: {
-        kn_uop t = kid(g, reg, 0, false) >= 0 ? make(g, (unsigned)kid(g, reg, 0, false), w) : leaf(g, dtype_of(g, reg), w);
+        kn_uop t =
+            kid(g, reg, 0, false) >= 0 ? make(g, (unsigned)kid(g, reg, 0, false), w) : leaf(g, dtype_of(g, reg), w);
         return ki_op1(g->ir, (kn_op)op, t);
     }
     default: return movement(g, reg, (kn_op)op);

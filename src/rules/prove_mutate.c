@@ -66,9 +66,10 @@ static void inside(mutation *m, unsigned term) {
         static const struct {
             uint8_t from, to;
             const char *what;
-        } turns[] = {{KN_CMPLT, KN_CMPLE, "< to <="}, {KN_CMPLE, KN_CMPLT, "<= to <"}, {KN_CMPGT, KN_CMPGE, "> to >="},
-                     {KN_CMPGE, KN_CMPGT, ">= to >"}, {KN_CMPEQ, KN_CMPLE, "== to <="}, {KN_CMPEQ, KN_CMPGE, "== to >="},
-                     {KN_ADD, KN_SUB, "+ to -"}, {KN_SUB, KN_ADD, "- to +"}};
+        } turns[] = {{KN_CMPLT, KN_CMPLE, "< to <="},  {KN_CMPLE, KN_CMPLT, "<= to <"},
+                     {KN_CMPGT, KN_CMPGE, "> to >="},  {KN_CMPGE, KN_CMPGT, ">= to >"},
+                     {KN_CMPEQ, KN_CMPLE, "== to <="}, {KN_CMPEQ, KN_CMPGE, "== to >="},
+                     {KN_ADD, KN_SUB, "+ to -"},       {KN_SUB, KN_ADD, "- to +"}};
         bool names = false; /* == between names of ops or dtypes, which have no order */
         for (unsigned k = 0; k < 2; k++) names |= m->term[m->set->kid[t.kid + k]].kind == KI_T_ENUM;
         if (names && t.op == KN_CMPEQ) try_change(m, term, with_op(t, KN_CMPNE), "== to !=");

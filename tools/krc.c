@@ -61,9 +61,9 @@ static void rules(FILE *f, const ki_ruleset *s) {
         const ki_rule *r = &s->rule[k];
         fprintf(f, "    {\"%s\",\n     ", r->name);
         quoted(f, r->text);
-        fprintf(f, ",\n     %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %s, ", r->line, r->pos, r->kind, r->flags,
-                r->fp, r->npat, r->nrest, r->nname, r->ngrad, r->nswap, r->pat, r->rest, r->rname, r->guard, r->rhs,
-                r->fn_name ? r->fn_name : "NULL");
+        fprintf(f, ",\n     %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %s, ", r->line, r->pos, r->kind,
+                r->flags, r->fp, r->npat, r->nrest, r->nname, r->ngrad, r->nswap, r->pat, r->rest, r->rname, r->guard,
+                r->rhs, r->fn_name ? r->fn_name : "NULL");
         quoted(f, r->fn_name);
         fputs(", ", f);
         quoted(f, r->opaque);
@@ -78,9 +78,9 @@ static void patterns(FILE *f, const ki_ruleset *s) {
     fprintf(f, "static const ki_pat pat_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->npat; k++) {
         const ki_pat *p = &s->pat[k];
-        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u},\n", p->kind, p->parent, p->src, p->swap, p->same,
-                p->op, p->nsrc, p->flags, p->dtypes, p->opset, p->narg, p->arg, p->term, p->like, p->mask,
-                p->pos);
+        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u},\n", p->kind, p->parent,
+                p->src, p->swap, p->same, p->op, p->nsrc, p->flags, p->dtypes, p->opset, p->narg, p->arg, p->term,
+                p->like, p->mask, p->pos);
     }
     fprintf(f, "};\nstatic const ki_rest rest_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nrest; k++) {
@@ -89,11 +89,13 @@ static void patterns(FILE *f, const ki_ruleset *s) {
     }
     fprintf(f, "    {0}};\nstatic const ki_rname rname_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nname; k++)
-        fprintf(f, "    {\"%s\", %u, %u, %u},\n", s->rname[k].name, s->rname[k].kind, s->rname[k].reg, s->rname[k].field);
+        fprintf(f, "    {\"%s\", %u, %u, %u},\n", s->rname[k].name, s->rname[k].kind, s->rname[k].reg,
+                s->rname[k].field);
     fprintf(f, "    {0}};\nstatic const ki_argcond cond_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->ncond; k++) {
         const ki_argcond *c = &s->cond[k];
-        fprintf(f, "    {%u, %u, %u, %u, %u, %lld},\n", c->field, c->reg, c->like, c->like_field, c->none, (long long)c->value);
+        fprintf(f, "    {%u, %u, %u, %u, %u, %lld},\n", c->field, c->reg, c->like, c->like_field, c->none,
+                (long long)c->value);
     }
     fputs("    {0}};\n", f);
 }
@@ -102,8 +104,8 @@ static void terms(FILE *f, const ki_ruleset *s) {
     fprintf(f, "static const ki_term term_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nterm; k++) {
         const ki_term *t = &s->term[k];
-        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, {", t->kind, t->op, t->nkid, t->narg, t->x, t->dtype_reg,
-                t->dtype, t->flags, t->kid, t->pos);
+        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, {", t->kind, t->op, t->nkid, t->narg, t->x,
+                t->dtype_reg, t->dtype, t->flags, t->kid, t->pos);
         if (t->kind != KI_T_FLOAT) fprintf(f, ".i = %lld", (long long)t->i);
         else if (isfinite(t->f)) fprintf(f, ".f = %a", t->f);
         else fprintf(f, ".f = %s", isnan(t->f) ? "(double)NAN" : t->f < 0 ? "-(double)INFINITY" : "(double)INFINITY");
@@ -121,10 +123,12 @@ static void numbers(FILE *f, const char *type, const char *what, const char *nam
 static void dispatch(FILE *f, const ki_ruleset *s) {
     fprintf(f, "static const ki_opset opset_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nopset; k++)
-        fprintf(f, "    {{UINT64_C(%llu), UINT64_C(%llu)}},\n", (unsigned long long)s->opset[k].bits[0], (unsigned long long)s->opset[k].bits[1]);
+        fprintf(f, "    {{UINT64_C(%llu), UINT64_C(%llu)}},\n", (unsigned long long)s->opset[k].bits[0],
+                (unsigned long long)s->opset[k].bits[1]);
     fprintf(f, "};\nstatic const ki_entry entry_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nentry; k++)
-        fprintf(f, "    {%u, %u, %u, %u},\n", s->entry[k].rule, s->entry[k].variant, s->entry[k].src1, s->entry[k].dtypes);
+        fprintf(f, "    {%u, %u, %u, %u},\n", s->entry[k].rule, s->entry[k].variant, s->entry[k].src1,
+                s->entry[k].dtypes);
     fprintf(f, "    {0}};\nstatic const ki_bucket bucket_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nbucket; k++) fprintf(f, "    {%u, %u},\n", s->bucket[k].first, s->bucket[k].n);
     fputs("};\n", f);
@@ -145,21 +149,25 @@ static void ruleset(FILE *f, const ki_ruleset *s) {
     patterns(f, s);
     terms(f, s);
     dispatch(f, s);
-    fprintf(f,
-            "const ki_ruleset ki_rules_%s = {\n    .name = \"%s\", .source = \"%s\", .pure = %d, .spec = %d, .grad = %d,\n"
-            "    .nrule = %u, .npat = %u, .nrest = %u, .nname = %u, .nterm = %u, .nkid = %u, .ncond = %u, .nopset = %u,\n"
-            "    .nextern = %u, .nentry = %u, .nbucket = %u, .nlist = %u,\n"
-            "    .rule = rule_%s, .pat = pat_%s, .rest = rest_%s, .rname = rname_%s, .term = term_%s, .kid = kid_%s,\n"
-            "    .cond = cond_%s, .opset = opset_%s, .ext = ext_%s, .entry = entry_%s, .bucket = bucket_%s, .list = list_%s,\n"
-            "    .root = root_%s, .second = second_%s};\n",
-            n, n, s->source, s->pure, s->spec, s->grad, s->nrule, s->npat, s->nrest, s->nname, s->nterm, s->nkid, s->ncond, s->nopset,
-            s->nextern, s->nentry, s->nbucket, s->nlist, n, n, n, n, n, n, n, n, n, n, n, n, n, n);
+    fprintf(
+        f,
+        "const ki_ruleset ki_rules_%s = {\n    .name = \"%s\", .source = \"%s\", .pure = %d, .spec = %d, .grad = %d,\n"
+        "    .nrule = %u, .npat = %u, .nrest = %u, .nname = %u, .nterm = %u, .nkid = %u, .ncond = %u, .nopset = %u,\n"
+        "    .nextern = %u, .nentry = %u, .nbucket = %u, .nlist = %u,\n"
+        "    .rule = rule_%s, .pat = pat_%s, .rest = rest_%s, .rname = rname_%s, .term = term_%s, .kid = kid_%s,\n"
+        "    .cond = cond_%s, .opset = opset_%s, .ext = ext_%s, .entry = entry_%s, .bucket = bucket_%s, .list = "
+        "list_%s,\n"
+        "    .root = root_%s, .second = second_%s};\n",
+        n, n, s->source, s->pure, s->spec, s->grad, s->nrule, s->npat, s->nrest, s->nname, s->nterm, s->nkid, s->ncond,
+        s->nopset, s->nextern, s->nentry, s->nbucket, s->nlist, n, n, n, n, n, n, n, n, n, n, n, n, n, n);
 }
 
 static int header(int argc, char **argv, ki_env *env) {
     FILE *f = fopen(argv[2], "w");
     if (!f) return fprintf(stderr, "krc: %s: %s\n", argv[2], strerror(errno)), 1;
-    fputs("/* Made by krc: every rule set. */\n#ifndef KI_GEN_RULES_H\n#define KI_GEN_RULES_H\n\n#include \"rules/rules.h\"\n\n", f);
+    fputs("/* Made by krc: every rule set. */\n#ifndef KI_GEN_RULES_H\n#define KI_GEN_RULES_H\n\n#include "
+          "\"rules/rules.h\"\n\n",
+          f);
     int bad = 0;
     char **names = NULL;
     size_t nnames = 0;
@@ -204,7 +212,8 @@ int main(int argc, char **argv) {
     }
     char *text = slurp(argv[1], &n);
     if (!text) return fprintf(stderr, "krc: %s: %s\n", argv[1], strerror(errno)), 1;
-    if (!ki_rules_compile(&env, argv[1], text, n, &r)) return fprintf(stderr, "%s\n", env.message.s ? env.message.s : "out of memory"), 1;
+    if (!ki_rules_compile(&env, argv[1], text, n, &r))
+        return fprintf(stderr, "%s\n", env.message.s ? env.message.s : "out of memory"), 1;
     FILE *f = fopen(argv[2], "w");
     if (!f) return fprintf(stderr, "krc: %s: %s\n", argv[2], strerror(errno)), 1;
     fprintf(f, "/* Made by krc from %s. */\n#include \"rules/rules.h\"\n\n#include <math.h>\n", argv[1]);

@@ -188,8 +188,9 @@ static kn_uop in_shape(ki_match *m, kn_uop v) {
 static kn_uop wrong_type(ki_match *m, kn_uop v) {
     char a[128], b[128];
     kn_uop u = m->root;
-    ki_fail(m->ir->env, KI_E_REWRITE_TYPE, m->rule->name, m->set->source, (unsigned)m->rule->line, ki_dtypes[u->dtype].name,
-            ki_shape_text(u->type, a, sizeof a), ki_dtypes[v->dtype].name, ki_shape_text(v->type, b, sizeof b));
+    ki_fail(m->ir->env, KI_E_REWRITE_TYPE, m->rule->name, m->set->source, (unsigned)m->rule->line,
+            ki_dtypes[u->dtype].name, ki_shape_text(u->type, a, sizeof a), ki_dtypes[v->dtype].name,
+            ki_shape_text(v->type, b, sizeof b));
     return NULL;
 }
 

@@ -173,10 +173,12 @@ static bool covers_node(cover *k, unsigned pr, unsigned qr) {
     ki_opset x, y;
     pat_ops(c, a, &x);
     pat_ops(c, b, &y);
-    return !(y.bits[0] & ~x.bits[0]) && !(y.bits[1] & ~x.bits[1]) && same_args(c, a, b) && covers_sources(k, a, b, pr, qr);
+    return !(y.bits[0] & ~x.bits[0]) && !(y.bits[1] & ~x.bits[1]) && same_args(c, a, b) &&
+           covers_sources(k, a, b, pr, qr);
 }
 
-bool ki_pattern_covers(const ki_compiler *c, const ki_rule *p, uint32_t pv, const ki_rule *q, uint32_t qv, uint8_t *map) {
+bool ki_pattern_covers(const ki_compiler *c, const ki_rule *p, uint32_t pv, const ki_rule *q, uint32_t qv,
+                       uint8_t *map) {
     cover k = {c, p, q, pv, qv, map};
     memset(map, KI_NOREG, KI_MAX_REG);
     return covers_node(&k, 0, 0);
@@ -197,7 +199,8 @@ bool ki_rule_may_fail(const ki_compiler *c, const ki_rule *r) {
 }
 
 /* Guards equal up to the renaming that map gives. */
-static bool same_guard(const ki_compiler *c, const ki_rule *p, const ki_rule *q, unsigned x, unsigned y, const uint8_t *map) {
+static bool same_guard(const ki_compiler *c, const ki_rule *p, const ki_rule *q, unsigned x, unsigned y,
+                       const uint8_t *map) {
     if (!x || !y) return x == y;
     const ki_term *a = &c->term.v[x], *b = &c->term.v[y];
     if (a->kind != b->kind || a->op != b->op || a->nkid != b->nkid || a->narg != b->narg) return false;

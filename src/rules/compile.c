@@ -21,8 +21,8 @@ static bool fp_attribute(ki_compiler *c, const ki_attr *a) {
     static const struct {
         const char *name;
         uint8_t bit;
-    } flags[] = {{"nsz", KI_FP_NSZ},   {"reassoc", KI_FP_REASSOC},   {"nnan", KI_FP_NNAN}, {"ninf", KI_FP_NINF},
-                 {"contract", KI_FP_CONTRACT}, {"arcp", KI_FP_ARCP}, {"afn", KI_FP_AFN}};
+    } flags[] = {{"nsz", KI_FP_NSZ},           {"reassoc", KI_FP_REASSOC}, {"nnan", KI_FP_NNAN}, {"ninf", KI_FP_NINF},
+                 {"contract", KI_FP_CONTRACT}, {"arcp", KI_FP_ARCP},       {"afn", KI_FP_AFN}};
     for (const char *s = a->text; *s;) {
         size_t n = strcspn(s, " ,|"), k = 0;
         while (k < 7 && !(strlen(flags[k].name) == n && memcmp(flags[k].name, s, n) == 0)) k++;
@@ -64,8 +64,13 @@ static bool grad_count(ki_compiler *c) {
 }
 
 static bool one_rule(ki_compiler *c, const ki_rule_ast *a) {
-    ki_rule r = {.name = a->name, .kind = a->kind, .pos = a->pos, .line = ki_reader_line(c->r, a->pos),
-                 .pat = (uint16_t)c->pat.n, .rest = (uint16_t)c->rest.n, .rname = (uint16_t)c->rname.n};
+    ki_rule r = {.name = a->name,
+                 .kind = a->kind,
+                 .pos = a->pos,
+                 .line = ki_reader_line(c->r, a->pos),
+                 .pat = (uint16_t)c->pat.n,
+                 .rest = (uint16_t)c->rest.n,
+                 .rname = (uint16_t)c->rname.n};
     r.text = ki_reader_copy(c->r, a->pos, a->end - a->pos);
     if (!r.text) return false;
     if (c->pat.n > UINT16_MAX - KI_MAX_REG || c->rule.n == UINT16_MAX || c->rname.n > UINT16_MAX - KI_MAX_NAMES)
@@ -115,12 +120,33 @@ static const void *keep(ki_compiler *c, ki_arena *arena, const void *v, uint32_t
 static bool finish(ki_compiler *c, const ki_set_ast *s, const char *source, ki_arena *arena, ki_ruleset *out) {
     bool ok = true;
 #define KEEP(vec) keep(c, arena, c->vec.v, c->vec.n, sizeof *c->vec.v, &ok)
-    *out = (ki_ruleset){.name = s->name, .source = source, .pure = s->pure, .nrule = c->rule.n, .npat = c->pat.n,
-                        .nrest = c->rest.n, .nname = c->rname.n, .nterm = c->term.n, .nkid = c->kid.n, .ncond = c->cond.n,
-                        .nopset = c->opset.n, .nextern = c->file->next, .nentry = c->entry.n, .nbucket = c->bucket.n,
-                        .nlist = c->list.n, .rule = KEEP(rule), .pat = KEEP(pat), .rest = KEEP(rest), .rname = KEEP(rname),
-                        .term = KEEP(term), .kid = KEEP(kid), .cond = KEEP(cond), .opset = KEEP(opset),
-                        .ext = c->file->ext, .entry = KEEP(entry), .bucket = KEEP(bucket), .list = KEEP(list),
+    *out = (ki_ruleset){.name = s->name,
+                        .source = source,
+                        .pure = s->pure,
+                        .nrule = c->rule.n,
+                        .npat = c->pat.n,
+                        .nrest = c->rest.n,
+                        .nname = c->rname.n,
+                        .nterm = c->term.n,
+                        .nkid = c->kid.n,
+                        .ncond = c->cond.n,
+                        .nopset = c->opset.n,
+                        .nextern = c->file->next,
+                        .nentry = c->entry.n,
+                        .nbucket = c->bucket.n,
+                        .nlist = c->list.n,
+                        .rule = KEEP(rule),
+                        .pat = KEEP(pat),
+                        .rest = KEEP(rest),
+                        .rname = KEEP(rname),
+                        .term = KEEP(term),
+                        .kid = KEEP(kid),
+                        .cond = KEEP(cond),
+                        .opset = KEEP(opset),
+                        .ext = c->file->ext,
+                        .entry = KEEP(entry),
+                        .bucket = KEEP(bucket),
+                        .list = KEEP(list),
                         .second = KEEP(second)};
 #undef KEEP
     out->root = keep(c, arena, c->root, KI_OP_COUNT, sizeof *c->root, &ok);
@@ -152,7 +178,8 @@ bool ki_compile_file(ki_reader *r, const ki_file_ast *file, ki_rules *out) {
         c->r = r;
         c->file = file;
     }
-    for (const ki_set_ast *s = file->set; ok && s; s = s->next) ok = one_set(c, s, source, &out->arena, &out->set[out->nset++]);
+    for (const ki_set_ast *s = file->set; ok && s; s = s->next)
+        ok = one_set(c, s, source, &out->arena, &out->set[out->nset++]);
     if (c) {
         ki_free(c->rule.v), ki_free(c->pat.v), ki_free(c->rest.v), ki_free(c->rname.v);
         ki_free(c->term.v), ki_free(c->kid.v), ki_free(c->cond.v), ki_free(c->opset.v), ki_free(c->entry.v);

@@ -49,7 +49,8 @@ static bool add_entries(ki_compiler *c, heads *head, uint32_t cap) {
         ki_rule *r = &c->rule.v[i];
         for (uint32_t v = 0; v < 1u << r->nswap; v++) {
             bool dull = false; /* an earlier variant fires wherever this one would */
-            for (uint32_t u = 0; u < v && !dull && !ki_rule_may_fail(c, r); u++) dull = ki_pattern_covers(c, r, u, r, v, map);
+            for (uint32_t u = 0; u < v && !dull && !ki_rule_may_fail(c, r); u++)
+                dull = ki_pattern_covers(c, r, u, r, v, map);
             if (dull) continue;
             if (c->entry.n == cap || c->entry.n == UINT16_MAX)
                 return ki_compile_fail(c, KI_E_RULE_LIMIT, r->pos, "rules with their variants", UINT16_MAX);
@@ -85,7 +86,9 @@ static bool add_bucket(ki_compiler *c, const heads *head, unsigned op, unsigned 
     uint32_t n = c->list.n - first;
     uint32_t b = n ? since : 0;
     for (; b && b < c->bucket.n; b++)
-        if (c->bucket.v[b].n == n && memcmp(c->list.v + c->bucket.v[b].first, c->list.v + first, n * sizeof *c->list.v) == 0) break;
+        if (c->bucket.v[b].n == n &&
+            memcmp(c->list.v + c->bucket.v[b].first, c->list.v + first, n * sizeof *c->list.v) == 0)
+            break;
     if (!n || b < c->bucket.n) c->list.n = first;
     else if (!KI_PUSH(c, bucket, (ki_bucket){(uint16_t)first, (uint16_t)n})) return false;
     return KI_PUSH(c, second, (uint16_t)b);

@@ -17,10 +17,10 @@
 static const ki_val nothing = {.kind = KI_V_NONE};
 
 static ki_val truth_of(bool b) { return (ki_val){.kind = KI_V_BOOL, .i = b}; }
-static ki_val number(ki_int128 i) {
-    return i > LIMIT || i < -LIMIT ? nothing : (ki_val){.kind = KI_V_INT, .i = i};
+static ki_val number(ki_int128 i) { return i > LIMIT || i < -LIMIT ? nothing : (ki_val){.kind = KI_V_INT, .i = i}; }
+static ki_val scalar(kn_dtype t, uint64_t bits) {
+    return (ki_val){.kind = KI_V_SCALAR, .dtype = (uint8_t)t, .bits = bits};
 }
-static ki_val scalar(kn_dtype t, uint64_t bits) { return (ki_val){.kind = KI_V_SCALAR, .dtype = (uint8_t)t, .bits = bits}; }
 
 static ki_int128 scalar_int(const ki_val *v) {
     return ki_is_uint((kn_dtype)v->dtype) ? (ki_int128)v->bits : (ki_int128)(int64_t)v->bits;
@@ -33,7 +33,8 @@ static ki_val settle(ki_val v, bool truth) {
         if (k) v = scalar((kn_dtype)k->dtype, k->arg.bits);
     }
     if (!truth || v.kind != KI_V_SCALAR) return v;
-    if (ki_is_float((kn_dtype)v.dtype)) return (ki_val){.kind = KI_V_REAL, .f = ki_f64_from_bits((kn_dtype)v.dtype, v.bits)};
+    if (ki_is_float((kn_dtype)v.dtype))
+        return (ki_val){.kind = KI_V_REAL, .f = ki_f64_from_bits((kn_dtype)v.dtype, v.bits)};
     return v.dtype == KN_BOOL ? truth_of(v.bits != 0) : number(scalar_int(&v));
 }
 
@@ -296,7 +297,8 @@ static bool operands(ki_match *m, const ki_term *t, const char *types, ki_val *v
         static const struct {
             char letter;
             uint8_t kind;
-        } want[] = {{'i', KI_V_INT}, {'n', KI_V_NODE}, {'r', KI_V_NODES}, {'v', KI_V_INTS}, {'c', KI_V_SCALAR}, {'b', KI_V_BOOL}};
+        } want[] = {{'i', KI_V_INT},  {'n', KI_V_NODE},   {'r', KI_V_NODES},
+                    {'v', KI_V_INTS}, {'c', KI_V_SCALAR}, {'b', KI_V_BOOL}};
         if (v[k].kind == KI_V_NONE) return false;
         for (unsigned j = 0; j < sizeof want / sizeof *want; j++)
             if (want[j].letter == types[k] && v[k].kind != want[j].kind) return false;

@@ -54,7 +54,6 @@ bool ki_is_identity(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
     return true;
 }
 
-
 ki_rule_fn ki_rule_helper(const char *symbol) {
     static const struct {
         const char *symbol;

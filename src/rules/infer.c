@@ -94,7 +94,8 @@ static bool unify(ki_compiler *c, int v, int w, uint32_t pos) {
     uint32_t m = a->mask & b->mask;
     if (!m) return disagree(c, pos, a->mask, b->mask);
     bool single = !(m & (m - 1)) && a->mask == m && b->mask == m;
-    if (c->frozen && !single && ((a->reg >= 0 && m != a->mask) || (b->reg >= 0 && m != b->mask) || (a->reg >= 0 && b->reg >= 0)))
+    if (c->frozen && !single &&
+        ((a->reg >= 0 && m != a->mask) || (b->reg >= 0 && m != b->mask) || (a->reg >= 0 && b->reg >= 0)))
         return disagree(c, pos, a->mask, b->mask);
     /* What the right side is made of says nothing of the nodes that match. */
     a->natural = !c->frozen ? a->natural & b->natural : b->reg >= 0 ? b->natural : a->natural;
@@ -228,7 +229,9 @@ static bool infer_term(ki_compiler *c, ki_ast *a, bool pattern) {
     case KI_X_BRACKET:
     case KI_X_BOTH:
     case KI_X_EITHER:
-        if (pattern) return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, a->kind == KI_X_BRACKET ? "'[...]'" : "this operator");
+        if (pattern)
+            return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos,
+                                   a->kind == KI_X_BRACKET ? "'[...]'" : "this operator");
         break;
     default: break;
     }

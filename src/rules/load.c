@@ -22,12 +22,14 @@ static bool bind(ki_env *env, const char *text, size_t n, const ki_ruleset *s, c
         if (!rule[k].fn_name) continue;
         const ki_callback *c = find(callback, rule[k].fn_name);
         rule[k].fn = c ? c->run : NULL;
-        if (!rule[k].fn) return ki_fail_at(env, KI_E_RULE_SYMBOL, s->source, text, n, rule[k].pos, rule[k].fn_name), false;
+        if (!rule[k].fn)
+            return ki_fail_at(env, KI_E_RULE_SYMBOL, s->source, text, n, rule[k].pos, rule[k].fn_name), false;
     }
     return true;
 }
 
-bool ki_rules_load(ki_env *env, const char *source, const char *text, size_t n, const ki_callback *callback, ki_rules *out) {
+bool ki_rules_load(ki_env *env, const char *source, const char *text, size_t n, const ki_callback *callback,
+                   ki_rules *out) {
     if (!ki_rules_compile(env, source, text, n, out)) return false;
     for (unsigned k = 0; k < out->nset; k++)
         if (!bind(env, text, n, &out->set[k], callback)) {

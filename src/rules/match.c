@@ -138,9 +138,7 @@ ki_val ki_match_val(const ki_match *m, unsigned name) {
     if (name >= m->rule->nname) return v;
     switch ((ki_nkind)n->kind) {
     case KI_N_NODE: v.kind = KI_V_NODE, v.node = m->reg[n->reg]; break;
-    case KI_N_CONST:
-        v.kind = KI_V_SCALAR, v.dtype = m->reg[n->reg]->dtype, v.bits = m->reg[n->reg]->arg.bits;
-        break;
+    case KI_N_CONST: v.kind = KI_V_SCALAR, v.dtype = m->reg[n->reg]->dtype, v.bits = m->reg[n->reg]->arg.bits; break;
     case KI_N_REST: {
         const ki_rest *s = &m->set->rest[m->rule->rest + n->reg];
         kn_uop u = m->reg[s->reg];
@@ -151,11 +149,11 @@ ki_val ki_match_val(const ki_match *m, unsigned name) {
     case KI_N_GRAD: v.kind = KI_V_NODE, v.node = m->grad; break;
     case KI_N_ARG: {
         static const uint8_t kind[KI_F_COUNT] = {
-            [KI_F_WHOLE] = KI_V_WHOLE,     [KI_F_INT] = KI_V_INT,          [KI_F_INTS] = KI_V_INTS,
-            [KI_F_REDUCE_OP] = KI_V_OP,    [KI_F_REDUCE_AXES] = KI_V_INT,  [KI_F_RANGE_ID] = KI_V_INT,
-            [KI_F_RANGE_AXIS] = KI_V_AXIS, [KI_F_DTYPE] = KI_V_DTYPE,      [KI_F_SLOT] = KI_V_INT,
-            [KI_F_SPACE] = KI_V_SPACE,     [KI_F_DEVICE] = KI_V_DEVICE,    [KI_F_BUFFER_ID] = KI_V_INT,
-            [KI_F_BUFFER_SIZE] = KI_V_INT, [KI_F_STR] = KI_V_STR,          [KI_F_KERNEL] = KI_V_WHOLE,
+            [KI_F_WHOLE] = KI_V_WHOLE,     [KI_F_INT] = KI_V_INT,         [KI_F_INTS] = KI_V_INTS,
+            [KI_F_REDUCE_OP] = KI_V_OP,    [KI_F_REDUCE_AXES] = KI_V_INT, [KI_F_RANGE_ID] = KI_V_INT,
+            [KI_F_RANGE_AXIS] = KI_V_AXIS, [KI_F_DTYPE] = KI_V_DTYPE,     [KI_F_SLOT] = KI_V_INT,
+            [KI_F_SPACE] = KI_V_SPACE,     [KI_F_DEVICE] = KI_V_DEVICE,   [KI_F_BUFFER_ID] = KI_V_INT,
+            [KI_F_BUFFER_SIZE] = KI_V_INT, [KI_F_STR] = KI_V_STR,         [KI_F_KERNEL] = KI_V_WHOLE,
         };
         kn_uop u = m->reg[n->reg];
         v.kind = kind[n->field];

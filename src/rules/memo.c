@@ -67,7 +67,8 @@ void ki_stats_free(ki_stats *s) {
 /* ---- origins ----------------------------------------------------------------------------------------------- */
 
 /* Notes that `rule`, applied to `before`, made the nodes since..now. Out of memory loses the note only. */
-void ki_origins_note(ki_origins *o, const ki_ruleset *set, const ki_rule *rule, kn_uop before, uint32_t since, uint32_t now) {
+void ki_origins_note(ki_origins *o, const ki_ruleset *set, const ki_rule *rule, kn_uop before, uint32_t since,
+                     uint32_t now) {
     if (now > o->cap) {
         uint32_t cap = o->cap ? o->cap : 256;
         while (cap < now) cap *= 2;

@@ -220,15 +220,15 @@ static bool operator_at(const parser *p, int level, uint8_t *op, uint8_t *kind) 
         char c;
         uint8_t kind, op;
     } table[] = {
-        {0, KI_TOK_OROR, 0, KI_X_EITHER, 0},       {1, KI_TOK_ANDAND, 0, KI_X_BOTH, 0},
-        {2, KI_TOK_CHAR, '<', KI_X_OP, KN_CMPLT},  {2, KI_TOK_CHAR, '>', KI_X_OP, KN_CMPGT},
-        {2, KI_TOK_LE, 0, KI_X_OP, KN_CMPLE},      {2, KI_TOK_GE, 0, KI_X_OP, KN_CMPGE},
-        {2, KI_TOK_EQ, 0, KI_X_OP, KN_CMPEQ},      {2, KI_TOK_NE, 0, KI_X_OP, KN_CMPNE},
-        {3, KI_TOK_CHAR, '|', KI_X_OP, KN_OR},     {4, KI_TOK_CHAR, '^', KI_X_OP, KN_XOR},
-        {5, KI_TOK_CHAR, '&', KI_X_OP, KN_AND},    {6, KI_TOK_SHL, 0, KI_X_OP, KN_SHL},
-        {6, KI_TOK_SHR, 0, KI_X_OP, KN_SHR},       {7, KI_TOK_CHAR, '+', KI_X_OP, KN_ADD},
-        {7, KI_TOK_CHAR, '-', KI_X_OP, KN_SUB},    {8, KI_TOK_CHAR, '*', KI_X_OP, KN_MUL},
-        {8, KI_TOK_CHAR, '/', KI_X_OP, KN_IDIV},   {8, KI_TOK_CHAR, '%', KI_X_OP, KN_MOD},
+        {0, KI_TOK_OROR, 0, KI_X_EITHER, 0},      {1, KI_TOK_ANDAND, 0, KI_X_BOTH, 0},
+        {2, KI_TOK_CHAR, '<', KI_X_OP, KN_CMPLT}, {2, KI_TOK_CHAR, '>', KI_X_OP, KN_CMPGT},
+        {2, KI_TOK_LE, 0, KI_X_OP, KN_CMPLE},     {2, KI_TOK_GE, 0, KI_X_OP, KN_CMPGE},
+        {2, KI_TOK_EQ, 0, KI_X_OP, KN_CMPEQ},     {2, KI_TOK_NE, 0, KI_X_OP, KN_CMPNE},
+        {3, KI_TOK_CHAR, '|', KI_X_OP, KN_OR},    {4, KI_TOK_CHAR, '^', KI_X_OP, KN_XOR},
+        {5, KI_TOK_CHAR, '&', KI_X_OP, KN_AND},   {6, KI_TOK_SHL, 0, KI_X_OP, KN_SHL},
+        {6, KI_TOK_SHR, 0, KI_X_OP, KN_SHR},      {7, KI_TOK_CHAR, '+', KI_X_OP, KN_ADD},
+        {7, KI_TOK_CHAR, '-', KI_X_OP, KN_SUB},   {8, KI_TOK_CHAR, '*', KI_X_OP, KN_MUL},
+        {8, KI_TOK_CHAR, '/', KI_X_OP, KN_IDIV},  {8, KI_TOK_CHAR, '%', KI_X_OP, KN_MOD},
         {9, KI_TOK_CHAR, '{', KI_X_CLASS, 0},
     };
     const ki_token *t = &p->r->tok;
@@ -339,7 +339,8 @@ static bool external(parser *p, ki_file_ast *out, unsigned *cap) {
     static const struct {
         const char *word;
         char letter;
-    } types[] = {{"int", 'i'}, {"node", 'n'}, {"nodes", 'r'}, {"ints", 'v'}, {"const", 'c'}, {"any", 'a'}, {"bool", 'b'}};
+    } types[] = {{"int", 'i'},   {"node", 'n'}, {"nodes", 'r'}, {"ints", 'v'},
+                 {"const", 'c'}, {"any", 'a'},  {"bool", 'b'}};
     ki_extern e = {0};
     bool pred = is_word(p, "pred");
     if (!pred && !is_word(p, "fn")) return expected(p, "'pred' or 'fn'");

@@ -63,7 +63,8 @@ const ki_field *ki_arg_fields(kn_op op) {
                           reduce[] = {KI_F_REDUCE_OP, KI_F_REDUCE_AXES, KI_F_COUNT},
                           range[] = {KI_F_RANGE_ID, KI_F_RANGE_AXIS, KI_F_COUNT},
                           param[] = {KI_F_SLOT, KI_F_DTYPE, KI_F_SPACE, KI_F_DEVICE, KI_F_COUNT},
-                          buffer[] = {KI_F_BUFFER_ID, KI_F_BUFFER_SIZE, KI_F_DTYPE, KI_F_SPACE, KI_F_DEVICE, KI_F_COUNT},
+                          buffer[] = {KI_F_BUFFER_ID, KI_F_BUFFER_SIZE, KI_F_DTYPE,
+                                      KI_F_SPACE,     KI_F_DEVICE,      KI_F_COUNT},
                           load[] = {KI_F_DEVICE, KI_F_SPACE, KI_F_COUNT}, kernel[] = {KI_F_KERNEL, KI_F_COUNT},
                           str[] = {KI_F_STR, KI_F_DTYPE, KI_F_COUNT};
     if (op == KN_CAST || op == KN_BITCAST) return dtype;
@@ -133,7 +134,8 @@ static bool arg_conditions(ki_compiler *c, const ki_ast *a, kn_op op, unsigned r
         bool whole = k->kind == KI_X_NAME && k->dots;
         if (whole) f = KI_F_WHOLE;
         else if (f == KI_F_COUNT)
-            return ki_compile_fail(c, KI_E_RULE_ARITY, k->pos, ki_ops[op].name, "fewer args", (unsigned)(field - ki_arg_fields(op)) + 1);
+            return ki_compile_fail(c, KI_E_RULE_ARITY, k->pos, ki_ops[op].name, "fewer args",
+                                   (unsigned)(field - ki_arg_fields(op)) + 1);
         else field++;
         if (k->kind == KI_X_WILD) continue;
         ki_argcond cond = {.field = (uint8_t)f, .reg = (uint8_t)reg, .like = KI_NOREG};
@@ -165,8 +167,10 @@ static bool arg_conditions(ki_compiler *c, const ki_ast *a, kn_op op, unsigned r
 
 static bool same_ast(const ki_ast *a, const ki_ast *b) {
     if (!a || !b) return a == b;
-    if (a->kind != b->kind || a->op != b->op || a->i != b->i || a->dots != b->dots || a->dtypes != b->dtypes) return false;
-    if (memcmp(&a->f, &b->f, sizeof a->f) || !a->name != !b->name || (a->name && strcmp(a->name, b->name))) return false;
+    if (a->kind != b->kind || a->op != b->op || a->i != b->i || a->dots != b->dots || a->dtypes != b->dtypes)
+        return false;
+    if (memcmp(&a->f, &b->f, sizeof a->f) || !a->name != !b->name || (a->name && strcmp(a->name, b->name)))
+        return false;
     const ki_ast *x = a->kid, *y = b->kid;
     for (; x && y; x = x->next, y = y->next)
         if (!same_ast(x, y)) return false;
@@ -233,7 +237,10 @@ static bool check_arity(ki_compiler *c, const ki_ast *a, kn_op op) {
     if ((int64_t)n <= f->most && (rest || (int64_t)n >= f->least)) return true;
     char want[40];
     if (f->most == KI_MANY) strcpy(want, "more sources");
-    else strcpy(want, f->least == f->most && f->most == 1 ? "one source" : f->least == f->most && f->most == 2 ? "two sources" : "another number of sources");
+    else
+        strcpy(want, f->least == f->most && f->most == 1   ? "one source"
+                     : f->least == f->most && f->most == 2 ? "two sources"
+                                                           : "another number of sources");
     return ki_compile_fail(c, KI_E_RULE_ARITY, a->pos, f->name, want, n);
 }
 
@@ -265,7 +272,8 @@ static bool node_pat(ki_compiler *c, ki_ast *a, uint32_t at, unsigned reg) {
         if (a->kind == KI_X_CLASS && a->name) {
             int was = earlier(c, a->name, KI_N_OP, a->pos);
             if (was == -2) return false;
-            if (was >= 0) return ki_compile_fail(c, KI_E_RULE_TWICE, a->pos, "op", a->name, ki_reader_line(c->r, a->pos));
+            if (was >= 0)
+                return ki_compile_fail(c, KI_E_RULE_TWICE, a->pos, "op", a->name, ki_reader_line(c->r, a->pos));
             if (!bind(c, a->name, KI_N_OP, reg, 0, a->pos)) return false;
         }
     }
@@ -302,8 +310,14 @@ static void class_register(ki_compiler *c, const ki_ast *a, uint32_t at, unsigne
 static bool add_pat(ki_compiler *c, ki_ast *a, unsigned parent, unsigned src, unsigned flags, unsigned swap) {
     unsigned reg = c->now->npat;
     if (reg == KI_MAX_REG) return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "terms in a pattern", KI_MAX_REG);
-    ki_pat p = {.kind = KI_P_ANY, .parent = (uint8_t)parent, .src = (uint8_t)src, .flags = (uint8_t)flags,
-                .swap = (uint8_t)swap, .same = KI_NOREG, .op = KI_OP_COUNT, .pos = a->pos};
+    ki_pat p = {.kind = KI_P_ANY,
+                .parent = (uint8_t)parent,
+                .src = (uint8_t)src,
+                .flags = (uint8_t)flags,
+                .swap = (uint8_t)swap,
+                .same = KI_NOREG,
+                .op = KI_OP_COUNT,
+                .pos = a->pos};
     uint32_t at = c->pat.n;
     if (!KI_PUSH(c, pat, p)) return false;
     c->now->npat++;

@@ -13,7 +13,8 @@ static bool computed_ops(const ki_ruleset *set, const ki_pat *p, uint8_t *op, ui
     *n = 0;
     if (p->op != KI_OP_COUNT) {
         op[(*n)++] = p->op;
-        return (ki_is_elementwise((kn_op)p->op) || p->op == KN_BITCAST || p->op == KN_INVALID) && p->nsrc == ki_ops[p->op].least;
+        return (ki_is_elementwise((kn_op)p->op) || p->op == KN_BITCAST || p->op == KN_INVALID) &&
+               p->nsrc == ki_ops[p->op].least;
     }
     for (unsigned k = 0; k < KI_OP_COUNT; k++) {
         if (!ki_opset_has(&set->opset[p->opset], k)) continue;
@@ -97,8 +98,9 @@ static bool take_term(ki_proof *p, unsigned term, bool rhs) {
 
 /* Reals: exact where every op is rational, else with a tolerance. */
 static bool rational_op(unsigned op) {
-    static const uint8_t ops[] = {KN_ADD, KN_SUB, KN_MUL, KN_DIV, KN_RECIP, KN_NEG, KN_TRUNC, KN_MAX, KN_MULACC, KN_WHERE,
-                                  KN_CMPLT, KN_CMPGT, KN_CMPLE, KN_CMPGE, KN_CMPEQ, KN_CMPNE, KN_AND, KN_OR, KN_XOR, KN_NOT};
+    static const uint8_t ops[] = {KN_ADD,   KN_SUB,    KN_MUL,   KN_DIV,   KN_RECIP, KN_NEG,   KN_TRUNC,
+                                  KN_MAX,   KN_MULACC, KN_WHERE, KN_CMPLT, KN_CMPGT, KN_CMPLE, KN_CMPGE,
+                                  KN_CMPEQ, KN_CMPNE,  KN_AND,   KN_OR,    KN_XOR,   KN_NOT};
     return memchr(ops, (int)op, sizeof ops) != NULL;
 }
 
@@ -113,7 +115,8 @@ static bool rational_term(const ki_proof *p, unsigned term) {
 static bool small_constants(const ki_proof *p, unsigned term) {
     const ki_term *t = &p->term[term];
     bool good = t->kind != KI_T_INT || (t->i >= -1 && t->i <= 2);
-    for (unsigned k = 0; k < (unsigned)t->nkid + t->narg; k++) good = good && small_constants(p, p->set->kid[t->kid + k]);
+    for (unsigned k = 0; k < (unsigned)t->nkid + t->narg; k++)
+        good = good && small_constants(p, p->set->kid[t->kid + k]);
     return good;
 }
 
@@ -247,8 +250,7 @@ static bool by_values(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out
     if (!ki_prove_enumerate(p, budget, false, out, &sampled, vain)) return false;
     /* Where the rule never fired, its constants may need more room. */
     for (unsigned k = 0; k < 12; k++) any |= vain[k];
-    if (out->rung != KI_REFUTED && any && !p->real_dtypes &&
-        !ki_prove_enumerate(p, budget, true, out, &sampled, vain))
+    if (out->rung != KI_REFUTED && any && !p->real_dtypes && !ki_prove_enumerate(p, budget, true, out, &sampled, vain))
         return false;
     if (out->rung == KI_REFUTED) {
         if (!p->opaque) return true;
@@ -273,7 +275,8 @@ bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_v
         because(out, "it never fires");
         return true;
     }
-    if (!(p->mutant || p->rule->fn_name ? ki_prove_apart : ki_prove_execute)(p, o, out)) return ki_fail(env, KI_E_NOMEM), false;
+    if (!(p->mutant || p->rule->fn_name ? ki_prove_apart : ki_prove_execute)(p, o, out))
+        return ki_fail(env, KI_E_NOMEM), false;
     return true;
 }
 
@@ -289,7 +292,9 @@ void ki_verdict_free(ki_verdict *v) {
 }
 
 void ki_verdict_json(const ki_ruleset *set, const ki_rule *r, const ki_verdict *v, ki_text *out) {
-    ki_text_printf(out, "{\"set\": \"%s\", \"rule\": \"%s\", \"arith\": %s, \"verdict\": \"%s\", \"do\": %s, \"instances\": %llu, \"reason\": ",
+    ki_text_printf(out,
+                   "{\"set\": \"%s\", \"rule\": \"%s\", \"arith\": %s, \"verdict\": \"%s\", \"do\": %s, \"instances\": "
+                   "%llu, \"reason\": ",
                    set->name, r->name, v->arith ? "true" : "false", ki_rung_names[v->rung], v->does ? "true" : "false",
                    (unsigned long long)v->instances);
     ki_text_quoted(out, v->reason.s ? v->reason.s : "", v->reason.n);

@@ -13,7 +13,7 @@ typedef struct search {
     ki_domain option[KI_MAX_REG][MAX_OPTIONS]; /* by first register of the class */
     unsigned noption[KI_MAX_REG];
     unsigned leaf[KI_MAX_REG], nleaf;
-    uint64_t fired;  /* under the present choice */
+    uint64_t fired; /* under the present choice */
     bool sampled, wide;
     bool asked[12], heard[12], again[12]; /* by kind of domain: tried, fired; of an earlier pass: tried in vain */
     ki_verdict *out;
@@ -29,7 +29,8 @@ static ki_domain word(unsigned width, bool is_signed, kn_dtype t) {
     return (ki_domain){.kind = KI_D_WORD, .width = (uint8_t)width, .is_signed = is_signed, .dtype = (uint8_t)t};
 }
 static ki_domain floats(kn_dtype t, int reach) {
-    return (ki_domain){.kind = KI_D_FLOAT, .width = ki_dtypes[t].bits, .dtype = (uint8_t)t, .reach = reach, .sampled = reach != 256};
+    return (ki_domain){
+        .kind = KI_D_FLOAT, .width = ki_dtypes[t].bits, .dtype = (uint8_t)t, .reach = reach, .sampled = reach != 256};
 }
 
 /* The small stand-ins for what a class admits. */
@@ -46,7 +47,13 @@ static void small_options(search *s, unsigned reg, uint32_t mask) {
     if (uints) add(s, reg, word(s->wide ? 8 : 4, false, u));
     if (sints) add(s, reg, word(s->wide ? 8 : 4, true, i));
     if (mask >> KN_IDX & 1)
-        add(s, reg, (ki_domain){.kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = s->wide ? 30 : 6, .sampled = s->wide});
+        add(s, reg,
+            (ki_domain){.kind = KI_D_INDEX,
+                        .width = 64,
+                        .is_signed = 1,
+                        .dtype = KN_IDX,
+                        .reach = s->wide ? 30 : 6,
+                        .sampled = s->wide});
     if (!reals) return;
     if (s->p->exact_reals) {
         add(s, reg, (ki_domain){.kind = KI_D_RATIO, .dtype = KN_F64, .reach = 9});
@@ -67,7 +74,10 @@ static void real_options(search *s, unsigned reg, uint32_t mask) {
         if (!(mask >> t & 1)) continue;
         const ki_dtype_info *d = &ki_dtypes[t];
         if (t == KN_BOOL) add(s, reg, (ki_domain){.kind = KI_D_BOOL, .width = 1, .dtype = KN_BOOL});
-        else if (t == KN_IDX) add(s, reg, (ki_domain){.kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = 30, .sampled = true});
+        else if (t == KN_IDX)
+            add(s, reg,
+                (ki_domain){
+                    .kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = 30, .sampled = true});
         else if (ki_is_float((kn_dtype)t)) add(s, reg, floats((kn_dtype)t, d->bits == 8 ? 256 : 60));
         else {
             ki_domain w = word(d->bits, ki_is_sint((kn_dtype)t), (kn_dtype)t);
@@ -81,7 +91,8 @@ static void scaled_options(search *s, unsigned reg, uint32_t mask) {
     for (int t = 1; t < KI_DTYPE_COUNT; t++) {
         if (!(mask >> t & 1)) continue;
         if (t == KN_BOOL) add(s, reg, (ki_domain){.kind = KI_D_BOOL, .width = 1, .dtype = KN_BOOL});
-        else if (t == KN_IDX) add(s, reg, (ki_domain){.kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = 20});
+        else if (t == KN_IDX)
+            add(s, reg, (ki_domain){.kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = 20});
         else if (!ki_is_float((kn_dtype)t)) add(s, reg, ki_scaled_word((kn_dtype)t));
     }
 }
@@ -127,7 +138,8 @@ static void fit(search *s) {
         if (s->p->parametric[s->p->cls[r]] && d->kind == KI_D_WORD) d->width = 3;
     }
     for (unsigned k = 0; k < s->nleaf; k++)
-        if (s->t.dom[s->leaf[k]].kind == KI_D_FLOAT && s->t.dom[s->leaf[k]].dtype == KN_F8E5M2) most = 9 * (double)s->budget;
+        if (s->t.dom[s->leaf[k]].kind == KI_D_FLOAT && s->t.dom[s->leaf[k]].dtype == KN_F8E5M2)
+            most = 9 * (double)s->budget;
     while (choices(s) > most) {
         unsigned worst = 0;
         uint32_t size = 0;
@@ -341,7 +353,8 @@ static bool consistent(const search *s) {
         if (op == KN_CAST || op == KN_BITCAST) continue;
         const ki_domain *d = &t->dom[t->kid[r][op == KN_WHERE]];
         if (!op_allows(op, d)) return false;
-        bool compare = op == KN_CMPLT || op == KN_CMPNE || op == KN_CMPGT || op == KN_CMPGE || op == KN_CMPLE || op == KN_CMPEQ;
+        bool compare =
+            op == KN_CMPLT || op == KN_CMPNE || op == KN_CMPGT || op == KN_CMPGE || op == KN_CMPLE || op == KN_CMPEQ;
         if (compare ? t->dom[r].kind != KI_D_BOOL : !same_domain(&t->dom[r], d)) return false;
     }
     return true;

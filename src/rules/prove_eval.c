@@ -10,7 +10,9 @@
 #define LIMIT ((ki_int128)1 << 60)
 
 static const ki_pval none = {.kind = KI_PV_NONE};
-static ki_pval integer(ki_int128 i) { return i > LIMIT * LIMIT || i < -LIMIT * LIMIT ? none : (ki_pval){.kind = KI_PV_INT, .i = i}; }
+static ki_pval integer(ki_int128 i) {
+    return i > LIMIT * LIMIT || i < -LIMIT * LIMIT ? none : (ki_pval){.kind = KI_PV_INT, .i = i};
+}
 static ki_pval truth(bool b) { return (ki_pval){.kind = KI_PV_BOOL, .i = b}; }
 static ki_pval real(double f) { return (ki_pval){.kind = KI_PV_REAL, .f = f}; }
 static ki_pval typed(ki_domain d, uint64_t bits) { return (ki_pval){.kind = KI_PV_TYPED, .d = d, .bits = bits}; }
@@ -68,10 +70,19 @@ static ki_pval on_ratios(kn_op op, const ki_pval *v, unsigned n) {
 
 /* ---- domains ----------------------------------------------------------------------------------------------- */
 
-static const double edge_floats[] = {0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 0.1, 1.5, -1.5, 7.0, -3.0, 0.75, 10.0, 100.0, -129.0,
-                                     255.0, 256.0, 1e-3, 65504.0, 16777217.0, 3e9, -3e9, 1e20, 1e-20, 1e-40, 1e300, -1e300};
-static const int64_t edge_ints[] = {0, 1, -1, 2, 3, -2, 7, 8, -7, 127, 128, -128, -129, 255, 256, 32767, 32768, -32768, 65535, 65536, INT32_MAX,
-                                    INT32_MIN, UINT32_MAX, INT64_C(1) << 32, INT64_MAX, INT64_MIN, INT64_C(0x123456789abcdef), 1000003, -77, 100};
+static const double edge_floats[] = {0.0,  -0.0,    1.0,        -1.0, 0.5,  -0.5, 2.0,   -2.0,   3.0,   0.1,
+                                     1.5,  -1.5,    7.0,        -3.0, 0.75, 10.0, 100.0, -129.0, 255.0, 256.0,
+                                     1e-3, 65504.0, 16777217.0, 3e9,  -3e9, 1e20, 1e-20, 1e-40,  1e300, -1e300};
+static const int64_t edge_ints[] = {0,         1,          -1,
+                                    2,         3,          -2,
+                                    7,         8,          -7,
+                                    127,       128,        -128,
+                                    -129,      255,        256,
+                                    32767,     32768,      -32768,
+                                    65535,     65536,      INT32_MAX,
+                                    INT32_MIN, UINT32_MAX, INT64_C(1) << 32,
+                                    INT64_MAX, INT64_MIN,  INT64_C(0x123456789abcdef),
+                                    1000003,   -77,        100};
 enum { NFLOATS = sizeof edge_floats / sizeof *edge_floats, NINTS = sizeof edge_ints / sizeof *edge_ints };
 
 uint32_t ki_domain_size(const ki_domain *d) {
@@ -91,7 +102,8 @@ ki_pval ki_domain_value(const ki_domain *d, uint32_t k) {
     switch ((ki_dkind)d->kind) {
     case KI_D_BOOL: return typed(*d, k);
     case KI_D_WORD:
-        if (d->sampled) return typed(*d, ki_bits_wrap(t, k < NINTS ? edge_ints[k] : (int64_t)(k * UINT64_C(0x9e3779b97f4a7c15))));
+        if (d->sampled)
+            return typed(*d, ki_bits_wrap(t, k < NINTS ? edge_ints[k] : (int64_t)(k * UINT64_C(0x9e3779b97f4a7c15))));
         return typed(*d, ki_extend(k, d->width, d->is_signed));
     case KI_D_INDEX: {
         /* 0, 1, -1, 2, ...: small values first, so that counterexamples are small. */
@@ -102,7 +114,8 @@ ki_pval ki_domain_value(const ki_domain *d, uint32_t k) {
     case KI_D_FLOAT:
         if (d->reach == 256) return typed(*d, k);
         if (k < NFLOATS) return typed(*d, ki_bits_from_f64(t, edge_floats[k]));
-        if (k < NFLOATS + 3) return typed(*d, ki_bits_from_f64(t, k == NFLOATS ? NAN : k == NFLOATS + 1 ? INFINITY : -INFINITY));
+        if (k < NFLOATS + 3)
+            return typed(*d, ki_bits_from_f64(t, k == NFLOATS ? NAN : k == NFLOATS + 1 ? INFINITY : -INFINITY));
         return typed(*d, ki_bits_from_f64(t, (double)(int64_t)(k * UINT64_C(0x9e3779b97f4a7c15)) * 1e-17));
     case KI_D_RATIO: {
         static const int8_t num[] = {0, 1, -1, 2, -2, 1, 3, -3, 5, -1, 7}, den[] = {1, 1, 1, 1, 1, 2, 1, 1, 3, 3, 4};
@@ -169,7 +182,8 @@ static ki_pval adopt(ki_pval v, ki_domain d) {
         ki_pval back = settle(typed(d, bits));
         return back.i == v.i ? typed(d, bits) : none;
     }
-    case KI_D_INDEX: return v.kind == KI_PV_INT && v.i >= INT64_MIN && v.i <= INT64_MAX ? typed(d, (uint64_t)v.i) : none;
+    case KI_D_INDEX:
+        return v.kind == KI_PV_INT && v.i >= INT64_MIN && v.i <= INT64_MAX ? typed(d, (uint64_t)v.i) : none;
     case KI_D_FLOAT: {
         uint64_t bits = ki_bits_from_f64((kn_dtype)d.dtype, f);
         bool exact = ki_f64_from_bits((kn_dtype)d.dtype, bits) == f || isnan(f);
@@ -198,7 +212,8 @@ static ki_pval on_typed(ki_theorem *t, kn_op op, const ki_pval *v, unsigned n) {
     uint64_t in[4], out;
     kn_dtype dt[4];
     for (unsigned k = first; k < n; k++)
-        if (v[k].d.kind != d.kind || v[k].d.dtype != d.dtype || v[k].d.width != d.width) return t->unsupported = true, none;
+        if (v[k].d.kind != d.kind || v[k].d.dtype != d.dtype || v[k].d.width != d.width)
+            return t->unsupported = true, none;
     if (op == KN_WHERE) return v[0].bits ? v[1] : v[2];
     if (d.kind == KI_D_RATIO) return on_ratios(op, v, n);
     for (unsigned k = 0; k < n; k++) {
@@ -208,7 +223,7 @@ static ki_pval on_typed(ki_theorem *t, kn_op op, const ki_pval *v, unsigned n) {
     }
     ki_domain to = is_compare(op) ? bool_domain : d;
     bool good = d.kind == KI_D_WORD && !d.sampled ? ki_scalar_int(op, d.width, d.is_signed, in, &out)
-                                                 : ki_scalar(op, is_compare(op) ? KN_BOOL : dt[0], dt, in, &out);
+                                                  : ki_scalar(op, is_compare(op) ? KN_BOOL : dt[0], dt, in, &out);
     if (!good) {
         t->unsupported |= d.kind != KI_D_INDEX;
         return none;
@@ -303,7 +318,8 @@ static ki_pval operate(ki_theorem *t, kn_op op, ki_pval *v, unsigned n) {
 
 static ki_pval convert(ki_theorem *t, kn_op op, ki_pval v, ki_domain to) {
     uint64_t out;
-    if (v.kind != KI_PV_TYPED || v.d.kind == KI_D_RATIO || to.kind == KI_D_RATIO || to.kind == KI_D_REAL || v.d.kind == KI_D_REAL)
+    if (v.kind != KI_PV_TYPED || v.d.kind == KI_D_RATIO || to.kind == KI_D_RATIO || to.kind == KI_D_REAL ||
+        v.d.kind == KI_D_REAL)
         return t->unsupported = true, none;
     kn_dtype from = (kn_dtype)v.d.dtype, d = (kn_dtype)to.dtype;
     if (t->scaled) {
@@ -314,7 +330,8 @@ static ki_pval convert(ki_theorem *t, kn_op op, ki_pval v, ki_domain to) {
     }
     if (op == KN_BITCAST) {
         if (ki_dtypes[d].bits != ki_dtypes[from].bits || d == KN_BOOL || from == KN_BOOL) return none;
-        return typed(to, ki_is_float(d) || !ki_is_sint(d) ? ki_extend(v.bits, ki_dtypes[d].bits, false) : ki_extend(v.bits, ki_dtypes[d].bits, true));
+        return typed(to, ki_is_float(d) || !ki_is_sint(d) ? ki_extend(v.bits, ki_dtypes[d].bits, false)
+                                                          : ki_extend(v.bits, ki_dtypes[d].bits, true));
     }
     return ki_scalar_cast(d, from, v.bits, &out) ? typed(to, out) : none;
 }
@@ -328,7 +345,8 @@ ki_pval ki_theorem_left(ki_theorem *t, unsigned reg) {
     }
     if (p->kind == KI_P_LIT) {
         ki_pval v = ki_theorem_term(t, p->term);
-        bool wrong = v.kind == KI_PV_REAL && t->dom[reg].kind != KI_D_FLOAT && t->dom[reg].kind != KI_D_RATIO && t->dom[reg].kind != KI_D_REAL;
+        bool wrong = v.kind == KI_PV_REAL && t->dom[reg].kind != KI_D_FLOAT && t->dom[reg].kind != KI_D_RATIO &&
+                     t->dom[reg].kind != KI_D_REAL;
         return wrong || (v.kind == KI_PV_BOOL && t->dom[reg].kind != KI_D_BOOL) ? none : adopt(v, t->dom[reg]);
     }
     ki_pval v[4];
@@ -364,10 +382,14 @@ static ki_pval on_node(ki_theorem *t, ki_builtin b, unsigned reg) {
     case KI_B_hi: return bound(t, reg, true);
     case KI_B_bounded: return truth(bound(t, reg, false).kind != KI_PV_NONE);
     case KI_B_width: return integer(d.kind == KI_D_WORD ? d.width : d.kind == KI_D_BOOL ? 1 : ki_dtypes[dt].bits);
-    case KI_B_least: return wide || d.kind >= KI_D_FLOAT ? none : integer(d.is_signed ? -((ki_int128)1 << (d.width - 1)) : 0);
+    case KI_B_least:
+        return wide || d.kind >= KI_D_FLOAT ? none : integer(d.is_signed ? -((ki_int128)1 << (d.width - 1)) : 0);
     case KI_B_most: return wide || d.kind >= KI_D_FLOAT ? none : integer(((ki_int128)1 << (d.width - d.is_signed)) - 1);
     case KI_B_dtype: return (ki_pval){.kind = KI_PV_ENUM, .i = dt};
-    case KI_B_isconst: return p->kind == KI_P_CONST || p->kind == KI_P_LIT ? truth(true) : p->kind == KI_P_NODE ? truth(false) : truth(chance(t));
+    case KI_B_isconst:
+        return p->kind == KI_P_CONST || p->kind == KI_P_LIT ? truth(true)
+               : p->kind == KI_P_NODE                       ? truth(false)
+                                                            : truth(chance(t));
     case KI_B_isnan: {
         ki_pval v = ki_theorem_left(t, reg);
         return truth(p->kind != KI_P_ANY && is_nan(&v));
@@ -440,9 +462,15 @@ static ki_domain term_domain(const ki_theorem *t, const ki_term *s) {
     for (unsigned k = 0; k < t->rule->npat; k++)
         if (t->dom[k].dtype == s->dtype) return t->dom[k];
     if (t->scaled && s->dtype != KN_IDX && s->dtype != KI_DTYPE_COUNT) return ki_scaled_word((kn_dtype)s->dtype);
-    if (s->dtype == KN_IDX) return (ki_domain){.kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = 6};
-    return s->dtype == KI_DTYPE_COUNT ? t->dom[0] : (ki_domain){.kind = ki_is_float((kn_dtype)s->dtype) ? KI_D_FLOAT : KI_D_WORD, .dtype = s->dtype,
-                       .width = ki_dtypes[s->dtype].bits, .is_signed = ki_is_sint((kn_dtype)s->dtype), .reach = 30, .sampled = true};
+    if (s->dtype == KN_IDX)
+        return (ki_domain){.kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = 6};
+    return s->dtype == KI_DTYPE_COUNT ? t->dom[0]
+                                      : (ki_domain){.kind = ki_is_float((kn_dtype)s->dtype) ? KI_D_FLOAT : KI_D_WORD,
+                                                    .dtype = s->dtype,
+                                                    .width = ki_dtypes[s->dtype].bits,
+                                                    .is_signed = ki_is_sint((kn_dtype)s->dtype),
+                                                    .reach = 30,
+                                                    .sampled = true};
 }
 
 static ki_domain dtype_domain(const ki_theorem *t, kn_dtype d) {
@@ -544,7 +572,8 @@ bool ki_theorem_equal(const ki_theorem *t, const ki_pval *a, const ki_pval *b) {
 
 void ki_pval_print(const ki_pval *v, ki_text *out) {
     ki_pval s = settle(*v);
-    if (v->kind == KI_PV_TYPED && v->d.kind == KI_D_RATIO && v->den != 1) ki_text_printf(out, "%lld/%lld", (long long)v->i, (long long)v->den);
+    if (v->kind == KI_PV_TYPED && v->d.kind == KI_D_RATIO && v->den != 1)
+        ki_text_printf(out, "%lld/%lld", (long long)v->i, (long long)v->den);
     else if (s.kind == KI_PV_REAL) ki_text_printf(out, "%.9g", s.f);
     else if (s.kind == KI_PV_BOOL) ki_text_put(out, s.i ? "true" : "false");
     else if (s.kind == KI_PV_INT && s.i > INT64_MAX) ki_text_printf(out, "%llu", (unsigned long long)s.i);

@@ -72,8 +72,11 @@ static int compare(execution *x, kn_uop a, kn_uop b, ki_data data, const char **
             ki_text *o = &x->out->reason;
             ki_text_cut(o, 0);
             bool bad = g.bad[b->id][at];
-            ki_text_printf(o, "element %zu: left %g, right %s%g: ", at, ki_is_float(t) ? ki_f64_from_bits(t, g.bits[a->id][at]) : (double)(int64_t)g.bits[a->id][at],
-                           bad ? "(no value) " : "", ki_is_float(t) ? ki_f64_from_bits(t, g.bits[b->id][at]) : (double)(int64_t)g.bits[b->id][at]);
+            ki_text_printf(o, "element %zu: left %g, right %s%g: ", at,
+                           ki_is_float(t) ? ki_f64_from_bits(t, g.bits[a->id][at]) : (double)(int64_t)g.bits[a->id][at],
+                           bad ? "(no value) " : "",
+                           ki_is_float(t) ? ki_f64_from_bits(t, g.bits[b->id][at])
+                                          : (double)(int64_t)g.bits[b->id][at]);
             print_small(&x->ir, a, o);
             ki_text_put(o, " => ");
             print_small(&x->ir, b, o);
@@ -106,7 +109,8 @@ static int attempt(execution *x, ki_gen *g, const char **why) {
         return -1;
     }
     if (!v || v == root) return 0;
-    if (x->p->rule->flags & KI_RF_RETYPE && (v->dtype != root->dtype || !ki_same_shape(v, root))) return *why = "another dtype or shape", 0;
+    if (x->p->rule->flags & KI_RF_RETYPE && (v->dtype != root->dtype || !ki_same_shape(v, root)))
+        return *why = "another dtype or shape", 0;
     if (mentions(&x->ir, v, KN_STAGE)) return *why = "a step of a derivation", 0;
     return compare(x, root, v, KI_DATA_SMALL, why);
 }
@@ -126,7 +130,8 @@ static double total(const ki_grid *g, kn_uop u, bool *bad) {
 static kn_uop moved_root(ki_ir *ir, kn_uop root, const kn_uop *d, double step, kn_uop g) {
     kn_uop src[16];
     for (uint32_t k = 0; k < root->nsrc; k++)
-        src[k] = d[k] ? ki_op2(ir, KN_ADD, root->src[k], ki_op2(ir, KN_MUL, d[k], ki_const_float(ir, KN_F64, step))) : root->src[k];
+        src[k] = d[k] ? ki_op2(ir, KN_ADD, root->src[k], ki_op2(ir, KN_MUL, d[k], ki_const_float(ir, KN_F64, step)))
+                      : root->src[k];
     return ki_op2(ir, KN_MUL, ki_with_src(ir, root, src), g);
 }
 
@@ -184,7 +189,7 @@ static void by_graphs(execution *x) {
     const char *why = NULL;
     uint64_t held = 0;
     for (unsigned k = 0; k < ATTEMPTS && held < (g.large ? 4 : WANTED); k++) {
-        g.large = k > ATTEMPTS - 300 && held == 0;
+        if (k == ATTEMPTS - 300) g.large = held == 0;
         ki_mark mark = ki_ir_mark(&x->ir);
         int r = slope ? gradient_attempt(x, &g, &why) : attempt(x, &g, &why);
         ki_ir_drop(&x->ir, mark);
@@ -232,7 +237,9 @@ static bool run_steps(execution *x, const steps *s, kn_uop root, kn_uop *out) {
     ki_stats stats = {0};
     *out = root;
     for (unsigned k = 0; k < s->n && *out; k++)
-        *out = ki_rewrite(&x->ir, *out, &(ki_rewrite_opts){.sets = &s->set[k], .nsets = 1, .fp = ~0u, .stats = &stats, .user = x->room});
+        *out =
+            ki_rewrite(&x->ir, *out,
+                       &(ki_rewrite_opts){.sets = &s->set[k], .nsets = 1, .fp = ~0u, .stats = &stats, .user = x->room});
     ki_rule_count *count = ki_stats_for(&stats, x->p->set);
     bool fired = *out && count && count[rule].hits;
     ki_stats_free(&stats);
@@ -240,13 +247,14 @@ static bool run_steps(execution *x, const steps *s, kn_uop root, kn_uop *out) {
     return fired;
 }
 
-/* The sets on op(x...) for parameters of dtype t. 1 the rule fired and the result is right, 0 it did not, -1 wrong. */
-static int derive(execution *x, const steps *s, kn_op op, kn_dtype t, const char **why) {
+/* The sets on op(x...) for parameters of dtype t, those after the first perhaps scalars. 1 the rule fired and the result is right, 0 it did not, -1 wrong. */
+static int derive(execution *x, const steps *s, kn_op op, kn_dtype t, bool scalars, const char **why) {
     kn_uop src[3], v;
     int64_t dim = 600;
     for (int k = 0; k < ki_ops[op].least; k++) {
         char name[2] = {(char)('a' + k), 0};
-        src[k] = ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, ki_shape_src(&x->ir, &dim, 1));
+        src[k] =
+            ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, k && scalars ? NULL : ki_shape_src(&x->ir, &dim, 1));
     }
     kn_uop root = ki_make(&x->ir, op, t, src, (uint32_t)ki_ops[op].least, (kn_arg){.bits = 0}, 0);
     ki_env_clear(&x->env);
@@ -257,9 +265,10 @@ static int derive_all(execution *x, const steps *s, const char **why) {
     static const uint8_t dtypes[] = {KN_F32, KN_F16, KN_F64, KN_I32, KN_U64, KN_IDX};
     for (unsigned op = 0; op < KI_OP_COUNT; op++) {
         if (!ki_is_elementwise((kn_op)op) || op == KN_CAST || op == KN_WHERE || !s->set[0]->root[op]) continue;
-        for (unsigned k = 0; k < sizeof dtypes; k++) {
+        for (unsigned k = 0; k < 2 * sizeof dtypes; k++) {
+            if (k >= sizeof dtypes && ki_ops[op].least < 2) break;
             ki_mark mark = ki_ir_mark(&x->ir);
-            int r = derive(x, s, (kn_op)op, (kn_dtype)dtypes[k], why);
+            int r = derive(x, s, (kn_op)op, (kn_dtype)dtypes[k % sizeof dtypes], k >= sizeof dtypes, why);
             ki_ir_drop(&x->ir, mark);
             x->out->instances += r > 0 ? 600 : 0;
             if (r < 0) return -1;

@@ -23,7 +23,8 @@ static kn_uop param(ki_gen *g, kn_dtype t, const int64_t *dim, unsigned rank, in
     char name[24];
     int64_t b[2] = {lo, hi};
     snprintf(name, sizeof name, "v%u", g->serial++);
-    return ki_param_make(g->ir, -1, t, KN_GLOBAL, 0, name, lo <= hi ? b : NULL, rank ? ki_shape_src(g->ir, dim, rank) : NULL);
+    return ki_param_make(g->ir, -1, t, KN_GLOBAL, 0, name, lo <= hi ? b : NULL,
+                         rank ? ki_shape_src(g->ir, dim, rank) : NULL);
 }
 
 /* ---- leaves ------------------------------------------------------------------------------------------------ */
@@ -82,7 +83,8 @@ static kn_uop scalar_leaf(ki_gen *g, kn_dtype t) {
         bool turn = roll(g, 4) == 0;
         kn_uop c = ki_op2(ir, (kn_op)compare[roll(g, 5)], turn ? b : a, turn ? a : b);
         if (roll(g, 4) == 0) c = ki_op1(ir, KN_NOT, c);
-        if (roll(g, 5) == 0) c = ki_op2(ir, KN_AND, c, ki_op2(ir, KN_CMPLT, scaled(g, 0), ki_index(ir, 1 + roll(g, 5))));
+        if (roll(g, 5) == 0)
+            c = ki_op2(ir, KN_AND, c, ki_op2(ir, KN_CMPLT, scaled(g, 0), ki_index(ir, 1 + roll(g, 5))));
         return g->cond = c;
     }
     if (!g->smooth && roll(g, 3) == 0) return constant(g, t);
@@ -106,14 +108,14 @@ static kn_uop tensor_leaf(ki_gen *g, kn_dtype t, const want *w) {
     unsigned rank = w->shaped ? w->rank : 1 + roll(g, 3);
     const int64_t *d = w->shaped ? w->dim : dim;
     for (unsigned k = 0; !w->shaped && k < rank; k++) dim[k] = 1 + roll(g, 4);
-    if (g->large && !w->shaped) rank = 2, dim[0] = 1 + roll(g, 3), dim[1] = 80000 + roll(g, 5000);
+    if (g->large && !w->shaped) rank = 2, dim[0] = 1 + roll(g, 2), dim[1] = 65536 + 1024 * (int64_t)roll(g, 32);
     if (!w->memory && !g->smooth && roll(g, 8) == 0) {
         int64_t ones[KI_MAX_RANK];
         for (unsigned k = 0; k < rank; k++) ones[k] = 1;
         return ki_expand(g->ir, ki_reshape(g->ir, constant(g, t), ones, rank), d, rank);
     }
-    if (t == KN_IDX) return param(g, t, d, rank, 0, 7);
-    return param(g, t, d, rank, 1, 0);
+    kn_uop u = t == KN_IDX ? param(g, t, d, rank, 0, 7) : param(g, t, d, rank, 1, 0);
+    return w->memory && roll(g, 5) == 0 ? ki_op1(g->ir, KN_CONTIGUOUS, u) : u;
 }
 
 static kn_uop leaf(ki_gen *g, kn_dtype t, const want *w) {
@@ -183,7 +185,8 @@ static kn_uop elementwise(ki_gen *g, unsigned reg, kn_op op, const want *w) {
             if (src[k] || node != (pass == 0)) continue;
             want here = shape;
             if (op == KN_WHERE && k == 0) here.limit = 0;
-            src[k] = r >= 0 ? make(g, (unsigned)r, &here) : leaf(g, op == KN_WHERE && k == 0 ? KN_BOOL : dtype_of(g, reg), &here);
+            src[k] = r >= 0 ? make(g, (unsigned)r, &here)
+                            : leaf(g, op == KN_WHERE && k == 0 ? KN_BOOL : dtype_of(g, reg), &here);
             if (!src[k]) return NULL;
             if (src[k]->type->rank && !shape.shaped) shape = like(src[k]), shape.limit = 0;
         }
@@ -365,7 +368,8 @@ static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
     case KN_CONTIGUOUS:
     case KN_CONTIGUOUS_BACKWARD:
     case KN_DETACH: {
-        kn_uop t = kid(g, reg, 0, false) >= 0 ? make(g, (unsigned)kid(g, reg, 0, false), w) : leaf(g, dtype_of(g, reg), w);
+        kn_uop t =
+            kid(g, reg, 0, false) >= 0 ? make(g, (unsigned)kid(g, reg, 0, false), w) : leaf(g, dtype_of(g, reg), w);
         return ki_op1(g->ir, (kn_op)op, t);
     }
     default: return movement(g, reg, (kn_op)op);

@@ -23,10 +23,12 @@ static uint64_t datum(const ki_grid *g, kn_uop u, uint64_t e) {
             return ki_bits_wrap(t, u->lo.i + (int64_t)(h % (uint64_t)(u->hi.i - u->lo.i + 1)));
     }
     if (t == KN_BOOL) return h & 1;
-    if (!ki_is_float(t)) return ki_bits_wrap(t, g->data == KI_DATA_WILD ? (int64_t)(h >> (h & 63)) : (int64_t)(h % 21) - 10);
+    if (!ki_is_float(t))
+        return ki_bits_wrap(t, g->data == KI_DATA_WILD ? (int64_t)(h >> (h & 63)) : (int64_t)(h % 21) - 10);
     if (g->data == KI_DATA_SMOOTH) return ki_bits_from_f64(t, 0.2 + 1.6 * (double)(h >> 11) / 9007199254740992.0);
     if (g->data == KI_DATA_SMALL) return ki_bits_from_f64(t, (double)((int64_t)(h % 17) - 8) / 2);
-    static const double edge[] = {0.0, -0.0, 1.0, -1.0, 0.5, 1e-3, 88.0, -87.0, 1e-30, 3e38, INFINITY, -INFINITY, NAN, 0.7071, 1.4142, 2.0};
+    static const double edge[] = {0.0,   -0.0, 1.0,      -1.0,      0.5, 1e-3,   88.0,   -87.0,
+                                  1e-30, 3e38, INFINITY, -INFINITY, NAN, 0.7071, 1.4142, 2.0};
     if (e < 16) return ki_bits_from_f64(t, edge[e]);
     double v = ((double)(h >> 11) / 9007199254740992.0 + 1.0) * pow(2, (double)(int64_t)(h % 14) - 8);
     return ki_bits_from_f64(t, h >> 63 ? -v : v);
@@ -44,7 +46,8 @@ static void coordinates(kn_uop u, size_t e, int64_t *x) {
 /* Element of u at coordinates x of rank rank; size-1 axes are broadcast. */
 static size_t element(kn_uop u, const int64_t *x) {
     size_t e = 0;
-    for (unsigned k = 0; k < u->type->rank; k++) e = e * (size_t)u->type->dim[k].n + (u->type->dim[k].n == 1 ? 0 : (size_t)x[k]);
+    for (unsigned k = 0; k < u->type->rank; k++)
+        e = e * (size_t)u->type->dim[k].n + (u->type->dim[k].n == 1 ? 0 : (size_t)x[k]);
     return e;
 }
 
@@ -130,7 +133,8 @@ static bool moved(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
         for (unsigned k = 0; k < u->type->rank; k++) y[u->arg.ints->v[k]] = x[k];
         break;
     case KN_FLIP:
-        for (uint32_t k = 0; k < u->arg.ints->n; k++) y[u->arg.ints->v[k]] = u->type->dim[u->arg.ints->v[k]].n - 1 - x[u->arg.ints->v[k]];
+        for (uint32_t k = 0; k < u->arg.ints->n; k++)
+            y[u->arg.ints->v[k]] = u->type->dim[u->arg.ints->v[k]].n - 1 - x[u->arg.ints->v[k]];
         break;
     case KN_RESHAPE: *out = read_cell(g, t, p, e); return true;
     case KN_EXPAND: break;
@@ -142,9 +146,7 @@ static bool moved(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
             if (y[k] < 0 || y[k] >= t->type->dim[k].n) return true; /* padding: 0 */
         }
         break;
-    case KN_STACK:
-        *out = read_cell(g, u->src[x[0]], p, element(u->src[x[0]], x + 1));
-        return true;
+    case KN_STACK: *out = read_cell(g, u->src[x[0]], p, element(u->src[x[0]], x + 1)); return true;
     case KN_BITCAST:
         if (ki_dtypes[u->dtype].bits != ki_dtypes[t->dtype].bits) return unknown(g, u);
         *out = read_cell(g, t, p, e);

@@ -66,10 +66,15 @@ static void inside(mutation *m, unsigned term) {
         static const struct {
             uint8_t from, to;
             const char *what;
-        } turns[] = {{KN_CMPLT, KN_CMPLE, "< to <="}, {KN_CMPLE, KN_CMPLT, "<= to <"}, {KN_CMPGT, KN_CMPGE, "> to >="},
-                     {KN_CMPGE, KN_CMPGT, ">= to >"}, {KN_CMPEQ, KN_CMPLE, "== to <="}, {KN_CMPEQ, KN_CMPGE, "== to >="},
-                     {KN_ADD, KN_SUB, "+ to -"}, {KN_SUB, KN_ADD, "- to +"}};
-        for (size_t k = 0; k < sizeof turns / sizeof *turns; k++)
+        } turns[] = {{KN_CMPLT, KN_CMPLE, "< to <="},  {KN_CMPLE, KN_CMPLT, "<= to <"},
+                     {KN_CMPGT, KN_CMPGE, "> to >="},  {KN_CMPGE, KN_CMPGT, ">= to >"},
+                     {KN_CMPEQ, KN_CMPLE, "== to <="}, {KN_CMPEQ, KN_CMPGE, "== to >="},
+                     {KN_ADD, KN_SUB, "+ to -"},       {KN_SUB, KN_ADD, "- to +"}};
+        bool names = false; /* == between names of ops or dtypes, which have no order */
+        for (unsigned k = 0; k < 2; k++) names |= m->term[m->set->kid[t.kid + k]].kind == KI_T_ENUM;
+        if (names && t.op == KN_CMPEQ) try_change(m, term, with_op(t, KN_CMPNE), "== to !=");
+        if (names && t.op == KN_CMPNE) try_change(m, term, with_op(t, KN_CMPEQ), "!= to ==");
+        for (size_t k = 0; k < sizeof turns / sizeof *turns && !names; k++)
             if (t.op == turns[k].from) try_change(m, term, with_op(t, (kn_op)turns[k].to), turns[k].what);
     }
     if (t.kind == KI_T_OP && t.op == KN_NEG) try_change(m, term, m->term[m->set->kid[t.kid]], "minus dropped");

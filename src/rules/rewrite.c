@@ -241,7 +241,8 @@ kn_uop ki_rewrite(ki_ir *ir, kn_uop root, const ki_rewrite_opts *opts) {
     w.m.ir = ir;
     w.m.user = opts->user;
     w.limit = opts->budget ? opts->budget : 10000 + 64 * (uint64_t)ir->n;
-    for (unsigned k = 0; k < opts->nsets && k < 8 && opts->stats; k++) w.count[k] = ki_stats_for(opts->stats, opts->sets[k]);
+    for (unsigned k = 0; k < opts->nsets && k < 8 && opts->stats; k++)
+        w.count[k] = ki_stats_for(opts->stats, opts->sets[k]);
     kn_uop out = opts->nsets > 8 ? (ki_fail(ir->env, KI_E_RULE_LIMIT, "rule sets", 8), NULL) : run(&w, root);
     ki_free(w.stack);
     ki_free(w.src);

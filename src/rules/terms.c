@@ -25,12 +25,14 @@ static unsigned push_term(ki_compiler *c, ki_term t) {
 }
 
 static ki_term fresh(const ki_ast *a, ki_tkind kind) {
-    return (ki_term){.kind = (uint8_t)kind, .pos = a->pos, .op = KI_OP_COUNT, .dtype_reg = KI_NOREG, .dtype = KI_DTYPE_COUNT};
+    return (ki_term){
+        .kind = (uint8_t)kind, .pos = a->pos, .op = KI_OP_COUNT, .dtype_reg = KI_NOREG, .dtype = KI_DTYPE_COUNT};
 }
 
 static bool set_kids(ki_compiler *c, ki_term *t, const uint16_t *kid, unsigned n) {
     t->kid = (uint16_t)c->kid.n;
-    if (c->kid.n + n > UINT16_MAX) return ki_compile_fail(c, KI_E_RULE_LIMIT, t->pos, "terms in a rule set", UINT16_MAX);
+    if (c->kid.n + n > UINT16_MAX)
+        return ki_compile_fail(c, KI_E_RULE_LIMIT, t->pos, "terms in a rule set", UINT16_MAX);
     for (unsigned k = 0; k < n; k++)
         if (!KI_PUSH(c, kid, kid[k])) return false;
     return true;
@@ -141,7 +143,8 @@ static unsigned host_call(ki_compiler *c, ki_ast *a, ki_tkind kind, unsigned whi
         bool dots = s->dots;
         int rest = s->kind == KI_X_NAME ? ki_name_find(c, s->name) : -1;
         if (rest >= 0 && c->rname.v[c->now->rname + (uint32_t)rest].kind != KI_N_REST) rest = -1;
-        if (types[n] == 'r' && rest < 0) return ki_compile_fail(c, KI_E_RULE_KIND, s->pos, s->name ? s->name : "this", "value", "a rest"), 0;
+        if (types[n] == 'r' && rest < 0)
+            return ki_compile_fail(c, KI_E_RULE_KIND, s->pos, s->name ? s->name : "this", "value", "a rest"), 0;
         if (rest >= 0) s->dots = types[n] == 'r';
         kid[n] = (uint16_t)compile_term(c, s, VALUE, KI_DTYPE_COUNT);
         s->dots = dots;
@@ -177,7 +180,8 @@ static bool rhs_args(ki_compiler *c, ki_ast *a, kn_op op, uint16_t *kid, unsigne
     for (ki_ast *s = a->arg; s; s = s->next, count++) {
         bool whole = s->kind == KI_X_NAME && s->dots, dots = s->dots;
         if (!whole && (!field || field[count] == KI_F_COUNT))
-            return ki_compile_fail(c, KI_E_RULE_ARITY, s->pos, op == KI_OP_COUNT ? "the op" : ki_ops[op].name, "fewer args", count + 1);
+            return ki_compile_fail(c, KI_E_RULE_ARITY, s->pos, op == KI_OP_COUNT ? "the op" : ki_ops[op].name,
+                                   "fewer args", count + 1);
         unsigned t;
         if (s->kind == KI_X_NAME && strcmp(s->name, "none") == 0) {
             t = push_term(c, fresh(s, KI_T_NOTHING));
@@ -298,7 +302,8 @@ static unsigned compile_term(ki_compiler *c, ki_ast *a, mode m, kn_dtype fallbac
     int rest = rest_inside(c, a);
     for (unsigned k = 0; rest < 0 && k < c->now->nname && c->now->nrest == 1; k++)
         if (c->rname.v[c->now->rname + k].kind == KI_N_REST) rest = (int)k; /* at() alone, and one rest */
-    if (rest < 0 || m != BUILD) return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, "'...' without a rest inside"), 0;
+    if (rest < 0 || m != BUILD)
+        return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, "'...' without a rest inside"), 0;
     if (c->mapped) return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, "a mapped rest inside another"), 0;
     a->dots = false;
     c->mapped = true;
@@ -339,7 +344,8 @@ bool ki_compile_rhs(ki_compiler *c, ki_ast *rhs) {
     unsigned n = 0;
     for (ki_ast *a = rhs; a; a = a->next) {
         if (n == MAX_KIDS) return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "gradients", MAX_KIDS);
-        kid[n] = (uint16_t)(a->kind == KI_X_WILD ? push_term(c, fresh(a, KI_T_NOTHING)) : compile_term(c, a, BUILD, KI_DTYPE_COUNT));
+        kid[n] = (uint16_t)(a->kind == KI_X_WILD ? push_term(c, fresh(a, KI_T_NOTHING))
+                                                 : compile_term(c, a, BUILD, KI_DTYPE_COUNT));
         if (!kid[n++]) return false;
     }
     ki_term t = {0};

@@ -22,7 +22,8 @@ static const char *node_text(kn_uop u, char *buf, size_t n) {
     if (u->op == KN_REDUCE) PUT(" %s axes=%x", ki_ops[u->arg.reduce.op].name, (unsigned)u->arg.reduce.axes);
     if (u->op == KN_RANGE) PUT(" id=%u %s", u->arg.range.id, ki_axis_names[u->arg.range.axis]);
     PUT(" : %s %s", ki_dtypes[u->dtype].name, ki_shape_text(u->type, shape, sizeof shape));
-    if (u->flags & KI_BOUNDED && !ki_is_float((kn_dtype)u->dtype)) PUT(" in [%lld, %lld]", (long long)u->lo.i, (long long)u->hi.i);
+    if (u->flags & KI_BOUNDED && !ki_is_float((kn_dtype)u->dtype))
+        PUT(" in [%lld, %lld]", (long long)u->lo.i, (long long)u->hi.i);
 #undef PUT
     return buf;
 }
@@ -33,7 +34,8 @@ static bool accepted(ki_match *m, const ki_ruleset *const *spec, unsigned nspec,
         const ki_bucket *b = ki_dispatch(s, u);
         for (unsigned i = 0; i < b->n; i++) {
             const ki_entry *e = &s->entry[s->list[b->first + i]];
-            if (ki_entry_fits(s, e, u) && s->rule[e->rule].kind == KI_R_ACCEPT && ki_match_rule(m, s, e->rule, e->variant, u))
+            if (ki_entry_fits(s, e, u) && s->rule[e->rule].kind == KI_R_ACCEPT &&
+                ki_match_rule(m, s, e->rule, e->variant, u))
                 return true;
         }
     }
@@ -79,37 +81,43 @@ static void guard_values(ki_match *m, ki_env *env) {
         return;
     }
     ki_val y = ki_expr(m, m->set->kid[t->kid + 1], true);
-    ki_fail_note(env, "there: %s %s %s", ki_val_text(&x, a, sizeof a), ki_ops[t->op].name, ki_val_text(&y, b, sizeof b));
+    ki_fail_note(env, "there: %s %s %s", ki_val_text(&x, a, sizeof a), ki_ops[t->op].name,
+                 ki_val_text(&y, b, sizeof b));
 }
 
-static void report(ki_match *m, const ki_ruleset *const *spec, unsigned nspec, kn_uop u, const ki_origins *origins, const char *where) {
+static void report(ki_match *m, const ki_ruleset *const *spec, unsigned nspec, kn_uop u, const ki_origins *origins,
+                   const char *where) {
     char buf[512];
     ki_env *env = m->ir->env;
     ki_fail(env, KI_E_SPEC, where, u->id, node_text(u, buf, sizeof buf));
-    for (uint32_t k = 0; k < u->nsrc && k < 8; k++) ki_fail_note(env, "  source %u: %s", k, node_text(u->src[k], buf, sizeof buf));
+    for (uint32_t k = 0; k < u->nsrc && k < 8; k++)
+        ki_fail_note(env, "  source %u: %s", k, node_text(u->src[k], buf, sizeof buf));
     nearest n = find_nearest(m, spec, nspec, u);
     if (!n.rule) {
         ki_fail_note(env, "no rule of the spec is for op %s", ki_ops[u->op].name);
     } else {
         ki_match_rule(m, n.set, (uint32_t)(n.rule - n.set->rule), n.variant, u);
         bool guard = m->depth == n.rule->npat && n.rule->guard;
-        uint32_t pos = guard ? n.set->term[m->guard_term].pos : n.set->pat[n.rule->pat + (m->depth < n.rule->npat ? m->depth : 0)].pos;
+        uint32_t pos = guard ? n.set->term[m->guard_term].pos
+                             : n.set->pat[n.rule->pat + (m->depth < n.rule->npat ? m->depth : 0)].pos;
         uint32_t column = pos >= n.rule->pos ? pos - n.rule->pos : 0;
         ki_fail_note(env, "nearest rule %s (%s:%u):", n.rule->name, n.set->source, (unsigned)n.rule->line);
         snprintf(buf, sizeof buf, "%s", n.rule->text);
         for (char *s = buf; *s; s++)
             if (*s == '\n') *s = ' ';
         ki_fail_note(env, "  %s", buf);
-        ki_fail_note(env, "  %*s^ %s", (int)(column < 400 ? column : 400), "", guard ? "does not hold" : "does not fit");
+        ki_fail_note(env, "  %*s^ %s", (int)(column < 400 ? column : 400), "",
+                     guard ? "does not hold" : "does not fit");
         if (guard) guard_values(m, env);
     }
     const ki_origin *o = origins && u->id < origins->cap ? &origins->by[u->id] : NULL;
     if (o && o->rule)
-        ki_fail_note(env, "made by rule %s (%s:%u) from %%%u", o->rule->name, o->set->source, (unsigned)o->rule->line, o->before);
+        ki_fail_note(env, "made by rule %s (%s:%u) from %%%u", o->rule->name, o->set->source, (unsigned)o->rule->line,
+                     o->before);
 }
 
-bool ki_verify(ki_ir *ir, kn_uop root, const ki_ruleset *const *spec, unsigned nspec, bool closed, const ki_origins *origins,
-               const char *where) {
+bool ki_verify(ki_ir *ir, kn_uop root, const ki_ruleset *const *spec, unsigned nspec, bool closed,
+               const ki_origins *origins, const char *where) {
     if (!root || ir->env->err != KI_E_NONE) return false;
     uint8_t *reached = ki_calloc(root->id + 1u, 1);
     if (!reached) return ki_fail(ir->env, KI_E_NOMEM), false;

@@ -41,14 +41,18 @@ static void syntax(void) {
 }
 
 static void names(void) {
-    fails(R "a : x:int + 0 => x\na : x:int * 1 => x", KI_E_RULE_TWICE, "t.kr:3:1: KN3002: rule a is already defined at line 2");
-    fails(R "a : x:int + 0 => x\nb : y:int + 0 => y", KI_E_RULE_SAME, "rule b has the pattern and guard of rule a at line 2");
+    fails(R "a : x:int + 0 => x\na : x:int * 1 => x", KI_E_RULE_TWICE,
+          "t.kr:3:1: KN3002: rule a is already defined at line 2");
+    fails(R "a : x:int + 0 => x\nb : y:int + 0 => y", KI_E_RULE_SAME,
+          "rule b has the pattern and guard of rule a at line 2");
     fails(R "a : 0 + x:int => x\nb : y:int + 0 => y", KI_E_RULE_SAME, "rule b has the pattern");
-    fails(R "a : x:int + y => x @ends(\"t\")\nb : x:int + 0 => x", KI_E_RULE_SHADOWED, "t.kr:3:1: KN3004: rule b can never fire: rule a at line 2");
+    fails(R "a : x:int + y => x @ends(\"t\")\nb : x:int + 0 => x", KI_E_RULE_SHADOWED,
+          "t.kr:3:1: KN3004: rule b can never fire: rule a at line 2");
     fails(R "a : x:int % #c => x if c > 3\nb : y:int % #d => y if d > 3", KI_E_RULE_SAME, "rule b");
     fails(R "a : x:int % #c => x if c > 3\nb : y:int % #d => y if d > 4", KI_E_NONE, "another guard is another rule");
     fails(R "a : x:int + 0 => x\nb : x:float + 0.0 => x @fp(nsz)", KI_E_NONE, "another dtype is another rule");
-    fails(R "a : x:float + 0.0 => x @fp(nsz)\nb : x:float + 0.0 => x if lo(x) > 0", KI_E_NONE, "a rule that may not be allowed shadows none");
+    fails(R "a : x:float + 0.0 => x @fp(nsz)\nb : x:float + 0.0 => x if lo(x) > 0", KI_E_NONE,
+          "a rule that may not be allowed shadows none");
     fails(R "a : x:int + 0 => y", KI_E_RULE_UNBOUND, "t.kr:2:18: KN3005: y is not bound");
     fails(R "a : x:int + #c => x if d > 0", KI_E_RULE_UNBOUND, "t.kr:2:24: KN3005: d is not bound");
     fails(R "a : x + x... => x", KI_E_RULE_KIND, "x is a node, wanted rest");
@@ -74,7 +78,8 @@ static void meaning(void) {
     fails(R "a : x:int + 1 => x + x", KI_E_RULE_ORDER, "not smaller");
     fails(R "a : x:int + y => do(f)", KI_E_RULE_OPAQUE, "rule a: do(f) needs a reason");
     fails(R "a : x:int + y => do(f) @opaque(\"test\")", KI_E_RULE_SYMBOL, "t.kr:2:1: KN3012: no host function 'f'");
-    fails(R "extern pred p(int) = nowhere\na : x:int + #c => x if p(c)", KI_E_RULE_SYMBOL, "no host function 'nowhere'");
+    fails(R "extern pred p(int) = nowhere\na : x:int + #c => x if p(c)", KI_E_RULE_SYMBOL,
+          "no host function 'nowhere'");
     fails(R "a : [x] => x", KI_E_RULE_MISPLACED, "'[...]' cannot stand here");
     fails(R "grad a : x:float * y => g * y", KI_E_RULE_ARITY, "grad takes one gradient a source, got 1");
     fails(R "a : sink(x...) => sink(x..., 3) @ends(\"t\")", KI_E_NONE, "an index literal in an ordering op");

@@ -21,7 +21,8 @@ static void built_in(const ki_ruleset *set) {
         clock_t t0 = clock();
         if (!ki_prove_rule(&env, set, k, &opts, &v)) return;
         bool good = v.rung != KI_REFUTED && (v.rung != KI_UNPROVED || !v.arith);
-        CHECK(good, "%s.%s: %s on %llu", set->name, set->rule[k].name, ki_rung_names[v.rung], (unsigned long long)v.instances);
+        CHECK(good, "%s.%s: %s on %llu", set->name, set->rule[k].name, ki_rung_names[v.rung],
+              (unsigned long long)v.instances);
         if (v.reason.n) printf("# %s\n", v.reason.s);
         ki_verdict_free(&v);
         double s = (double)(clock() - t0) / CLOCKS_PER_SEC;
@@ -59,7 +60,8 @@ static void bites(void) {
     verdict("x:index % #c => x if 0 <= lo(x) && hi(x) < c", KI_PROVED_EXHAUSTIVE);
     verdict("x:index % #c => x if 0 <= lo(x) && hi(x) <= c", KI_REFUTED);
     verdict("x:index % #c => x if hi(x) < c", KI_REFUTED);
-    verdict("(x:index * #a + y) / #c => x * [a / c] + y / #c if c > 0 && a % c == 0 @ends(\"t\")", KI_PROVED_EXHAUSTIVE);
+    verdict("(x:index * #a + y) / #c => x * [a / c] + y / #c if c > 0 && a % c == 0 @ends(\"t\")",
+            KI_PROVED_EXHAUSTIVE);
     verdict("(x:index * #a + y) / #c => x * [a / c] + y / #c if c > 0 @ends(\"t\")", KI_REFUTED);
     verdict("(x:int * #a + y) / #c => x * [a / c] + y / #c if c > 0 && a % c == 0 @ends(\"t\")", KI_REFUTED);
     verdict("x:int < y => true if hi(x) < lo(y)", KI_PROVED_EXHAUSTIVE);
@@ -103,7 +105,8 @@ static void mutations(void) {
 #define X(name) mutate(&ki_rules_##name);
     KI_ALL_RULES(X)
 #undef X
-    CHECK(mutants > 20 && refuted > mutants / 3 && open == 0, "%u mutants of the built-in guards: %u refuted, %u open", mutants, refuted, open);
+    CHECK(mutants > 20 && refuted > mutants / 3 && open == 0, "%u mutants of the built-in guards: %u refuted, %u open",
+          mutants, refuted, open);
 }
 
 int main(void) {

@@ -61,7 +61,8 @@ static void scalars(void) {
 
 static void shapes(void) {
     kn_uop x = tensor("t", KN_I32, 2, 3);
-    kn_uop one = ki_reshape(&ir, num(KN_I32, 0), (int64_t[]){1, 1}, 2), zero = ki_expand(&ir, one, (int64_t[]){2, 3}, 2);
+    kn_uop one = ki_reshape(&ir, num(KN_I32, 0), (int64_t[]){1, 1}, 2),
+           zero = ki_expand(&ir, one, (int64_t[]){2, 3}, 2);
     ok(simplify(ki_op2(&ir, KN_ADD, x, zero)) == x, "a literal meets a broadcast constant");
     kn_uop y = simplify(ki_op2(&ir, KN_SUB, x, x));
     ok(y == zero, "a constant result takes the root's shape");
@@ -71,22 +72,26 @@ static void shapes(void) {
 }
 
 static void args(void) {
-    kn_uop a = tensor("a", KN_F32, 2, 3), p = ki_permute(&ir, ki_permute(&ir, a, (int64_t[]){1, 0}, 2), (int64_t[]){1, 0}, 2);
-    static const char permutes[] =
-        "ruleset r\nextern fn compose(ints, ints) ints = ki_compose_order\nextern pred straight(ints) = ki_is_identity\n"
-        "join : permute(permute(x; p); q) => permute(x; [compose(p, q)])\n"
-        "drop : permute(x; p) => x if straight(p)\n";
+    kn_uop a = tensor("a", KN_F32, 2, 3),
+           p = ki_permute(&ir, ki_permute(&ir, a, (int64_t[]){1, 0}, 2), (int64_t[]){1, 0}, 2);
+    static const char permutes[] = "ruleset r\nextern fn compose(ints, ints) ints = ki_compose_order\nextern pred "
+                                   "straight(ints) = ki_is_identity\n"
+                                   "join : permute(permute(x; p); q) => permute(x; [compose(p, q)])\n"
+                                   "drop : permute(x; p) => x if straight(p)\n";
     ok(with(permutes, p, KI_FIXPOINT) == a, "args: bound, computed, tested");
-    static const char rest[] = "ruleset r\n push : cast(stack(x...); t) => stack(cast(x; t)...) @ends(\"casts sink\")\n";
+    static const char rest[] =
+        "ruleset r\n push : cast(stack(x...); t) => stack(cast(x; t)...) @ends(\"casts sink\")\n";
     kn_uop s[2] = {var("u", KN_I32, 1, 0), var("v", KN_I32, 1, 0)};
     kn_uop st = ki_cast(&ir, ki_opn(&ir, KN_STACK, s, 2), KN_F32);
     kn_uop want[2] = {ki_cast(&ir, s[0], KN_F32), ki_cast(&ir, s[1], KN_F32)};
     ok(with(rest, st, KI_FIXPOINT) == ki_opn(&ir, KN_STACK, want, 2), "a rest is mapped");
-    static const char perm[] = "ruleset r\nextern fn unpermute(ints, nodes) node = ki_unpermute\n"
-                               "idx : index(permute(t; p), i...) => index(t, [unpermute(p, i)]...)\n @ends(\"indices sink\")";
+    static const char perm[] =
+        "ruleset r\nextern fn unpermute(ints, nodes) node = ki_unpermute\n"
+        "idx : index(permute(t; p), i...) => index(t, [unpermute(p, i)]...)\n @ends(\"indices sink\")";
     kn_uop i[3] = {ki_permute(&ir, a, (int64_t[]){1, 0}, 2), var("i", KN_IDX, 0, 1), var("j", KN_IDX, 0, 1)};
     kn_uop w[3] = {a, i[2], i[1]};
-    ok(with(perm, ki_opn(&ir, KN_INDEX, i, 3), KI_FIXPOINT) == ki_opn(&ir, KN_INDEX, w, 3), "a rest handed to a function");
+    ok(with(perm, ki_opn(&ir, KN_INDEX, i, 3), KI_FIXPOINT) == ki_opn(&ir, KN_INDEX, w, 3),
+       "a rest handed to a function");
 }
 
 static void language(void) {
@@ -97,17 +102,20 @@ static void language(void) {
                               "l : {alu1:op}(where(p, x, #c)) => where(p, {op}(x), [fold(op, c)]) @ends(\"ops sink\")\n"
                               "f : x:float / #c => x * [1.0 / c] if c != 0.0 @fp(arcp) @ends(\"x\")\n";
     kn_uop r = ki_reduce(&ir, ki_op1(&ir, KN_NEG, a), KN_ADD, 2);
-    ok(with(red, r, KI_FIXPOINT) == ki_op1(&ir, KN_NEG, ki_reduce(&ir, a, KN_ADD, 2)), "reduce with a constant op and bound axes");
+    ok(with(red, r, KI_FIXPOINT) == ki_op1(&ir, KN_NEG, ki_reduce(&ir, a, KN_ADD, 2)),
+       "reduce with a constant op and bound axes");
     static const char both[] = "ruleset r\nd : cast(cast(x:i32; index); t) => cast(x; t) if dtype(x) != index\n"
                                "o : contiguous(x) => x if op(x) == index\n"
                                "i : cast(cast(x:u8; i32); i64) => cast(cast(x; index); i64) @ends(\"t\")\n";
     kn_uop z = var("z", KN_I32, 1, 0), b = var("b", KN_U8, 1, 0), row = ki_op2(&ir, KN_INDEX, a, ki_index(&ir, 0));
-    ok(with(both, ki_cast(&ir, ki_cast(&ir, z, KN_IDX), KN_F32), KI_FIXPOINT) == ki_cast(&ir, z, KN_F32), "index, the dtype");
+    ok(with(both, ki_cast(&ir, ki_cast(&ir, z, KN_IDX), KN_F32), KI_FIXPOINT) == ki_cast(&ir, z, KN_F32),
+       "index, the dtype");
     ok(with(both, ki_op1(&ir, KN_CONTIGUOUS, row), KI_FIXPOINT) == row, "index, the op");
     kn_uop wide = with(both, ki_cast(&ir, ki_cast(&ir, b, KN_I32), KN_I64), KI_FIXPOINT);
     ok(wide == ki_cast(&ir, ki_cast(&ir, b, KN_IDX), KN_I64), "a cast to index is built");
     static const char twice[] = "ruleset r\nt : reduce(reduce(x; op, m); op, n) => reduce(x; op, [m | n])\n";
-    kn_uop sum = ki_reduce(&ir, ki_reduce(&ir, a, KN_ADD, 1), KN_ADD, 2), mixed = ki_reduce(&ir, ki_reduce(&ir, a, KN_MAX, 1), KN_ADD, 2);
+    kn_uop sum = ki_reduce(&ir, ki_reduce(&ir, a, KN_ADD, 1), KN_ADD, 2),
+           mixed = ki_reduce(&ir, ki_reduce(&ir, a, KN_MAX, 1), KN_ADD, 2);
     ok(with(twice, sum, KI_FIXPOINT) == ki_reduce(&ir, a, KN_ADD, 3), "an arg that must equal that of a source");
     ok(with(twice, mixed, KI_FIXPOINT) == mixed, "and does not");
     kn_uop c = ki_cast(&ir, ki_cast(&ir, q, KN_I32), KN_F32);
@@ -127,16 +135,19 @@ static kn_uop chain(uint32_t n) {
 
 static void loops(void) {
     kn_uop x = var("x", KN_I32, 1, 0), y = var("y", KN_I32, 1, 0);
-    static const char loop[] = "ruleset r\n a : x:i32 + y => y - x @ends(\"no\")\n b : x:i32 - y => y + x @ends(\"no\")\n";
+    static const char loop[] =
+        "ruleset r\n a : x:i32 + y => y - x @ends(\"no\")\n b : x:i32 - y => y + x @ends(\"no\")\n";
     ok(!with(loop, ki_op2(&ir, KN_ADD, x, y), KI_FIXPOINT) && env.err == KI_E_REWRITE_CYCLE, "a cycle is an error");
     printf("# %s\n", env.message.s);
     ki_env_clear(&env);
     static const char grow[] = "ruleset r\n a : -x:i32 => -(x + 1) @ends(\"no\")\n";
-    ok(!with(grow, ki_op1(&ir, KN_NEG, x), KI_FIXPOINT) && env.err == KI_E_REWRITE_BUDGET, "endless growth is an error");
+    ok(!with(grow, ki_op1(&ir, KN_NEG, x), KI_FIXPOINT) && env.err == KI_E_REWRITE_BUDGET,
+       "endless growth is an error");
     printf("# %s\n", env.message.s);
     ki_env_clear(&env);
     static const char bad[] = "ruleset r\n a : x:i32 + y => cast(x; f32) @retype\n";
-    ok(!with(bad, ki_op1(&ir, KN_NEG, ki_op2(&ir, KN_ADD, x, y)), KI_FIXPOINT) == false, "@retype may change the dtype");
+    ok(!with(bad, ki_op1(&ir, KN_NEG, ki_op2(&ir, KN_ADD, x, y)), KI_FIXPOINT) == false,
+       "@retype may change the dtype");
     ki_env_clear(&env);
 }
 
@@ -154,7 +165,8 @@ static void drivers(void) {
     kn_uop x = var("x", KN_I32, 1, 0), y = var("y", KN_I32, 1, 0), n = ki_op1(&ir, KN_NEG, x);
     static const char once[] = "ruleset r\n a : -x:i32 => x + 1 @ends(\"no\")\n b : x:i32 + 1 => -x @ends(\"no\")\n";
     ok(with(once, n, KI_WALK) == ki_op2(&ir, KN_ADD, x, num(KN_I32, 1)), "walk applies one rule a node");
-    static const char top[] = "ruleset r\n a : -(x:i32 + y) => x @ends(\"no\")\n b : x:i32 + y => y @ordered @ends(\"no\")\n";
+    static const char top[] =
+        "ruleset r\n a : -(x:i32 + y) => x @ends(\"no\")\n b : x:i32 + y => y @ordered @ends(\"no\")\n";
     kn_uop sum = ki_op1(&ir, KN_NEG, ki_op2(&ir, KN_ADD, x, y));
     ok(with(top, sum, KI_TOPDOWN) == x, "topdown sees the node before its sources");
     ok(with(top, sum, KI_FIXPOINT) == ki_op1(&ir, KN_NEG, y), "fixpoint sees the sources first");

@@ -51,6 +51,8 @@ kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
 kn_uop ki_opt_padto(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_cut(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_stage(ki_nest *k, ki_opt *o);
+/* flatten.c: sums of sums as one sum; where every OptOp starts from. */
+kn_uop ki_flatten_sums(ki_ir *ir, kn_uop sink);
 kn_uop ki_hoist_threads(ki_nest *k);
 kn_uop ki_kernel_with(ki_ir *ir, kn_uop sink, const ki_opt *add, const uint32_t *threads);
 

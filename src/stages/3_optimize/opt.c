@@ -153,6 +153,7 @@ static kn_uop finish(ki_ir *ir, kn_uop sink) {
 }
 
 kn_uop ki_apply_opts(ki_ir *ir, kn_uop sink, const ki_opt *opt, uint32_t n) {
+    sink = ki_flatten_sums(ir, sink);
     for (uint32_t i = 0; i < n && sink; i++) sink = ki_apply_opt(ir, sink, opt[i]);
     return sink ? finish(ir, sink) : NULL;
 }
@@ -161,6 +162,7 @@ kn_uop ki_optimize(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sink)
     if (!sink) return NULL;
     if (sink->arg.kernel && sink->arg.kernel->optimized) return sink;
     bool untouched = !sink->arg.kernel || sink->arg.kernel->nopt == 0, clean = ir->env->err == KI_E_NONE;
+    if (untouched && !(sink = ki_flatten_sums(ir, sink))) return NULL;
     if (untouched && t) {
         kn_uop chosen = ki_opt_choose(ir, t, threads ? threads : 1, sink);
         /* An OptOp that was refused is the heuristics' mistake, not the program's: the kernel is right without. */

@@ -391,7 +391,8 @@ KN_API kn_tensor kn_attention(kn_tensor q, kn_tensor k, kn_tensor v, kn_tensor m
 typedef void (*kn_fn)(void *user, const kn_tensor *in, kn_tensor *out);
 KN_API kn_status kn_function(kn_ctx *k, kn_fn f, void *user, const kn_tensor *in, size_t nin, kn_tensor *out, size_t nout);
 /* d loss / d wrt[i] into out[i]. loss is a scalar, or its elements are summed. A wrt that loss does not depend on
- * has gradient zero. */
+ * has gradient zero. Tensors that are realised already are reached through while they live in the scope they were made in
+ * and nothing they were computed from has been assigned to. */
 KN_API kn_status kn_grad(kn_tensor loss, const kn_tensor *wrt, size_t n, kn_tensor *out);
 KN_API kn_tensor kn_grad1(kn_tensor loss, kn_tensor wrt);
 /* The same with a given gradient of y instead of ones. */

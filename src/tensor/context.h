@@ -35,11 +35,13 @@ enum { KI_LIVE, KI_DEAD, KI_STALE };
 struct kn_tensor_s {
     struct kn_ctx *k;
     kn_uop u;                        /* NULL: an error tensor */
+    kn_uop past;                     /* realised: the graph it was computed from, for gradients; else NULL */
     struct kn_tensor_s *prev, *next; /* all live tensors of the context, youngest first; next alone: the dead */
     uint64_t born;                   /* k->births at birth: the list is in descending order of it */
     uint32_t scope;                  /* depth of the owning scope, 0 = the context itself (kept) */
     uint8_t weak;                    /* a literal: lit.i or lit.f is its exact value */
     uint8_t dead; /* KI_DEAD: its scope has ended; KI_STALE: an assign has replaced what it reads */
+    uint8_t cut;    /* realised, and what it was computed from has been overwritten: no gradient reaches through */
     int16_t status; /* error tensors */
     union {
         int64_t i;

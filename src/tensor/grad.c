@@ -165,6 +165,64 @@ bool ki_grad(kn_ctx *k, kn_uop y, kn_uop dy, const kn_uop *wrt, size_t n, kn_uop
     return ok;
 }
 
+/* ---- realised values --------------------------------------------------------------------------------------- */
+
+/* Live tensors that are realised, and in the graph of the roots: their data, and what it was computed from. */
+typedef struct history {
+    kn_uop *now, *past;
+    size_t n, cap;
+} history;
+
+static bool note(kn_ctx *k, history *h, const struct kn_tensor_s *t) {
+    if (h->n == h->cap) {
+        size_t cap = h->cap ? 2 * h->cap : 16;
+        kn_uop *a = ki_realloc(h->now, cap, sizeof *a), *b = a ? ki_realloc(h->past, cap, sizeof *b) : NULL;
+        if (a) h->now = a;
+        if (!b) return ki_fail(&k->env, KI_E_NOMEM), false;
+        h->past = b;
+        h->cap = cap;
+    }
+    h->now[h->n] = t->u;
+    h->past[h->n++] = t->past;
+    return true;
+}
+
+/* The roots with realised values taken back to their graphs. A past may hold data realised before it: again, until there
+ * is none. */
+static bool take_back(kn_ctx *k, kn_uop *root, size_t n, history *h) {
+    for (;;) {
+        size_t first = h->n;
+        kn_uop *order;
+        int64_t count = ki_toposort(&k->ir, root, n, &order);
+        uint8_t *seen = count < 0 ? NULL : ki_calloc(k->ir.n, 1);
+        bool ok = seen || (count >= 0 && (ki_fail(&k->env, KI_E_NOMEM), false));
+        for (int64_t i = 0; i < count && ok; i++) seen[order[i]->id] = 1;
+        for (struct kn_tensor_s *t = k->tensors; ok && t; t = t->next)
+            if (t->u && t->past && seen[t->u->id]) seen[t->u->id] = 0, ok = note(k, h, t);
+        ki_free(order);
+        ki_free(seen);
+        if (!ok || h->n == first) return ok;
+        if (!ki_substitute_all(&k->ir, root, n, h->now + first, h->past + first, h->n - first)) return false;
+    }
+}
+
+static bool grad_through_data(kn_ctx *k, kn_uop y, kn_uop dy, kn_uop *u, size_t n) {
+    history h = {0};
+    kn_uop *root = ki_malloc((n + 1) * sizeof *root);
+    bool ok = root || (ki_fail(&k->env, KI_E_NOMEM), false);
+    if (ok) {
+        root[0] = y;
+        memcpy(root + 1, u, n * sizeof *u);
+        ok = take_back(k, root, n + 1, &h) && ki_grad(k, root[0], dy, root + 1, n, u);
+        /* What is computed already is not computed again. */
+        ok = ok && (!h.n || ki_substitute_all(&k->ir, u, n, h.past, h.now, h.n));
+    }
+    ki_free(root);
+    ki_free(h.now);
+    ki_free(h.past);
+    return ok;
+}
+
 /* ---- public ------------------------------------------------------------------------------------------------ */
 
 static kn_status all_bad(kn_tensor bad, kn_tensor *out, size_t n) {
@@ -174,6 +232,7 @@ static kn_status all_bad(kn_tensor bad, kn_tensor *out, size_t n) {
 
 static bool gradient(kn_ctx *k, kn_tensor y, kn_tensor dy, const kn_tensor *wrt, size_t n, kn_uop *u) {
     char a[128], b[128];
+    if (y->cut) return FAIL(KI_E_GRAD_CUT);
     if (!ki_is_float((kn_dtype)y->u->dtype)) return FAIL(KI_E_GRAD_DTYPE, "the loss", ki_dtypes[y->u->dtype].name);
     for (size_t i = 0; i < n; i++) {
         u[i] = wrt[i]->u;
@@ -184,7 +243,7 @@ static bool gradient(kn_ctx *k, kn_tensor y, kn_tensor dy, const kn_tensor *wrt,
     kn_uop g = dy ? ki_t_cast(k, dy->u, (kn_dtype)y->u->dtype) : ki_t_full(k, &s, ki_t_lit(k, y->u, 1));
     if (dy && !ki_same_shape(dy->u, y->u))
         return FAIL(KI_E_GRAD_SHAPE, ki_shape_text(dy->u->type, a, sizeof a), ki_shape_text(y->u->type, b, sizeof b));
-    return g && ki_grad(k, y->u, g, u, n, u);
+    return g && grad_through_data(k, y->u, g, u, n);
 }
 
 kn_status kn_grad_from(kn_tensor y, kn_tensor dy, const kn_tensor *wrt, size_t n, kn_tensor *out) {

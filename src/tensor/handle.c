@@ -52,7 +52,7 @@ static void bury(kn_ctx *k, struct kn_tensor_s *t) {
     if (k->first_tensor == t) k->first_tensor = NULL;
     ki_free(t->message);
     t->message = NULL;
-    t->u = NULL;
+    t->u = t->past = NULL;
     t->dead = KI_DEAD;
     t->next = t->prev = NULL;
     if (k->dead_last) k->dead_last->next = t;
@@ -189,6 +189,7 @@ void kn_scope_close(kn_ctx *k) {
     for (struct kn_tensor_s *t = k->tensors, *next; t && t->born > since; t = next) {
         next = t->next;
         if (t->scope >= k->depth) bury(k, t);
+        else t->past = NULL; /* what outlives the scope keeps its value, not its history */
     }
     k->depth--;
     ki_maybe_collect(k);

@@ -71,56 +71,88 @@ void ki_plan_close(ki_plan *plan) {
 
 /* ---- afterwards -------------------------------------------------------------------------------------------- */
 
-/* old[id]: the node reads a buffer that has been written, as it was before, and not only as a view of it. */
-static uint8_t *readers_of_old(kn_ctx *k, const ki_plan *plan) {
-    uint8_t *old = ki_calloc(k->ir.n, 1), *done = ki_calloc(k->ir.n, 1);
-    if (!old || !done) {
-        ki_free(old);
-        ki_free(done);
-        return ki_fail(&k->env, KI_E_NOMEM), NULL;
+/* By id. reads: the node needs a buffer that has been written, as it was before. stale: and this plan has not computed it. */
+typedef struct overwritten {
+    uint8_t *reads, *stale;
+} overwritten;
+
+static bool find_overwritten(kn_ctx *k, const ki_plan *plan, overwritten *o) {
+    uint8_t *done = ki_calloc(k->ir.n, 1);
+    *o = (overwritten){ki_calloc(k->ir.n, 1), ki_calloc(k->ir.n, 1)};
+    if (!done || !o->reads || !o->stale) return ki_free(done), ki_fail(&k->env, KI_E_NOMEM), false;
+    for (size_t i = 0; i < plan->n; i++) done[plan->root[i]->id] = i < plan->nassign ? 2 : 1;
+    for (size_t i = 0; i < plan->nassign; i++) { /* of several assigns to a place the last one stands */
+        uint32_t buffer = ki_assigned_buffer(plan->root[i])->id, before = plan->root[i]->src[0]->id;
+        o->reads[buffer] = o->stale[buffer] = o->reads[before] = o->stale[before] = 1;
     }
-    for (size_t i = 0; i < plan->n; i++) done[plan->root[i]->id] = 1;
-    for (size_t i = 0; i < plan->nassign; i++) /* of several assigns to a place the last one stands */
-        old[ki_assigned_buffer(plan->root[i])->id] = old[plan->root[i]->src[0]->id] = 1;
     for (uint32_t id = 1; id < k->ir.n; id++) {
         kn_uop u = k->ir.node[id];
-        if (done[id] || u->op == KN_BUFFER) continue;
-        for (uint32_t s = 0; s < u->nsrc && !old[id]; s++) old[id] = old[u->src[s]->id];
+        if (done[id] == 2 || u->op == KN_BUFFER) continue;
+        for (uint32_t s = 0; s < u->nsrc; s++) {
+            o->reads[id] |= o->reads[u->src[s]->id];
+            if (!done[id]) o->stale[id] |= o->stale[u->src[s]->id];
+        }
     }
     ki_free(done);
-    return old;
+    return true;
 }
 
-static void mark_stale(kn_ctx *k, const uint8_t *old) {
+static void mark_stale(kn_ctx *k, const overwritten *o) {
     for (struct kn_tensor_s *t = k->tensors; t; t = t->next) {
-        if (!t->u || !old[t->u->id]) continue;
-        kn_uop base = ki_view_base(t->u);
-        if (base) continue; /* a view: it shows the new value */
+        if (t->past && o->reads[t->past->id]) t->past = NULL, t->cut = 1;
+        if (!t->u || !o->stale[t->u->id]) continue;
+        if (ki_view_base(t->u)) continue; /* a view: it shows the new value */
         t->u = NULL;
         t->dead = KI_STALE;
         t->status = KI_INVALID;
     }
 }
 
-bool ki_plan_done(kn_ctx *k, const ki_plan *plan, const kn_uop *value) {
-    if (plan->n == 0) return true;
-    if (plan->nassign) {
-        uint8_t *old = readers_of_old(k, plan);
-        if (!old) return false;
-        mark_stale(k, old);
-        ki_free(old);
+/* Realised values remember the graph they came from, unless that no longer gives them. */
+static bool remember(kn_ctx *k, const ki_plan *plan, const overwritten *o) {
+    uint8_t *root = ki_calloc(k->ir.n, 1);
+    if (!root) return ki_fail(&k->env, KI_E_NOMEM), false;
+    for (size_t i = plan->nassign; i < plan->n; i++) root[plan->root[i]->id] = 1;
+    for (struct kn_tensor_s *t = k->tensors; t; t = t->next) {
+        if (!t->u || !root[t->u->id]) continue;
+        t->cut = o->reads && o->reads[t->u->id];
+        t->past = t->cut ? NULL : t->u;
     }
+    ki_free(root);
+    return true;
+}
+
+/* Every live tensor, and its past, with from[i] replaced by to[i] (the past: only by what assigns left). */
+static bool replace(kn_ctx *k, const ki_plan *plan, const kn_uop *value) {
     size_t live = 0, n = 0;
-    for (struct kn_tensor_s *t = k->tensors; t; t = t->next) live += t->u != NULL;
+    for (struct kn_tensor_s *t = k->tensors; t; t = t->next) live++;
     kn_uop *u = ki_malloc((live + 1 + plan->n) * sizeof *u), *to = u ? u + live + 1 : NULL;
     if (!u) return ki_fail(&k->env, KI_E_NOMEM), false;
+    for (size_t i = 0; i < plan->n; i++) to[i] = i < plan->nassign ? ki_assigned_buffer(plan->root[i]) : value[i];
+    for (struct kn_tensor_s *t = k->tensors; t; t = t->next)
+        if (t->past) u[n++] = t->past;
+    bool ok = !n || !plan->nassign || ki_substitute_all(&k->ir, u, n, plan->root, to, plan->nassign);
+    n = 0;
+    for (struct kn_tensor_s *t = k->tensors; ok && t; t = t->next)
+        if (t->past) t->past = u[n++];
+    n = 0;
     for (struct kn_tensor_s *t = k->tensors; t; t = t->next)
         if (t->u) u[n++] = t->u;
-    for (size_t i = 0; i < plan->n; i++) to[i] = i < plan->nassign ? ki_assigned_buffer(plan->root[i]) : value[i];
-    bool ok = ki_substitute_all(&k->ir, u, n, plan->root, to, plan->n);
+    ok = ok && ki_substitute_all(&k->ir, u, n, plan->root, to, plan->n);
     n = 0;
     for (struct kn_tensor_s *t = k->tensors; ok && t; t = t->next)
         if (t->u) t->u = u[n++];
     ki_free(u);
+    return ok;
+}
+
+bool ki_plan_done(kn_ctx *k, const ki_plan *plan, const kn_uop *value) {
+    overwritten o = {NULL, NULL};
+    if (plan->n == 0) return true;
+    bool ok = !plan->nassign || find_overwritten(k, plan, &o);
+    if (ok && o.stale) mark_stale(k, &o);
+    ok = ok && remember(k, plan, &o) && replace(k, plan, value);
+    ki_free(o.reads);
+    ki_free(o.stale);
     return ok;
 }

@@ -66,6 +66,10 @@ static size_t gather(kn_ctx *k, kn_uop *root, bool back) {
         if (root && back) t->u = root[n];
         if (root && !back) root[n] = t->u;
         n++;
+        if (!t->past) continue;
+        if (root && back) t->past = root[n];
+        if (root && !back) root[n] = t->past;
+        n++;
     }
     for (uint32_t i = 0; i < k->nsym; i++, n++) {
         if (root && back) k->sym[i] = root[n];

@@ -217,3 +217,52 @@ def test_integer_path_has_none(k):
     assert x.cast("i32").cast("f64").sum().grad1(x).numpy().tolist() == [0, 0]
     with pytest.raises(koine.Error, match="KN1170"):
         x.sum().grad1(k.array(np.arange(3))).check()
+
+
+# ---- through realised values ----
+
+def test_after_realize(k):
+    x = k.array(np.array([1.0, 2.0]))
+    h = x.square()
+    y = h.muls(3).sum()
+    k.realize(h)
+    assert y.grad1(x).numpy().tolist() == [6, 12]
+    k.realize(y)
+    gx, gh = koine.several("grad", 2, y, [x, h])
+    assert gx.numpy().tolist() == [6, 12] and gh.numpy().tolist() == [3, 3]
+    z = y.mul(h).sum()
+    assert np.allclose(z.grad1(x).numpy(), numeric_z())
+
+
+def numeric_z():
+    f = lambda v: (3 * (v**2).sum() * v**2).sum()
+    v, h = np.array([1.0, 2.0]), 1e-6
+    return [(f(v + h * e) - f(v - h * e)) / (2 * h) for e in np.eye(2)]
+
+
+def test_realised_parameter(k):
+    w = k.array(np.array([1.0, 2.0])).param()
+    loss = w.square().sum()
+    k.realize(loss)  # runs w's first assign as well
+    assert loss.grad1(w).numpy().tolist() == [2, 4]
+    w.assign(w.sub(loss.grad1(w).muls(0.5)))
+    assert w.numpy().tolist() == [0, 0]
+
+
+def test_overwritten_history_is_an_error(k):
+    w = k.array(np.array([1.0, 2.0])).param()
+    loss = w.square().sum()
+    w.assign(w.muls(2))
+    k.realize(loss, w)
+    assert loss.item() == 5
+    with pytest.raises(koine.Error, match="KN1173"):
+        loss.grad1(w).check()
+
+
+def test_history_ends_with_its_scope(k):
+    x = k.array(np.array([1.0, 2.0]))
+    k.scope_open()
+    h = koine.Tensor(k, koine.load().kn_hand_up(x.square().h))
+    k.realize(h)
+    k.scope_close()
+    assert h.sum().grad1(x).numpy().tolist() == [0, 0]

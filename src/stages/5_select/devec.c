@@ -183,6 +183,28 @@ static affine plain(kn_uop u) {
 
 /* ---- values ------------------------------------------------------------------------------------------------- */
 
+/* What unrolling decides: a lane's own number makes comparisons and quotients constant. NULL: nothing. *which: the
+ * source that is the result, -1 a constant. */
+static kn_uop decided(kn_uop u, const kn_uop *s, int *which) {
+    bool both = u->nsrc == 2 && u->dtype == KN_BOOL && s[0]->dtype == KN_BOOL;
+    bool conj = u->op == KN_AND || u->op == KN_MUL, disj = u->op == KN_OR || u->op == KN_ADD || u->op == KN_MAX;
+    *which = -1;
+    if (u->op == KN_WHERE && ki_is_const(s[0])) *which = s[0]->arg.i ? 1 : 2;
+    for (int k = 0; k < 2 && both && *which < 0; k++)
+        if (ki_is_const(s[k]) && ((conj && s[k]->arg.i) || (disj && !s[k]->arg.i))) *which = 1 - k;
+    if (*which >= 0) return s[*which];
+    for (int k = 0; k < 2 && both; k++)
+        if (ki_is_const(s[k]) && ((conj && !s[k]->arg.i) || (disj && s[k]->arg.i))) return s[k];
+    return NULL;
+}
+
+/* A result that its bounds leave one value. */
+static kn_uop by_bounds(devec *d, kn_uop r) {
+    bool known = r && (r->dtype == KN_BOOL || ki_is_int((kn_dtype)r->dtype)) && r->dtype != KN_U64;
+    if (!known || ki_is_const(r) || r->lo.i != r->hi.i || r->lo.i == INT64_MAX || r->lo.i == INT64_MIN) return r;
+    return ki_const_int(d->ir, (kn_dtype)r->dtype, r->lo.i);
+}
+
 static kn_uop elementwise_part(devec *d, kn_uop u, const place *p, affine *aff) {
     kn_uop s[3];
     affine a[3] = {{0}};
@@ -196,8 +218,11 @@ static kn_uop elementwise_part(devec *d, kn_uop u, const place *p, affine *aff) 
         *aff = affine_op(d, (kn_op)u->op, a[0], a[1]);
         if (aff->ok) return write_affine(d, aff, part_lanes(d, u, p));
     }
-    kn_uop r = ki_make(d->ir, (kn_op)u->op, (kn_dtype)u->dtype, s, u->nsrc, u->arg, u->tag);
-    if (r && u->dtype == KN_IDX && ki_rank(r) == 0) *aff = plain(r);
+    int which;
+    kn_uop r = decided(u, s, &which);
+    if (r && which >= 0) *aff = a[which];
+    if (!r) r = by_bounds(d, ki_make(d->ir, (kn_op)u->op, (kn_dtype)u->dtype, s, u->nsrc, u->arg, u->tag));
+    if (r && u->dtype == KN_IDX && !aff->ok && ki_rank(r) == 0) *aff = plain(r);
     return r;
 }
 
@@ -286,6 +311,10 @@ static kn_uop spread(devec *d, kn_uop index, uint32_t lanes) {
 static kn_uop access_part(devec *d, kn_uop u, const place *p) {
     kn_uop s[3];
     for (uint32_t k = 0; k < u->nsrc; k++) s[k] = d->part[part_at(d, u->src[k], p)];
+    if (u->nsrc > 2 && ki_is_const(s[2])) { /* a gate that is decided */
+        if (s[2]->arg.i) return ki_opn(d->ir, (kn_op)u->op, s, u->op == KN_LOAD ? 1 : 2);
+        return u->op == KN_LOAD ? s[1] : ki_op0(d->ir, KN_GROUP);
+    }
     bool masked = u->nsrc > 2 && ki_rank(s[2]);
     if (masked && s[0]->op == KN_INDEX && !ki_rank(s[0]) && !(s[0] = spread(d, s[0], (uint32_t)ki_dim_n(s[2], 0))))
         return NULL;
@@ -443,8 +472,8 @@ static bool scalar_node(devec *d, kn_uop u, uint32_t i) {
         r = u->nsrc == 1 && u->arg.reduce.axes == 0 ? first_part(d, u->src[0], &aff)
                                                     : fail(d, u, "a reduce over ranges");
     else if (u->op == KN_RESHAPE && ki_rank(u) == 0) r = first_part(d, u->src[0], &aff);
-    else if (u->op == KN_ADD || (u->dtype == KN_IDX && (u->op == KN_SUB || u->op == KN_MUL)))
-        r = elementwise_part(d, u, &zero, &aff);
+    else if (u->op == KN_LOAD && u->nsrc > 2) r = access_part(d, u, &zero);
+    else if (ki_is_elementwise((kn_op)u->op)) r = elementwise_part(d, u, &zero, &aff);
     else r = rebuild(d, u);
     if (!r) return false;
     if (!aff.ok && r->dtype == KN_IDX && ki_rank(r) == 0) aff = plain(r);

@@ -115,6 +115,10 @@ static const char *cast_scalar(ki_cgen *g, kn_uop a, kn_dtype to, const char *s)
         ki_cneed(g, KI_H_FTOI, te, 1);
         return ki_cfmt(g, "kn_f64_%s((f64)%s)", ki_celem_name[te], s);
     }
+    if (from == KN_BOOL && to == KN_F32) { /* as bits: compilers make an unpredictable branch of the plain cast */
+        ki_cneed(g, KI_H_BITS, KI_U8, 1);
+        return ki_cfmt(g, "kn_from_f32(-(u32)%s & 0x3f800000)", s);
+    }
     if (ki_cvalue_elem(from) == te && from != KN_BOOL) return s;
     return ki_cfmt(g, "((%s)%s)", ki_celem_name[te], s);
 }

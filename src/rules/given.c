@@ -93,73 +93,6 @@ static kn_uop rewritten(ki_ir *ir, kn_uop u, ki_facts *f) {
 }
 static kn_uop under(ki_ir *ir, kn_uop u, ki_facts *f) { return f->n ? rewritten(ir, u, f) : u; }
 
-/* Parts of a conjunction, oldest first, each once. 0: too many. */
-static unsigned parts_of(kn_uop c, kn_uop *part) {
-    kn_uop stack[KI_MAX_TERMS];
-    unsigned n = 0, depth = 0;
-    stack[depth++] = c;
-    while (depth) {
-        kn_uop u = stack[--depth];
-        if (u->op == KN_AND && u->dtype == KN_BOOL) {
-            if (depth + 2 > KI_MAX_TERMS) return 0;
-            stack[depth++] = u->src[0];
-            stack[depth++] = u->src[1];
-            continue;
-        }
-        unsigned at = 0;
-        while (at < n && part[at]->id < u->id) at++;
-        if (at < n && part[at] == u) continue;
-        if (n == KI_MAX_TERMS) return 0;
-        memmove(part + at + 1, part + at, (n - at) * sizeof *part);
-        part[at] = u;
-        n++;
-    }
-    return n;
-}
-
-/* A part under the facts of the others. Only one that divides needs rewriting; else its bounds decide it. */
-static kn_uop decide(ki_ir *ir, kn_uop p, ki_facts *f) {
-    ki_linear l;
-    int64_t lo, hi;
-    if (f->n == 0 || p->op != KN_CMPLT || p->src[0]->dtype != KN_IDX || p->src[1]->op != KN_CONST) return p;
-    if (!ki_linear_of(p->src[0], &l) || !modest(l.k)) return p;
-    for (unsigned i = 0; i < l.n; i++)
-        if (l.term[i]->op == KN_IDIV || l.term[i]->op == KN_MOD) return under(ir, p, f);
-    ki_linear_bounds(&l, &lo, &hi);
-    ki_facts_tighten(f, &l, &lo, &hi);
-    if (hi < p->src[1]->arg.i) return ki_const_int(ir, KN_BOOL, 1);
-    if (lo >= p->src[1]->arg.i) return ki_const_int(ir, KN_BOOL, 0);
-    return p;
-}
-
-kn_uop ki_conjunction(ki_match *m) {
-    kn_uop part[KI_MAX_TERMS], u = NULL;
-    unsigned n = parts_of(m->root, part);
-    if (!n) return NULL;
-    /* Each under the others as they then stand: of two that imply each other one remains. */
-    for (unsigned i = 0; i < n; i++) {
-        ki_facts f = {0};
-        for (unsigned j = 0; j < n; j++)
-            if (j != i) learn(&f, part[j]);
-        kn_uop p = decide(m->ir, part[i], &f);
-        if (!p) return NULL;
-        part[i] = p;
-    }
-    for (unsigned i = 1; i < n; i++) /* by age again */
-        for (unsigned j = i; j > 0 && part[j]->id < part[j - 1]->id; j--) {
-            kn_uop t = part[j];
-            part[j] = part[j - 1];
-            part[j - 1] = t;
-        }
-    for (unsigned i = 0; i < n; i++) {
-        if (ki_is_const_int(part[i], 0)) return part[i];
-        if (ki_is_const_int(part[i], 1) || (i && part[i] == part[i - 1])) continue;
-        u = u ? ki_op2(m->ir, KN_AND, u, part[i]) : part[i];
-    }
-    if (!u) u = ki_const_int(m->ir, KN_BOOL, 1);
-    return u == m->root ? NULL : u;
-}
-
 /* Reads inside an index: positions that are data. The outermost ones, each once. -1: too many, or a failure. */
 static int reads_in(ki_ir *ir, kn_uop x, kn_uop *read, int most) {
     kn_uop *order;
@@ -204,6 +137,73 @@ static kn_uop read_index_under(ki_ir *ir, kn_uop x, ki_facts *f) {
     kn_uop read[MOST_READS], name[MOST_READS], whole = x;
     int n = under_but_reads(ir, &x, f, read, name);
     return n > 0 && x ? ki_substitute(ir, x, name, read, (size_t)n) : n < 0 ? NULL : x ? x : whole;
+}
+
+/* Parts of a conjunction, oldest first, each once. 0: too many. */
+static unsigned parts_of(kn_uop c, kn_uop *part) {
+    kn_uop stack[KI_MAX_TERMS];
+    unsigned n = 0, depth = 0;
+    stack[depth++] = c;
+    while (depth) {
+        kn_uop u = stack[--depth];
+        if (u->op == KN_AND && u->dtype == KN_BOOL) {
+            if (depth + 2 > KI_MAX_TERMS) return 0;
+            stack[depth++] = u->src[0];
+            stack[depth++] = u->src[1];
+            continue;
+        }
+        unsigned at = 0;
+        while (at < n && part[at]->id < u->id) at++;
+        if (at < n && part[at] == u) continue;
+        if (n == KI_MAX_TERMS) return 0;
+        memmove(part + at + 1, part + at, (n - at) * sizeof *part);
+        part[at] = u;
+        n++;
+    }
+    return n;
+}
+
+/* A part under the facts of the others. Only one that divides needs rewriting; else its bounds decide it. */
+static kn_uop decide(ki_ir *ir, kn_uop p, ki_facts *f) {
+    ki_linear l;
+    int64_t lo, hi;
+    if (f->n == 0 || p->op != KN_CMPLT || p->src[0]->dtype != KN_IDX || p->src[1]->op != KN_CONST) return p;
+    if (!ki_linear_of(p->src[0], &l) || !modest(l.k)) return p;
+    for (unsigned i = 0; i < l.n; i++)
+        if (l.term[i]->op == KN_IDIV || l.term[i]->op == KN_MOD) return read_index_under(ir, p, f);
+    ki_linear_bounds(&l, &lo, &hi);
+    ki_facts_tighten(f, &l, &lo, &hi);
+    if (hi < p->src[1]->arg.i) return ki_const_int(ir, KN_BOOL, 1);
+    if (lo >= p->src[1]->arg.i) return ki_const_int(ir, KN_BOOL, 0);
+    return p;
+}
+
+kn_uop ki_conjunction(ki_match *m) {
+    kn_uop part[KI_MAX_TERMS], u = NULL;
+    unsigned n = parts_of(m->root, part);
+    if (!n) return NULL;
+    /* Each under the others as they then stand: of two that imply each other one remains. */
+    for (unsigned i = 0; i < n; i++) {
+        ki_facts f = {0};
+        for (unsigned j = 0; j < n; j++)
+            if (j != i) learn(&f, part[j]);
+        kn_uop p = decide(m->ir, part[i], &f);
+        if (!p) return NULL;
+        part[i] = p;
+    }
+    for (unsigned i = 1; i < n; i++) /* by age again */
+        for (unsigned j = i; j > 0 && part[j]->id < part[j - 1]->id; j--) {
+            kn_uop t = part[j];
+            part[j] = part[j - 1];
+            part[j - 1] = t;
+        }
+    for (unsigned i = 0; i < n; i++) {
+        if (ki_is_const_int(part[i], 0)) return part[i];
+        if (ki_is_const_int(part[i], 1) || (i && part[i] == part[i - 1])) continue;
+        u = u ? ki_op2(m->ir, KN_AND, u, part[i]) : part[i];
+    }
+    if (!u) u = ki_const_int(m->ir, KN_BOOL, 1);
+    return u == m->root ? NULL : u;
 }
 
 /* Is `node` part of c? */

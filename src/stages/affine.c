@@ -107,7 +107,8 @@ static const ki_affine *divmod(ki_affines *a, const ki_affine *f, int64_t c, boo
         if (ki_affine_bounds(l, &lo, &hi) && lo >= 0 && hi < m && (!low || m < g)) low = l, high = h, g = m;
     }
     if (!low || (low->n == 0 && whole->n == 0)) return NULL;
-    kn_uop q = ki_op2(a->ir, mod ? KN_MOD : KN_IDIV, ki_affine_node(a, high), ki_index(a->ir, c));
+    kn_uop n = a->node ? a->node(a->user, high) : ki_affine_node(a, high);
+    kn_uop q = ki_op2(a->ir, mod ? KN_MOD : KN_IDIV, n, ki_index(a->ir, c));
     const ki_affine *leaf = q ? ki_affine_leaf(a, q) : NULL;
     return leaf ? ki_affine_add(a, mod ? low : whole, leaf, 1) : NULL;
 }

@@ -21,6 +21,9 @@ typedef struct ki_affine {
 typedef struct ki_affines {
     ki_ir *ir;
     ki_arena arena;
+    /* Node of a form that becomes part of a leaf, where the terms do not stand for themselves; NULL: ki_affine_node. */
+    kn_uop (*node)(void *user, const struct ki_affine *f);
+    void *user;
 } ki_affines;
 
 /* The form of a node that is taken as it is: a constant, or one opaque term. */

@@ -105,6 +105,23 @@ static kn_uop carry(ki_ir *ir, const scan *s, const kn_uop *o, uint32_t n) {
     return ki_op3(ir, KN_WHERE, ki_op2(ir, KN_CMPLT, s->i, ki_index(ir, s->r->hi.i)), some, sum);
 }
 
+/* Every range that u knows and does not bind is one of e's loops: no other REDUCE is around it. */
+static bool only_under(ki_ir *ir, kn_uop u, kn_uop e) {
+    kn_uop *order;
+    int64_t n = ki_toposort(ir, &u, 1, &order);
+    bool ok = n >= 0;
+    for (int64_t i = 0; i < n && ok; i++) {
+        kn_uop r = order[i];
+        if (r->op != KN_RANGE) continue;
+        ok = false;
+        for (uint32_t k = 1; k < e->nsrc; k++) ok |= e->src[k] == r;
+        for (int64_t j = i; j < n && !ok; j++)
+            for (uint32_t k = 1; order[j]->op == KN_REDUCE && k < order[j]->nsrc; k++) ok |= order[j]->src[k] == r;
+    }
+    if (n >= 0) ki_free(order);
+    return ok;
+}
+
 /* END e with the sum carried; i innermost. */
 static kn_uop rebuild(ki_ir *ir, kn_uop e, const scan *s) {
     kn_uop src[KI_MAX_RANK + 2], o[KI_MAX_RANK + 1], value;
@@ -129,7 +146,7 @@ kn_uop ki_range_scan(ki_ir *ir, kn_uop sink) {
         for (int64_t q = 0; q < n; q++) {
             bool found = false;
             for (uint32_t j = 1; j < e->nsrc && order[q]->op == KN_REDUCE && !found; j++)
-                found = uses(ir, order[q], e->src[j]) && find(ir, order[q], e->src[j], &s);
+                found = uses(ir, order[q], e->src[j]) && find(ir, order[q], e->src[j], &s) && only_under(ir, order[q], e);
             if (!found) continue;
             kn_uop f = rebuild(ir, e, &s);
             ki_free(order);

@@ -313,10 +313,15 @@ static bool map_node(ki_ex *x, uint32_t i) {
 /* ---- the stage
  * --------------------------------------------------------------------------------------------- */
 
+/* A form inside a quotient: its lane RANGEs as iotas. */
+static kn_uop lane_node(void *x, const ki_affine *f) { return ki_lane_index(x, f); }
+
 static bool open_ex(ki_ex *x, ki_ir *ir, const ki_target *t, kn_uop sink) {
     memset(x, 0, sizeof *x);
     x->ir = x->affines.ir = ir;
     x->target = t;
+    x->affines.node = lane_node;
+    x->affines.user = x;
     if (!ki_scope_open(&x->scope, ir, sink)) return false;
     uint32_t n = x->scope.n;
     x->axis = ki_calloc(x->scope.nrange + 1, 1);

@@ -86,10 +86,21 @@ kn_uop ki_given_lt(ki_match *m) {
     return NULL;
 }
 
+/* Is there anything in u that facts could decide? */
+static bool decidable(ki_ir *ir, kn_uop u) {
+    kn_uop *order;
+    bool found = false;
+    int64_t n = ki_toposort(ir, &u, 1, &order);
+    for (int64_t i = 0; i < n && !found; i++)
+        found = order[i]->op == KN_IDIV || order[i]->op == KN_MOD || order[i]->op == KN_CMPLT;
+    ki_free(order);
+    return found;
+}
+
 static kn_uop rewritten(ki_ir *ir, kn_uop u, ki_facts *f) {
     static const ki_ruleset *const sets[] = {&ki_rules_given, &ki_rules_symbolic, &ki_rules_divmod};
     ki_rewrite_opts o = {.sets = sets, .nsets = 3, .driver = KI_FIXPOINT, .user = f};
-    return ki_rewrite(ir, u, &o);
+    return decidable(ir, u) ? ki_rewrite(ir, u, &o) : u;
 }
 static kn_uop under(ki_ir *ir, kn_uop u, ki_facts *f) { return f->n ? rewritten(ir, u, f) : u; }
 

@@ -1,6 +1,7 @@
 /* loops.c: adjacent loops become one where no index gets harder: (i, j) of a contiguous value is one range i·n + j.
  *
  * Tried by substitution: i := k / n, j := k % n; kept if the kernel then has no more divisions and remainders. */
+#include "rules/indexmath.h"
 #include "stages/2_rangeify/rangeify.h"
 
 #include <string.h>
@@ -11,6 +12,33 @@ static int64_t count_divisions(ki_ir *ir, kn_uop sink) {
     for (int64_t i = 0; i < n; i++) count += order[i]->op == KN_IDIV || order[i]->op == KN_MOD;
     ki_free(order);
     return count;
+}
+
+/* Sums and multiples: parts of a larger linear form. */
+static bool is_linear(kn_uop u) {
+    return u->dtype == KN_IDX && (u->op == KN_ADD || u->op == KN_SUB || u->op == KN_NEG ||
+                                  (u->op == KN_MUL && (u->src[0]->op == KN_CONST || u->src[1]->op == KN_CONST)));
+}
+
+/* Can (a, b) be one range? Wherever the kernel counts with one of them it must count with a·n + b, n the extent of b. */
+static bool may_join(const kn_uop *order, int64_t n, kn_uop a, kn_uop b) {
+    for (int64_t i = 0; i < n; i++) {
+        kn_uop u = order[i];
+        if (is_linear(u)) continue;
+        for (uint32_t k = 0; k < u->nsrc; k++) {
+            kn_uop s = u->src[k];
+            ki_linear l;
+            int64_t ca = 0, cb = 0, want;
+            if ((u->op == KN_END || u->op == KN_REDUCE) && k > 0) continue;
+            if (s->dtype != KN_IDX || s->op == KN_CONST || !ki_linear_of(s, &l)) continue;
+            for (unsigned t = 0; t < l.n; t++) {
+                if (l.term[t] == a) ca = l.coef[t];
+                if (l.term[t] == b) cb = l.coef[t];
+            }
+            if ((ca || cb) && (ki_mul_overflow(cb, b->src[0]->arg.i, &want) || ca != want)) return false;
+        }
+    }
+    return true;
 }
 
 /* u, an END or a REDUCE, with ranges at and at+1 replaced by one. */
@@ -45,6 +73,8 @@ kn_uop ki_range_join_loops(ki_ir *ir, kn_uop sink) {
             kn_uop u = order[i];
             if (u->op != KN_END && u->op != KN_REDUCE) continue;
             for (uint32_t at = u->nsrc - 1; at-- > 1 && !again;) {
+                kn_uop a = u->src[at], b = u->src[at + 1];
+                if (b->src[0]->op != KN_CONST || !may_join(order, n, a, b)) continue;
                 kn_uop t = join(ir, sink, u, at);
                 if (t) t = ki_range_fold(ir, t);
                 int64_t d = t ? count_divisions(ir, t) : -1;

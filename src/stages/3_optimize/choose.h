@@ -27,13 +27,13 @@ typedef struct ki_choice {
  * brings) and, perhaps, along w, and another one that varies along u. mu * mw * nv accumulators are fed by mu + mw * nv
  * loads. In a dot tile the vector lies along `row`, a loop of the reduce in which both operands are contiguous. */
 typedef struct ki_tile {
-    kn_uop v, u, w;      /* u NULL: no tile; w NULL: none */
-    kn_uop reduce, row;  /* row: of a dot tile, else NULL */
-    kn_uop streamed;     /* the access */
+    kn_uop v, u, w;     /* u NULL: no tile; w NULL: none */
+    kn_uop reduce, row; /* row: of a dot tile, else NULL */
+    kn_uop streamed;    /* the access */
     int64_t nv, mu, mw;
-    int64_t lanes;       /* along v; 1 in a dot tile */
-    int64_t step;        /* nv * lanes; without a tile what the nest's vector takes in one go, 0: no vectors */
-    bool pack;           /* stage `streamed` */
+    int64_t lanes; /* along v; 1 in a dot tile */
+    int64_t step;  /* nv * lanes; without a tile what the nest's vector takes in one go, 0: no vectors */
+    bool pack;     /* stage `streamed` */
 } ki_tile;
 
 bool ki_choice_look(ki_choice *c, kn_uop sink);

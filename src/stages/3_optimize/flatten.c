@@ -22,13 +22,11 @@ static bool is_zero(kn_uop u) { return u->op == KN_CONST && (u->arg.bits == 0); 
 static bool open_value(kn_uop u, const uint32_t *users, const ki_scope *s, opened *o) {
     memset(o, 0, sizeof *o);
     for (; users[s->at[u->id]] == 1; u = u->op == KN_WHERE ? u->src[1] : u->src[0]) {
-        if (u->op == KN_REDUCE && u->arg.reduce.op == KN_ADD && u->nsrc > 1 && !u->arg.reduce.axes) return (o->inner = u) != NULL;
-        if (u->op == KN_WHERE && is_zero(u->src[2]) && o->nwhen < 8)
-            o->when[o->nwhen++] = u->src[0];
-        else if (u->op == KN_ADD && u->dtype != KN_IDX && is_zero(u->src[1]))
-            o->plus_zero = true;
-        else
-            return false;
+        if (u->op == KN_REDUCE && u->arg.reduce.op == KN_ADD && u->nsrc > 1 && !u->arg.reduce.axes)
+            return (o->inner = u) != NULL;
+        if (u->op == KN_WHERE && is_zero(u->src[2]) && o->nwhen < 8) o->when[o->nwhen++] = u->src[0];
+        else if (u->op == KN_ADD && u->dtype != KN_IDX && is_zero(u->src[1])) o->plus_zero = true;
+        else return false;
     }
     return false;
 }
@@ -40,10 +38,8 @@ static bool implies(kn_uop p, kn_uop q) {
     stack[n++] = p;
     while (n && m < 64) {
         kn_uop u = stack[--n];
-        if (u->op == KN_AND && n + 2 <= 64)
-            stack[n++] = u->src[0], stack[n++] = u->src[1];
-        else
-            parts[m++] = u;
+        if (u->op == KN_AND && n + 2 <= 64) stack[n++] = u->src[0], stack[n++] = u->src[1];
+        else parts[m++] = u;
     }
     stack[0] = q;
     for (n = 1; n;) {

@@ -55,14 +55,14 @@ static kn_uop common_row(const ki_choice *c, kn_uop x, kn_uop a, kn_uop b) {
     return NULL;
 }
 
-/* Of the nest's loops the longest that `has` uses and `lacks` does not. */
+/* Of the nest's loops the longest (or, given u, the innermost other) that `has` uses and `lacks` does not. */
 static kn_uop apart(const ki_nest *k, kn_uop e, kn_uop has, kn_uop lacks, kn_uop v, kn_uop u) {
     kn_uop best = NULL;
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
         if (r == v || r == u || !is_loop_range(r) || ki_extent(r) < 2) continue;
         if (!uses(k, has, r) || uses(k, lacks, r) || !ki_nest_independent(k, r)) continue;
-        if (!best || ki_extent(r) > ki_extent(best)) best = r;
+        if (!best || u || ki_extent(r) > ki_extent(best)) best = r;
     }
     return best;
 }
@@ -97,7 +97,8 @@ static int64_t pieces(const ki_choice *c, int64_t n) {
 
 /* nv, mu, mw: many products for each load, few left over. A short v is padded to whole vectors. */
 static void tile_size(const ki_choice *c, ki_tile *t) {
-    int64_t regs = t->row ? pieces(c, ki_extent(t->row) < c->lanes ? ki_extent(t->row) : c->lanes) : pieces(c, t->lanes);
+    int64_t regs =
+        t->row ? pieces(c, ki_extent(t->row) < c->lanes ? ki_extent(t->row) : c->lanes) : pieces(c, t->lanes);
     int64_t most = (c->target->nvector >= 32 ? 24 : 12) / regs, n = ki_extent(t->u), m = ki_extent(t->v);
     int64_t most_w = t->w ? 6 : 1, cut_from = t->row ? 8 : KI_SHORT * t->lanes;
     double best = 0;
@@ -106,12 +107,14 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
     for (int64_t nv = 1; nv <= (t->row ? 6 : 4); nv++)
         for (int64_t mw = 1; mw <= most_w; mw++)
             for (int64_t mu = 1; mu <= 12; mu++) {
-                if (mu * nv * mw > most || mu > n || nv * t->lanes > m || (t->row && (mu > 4 || mu * nv > 20))) continue;
+                if (mu * nv * mw > most || mu > n || nv * t->lanes > m || (t->row && (mu > 4 || mu * nv > 20)))
+                    continue;
                 if (t->row && nv > 4 && m != nv) continue; /* each product of a dot tile ends in a sum across lanes */
                 if (m < cut_from && m % (nv * t->lanes)) continue;
                 if (mw > 1 && ki_extent(t->w) % mw) continue;
                 double left_u = (double)(n % mu) / (double)n, left_v = (double)(m % (nv * t->lanes)) / (double)m;
-                double all = (double)(mu * nv * mw), score = all / (double)(mu + nv * mw + 1) * (1 - 0.7 * left_u) * (1 - 0.5 * left_v);
+                double all = (double)(mu * nv * mw),
+                       score = all / (double)(mu + nv * mw + 1) * (1 - 0.7 * left_u) * (1 - 0.5 * left_v);
                 if (n % mu) score *= 0.8; /* another nest each */
                 if (m % (nv * t->lanes)) score *= 0.88;
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;
@@ -125,7 +128,8 @@ static bool alone(const ki_nest *k, kn_uop e, kn_uop access) {
     int64_t n = ki_toposort(k->ir, &e, 1, &node);
     bool ok = n > 0 && ki_storage(access)->op == KN_PARAM;
     for (int64_t i = 0; i < n; i++)
-        if (k->read[k->scope.at[node[i]->id]] && node[i] != access && ki_storage(node[i]) == ki_storage(access)) ok = false;
+        if (k->read[k->scope.at[node[i]->id]] && node[i] != access && ki_storage(node[i]) == ki_storage(access))
+            ok = false;
     ki_free(node);
     return ok;
 }
@@ -172,12 +176,15 @@ static bool find_pair(const ki_choice *c, kn_uop e, ki_tile *t) {
     for (int pass = 0; pass < 2; pass++) /* a contiguous operand first */
         for (uint32_t q = 0; q < s->nrange; q++) {
             kn_uop x = k->closer[q];
-            if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, t->v) || lanes_in(k, x) || own_extent(x) < 4) continue;
+            if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, t->v) || lanes_in(k, x) ||
+                own_extent(x) < 4)
+                continue;
             for (uint32_t i = 0; i < s->n; i++) {
                 if (!k->read[i] || !operand(k, s->node[i], x)) continue;
                 if (!pass && (ki_nest_stride(k, s->node[i], t->v, &known) != 1 || !known)) continue;
                 for (uint32_t j = 0; j < s->n; j++)
-                    if (k->read[j] && operand(k, s->node[j], x) && pair(c, e, x, s->node[i], s->node[j], t)) return true;
+                    if (k->read[j] && operand(k, s->node[j], x) && pair(c, e, x, s->node[i], s->node[j], t))
+                        return true;
             }
         }
     return false;
@@ -194,10 +201,8 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
         t->step = ki_lanes_for(c, ki_extent(t->v)) * ki_unroll(c, t->v, sums_columns(k, e, t->v) ? 0 : weight);
         return;
     }
-    if (c->tile.v == t->v->arg.range.id + 1)
-        t->nv = c->tile.nv, t->mu = c->tile.mu, t->mw = c->tile.mw;
-    else
-        tile_size(c, t);
+    if (c->tile.v == t->v->arg.range.id + 1) t->nv = c->tile.nv, t->mu = c->tile.mu, t->mw = c->tile.mw;
+    else tile_size(c, t);
     t->step = t->nv * t->lanes;
     t->pack = worth_packing(c, e, t);
     if (!t->row && !t->pack) { /* gathers in the inner loop: better none of this */

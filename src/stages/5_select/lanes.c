@@ -6,6 +6,10 @@
  * found in one ascending sweep. */
 #include "stages/5_select/lanes.h"
 
+#include "stages/scope.h"
+
+#define MOST_TRIPS (INT64_C(1) << 40)
+
 bool ki_is_storage(kn_uop u) {
     while (u->op == KN_AFTER) u = u->src[0];
     return u->op == KN_PARAM || u->op == KN_BUFFER;
@@ -96,6 +100,19 @@ static int64_t worth(const ki_lanes *l, const uint32_t *at, kn_uop access, unsig
     return -3;
 }
 
+/* How often a node runs: the trips of the loops it stands in. What an access is worth counts that many times. */
+static int64_t trips(const ki_scope *s, kn_uop u) {
+    const uint64_t *open = ki_scope_free(s, u);
+    int64_t n = 1;
+    for (uint32_t r = 0; r < s->nrange; r++) {
+        if (!ki_in_set(open, r)) continue;
+        int64_t extent = s->range[r]->hi.i < INT32_MAX ? s->range[r]->hi.i + 1 : INT32_MAX;
+        if (extent > MOST_TRIPS / n) return MOST_TRIPS;
+        n *= extent > 0 ? extent : 1;
+    }
+    return n;
+}
+
 static unsigned lane_bytes(kn_dtype t) {
     if (t == KN_BOOL || t == KN_IDX || t == KN_VOID) return 1;
     unsigned bytes = (unsigned)ki_itemsize(t);
@@ -163,20 +180,24 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
     if (!l->coef || !l->odd) return ki_fail(ir->env, KI_E_NOMEM), false;
     int64_t score[KI_MAX_RANK] = {0};
     uint32_t meet[KI_MAX_RANK] = {0};
+    ki_scope scope;
+    if (!ki_scope_open(&scope, ir, node[n - 1])) return ki_scope_close(&scope), false;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t along = 0;
         for (unsigned k = 0; ki_has_lanes(node[i]) && k < l->rank; k++) {
             if (ki_dim_n(node[i], k) == 1) continue;
             along |= 1u << k;
             /* an axis that two ranges of different extent share stays unrolled */
-            if (ki_dim_n(node[i], k) != l->size[k]) score[k] = INT32_MIN;
+            if (ki_dim_n(node[i], k) != l->size[k]) score[k] = INT64_MIN / 2;
         }
         for (unsigned k = 0; k < l->rank; k++)
             if (along >> k & 1) meet[k] |= along & ~(1u << k);
         if (ki_rank(node[i]) == l->rank) strides(l, at, node[i], l->coef + (size_t)i * l->rank, &l->odd[i]);
         if (node[i]->op != KN_LOAD && node[i]->op != KN_STORE) continue;
-        for (unsigned k = 0; k < l->rank; k++) score[k] += worth(l, at, node[i], k);
+        int64_t times = trips(&scope, node[i]);
+        for (unsigned k = 0; k < l->rank; k++) score[k] += times * worth(l, at, node[i], k);
     }
+    ki_scope_close(&scope);
     take_axes(l, score, meet, t->vector / wide >= 2 ? t->vector / wide : 2);
     return true;
 }

@@ -17,7 +17,7 @@
 
 #include <koine/base.h>
 
-#define KI_QUARANTINE 4096
+#define KI_QUARANTINE 16384
 #define KI_SCOPES     32
 
 struct ki_device;

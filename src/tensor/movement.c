@@ -148,6 +148,16 @@ kn_uop ki_t_windows(kn_ctx *k, kn_uop x, unsigned axis, int64_t size, int64_t st
         y = ki_t_slice_axis(k, y, axis, 0, (out - 1) * step + 1, step);
         return ki_t_unsqueeze(k, y, ki_rank(x));
     }
+    if (size == step && dilation == 1) { /* windows that do not overlap: a reshape, which a gradient undoes for nothing */
+        y = ki_t_narrow(k, x, axis, 0, out * size);
+        if (!y) return NULL;
+        ki_shape c = ki_shape_like(y);
+        if (c.n + 1 > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
+        memmove(c.d + axis + 1, c.d + axis, (c.n - axis) * sizeof *c.d);
+        c.n++;
+        c.d[axis].n = out, c.d[axis + 1].n = size;
+        return ki_t_move(k, ki_t_reshape_to(k, y, &c), axis + 1, ki_rank(x));
+    }
     int64_t need = out * step, times = need > n + dilation ? (need - dilation + n - 1) / n : 1;
     int64_t row = n * times + dilation, total = size * row;
     y = ki_t_tile_axis(k, x, axis, (total + n - 1) / n);

@@ -27,7 +27,6 @@ typedef struct ki_prove_opts {
     uint64_t budget;    /* instances a rule and choice of dtypes; 0: default */
     const char *z3;     /* command; NULL: no smt rung */
     unsigned z3_ms;     /* per query; 0: default */
-    bool smt_first;     /* ask z3 even where enumeration settled it */
     void *user;         /* for `do` and extern functions; NULL: 64 KiB of zeros */
     const ki_ruleset *const *peers; /* other rule sets; those of the same file may finish a derivation */
     unsigned npeers;

@@ -31,6 +31,8 @@ void ki_proof_make(ki_proof *p, const ki_ruleset *set, const ki_rule *rule, cons
 bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, bool wide, ki_verdict *out, bool *sampled, bool *vain);
 bool ki_prove_execute(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
 bool ki_prove_apart(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out); /* the same, in a process of its own */
+/* PROVED_SMT, REFUTED, or UNPROVED: the solver cannot say, or is not there. */
+ki_rung ki_prove_smt(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
 /* All rungs on a rule taken apart. False only out of memory. */
 bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
 

@@ -4,6 +4,7 @@
 
 #include <koine/base.h>
 #include <koine/uop.h>
+#include <koine/rules.h>
 #include <koine/tensor.h>
 #include <koine/nn.h>
 #include <koine/io.h>

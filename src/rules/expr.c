@@ -360,6 +360,7 @@ ki_val ki_expr(ki_match *m, unsigned term, bool truth) {
     case KI_T_CALL: {
         const ki_extern *e = &m->set->ext[t->x];
         ki_val out = nothing;
+        m->ext = e;
         if (t->nkid > 8 || !operands(m, t, e->types, v) || !e->fn(m, v, t->nkid, &out)) return nothing;
         return out;
     }

@@ -246,6 +246,7 @@ struct ki_match {
     kn_uop reg[KI_MAX_REG];
     kn_uop grad;    /* GRAD: the incoming gradient */
     kn_uop *out;    /* GRAD by `do`: one result a source, NULL none */
+    const ki_extern *ext; /* the host function being called */
     uint32_t at;    /* position in a mapped rest */
     uint8_t mapped; /* a mapped rest is being built */
     uint16_t depth; /* how far the last failed attempt got: patterns, then the guard */

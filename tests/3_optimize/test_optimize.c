@@ -3,6 +3,7 @@
 #include "../4_expand/build.h"
 #include "../4_expand/machine.h"
 #include "../tap.h"
+#include "base/alloc.h"
 #include "ir/program.h"
 #include "stages/3_optimize/optimize.h"
 #include "stages/4_expand/expand.h"
@@ -315,7 +316,29 @@ static void forms(void) {
     finish();
 }
 
+/* Every allocation fails once: the stages say so, and lose nothing (the sanitizer's word). */
+static void no_memory(int w) {
+    bool ok = true, done = false;
+    const char *name = "";
+    int n = 0;
+    while (ok && !done && ++n < 20000) {
+        kn_uop sink;
+        begin();
+        name = build(w, &sink);
+        ki_alloc_fail((uint64_t)n, 0);
+        kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), 2, sink), e = o ? ki_expand_kernel(&ir, NULL, o) : NULL;
+        ki_alloc_fail(0, 0);
+        done = e && env.err == KI_E_NONE;
+        ok = done || env.err == KI_E_NOMEM;
+        if (!ok) printf("# allocation %d: %s\n", n, env.message.s ? env.message.s : "no message");
+        finish();
+    }
+    CHECK(ok && done, "every allocation may fail: %s", name);
+}
+
 int main(void) {
+    static const int kinds[] = {0, 4, 9, 11, 13};
+    for (int i = 0; i < 5; i++) no_memory(kinds[i]);
     forms();
     refusals();
     heuristics();

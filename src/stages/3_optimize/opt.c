@@ -166,7 +166,8 @@ kn_uop ki_optimize(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sink)
     if (untouched && t) {
         kn_uop chosen = ki_opt_choose(ir, t, threads ? threads : 1, sink);
         /* An OptOp that was refused is the heuristics' mistake, not the program's: the kernel is right without. */
-        if (!chosen && (!clean || ir->env->status == KI_NOMEM)) return NULL;
+        if (clean && ir->env->err != KI_E_NONE && ir->env->status == KI_NOMEM) return NULL;
+        if (!chosen && !clean) return NULL;
         if (!chosen) ki_env_clear(ir->env);
         if (chosen) sink = chosen;
     }

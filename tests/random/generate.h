@@ -102,7 +102,15 @@ static kn_uop constant(gen *g, kn_dtype t) {
 /* ---- fitting ------------------------------------------------------------------------------------------------ */
 
 static kn_uop flat(gen *g, kn_uop v) { return ki_reshape(g->ir, v, (int64_t[]){ki_numel(v)}, 1); }
-static kn_uop to_dtype(gen *g, kn_uop v, kn_dtype t) { return v ? ki_cast(g->ir, v, t) : NULL; }
+static bool rough(gen *g, kn_uop u);
+static kn_uop to_dtype(gen *g, kn_uop v, kn_dtype t) {
+    if (v && !ki_is_float(t) && rough(g, v) && chance(g, 98)) { /* its bits would be anybody's guess */
+        int64_t dim[KI_MAX_RANK];
+        for (unsigned k = 0; k < ki_rank(v); k++) dim[k] = ki_dim_n(v, k);
+        return any_input(g, t, dim, ki_rank(v));
+    }
+    return v ? ki_cast(g->ir, v, t) : NULL;
+}
 
 static kn_uop spread(gen *g, kn_uop v, const int64_t *dim, unsigned rank) { /* a single element everywhere */
     int64_t one[KI_MAX_RANK];
@@ -150,6 +158,33 @@ static kn_uop partner(gen *g, kn_uop a, kn_dtype t) {
     return any_input(g, t, dim, ki_rank(a));
 }
 
+/* ---- certainty ---------------------------------------------------------------------------------------------- */
+
+/* Known only up to an error bound: some function or float sum lies below. */
+static bool rough(gen *g, kn_uop u) {
+    kn_uop *order;
+    if (!u || !ki_is_float((kn_dtype)u->dtype)) return false;
+    int64_t n = ki_toposort(g->ir, &u, 1, &order);
+    bool r = false;
+    for (int64_t i = 0; i < n && !r; i++) {
+        kn_op op = (kn_op)order[i]->op;
+        r = op == KN_EXP || op == KN_EXP2 || op == KN_LOG || op == KN_LOG2 || op == KN_SIN || op == KN_COS || op == KN_TAN ||
+            op == KN_TANH || op == KN_ERF || op == KN_POW ||
+            (op == KN_REDUCE && ki_is_float((kn_dtype)order[i]->dtype) && order[i]->arg.reduce.op != KN_MAX);
+    }
+    if (n >= 0) ki_free(order);
+    return r;
+}
+/* Ops that turn a small error into any: the interpreter then exempts the element, so these are seldom made of rough values. */
+static bool jumps(kn_op op) {
+    switch (op) {
+    case KN_CMPLT: case KN_CMPGT: case KN_CMPGE: case KN_CMPLE: case KN_CMPEQ: case KN_CMPNE: case KN_TRUNC: case KN_RECIP:
+    case KN_DIV: case KN_TAN: case KN_POW: case KN_LOG: case KN_LOG2: case KN_EXP: case KN_EXP2: case KN_SIN: case KN_COS:
+    case KN_SQRT: return true;
+    default: return false;
+    }
+}
+
 /* ---- steps -------------------------------------------------------------------------------------------------- */
 
 static bool allowed(kn_op op, kn_dtype t) {
@@ -165,6 +200,7 @@ static kn_uop elementwise(gen *g) {
     if (chance(g, 4)) a = to_dtype(g, a, t = KN_U64);
     do op = (kn_op)dice(g, KI_OP_COUNT);
     while (!ki_is_elementwise(op) || !allowed(op, t));
+    if (jumps(op) && rough(g, a) && chance(g, 98)) return a;
     if (op == KN_WHERE) {
         kn_uop p = partner(g, a, KN_BOOL), b = partner(g, a, t);
         if (chance(g, 60)) p = ki_op2(g->ir, KN_CMPLT, a, b);
@@ -279,6 +315,7 @@ static kn_uop reduction(gen *g) {
 static kn_uop cast(gen *g) {
     kn_uop v = take(g);
     kn_dtype t = any_dtype(g);
+    if (rough(g, v) && chance(g, 98)) return ki_is_float(t) ? to_dtype(g, v, t) : v;
     if (chance(g, 60)) return to_dtype(g, v, t);
     unsigned from = ki_dtypes[v->dtype].bits, to = ki_dtypes[t].bits, rank = ki_rank(v);
     int64_t last = rank ? ki_dim_n(v, rank - 1) : 0;
@@ -465,7 +502,7 @@ static kn_uop window_op(gen *g) {
 
 static kn_uop argmax(gen *g) {
     kn_uop v = rows(g, 2, 17);
-    if (!v || !ki_rank(v)) return v;
+    if (!v || !ki_rank(v) || (rough(g, v) && chance(g, 90))) return v;
     unsigned a = ki_rank(v) - 1;
     int64_t dim[KI_MAX_RANK], one[KI_MAX_RANK];
     dims_of(v, dim);

@@ -561,6 +561,7 @@ bool ki_theorem_equal(const ki_theorem *t, const ki_pval *a, const ki_pval *b) {
     if (a->d.kind == KI_D_RATIO) return a->i == b->i && a->den == b->den;
     if (a->d.kind == KI_D_REAL) {
         if (isnan(a->f) || isnan(b->f)) return isnan(a->f) && isnan(b->f);
+        if (isinf(a->f) || isinf(b->f)) return a->f == b->f;
         return a->f == b->f || fabs(a->f - b->f) <= 1e-9 * (t->scale + 1e-6);
     }
     if (a->bits == b->bits) return true;

@@ -27,8 +27,8 @@ static uint64_t datum(const ki_grid *g, kn_uop u, uint64_t e) {
         return ki_bits_wrap(t, g->data == KI_DATA_WILD ? (int64_t)(h >> (h & 63)) : (int64_t)(h % 21) - 10);
     if (g->data == KI_DATA_SMOOTH) return ki_bits_from_f64(t, 0.2 + 1.6 * (double)(h >> 11) / 9007199254740992.0);
     if (g->data == KI_DATA_SMALL) return ki_bits_from_f64(t, (double)((int64_t)(h % 17) - 8) / 2);
-    static const double edge[] = {0.0,   -0.0, 1.0,      -1.0,      0.5, 1e-3,   88.0,   -87.0,
-                                  1e-30, 3e38, INFINITY, -INFINITY, NAN, 0.7071, 1.4142, 2.0};
+    static const double edge[] = {0.0,   -0.0, 1.0,      -1.0,      0.5, 1e-3,  88.0,   -87.0,
+                                  1e-30, 3e38, INFINITY, -INFINITY, NAN, 1e-40, -3e-42, 2.0};
     if (e < 16) return ki_bits_from_f64(t, edge[e]);
     double v = ((double)(h >> 11) / 9007199254740992.0 + 1.0) * pow(2, (double)(int64_t)(h % 14) - 8);
     return ki_bits_from_f64(t, h >> 63 ? -v : v);
@@ -286,6 +286,7 @@ static bool near(kn_dtype t, uint64_t a, uint64_t b, double tolerance) {
     if (!ki_is_float(t)) return false;
     double x = ki_f64_from_bits(t, a), y = ki_f64_from_bits(t, b);
     if (isnan(x) || isnan(y)) return isnan(x) && isnan(y);
+    if (isinf(x) || isinf(y)) return x == y;
     return x == y || fabs(x - y) <= tolerance * (fabs(x) + fabs(y)) + 1e-37;
 }
 

@@ -3,6 +3,7 @@
 #include "rules/prove_impl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -40,6 +41,8 @@ static size_t read_all(int fd, void *p, size_t n) {
 static void in_child(int fd, const ki_proof *p, const ki_prove_opts *o) {
     ki_verdict v = {0};
     alarm(20); /* a function that never returns */
+    int null = open("/dev/null", O_WRONLY); /* a crash here is an answer: nobody need hear of it */
+    if (null >= 0) dup2(null, 2);
     if (ki_prove_execute(p, o, &v)) {
         answer a = {v.rung, v.reason.n < 2000 ? (uint32_t)v.reason.n : 2000, v.instances};
         if (write_all(fd, &a, sizeof a) && a.reason) write_all(fd, v.reason.s, a.reason);

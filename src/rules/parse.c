@@ -289,7 +289,7 @@ static bool attribute(parser *p, ki_rule_ast *rule) {
         uint32_t start = p->r->tok.pos;
         while (p->r->tok.kind == KI_TOK_IDENT || is_char(p, '|') || is_char(p, ','))
             if (!ki_lex(p->r)) return false;
-        a->text = ki_reader_copy(p->r, start, p->r->end - start);
+        a->text = ki_reader_copy(p->r, start, p->r->end > start ? p->r->end - start : 0);
         if (!a->text) return false;
     }
     return take_char(p, ')');

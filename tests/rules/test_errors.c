@@ -84,6 +84,7 @@ static void meaning(void) {
     fails(R "grad a : x:float * y => g * y", KI_E_RULE_ARITY, "grad takes one gradient a source, got 1");
     fails(R "a : sink(x...) => sink(x..., 3) @ends(\"t\")", KI_E_NONE, "an index literal in an ordering op");
     fails(R "a : sink(x...) => sink(x..., stack(y:int))", KI_E_RULE_UNBOUND, "y is not bound");
+    fails(R "a : x:float + 0.0 => x @fp()", KI_E_RULE_UNKNOWN, "unknown permission");
     fails(R "a : x:int + 0 => x @ends()", KI_E_RULE_ARITY, "ends takes a reason in quotes");
 }
 

@@ -316,6 +316,31 @@ static void forms(void) {
     finish();
 }
 
+/* The same bits, whatever the number of threads: values that round, kernels large enough to be shared out. */
+static void threads_do_not_matter(void) {
+    static float first[MOST]; /* fill() clears the others */
+    static const int shape[][3] = {{61, 90, 70}, {48, 110, 131}, {6, 120, 130}, {31, 130, 97}, {7, 120, 130}};
+    for (int w = 0; w < 12; w++) {
+        bool ok = true;
+        uint32_t most = 1;
+        const int *d = shape[w % 5];
+        for (unsigned threads = 1; threads <= 5; threads++) {
+            seed = 7;
+            begin(), fill();
+            for (int i = 0; i < MOST; i++) in1[i] = in1[i] * 0.37f + 0.011f, in2[i] = in2[i] / 3;
+            kn_uop sink = w < 5     ? matmul(d[0], d[1], d[2])
+                          : w < 10  ? matmul_t(d[0], d[1], d[2])
+                          : w == 10 ? convolve(40, 12, 21)
+                                    : rows(150, 109);
+            kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), threads, sink);
+            if (o && o->arg.kernel->threads > most) most = o->arg.kernel->threads;
+            ok = ok && run(o, threads == 1 ? first : got) && (threads == 1 || memcmp(got, first, sizeof got) == 0);
+            finish();
+        }
+        CHECK(ok && most > 1, "the same bits on 1 to 5 threads, kernel %d (up to %u)", w, most);
+    }
+}
+
 /* Every allocation fails once: the stages say so, and lose nothing (the sanitizer's word). */
 static void no_memory(int w) {
     bool ok = true, done = false;
@@ -339,6 +364,7 @@ static void no_memory(int w) {
 int main(void) {
     static const int kinds[] = {0, 4, 9, 11, 13};
     for (int i = 0; i < 5; i++) no_memory(kinds[i]);
+    threads_do_not_matter();
     forms();
     refusals();
     heuristics();

@@ -32,7 +32,13 @@ int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight) {
 
 bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors) {
     int64_t lanes = ki_lanes_for(c, ki_extent(r));
-    if (vectors_of(c, r) >= KI_SHORT) return ki_choice_even(c, r, vectors * lanes);
+    if (vectors_of(c, r) >= KI_SHORT) {
+        int64_t left = ki_extent(r) % (vectors * lanes);
+        if (left == 0) return false;
+        /* What is left over must be worth a vector itself, so that it is computed in the same order. */
+        if (!ki_lanes_for(c, left)) left += vectors * lanes;
+        return ki_choice_do(c, KI_OPT_CUT, 0, false, r->arg.range.id, ki_extent(r) - left), true;
+    }
     if (ki_extent(r) % lanes == 0) return false;
     return ki_choice_do(c, KI_OPT_PADTO, 0, false, r->arg.range.id, lanes), true;
 }
@@ -110,7 +116,7 @@ static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
 void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
     ki_find_tile(c, e, &t);
-    if (t.u) {
+    if (t.reduce) {
         ki_apply_tile(c, e, &t);
         return;
     }
@@ -159,6 +165,8 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
     }
     uint32_t id = best->arg.range.id;
     int64_t unroll = ki_unroll(c, best, weight_in(k, best)), lanes = ki_lanes_for(c, ki_extent(best));
+    /* A product of rows adds up in the same order as a dot tile, which other rows of the kernel may be part of. */
+    if (most > 1) unroll = 1;
     if (ki_choice_fit(c, best, unroll)) return;
     ki_choice_mark(c, x);
     if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, lanes) && unroll > 1)

@@ -3,6 +3,8 @@
  *  - A nest is vectorised along the range in which its store is contiguous, a row reduction along the range in which its
  *    loads are, with several accumulators; a matrix product gets a register tile and its streamed operand packed.
  *  - A factor that does not divide is made to: CUT takes the remainder off, which is then a nest of its own.
+ *  - The order in which a reduce adds up depends on shapes and strides alone, never on the number of threads: whatever part
+ *    of a kernel is treated apart (what a CUT leaves over) ends up with the same vectors along the reduce, or none.
  *  - Threads split an outer loop when the kernel's work is worth waking them.
  * Nests are treated one at a time; each step is an OptOp (ki_apply_opt), after which the kernel is looked at anew. A nest is
  * done when the ids of its ranges are marked, so what a CUT adds is found by itself. Whatever is decided for a range must
@@ -119,11 +121,13 @@ static int64_t thread_count(int64_t n, unsigned threads) {
 
 /* Every reduce of the nest stands inside r: else each thread would do it again. */
 static bool covers(const ki_nest *k, kn_uop e, kn_uop r) {
-    for (uint32_t q = 0; q < k->scope.nrange; q++) {
-        kn_uop x = k->closer[q];
-        if (x && x->op == KN_REDUCE && x->id < e->id && !ki_scope_has(&k->scope, x, r)) return false;
-    }
-    return true;
+    kn_uop *node;
+    int64_t n = ki_toposort(k->ir, &e, 1, &node);
+    bool all = n >= 0;
+    for (int64_t i = 0; i < n && all; i++)
+        all = node[i]->op != KN_REDUCE || node[i]->nsrc == 1 || ki_scope_has(&k->scope, node[i], r);
+    ki_free(node);
+    return all;
 }
 
 /* Splits `count` (0: choose it) threads off a loop of this END, outermost. True if a step was made. */
@@ -139,8 +143,7 @@ static bool thread_nest(ki_choice *c, kn_uop e) {
         int64_t n = ki_extent(r), t = c->count ? c->count : thread_count(n, c->threads),
                 u = r == tile.v ? tile.step : 1;
         if (n < t * u || n % (t * u) || !ki_nest_independent(k, r) || !covers(k, e, r)) continue;
-        if (r == tile.u && tile.v && ki_extent(tile.v) % (t * tile.step) == 0 && ki_extent(tile.v) >= t * tile.step)
-            continue;
+        if (r == tile.u && ki_extent(tile.v) % (t * tile.step) == 0 && ki_extent(tile.v) >= t * tile.step) continue;
         best = r, unit = u;
     }
     for (uint32_t j = 1; j < e->nsrc && !best; j++) { /* none: the longest, cut */

@@ -19,8 +19,8 @@
 #include "ir/uop.h"
 #include "stages/target.h"
 
-/* Heuristics for this target and at most so many threads. A kernel that has OptOps already, or that has ranges of other
- * types than LOOP and REDUCE, is left as it is. NULL: env says why. */
+/* Heuristics for this target and at most so many threads. A kernel that has OptOps already only gets the end of the
+ * stage; one that is marked optimized is left as it is. NULL: env says why. */
 kn_uop ki_optimize(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sink);
 /* One OptOp; appended to the kernel info. NULL: env says why. */
 kn_uop ki_apply_opt(ki_ir *ir, kn_uop sink, ki_opt opt);

@@ -73,13 +73,12 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     bool known;
     if (a == b || !uses(k, a, t->v) || uses(k, b, t->v)) return false;
     kn_uop u = apart(k, e, b, a, t->v, NULL);
-    if (!u) return false;
     int64_t n = ki_extent(t->v), lanes = ki_lanes_for(c, n), stride = ki_nest_stride(k, a, t->v, &known);
     kn_uop row = common_row(c, x, a, b);
     /* along the reduce if v's own way gathers, or would fill little of its vectors */
     bool poor = !known || stride != 1 || lanes == 0 || (n < c->lanes && n * 3 < lanes * 2);
     if (row && !(poor && own_extent(x) >= 4 * c->lanes)) row = NULL;
-    if (!row && lanes == 0) return false;
+    if (!row && (lanes == 0 || !u)) return false;
     t->u = u, t->reduce = x, t->streamed = a, t->row = row;
     t->lanes = row ? 1 : lanes;
     t->w = NULL;
@@ -99,7 +98,7 @@ static int64_t pieces(const ki_choice *c, int64_t n) {
 static void tile_size(const ki_choice *c, ki_tile *t) {
     int64_t regs =
         t->row ? pieces(c, ki_extent(t->row) < c->lanes ? ki_extent(t->row) : c->lanes) : pieces(c, t->lanes);
-    int64_t most = (c->target->nvector >= 32 ? 24 : 12) / regs, n = ki_extent(t->u), m = ki_extent(t->v);
+    int64_t most = (c->target->nvector >= 32 ? 24 : 12) / regs, n = t->u ? ki_extent(t->u) : 1, m = ki_extent(t->v);
     int64_t most_w = t->w ? 6 : 1, cut_from = t->row ? 8 : KI_SHORT * t->lanes;
     double best = 0;
     if (!t->row && m < cut_from) m = (m + t->lanes - 1) / t->lanes * t->lanes;
@@ -137,10 +136,9 @@ static bool alone(const ki_nest *k, kn_uop e, kn_uop access) {
 static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t item = (int64_t)ki_itemsize((kn_dtype)t->streamed->dtype), own = own_extent(t->reduce), span = 0;
-    int64_t tiles = ki_extent(t->u) / t->mu;
     bool known, hard = t->streamed->src[1]->op == KN_WHERE;
     hard |= ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known;
-    if (t->row || own * t->step * t->mw * item > MOST_PACKED || !alone(k, e, t->streamed)) return false;
+    if (t->row || !t->u || own * t->step * t->mw * item > MOST_PACKED || !alone(k, e, t->streamed)) return false;
     if (hard) return ki_extent(t->u) >= 8;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {
         int64_t s = ki_nest_stride(k, t->streamed, t->reduce->src[j], &known);
@@ -148,7 +146,7 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
         if (s < 0) s = -s;
         if (s > 1) span += s * (ki_extent(t->reduce->src[j]) - 1) * item;
     }
-    return tiles >= 6 && span > FAR;
+    return ki_extent(t->u) / t->mu >= 6 && span > FAR;
 }
 
 /* A light nest that only adds up what it reads along v: wide strips, for the memory's sake. */
@@ -230,9 +228,9 @@ static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
 
 /* Extents that the tile divides. True if a step was made. */
 static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
-    bool outer = place_in(e, t->u) < place_in(e, t->v);
+    bool outer = t->u && place_in(e, t->u) < place_in(e, t->v);
     int64_t n = ki_extent(t->v);
-    if (ki_extent(t->u) % t->mu) return outer ? ki_choice_even(c, t->u, t->mu) : swap(c, t->u, t->v);
+    if (t->u && ki_extent(t->u) % t->mu) return outer ? ki_choice_even(c, t->u, t->mu) : swap(c, t->u, t->v);
     bool cuts = t->row ? n % t->nv : n >= KI_SHORT * t->lanes && n % t->step;
     if (cuts) return outer ? swap(c, t->u, t->v) : ki_choice_even(c, t->v, t->step);
     if (!t->row && ki_choice_fit(c, t->v, t->nv)) return true;
@@ -254,7 +252,7 @@ static bool upcast(ki_choice *c, kn_axis to, uint32_t id, int64_t n) {
 }
 
 bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
-    uint32_t u = t->u->arg.range.id, v = t->v->arg.range.id, w = t->w ? t->w->arg.range.id : 0;
+    uint32_t u = t->u ? t->u->arg.range.id : 0, v = t->v->arg.range.id, w = t->w ? t->w->arg.range.id : 0;
     uint32_t row = t->row ? t->row->arg.range.id : 0;
     int32_t slot = t->pack ? ki_storage(t->streamed)->arg.param->slot : -1;
     c->tile.v = v + 1;

@@ -7,6 +7,7 @@ crashes, prints no plan or stops early has one failing item more, `program`.
 Fixtures: `build` (folder), `koine` (runs the command), `libkoine` (path of the shared library), `work` (= tmp_path).
 Helpers for test modules: none to import; all is fixtures.
 """
+import importlib.util
 import json
 import os
 import re
@@ -29,6 +30,31 @@ def child_env(**more):
     env["UBSAN_OPTIONS"] = "print_stacktrace=1"
     env.update({k: str(v) for k, v in more.items()})
     return env
+
+
+# ---- what cannot run for want of a package ----
+
+NEEDS = ["numpy", "hypothesis", "sklearn", "ml_dtypes"]
+MISSING = [m for m in NEEDS if importlib.util.find_spec(m) is None]
+left_out = []
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Modules that import what is not installed are left out, and named at the end (tools/runtests makes that a failure)."""
+    if not MISSING:
+        return None
+    files = [collection_path] if collection_path.suffix == ".py" else \
+        sorted(collection_path.glob("conftest.py")) if collection_path.is_dir() and collection_path.parent != ROOT else []
+    for f in files:
+        if f.parent != ROOT / "tests" and re.search(rf"\b(?:import|from|importorskip\(.)\s*(?:{'|'.join(MISSING)})\b", f.read_text()):
+            left_out.append(str(collection_path.relative_to(ROOT)))
+            return True
+    return None
+
+
+def pytest_terminal_summary(terminalreporter):
+    if left_out:
+        terminalreporter.write_line(f"not run, no {', '.join(MISSING)}: {' '.join(sorted(left_out))}")
 
 
 # ---- TAP ----

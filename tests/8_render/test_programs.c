@@ -234,7 +234,7 @@ static void complain(ki_env *e, const char *name, const char *what) {
     ki_env_clear(e);
 }
 
-static int shakes = 2;
+static int shakes = 1;
 
 static void one(const char *name, const char *text, const ki_target *t, unsigned threads) {
     ki_program p = {0}, q = {0};

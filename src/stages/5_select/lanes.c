@@ -100,12 +100,39 @@ static int64_t worth(const ki_lanes *l, const uint32_t *at, kn_uop access, unsig
     return -3;
 }
 
+/* around[r]: the loops that stand around loop r, r among them. A value of i and k runs in the loop j between them too, so
+ * its own free RANGEs do not tell how often it runs. Outer ENDs have the greater ids, so descending they come first. */
+static uint64_t *loops_around(const ki_scope *s) {
+    uint64_t *around = ki_calloc((size_t)s->nrange * s->words + 1, sizeof *around);
+    for (uint32_t i = s->n; around && i-- > 0;) {
+        kn_uop u = s->node[i];
+        if (u->op != KN_END) continue;
+        const uint64_t *open = ki_scope_free(s, u);
+        for (uint32_t k = 1; k < u->nsrc; k++) {
+            if (u->src[k]->op != KN_RANGE) continue;
+            uint32_t r = ki_scope_rank(s, u->src[k]);
+            uint64_t *a = around + (size_t)r * s->words;
+            const uint64_t *before = k > 1 && u->src[k - 1]->op == KN_RANGE
+                                         ? around + (size_t)ki_scope_rank(s, u->src[k - 1]) * s->words
+                                         : open;
+            for (uint32_t w = 0; w < s->words; w++) a[w] |= before[w];
+            for (uint32_t q = 0; q < s->nrange && k == 1; q++)
+                for (uint32_t w = 0; w < s->words && ki_in_set(open, q); w++) a[w] |= around[(size_t)q * s->words + w];
+            a[r >> 6] |= UINT64_C(1) << (r & 63);
+        }
+    }
+    return around;
+}
+
 /* How often a node runs: the trips of the loops it stands in. What an access is worth counts that many times. */
-static int64_t trips(const ki_scope *s, kn_uop u) {
+static int64_t trips(const ki_scope *s, const uint64_t *around, kn_uop u) {
     const uint64_t *open = ki_scope_free(s, u);
     int64_t n = 1;
     for (uint32_t r = 0; r < s->nrange; r++) {
-        if (!ki_in_set(open, r)) continue;
+        bool in = ki_in_set(open, r);
+        for (uint32_t q = 0; q < s->nrange && !in; q++)
+            in = ki_in_set(open, q) && ki_in_set(around + (size_t)q * s->words, r);
+        if (!in) continue;
         int64_t extent = s->range[r]->hi.i < INT32_MAX ? s->range[r]->hi.i + 1 : INT32_MAX;
         if (extent > MOST_TRIPS / n) return MOST_TRIPS;
         n *= extent > 0 ? extent : 1;
@@ -181,7 +208,9 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
     int64_t score[KI_MAX_RANK] = {0};
     uint32_t meet[KI_MAX_RANK] = {0};
     ki_scope scope;
+    uint64_t *around = NULL;
     if (!ki_scope_open(&scope, ir, node[n - 1])) return ki_scope_close(&scope), false;
+    if (!(around = loops_around(&scope))) return ki_scope_close(&scope), ki_fail(ir->env, KI_E_NOMEM), false;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t along = 0;
         for (unsigned k = 0; ki_has_lanes(node[i]) && k < l->rank; k++) {
@@ -194,10 +223,11 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
             if (along >> k & 1) meet[k] |= along & ~(1u << k);
         if (ki_rank(node[i]) == l->rank) strides(l, at, node[i], l->coef + (size_t)i * l->rank, &l->odd[i]);
         if (node[i]->op != KN_LOAD && node[i]->op != KN_STORE) continue;
-        int64_t times = trips(&scope, node[i]);
+        int64_t times = trips(&scope, around, node[i]);
         for (unsigned k = 0; k < l->rank; k++) score[k] += times * worth(l, at, node[i], k);
     }
     ki_scope_close(&scope);
+    ki_free(around);
     take_axes(l, score, meet, t->vector / wide >= 2 ? t->vector / wide : 2);
     return true;
 }

@@ -174,6 +174,8 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
         ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, stages[s].kernel, &o);
         if (ok) ok = forget(out);
         if (ok) out->stage = s, debug(out);
+        if (ok && o.verify >= 1) ok = ki_verify_stage(out);
+        if (ok && o.verify >= 3) ok = ki_verify_meaning(in, out);
     }
     if (!ok) {
         if (ir->env->err == KI_E_NONE) ki_fail(ir->env, KI_E_INTERNAL, "a stage failed and did not say why");

@@ -212,6 +212,13 @@ static bool carries(kn_uop u, kn_uop r) {
     return loop && other;
 }
 
+bool ki_nest_carries(const ki_nest *k, kn_uop end) {
+    for (uint32_t i = 0; i < k->scope.n; i++)
+        for (uint32_t j = 1; k->scope.node[i]->op == KN_AFTER && j < end->nsrc; j++)
+            if (carries(k->scope.node[i], end->src[j])) return true;
+    return false;
+}
+
 bool ki_nest_independent(const ki_nest *k, kn_uop r) {
     const ki_scope *s = &k->scope;
     kn_uop c = ki_nest_closer(k, r);

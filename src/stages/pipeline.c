@@ -9,6 +9,7 @@
 #include "stages/6_linearize/linearize.h"
 #include "stages/7_plan/plan.h"
 #include "stages/8_render/render.h"
+#include "stages/verify.h"
 
 #include <string.h>
 
@@ -166,12 +167,15 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     if (!o.target) o.target = ki_target_host();
     if (!o.threads) o.threads = 1;
     *out = (ki_program){.ir = ir};
+    if (o.verify >= 1 && !ki_verify_stage(in)) return false;
     bool ok = in->stage == KI_S_TENSOR && to > KI_S_TENSOR ? ki_callify(in, ir, out) : adopt(in, ir, out);
     for (ki_stage s = in->stage + 1; s <= to && ok; s++) {
         if (s > KI_S_CALLIFY && !(ok = settle_numbers(out))) break;
         ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, stages[s].kernel, &o);
         if (ok) ok = forget(out);
         if (ok) out->stage = s, debug(out);
+        if (ok && o.verify >= 1) ok = ki_verify_stage(out);
+        if (ok && o.verify >= 3) ok = ki_verify_meaning(in, out);
     }
     if (!ok) {
         if (ir->env->err == KI_E_NONE) ki_fail(ir->env, KI_E_INTERNAL, "a stage failed and did not say why");

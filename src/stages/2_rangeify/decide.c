@@ -173,8 +173,8 @@ static bool inline_value(rangeifier *r, kn_uop v) {
             if (!scan(r, e->src[0], q.nest, ctx, true)) return false;
             continue;
         }
-        /* where(inside, INDEX, 0) of a pad is still linear in the value */
-        kn_uop body = v->op == KN_PAD && e->op == KN_WHERE ? e->src[1] : e;
+        /* where(inside, INDEX, 0) of a pad, or where(outside, 0, INDEX), is still linear in the value */
+        kn_uop body = v->op == KN_PAD && e->op == KN_WHERE ? e->src[ki_is_const(e->src[1]) ? 2 : 1] : e;
         if (body != e && !scan(r, e->src[0], q.nest, ctx, false)) return false;
         if (!scan(r, body, q.nest, ctx, q.linear && is_view(v))) return false;
     }

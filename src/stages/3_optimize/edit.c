@@ -31,12 +31,13 @@ kn_uop ki_kernel_with(ki_ir *ir, kn_uop sink, const ki_opt *add, const uint32_t 
 
 /* ---- ranges by others -------------------------------------------------------------------------------------- */
 
-/* Loops of an END in their order of duty: threads, loops, lanes; otherwise as listed. */
-static void order_loops(kn_uop *src, uint32_t n, kn_uop *scratch) {
+/* Loops of an END in their order of duty: threads, loops, lanes; otherwise as listed. Lanes stay where they are listed if
+ * one of the loops carries a value: what it carries was set inside the loops before it. */
+static void order_loops(kn_uop *src, uint32_t n, kn_uop *scratch, bool carried) {
     uint32_t m = 0;
     for (int pass = 0; pass < 3; pass++)
         for (uint32_t j = 0; j < n; j++) {
-            int duty = ki_is_lane(src[j])                                                 ? 2
+            int duty = ki_is_lane(src[j]) && !carried                                     ? 2
                        : src[j]->op == KN_RANGE && src[j]->arg.range.axis == KN_AX_THREAD ? 0
                                                                                           : 1;
             if (duty == pass) scratch[m++] = src[j];
@@ -86,7 +87,7 @@ kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n) 
             if (swap[q].from == u) map[i] = swap[q].expr;
         if (map[i]) continue;
         uint32_t m = edited_sources(k, u, map, swap, n, src, &spliced);
-        if (spliced && u->op == KN_END) order_loops(src + 1, m - 1, src + most + n + 1);
+        if (spliced && u->op == KN_END) order_loops(src + 1, m - 1, src + most + n + 1, ki_nest_carries(k, u));
         map[i] = spliced && m == 1 && u->op != KN_REDUCE ? src[0] : ki_with_srcs(k->ir, u, src, m);
         ok = map[i] != NULL;
     }

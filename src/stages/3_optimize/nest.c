@@ -93,7 +93,8 @@ const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access) {
 static bool in_term(const ki_nest *k, kn_uop x, kn_uop r) {
     const ki_scope *s = &k->scope;
     if (x == r) return true;
-    if (s->node[s->at[x->id]] == x) return ki_scope_has(s, x, r);
+    bool old = s->n && x->id <= s->node[s->n - 1]->id; /* ids of the scope go up to the sink's */
+    if (old && s->node[s->at[x->id]] == x) return ki_scope_has(s, x, r);
     kn_uop *node;
     bool found = false;
     int64_t n = ki_toposort(k->ir, &x, 1, &node);
@@ -210,6 +211,13 @@ static bool carries(kn_uop u, kn_uop r) {
         other |= u->src[j]->op != KN_RANGE;
     }
     return loop && other;
+}
+
+bool ki_nest_carries(const ki_nest *k, kn_uop end) {
+    for (uint32_t i = 0; i < k->scope.n; i++)
+        for (uint32_t j = 1; k->scope.node[i]->op == KN_AFTER && j < end->nsrc; j++)
+            if (carries(k->scope.node[i], end->src[j])) return true;
+    return false;
 }
 
 bool ki_nest_independent(const ki_nest *k, kn_uop r) {

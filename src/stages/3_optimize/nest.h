@@ -36,6 +36,8 @@ kn_uop ki_storage(kn_uop u); /* PARAM, BUFFER or SLICE an address is in */
 /* Iterations of r may run in any order and at once: nothing is carried from one to another, and they write to different
  * places. REDUCE ranges are not asked about (false). */
 bool ki_nest_independent(const ki_nest *k, kn_uop r);
+/* Does some loop of this END carry a value to its next iteration? */
+bool ki_nest_carries(const ki_nest *k, kn_uop end);
 /* Next free RANGE and BUFFER ids of the kernel. */
 uint32_t ki_nest_next_range(const ki_nest *k);
 uint32_t ki_nest_next_buffer(const ki_nest *k);

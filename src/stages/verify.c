@@ -1,0 +1,171 @@
+/* verify.c: the checks between stages. The specs are rules (each stage's .spec.kr); what no rule about one node can say
+ * stands here: the form of the root, and that a list of instructions is in an order that can run. */
+#include "stages/verify.h"
+
+#include "ir/agree.h"
+#include "ir/eval.h"
+#include "ir/scalar.h"
+
+#include <rules.h>
+
+#include <math.h>
+#include <string.h>
+
+/* ---- form ---------------------------------------------------------------------------------------------------- */
+
+static const ki_ruleset *const spec[KI_S_COUNT] = {
+    [KI_S_TENSOR] = &ki_rules_spec_tensor,     [KI_S_CALLIFY] = &ki_rules_spec_callify,
+    [KI_S_RANGEIFY] = &ki_rules_spec_rangeify, [KI_S_OPTIMIZE] = &ki_rules_spec_optimize,
+    [KI_S_EXPAND] = &ki_rules_spec_expand,     [KI_S_SELECT] = &ki_rules_spec_select,
+    [KI_S_LINEARIZE] = &ki_rules_spec_linearize, [KI_S_PLAN] = &ki_rules_spec_plan,
+    [KI_S_RENDER] = &ki_rules_spec_render,
+};
+
+static bool bad_form(const ki_program *p, kn_uop u, const char *what) {
+    return ki_fail(p->ir->env, KI_E_STAGE_FORM, ki_stage_names[p->stage], u ? ki_ops[u->op].name : "nothing", u ? u->id : 0, what),
+           false;
+}
+
+static bool root_is_right(const ki_program *p) {
+    kn_uop r = p->root;
+    if (!r) return bad_form(p, r, "a root");
+    if (p->stage == KI_S_TENSOR) return r->op == KN_SINK || bad_form(p, r, "a SINK of the outputs as the root");
+    if (p->stage == KI_S_CALLIFY)
+        return (r->op == KN_FUNCTION && r->src[0]->op == KN_TUPLE) || bad_form(p, r, "FUNCTION(TUPLE(...), ...) as the root");
+    if (r->op != KN_LINEAR) return bad_form(p, r, "a LINEAR of CALLs as the root");
+    for (uint32_t i = 0; i < r->nsrc; i++) {
+        kn_uop c = r->src[i], body = c->op == KN_CALL ? c->src[0] : NULL;
+        if (!body) return bad_form(p, c, "a CALL");
+        if (body->op == KN_LOAD) continue; /* a copy */
+        if (p->stage == KI_S_RENDER && body->op != KN_PROGRAM) return bad_form(p, body, "a PROGRAM to call");
+        if (p->stage != KI_S_RENDER && body->op != KN_SINK) return bad_form(p, body, "a kernel (SINK) to call");
+        if (p->stage >= KI_S_LINEARIZE && (!body->nsrc || body->src[0]->op != KN_LINEAR))
+            return bad_form(p, body, "a LINEAR of instructions in the kernel");
+    }
+    return true;
+}
+
+/* Instructions after their sources; loops closed in the order they were opened in. */
+static bool line_runs(const ki_program *p, kn_uop line, uint32_t *at) {
+    kn_uop open[64];
+    unsigned depth = 0;
+    for (uint32_t i = 0; i < line->nsrc; i++) at[line->src[i]->id] = i + 1;
+    for (uint32_t i = 0; i < line->nsrc; i++) {
+        kn_uop u = line->src[i];
+        for (uint32_t k = 0; k < u->nsrc; k++)
+            if (at[u->src[k]->id] > i + 1) return bad_form(p, u, "its sources before it");
+        if (u->op == KN_RANGE && depth < 64) open[depth++] = u;
+        for (uint32_t k = u->nsrc; u->op == KN_END && k-- > 1;) {
+            if (u->src[k]->op != KN_RANGE) continue;
+            if (!depth || open[depth - 1] != u->src[k]) return bad_form(p, u, "the innermost open loop closed first");
+            depth--;
+        }
+    }
+    for (uint32_t i = 0; i < line->nsrc; i++) at[line->src[i]->id] = 0;
+    return depth == 0 || bad_form(p, open[depth - 1], "an END for each loop");
+}
+
+static bool lines_run(const ki_program *p) {
+    uint32_t *at = ki_calloc(p->ir->n + 1u, sizeof *at);
+    bool ok = at || (ki_fail(p->ir->env, KI_E_NOMEM), false);
+    for (uint32_t i = 0; ok && i < p->root->nsrc; i++) {
+        kn_uop body = p->root->src[i]->src[0];
+        if (body->op != KN_LOAD) ok = line_runs(p, body->src[0], at);
+    }
+    ki_free(at);
+    return ok;
+}
+
+bool ki_verify_stage(const ki_program *p) {
+    return root_is_right(p) && ki_verify(p->ir, p->root, &spec[p->stage], 1, false, NULL, ki_stage_names[p->stage]) &&
+           (p->stage < KI_S_LINEARIZE || lines_run(p));
+}
+
+/* ---- meaning ------------------------------------------------------------------------------------------------- */
+
+typedef struct side { /* arrays of one program's ports */
+    void **in, **out;
+    double **bound;
+} side;
+
+static int64_t numel(const ki_port *p) {
+    int64_t n = 1;
+    for (unsigned k = 0; k < p->rank; k++) n *= p->dim[k];
+    return n;
+}
+static void *array(const ki_port *p) { return ki_calloc((size_t)numel(p) + 1, ki_itemsize(p->dtype)); }
+
+/* Quarters in [-2, 2], integers 0 to 3, or the port's range; a variable inside its bounds. */
+static void fill(const ki_port *p, void *a, uint64_t key) {
+    const ki_param *v = p->node->op == KN_PARAM && !p->node->nsrc && p->node->arg.param->bounded ? p->node->arg.param : NULL;
+    for (int64_t i = 0; i < numel(p); i++) {
+        uint64_t r = ki_hash2(key, (uint64_t)i);
+        double u = (double)(r >> 11) * 0x1p-53, x = ki_is_float(p->dtype) ? floor(17 * u) / 4 - 2 : floor(4 * u);
+        if (p->ranged) x = p->lo + u * (p->hi - p->lo);
+        if (p->dtype == KN_BOOL) x = (double)(r & 1);
+        uint64_t bits = ki_is_float(p->dtype) ? ki_bits_from_f64(p->dtype, x) : ki_bits_wrap(p->dtype, (int64_t)floor(x));
+        if (v) bits = (uint64_t)(v->hi - v->lo < 1 << 20 ? v->hi : v->lo);
+        ki_storage_put(p->dtype, a, i, bits);
+    }
+}
+
+static void drop_side(side *s, size_t nin, size_t nout) {
+    for (size_t i = 0; s->in && i < nin; i++) ki_free(s->in[i]);
+    for (size_t i = 0; s->out && i < nout; i++) ki_free(s->out[i]);
+    for (size_t i = 0; s->bound && i < nout; i++) ki_free(s->bound[i]);
+    ki_free(s->in);
+    ki_free(s->out);
+    ki_free(s->bound);
+}
+
+static bool make_side(const ki_program *p, side *s) {
+    *s = (side){ki_calloc(p->nin + 1, sizeof *s->in), ki_calloc(p->nout + 1, sizeof *s->out), ki_calloc(p->nout + 1, sizeof *s->bound)};
+    bool ok = s->in && s->out && s->bound;
+    for (size_t i = 0; ok && i < p->nin; i++) {
+        if ((ok = (s->in[i] = array(&p->in[i])) != NULL)) fill(&p->in[i], s->in[i], i + 1);
+    }
+    for (size_t i = 0; ok && i < p->nout; i++)
+        ok = (s->out[i] = array(&p->out[i])) && (s->bound[i] = ki_calloc((size_t)numel(&p->out[i]) + 1, sizeof(double)));
+    return ok || (ki_fail(p->ir->env, KI_E_NOMEM), false);
+}
+
+/* Which input of `in` the i-th of `out` is: callify alone orders them anew. */
+static size_t origin_of(const ki_program *in, const ki_program *out, size_t i) {
+    if (in->stage != KI_S_TENSOR || out->stage == KI_S_TENSOR) return i;
+    for (size_t k = 0; k < in->nin; k++)
+        if (in->in[k].node == out->in[i].origin) return k;
+    return in->nin;
+}
+
+static bool same_values(const ki_program *in, const ki_program *out, const side *a, const side *b) {
+    for (size_t i = 0; i < in->nout; i++) {
+        ki_agreement r;
+        bool bounded = in->stage <= KI_S_CALLIFY;
+        ki_agree(in->out[i].dtype, numel(&in->out[i]), b->out[i], a->out[i], bounded ? a->bound[i] : NULL, 0, &r);
+        if (!r.wrong) continue;
+        ki_fail(out->ir->env, KI_E_STAGE_VALUES, ki_stage_names[out->stage], in->out[i].name, (long long)r.first, r.got, r.want, r.bound);
+        return false;
+    }
+    return true;
+}
+
+bool ki_verify_meaning(const ki_program *in, const ki_program *out) {
+    side a = {0}, b = {0};
+    ki_env *env = out->ir->env;
+    const void **from = ki_calloc(out->nin + 1, sizeof *from);
+    bool ok = make_side(in, &a) && make_side(out, &b) && from, known = in->nout == out->nout;
+    for (size_t i = 0; ok && i < out->nin && known; i++) {
+        size_t k = origin_of(in, out, i);
+        known = k < in->nin;
+        if (known) from[i] = a.in[k];
+    }
+    if (ok && known) {
+        if (ki_eval(in, (const void *const *)a.in, a.out, &(ki_eval_opts){.bound = in->stage <= KI_S_CALLIFY ? a.bound : NULL}) != KI_OK)
+            ki_env_clear(env);
+        else ok = ki_eval(out, from, b.out, NULL) == KI_OK && same_values(in, out, &a, &b);
+    }
+    ki_free(from);
+    drop_side(&a, in->nin, in->nout);
+    drop_side(&b, out->nin, out->nout);
+    return ok;
+}

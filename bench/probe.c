@@ -21,14 +21,14 @@ void probe_copy(float *y, const float *x, size_t n) {
 #ifdef __AVX512F__
 enum { LANES = 16, ACCUMULATORS = 12 };
 typedef __m512 lanes;
-#define SET _mm512_set1_ps
-#define FMA _mm512_fmadd_ps
+#define SET   _mm512_set1_ps
+#define FMA   _mm512_fmadd_ps
 #define FIRST _mm512_cvtss_f32
 #else
 enum { LANES = 8, ACCUMULATORS = 12 };
 typedef __m256 lanes;
-#define SET _mm256_set1_ps
-#define FMA _mm256_fmadd_ps
+#define SET   _mm256_set1_ps
+#define FMA   _mm256_fmadd_ps
 #define FIRST _mm256_cvtss_f32
 #endif
 

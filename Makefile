@@ -5,7 +5,7 @@
 #   make test       the whole suite (sets up build/venv; OFFLINE=1: run what can be run without it)
 #   make check      the same under ASan and UBSan, built in build/asan
 #   make tidy       layers, forbidden calls, lengths, recursion, format
-#   make bench      kernels, compile time and speed, beside what others reach
+#   make bench      kernels, compile time and speed, side by side with tinygrad and numpy (JSON=1: one object a line)
 #   make install    PREFIX=/usr/local DESTDIR=
 #
 # Variables: CC, CFLAGS, B (build folder), T (test files or pytest arguments), PYTHON.
@@ -127,9 +127,9 @@ SAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-fr
 check:
 	@$(MAKE) --no-print-directory B=build/asan CFLAGS='-O1 -g $(SAN)' KOINE_SAN=1 test
 
+# JSON=1: one object a line. The peers come from the network once, into build/bench-venv.
 bench: all
-	$(B)/koine bench kernels
-	$(B)/koine bench compile
+	@PYTHON='$(PYTHON)' VENV=build/bench-venv KOINE_BUILD='$(abspath $(B))' CC='$(CC)' JSON='$(JSON)' OFFLINE='$(OFFLINE)' bench/run
 
 # ---- house rules ----
 

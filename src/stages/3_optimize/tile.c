@@ -232,8 +232,8 @@ static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
     int64_t n = ki_extent(t->v);
     if (t->u && ki_extent(t->u) % t->mu) return outer ? ki_choice_even(c, t->u, t->mu) : swap(c, t->u, t->v);
     bool cuts = t->row ? n % t->nv : n >= KI_SHORT * t->lanes && n % t->step;
-    if (cuts) return outer ? swap(c, t->u, t->v) : ki_choice_even(c, t->v, t->step);
-    if (!t->row && ki_choice_fit(c, t->v, t->nv)) return true;
+    if (cuts && outer) return swap(c, t->u, t->v);
+    if (t->row ? cuts && ki_choice_even(c, t->v, t->step) : ki_choice_fit(c, t->v, t->nv)) return true;
     if (t->row && ki_choice_fit(c, t->row, 1)) return true;
     kn_uop last = last_loop(e);
     return t->pack && last != t->u && ki_nest_independent(&c->nest, last) && swap(c, t->u, last);

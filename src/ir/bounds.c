@@ -12,18 +12,10 @@ typedef struct interval {
     int64_t lo, hi;
 } interval;
 
-static bool is_integral(kn_dtype t) {
-    return t != KN_VOID && !ki_is_float(t);
-}
-static interval whole(kn_dtype t) {
-    return (interval){ki_int_min(t), ki_int_max(t)};
-}
-static interval of(kn_uop u) {
-    return (interval){u->lo.i, u->hi.i};
-}
-static bool float_known(kn_uop u) {
-    return ki_is_float((kn_dtype)u->dtype) && (u->flags & KI_BOUNDED);
-}
+static bool is_integral(kn_dtype t) { return t != KN_VOID && !ki_is_float(t); }
+static interval whole(kn_dtype t) { return (interval){ki_int_min(t), ki_int_max(t)}; }
+static interval of(kn_uop u) { return (interval){u->lo.i, u->hi.i}; }
+static bool float_known(kn_uop u) { return ki_is_float((kn_dtype)u->dtype) && (u->flags & KI_BOUNDED); }
 
 static void set(ki_draft *d, interval v) {
     d->flags |= KI_BOUNDED;
@@ -39,12 +31,8 @@ static void set_float(ki_draft *d, double lo, double hi) {
 
 /* Exact result in 128 bits back to the dtype: what does not fit gives the whole range (index: infinity). */
 typedef ki_int128 wide;
-static int64_t clip(wide v) {
-    return v < INT64_MIN ? INT64_MIN : v > INT64_MAX ? INT64_MAX : (int64_t)v;
-}
-static bool infinite(kn_dtype t) {
-    return t == KN_IDX || t == KN_U64;
-}
+static int64_t clip(wide v) { return v < INT64_MIN ? INT64_MIN : v > INT64_MAX ? INT64_MAX : (int64_t)v; }
+static bool infinite(kn_dtype t) { return t == KN_IDX || t == KN_U64; }
 static interval fit(kn_dtype t, wide lo, wide hi) {
     interval all = whole(t);
     if (t == KN_IDX) return (interval){clip(lo), clip(hi)};
@@ -52,16 +40,10 @@ static interval fit(kn_dtype t, wide lo, wide hi) {
     return (interval){(int64_t)lo, (int64_t)hi};
 }
 /* Infinity as a number far outside, so that sums and products of it stay outside. */
-static wide low(kn_dtype t, int64_t v) {
-    return infinite(t) && v == INT64_MIN ? -((wide)1 << 64) : v;
-}
-static wide high(kn_dtype t, int64_t v) {
-    return infinite(t) && v == INT64_MAX ? (wide)1 << 64 : v;
-}
+static wide low(kn_dtype t, int64_t v) { return infinite(t) && v == INT64_MIN ? -((wide)1 << 64) : v; }
+static wide high(kn_dtype t, int64_t v) { return infinite(t) && v == INT64_MAX ? (wide)1 << 64 : v; }
 
-static void bounds_NONE(ki_draft *d) {
-    (void)d;
-}
+static void bounds_NONE(ki_draft *d) { (void)d; }
 static void bounds_RANGE(ki_draft *d) {
     if (is_integral(d->dtype)) set(d, whole(d->dtype));
 }
@@ -74,9 +56,7 @@ static void copy_from(ki_draft *d, kn_uop s) {
     d->lo = s->lo;
     d->hi = s->hi;
 }
-static void bounds_SRC0(ki_draft *d) {
-    copy_from(d, d->src[0]);
-}
+static void bounds_SRC0(ki_draft *d) { copy_from(d, d->src[0]); }
 /* A gated load may give its alternative. */
 static void bounds_LOAD(ki_draft *d) {
     if (d->nsrc == 1) {
@@ -86,8 +66,7 @@ static void bounds_LOAD(ki_draft *d) {
     kn_uop a = d->src[0], b = d->src[1];
     if (is_integral(d->dtype) && b->dtype == d->dtype)
         set(d, (interval){a->lo.i < b->lo.i ? a->lo.i : b->lo.i, a->hi.i > b->hi.i ? a->hi.i : b->hi.i});
-    else
-        bounds_RANGE(d);
+    else bounds_RANGE(d);
 }
 static void bounds_CONST(ki_draft *d) {
     if (is_integral(d->dtype)) {
@@ -124,10 +103,8 @@ static void bounds_PAD(ki_draft *d) {
     kn_uop s = d->src[0];
     copy_from(d, s);
     if (!(d->flags & KI_BOUNDED)) return;
-    if (is_integral(d->dtype))
-        set(d, (interval){d->lo.i < 0 ? d->lo.i : 0, d->hi.i > 0 ? d->hi.i : 0});
-    else
-        set_float(d, fmin(d->lo.f, 0), fmax(d->hi.f, 0));
+    if (is_integral(d->dtype)) set(d, (interval){d->lo.i < 0 ? d->lo.i : 0, d->hi.i > 0 ? d->hi.i : 0});
+    else set_float(d, fmin(d->lo.f, 0), fmax(d->hi.f, 0));
 }
 static void bounds_STACK(ki_draft *d) {
     if (!d->nsrc) {
@@ -137,12 +114,10 @@ static void bounds_STACK(ki_draft *d) {
     copy_from(d, d->src[0]);
     for (uint32_t i = 1; i < d->nsrc && d->flags & KI_BOUNDED; i++) {
         kn_uop s = d->src[i];
-        if (!(s->flags & KI_BOUNDED))
-            d->flags &= (uint16_t)~KI_BOUNDED;
+        if (!(s->flags & KI_BOUNDED)) d->flags &= (uint16_t)~KI_BOUNDED;
         else if (is_integral(d->dtype))
             set(d, (interval){s->lo.i < d->lo.i ? s->lo.i : d->lo.i, s->hi.i > d->hi.i ? s->hi.i : d->hi.i});
-        else
-            set_float(d, fmin(d->lo.f, s->lo.f), fmax(d->hi.f, s->hi.f));
+        else set_float(d, fmin(d->lo.f, s->lo.f), fmax(d->hi.f, s->hi.f));
     }
 }
 /* A max of n values lies where they do; a sum of n values in n times the interval. */
@@ -151,23 +126,19 @@ static void bounds_REDUCE(ki_draft *d) {
     bounds_RANGE(d);
     if (!is_integral(d->dtype)) return;
     wide n = 1;
-    for (uint32_t i = 1; i < d->nsrc; i++)
-        n *= d->src[i]->hi.i < INT32_MAX ? d->src[i]->hi.i + 1 : (wide)1 << 62;
+    for (uint32_t i = 1; i < d->nsrc; i++) n *= d->src[i]->hi.i < INT32_MAX ? d->src[i]->hi.i + 1 : (wide)1 << 62;
     for (unsigned k = 0; k < s->type->rank; k++)
         if (d->arg.reduce.axes >> k & 1) n *= s->type->dim[k].n;
     if (n < 1 || n > (wide)1 << 62) return;
     bool fixed = !s->type->symbolic;
-    for (uint32_t i = 1; i < d->nsrc; i++)
-        fixed &= d->src[i]->op == KN_RANGE && d->src[i]->src[0]->op == KN_CONST;
+    for (uint32_t i = 1; i < d->nsrc; i++) fixed &= d->src[i]->op == KN_RANGE && d->src[i]->src[0]->op == KN_CONST;
     if (d->arg.reduce.op == KN_MAX && fixed) set(d, of(s));
     if (d->arg.reduce.op != KN_ADD || s->dtype == KN_BOOL) return;
     wide lo = low(d->dtype, s->lo.i), hi = high(d->dtype, s->hi.i);
     wide lo_n = lo * (fixed || lo < 0 ? n : 0), hi_n = hi * (fixed || hi > 0 ? n : 0);
     set(d, fit(d->dtype, lo_n, hi_n));
 }
-static void bounds_GETTUPLE(ki_draft *d) {
-    bounds_RANGE(d);
-}
+static void bounds_GETTUPLE(ki_draft *d) { bounds_RANGE(d); }
 /* 0 .. bound-1 */
 static void bounds_RANGEOP(ki_draft *d) {
     int64_t hi = d->src[0]->hi.i;
@@ -198,9 +169,7 @@ static void bounds_CAST(ki_draft *d) {
     }
 }
 
-static bool both_floats(ki_draft *d) {
-    return float_known(d->src[0]) && float_known(d->src[1]);
-}
+static bool both_floats(ki_draft *d) { return float_known(d->src[0]) && float_known(d->src[1]); }
 static void bounds_ADD(ki_draft *d) {
     kn_uop a = d->src[0], b = d->src[1];
     if (d->dtype == KN_BOOL) {
@@ -219,10 +188,8 @@ static void bounds_SUB(ki_draft *d) {
 }
 static void bounds_NEG(ki_draft *d) {
     kn_uop a = d->src[0];
-    if (is_integral(d->dtype))
-        set(d, fit(d->dtype, -high(d->dtype, a->hi.i), -low(d->dtype, a->lo.i)));
-    else if (float_known(a))
-        set_float(d, -a->hi.f, -a->lo.f);
+    if (is_integral(d->dtype)) set(d, fit(d->dtype, -high(d->dtype, a->hi.i), -low(d->dtype, a->lo.i)));
+    else if (float_known(a)) set_float(d, -a->hi.f, -a->lo.f);
 }
 /* Products of ends; an infinite end times zero is zero. */
 static void bounds_MUL(ki_draft *d) {
@@ -253,8 +220,7 @@ static void bounds_MAX(ki_draft *d) {
     kn_uop a = d->src[0], b = d->src[1];
     if (is_integral(d->dtype))
         set(d, (interval){a->lo.i > b->lo.i ? a->lo.i : b->lo.i, a->hi.i > b->hi.i ? a->hi.i : b->hi.i});
-    else if (both_floats(d))
-        set_float(d, fmax(a->lo.f, b->lo.f), fmax(a->hi.f, b->hi.f));
+    else if (both_floats(d)) set_float(d, fmax(a->lo.f, b->lo.f), fmax(a->hi.f, b->hi.f));
 }
 
 static int64_t floor_div(int64_t a, int64_t b) {
@@ -265,8 +231,7 @@ static void bounds_IDIV(ki_draft *d) {
     kn_uop a = d->src[0], b = d->src[1];
     set(d, whole(d->dtype));
     if (b->lo.i <= 0) return; /* zero, negative or unknown divisors: nothing is gained by caring */
-    bool open_lo = infinite(d->dtype) && a->lo.i == INT64_MIN,
-         open_hi = infinite(d->dtype) && a->hi.i == INT64_MAX;
+    bool open_lo = infinite(d->dtype) && a->lo.i == INT64_MIN, open_hi = infinite(d->dtype) && a->hi.i == INT64_MAX;
     int64_t lo = floor_div(a->lo.i, a->lo.i < 0 ? b->lo.i : b->hi.i);
     int64_t hi = floor_div(a->hi.i, a->hi.i < 0 ? b->hi.i : b->lo.i);
     set(d, (interval){open_lo ? INT64_MIN : lo, open_hi ? INT64_MAX : hi});
@@ -286,9 +251,7 @@ static void bounds_MOD(ki_draft *d) {
 }
 
 /* Comparison of two intervals: certain, impossible or open. */
-static void decide(ki_draft *d, bool yes, bool no) {
-    set(d, (interval){yes, !no});
-}
+static void decide(ki_draft *d, bool yes, bool no) { set(d, (interval){yes, !no}); }
 static bool compare_ends(ki_draft *d, int *lt_all, int *ge_all, int *le_all, int *gt_all, int *apart) {
     kn_uop a = d->src[0], b = d->src[1];
     if (is_integral((kn_dtype)a->dtype)) {
@@ -312,11 +275,11 @@ static bool compare_ends(ki_draft *d, int *lt_all, int *ge_all, int *le_all, int
     *apart = *lt_all || *gt_all;
     return true;
 }
-#define COMPARE(name, yes, no)                                                                               \
-    static void bounds_##name(ki_draft *d) {                                                                 \
-        int lt = 0, ge = 0, le = 0, gt = 0, apart = 0;                                                       \
-        set(d, (interval){0, 1});                                                                            \
-        if (compare_ends(d, &lt, &ge, &le, &gt, &apart)) decide(d, yes, no);                                 \
+#define COMPARE(name, yes, no)                                                                                         \
+    static void bounds_##name(ki_draft *d) {                                                                           \
+        int lt = 0, ge = 0, le = 0, gt = 0, apart = 0;                                                                 \
+        set(d, (interval){0, 1});                                                                                      \
+        if (compare_ends(d, &lt, &ge, &le, &gt, &apart)) decide(d, yes, no);                                           \
     }
 COMPARE(CMPLT, lt, ge)
 COMPARE(CMPGE, ge, lt)
@@ -327,9 +290,7 @@ COMPARE(CMPNE, apart, le &&ge)
 COMPARE(CMPEQ, le &&ge, apart)
 
 /* Bits below the highest set one, of non-negative values. */
-static int64_t ones_above(int64_t v) {
-    return v <= 0 ? 0 : (int64_t)(UINT64_MAX >> ki_clz64((uint64_t)v));
-}
+static int64_t ones_above(int64_t v) { return v <= 0 ? 0 : (int64_t)(UINT64_MAX >> ki_clz64((uint64_t)v)); }
 static void bounds_AND(ki_draft *d) {
     kn_uop a = d->src[0], b = d->src[1];
     if (d->dtype == KN_BOOL) {
@@ -337,12 +298,9 @@ static void bounds_AND(ki_draft *d) {
         return;
     }
     set(d, whole(d->dtype));
-    if (a->lo.i >= 0 && b->lo.i >= 0)
-        set(d, (interval){0, a->hi.i < b->hi.i ? a->hi.i : b->hi.i});
-    else if (a->lo.i >= 0)
-        set(d, (interval){0, a->hi.i});
-    else if (b->lo.i >= 0)
-        set(d, (interval){0, b->hi.i});
+    if (a->lo.i >= 0 && b->lo.i >= 0) set(d, (interval){0, a->hi.i < b->hi.i ? a->hi.i : b->hi.i});
+    else if (a->lo.i >= 0) set(d, (interval){0, a->hi.i});
+    else if (b->lo.i >= 0) set(d, (interval){0, b->hi.i});
 }
 static void bounds_OR(ki_draft *d) {
     kn_uop a = d->src[0], b = d->src[1];
@@ -351,25 +309,20 @@ static void bounds_OR(ki_draft *d) {
         return;
     }
     set(d, whole(d->dtype));
-    if (a->lo.i >= 0 && b->lo.i >= 0 &&
-        !(infinite(d->dtype) && (a->hi.i == INT64_MAX || b->hi.i == INT64_MAX)))
+    if (a->lo.i >= 0 && b->lo.i >= 0 && !(infinite(d->dtype) && (a->hi.i == INT64_MAX || b->hi.i == INT64_MAX)))
         set(d, (interval){a->lo.i > b->lo.i ? a->lo.i : b->lo.i, ones_above(a->hi.i) | ones_above(b->hi.i)});
 }
 static void bounds_SHR(ki_draft *d) {
     kn_uop a = d->src[0], b = d->src[1];
     set(d, whole(d->dtype));
-    if (b->lo.i != b->hi.i || b->lo.i < 0 || b->lo.i >= ki_dtypes[d->dtype].bits || infinite(d->dtype))
-        return;
+    if (b->lo.i != b->hi.i || b->lo.i < 0 || b->lo.i >= ki_dtypes[d->dtype].bits || infinite(d->dtype)) return;
     set(d, (interval){a->lo.i >> b->lo.i, a->hi.i >> b->lo.i});
 }
 static void bounds_NOT(ki_draft *d) {
     kn_uop a = d->src[0];
-    if (d->dtype == KN_BOOL)
-        set(d, (interval){!a->hi.i, !a->lo.i});
-    else if (ki_is_sint(d->dtype))
-        set(d, (interval){~a->hi.i, ~a->lo.i});
-    else
-        bounds_RANGE(d);
+    if (d->dtype == KN_BOOL) set(d, (interval){!a->hi.i, !a->lo.i});
+    else if (ki_is_sint(d->dtype)) set(d, (interval){~a->hi.i, ~a->lo.i});
+    else bounds_RANGE(d);
 }
 static void bounds_WHERE(ki_draft *d) {
     kn_uop p = d->src[0], a = d->src[1], b = d->src[2];
@@ -383,14 +336,12 @@ static void bounds_WHERE(ki_draft *d) {
     }
     if (is_integral(d->dtype))
         set(d, (interval){a->lo.i < b->lo.i ? a->lo.i : b->lo.i, a->hi.i > b->hi.i ? a->hi.i : b->hi.i});
-    else if (float_known(a) && float_known(b))
-        set_float(d, fmin(a->lo.f, b->lo.f), fmax(a->hi.f, b->hi.f));
+    else if (float_known(a) && float_known(b)) set_float(d, fmin(a->lo.f, b->lo.f), fmax(a->hi.f, b->hi.f));
 }
 
 void ki_derive_bounds(ki_draft *d) {
     static void (*const rule[KI_OP_COUNT])(ki_draft *) = {
-#define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc)                         \
-    [KN_##name] = bounds_##bounds,
+#define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc) [KN_##name] = bounds_##bounds,
 #include "ir/ops.def"
 #undef KI_OP
     };

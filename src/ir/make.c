@@ -6,12 +6,8 @@
 
 #define NOARG ((kn_arg){.bits = 0})
 
-kn_uop ki_op0(ki_ir *ir, kn_op op) {
-    return ki_make(ir, op, KN_VOID, NULL, 0, NOARG, 0);
-}
-kn_uop ki_op1(ki_ir *ir, kn_op op, kn_uop a) {
-    return ki_make(ir, op, KN_VOID, &a, 1, NOARG, 0);
-}
+kn_uop ki_op0(ki_ir *ir, kn_op op) { return ki_make(ir, op, KN_VOID, NULL, 0, NOARG, 0); }
+kn_uop ki_op1(ki_ir *ir, kn_op op, kn_uop a) { return ki_make(ir, op, KN_VOID, &a, 1, NOARG, 0); }
 kn_uop ki_op2(ki_ir *ir, kn_op op, kn_uop a, kn_uop b) {
     return ki_make(ir, op, KN_VOID, (kn_uop[]){a, b}, 2, NOARG, 0);
 }
@@ -27,9 +23,7 @@ kn_uop ki_with_srcs(ki_ir *ir, kn_uop u, const kn_uop *src, uint32_t nsrc) {
     if (nsrc == u->nsrc && (nsrc == 0 || memcmp(src, u->src, nsrc * sizeof *src) == 0)) return u;
     return ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, src, nsrc, u->arg, u->tag);
 }
-kn_uop ki_with_src(ki_ir *ir, kn_uop u, const kn_uop *src) {
-    return u ? ki_with_srcs(ir, u, src, u->nsrc) : NULL;
-}
+kn_uop ki_with_src(ki_ir *ir, kn_uop u, const kn_uop *src) { return u ? ki_with_srcs(ir, u, src, u->nsrc) : NULL; }
 kn_uop ki_with_arg(ki_ir *ir, kn_uop u, kn_arg arg) {
     return u ? ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, u->src, u->nsrc, arg, u->tag) : NULL;
 }
@@ -43,12 +37,8 @@ kn_uop ki_const_bits(ki_ir *ir, kn_dtype t, uint64_t bits) {
 kn_uop ki_const_int(ki_ir *ir, kn_dtype t, int64_t v) {
     return ki_const_bits(ir, t, ki_is_float(t) ? ki_bits_from_f64(t, (double)v) : ki_bits_wrap(t, v));
 }
-kn_uop ki_const_float(ki_ir *ir, kn_dtype t, double v) {
-    return ki_const_bits(ir, t, ki_bits_from_f64(t, v));
-}
-kn_uop ki_index(ki_ir *ir, int64_t v) {
-    return ki_const_bits(ir, KN_IDX, (uint64_t)v);
-}
+kn_uop ki_const_float(ki_ir *ir, kn_dtype t, double v) { return ki_const_bits(ir, t, ki_bits_from_f64(t, v)); }
+kn_uop ki_index(ki_ir *ir, int64_t v) { return ki_const_bits(ir, KN_IDX, (uint64_t)v); }
 
 kn_uop ki_cast(ki_ir *ir, kn_uop a, kn_dtype t) {
     return a && a->dtype != t ? ki_make(ir, KN_CAST, t, &a, 1, NOARG, 0) : a;
@@ -102,9 +92,7 @@ kn_uop ki_stack_dims(ki_ir *ir, const ki_dim *dim, unsigned rank) {
     for (unsigned k = 0; k < rank; k++) s[k] = dim[k].sym ? dim[k].sym : ki_index(ir, dim[k].n);
     return ki_opn(ir, KN_STACK, s, rank);
 }
-kn_uop ki_shape_of(ki_ir *ir, kn_uop u) {
-    return u ? ki_stack_dims(ir, u->type->dim, u->type->rank) : NULL;
-}
+kn_uop ki_shape_of(ki_ir *ir, kn_uop u) { return u ? ki_stack_dims(ir, u->type->dim, u->type->rank) : NULL; }
 
 /* A shape argument as dims; an unchanged one keeps its symbol. */
 static bool same_dims(kn_uop a, const int64_t *dim, unsigned rank) {
@@ -181,10 +169,8 @@ const char *ki_shape_text(const ki_type *t, char *buf, size_t n) {
 #define PUT(...) (at < n ? at += (size_t)snprintf(buf + at, n - at, __VA_ARGS__) : 0)
     PUT("(");
     for (unsigned k = 0; k < t->rank; k++) {
-        if (t->dim[k].sym)
-            PUT("%s<=%lld", k ? ", " : "", (long long)t->dim[k].n);
-        else
-            PUT("%s%lld", k ? ", " : "", (long long)t->dim[k].n);
+        if (t->dim[k].sym) PUT("%s<=%lld", k ? ", " : "", (long long)t->dim[k].n);
+        else PUT("%s%lld", k ? ", " : "", (long long)t->dim[k].n);
     }
     PUT(t->rank == 1 ? ",)" : ")");
 #undef PUT

@@ -9,9 +9,7 @@
 #define FAIL(...) (ki_fail(d->ir->env, __VA_ARGS__), false)
 #define NAME      (ki_ops[d->op].name)
 
-static const char *shape_name(const ki_type *t, char *buf) {
-    return ki_shape_text(t, buf, 128);
-}
+static const char *shape_name(const ki_type *t, char *buf) { return ki_shape_text(t, buf, 128); }
 
 /* ---- dtype
  * ------------------------------------------------------------------------------------------------- */
@@ -20,39 +18,22 @@ static bool dtype_GIVEN(ki_draft *d) {
     (void)d;
     return true;
 }
-static bool dtype_SRC0(ki_draft *d) {
-    return d->dtype = (kn_dtype)d->src[0]->dtype, true;
-}
-static bool dtype_SRC1(ki_draft *d) {
-    return d->dtype = (kn_dtype)d->src[1]->dtype, true;
-}
-static bool dtype_SRC2(ki_draft *d) {
-    return d->dtype = (kn_dtype)d->src[2]->dtype, true;
-}
-static bool dtype_BOOL(ki_draft *d) {
-    return d->dtype = KN_BOOL, true;
-}
-static bool dtype_VOID(ki_draft *d) {
-    return d->dtype = KN_VOID, true;
-}
-static bool dtype_INDEX(ki_draft *d) {
-    return d->dtype = KN_IDX, true;
-}
-static bool dtype_U8(ki_draft *d) {
-    return d->dtype = KN_U8, true;
-}
+static bool dtype_SRC0(ki_draft *d) { return d->dtype = (kn_dtype)d->src[0]->dtype, true; }
+static bool dtype_SRC1(ki_draft *d) { return d->dtype = (kn_dtype)d->src[1]->dtype, true; }
+static bool dtype_SRC2(ki_draft *d) { return d->dtype = (kn_dtype)d->src[2]->dtype, true; }
+static bool dtype_BOOL(ki_draft *d) { return d->dtype = KN_BOOL, true; }
+static bool dtype_VOID(ki_draft *d) { return d->dtype = KN_VOID, true; }
+static bool dtype_INDEX(ki_draft *d) { return d->dtype = KN_IDX, true; }
+static bool dtype_U8(ki_draft *d) { return d->dtype = KN_U8, true; }
 static bool dtype_STACK(ki_draft *d) {
     d->dtype = d->nsrc ? (kn_dtype)d->src[0]->dtype : KN_IDX;
     for (uint32_t i = 1; i < d->nsrc; i++)
         if (d->src[i]->dtype != d->dtype)
-            return FAIL(KI_E_DTYPE_MISMATCH, "stack", ki_dtypes[d->dtype].name,
-                        ki_dtypes[d->src[i]->dtype].name);
+            return FAIL(KI_E_DTYPE_MISMATCH, "stack", ki_dtypes[d->dtype].name, ki_dtypes[d->src[i]->dtype].name);
     return true;
 }
 /* A FUNCTION is a TUPLE, hence void; a body that is one value gives that value's dtype. */
-static bool dtype_TUPLE(ki_draft *d) {
-    return dtype_SRC0(d);
-}
+static bool dtype_TUPLE(ki_draft *d) { return dtype_SRC0(d); }
 
 static kn_uop tuple_element(ki_draft *d) {
     kn_uop t = d->src[0];
@@ -83,8 +64,7 @@ static bool check_operands(ki_draft *d) {
         if (d->src[i]->dtype != t)
             return FAIL(KI_E_DTYPE_MISMATCH, NAME, ki_dtypes[t].name, ki_dtypes[d->src[i]->dtype].name);
     if (t == KN_VOID) return FAIL(KI_E_DTYPE_CLASS, NAME, "void", "a value");
-    if (info->flags & KI_FLOAT && !ki_is_float(t))
-        return FAIL(KI_E_DTYPE_CLASS, NAME, ki_dtypes[t].name, "a float");
+    if (info->flags & KI_FLOAT && !ki_is_float(t)) return FAIL(KI_E_DTYPE_CLASS, NAME, ki_dtypes[t].name, "a float");
     if (info->flags & KI_INT && ki_is_float(t))
         return FAIL(KI_E_DTYPE_CLASS, NAME, ki_dtypes[t].name, "an integer or bool");
     if (info->flags & KI_NUM && t == KN_BOOL) return FAIL(KI_E_DTYPE_CLASS, NAME, "bool", "a number");
@@ -94,8 +74,7 @@ static bool check_operands(ki_draft *d) {
 
 bool ki_derive_dtype(ki_draft *d) {
     static bool (*const rule[KI_OP_COUNT])(ki_draft *) = {
-#define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc)                         \
-    [KN_##name] = dtype_##dtype,
+#define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc) [KN_##name] = dtype_##dtype,
 #include "ir/ops.def"
 #undef KI_OP
     };
@@ -130,12 +109,8 @@ static bool read_dims(ki_draft *d, uint32_t i, unsigned *rank, ki_dim *dim) {
     return true;
 }
 
-static bool same_dim(ki_dim a, ki_dim b) {
-    return a.n == b.n && a.sym == b.sym;
-}
-static bool is_one(ki_dim a) {
-    return a.n == 1 && !a.sym;
-}
+static bool same_dim(ki_dim a, ki_dim b) { return a.n == b.n && a.sym == b.sym; }
+static bool is_one(ki_dim a) { return a.n == 1 && !a.sym; }
 
 static bool shape_SCALAR(ki_draft *d) {
     unsigned device = ki_ops[d->op].cls == KI_C_SOURCE ? 0 : device_of(d);
@@ -153,9 +128,7 @@ static bool shape_SRC0(ki_draft *d) {
     }
     return d->type = t, true;
 }
-static bool shape_SRC2(ki_draft *d) {
-    return d->type = d->src[2]->type, true;
-}
+static bool shape_SRC2(ki_draft *d) { return d->type = d->src[2]->type, true; }
 
 /* Elementwise: () meets any shape; else equal ranks, and on each axis equal sizes or 1. */
 static bool shape_ELEM(ki_draft *d) {
@@ -164,10 +137,8 @@ static bool shape_ELEM(ki_draft *d) {
     for (uint32_t i = 1; i < d->nsrc; i++) {
         const ki_type *s = d->src[i]->type;
         if (s == t || (s->rank == 0 && (!s->device || s->device == t->device))) continue;
-        if (t->rank == 0 && (!t->device || t->device == s->device))
-            t = s;
-        else
-            merge = true;
+        if (t->rank == 0 && (!t->device || t->device == s->device)) t = s;
+        else merge = true;
     }
     if (!merge) return d->type = t, true;
     ki_dim dim[KI_MAX_RANK];
@@ -178,8 +149,7 @@ static bool shape_ELEM(ki_draft *d) {
     for (uint32_t i = 0; i < d->nsrc; i++) {
         const ki_type *s = d->src[i]->type;
         if (s->device && device && s->device != device)
-            return FAIL(KI_E_DEVICE_MISMATCH, NAME, d->ir->env->device[device],
-                        d->ir->env->device[s->device]);
+            return FAIL(KI_E_DEVICE_MISMATCH, NAME, d->ir->env->device[device], d->ir->env->device[s->device]);
         if (s->device) device = s->device;
         if (s->axis >= 0) axis = s->axis;
         if (s->rank == 0) continue;
@@ -189,12 +159,10 @@ static bool shape_ELEM(ki_draft *d) {
             memcpy(dim, s->dim, rank * sizeof *dim);
             continue;
         }
-        if (s->rank != rank)
-            return FAIL(KI_E_SHAPE_MISMATCH, NAME, shape_name(first, a), shape_name(s, b), 0);
+        if (s->rank != rank) return FAIL(KI_E_SHAPE_MISMATCH, NAME, shape_name(first, a), shape_name(s, b), 0);
         for (unsigned k = 0; k < rank; k++) {
             if (same_dim(dim[k], s->dim[k]) || is_one(s->dim[k])) continue;
-            if (!is_one(dim[k]))
-                return FAIL(KI_E_SHAPE_MISMATCH, NAME, shape_name(first, a), shape_name(s, b), (int)k);
+            if (!is_one(dim[k])) return FAIL(KI_E_SHAPE_MISMATCH, NAME, shape_name(first, a), shape_name(s, b), (int)k);
             dim[k] = s->dim[k];
         }
     }
@@ -214,14 +182,11 @@ static bool shape_BUFFER(ki_draft *d) {
     const char *name = b->device ? d->ir->env->device[b->device] : "";
     int64_t n = 1;
     for (const char *c = name; *c; c++) n += *c == ',';
-    if (b->size < 0 || b->size > (INT64_C(1) << 47) / n)
-        return FAIL(KI_E_DIM_RANGE, "buffer", (long long)b->size);
+    if (b->size < 0 || b->size > (INT64_C(1) << 47) / n) return FAIL(KI_E_DIM_RANGE, "buffer", (long long)b->size);
     return with_dims(d, 1, &(ki_dim){n * b->size, NULL}, b->device, n > 1 ? 0 : -1);
 }
 
-static bool shape_BYTES(ki_draft *d) {
-    return with_dims(d, 1, &(ki_dim){(int64_t)d->arg.str->n, NULL}, 0, -1);
-}
+static bool shape_BYTES(ki_draft *d) { return with_dims(d, 1, &(ki_dim){(int64_t)d->arg.str->n, NULL}, 0, -1); }
 
 /* Where source axis k of a reshape ends up, by its leading product; -1 if the boundary is not kept. */
 static int reshaped_axis(const ki_type *from, const ki_dim *dim, unsigned rank, int axis) {
@@ -257,8 +222,7 @@ static bool shape_RESHAPE(ki_draft *d) {
     if (!read_dims(d, 1, &rank, dim)) return false;
     int axis = t->axis >= 0 ? reshaped_axis(t, dim, rank, t->axis) : -1;
     if (!with_dims(d, rank, dim, t->device, axis)) return false;
-    if (d->type->numel == t->numel &&
-        (!t->symbolic && !d->type->symbolic ? true : same_symbols(t, dim, rank)))
+    if (d->type->numel == t->numel && (!t->symbolic && !d->type->symbolic ? true : same_symbols(t, dim, rank)))
         return true;
     return FAIL(KI_E_RESHAPE_SIZE, shape_name(t, a), (long long)t->numel, shape_name(d->type, b),
                 (long long)d->type->numel);
@@ -303,9 +267,7 @@ static bool axes_in_range(ki_draft *d) {
             return FAIL(KI_E_ARG_INVALID, NAME, "axes (each once, ascending, below the rank)");
     return true;
 }
-static bool shape_FLIP(ki_draft *d) {
-    return axes_in_range(d) && (d->type = d->src[0]->type, true);
-}
+static bool shape_FLIP(ki_draft *d) { return axes_in_range(d) && (d->type = d->src[0]->type, true); }
 
 static bool shape_REPLICATED(ki_draft *d) {
     const ki_type *t = d->src[0]->type;
@@ -335,17 +297,12 @@ static bool window(ki_draft *d, bool pad) {
         bool exact = !off[k].sym && !in.sym && !all.sym;
         int64_t lo = off[k].sym ? off[k].sym->lo.i : off[k].n;
         if (lo < 0 || in.n < 0 || all.n < 0 || (exact && off[k].n > all.n - in.n))
-            return FAIL(KI_E_PAD_RANGE, NAME, (int)k, (long long)off[k].n, (long long)dim[k].n,
-                        (long long)t->dim[k].n);
+            return FAIL(KI_E_PAD_RANGE, NAME, (int)k, (long long)off[k].n, (long long)dim[k].n, (long long)t->dim[k].n);
     }
     return with_dims(d, rank, dim, t->device, t->axis);
 }
-static bool shape_PAD(ki_draft *d) {
-    return window(d, true);
-}
-static bool shape_SHRINK(ki_draft *d) {
-    return window(d, false);
-}
+static bool shape_PAD(ki_draft *d) { return window(d, true); }
+static bool shape_SHRINK(ki_draft *d) { return window(d, false); }
 
 /* Each () index removes its axis, a shaped one puts its shape there. On a flat buffer this is 'one linear
  * index'. */
@@ -380,9 +337,7 @@ static bool shape_STACK(ki_draft *d) {
     return with_dims(d, t->rank + 1u, dim, device_of(d), t->axis >= 0 ? t->axis + 1 : -1);
 }
 
-static bool shape_SLICE(ki_draft *d) {
-    return with_dims(d, 1, &(ki_dim){d->arg.i, NULL}, device_of(d), -1);
-}
+static bool shape_SLICE(ki_draft *d) { return with_dims(d, 1, &(ki_dim){d->arg.i, NULL}, device_of(d), -1); }
 
 static bool shape_BITCAST(ki_draft *d) {
     const ki_type *t = d->src[0]->type;
@@ -414,9 +369,7 @@ static bool shape_REDUCE(ki_draft *d) {
 }
 
 /* The body's shape; PARAM shapes that are symbolic are substituted when the function is inlined. */
-static bool shape_FUNCTION(ki_draft *d) {
-    return d->type = d->src[0]->type, true;
-}
+static bool shape_FUNCTION(ki_draft *d) { return d->type = d->src[0]->type, true; }
 static bool shape_GETTUPLE(ki_draft *d) {
     kn_uop e = tuple_element(d);
     return e && (d->type = e->type, true);
@@ -435,8 +388,7 @@ static bool shape_STORE(ki_draft *d) {
 
 bool ki_derive_type(ki_draft *d) {
     static bool (*const rule[KI_OP_COUNT])(ki_draft *) = {
-#define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc)                         \
-    [KN_##name] = shape_##shape,
+#define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc) [KN_##name] = shape_##shape,
 #include "ir/ops.def"
 #undef KI_OP
     };

@@ -8,7 +8,7 @@
 
 const ki_op_info ki_ops[KI_OP_COUNT] = {
 #define MANY KI_MANY
-#define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc)                         \
+#define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc)                                   \
     [KN_##name] = {text, KI_C_##class, KI_A_##arg, flags, least, most, doc},
 #include "ir/ops.def"
 #undef KI_OP
@@ -33,9 +33,7 @@ typedef struct payload {
 } payload;
 #define PAYLOAD_HEAD 16
 
-size_t ki_payload_size(const void *p) {
-    return ((const payload *)((const char *)p - PAYLOAD_HEAD))->n;
-}
+size_t ki_payload_size(const void *p) { return ((const payload *)((const char *)p - PAYLOAD_HEAD))->n; }
 
 static bool intern_grow(ki_ir *ir) {
     uint32_t cap = ir->intern_cap ? ir->intern_cap * 2 : 64;
@@ -65,8 +63,7 @@ const void *ki_intern(ki_ir *ir, const void *data, size_t n) {
     if (ir->nintern * 2 >= ir->intern_cap && !intern_grow(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
     uint32_t h = (uint32_t)ki_hash_bytes(1, data, n), k = h & (ir->intern_cap - 1);
     for (; ir->intern[k]; k = (k + 1) & (ir->intern_cap - 1))
-        if (ir->intern_hash[k] == h && ki_payload_size(ir->intern[k]) == n &&
-            memcmp(ir->intern[k], data, n) == 0)
+        if (ir->intern_hash[k] == h && ki_payload_size(ir->intern[k]) == n && memcmp(ir->intern[k], data, n) == 0)
             return ir->intern[k];
     char *p = ki_arena_alloc(&ir->arena, n + PAYLOAD_HEAD);
     if (!p) return ki_fail(ir->env, KI_E_NOMEM), NULL;
@@ -138,13 +135,10 @@ bool ki_arg_is_pointer(kn_op op) {
     }
 }
 
-static uint32_t node_hash(kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg,
-                          uint32_t tag) {
+static uint32_t node_hash(kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag) {
     uint64_t h = ki_hash2((uint64_t)op << 40 | (uint64_t)dtype << 32 | nsrc, tag);
-    if (ki_arg_is_pointer(op) && arg.p)
-        h = ki_hash_bytes(h, arg.p, ki_payload_size(arg.p));
-    else
-        h = ki_hash2(h, arg.bits);
+    if (ki_arg_is_pointer(op) && arg.p) h = ki_hash_bytes(h, arg.p, ki_payload_size(arg.p));
+    else h = ki_hash2(h, arg.bits);
     for (uint32_t i = 0; i < nsrc; i++) h = ki_hash2(h, src[i]->id);
     return (uint32_t)(h >> 16) | 1;
 }
@@ -183,8 +177,7 @@ static bool room_for_one(ki_ir *ir) {
     return ir->n * 2 < ir->nslot || slots_rebuild(ir, ir->nslot * 2);
 }
 
-static bool same_node(kn_uop u, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg,
-                      uint32_t tag) {
+static bool same_node(kn_uop u, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag) {
     return u->op == op && u->nsrc == nsrc && u->arg.bits == arg.bits && u->tag == tag && u->dtype == dtype &&
            (nsrc == 0 || memcmp(u->src, src, nsrc * sizeof *src) == 0);
 }
@@ -211,8 +204,7 @@ static kn_uop insert(ki_ir *ir, const ki_draft *d, uint32_t hash, uint32_t slot,
     return u;
 }
 
-kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg,
-               uint32_t tag) {
+kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag) {
     for (uint32_t i = 0; i < nsrc; i++)
         if (!src[i]) {
             if (ir->env->err == KI_E_NONE) ki_fail(ir->env, KI_E_NULL_SOURCE, ki_ops[op].name, i);
@@ -271,10 +263,8 @@ static void intern_drop(ki_ir *ir, ki_arena_mark m) {
     uint32_t *hash = ir->intern_hash, cap = ir->intern_cap, keep = 0;
     for (uint32_t i = 0; i < cap; i++) {
         if (!old[i]) continue;
-        if (younger(ir, old[i], m))
-            old[i] = NULL;
-        else
-            keep++;
+        if (younger(ir, old[i], m)) old[i] = NULL;
+        else keep++;
     }
     /* Re-seat the survivors: clusters may have lost members. */
     for (uint32_t i = 0; i < cap; i++) {
@@ -293,8 +283,7 @@ static void intern_drop(ki_ir *ir, ki_arena_mark m) {
 void ki_ir_drop(ki_ir *ir, ki_mark m) {
     while (ir->n > m.n) {
         kn_uop u = ir->node[--ir->n];
-        uint32_t k =
-            node_hash((kn_op)u->op, (kn_dtype)u->dtype, u->src, u->nsrc, u->arg, u->tag) & (ir->nslot - 1);
+        uint32_t k = node_hash((kn_op)u->op, (kn_dtype)u->dtype, u->src, u->nsrc, u->arg, u->tag) & (ir->nslot - 1);
         while (ir->slot[k] != ir->n) k = (k + 1) & (ir->nslot - 1);
         slot_remove(ir, k);
     }

@@ -14,15 +14,16 @@
 /* ---- form ---------------------------------------------------------------------------------------------------- */
 
 static const ki_ruleset *const spec[KI_S_COUNT] = {
-    [KI_S_TENSOR] = &ki_rules_spec_tensor,     [KI_S_CALLIFY] = &ki_rules_spec_callify,
-    [KI_S_RANGEIFY] = &ki_rules_spec_rangeify, [KI_S_OPTIMIZE] = &ki_rules_spec_optimize,
-    [KI_S_EXPAND] = &ki_rules_spec_expand,     [KI_S_SELECT] = &ki_rules_spec_select,
+    [KI_S_TENSOR] = &ki_rules_spec_tensor,       [KI_S_CALLIFY] = &ki_rules_spec_callify,
+    [KI_S_RANGEIFY] = &ki_rules_spec_rangeify,   [KI_S_OPTIMIZE] = &ki_rules_spec_optimize,
+    [KI_S_EXPAND] = &ki_rules_spec_expand,       [KI_S_SELECT] = &ki_rules_spec_select,
     [KI_S_LINEARIZE] = &ki_rules_spec_linearize, [KI_S_PLAN] = &ki_rules_spec_plan,
     [KI_S_RENDER] = &ki_rules_spec_render,
 };
 
 static bool bad_form(const ki_program *p, kn_uop u, const char *what) {
-    return ki_fail(p->ir->env, KI_E_STAGE_FORM, ki_stage_names[p->stage], u ? ki_ops[u->op].name : "nothing", u ? u->id : 0, what),
+    return ki_fail(p->ir->env, KI_E_STAGE_FORM, ki_stage_names[p->stage], u ? ki_ops[u->op].name : "nothing",
+                   u ? u->id : 0, what),
            false;
 }
 
@@ -31,7 +32,8 @@ static bool root_is_right(const ki_program *p) {
     if (!r) return bad_form(p, r, "a root");
     if (p->stage == KI_S_TENSOR) return r->op == KN_SINK || bad_form(p, r, "a SINK of the outputs as the root");
     if (p->stage == KI_S_CALLIFY)
-        return (r->op == KN_FUNCTION && r->src[0]->op == KN_TUPLE) || bad_form(p, r, "FUNCTION(TUPLE(...), ...) as the root");
+        return (r->op == KN_FUNCTION && r->src[0]->op == KN_TUPLE) ||
+               bad_form(p, r, "FUNCTION(TUPLE(...), ...) as the root");
     if (r->op != KN_LINEAR) return bad_form(p, r, "a LINEAR of CALLs as the root");
     for (uint32_t i = 0; i < r->nsrc; i++) {
         kn_uop c = r->src[i], body = c->op == KN_CALL ? c->src[0] : NULL;
@@ -97,13 +99,15 @@ static void *array(const ki_port *p) { return ki_calloc((size_t)numel(p) + 1, ki
 
 /* Quarters in [-2, 2], integers 0 to 3, or the port's range; a variable inside its bounds. */
 static void fill(const ki_port *p, void *a, uint64_t key) {
-    const ki_param *v = p->node->op == KN_PARAM && !p->node->nsrc && p->node->arg.param->bounded ? p->node->arg.param : NULL;
+    const ki_param *v =
+        p->node->op == KN_PARAM && !p->node->nsrc && p->node->arg.param->bounded ? p->node->arg.param : NULL;
     for (int64_t i = 0; i < numel(p); i++) {
         uint64_t r = ki_hash2(key, (uint64_t)i);
         double u = (double)(r >> 11) * 0x1p-53, x = ki_is_float(p->dtype) ? floor(17 * u) / 4 - 2 : floor(4 * u);
         if (p->ranged) x = p->lo + u * (p->hi - p->lo);
         if (p->dtype == KN_BOOL) x = (double)(r & 1);
-        uint64_t bits = ki_is_float(p->dtype) ? ki_bits_from_f64(p->dtype, x) : ki_bits_wrap(p->dtype, (int64_t)floor(x));
+        uint64_t bits =
+            ki_is_float(p->dtype) ? ki_bits_from_f64(p->dtype, x) : ki_bits_wrap(p->dtype, (int64_t)floor(x));
         if (v) bits = (uint64_t)(v->hi - v->lo < 1 << 20 ? v->hi : v->lo);
         ki_storage_put(p->dtype, a, i, bits);
     }
@@ -119,13 +123,15 @@ static void drop_side(side *s, size_t nin, size_t nout) {
 }
 
 static bool make_side(const ki_program *p, side *s) {
-    *s = (side){ki_calloc(p->nin + 1, sizeof *s->in), ki_calloc(p->nout + 1, sizeof *s->out), ki_calloc(p->nout + 1, sizeof *s->bound)};
+    *s = (side){ki_calloc(p->nin + 1, sizeof *s->in), ki_calloc(p->nout + 1, sizeof *s->out),
+                ki_calloc(p->nout + 1, sizeof *s->bound)};
     bool ok = s->in && s->out && s->bound;
     for (size_t i = 0; ok && i < p->nin; i++) {
         if ((ok = (s->in[i] = array(&p->in[i])) != NULL)) fill(&p->in[i], s->in[i], i + 1);
     }
     for (size_t i = 0; ok && i < p->nout; i++)
-        ok = (s->out[i] = array(&p->out[i])) && (s->bound[i] = ki_calloc((size_t)numel(&p->out[i]) + 1, sizeof(double)));
+        ok =
+            (s->out[i] = array(&p->out[i])) && (s->bound[i] = ki_calloc((size_t)numel(&p->out[i]) + 1, sizeof(double)));
     return ok || (ki_fail(p->ir->env, KI_E_NOMEM), false);
 }
 
@@ -143,7 +149,8 @@ static bool same_values(const ki_program *in, const ki_program *out, const side 
         bool bounded = in->stage <= KI_S_CALLIFY;
         ki_agree(in->out[i].dtype, numel(&in->out[i]), b->out[i], a->out[i], bounded ? a->bound[i] : NULL, 0, &r);
         if (!r.wrong) continue;
-        ki_fail(out->ir->env, KI_E_STAGE_VALUES, ki_stage_names[out->stage], in->out[i].name, (long long)r.first, r.got, r.want, r.bound);
+        ki_fail(out->ir->env, KI_E_STAGE_VALUES, ki_stage_names[out->stage], in->out[i].name, (long long)r.first, r.got,
+                r.want, r.bound);
         return false;
     }
     return true;
@@ -160,7 +167,8 @@ bool ki_verify_meaning(const ki_program *in, const ki_program *out) {
         if (known) from[i] = a.in[k];
     }
     if (ok && known) {
-        if (ki_eval(in, (const void *const *)a.in, a.out, &(ki_eval_opts){.bound = in->stage <= KI_S_CALLIFY ? a.bound : NULL}) != KI_OK)
+        if (ki_eval(in, (const void *const *)a.in, a.out,
+                    &(ki_eval_opts){.bound = in->stage <= KI_S_CALLIFY ? a.bound : NULL}) != KI_OK)
             ki_env_clear(env);
         else ok = ki_eval(out, from, b.out, NULL) == KI_OK && same_values(in, out, &a, &b);
     }

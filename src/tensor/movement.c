@@ -148,7 +148,8 @@ kn_uop ki_t_windows(kn_ctx *k, kn_uop x, unsigned axis, int64_t size, int64_t st
         y = ki_t_slice_axis(k, y, axis, 0, (out - 1) * step + 1, step);
         return ki_t_unsqueeze(k, y, ki_rank(x));
     }
-    if (size == step && dilation == 1) { /* windows that do not overlap: a reshape, which a gradient undoes for nothing */
+    if (size == step &&
+        dilation == 1) { /* windows that do not overlap: a reshape, which a gradient undoes for nothing */
         y = ki_t_narrow(k, x, axis, 0, out * size);
         if (!y) return NULL;
         ki_shape c = ki_shape_like(y);

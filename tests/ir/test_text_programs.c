@@ -59,12 +59,12 @@ static void test_ports(void) {
                 "tuple %e\n"
                 "%f = function %t %b\n%g = gettuple %f at=0\nroot %f\nin \"x\" = %b : f32 [2, 2]\nout \"y\" = %g : f32 "
                 "[2, 2]\n",
-                "koine 1 callify\n%1 = buffer 0 GLOBAL size=4             : f32 [4]\n%2 = param slot=0                 "
-                "      : f32 [4]\n"
-                "%3 = exp %2                             : f32 [4]\n%4 = tuple %3\n%5 = function %4 %1\n"
+                "koine 1 callify\n%1 = param slot=0                       : f32 [4]\n"
+                "%2 = exp %1                             : f32 [4]\n%3 = tuple %2\n"
+                "%4 = buffer 0 GLOBAL size=4             : f32 [4]\n%5 = function %3 %4\n"
                 "%6 = gettuple %5 at=0                   : f32 [4]\n"
-                "in \"x\" = %1                             : f32 [2, 2]\nroot %5\nout \"y\" = %6                       "
-                "     : f32 [2, 2]\n"),
+                "in \"x\" = %4                             : f32 [2, 2]\nroot %5\n"
+                "out \"y\" = %6                            : f32 [2, 2]\n"),
           "ports above the root, with the user's shape");
 }
 

@@ -26,7 +26,7 @@ typedef struct failure {
 
 /* What workers tell their parent. */
 typedef struct board {
-    uint64_t at[64];       /* by worker: the seed in hand */
+    uint64_t at[64];        /* by worker: the seed in hand */
     bool busy[64], cpu[64]; /* cpu: a block's kernels are being compiled or run, block[w] says which */
     uint64_t block[64];
     uint64_t done, refused;
@@ -121,7 +121,8 @@ static void device_block(kn_ctx *k, subject *s, unsigned n) {
     for (unsigned j = 0; j < m; j++) {
         tally t = {0};
         subject *u = &s[idx[j]];
-        if (!(whole ? run_on_cpu(k, e[j], &u->p, &u->d, &f, &t) : check_cpu(k, &u->p, &u->d, &f, &t))) report(u->seed, &f);
+        if (!(whole ? run_on_cpu(k, e[j], &u->p, &u->d, &f, &t) : check_cpu(k, &u->p, &u->d, &f, &t)))
+            report(u->seed, &f);
         add(&B->device, &t);
         if (whole) ki_exec_free(e[j]);
     }
@@ -263,7 +264,10 @@ static pid_t start(unsigned w, uint64_t first, uint64_t last, bool cpu) {
 
 /* A block without the program that crashed is done again in pieces around it. */
 static void crowd(void) {
-    struct { uint64_t first, last; bool cpu; } todo[4096];
+    struct {
+        uint64_t first, last;
+        bool cpu;
+    } todo[4096];
     size_t ntodo = 0;
     uint64_t next = opt.seed, end = opt.seed + opt.programs;
     pid_t pid[64] = {0};
@@ -293,23 +297,43 @@ static void crowd(void) {
         uint64_t at = B->at[w];
         if (B->cpu[w]) { /* which one is found by looking at each */
             if (last[w] - B->block[w] > 1)
-                for (uint64_t i = B->block[w]; i < last[w] && ntodo < 4000; i++) todo[ntodo].first = i, todo[ntodo].last = i + 1, todo[ntodo++].cpu = true;
+                for (uint64_t i = B->block[w]; i < last[w] && ntodo < 4000; i++)
+                    todo[ntodo].first = i, todo[ntodo].last = i + 1, todo[ntodo++].cpu = true;
             at = B->block[w];
             if (last[w] - at > 1) continue;
         }
         snprintf(f.kind, sizeof f.kind, "signal %d", WTERMSIG(status));
         report(at, &f);
         if (B->cpu[w] || ntodo > 4000) continue;
-        if (at > B->block[w]) todo[ntodo].first = B->block[w], todo[ntodo].last = at, todo[ntodo++].cpu = !opt.stages_only;
-        if (at + 1 < last[w]) todo[ntodo].first = at + 1, todo[ntodo].last = last[w], todo[ntodo++].cpu = !opt.stages_only;
+        if (at > B->block[w])
+            todo[ntodo].first = B->block[w], todo[ntodo].last = at, todo[ntodo++].cpu = !opt.stages_only;
+        if (at + 1 < last[w])
+            todo[ntodo].first = at + 1, todo[ntodo].last = last[w], todo[ntodo++].cpu = !opt.stages_only;
     }
 }
 
 /* Every op a tensor program may have, and every dtype of data. */
 static void coverage(void) {
-    static const kn_op others[] = {KN_PARAM, KN_CONST, KN_PERMUTE, KN_FLIP, KN_RESHAPE, KN_EXPAND, KN_PAD, KN_SHRINK, KN_INDEX, KN_STACK,
-                                   KN_BITCAST, KN_REDUCE, KN_FUNCTION, KN_TUPLE, KN_GETTUPLE, KN_STORE, KN_AFTER, KN_CONTIGUOUS,
-                                   KN_CONTIGUOUS_BACKWARD, KN_DETACH};
+    static const kn_op others[] = {KN_PARAM,
+                                   KN_CONST,
+                                   KN_PERMUTE,
+                                   KN_FLIP,
+                                   KN_RESHAPE,
+                                   KN_EXPAND,
+                                   KN_PAD,
+                                   KN_SHRINK,
+                                   KN_INDEX,
+                                   KN_STACK,
+                                   KN_BITCAST,
+                                   KN_REDUCE,
+                                   KN_FUNCTION,
+                                   KN_TUPLE,
+                                   KN_GETTUPLE,
+                                   KN_STORE,
+                                   KN_AFTER,
+                                   KN_CONTIGUOUS,
+                                   KN_CONTIGUOUS_BACKWARD,
+                                   KN_DETACH};
     unsigned missing = 0;
     for (int op = 0; op < KI_OP_COUNT; op++) {
         bool wanted = ki_is_elementwise((kn_op)op);
@@ -326,7 +350,10 @@ static void coverage(void) {
 static void whole(void) {
     crowd();
     unsigned n = B->nfail < MOST ? B->nfail : MOST, shown = 0;
-    struct { char kind[32]; unsigned n; } seen[MOST];
+    struct {
+        char kind[32];
+        unsigned n;
+    } seen[MOST];
     unsigned nseen = 0;
     for (unsigned i = 0; i < n; i++) { /* a few of each kind */
         unsigned k = 0;
@@ -335,10 +362,13 @@ static void whole(void) {
         if (seen[k].n++ < 3 && shown++ < 30) explain_seed(B->fail[i].seed, &B->fail[i].f);
     }
     for (unsigned k = 0; k < nseen; k++) printf("# %u times: %s\n", seen[k].n, seen[k].kind);
-    printf("# %llu programs (%llu refused), %llu nodes; exempt %.3f %% of %lld elements in stages, %.3f %% of %lld on CPU\n", (unsigned long long)B->done,
-           (unsigned long long)B->refused, (unsigned long long)B->nodes, 100.0 * (double)B->stages.exempt / (double)(B->stages.total + 1), (long long)B->stages.total,
+    printf("# %llu programs (%llu refused), %llu nodes; exempt %.3f %% of %lld elements in stages, %.3f %% of %lld on "
+           "CPU\n",
+           (unsigned long long)B->done, (unsigned long long)B->refused, (unsigned long long)B->nodes,
+           100.0 * (double)B->stages.exempt / (double)(B->stages.total + 1), (long long)B->stages.total,
            100.0 * (double)B->device.exempt / (double)(B->device.total + 1), (long long)B->device.total);
-    CHECK(B->nfail == 0, "%llu programs agree at every stage%s", (unsigned long long)opt.programs, opt.stages_only ? "" : " and on CPU");
+    CHECK(B->nfail == 0, "%llu programs agree at every stage%s", (unsigned long long)opt.programs,
+          opt.stages_only ? "" : " and on CPU");
     CHECK(B->stages.exempt * 100 <= B->stages.total, "at most 1 %% of the elements is exempt");
     if (opt.programs >= 500) coverage();
 }

@@ -187,10 +187,9 @@ static bool make_ports(builder *b, ki_program *out, kn_uop function, const kn_uo
         while (base->op == KN_RESHAPE) base = base->src[0];
         bool assigned = base->op == KN_AFTER;
         while (base->op == KN_AFTER || base->op == KN_RESHAPE) base = base->src[0]; /* one or more times over */
-        out->out[i].node =
-            assigned && base->op == KN_PARAM && base->nsrc
-                ? buffer[base->arg.param->slot]
-                : ki_make(b->ir, KN_GETTUPLE, KN_VOID, &function, 1, (kn_arg){.i = (int64_t)i}, 0);
+        out->out[i].node = assigned && base->op == KN_PARAM && base->nsrc
+                               ? buffer[base->arg.param->slot]
+                               : ki_make(b->ir, KN_GETTUPLE, KN_VOID, &function, 1, (kn_arg){.i = (int64_t)i}, 0);
         if (!out->out[i].node) return false;
     }
     return true;

@@ -10,7 +10,8 @@ kn_uop ki_prepare_chunks(ki_match *m) {
     const ki_prepare *o = m->user;
     int64_t dim[KI_MAX_RANK], n = 0, c = 0;
     unsigned at = 0, rank = t->type->rank;
-    if (u->nsrc != 1 || t->type->numel < o->least || u->type->numel >= 8 || t->type->symbolic || rank + 1 > KI_MAX_RANK) return NULL;
+    if (u->nsrc != 1 || t->type->numel < o->least || u->type->numel >= 8 || t->type->symbolic || rank + 1 > KI_MAX_RANK)
+        return NULL;
     for (unsigned k = 0; k < rank; k++)
         if (axes >> k & 1 && t->type->dim[k].n > n) n = t->type->dim[k].n, at = k;
     for (int64_t k = o->chunks > 2 ? o->chunks : 2; k <= 64; k++)

@@ -146,7 +146,8 @@ kn_uop ki_range_scan(ki_ir *ir, kn_uop sink) {
         for (int64_t q = 0; q < n; q++) {
             bool found = false;
             for (uint32_t j = 1; j < e->nsrc && order[q]->op == KN_REDUCE && !found; j++)
-                found = uses(ir, order[q], e->src[j]) && find(ir, order[q], e->src[j], &s) && only_under(ir, order[q], e);
+                found =
+                    uses(ir, order[q], e->src[j]) && find(ir, order[q], e->src[j], &s) && only_under(ir, order[q], e);
             if (!found) continue;
             kn_uop f = rebuild(ir, e, &s);
             ki_free(order);

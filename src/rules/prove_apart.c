@@ -40,7 +40,7 @@ static size_t read_all(int fd, void *p, size_t n) {
 
 static void in_child(int fd, const ki_proof *p, const ki_prove_opts *o) {
     ki_verdict v = {0};
-    alarm(20); /* a function that never returns */
+    alarm(20);                              /* a function that never returns */
     int null = open("/dev/null", O_WRONLY); /* a crash here is an answer: nobody need hear of it */
     if (null >= 0) dup2(null, 2);
     if (ki_prove_execute(p, o, &v)) {

@@ -19,19 +19,20 @@ static void told(const char *name, int failed, const char *what) {
     CHECK(ok, "%s", name);
     kn_clear(k);
     float v = 0; /* the context is as good as new */
-    if (kn_to_host(kn_full(k, KN_SHAPE(1), 3, KN_F32), &v, sizeof v) != KN_OK || v != 3) CHECK(0, "after %s: %s", name, kn_message(k));
+    if (kn_to_host(kn_full(k, KN_SHAPE(1), 3, KN_F32), &v, sizeof v) != KN_OK || v != 3)
+        CHECK(0, "after %s: %s", name, kn_message(k));
     kn_clear(k);
 }
-#define BAD(name, tensor, what)                                     \
-    do {                                                            \
-        kn_tensor t_ = (tensor);                                    \
-        told(name, t_ && kn_check(t_) != KN_OK, what);              \
+#define BAD(name, tensor, what)                                                                                        \
+    do {                                                                                                               \
+        kn_tensor t_ = (tensor);                                                                                       \
+        told(name, t_ &&kn_check(t_) != KN_OK, what);                                                                  \
     } while (0)
 #define BAD_STATUS(name, status, what) told(name, (status) != KN_OK, what)
 
-#define X kn_ones(k, KN_SHAPE(3, 4), KN_F32)
-#define Y kn_ones(k, KN_SHAPE(5), KN_F32)
-#define I kn_ones(k, KN_SHAPE(3), KN_I32)
+#define X      kn_ones(k, KN_SHAPE(3, 4), KN_F32)
+#define Y      kn_ones(k, KN_SHAPE(5), KN_F32)
+#define I      kn_ones(k, KN_SHAPE(3), KN_I32)
 #define S(...) KN_SHAPE(__VA_ARGS__)
 
 static void shapes(void) {
@@ -57,12 +58,15 @@ static void shapes(void) {
     BAD("cat of a NULL", kn_cat((kn_tensor[]){X, NULL}, 2, 0), "cat");
     BAD("unfold wider than the axis", kn_unfold(X, 1, 9, 1), "unfold");
     BAD("conv2d of two axes", kn_conv2d(X, X, NULL, 1, 0, 1, 1), "conv");
-    BAD("conv2d: channels differ", kn_conv2d(kn_ones(k, S(1, 3, 8, 8), KN_F32), kn_ones(k, S(4, 2, 3, 3), KN_F32), NULL, 1, 0, 1, 1), "conv");
-    BAD("conv2d: kernel larger than image", kn_conv2d(kn_ones(k, S(1, 1, 2, 2), KN_F32), kn_ones(k, S(1, 1, 5, 5), KN_F32), NULL, 1, 0, 1, 1), "conv");
+    BAD("conv2d: channels differ",
+        kn_conv2d(kn_ones(k, S(1, 3, 8, 8), KN_F32), kn_ones(k, S(4, 2, 3, 3), KN_F32), NULL, 1, 0, 1, 1), "conv");
+    BAD("conv2d: kernel larger than image",
+        kn_conv2d(kn_ones(k, S(1, 1, 2, 2), KN_F32), kn_ones(k, S(1, 1, 5, 5), KN_F32), NULL, 1, 0, 1, 1), "conv");
     BAD("attention: feature sizes differ", kn_attention(X, kn_ones(k, S(3, 5), KN_F32), X, NULL, 0, 0), "attention");
     BAD("cross_entropy: labels of another shape", kn_cross_entropy(X, kn_ones(k, S(7), KN_I64)), "cross_entropy");
     BAD("diag of a matrix", kn_diag(X), "diag");
-    BAD("more axes than there may be", kn_reshape(kn_int(k, 1), S(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)), "axes");
+    BAD("more axes than there may be",
+        kn_reshape(kn_int(k, 1), S(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)), "axes");
 }
 
 static void axes(void) {
@@ -107,7 +111,8 @@ static void sizes(void) {
     BAD("arange without end", kn_arange(k, 0, 1, 0, KN_F32), "arange");
     BAD("arange to infinity", kn_arange(k, 0, INFINITY, 1, KN_F32), "arange");
     BAD("host data that is NULL", kn_from_host(k, NULL, KN_F32, S(3)), "NULL");
-    BAD("more values than memory", kn_contiguous(kn_adds(kn_rand(k, S(1)), 0)) ? kn_zeros(k, S(INT64_C(1) << 50), KN_F32) : NULL, "size");
+    BAD("more values than memory",
+        kn_contiguous(kn_adds(kn_rand(k, S(1)), 0)) ? kn_zeros(k, S(INT64_C(1) << 50), KN_F32) : NULL, "size");
     float v[2];
     BAD_STATUS("to_host with too little room", kn_to_host(X, v, sizeof v), "to_host");
     told("item of several", isnan(kn_item(X)), "item");
@@ -164,7 +169,8 @@ static void rules(void) {
     rule("no such predicate", "ruleset s\na : x:int + #c => x if tidy(c)\n", "tidy");
     rule("do without its reason", "ruleset s\na : x:int + #c => do(ki_f)\n", "");
     rule("no such attribute", "ruleset s\na : x:int + 0 => x @quickly\n", "quickly");
-    rule("an unknown symbol", "ruleset s\nextern pred p(int) = ki_nowhere\na : x:int + #c => x if p(c)\n", "ki_nowhere");
+    rule("an unknown symbol", "ruleset s\nextern pred p(int) = ki_nowhere\na : x:int + #c => x if p(c)\n",
+         "ki_nowhere");
 }
 
 int main(void) {

@@ -13,12 +13,19 @@
 
 /* ---- form ---------------------------------------------------------------------------------------------------- */
 
-static const ki_ruleset *const spec[KI_S_COUNT] = {
-    [KI_S_TENSOR] = &ki_rules_spec_tensor,       [KI_S_CALLIFY] = &ki_rules_spec_callify,
-    [KI_S_RANGEIFY] = &ki_rules_spec_rangeify,   [KI_S_OPTIMIZE] = &ki_rules_spec_optimize,
-    [KI_S_EXPAND] = &ki_rules_spec_expand,       [KI_S_SELECT] = &ki_rules_spec_select,
-    [KI_S_LINEARIZE] = &ki_rules_spec_linearize, [KI_S_PLAN] = &ki_rules_spec_plan,
-    [KI_S_RENDER] = &ki_rules_spec_render,
+/* A node is legal when one of the stage's specs accepts it. From select on, kernels, their lists and the calls have a
+ * spec each. */
+enum { MOST_SPECS = 4 };
+static const ki_ruleset *const spec[KI_S_COUNT][MOST_SPECS] = {
+    [KI_S_TENSOR] = {&ki_rules_spec_tensor},
+    [KI_S_CALLIFY] = {&ki_rules_spec_callify},
+    [KI_S_RANGEIFY] = {&ki_rules_spec_rangeify},
+    [KI_S_OPTIMIZE] = {&ki_rules_spec_optimize},
+    [KI_S_EXPAND] = {&ki_rules_spec_expand},
+    [KI_S_SELECT] = {&ki_rules_spec_select, &ki_rules_spec_plan},
+    [KI_S_LINEARIZE] = {&ki_rules_spec_select, &ki_rules_spec_plan, &ki_rules_spec_linearize},
+    [KI_S_PLAN] = {&ki_rules_spec_select, &ki_rules_spec_plan, &ki_rules_spec_linearize},
+    [KI_S_RENDER] = {&ki_rules_spec_select, &ki_rules_spec_plan, &ki_rules_spec_linearize, &ki_rules_spec_render},
 };
 
 static bool bad_form(const ki_program *p, kn_uop u, const char *what) {
@@ -79,7 +86,9 @@ static bool lines_run(const ki_program *p) {
 }
 
 bool ki_verify_stage(const ki_program *p) {
-    return root_is_right(p) && ki_verify(p->ir, p->root, &spec[p->stage], 1, false, NULL, ki_stage_names[p->stage]) &&
+    unsigned n = 0;
+    while (n < MOST_SPECS && spec[p->stage][n]) n++;
+    return root_is_right(p) && ki_verify(p->ir, p->root, spec[p->stage], n, false, NULL, ki_stage_names[p->stage]) &&
            (p->stage < KI_S_LINEARIZE || lines_run(p));
 }
 

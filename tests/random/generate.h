@@ -104,7 +104,7 @@ static kn_uop constant(gen *g, kn_dtype t) {
 static kn_uop flat(gen *g, kn_uop v) { return ki_reshape(g->ir, v, (int64_t[]){ki_numel(v)}, 1); }
 static bool rough(gen *g, kn_uop u);
 static kn_uop to_dtype(gen *g, kn_uop v, kn_dtype t) {
-    if (v && !ki_is_float(t) && rough(g, v) && !chance(g, 1)) { /* its bits would be anybody's guess */
+    if (v && !ki_is_float(t) && rough(g, v) && dice(g, 400)) { /* its bits would be anybody's guess */
         int64_t dim[KI_MAX_RANK];
         for (unsigned k = 0; k < ki_rank(v); k++) dim[k] = ki_dim_n(v, k);
         return any_input(g, t, dim, ki_rank(v));
@@ -200,7 +200,7 @@ static kn_uop elementwise(gen *g) {
     if (chance(g, 4)) a = to_dtype(g, a, t = KN_U64);
     do op = (kn_op)dice(g, KI_OP_COUNT);
     while (!ki_is_elementwise(op) || !allowed(op, t));
-    if (jumps(op) && rough(g, a) && !chance(g, 1)) return a;
+    if (jumps(op) && rough(g, a) && dice(g, 400)) return a;
     if (op == KN_WHERE) {
         kn_uop p = partner(g, a, KN_BOOL), b = partner(g, a, t);
         if (chance(g, 60)) p = ki_op2(g->ir, KN_CMPLT, a, b);
@@ -211,6 +211,7 @@ static kn_uop elementwise(gen *g) {
         kn_uop b = partner(g, a, t);
         return chance(g, 60) ? ki_op2(g->ir, op, a, b) : ki_op2(g->ir, op, b, a);
     }
+    if (rough(g, a) && ki_dtypes[t].bits <= 16) return a; /* its sums leave the range of small floats */
     return ki_op3(g->ir, op, a, partner(g, a, t), partner(g, a, t));
 }
 
@@ -298,7 +299,7 @@ static kn_uop reduction(gen *g) {
     kn_uop v = take(g);
     unsigned rank = ki_rank(v), axes = rank ? 1 + dice(g, (1u << rank) - 1u) : 0;
     kn_op red = ops[dice(g, 4)];
-    if (red == KN_MUL && rough(g, v)) red = KN_MAX;
+    if ((red == KN_MUL || ki_dtypes[v->dtype].bits <= 16) && rough(g, v)) red = KN_MAX;
     kn_uop r = ki_reduce(g->ir, v, red, axes);
     if (!r || chance(g, 50)) return r;
     int64_t dim[KI_MAX_RANK];
@@ -317,7 +318,7 @@ static kn_uop reduction(gen *g) {
 static kn_uop cast(gen *g) {
     kn_uop v = take(g);
     kn_dtype t = any_dtype(g);
-    if (rough(g, v) && !chance(g, 1)) return ki_is_float(t) ? to_dtype(g, v, t) : v;
+    if (rough(g, v) && dice(g, 400)) return ki_is_float(t) ? to_dtype(g, v, t) : v;
     if (chance(g, 60)) return to_dtype(g, v, t);
     unsigned from = ki_dtypes[v->dtype].bits, to = ki_dtypes[t].bits, rank = ki_rank(v);
     int64_t last = rank ? ki_dim_n(v, rank - 1) : 0;
@@ -504,7 +505,7 @@ static kn_uop window_op(gen *g) {
 
 static kn_uop argmax(gen *g) {
     kn_uop v = rows(g, 2, 17);
-    if (!v || !ki_rank(v) || (rough(g, v) && !chance(g, 1))) return v;
+    if (!v || !ki_rank(v) || (rough(g, v) && dice(g, 400))) return v;
     unsigned a = ki_rank(v) - 1;
     int64_t dim[KI_MAX_RANK], one[KI_MAX_RANK];
     dims_of(v, dim);
@@ -601,7 +602,7 @@ static bool generate(ki_ir *ir, uint64_t seed, ki_program *p) {
     static const char *const kinds[] = {"q", "qr", "qs", "qqw", "qrsw", "r"};
     *p = (ki_program){.ir = ir, .stage = KI_S_TENSOR};
     gen g = {.ir = ir, .p = p, .state = ki_mix(seed ^ UINT64_C(0x6b6f696e65))};
-    g.kinds = kinds[dice(&g, chance(&g, 60) ? 2 : 6)];
+    g.kinds = kinds[dice(&g, chance(&g, 72) ? 2 : 6)];
     for (int i = 0; i < 3; i++) g.palette[i] = chance(&g, 35) ? KN_F32 : data_dtypes[dice(&g, NDATA)];
     unsigned nin = 1 + dice(&g, 3), nstep = 1 + dice(&g, chance(&g, 75) ? 8 : 20);
     int64_t dim[KI_MAX_RANK];

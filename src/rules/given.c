@@ -151,7 +151,7 @@ static kn_uop read_index_under(ki_ir *ir, kn_uop x, ki_facts *f) {
 }
 
 /* Parts of a conjunction, oldest first, each once. 0: too many. */
-static unsigned parts_of(kn_uop c, kn_uop *part) {
+unsigned ki_conjuncts(kn_uop c, kn_uop *part) {
     kn_uop stack[KI_MAX_TERMS];
     unsigned n = 0, depth = 0;
     stack[depth++] = c;
@@ -191,7 +191,7 @@ static kn_uop decide(ki_ir *ir, kn_uop p, ki_facts *f) {
 
 kn_uop ki_conjunction(ki_match *m) {
     kn_uop part[KI_MAX_TERMS], u = NULL;
-    unsigned n = parts_of(m->root, part);
+    unsigned n = ki_conjuncts(m->root, part);
     if (!n) return NULL;
     /* Each under the others as they then stand: of two that imply each other one remains. */
     for (unsigned i = 0; i < n; i++) {
@@ -235,7 +235,7 @@ static kn_uop read_under(ki_ir *ir, kn_uop read, kn_uop c, const kn_uop *cs, uns
     if (read->nsrc != 2 || reaches(ir, c, read)) return NULL;
     kn_uop gated = read->src[1], part[KI_MAX_TERMS], b = read->src[0], i;
     if (gated->op != KN_WHERE || gated->src[2]->op != KN_INVALID) return NULL;
-    unsigned n = parts_of(gated->src[0], part);
+    unsigned n = ki_conjuncts(gated->src[0], part);
     /* Only where c says all of it: then the condition is c itself, and nothing is left to do a second time. */
     for (unsigned k = 0; k < n; k++) {
         bool said = part[k] == c;
@@ -263,7 +263,7 @@ static kn_uop index_under(ki_ir *ir, kn_uop x, kn_uop c, const kn_uop *cs, unsig
 
 kn_uop ki_given_index(ki_match *m) {
     kn_uop c = m->root->src[0], x = m->root->src[1], part[KI_MAX_TERMS];
-    unsigned n = parts_of(c, part);
+    unsigned n = ki_conjuncts(c, part);
     ki_facts f = {0};
     for (unsigned i = 0; i < n; i++) learn(&f, part[i]);
     kn_uop y = index_under(m->ir, x, c, part, n, &f);
@@ -272,7 +272,7 @@ kn_uop ki_given_index(ki_match *m) {
 
 kn_uop ki_gate_reads(ki_match *m) {
     kn_uop c = m->root->src[0], x = m->root->src[1], part[KI_MAX_TERMS], from[32], to[32], *order;
-    unsigned n = parts_of(c, part), changes = 0;
+    unsigned n = ki_conjuncts(c, part), changes = 0;
     ki_facts f = {0};
     for (unsigned i = 0; i < n; i++) learn(&f, part[i]);
     if (!f.n || x->op == KN_INVALID || x->dtype == KN_IDX) return NULL;

@@ -13,6 +13,9 @@ typedef struct ki_facts {
     int64_t hi[KI_MAX_FACTS];
 } ki_facts;
 
+/* Parts of a conjunction, oldest first, each once; part has room for KI_MAX_TERMS. 0: too many. */
+unsigned ki_conjuncts(kn_uop c, kn_uop *part);
+
 kn_uop ki_given_div(ki_match *m);
 kn_uop ki_given_mod(ki_match *m);
 kn_uop ki_given_lt(ki_match *m);

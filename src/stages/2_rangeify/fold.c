@@ -1,12 +1,13 @@
 /* fold.c: host functions of fold.kr: solving a condition for a loop's range. */
 #include "stages/2_rangeify/fold.h"
 
+#include "rules/given.h"
 #include "stages/2_rangeify/indexing.h"
 
 #include <string.h>
 
 /* Does x depend on range r? NONE of the graphs here is large: one kernel's expression. */
-static bool depends(ki_ir *ir, kn_uop x, kn_uop r) {
+bool ki_depends(ki_ir *ir, kn_uop x, kn_uop r) {
     if (x->id < r->id) return false;
     kn_uop *order;
     int64_t n = ki_toposort_above(ir, &x, 1, r->id - 1, &order);
@@ -27,13 +28,13 @@ bool ki_fold_has_unused(ki_match *m, const ki_val *arg, unsigned n, ki_val *out)
     if (m->root->arg.reduce.op != KN_MAX && ki_is_float((kn_dtype)x->dtype)) return truth(out, false);
     if (m->root->arg.reduce.op == KN_MUL) return truth(out, false);
     for (uint32_t k = 0; k < arg[1].n; k++)
-        if (!depends(m->ir, x, arg[1].nodes[k])) return truth(out, true);
+        if (!ki_depends(m->ir, x, arg[1].nodes[k])) return truth(out, true);
     return truth(out, false);
 }
 bool ki_fold_uses_all(ki_match *m, const ki_val *arg, unsigned n, ki_val *out) {
     (void)n;
     for (uint32_t k = 0; k < arg[1].n; k++)
-        if (!depends(m->ir, arg[0].node, arg[1].nodes[k])) return truth(out, false);
+        if (!ki_depends(m->ir, arg[0].node, arg[1].nodes[k])) return truth(out, false);
     return truth(out, true);
 }
 bool ki_fold_is_zero(ki_match *m, const ki_val *arg, unsigned n, ki_val *out) {
@@ -59,7 +60,7 @@ kn_uop ki_fold_unused(ki_match *m) {
     kn_uop x = m->root->src[0];
     for (uint32_t k = 1; k < m->root->nsrc; k++) {
         kn_uop r = m->root->src[k];
-        if (depends(ir, x, r)) continue;
+        if (ki_depends(ir, x, r)) continue;
         if (m->root->arg.reduce.op == KN_ADD && x->dtype != KN_BOOL)
             x = ki_op2(ir, KN_MUL, x, ki_cast(ir, r->src[0], (kn_dtype)x->dtype));
         return x ? without(m, x, k) : NULL;
@@ -167,7 +168,7 @@ static void bound(ki_ir *ir, int64_t c, kn_uop d, bool not, solved *s) {
 }
 
 static void solve_one(ki_ir *ir, kn_uop c, kn_uop r, solved *s) {
-    if (!depends(ir, c, r)) {
+    if (!ki_depends(ir, c, r)) {
         s->rest = ki_and(ir, s->rest, c);
         return;
     }
@@ -196,24 +197,11 @@ static void solve_one(ki_ir *ir, kn_uop c, kn_uop r, solved *s) {
 
 /* False when some part mentions r in a way that is not understood. */
 static bool solve(ki_ir *ir, kn_uop cond, kn_uop r, solved *s) {
-    kn_uop part[64];
-    unsigned n = 0;
-    *s = (solved){0};
-    part[n++] = cond;
-    while (n) {
-        kn_uop c = part[--n];
-        if (c->op == KN_AND && n + 2 <= 64) {
-            part[n++] = c->src[0];
-            part[n++] = c->src[1];
-            continue;
-        }
-        bool before = s->other;
-        s->other = false;
-        solve_one(ir, c, r, s);
-        if (s->other) return false;
-        s->other = before;
-    }
-    return true;
+    kn_uop part[KI_MAX_TERMS];
+    unsigned n = ki_conjuncts(cond, part);
+    *s = (solved){.other = n == 0};
+    for (unsigned k = 0; k < n && !s->other; k++) solve_one(ir, part[k], r, s);
+    return !s->other;
 }
 
 kn_uop ki_fold_count(ki_match *m) {
@@ -223,7 +211,7 @@ kn_uop ki_fold_count(ki_match *m) {
     for (uint32_t k = 1; k < m->root->nsrc; k++) {
         kn_uop r = m->root->src[k];
         solved s;
-        if (depends(ir, x, r) || !depends(ir, c, r) || !solve(ir, c, r, &s) || s.equal) continue;
+        if (ki_depends(ir, x, r) || !ki_depends(ir, c, r) || !solve(ir, c, r, &s) || s.equal) continue;
         kn_uop zero = ki_index(ir, 0), lower = index_max(ir, zero, s.lower), upper = index_min(ir, r->src[0], s.upper);
         kn_uop n = ki_op2(ir, KN_MAX, ki_index_add(ir, upper, neg(ir, lower)), zero);
         kn_uop sum = n ? ki_op2(ir, KN_MUL, x, ki_cast(ir, n, (kn_dtype)x->dtype)) : NULL;
@@ -243,7 +231,7 @@ kn_uop ki_fold_one_hot(ki_match *m) {
     for (uint32_t k = 1; c && k < m->root->nsrc; k++) {
         kn_uop r = m->root->src[k];
         solved s;
-        if (!depends(ir, c, r) || !solve(ir, c, r, &s) || !s.equal) continue;
+        if (!ki_depends(ir, c, r) || !solve(ir, c, r, &s) || !s.equal) continue;
         kn_uop v = s.equal, lower = index_max(ir, ki_index(ir, 0), s.lower), upper = index_min(ir, r->src[0], s.upper);
         kn_uop in =
             ki_op2(ir, KN_AND, ki_op1(ir, KN_NOT, ki_op2(ir, KN_CMPLT, v, lower)), ki_op2(ir, KN_CMPLT, v, upper));
@@ -262,16 +250,9 @@ kn_uop ki_fold_one_hot(ki_match *m) {
  * the sign of a zero sum, one is added back. */
 kn_uop ki_fold_shorter(ki_match *m) {
     ki_ir *ir = m->ir;
-    kn_uop w = m->root->src[0], c = w->src[0], z = w->src[2], part[64];
-    unsigned n = 0;
-    part[n++] = c;
-    while (n) {
-        kn_uop p = part[--n];
-        if (p->op == KN_AND && n + 2 <= 64) {
-            part[n++] = p->src[0];
-            part[n++] = p->src[1];
-            continue;
-        }
+    kn_uop w = m->root->src[0], c = w->src[0], z = w->src[2], part[KI_MAX_TERMS];
+    for (unsigned n = ki_conjuncts(c, part); n-- > 0;) {
+        kn_uop p = part[n];
         if (p->op != KN_CMPLT || p->src[0]->op != KN_RANGE || p->src[1]->op != KN_CONST) continue;
         kn_uop r = p->src[0], k = p->src[1];
         uint32_t at = 1;

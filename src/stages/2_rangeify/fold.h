@@ -4,6 +4,9 @@
 
 #include "rules/rules.h"
 
+/* Does x mention range r? */
+bool ki_depends(ki_ir *ir, kn_uop x, kn_uop r);
+
 bool ki_fold_has_unused(ki_match *m, const ki_val *arg, unsigned n, ki_val *out);
 bool ki_fold_uses_all(ki_match *m, const ki_val *arg, unsigned n, ki_val *out);
 bool ki_fold_is_zero(ki_match *m, const ki_val *arg, unsigned n, ki_val *out);

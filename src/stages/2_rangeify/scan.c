@@ -3,6 +3,7 @@
  * In a nest over (o..., i), REDUCE(add) over r of the terms f(j) with j <= i, where j is r itself or i + r - (n - 1) (how
  * windows of a padded value read), becomes an accumulator in a register: set before the loop over i, which is made the
  * innermost, and grown by f(i) in each step. Only sums whose other conditions know neither i nor r. */
+#include "stages/2_rangeify/fold.h"
 #include "stages/2_rangeify/indexing.h"
 #include "stages/2_rangeify/rangeify.h"
 
@@ -15,20 +16,10 @@ typedef struct scan {
     kn_uop skipped;            /* value of the terms j > i: a zero */
 } scan;
 
-static bool uses(ki_ir *ir, kn_uop u, kn_uop r) {
-    kn_uop *order;
-    bool found = false;
-    if (u->id < r->id) return false;
-    int64_t n = ki_toposort_above(ir, &u, 1, r->id - 1, &order);
-    for (int64_t k = 0; k < n; k++) found |= order[k] == r;
-    ki_free(order);
-    return found;
-}
-
 /* One part of the condition: 0 it knows neither, 1 it says j <= i (and shape tells which j), -1 something else. */
 static int read_part(ki_ir *ir, kn_uop p, kn_uop i, kn_uop r, int *shape) {
     ki_linear l;
-    if (!uses(ir, p, i) && !uses(ir, p, r)) return 0;
+    if (!ki_depends(ir, p, i) && !ki_depends(ir, p, r)) return 0;
     if (p->op != KN_CMPLT || p->src[0]->dtype != KN_IDX || p->src[1]->op != KN_CONST || !ki_linear_of(p->src[0], &l) ||
         l.n != 2)
         return -1;
@@ -42,7 +33,7 @@ static int read_part(ki_ir *ir, kn_uop p, kn_uop i, kn_uop r, int *shape) {
 
 /* Does REDUCE u carry over range i? */
 static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
-    kn_uop b = u->src[0], r = u->src[1], x, c, rest = NULL, part[64];
+    kn_uop b = u->src[0], r = u->src[1], x, c, rest = NULL, part[KI_MAX_TERMS];
     unsigned n = 0;
     int shape = -1;
     if (u->nsrc != 2 || u->arg.reduce.op != KN_ADD || r->op != KN_RANGE || r->src[0]->op != KN_CONST ||
@@ -59,14 +50,9 @@ static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
     } else {
         return false;
     }
-    part[n++] = c;
+    if (!(n = ki_conjuncts(c, part))) return false;
     while (n) {
         kn_uop p = part[--n];
-        if (p->op == KN_AND && n + 2 <= 64) {
-            part[n++] = p->src[0];
-            part[n++] = p->src[1];
-            continue;
-        }
         int kind = read_part(ir, p, i, r, &shape);
         if (kind < 0) return false;
         if (kind == 0) rest = ki_and(ir, rest, p);
@@ -78,7 +64,7 @@ static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
         at = ki_index_add(ir, ki_index_add(ir, j, ki_index_mul(ir, i, ki_index(ir, -1))), ki_index(ir, r->hi.i));
     kn_uop f = at ? ki_substitute(ir, x, &r, &at, 1) : NULL;
     if (f) f = ki_range_fold(ir, f);
-    if (!f || uses(ir, f, i) || uses(ir, f, r)) return false;
+    if (!f || ki_depends(ir, f, i) || ki_depends(ir, f, r)) return false;
     f = ki_substitute(ir, f, &j, &i, 1);
     if (f && rest) f = ki_op3(ir, KN_WHERE, rest, f, s->skipped);
     *s = (scan){u, r, i, f, s->skipped};
@@ -146,8 +132,8 @@ kn_uop ki_range_scan(ki_ir *ir, kn_uop sink) {
         for (int64_t q = 0; q < n; q++) {
             bool found = false;
             for (uint32_t j = 1; j < e->nsrc && order[q]->op == KN_REDUCE && !found; j++)
-                found =
-                    uses(ir, order[q], e->src[j]) && find(ir, order[q], e->src[j], &s) && only_under(ir, order[q], e);
+                found = ki_depends(ir, order[q], e->src[j]) && find(ir, order[q], e->src[j], &s) &&
+                        only_under(ir, order[q], e);
             if (!found) continue;
             kn_uop f = rebuild(ir, e, &s);
             ki_free(order);

@@ -247,10 +247,13 @@ static void because(ki_verdict *v, const char *why) {
 static bool by_values(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out) {
     uint64_t budget = o->budget ? o->budget : 2000000;
     bool sampled = false, vain[12] = {false}, any = false;
-    if (!ki_prove_enumerate(p, budget, false, out, &sampled, vain)) return false;
+    if (!ki_prove_enumerate(p, budget, KI_PASS_SMALL, out, &sampled, vain)) return false;
     /* Where the rule never fired, its constants may need more room. */
     for (unsigned k = 0; k < 12; k++) any |= vain[k];
-    if (out->rung != KI_REFUTED && any && !p->real_dtypes && !ki_prove_enumerate(p, budget, true, out, &sampled, vain))
+    if (out->rung != KI_REFUTED && any && !p->real_dtypes &&
+        !ki_prove_enumerate(p, budget, KI_PASS_WIDE, out, &sampled, vain))
+        return false;
+    if (out->rung != KI_REFUTED && out->instances && !ki_prove_enumerate(p, budget, KI_PASS_ROOM, out, NULL, NULL))
         return false;
     if (out->rung == KI_REFUTED) {
         if (!p->opaque) return true;

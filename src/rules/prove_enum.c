@@ -14,7 +14,7 @@ typedef struct search {
     unsigned noption[KI_MAX_REG];
     unsigned leaf[KI_MAX_REG], nleaf;
     uint64_t fired; /* under the present choice */
-    bool sampled, wide;
+    bool sampled, wide, room;
     bool asked[12], heard[12], again[12]; /* by kind of domain: tried, fired; of an earlier pass: tried in vain */
     ki_verdict *out;
 } search;
@@ -94,6 +94,22 @@ static void scaled_options(search *s, unsigned reg, uint32_t mask) {
         else if (t == KN_IDX)
             add(s, reg, (ki_domain){.kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = 20});
         else if (!ki_is_float((kn_dtype)t)) add(s, reg, ki_scaled_word((kn_dtype)t));
+    }
+}
+
+static void room_options(search *s, unsigned reg, uint32_t mask) {
+    for (int t = 1; t < KI_DTYPE_COUNT; t++) {
+        if (!(mask >> t & 1) || ki_is_float((kn_dtype)t)) continue;
+        if (t == KN_BOOL) add(s, reg, (ki_domain){.kind = KI_D_BOOL, .width = 1, .dtype = KN_BOOL});
+        else if (t == KN_IDX)
+            add(s, reg,
+                (ki_domain){.kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = KI_FAR_INDICES,
+                            .sampled = true, .room = true});
+        else {
+            ki_domain w = word(ki_dtypes[t].bits, ki_is_sint((kn_dtype)t), (kn_dtype)t);
+            w.sampled = true, w.reach = 29;
+            add(s, reg, w);
+        }
     }
 }
 
@@ -199,8 +215,16 @@ static int check(search *s, const ki_pval *left) {
     if (ki_theorem_guard(t) != 1) return 0;
     t->saw_nan = t->saw_inf = false;
     t->scale = 0;
-    ki_pval again = ki_theorem_left(t, 0), right = ki_theorem_right(t);
+    ki_pval again = ki_theorem_left(t, 0);
     (void)again;
+    t->overflowed = false;
+    ki_pval right = ki_theorem_right(t);
+    if (s->room && t->overflowed && right.kind == KI_PV_NONE) {
+        describe(s, left, &right);
+        ki_text_put(&s->out->reason, ": the right side leaves the 64 bits of index");
+        return -1;
+    }
+    if (s->room) return right.kind != KI_PV_NONE;
     if (right.kind == KI_PV_NONE) return 0;
     if (t->rule->fp & KI_FP_NNAN && t->saw_nan) return 0;
     if (t->rule->fp & KI_FP_NINF && t->saw_inf) return 0;
@@ -302,6 +326,7 @@ static bool one_value(search *s) {
     ki_pval left = ki_theorem_left(t, 0);
     if (left.kind == KI_PV_NONE || t->unsupported) return true;
     bool any = s->p->any_bounds, same = false;
+    if (s->room) return extremes(s, &left) >= 0;
     if (any && !s->p->rhs_bounds) {
         ki_pval right = ki_theorem_right(t);
         same = right.kind != KI_PV_NONE && t->nchance == 0 && ki_theorem_equal(t, &left, &right);
@@ -315,6 +340,7 @@ static bool all_values(search *s) {
     uint32_t at[KI_MAX_REG] = {0}, size[KI_MAX_REG];
     for (unsigned k = 0; k < s->nleaf; k++) {
         size[k] = ki_domain_size(&s->t.dom[s->leaf[k]]);
+        if (s->t.dom[s->leaf[k]].room && s->p->kind[s->leaf[k]] == KI_P_CONST) size[k] = KI_FAR_CONSTANTS;
         s->t.value[s->leaf[k]] = ki_domain_value(&s->t.dom[s->leaf[k]], 0);
     }
     for (;;) {
@@ -403,19 +429,20 @@ static bool all_choices(search *s) {
 
 /* Runs the rung. sampled: not all values were tried. vain: in, the kinds of domain to try (wide pass); out, those on
  * which the rule never fired. */
-bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, bool wide, ki_verdict *out, bool *sampled, bool *vain) {
+bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, ki_pass pass, ki_verdict *out, bool *sampled, bool *vain) {
     search *s = ki_calloc(1, sizeof *s);
     if (!s) return false;
     s->p = p;
     s->budget = budget;
-    s->wide = wide;
+    s->wide = pass == KI_PASS_WIDE;
+    s->room = pass == KI_PASS_ROOM;
     s->out = out;
-    if (wide) memcpy(s->again, vain, sizeof s->again);
+    if (s->wide) memcpy(s->again, vain, sizeof s->again);
     s->t.set = p->set;
     s->t.rule = p->rule;
     s->t.term = p->term;
     s->t.guard = p->guard;
-    s->t.scaled = p->scaled;
+    s->t.scaled = p->scaled && !s->room;
     memcpy(s->t.leaf, p->leaf, sizeof s->t.leaf);
     memcpy(s->t.bounds, p->bounds, sizeof s->t.bounds);
     memcpy(s->t.nkid, p->nkid, sizeof s->t.nkid);
@@ -424,13 +451,16 @@ bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, bool wide, ki_verdic
         if (p->live[r] && p->leaf[r]) s->leaf[s->nleaf++] = r;
         unsigned c = p->cls[r];
         if (!p->live[r] || s->noption[c]) continue;
-        if (p->scaled) scaled_options(s, c, p->mask[c]);
+        if (s->room) room_options(s, c, p->mask[c]);
+        else if (p->scaled) scaled_options(s, c, p->mask[c]);
         else if (p->real_dtypes) real_options(s, c, p->mask[c]);
         else small_options(s, c, p->mask[c]);
     }
+    uint64_t instances = out->instances;
     bool good = all_choices(s);
-    *sampled |= s->sampled;
-    for (unsigned k = 0; k < 12; k++) vain[k] = s->asked[k] && !s->heard[k];
+    if (s->room) out->instances = instances; /* no value was compared */
+    if (sampled) *sampled |= s->sampled;
+    for (unsigned k = 0; vain && k < 12; k++) vain[k] = s->asked[k] && !s->heard[k];
     if (!good) out->rung = KI_REFUTED;
     ki_free(s);
     return true;

@@ -83,6 +83,8 @@ static const int64_t edge_ints[] = {0,         1,          -1,
                                     INT32_MIN, UINT32_MAX, INT64_C(1) << 32,
                                     INT64_MAX, INT64_MIN,  INT64_C(0x123456789abcdef),
                                     1000003,   -77,        100};
+/* Where only the size matters; a constant of an address is none of the last two. */
+static const int64_t far_ints[KI_FAR_INDICES] = {0, 1, -1, 7, INT64_C(1) << 20, -(INT64_C(1) << 20), INT64_C(1) << 40, -(INT64_C(1) << 40)};
 enum { NFLOATS = sizeof edge_floats / sizeof *edge_floats, NINTS = sizeof edge_ints / sizeof *edge_ints };
 
 uint32_t ki_domain_size(const ki_domain *d) {
@@ -109,6 +111,7 @@ ki_pval ki_domain_value(const ki_domain *d, uint32_t k) {
         /* 0, 1, -1, 2, ...: small values first, so that counterexamples are small. */
         int64_t v = k & 1 ? (int64_t)(k + 1) / 2 : -(int64_t)(k / 2);
         if (d->sampled && k < NINTS) v = edge_ints[k] / 4;
+        if (d->room) v = far_ints[k];
         return typed(*d, (uint64_t)v);
     }
     case KI_D_FLOAT:
@@ -226,6 +229,7 @@ static ki_pval on_typed(ki_theorem *t, kn_op op, const ki_pval *v, unsigned n) {
                                                   : ki_scalar(op, is_compare(op) ? KN_BOOL : dt[0], dt, in, &out);
     if (!good) {
         t->unsupported |= d.kind != KI_D_INDEX;
+        t->overflowed |= !t->bracket;
         return none;
     }
     ki_pval r = typed(to, out);
@@ -415,12 +419,14 @@ static ki_pval on_integers(ki_builtin b, const ki_pval *v) {
     return integer(x);
 }
 
-static ki_pval builtin(ki_theorem *t, const ki_term *s, bool guard) {
+/* Operands of functions of integers are mathematical, wherever they stand. */
+static ki_pval guard_value(ki_theorem *t, unsigned term);
+
+static ki_pval builtin(ki_theorem *t, const ki_term *s) {
     const ki_term *a = s->nkid ? &t->term[t->set->kid[s->kid]] : NULL;
     if (s->x == KI_B_abs || s->x == KI_B_min || s->x == KI_B_gcd) {
         ki_pval v[2] = {none, none};
-        (void)guard;
-        for (unsigned k = 0; k < s->nkid && k < 2; k++) v[k] = settle(ki_theorem_term(t, t->set->kid[s->kid + k]));
+        for (unsigned k = 0; k < s->nkid && k < 2; k++) v[k] = settle(guard_value(t, t->set->kid[s->kid + k]));
         return on_integers((ki_builtin)s->x, v);
     }
     if (!a || a->kind != KI_T_NAME) return (ki_pval){.kind = KI_PV_FREE};
@@ -434,7 +440,7 @@ static ki_pval host(ki_theorem *t, const ki_term *s) {
     const ki_extern *e = &t->set->ext[s->x];
     ki_val arg[8], out = {.kind = KI_V_NONE};
     for (unsigned k = 0; k < s->nkid && k < 8; k++) {
-        ki_pval v = settle(ki_theorem_term(t, t->set->kid[s->kid + k]));
+        ki_pval v = settle(guard_value(t, t->set->kid[s->kid + k]));
         if (e->types[k] != 'i' || v.kind == KI_PV_FREE || !e->fn) {
             if (e->result == 'b') return truth(chance(t));
             t->unsupported = true;
@@ -513,11 +519,13 @@ ki_pval ki_theorem_term(ki_theorem *t, unsigned term) {
     case KI_T_OPNAME:
     case KI_T_FOLD: return operation(t, s);
     case KI_T_EXPR: {
+        t->bracket++;
         ki_pval v = ki_theorem_term(t, t->set->kid[s->kid]);
+        t->bracket--;
         bool context = s->dtype_reg != KI_NOREG || s->dtype != KI_DTYPE_COUNT;
         return context ? adopt(v, term_domain(t, s)) : v;
     }
-    case KI_T_BUILTIN: return builtin(t, s, false);
+    case KI_T_BUILTIN: return builtin(t, s);
     case KI_T_CALL: return host(t, s);
     default: t->unsupported = true; return none;
     }

@@ -5,12 +5,13 @@
 #include "rules/prove.h"
 
 typedef enum ki_dkind { KI_D_BOOL, KI_D_WORD, KI_D_INDEX, KI_D_FLOAT, KI_D_RATIO, KI_D_REAL } ki_dkind;
+enum { KI_FAR_INDICES = 8, KI_FAR_CONSTANTS = 6 };
 /* What values of a dtype class are for one check. FLOAT: bits of `dtype`. RATIO: exact n/d. REAL: double, compared
  * with a tolerance. `sampled`: not all values are tried. */
 typedef struct ki_domain {
     uint8_t kind, width, is_signed, dtype;
     int32_t reach; /* INDEX: -reach..reach; FLOAT, WORD sampled, RATIO, REAL: how many values */
-    bool sampled;
+    bool sampled, room; /* room: INDEX, few and far apart */
 } ki_domain;
 
 typedef enum ki_pkind_ { KI_PV_NONE, KI_PV_TYPED, KI_PV_INT, KI_PV_REAL, KI_PV_BOOL, KI_PV_ENUM, KI_PV_FREE, KI_PV_POISON } ki_pvkind;
@@ -41,6 +42,8 @@ typedef struct ki_theorem { /* one rule under one choice of domains and ops */
     ki_pval lo[KI_MAX_REG], hi[KI_MAX_REG]; /* kind NONE: unbounded */
     uint32_t chance, nchance;     /* outcomes of what cannot be computed here, and how many were asked for */
     bool saw_nan, saw_inf;
+    bool overflowed;              /* an index node of the right side left 64 bits */
+    unsigned bracket;             /* inside [...], where that means no match */
     bool unsupported;             /* something has no meaning in these domains */
     double scale;                 /* REAL: largest magnitude met */
 } ki_theorem;

@@ -103,8 +103,13 @@ static void room_options(search *s, unsigned reg, uint32_t mask) {
         if (t == KN_BOOL) add(s, reg, (ki_domain){.kind = KI_D_BOOL, .width = 1, .dtype = KN_BOOL});
         else if (t == KN_IDX)
             add(s, reg,
-                (ki_domain){.kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = KI_FAR_INDICES,
-                            .sampled = true, .room = true});
+                (ki_domain){.kind = KI_D_INDEX,
+                            .width = 64,
+                            .is_signed = 1,
+                            .dtype = KN_IDX,
+                            .reach = KI_FAR_INDICES,
+                            .sampled = true,
+                            .room = true});
         else {
             ki_domain w = word(ki_dtypes[t].bits, ki_is_sint((kn_dtype)t), (kn_dtype)t);
             w.sampled = true, w.reach = 29;

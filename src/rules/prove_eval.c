@@ -84,7 +84,8 @@ static const int64_t edge_ints[] = {0,         1,          -1,
                                     INT64_MAX, INT64_MIN,  INT64_C(0x123456789abcdef),
                                     1000003,   -77,        100};
 /* Where only the size matters; a constant of an address is none of the last two. */
-static const int64_t far_ints[KI_FAR_INDICES] = {0, 1, -1, 7, INT64_C(1) << 20, -(INT64_C(1) << 20), INT64_C(1) << 40, -(INT64_C(1) << 40)};
+static const int64_t far_ints[KI_FAR_INDICES] = {
+    0, 1, -1, 7, INT64_C(1) << 20, -(INT64_C(1) << 20), INT64_C(1) << 40, -(INT64_C(1) << 40)};
 enum { NFLOATS = sizeof edge_floats / sizeof *edge_floats, NINTS = sizeof edge_ints / sizeof *edge_ints };
 
 uint32_t ki_domain_size(const ki_domain *d) {

@@ -1,6 +1,6 @@
 """koine and numpy, round after round in one process: one JSON object a row.
 
-    speed.py THREADS LIBKOINE LIBPROBE
+    speed.py THREADS LIBKOINE LIBPROBE [ROW...]
 
 A koine step is what a program does: open a scope, build the graph, realise it, close the scope; its compiled form is found
 again, so this is dispatch and work. numpy is given its output. A round runs koine, numpy and the floor one after another, so
@@ -15,7 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-THREADS = int(sys.argv[1])
+THREADS, ONLY = int(sys.argv[1]), sys.argv[4:]
 os.environ.update(OPENBLAS_NUM_THREADS=sys.argv[1], OMP_NUM_THREADS=sys.argv[1], KN_THREADS=sys.argv[1])
 
 import numpy as np  # noqa: E402
@@ -141,6 +141,8 @@ def measure(bar, ours, theirs, ceiling, work):
 
 best, done = {"read": 0.0, "copy": 0.0, "fma": 0.0}, []
 for name, *how in rows():
+    if ONLY and name not in ONLY:
+        continue
     try:
         row = measure(*how)
     except koine.Error as e:

@@ -4,6 +4,7 @@
 #include "base/gnu.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 static uint64_t fail_at;
 static int fail_onwards;
@@ -40,6 +41,40 @@ void *ki_aligned(size_t align, size_t n) {
 }
 
 void ki_free(void *p) { free(p); }
+
+/* ---- blocks of data -------------------------------------------------------------------------------------------- */
+
+/* LARGE: from here on malloc's heap would keep holes the system never sees again, and a page of 4 KiB costs a fault and an
+ * entry of the address cache for each. PAGE: a multiple of every page size there is. */
+enum { HUGE = 2 << 20, LARGE = 2 * HUGE, PAGE = 64 << 10 };
+
+static size_t pages(size_t n) { return (n + PAGE - 1) / PAGE * PAGE; }
+
+/* Mapped with room to align, which is given back. */
+static void *map(size_t n) {
+    char *p = mmap(NULL, n + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    size_t head = -(uintptr_t)p & (HUGE - 1);
+    if (head) (void)munmap(p, head);
+    if (head < HUGE) (void)munmap(p + head + n, HUGE - head);
+#ifdef MADV_HUGEPAGE
+    (void)madvise(p + head, n / HUGE * HUGE, MADV_HUGEPAGE); /* whole ones: the rest would be memory nobody asked for */
+#endif
+    return p + head;
+}
+
+void *ki_data_alloc(size_t n) {
+    if (n < LARGE) return ki_aligned(64, n ? n : 1);
+    if (must_fail() || n > SIZE_MAX / 2) return NULL;
+    return map(pages(n));
+}
+
+void ki_data_free(void *p, size_t n) {
+    if (n < LARGE || !p) free(p);
+    else (void)munmap(p, pages(n));
+}
+
+/* ---- arenas ---------------------------------------------------------------------------------------------------- */
 
 #define CHUNK_HEAD ((sizeof(ki_chunk) + 15) & ~(size_t)15)
 

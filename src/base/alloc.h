@@ -14,6 +14,10 @@ void *ki_realloc(void *p, size_t n, size_t size);
 /* n bytes at a multiple of align, a power of two; freed by ki_free. */
 void *ki_aligned(size_t align, size_t n);
 void ki_free(void *p);
+/* n bytes for data: 64-byte aligned, contents undefined. A large block is pages of its own, huge ones where the system has
+ * them, and goes back to the system when it is freed. */
+void *ki_data_alloc(size_t n);
+void ki_data_free(void *p, size_t n);
 
 /* Fail the n-th allocation from now (1 = the next), and all after it if `onwards`; 0 switches this off. */
 void ki_alloc_fail(uint64_t n, int onwards);

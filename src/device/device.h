@@ -54,6 +54,7 @@ typedef struct ki_device_stats {
     uint64_t compiler_runs;     /* processes */
     double compile_seconds;     /* in and around the compiler */
     size_t bytes, peak, pooled; /* allocated by the user of the device, its maximum, and free blocks kept */
+    uint64_t fresh;             /* blocks taken from the system, the others were kept ones */
 } ki_device_stats;
 
 struct ki_device {

@@ -1,22 +1,26 @@
 /* host.c: aligned host memory with a cache of free blocks. See host.h.
  *
  * Sizes are rounded to classes an eighth apart, so that a block fits again when a size differs a little. A free block
- * holds its list node in its own first bytes. Large blocks are aligned and advised for huge pages. */
+ * holds its list node in its own first bytes; it stands in the list of its class and in the list of all by age, both with
+ * the one freed last in front. */
 #include "device/host.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-enum { ALIGN = 64, HUGE = 2 << 20, CLASSES = 8 * 48, KEEP_LEAST = 64 << 20 };
+enum { ALIGN = 64, CLASSES = 8 * 48, SLACK = 64 << 20, EPOCH = 256 };
 
 typedef struct free_block {
-    struct free_block *next;
+    struct free_block *next, *prev;     /* of its class */
+    struct free_block *older, *younger; /* of all */
+    size_t size;
 } free_block;
+_Static_assert(sizeof(free_block) <= ALIGN, "the least block holds a list node");
 
 typedef struct ki_blocks {
-    free_block *list[CLASSES];
+    free_block *list[CLASSES], *youngest, *oldest;
     size_t kept;
+    size_t high, top; /* the most in use: lately, and in this epoch of frees */
+    unsigned frees;
 } ki_blocks;
 
 /* Index and size of the class that holds n bytes: 64 .. 512 in steps of 64, then eight steps an octave. */
@@ -29,31 +33,80 @@ static unsigned class_of(size_t n, size_t *size) {
     return 8 * shift + (unsigned)top;
 }
 
+/* ---- the lists --------------------------------------------------------------------------------------------- */
+
+static void put(ki_blocks *b, void *p, unsigned class, size_t size) {
+    free_block *f = p;
+    *f = (free_block){.next = b->list[class], .older = b->youngest, .size = size};
+    if (f->next) f->next->prev = f;
+    if (f->older) f->older->younger = f;
+    else b->oldest = f;
+    b->list[class] = b->youngest = f;
+    b->kept += size;
+}
+
+static void *take(ki_blocks *b, free_block *f, unsigned class) {
+    if (f->prev) f->prev->next = f->next;
+    else b->list[class] = f->next;
+    if (f->next) f->next->prev = f->prev;
+    if (f->younger) f->younger->older = f->older;
+    else b->youngest = f->older;
+    if (f->older) f->older->younger = f->younger;
+    else b->oldest = f->younger;
+    b->kept -= f->size;
+    return f;
+}
+
+/* Gives back what was freed longest ago until at most `most` bytes are kept. */
+static void trim(ki_blocks *b, size_t most) {
+    while (b->kept > most) {
+        free_block *f = b->oldest;
+        size_t size = f->size, same;
+        ki_data_free(take(b, f, class_of(size, &same)), size);
+    }
+}
+
+/* With `used` bytes in use, how many may be kept. */
+static size_t keep(const ki_blocks *b, size_t used) {
+    size_t high = b->high > used ? b->high : used;
+    return high - used + (high / 2 > SLACK ? high / 2 : SLACK);
+}
+
+static void note_use(ki_blocks *b, size_t used) {
+    if (used > b->top) b->top = used;
+    if (used > b->high) b->high = used;
+}
+
+/* The memory of a busier time fades: an eighth an epoch. */
+static void note_free(ki_blocks *b, size_t used) {
+    if (++b->frees % EPOCH) return;
+    b->high -= b->high / 8;
+    if (b->high < b->top) b->high = b->top;
+    b->top = used;
+}
+
+/* ---- the device's functions -------------------------------------------------------------------------------- */
+
 bool ki_host_open(ki_device *d) {
     d->blocks = ki_calloc(1, sizeof *d->blocks);
     return d->blocks || (ki_fail(d->env, KI_E_NOMEM), false);
 }
 
-static void drop_all(ki_blocks *b) {
-    for (unsigned c = 0; c < CLASSES; c++)
-        for (free_block *f; (f = b->list[c]);) {
-            b->list[c] = f->next;
-            ki_free(f);
-        }
-    b->kept = 0;
-}
-
 void ki_host_close(ki_device *d) {
-    if (d->blocks) drop_all(d->blocks);
+    if (d->blocks) trim(d->blocks, 0);
     ki_free(d->blocks);
     d->blocks = NULL;
 }
 
-static void *fresh(size_t size) {
-    void *p = ki_aligned(size >= 2 * HUGE ? HUGE : ALIGN, size);
-#ifdef MADV_HUGEPAGE
-    if (p && size >= 2 * HUGE) (void)madvise(p, size / HUGE * HUGE, MADV_HUGEPAGE);
-#endif
+static void *fresh(ki_device *d, size_t size) {
+    ki_blocks *b = d->blocks;
+    trim(b, keep(b, d->stats.bytes + size));
+    void *p = ki_data_alloc(size);
+    if (!p) {
+        trim(b, 0);
+        p = ki_data_alloc(size);
+    }
+    d->stats.fresh += p != NULL;
     return p;
 }
 
@@ -62,18 +115,12 @@ void *ki_host_alloc(ki_device *d, size_t bytes) {
     size_t size;
     if (bytes > (size_t)1 << 46) return ki_fail(d->env, KI_E_DEVICE_MEMORY, d->is->name, bytes), NULL;
     unsigned c = class_of(bytes, &size);
-    void *p = b->list[c];
-    if (p) {
-        b->list[c] = b->list[c]->next;
-        b->kept -= size;
-    } else if (!(p = fresh(size))) {
-        drop_all(b);
-        p = fresh(size);
-    }
+    void *p = b->list[c] ? take(b, b->list[c], c) : fresh(d, size);
+    d->stats.pooled = b->kept;
     if (!p) return ki_fail(d->env, KI_E_DEVICE_MEMORY, d->is->name, bytes), NULL;
     d->stats.bytes += size;
     if (d->stats.bytes > d->stats.peak) d->stats.peak = d->stats.bytes;
-    d->stats.pooled = b->kept;
+    note_use(b, d->stats.bytes);
     return p;
 }
 
@@ -83,15 +130,9 @@ void ki_host_free(ki_device *d, void *p, size_t bytes) {
     if (!p) return;
     unsigned c = class_of(bytes, &size);
     d->stats.bytes -= size;
-    size_t keep = 2 * d->stats.bytes > KEEP_LEAST ? 2 * d->stats.bytes : KEEP_LEAST;
-    if (b->kept + size > keep) {
-        ki_free(p);
-    } else {
-        free_block *f = p;
-        f->next = b->list[c];
-        b->list[c] = f;
-        b->kept += size;
-    }
+    note_free(b, d->stats.bytes);
+    put(b, p, c, size);
+    trim(b, keep(b, d->stats.bytes));
     d->stats.pooled = b->kept;
 }
 

@@ -1,7 +1,9 @@
 /* host.h: device memory that is host memory, for the devices that compute there.
  *
- * Freed blocks are kept by size and given out again: fresh pages cost a fault each, which for a large elementwise
- * kernel is as much as the kernel. What is kept is bounded (twice what is in use, at least 64 MiB). */
+ * Freed blocks are kept and given out again, the one freed last first: fresh pages cost a fault and a clearing each, which
+ * for a large elementwise kernel is more than the kernel, and what was just used may still be in a cache. What is kept
+ * and what is in use together stay within one and a half times the most that was in use lately, or 64 MiB more than that
+ * if this is more; what was freed longest ago goes back to the system first. */
 #ifndef KI_HOST_H
 #define KI_HOST_H
 

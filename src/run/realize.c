@@ -64,6 +64,7 @@ static bool have_storage(kn_ctx *k, ki_device *d, kn_uop buffer) {
     s->device = d;
     s->bytes = bytes;
     k->live_bytes += bytes;
+    k->new_bytes += bytes;
     return true;
 }
 
@@ -182,7 +183,7 @@ kn_status kn_realize_at(const char *file, int line, size_t n, const kn_tensor *t
     if (!k) return n ? KN_BAD_ARGUMENT : KN_OK;
     ki_settle_failure(k);
     k->env.loc = (ki_loc){file, line};
-    if (ki_realize(k, t, n, NULL)) ki_maybe_collect(k);
+    if (ki_realize(k, t, n, NULL)) ki_maybe_collect(k, k->depth == 0);
     k->env.loc = (ki_loc){NULL, 0};
     return (kn_status)ki_settle_failure(k);
 }

@@ -15,7 +15,7 @@ double ki_now(void) {
 static void free_storage(kn_ctx *k, ki_storage *s) {
     (void)k;
     if (s->device) s->device->is->free(s->device, s->data, s->bytes);
-    else ki_free(s->data);
+    else ki_data_free(s->data, s->bytes);
     s->data = NULL;
 }
 

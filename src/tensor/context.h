@@ -17,14 +17,15 @@
 
 #include <koine/base.h>
 
-#define KI_QUARANTINE 16384
+#define KI_QUARANTINE   16384
+#define KI_BYTES_A_NODE 8192 /* to write so much takes several times as long as to collect one node */
 #define KI_SCOPES     32
 
 struct ki_device;
 typedef struct ki_storage { /* by BUFFER id; data NULL: not allocated yet, or freed */
     void *data;
     size_t bytes;
-    struct ki_device *device;     /* NULL: host memory (ki_malloc'ed unless release or owner is set) */
+    struct ki_device *device;     /* NULL: host memory (of ki_data_alloc unless borrowed) */
     void (*release)(void *owner); /* memory the user owns: called when no longer needed; NULL: nothing to call */
     void *owner;
     bool used, borrowed;
@@ -67,6 +68,7 @@ struct kn_ctx {
     uint32_t nstorage, storage_free; /* storage_free: hint, no free id below it */
     size_t live_bytes, collected_bytes; /* held by storage not borrowed, now (whoever allocates adds) and at the last
                                          * collection */
+    size_t new_bytes;                   /* taken since then */
     uint32_t collected_nodes;
     kn_uop *sym; /* variables used as dimensions (kn_sym) */
     uint32_t nsym;
@@ -121,7 +123,7 @@ void ki_plan_close(ki_plan *plan);
 /* A BUFFER on `device` with storage of its own, data not allocated. NULL: env has the failure. */
 kn_uop ki_buffer_new(kn_ctx *k, int64_t numel, kn_dtype t, unsigned device);
 static inline ki_storage *ki_storage_of(kn_ctx *k, kn_uop buffer) { return &k->storage[buffer->arg.buffer->id]; }
-/* Allocates host memory for s (zeroed). */
+/* Allocates host memory for s, contents undefined. */
 bool ki_storage_host(kn_ctx *k, ki_storage *s, size_t bytes);
 /* The BUFFER or assignment (AFTER) a value is a view of, through movement ops alone; the BUFFER an AFTER writes. */
 kn_uop ki_view_base(kn_uop u);
@@ -130,7 +132,7 @@ kn_uop ki_assigned_buffer(kn_uop after);
 kn_uop ki_buffer_under(kn_uop u);
 /* Collects nodes and storage no live tensor needs. Called at safe points: kn_scope_close, and by kn_realize. */
 void ki_collect(kn_ctx *k);
-void ki_maybe_collect(kn_ctx *k);
+void ki_maybe_collect(kn_ctx *k, bool died); /* died: tensors may have, just now */
 void ki_storage_close(kn_ctx *k);
 
 #endif

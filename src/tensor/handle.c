@@ -192,7 +192,7 @@ void kn_scope_close(kn_ctx *k) {
         else t->past = NULL; /* what outlives the scope keeps its value, not its history */
     }
     k->depth--;
-    ki_maybe_collect(k);
+    ki_maybe_collect(k, true);
 }
 
 kn_tensor kn_keep(kn_tensor t) {

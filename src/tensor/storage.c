@@ -11,7 +11,7 @@ static void release(kn_ctx *k, ki_storage *s) {
         if (s->release) s->release(s->owner);
     } else if (s->data) {
         if (s->device && k->run_free) k->run_free(k, s);
-        else ki_free(s->data);
+        else ki_data_free(s->data, s->bytes);
     }
     *s = (ki_storage){0};
 }
@@ -36,10 +36,11 @@ kn_uop ki_buffer_new(kn_ctx *k, int64_t numel, kn_dtype t, unsigned device) {
 }
 
 bool ki_storage_host(kn_ctx *k, ki_storage *s, size_t bytes) {
-    s->data = ki_calloc(bytes ? bytes : 1, 1);
+    s->data = ki_data_alloc(bytes);
     if (!s->data) return ki_fail(&k->env, KI_E_NOMEM), false;
     s->bytes = bytes;
     k->live_bytes += bytes;
+    k->new_bytes += bytes;
     return true;
 }
 
@@ -106,11 +107,14 @@ void ki_collect(kn_ctx *k) {
     if (!failed) ki_env_clear(&k->env); /* no memory to tidy up with: next time */
     k->collected_nodes = k->ir.n;
     k->collected_bytes = k->live_bytes;
+    k->new_bytes = 0;
 }
 
-/* Worth it when the store, or the memory behind it, has doubled. */
-void ki_maybe_collect(kn_ctx *k) {
+/* Worth it when the store, or the memory behind it, has doubled; and when it costs little beside the memory filled since
+ * the last time, so that the next step of a loop gets back the very blocks that this one has done with. */
+void ki_maybe_collect(kn_ctx *k, bool died) {
     bool nodes = k->ir.n > 2 * (size_t)k->collected_nodes + 4096;
     bool bytes = k->live_bytes > 2 * k->collected_bytes + (16u << 20);
-    if (nodes || bytes) ki_collect(k);
+    bool cheap = died && k->new_bytes >> 20 && k->new_bytes / KI_BYTES_A_NODE > (size_t)k->ir.n + k->nstorage;
+    if (nodes || bytes || cheap) ki_collect(k);
 }

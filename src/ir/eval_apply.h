@@ -43,6 +43,7 @@ double ki_roundoff(kn_dtype t); /* half the spacing at 1 */
 typedef struct ki_bound_acc {
     uint8_t op, dtype;
     bool exact, infinite, unknown; /* all terms exact; some term is infinite or NaN; some bound is infinite */
+    bool over, nan;                /* some infinity is a product that overflowed; some term is NaN */
     int64_t count;                 /* terms that are not exactly zero */
     double abs, err;   /* ADD: sums of |x| and of bounds. MUL: products of |x| and of |x| + bound. MAX: bound */
     double big, small; /* MUL: products of what exceeds 1 and of what is below */

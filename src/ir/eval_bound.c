@@ -5,15 +5,18 @@
  *   integer, bool, and bit ops      exact                       exempt, unless no operand within reach changes the result
  *   + - * / recip sqrt mulacc cast  exact or ROUNDED            first-order propagation, division over the interval
  *   trunc max neg where             as the operand              difference over the interval
- *   exp exp2 log log2 tanh erf      2u to 4u of the result      the same over [x - e, x + e], monotone
+ *   exp exp2 log log2 tanh erf      4u of the result            the same over [x - e, x + e], monotone
  *   sin cos                         4u of result + u of 1       min(e, 2) more
  *   tan pow                         16u                         over the interval; exempt across a pole
  *   compare, float to integer       exact                       exempt where the answer changes inside the bound
- *   ADD of n nonzero terms          0 if every partial sum of every tree is exact, else 2n roundoffs of the sum of |x|
- *   MUL of n terms                  2n roundoffs of the product; exempt if some tree may overflow or underflow
+ *   ADD of n nonzero terms          0 if every partial sum of every tree is exact, else n + 2 roundoffs of the sum of |x|
+ *   MUL of n terms                  2n roundoffs of the product, and what may underflow on the way; exempt if some tree
+ *                                   may overflow
  *   MAX                             the largest bound
- * u is the spacing (ulp) of the result's dtype. A finite value that may reach the largest finite one is exempt, so
- * that an infinity or NaN with a finite bound is certain. */
+ * u is the spacing (ulp) of the result's dtype, and of f32 in functions of the smaller floats: these are computed there and
+ * rounded once, so they are certain but where two results lie that near. A finite value that may reach the largest finite
+ * one is exempt, so that an infinity or NaN with a finite bound is certain; it is exact unless a product of finite
+ * values overflowed, which a contraction would not have done. */
 #include "ir/eval_apply.h"
 #include "ir/scalar.h"
 
@@ -117,8 +120,19 @@ static double call(kn_op op, double x) {
     }
 }
 
+/* A function's result v = round(d) in t, where d is known to `more` before its own error of n ulps (and `own`). */
+static kn_dtype computed_in(kn_dtype t) { return t == KN_F64 ? t : KN_F32; }
+static double end_function(kn_dtype t, double d, double v, double more, double own, int n) {
+    kn_dtype c = computed_in(t);
+    more += own + n * ki_ulp(c, fabs(d) + more);
+    if (t == c || !isfinite(more)) return finish(t, v, more);
+    double r = spread(ki_f64_from_bits(t, ki_bits_from_f64(t, d - more)), v,
+                      ki_f64_from_bits(t, ki_bits_from_f64(t, d + more)));
+    return r == 0 && v != 0 ? KI_ROUNDED : finish(t, v, r + (v == 0 ? ki_ulp(t, 0) : 0));
+}
+
 static double bound_function(kn_op op, kn_dtype t, double x, double e, double v) {
-    double d = call(op, x), own, more = 0;
+    double d = call(op, x), more = 0;
     if (!ki_certain(e)) {
         if (op == KN_SIN || op == KN_COS) more = isfinite(x) ? fmin(e, 2) : INFINITY;
         else more = spread(call(op, x - e), d, call(op, x + e));
@@ -126,11 +140,10 @@ static double bound_function(kn_op op, kn_dtype t, double x, double e, double v)
     }
     if (!isfinite(v)) {
         bool edge = isfinite(d) && fabs(d) <= ki_float_max(t) * (1 + 32 * ki_roundoff(t));
-        return edge || more > 0 ? INFINITY : KI_ROUNDED;
+        return edge || more > 0 ? INFINITY : 0;
     }
-    own = (op == KN_TAN ? 16 : 4) * ki_ulp(t, fabs(v) + more);
-    if (op == KN_SIN || op == KN_COS) own += ki_ulp(t, 1);
-    return finish(t, v, more + own);
+    double own = op == KN_SIN || op == KN_COS ? ki_ulp(computed_in(t), 1) : 0;
+    return end_function(t, d, v, more, own, op == KN_TAN ? 16 : 4);
 }
 
 static double bound_pow(kn_dtype t, const double *x, const double *e, double v) {
@@ -147,12 +160,12 @@ static double bound_pow(kn_dtype t, const double *x, const double *e, double v) 
             return INFINITY;
         }
     }
+    double d = pow(x[0], x[1]);
     if (!isfinite(v)) {
-        double d = pow(x[0], x[1]);
         bool edge = isfinite(d) && fabs(d) <= ki_float_max(t) * (1 + 64 * ki_roundoff(t));
-        return edge || more > 0 ? INFINITY : KI_ROUNDED;
+        return edge || more > 0 ? INFINITY : 0;
     }
-    return finish(t, v, more + 16 * ki_ulp(t, fabs(v) + more));
+    return end_function(t, d, v, more, 0, 16);
 }
 
 static double bound_max(const double *x, const double *e) {
@@ -189,6 +202,14 @@ static double propagated(kn_op op, const double *x, const double *e) {
     }
 }
 
+/* Bound of an infinity or NaN: that of the infinities and NaNs it was made of. */
+static double certain_end(unsigned n, const double *x, const double *e) {
+    double worst = 0;
+    for (unsigned k = 0; k < n; k++)
+        if (!isfinite(x[k]) && e[k] > worst) worst = e[k];
+    return worst;
+}
+
 /* Correctly rounded operations. */
 static double bound_rounded(kn_op op, kn_dtype t, unsigned n, const double *x, const double *e, double v) {
     bool certain = true, finite = true, exact = true;
@@ -197,7 +218,8 @@ static double bound_rounded(kn_op op, kn_dtype t, unsigned n, const double *x, c
         exact &= e[k] == 0;
         finite &= isfinite(x[k]) != 0;
     }
-    if (certain) return exact && isfinite(v) && rounded_nothing(op, t, x, v) ? 0 : KI_ROUNDED;
+    if (certain && !isfinite(v)) return finite && (op == KN_MUL || op == KN_MULACC) ? KI_ROUNDED : certain_end(n, x, e);
+    if (certain) return exact && rounded_nothing(op, t, x, v) ? 0 : KI_ROUNDED;
     if (!finite) return decided(op, x, e) ? (isfinite(v) ? ki_ulp(t, v) : KI_ROUNDED) : INFINITY;
     if (!isfinite(v) && !(op == KN_SQRT && isnan(v))) return INFINITY;
     double more = propagated(op, x, e);
@@ -363,7 +385,8 @@ void ki_bound_acc_add(ki_bound_acc *a, uint64_t v, double err) {
     }
     if (!isfinite(x)) {
         a->infinite = true;
-        if (a->op == KN_MUL && !ki_certain(err)) a->exact = false;
+        a->over |= !isnan(x) && err != 0;
+        a->nan |= isnan(x);
         return;
     }
     int bits;
@@ -394,11 +417,13 @@ void ki_bound_acc_add(ki_bound_acc *a, uint64_t v, double err) {
 static double end_add(const ki_bound_acc *a, double v) {
     kn_dtype t = (kn_dtype)a->dtype;
     double n = (double)a->count;
-    if (a->infinite) return a->abs + a->err > ki_float_max(t) ? INFINITY : KI_ROUNDED;
+    if (a->nan) return 0;
+    if (a->infinite) return a->over || a->abs + a->err > ki_float_max(t) ? INFINITY : 0;
     if (!isfinite(v)) return INFINITY;
     if (a->exact && (a->count <= 1 || a->abs < ldexp(1, digits(t) + (a->low > 2000 ? 0 : a->low)))) return 0;
     if (a->count <= 1) return finish(t, v, a->err);
-    double slack = 2 * n * (ki_roundoff(t) * (a->abs + a->err) + ki_ulp(t, 0));
+    /* n - 1 sums, and the products where these are contracted; the interpreter's own sum in double. */
+    double own = t == KN_F64 ? n : 3, slack = (n + own) * ki_roundoff(t) * (a->abs + a->err) + n * ki_ulp(t, 0);
     if (a->abs + a->err + slack >= ki_float_max(t)) return INFINITY;
     return a->err + slack;
 }
@@ -406,13 +431,16 @@ static double end_add(const ki_bound_acc *a, double v) {
 static double end_mul(const ki_bound_acc *a, double v) {
     kn_dtype t = (kn_dtype)a->dtype;
     double n = (double)a->count;
-    if (a->infinite) return a->zero || a->small == 0 || !a->exact ? INFINITY : KI_ROUNDED;
+    double least = ldexp(1, least_exponent(t));
+    if (a->nan) return 0;
+    if (a->infinite) return a->zero || a->small < least || a->over ? INFINITY : 0;
     if (!isfinite(v) || a->big >= ki_float_max(t) / 2) return INFINITY;
     if (a->zero) return a->exact ? 0 : ki_ulp(t, 0); /* no infinity can meet it; its sign may be open */
     if (a->exact && a->bits <= digits(t) && a->small >= ldexp(1, least_exponent(t) + digits(t))) return 0;
     if (a->count <= 1) return finish(t, v, a->err - a->abs);
-    if (a->small < ldexp(1, least_exponent(t))) return INFINITY;
-    return finish(t, v, a->err - a->abs + 2 * n * ki_roundoff(t) * a->err * (1 + n * ki_roundoff(t)) + ki_ulp(t, v));
+    double lost = a->small < least ? 2 * n * a->big * ki_ulp(t, 0) : 0; /* each underflow, times all that follows */
+    return finish(t, v,
+                  a->err - a->abs + 2 * n * ki_roundoff(t) * a->err * (1 + n * ki_roundoff(t)) + ki_ulp(t, v) + lost);
 }
 
 double ki_bound_acc_end(const ki_bound_acc *a, uint64_t result) {

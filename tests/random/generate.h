@@ -103,6 +103,7 @@ static kn_uop constant(gen *g, kn_dtype t) {
 
 static kn_uop flat(gen *g, kn_uop v) { return ki_reshape(g->ir, v, (int64_t[]){ki_numel(v)}, 1); }
 static bool rough(gen *g, kn_uop u);
+static kn_uop total(gen *g, kn_uop v, kn_op op, uint32_t axes);
 static kn_uop to_dtype(gen *g, kn_uop v, kn_dtype t) {
     if (v && !ki_is_float(t) && rough(g, v) && dice(g, 400)) { /* its bits would be anybody's guess */
         int64_t dim[KI_MAX_RANK];
@@ -131,7 +132,7 @@ static kn_uop fit(gen *g, kn_uop v, const int64_t *dim, unsigned rank) {
             return ki_expand(g->ir, ki_reshape(g->ir, v, one, rank), dim, rank);
         }
     if (ki_numel(v) == 0 || chance(g, 30)) {
-        kn_uop r = ki_reduce(g->ir, v, chance(g, 50) ? KN_ADD : KN_MAX, (1u << ki_rank(v)) - 1u);
+        kn_uop r = total(g, v, chance(g, 50) ? KN_ADD : KN_MAX, (1u << ki_rank(v)) - 1u);
         return spread(g, r, dim, rank);
     }
     v = flat(g, v);
@@ -185,6 +186,19 @@ static bool jumps(kn_op op) {
     }
 }
 
+/* A reduction as the front end makes it: small floats are summed in f32, and no product is so long that it overflows. Else an
+ * order of the terms decides what comes out. A few are left as they are. */
+static kn_uop total(gen *g, kn_uop v, kn_op op, uint32_t axes) {
+    if (!v || !ki_is_float((kn_dtype)v->dtype) || op == KN_MAX || dice(g, 25) == 0) return ki_reduce(g->ir, v, op, axes);
+    kn_dtype t = (kn_dtype)v->dtype;
+    int64_t n = 1;
+    for (unsigned k = 0; k < ki_rank(v); k++)
+        if (axes >> k & 1) n *= ki_dim_n(v, k);
+    if (op == KN_MUL && n > 24) op = KN_ADD;
+    if (ki_dtypes[t].bits > 16 || n < 4) return ki_reduce(g->ir, v, op, axes);
+    return ki_cast(g->ir, ki_reduce(g->ir, ki_cast(g->ir, v, KN_F32), op, axes), t);
+}
+
 /* ---- steps -------------------------------------------------------------------------------------------------- */
 
 static bool allowed(kn_op op, kn_dtype t) {
@@ -209,6 +223,7 @@ static kn_uop elementwise(gen *g) {
     if (ki_ops[op].most == 1) return ki_op1(g->ir, op, a);
     if (ki_ops[op].most == 2) {
         kn_uop b = partner(g, a, t);
+        if (jumps(op) && rough(g, b) && dice(g, 400)) return a;
         return chance(g, 60) ? ki_op2(g->ir, op, a, b) : ki_op2(g->ir, op, b, a);
     }
     if (rough(g, a) && ki_dtypes[t].bits <= 16) return a; /* its sums leave the range of small floats */
@@ -300,7 +315,7 @@ static kn_uop reduction(gen *g) {
     unsigned rank = ki_rank(v), axes = rank ? 1 + dice(g, (1u << rank) - 1u) : 0;
     kn_op red = ops[dice(g, 4)];
     if ((red == KN_MUL || ki_dtypes[v->dtype].bits <= 16) && rough(g, v)) red = KN_MAX;
-    kn_uop r = ki_reduce(g->ir, v, red, axes);
+    kn_uop r = total(g, v, red, axes);
     if (!r || chance(g, 50)) return r;
     int64_t dim[KI_MAX_RANK];
     dims_of(v, dim);
@@ -383,7 +398,7 @@ static kn_uop prefix(gen *g, kn_uop v, kn_op op) { /* cumulative op over the las
     dims_of(v, d);
     d[rank - 1] = 2 * L - 1;
     off[rank - 1] = L - 1;
-    kn_uop w = windows(g, ki_pad(g->ir, v, off, d), L), r = ki_reduce(g->ir, w, op, 1u << rank);
+    kn_uop w = windows(g, ki_pad(g->ir, v, off, d), L), r = total(g, w, op, 1u << rank);
     d[rank - 1] = L;
     return ki_reshape(g->ir, r, d, rank);
 }
@@ -416,7 +431,7 @@ static kn_uop softmax(gen *g) {
     dims_of(v, dim);
     kn_uop m = ki_expand(g->ir, ki_reduce(g->ir, v, KN_MAX, 1u << a), dim, a + 1);
     kn_uop e = ki_op1(g->ir, chance(g, 50) ? KN_EXP : KN_EXP2, ki_op2(g->ir, KN_SUB, v, m));
-    kn_uop s = ki_expand(g->ir, ki_reduce(g->ir, e, KN_ADD, 1u << a), dim, a + 1);
+    kn_uop s = ki_expand(g->ir, total(g, e, KN_ADD, 1u << a), dim, a + 1);
     return ki_op2(g->ir, KN_DIV, e, s);
 }
 
@@ -428,9 +443,9 @@ static kn_uop layernorm(gen *g) {
     int64_t dim[KI_MAX_RANK];
     dims_of(v, dim);
     kn_uop n = ki_const_float(g->ir, (kn_dtype)v->dtype, (double)dim[a]);
-    kn_uop m = ki_op2(g->ir, KN_DIV, ki_reduce(g->ir, v, KN_ADD, 1u << a), n);
+    kn_uop m = ki_op2(g->ir, KN_DIV, total(g, v, KN_ADD, 1u << a), n);
     kn_uop d = ki_op2(g->ir, KN_SUB, v, ki_expand(g->ir, m, dim, a + 1));
-    kn_uop q = ki_op2(g->ir, KN_DIV, ki_reduce(g->ir, ki_op2(g->ir, KN_MUL, d, d), KN_ADD, 1u << a), n);
+    kn_uop q = ki_op2(g->ir, KN_DIV, total(g, ki_op2(g->ir, KN_MUL, d, d), KN_ADD, 1u << a), n);
     kn_uop r = ki_op1(g->ir, KN_SQRT, ki_op2(g->ir, KN_ADD, q, ki_const_float(g->ir, (kn_dtype)v->dtype, 0.5)));
     return ki_op2(g->ir, KN_DIV, d, ki_expand(g->ir, r, dim, a + 1));
 }
@@ -464,7 +479,7 @@ static kn_uop scatter(gen *g) {
     kn_uop x = ki_expand(g->ir, ki_reshape(g->ir, v, (int64_t[]){D, 1}, 2), all, 2);
     kn_uop z = ki_is_float((kn_dtype)v->dtype) && chance(g, 60) ? ki_const_float(g->ir, (kn_dtype)v->dtype, -0.0)
                                                                 : ki_const_int(g->ir, (kn_dtype)v->dtype, 0);
-    kn_uop s = ki_reduce(g->ir, ki_op3(g->ir, KN_WHERE, hit, x, z), KN_ADD, 1);
+    kn_uop s = total(g, ki_op3(g->ir, KN_WHERE, hit, x, z), KN_ADD, 1);
     return ki_reshape(g->ir, s, &K, 1);
 }
 
@@ -478,8 +493,10 @@ static kn_uop matmul(gen *g) {
     kn_uop b = chance(g, 50) ? any_input(g, t, kj, 2) : ensure(g, fit(g, to_dtype(g, take(g), t), kj, 2), K, J);
     a = ki_expand(g->ir, ki_reshape(g->ir, a, (int64_t[]){I, K, 1}, 3), all, 3);
     b = ki_expand(g->ir, ki_reshape(g->ir, b, (int64_t[]){1, K, J}, 3), all, 3);
-    kn_uop s = ki_reduce(g->ir, ki_op2(g->ir, KN_MUL, a, b), KN_ADD, 2);
-    return ki_reshape(g->ir, s, (int64_t[]){I, J}, 2);
+    bool wide = ki_is_float(t) && ki_dtypes[t].bits <= 16 && chance(g, 70); /* as the front end multiplies them */
+    if (wide) a = ki_cast(g->ir, a, KN_F32), b = ki_cast(g->ir, b, KN_F32);
+    kn_uop s = total(g, ki_op2(g->ir, KN_MUL, a, b), KN_ADD, 2);
+    return ki_reshape(g->ir, wide ? ki_cast(g->ir, s, t) : s, (int64_t[]){I, J}, 2);
 }
 
 static kn_uop window_op(gen *g) {
@@ -500,7 +517,7 @@ static kn_uop window_op(gen *g) {
     int64_t one[KI_MAX_RANK];
     for (unsigned j = 0; j < rank + 1; j++) one[j] = j == rank ? k : 1;
     f = ki_expand(g->ir, ki_reshape(g->ir, f, one, rank + 1), d, rank + 1);
-    return ki_reduce(g->ir, ki_op2(g->ir, KN_MUL, w, f), KN_ADD, 1u << rank);
+    return total(g, ki_op2(g->ir, KN_MUL, w, f), KN_ADD, 1u << rank);
 }
 
 static kn_uop argmax(gen *g) {
@@ -534,7 +551,7 @@ static kn_uop arange_mask(gen *g) {
     static const kn_op cmp[] = {KN_CMPLT, KN_CMPGT, KN_CMPGE, KN_CMPLE, KN_CMPEQ, KN_CMPNE};
     kn_uop p = ki_op2(g->ir, cmp[dice(g, 6)], i, j);
     kn_uop z = constant(g, (kn_dtype)v->dtype), w = ki_op3(g->ir, KN_WHERE, p, v, z);
-    return chance(g, 40) && w ? ki_reduce(g->ir, w, chance(g, 70) ? KN_ADD : KN_MAX, 1u << dice(g, rank)) : w;
+    return chance(g, 40) && w ? total(g, w, chance(g, 70) ? KN_ADD : KN_MAX, 1u << dice(g, rank)) : w;
 }
 
 /* A view of an input is written; what is read elsewhere is the old value. The result is an output. */

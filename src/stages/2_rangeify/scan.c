@@ -31,11 +31,22 @@ static int read_part(ki_ir *ir, kn_uop p, kn_uop i, kn_uop r, int *shape) {
     return -1;
 }
 
+/* f where c holds, else z. An element read under a condition is not read where the condition fails. */
+static kn_uop under(ki_ir *ir, kn_uop c, kn_uop f, kn_uop z, bool element) {
+    if (!f || !c) return f;
+    if (!element) return ki_op3(ir, KN_WHERE, c, f, z);
+    if (f->op != KN_INDEX || f->nsrc != 2) return NULL;
+    ki_element e = ki_element_of(f->src[1]);
+    e.valid = ki_and(ir, c, e.valid);
+    return ki_op2(ir, KN_INDEX, f->src[0], ki_element_uop(ir, e));
+}
+
 /* Does REDUCE u carry over range i? */
 static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
     kn_uop b = u->src[0], r = u->src[1], x, c, rest = NULL, part[KI_MAX_TERMS];
     unsigned n = 0;
     int shape = -1;
+    bool element = b->op == KN_INDEX;
     if (u->nsrc != 2 || u->arg.reduce.op != KN_ADD || r->op != KN_RANGE || r->src[0]->op != KN_CONST ||
         i->src[0]->op != KN_CONST)
         return false;
@@ -43,7 +54,7 @@ static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
         c = b->src[0];
         x = b->src[1];
         s->skipped = b->src[2];
-    } else if (b->op == KN_INDEX && b->nsrc == 2 && b->src[1]->op == KN_WHERE && b->src[1]->src[2]->op == KN_INVALID) {
+    } else if (element && b->nsrc == 2 && b->src[1]->op == KN_WHERE && b->src[1]->src[2]->op == KN_INVALID) {
         c = b->src[1]->src[0];
         x = ki_op2(ir, KN_INDEX, b->src[0], b->src[1]->src[1]);
         s->skipped = ki_const_int(ir, (kn_dtype)b->dtype, 0);
@@ -65,8 +76,7 @@ static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
     kn_uop f = at ? ki_substitute(ir, x, &r, &at, 1) : NULL;
     if (f) f = ki_range_fold(ir, f);
     if (!f || ki_depends(ir, f, i) || ki_depends(ir, f, r)) return false;
-    f = ki_substitute(ir, f, &j, &i, 1);
-    if (f && rest) f = ki_op3(ir, KN_WHERE, rest, f, s->skipped);
+    f = under(ir, rest, ki_substitute(ir, f, &j, &i, 1), s->skipped, element);
     *s = (scan){u, r, i, f, s->skipped};
     return f && s->skipped;
 }

@@ -119,18 +119,19 @@ static void layernorm(const void *const *in, double *const *out) {
 }
 
 static void attention(const void *const *in, double *const *out) {
+    enum { N = 40 };
     const f32 *q = in[0], *k = in[1], *v = in[2];
     for (int h = 0; h < 2; h++)
-        for (int i = 0; i < 16; i++) {
-            double s[16];
-            for (int j = 0; j < 16; j++) {
+        for (int i = 0; i < N; i++) {
+            double s[N];
+            for (int j = 0; j < N; j++) {
                 s[j] = j > i ? -INFINITY : 0;
                 for (int c = 0; c < 8 && j <= i; c++)
-                    s[j] += (double)q[(h * 16 + i) * 8 + c] * k[(h * 16 + j) * 8 + c] / sqrt(8);
+                    s[j] += (double)q[(h * N + i) * 8 + c] * k[(h * N + j) * 8 + c] / sqrt(8);
             }
-            soften(s, 16);
-            for (int j = 0; j < 16; j++)
-                for (int c = 0; c < 8; c++) out[0][(h * 16 + i) * 8 + c] += s[j] * v[(h * 16 + j) * 8 + c];
+            soften(s, N);
+            for (int j = 0; j < N; j++)
+                for (int c = 0; c < 8; c++) out[0][(h * N + i) * 8 + c] += s[j] * v[(h * N + j) * 8 + c];
         }
 }
 

@@ -41,9 +41,9 @@ static bool set_map(rangeifier *r, kn_uop d, kn_uop to) {
  * ------------------------------------------------------------------------------------ */
 
 typedef struct ranges {
-    uint32_t nest; /* bits: ranges of the nest */
-    bool reduce;   /* some range of an enclosing REDUCE */
-    double count;  /* product of all their extents */
+    uint32_t nest;   /* bits: ranges of the nest */
+    unsigned reduce; /* ranges of enclosing REDUCEs */
+    double count;    /* product of all their extents */
 } ranges;
 
 /* Free RANGEs of the index tuple of d. Inner demands (an index that was loaded) count through their own
@@ -58,7 +58,7 @@ static bool free_ranges(rangeifier *r, const nest *n, kn_uop d, ranges *out) {
         bool mine = false;
         for (unsigned j = 0; j < n->nrange; j++)
             if (n->range[j] == order[i]) out->nest |= 1u << j, mine = true;
-        if (!mine) out->reduce = true;
+        if (!mine) out->reduce++;
         out->count *= (double)(order[i]->hi.i + 1);
     }
     ki_free(order);
@@ -369,6 +369,19 @@ static void count_demands(const rangeifier *r, const info *f, uint32_t *differen
     }
 }
 
+#define MOST_COLUMNS                                                                                                   \
+    128 /* results a row is used for: beyond, a matrix product in tiles is worth a pass through memory */
+
+/* Can the kernel keep v in a row (row.c) instead of computing it again in its inner loops? */
+static bool fits_row(rangeifier *r, kn_uop v, const demand *q, const ranges *free, double again) {
+    const nest *n = &r->nest[q->nest];
+    double outer = 1;
+    for (unsigned b = 0; b < n->nrange; b++)
+        if (free->nest >> b & 1) outer *= (double)(n->range[b]->hi.i + 1);
+    return free->reduce == 1 && free->nest && can_lead(n, free->nest) && again <= MOST_COLUMNS &&
+           free->count / outer <= KI_MOST_ROW && free->count / outer >= KI_LEAST_ROW && !r->info[v->id].heavy;
+}
+
 static bool wants_storage_elementwise(rangeifier *r, kn_uop v, bool *ok) {
     const info *f = &r->info[v->id];
     uint32_t different, nests;
@@ -385,7 +398,10 @@ static bool wants_storage_elementwise(rangeifier *r, kn_uop v, bool *ok) {
         if (!free_ranges(r, &r->nest[q->nest], q->d, &free)) return *ok = false;
         if (q->ctx == NONE || !free.reduce) continue; /* computed outside the inner loops */
         double again = iterations(r, &r->nest[q->nest], q->ctx) / free.count;
-        if (f->cost >= 4 && again >= 16 && f->cost * again > 256) return true;
+        if (f->cost >= 4 && again >= 16 && f->cost * again > 256) {
+            if (!fits_row(r, v, q, &free, again)) return true;
+            lead(&r->nest[q->nest], free.nest);
+        }
         /* A matmul of a reduce's epilogue: that REDUCE cannot be inlined there. */
         if (f->heavy && again >= 2) return true;
     }

@@ -2,8 +2,7 @@
 #include "stages/2_rangeify/indexing.h"
 #include "stages/2_rangeify/rangeify.h"
 
-/* Arithmetic of one element in units of an addition, roughly, as vector code. */
-static float op_cost(kn_uop u) {
+float ki_op_cost(kn_uop u) {
     switch ((kn_op)u->op) {
     case KN_CAST:
     case KN_BITCAST: return 0.5f;
@@ -63,7 +62,7 @@ static void derive(rangeifier *r, kn_uop u) {
         bool chain = u->src[k]->op == KN_REDUCE ? !s->folds : s->heavy;
         if (!grows && chain && s->users == 1) f->heavy = true;
     }
-    if (ki_is_elementwise((kn_op)u->op)) f->cost += op_cost(u);
+    if (ki_is_elementwise((kn_op)u->op)) f->cost += ki_op_cost(u);
     if (u->op == KN_REDUCE || u->op == KN_LOAD || u->op == KN_AFTER || (!value && u->op != KN_CONST)) {
         f->cost = 0;
         f->leaves = 1;

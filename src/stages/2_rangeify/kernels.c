@@ -330,7 +330,7 @@ static kn_uop finish_kernel(ki_ir *ir, kn_uop sink) {
     bool ok = ki_import(&own, ir, &sink, 1, &k);
     own.next_buffer = ir->next_buffer;
     ok = ok && (k = ki_range_fold(&own, k)) && (k = ki_range_scan(&own, k)) && (k = ki_range_join_loops(&own, k)) &&
-         (k = own_ranges(&own, k)) && ki_import(ir, &own, &k, 1, &k);
+         (k = own_ranges(&own, k)) && (k = ki_range_rows(&own, k)) && ki_import(ir, &own, &k, 1, &k);
     ki_ir_close(&own);
     return ok ? k : NULL;
 }

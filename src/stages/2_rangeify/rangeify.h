@@ -104,8 +104,16 @@ kn_uop ki_range_join_loops(ki_ir *ir, kn_uop sink);
 /* scan.c */
 kn_uop ki_range_scan(ki_ir *ir, kn_uop sink);
 
+/* Elements of a row: below, a loop more costs as much; above, it leaves a core's second-level cache. */
+#define KI_LEAST_ROW 32
+#define KI_MOST_ROW  (1 << 16)
+/* row.c: once the loops are settled. */
+kn_uop ki_range_rows(ki_ir *ir, kn_uop sink);
+
 /* facts.c: info of every tensor node, sources first. */
 bool ki_range_facts(rangeifier *r);
+/* Arithmetic of one element of an elementwise op, in units of an addition, roughly, as vector code. */
+float ki_op_cost(kn_uop u);
 bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out);
 /* decide.c: users first; fills nests, outputs and map. */
 bool ki_range_decide(rangeifier *r);

@@ -141,17 +141,42 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, unroll);
 }
 
+static bool varies_in(const ki_nest *k, kn_uop access, kn_uop x) {
+    for (uint32_t j = 1; j < x->nsrc; j++)
+        if (ki_scope_has(&k->scope, access->src[1], x->src[j])) return true;
+    return false;
+}
+
+/* Does the kernel multiply rows that it keeps by what it reads? Then several rows are tiled together (tile.c), and its other
+ * reduces go along each of them. */
+static bool tiles_rows(const ki_nest *k) {
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop x = k->closer[q];
+        bool own = false, other = false;
+        for (uint32_t i = 0; x && x->op == KN_REDUCE && i < k->scope.n; i++) {
+            if (!k->read[i] || !varies_in(k, k->scope.node[i], x)) continue;
+            if (ki_storage(k->scope.node[i])->op == KN_BUFFER) own = true;
+            else other = true;
+        }
+        if (own && other) return true;
+    }
+    return false;
+}
+
 void ki_choose_reduce(ki_choice *c, kn_uop x) {
     ki_nest *k = &c->nest;
     const ki_scope *s = &k->scope;
     kn_uop best = NULL;
     int most = 0;
     bool known;
-    for (uint32_t q = 0; q < s->nrange; q++) /* lanes it has already */
-        if (ki_is_lane(s->range[q]) && ki_scope_has(s, x->src[0], s->range[q])) {
+    bool tiled = tiles_rows(k);
+    for (uint32_t q = 0; q < s->nrange; q++) { /* lanes it has already */
+        if (!ki_is_lane(s->range[q]) || !ki_scope_has(s, x->src[0], s->range[q])) continue;
+        if (!tiled || reads_along(k, x, s->range[q])) {
             ki_choice_mark(c, x);
             return;
         }
+    }
     for (uint32_t j = 1; j < x->nsrc; j++) {
         int unit = 0;
         if (ki_extent(x->src[j]) < 2 || !ki_unroll(c, x->src[j], 100)) continue;
@@ -166,7 +191,7 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
     uint32_t id = best->arg.range.id;
     int64_t unroll = ki_unroll(c, best, weight_in(k, best)), lanes = ki_lanes_for(c, ki_extent(best));
     /* A product of rows adds up in the same order as a dot tile, which other rows of the kernel may be part of. */
-    if (most > 1) unroll = 1;
+    if (most > 1 || tiled) unroll = 1;
     if (ki_choice_fit(c, best, unroll)) return;
     ki_choice_mark(c, x);
     if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, lanes) && unroll > 1)

@@ -3,15 +3,16 @@
  *   END(body, a..., r, b...)  becomes  END(GROUP(END(body', r', b...), END(body'', r'', b''...)), a...)
  *   REDUCE(v, a..., r, b...)  becomes  op(REDUCE(v', a..., r', b...), REDUCE(v'', a''..., r'', b''...))
  * What does not depend on the loop is shared by both parts. The second part owns fresh ranges, for r, for what its closer
- * lists behind r (REDUCE: all), and for every loop inside that depends on one of these. Lanes are shared. */
+ * lists behind r (REDUCE: all), and for every loop inside that depends on one of these, and the buffers that stand inside
+ * them. Lanes are shared. */
 #include "stages/3_optimize/nest.h"
 
 #include <string.h>
 
 #define FAIL(...) (ki_fail(k->ir->env, __VA_ARGS__), NULL)
 
-/* Numbers of the ranges the second part renames; marked in set. False if something inside may not be doubled. */
-static bool renamed(const ki_nest *k, kn_uop c, kn_uop r, uint64_t *set) {
+/* Numbers of the ranges the second part renames; marked in set. */
+static void renamed(const ki_nest *k, kn_uop c, kn_uop r, uint64_t *set) {
     const ki_scope *s = &k->scope;
     bool behind = c->op == KN_REDUCE, more = true;
     for (uint32_t j = 1; j < c->nsrc; j++) {
@@ -31,15 +32,22 @@ static bool renamed(const ki_nest *k, kn_uop c, kn_uop r, uint64_t *set) {
             if (depends) set[q >> 6] |= UINT64_C(1) << (q & 63), more = true;
         }
     }
-    /* A buffer inside would serve both parts at once. */
+}
+
+/* Buffers that each iteration of a renamed loop has for itself (AFTER lists it): the second part gets its own. */
+static uint32_t own_buffers(const ki_nest *k, const uint64_t *set, kn_uop *out) {
+    const ki_scope *s = &k->scope;
+    uint32_t n = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        kn_uop u = s->node[i], b = u->op == KN_STORE ? ki_storage(u->src[0]) : NULL;
+        kn_uop u = s->node[i], b = u->op == KN_AFTER ? ki_storage(u) : NULL;
         if (!b || b->op != KN_BUFFER || b->arg.buffer->addrspace == KN_GLOBAL) continue;
-        const uint64_t *f = ki_scope_free(s, u);
-        for (uint32_t w = 0; w < s->words; w++)
-            if (f[w] & set[w]) return false;
+        bool inside = false, known = false;
+        for (uint32_t j = 1; j < u->nsrc; j++)
+            inside |= u->src[j]->op == KN_RANGE && ki_in_set(set, ki_scope_rank(s, u->src[j]));
+        for (uint32_t j = 0; j < n; j++) known |= out[j] == b;
+        if (inside && !known) out[n++] = b;
     }
-    return true;
+    return n;
 }
 
 static kn_uop cut_reduce(ki_ir *ir, kn_uop c, kn_uop main, kn_uop tail) {
@@ -93,12 +101,12 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
         return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "its iterations depend on each other");
     if (o->id < 0) o->id = (int32_t)ki_nest_next_range(k);
     uint64_t *set = ki_calloc(s->words, sizeof *set);
-    ki_swap *swap = ki_calloc(s->nrange + 1, sizeof *swap);
-    bool ok = set && swap;
+    ki_swap *swap = ki_calloc(s->nrange + s->n + 1, sizeof *swap);
+    kn_uop *own = ki_malloc(s->n * sizeof *own);
+    bool ok = set && swap && own;
     uint32_t m = 0;
     if (!ok) ki_fail(ir->env, KI_E_NOMEM);
-    if (ok && !renamed(k, c, r, set))
-        ok = (ki_fail(ir->env, KI_E_OPT_CUT_KIND, (int)o->axis, "a local buffer stands inside"), false);
+    if (ok) renamed(k, c, r, set);
     for (uint32_t q = 0; ok && q < s->nrange; q++) {
         kn_uop x = s->range[q];
         if (!ki_in_set(set, q)) continue;
@@ -108,11 +116,19 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
         swap[m++] = (ki_swap){x, x == r ? ki_op2(ir, KN_ADD, y, ki_index(ir, o->arg)) : y, {y, NULL}};
         ok = ok && y;
     }
+    uint32_t buffers = ok ? own_buffers(k, set, own) : 0, next = ki_nest_next_buffer(k);
+    for (uint32_t j = 0; j < buffers; j++) {
+        const ki_buffer *b = own[j]->arg.buffer;
+        kn_uop y = ki_buffer_make(ir, next + j, b->size, (kn_dtype)b->dtype, (kn_addrspace)b->addrspace, b->device);
+        swap[m++] = (ki_swap){own[j], y, {y, NULL}};
+        ok = ok && y;
+    }
     tail = ok ? ki_swap_ranges(k, c, swap, m) : NULL;
     kn_uop first = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, o->arg));
     main = tail && first ? ki_swap_ranges(k, c, &(ki_swap){r, first, {first, NULL}}, 1) : NULL;
     ki_free(set);
     ki_free(swap);
+    ki_free(own);
     if (!main) return NULL;
     both = c->op == KN_REDUCE ? cut_reduce(ir, c, main, tail) : cut_end(ir, c, r, main, tail);
     return both ? flatten(ir, ki_substitute(ir, k->sink, &c, &both, 1)) : NULL;

@@ -231,7 +231,11 @@ bool ki_nest_independent(const ki_nest *k, kn_uop r) {
         if (u->op != KN_STORE || !ki_scope_has(s, u, r)) continue;
         kn_uop b = ki_storage(u->src[0]);
         if (!b) return false;
-        if (b->op == KN_BUFFER && b->arg.buffer->addrspace != KN_GLOBAL) continue;
+        if (b->op == KN_BUFFER && b->arg.buffer->addrspace != KN_GLOBAL) {
+            /* each iteration of an outer loop has its own, one of the filling loop its element */
+            stored |= injective(k, u->src[0], r);
+            continue;
+        }
         if (!injective(k, u->src[0], r)) return false;
         stored = true;
         /* what is read of the same storage must be what this iteration writes */

@@ -22,7 +22,8 @@ static kn_uop vector_range(const ki_choice *c, kn_uop e) {
     return NULL;
 }
 
-static bool uses(const ki_nest *k, kn_uop access, kn_uop r) { return ki_scope_has(&k->scope, access->src[1], r); }
+/* By its index or, a row the kernel keeps, by what stands in it. */
+static bool uses(const ki_nest *k, kn_uop access, kn_uop r) { return ki_scope_has(&k->scope, access, r); }
 
 /* Whether an access is an operand of the reduce x: it varies along one of x's own loops. */
 static bool operand(const ki_nest *k, kn_uop access, kn_uop x) {
@@ -121,14 +122,16 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
             }
 }
 
-/* STAGE wants the operand read in one place of the nest. */
+/* STAGE wants the operand read in one place of the nest. Where the nest keeps rows, u must stay outside v, or they would be
+ * filled again for each tile. */
 static bool alone(const ki_nest *k, kn_uop e, kn_uop access) {
     kn_uop *node;
     int64_t n = ki_toposort(k->ir, &e, 1, &node);
     bool ok = n > 0 && ki_storage(access)->op == KN_PARAM;
-    for (int64_t i = 0; i < n; i++)
-        if (k->read[k->scope.at[node[i]->id]] && node[i] != access && ki_storage(node[i]) == ki_storage(access))
-            ok = false;
+    for (int64_t i = 0; i < n; i++) {
+        kn_uop s = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
+        if (s && ((node[i] != access && s == ki_storage(access)) || s->op == KN_BUFFER)) ok = false;
+    }
     ki_free(node);
     return ok;
 }

@@ -5,7 +5,7 @@
  *  - INDEX of storage has two counterparts: an address (under STORE, LOAD) and a value (a LOAD of it).
  *  - Validity is a column of its own: where(valid, i, invalid) is i with gate `valid`, and the gate goes to
  * LOAD and STORE.
- *  - A REG BUFFER that stands inside lane ranges (AFTER names them) has one copy a lane.
+ *  - A REG or LOCAL BUFFER that stands inside lane ranges (AFTER names them) has one copy a lane, one after the other.
  *  - REDUCEs are lowered a level at a time (reduce.c), so that independent ones share a loop.
  * The sweep goes by (level, place); a node only needs what came before it in that order. */
 #include "stages/4_expand/lanes.h"
@@ -76,7 +76,7 @@ static bool is_storage(kn_uop u) {
     return u->op == KN_BUFFER || u->op == KN_SLICE || (u->op == KN_PARAM && ki_rank(u) == 1);
 }
 
-/* Where each address comes from, and which lane axes each REG BUFFER needs a copy for. */
+/* Where each address comes from, and which lane axes each BUFFER of the kernel's own needs a copy for. */
 static void find_homes(ki_ex *x) {
     const ki_scope *s = &x->scope;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -85,7 +85,7 @@ static void find_homes(ki_ex *x) {
         if (u->op == KN_AFTER) x->home[i] = x->home[PLACE(u->src[0])];
         if (u->op == KN_INDEX) x->home[i] = x->home[PLACE(u->src[0])];
         kn_uop b = s->node[x->home[i]];
-        if (u->op != KN_AFTER || b->op != KN_BUFFER || b->arg.buffer->addrspace != KN_REG) continue;
+        if (u->op != KN_AFTER || b->op != KN_BUFFER || b->arg.buffer->addrspace == KN_GLOBAL) continue;
         for (uint32_t k = 1; k < u->nsrc; k++) {
             if (!ki_is_lane(u->src[k])) continue;
             uint32_t r = ki_scope_rank(s, u->src[k]);
@@ -95,7 +95,7 @@ static void find_homes(ki_ex *x) {
     }
 }
 
-/* Copies a REG BUFFER has, and the constants that choose one's own. */
+/* Copies a BUFFER of the kernel's own has, and the extents they are counted by. */
 static int64_t copies(ki_ex *x, uint32_t home, int64_t *dim) {
     const ki_scope *s = &x->scope;
     int64_t n = 1;
@@ -114,20 +114,23 @@ static kn_uop map_buffer(ki_ex *x, kn_uop u) {
                           (kn_addrspace)b->addrspace, b->device);
 }
 
-/* The index of an address; in a REG BUFFER with copies, that of this lane's copy. */
+/* The index of an address; in a BUFFER with copies, that in this lane's copy. */
 static kn_uop own_index(ki_ex *x, kn_uop u) {
-    int64_t dim[KI_MAX_RANK], n;
-    uint32_t home = x->home[PLACE(u)];
-    kn_uop idx = x->val[PLACE(u->src[1])], lanes;
-    if (!x->own[home]) return idx;
-    n = copies(x, home, dim);
-    uint64_t *v = ki_malloc((size_t)n * sizeof *v);
-    if (!v) return ki_fail(x->ir->env, KI_E_NOMEM), NULL;
-    for (int64_t i = 0; i < n; i++) v[i] = (uint64_t)i;
-    lanes = ki_lane_consts(x, KN_IDX, v, dim);
-    ki_free(v);
-    if (ki_is_const_int(idx, 0)) return lanes;
-    return ki_op2(x->ir, KN_ADD, ki_op2(x->ir, KN_MUL, idx, ki_index(x->ir, n)), lanes);
+    const ki_scope *s = &x->scope;
+    uint32_t home = x->home[PLACE(u)], seen = 0;
+    int64_t dim[KI_MAX_RANK], stride;
+    const ki_affine *f = x->form[PLACE(u->src[1])];
+    if (!x->own[home]) return x->val[PLACE(u->src[1])];
+    stride = copies(x, home, dim) * s->node[home]->arg.buffer->size;
+    for (unsigned k = 0; k < x->nlane; k++) {
+        stride /= dim[k];
+        for (uint32_t r = 0; f && r < s->nrange; r++) {
+            if (x->axis[r] != k || seen >> k & 1 || !ki_in_set(x->own_ranges + (size_t)home * s->words, r)) continue;
+            f = ki_affine_add(&x->affines, f, ki_affine_leaf(&x->affines, s->range[r]), stride);
+            seen |= UINT32_C(1) << k;
+        }
+    }
+    return f ? ki_lane_index(x, f) : NULL;
 }
 
 /* ---- gates

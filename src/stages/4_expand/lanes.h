@@ -19,8 +19,8 @@ typedef struct ki_ex {
     kn_uop *val, *ptr, *gate;    /* as a value; as an address (INDEX); validity of an index, NULL always valid */
     const ki_affine **form;      /* of val, where its dtype is index */
     uint32_t *home;              /* place of the BUFFER or PARAM that an address is in */
-    uint32_t *own;               /* BUFFER REG: lane axes it has a copy for */
-    uint64_t *own_ranges;        /* BUFFER REG: the lane RANGEs of these axes */
+    uint32_t *own;               /* BUFFER of the kernel: lane axes it has a copy for */
+    uint64_t *own_ranges;        /* the lane RANGEs of these axes */
     uint32_t *pending, npending; /* REDUCEs of the level being mapped */
 } ki_ex;
 #define KI_NO_LANE 255

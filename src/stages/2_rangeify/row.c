@@ -1,0 +1,250 @@
+/* row.c: what the loops of a kernel would compute again and again is computed once a row and kept there (DESIGN 12.1).
+ *
+ * In a nest over (p..., q...), an expression e(p..., r) of one more range r is *repeated* if r belongs to a REDUCE that
+ * runs for each of q too, or if the same expression stands in another loop, over a range of the same extent (softmax: exp
+ * in the sum and in the result). It becomes
+ *   row  = BUFFER(LOCAL, extent of r)
+ *   fill = END(STORE(INDEX(AFTER(row, p...), k), e(p..., k)), k)
+ *   e    = INDEX(AFTER(row, fill), r)
+ * The p are the outermost loops of the nest, so that a row is filled where they are open. Nothing but time is at stake:
+ * e is computed for the same arguments as before. What contains a REDUCE over r is left alone. */
+#include "stages/2_rangeify/rangeify.h"
+
+#include "stages/scope.h"
+
+#include <string.h>
+
+#define MOST_ROWS 8
+#define SHARED    8 /* what is worth keeping (ki_op_cost) if it stands in two loops */
+#define REPEATED  4 /* if it is computed again for each q */
+
+typedef struct part { /* of a node: what it is to a row */
+    kn_uop same;      /* the node over the canonical range of r's extent; NULL: not one that can be kept */
+    float cost;       /* of what depends on r, an element */
+    uint32_t r;       /* rank of r */
+    bool again;       /* computed for each q */
+    bool shared;      /* stands in another loop too */
+    bool asked;       /* by something that is not itself kept */
+} part;
+
+typedef struct keeper {
+    ki_ir *ir;
+    ki_scope s;
+    kn_uop end;
+    part *part;
+    bool *sums;    /* by place: holds a REDUCE over something that is free in the kernel's loops and varies with r */
+    kn_uop *range; /* by rank: the canonical range of its extent, NULL if it is none */
+} keeper;
+
+static bool nomem(ki_ir *ir) { return ki_fail(ir->env, KI_E_NOMEM), false; }
+
+/* How many loops of the nest lead up to and make up the set of `free` other than r; -1 if there are gaps. */
+static int leading(const keeper *k, const uint64_t *free, uint32_t r) {
+    const ki_scope *s = &k->s;
+    int lead = 0;
+    uint32_t count = 0, all = 0;
+    for (uint32_t q = 0; q < s->nrange; q++) all += q != r && ki_in_set(free, q);
+    for (uint32_t j = 1; j < k->end->nsrc; j++) {
+        uint32_t q = ki_scope_rank(s, k->end->src[j]);
+        if (q == r || !ki_in_set(free, q)) break;
+        lead++;
+        count++;
+    }
+    return count == all ? lead : -1;
+}
+
+/* The one range of `free` that is not among the leading loops: the last of the nest's, or a REDUCE's. */
+static uint32_t own_range(const keeper *k, const uint64_t *free) {
+    const ki_scope *s = &k->s;
+    uint32_t last = NONE;
+    for (uint32_t q = 0; q < s->nrange; q++) {
+        if (!ki_in_set(free, q)) continue;
+        bool nest = false;
+        for (uint32_t j = 1; j < k->end->nsrc; j++) nest |= k->end->src[j] == s->range[q];
+        if (!nest) return q;
+    }
+    for (uint32_t j = 1; j < k->end->nsrc; j++)
+        if (ki_in_set(free, ki_scope_rank(s, k->end->src[j]))) last = ki_scope_rank(s, k->end->src[j]);
+    return last;
+}
+
+/* The REDUCE that closes range r; NULL if the nest does. */
+static kn_uop closing_reduce(const keeper *k, kn_uop r) {
+    for (uint32_t i = 0; i < k->s.n; i++)
+        for (uint32_t j = 1; k->s.node[i]->op == KN_REDUCE && j < k->s.node[i]->nsrc; j++)
+            if (k->s.node[i]->src[j] == r) return k->s.node[i];
+    return NULL;
+}
+
+/* Is what depends on e's ranges and r computed again for each of some other loops? */
+static bool runs_again(const keeper *k, const uint64_t *free, uint32_t r) {
+    kn_uop u = closing_reduce(k, k->s.range[r]);
+    const uint64_t *around = u ? ki_scope_free(&k->s, u) : NULL;
+    for (uint32_t q = 0; around && q < k->s.nrange; q++)
+        if (ki_in_set(around, q) && !ki_in_set(free, q)) return true;
+    return false;
+}
+
+/* One range stands for all of an extent, so that equal expressions are the same node. */
+static kn_uop canonical(keeper *k, uint32_t r) {
+    kn_uop range = k->s.range[r], bound = range->src[0];
+    if (k->range[r]) return k->range[r];
+    if (bound->op != KN_CONST || bound->arg.i < KI_LEAST_ROW || bound->arg.i > KI_MOST_ROW) return NULL;
+    for (uint32_t q = 0; q < k->s.nrange; q++)
+        if (k->range[q] && k->range[q]->src[0] == bound) return k->range[r] = k->range[q];
+    return k->range[r] = ki_range_make(k->ir, k->ir->next_range, KN_AX_LOOP, bound);
+}
+
+/* Which nodes may be rows, and of which range. */
+static void look(keeper *k, uint32_t i) {
+    const ki_scope *s = &k->s;
+    kn_uop u = s->node[i];
+    part *p = &k->part[i];
+    const uint64_t *free = s->free + (size_t)i * s->words;
+    for (uint32_t j = 0; j < u->nsrc; j++) k->sums[i] |= k->sums[s->at[u->src[j]->id]];
+    p->r = NONE;
+    if (u->op == KN_REDUCE) k->sums[i] = true;
+    if (u->op == KN_INDEX) k->sums[i] = false; /* what is read is there already */
+    if (!ki_is_elementwise((kn_op)u->op) || u->dtype == KN_IDX || u->dtype == KN_BOOL) return;
+    uint32_t r = own_range(k, free);
+    if (r == NONE || leading(k, free, r) < 1) return;
+    p->cost = ki_op_cost(u);
+    for (uint32_t j = 0; j < u->nsrc; j++) {
+        const part *q = &k->part[s->at[u->src[j]->id]];
+        if (q->r == r) p->cost += q->cost;
+        /* A sum that varies with r is no element of a row. */
+        else if (k->sums[s->at[u->src[j]->id]] && ki_scope_has(s, u->src[j], s->range[r])) p->cost = -1e9f;
+    }
+    if (p->cost >= 0) p->r = r;
+}
+
+/* Every candidate of range r over the canonical one, in one sweep. */
+static bool rename_range(keeper *k, uint32_t r) {
+    const ki_scope *s = &k->s;
+    uint32_t n = 0;
+    kn_uop *at = ki_malloc(s->n * sizeof *at), c;
+    if (!at) return nomem(k->ir);
+    for (uint32_t i = 0; i < s->n; i++)
+        if (k->part[i].r == r) at[n++] = s->node[i];
+    bool ok = true;
+    if (n && (c = canonical(k, r))) {
+        ok = ki_substitute_all(k->ir, at, n, &s->range[r], &c, 1);
+        n = 0;
+        for (uint32_t i = 0; ok && i < s->n; i++)
+            if (k->part[i].r == r) k->part[i].same = at[n++];
+    }
+    ki_free(at);
+    return ok;
+}
+
+/* Expressions that stand in two loops are the same node by now. */
+static bool find_shared(keeper *k) {
+    uint32_t *first = ki_malloc(k->ir->n * sizeof *first);
+    bool *twice = ki_calloc(k->ir->n, sizeof *twice);
+    bool ok = first && twice;
+    for (uint32_t i = 0; ok && i < k->ir->n; i++) first[i] = NONE;
+    for (int pass = 0; ok && pass < 2; pass++)
+        for (uint32_t i = 0; i < k->s.n; i++) {
+            part *p = &k->part[i];
+            if (!p->same) continue;
+            uint32_t id = p->same->id;
+            if (first[id] == NONE) first[id] = p->r;
+            twice[id] |= first[id] != p->r;
+            p->shared = pass && twice[id] && p->cost >= SHARED;
+        }
+    ki_free(first);
+    ki_free(twice);
+    return ok || nomem(k->ir);
+}
+
+static bool kept(const part *p) { return p->same && (p->again || p->shared); }
+
+/* The first node that is worth a row and is not part of another one. */
+static part *choose(keeper *k) {
+    const ki_scope *s = &k->s;
+    for (uint32_t i = 0; i < s->n; i++)
+        for (uint32_t j = 0; j < s->node[i]->nsrc; j++) {
+            part *q = &k->part[s->at[s->node[i]->src[j]->id]];
+            q->asked |= kept(q) && !(kept(&k->part[i]) && k->part[i].r == q->r);
+        }
+    for (uint32_t i = 0; i < s->n; i++)
+        if (kept(&k->part[i]) && k->part[i].asked) return &k->part[i];
+    return NULL;
+}
+
+/* The kernel with what equals p's node kept in a row. */
+static kn_uop keep(keeper *k, const part *p) {
+    const ki_scope *s = &k->s;
+    ki_ir *ir = k->ir;
+    kn_uop e = p->same, r = k->range[p->r], home[KI_MAX_RANK + 2];
+    uint32_t at = (uint32_t)(p - k->part), n = 1, m = 0;
+    const uint64_t *free = s->free + (size_t)at * s->words;
+    int lead = leading(k, free, p->r);
+    kn_uop *from = ki_malloc(s->n * sizeof *from), *to = ki_malloc(s->n * sizeof *to), result = NULL;
+    home[0] = ki_buffer_make(ir, ir->next_buffer, r->src[0]->arg.i, (kn_dtype)e->dtype, KN_LOCAL, 0);
+    for (int j = 1; j <= lead; j++) home[n++] = k->end->src[j];
+    kn_uop set = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, ki_opn(ir, KN_AFTER, home, n), r), e);
+    kn_uop filled = ki_op2(ir, KN_AFTER, home[0], ki_op2(ir, KN_END, set, r));
+    bool ok = from && to && filled;
+    for (uint32_t i = 0; ok && i < s->n; i++) {
+        if (k->part[i].same != e) continue;
+        from[m] = s->node[i];
+        ok = (to[m++] = ki_op2(ir, KN_INDEX, filled, s->range[k->part[i].r])) != NULL;
+    }
+    if (ok) result = ki_substitute(ir, s->node[s->n - 1], from, to, m);
+    if (!from || !to) nomem(ir);
+    ki_free(from);
+    ki_free(to);
+    return result;
+}
+
+/* *sink with one more row; *more: there was one to keep. */
+static bool step(ki_ir *ir, kn_uop *sink, bool *more) {
+    keeper k = {.ir = ir, .end = (*sink)->src[0]};
+    *more = false;
+    bool ok = ki_scope_open(&k.s, ir, *sink);
+    if (ok) {
+        k.part = ki_calloc(k.s.n, sizeof *k.part);
+        k.sums = ki_calloc(k.s.n, sizeof *k.sums);
+        k.range = ki_calloc(k.s.nrange + 1, sizeof *k.range);
+        ok = (k.part && k.sums && k.range) || nomem(ir);
+    }
+    for (uint32_t i = 0; ok && i < k.s.n; i++) look(&k, i);
+    for (uint32_t r = 0; ok && r < k.s.nrange; r++) ok = rename_range(&k, r);
+    ok = ok && find_shared(&k);
+    for (uint32_t i = 0; ok && i < k.s.n; i++) {
+        part *p = &k.part[i];
+        p->again = p->same && p->cost >= REPEATED && runs_again(&k, k.s.free + (size_t)i * k.s.words, p->r);
+    }
+    part *p = ok ? choose(&k) : NULL;
+    if (p) {
+        kn_uop kept_in = keep(&k, p);
+        if (kept_in) *sink = kept_in;
+        ok = *more = kept_in != NULL;
+    }
+    ki_scope_close(&k.s);
+    ki_free(k.part);
+    ki_free(k.sums);
+    ki_free(k.range);
+    return ok;
+}
+
+/* Kernels without a REDUCE, or with storage of their own already (scan.c), have nothing to keep. */
+static bool may_keep(ki_ir *ir, kn_uop sink) {
+    kn_uop *node;
+    if (sink->nsrc != 1 || sink->src[0]->op != KN_END) return false;
+    int64_t n = ki_toposort(ir, &sink, 1, &node);
+    bool reduces = false, storage = n < 0;
+    for (int64_t i = 0; i < n; i++) {
+        reduces |= node[i]->op == KN_REDUCE;
+        storage |= node[i]->op == KN_BUFFER && node[i]->arg.buffer->addrspace != KN_GLOBAL;
+    }
+    if (n >= 0) ki_free(node);
+    return reduces && !storage;
+}
+
+kn_uop ki_range_rows(ki_ir *ir, kn_uop sink) {
+    bool ok = true, more = may_keep(ir, sink);
+    for (int n = 0; ok && more && n < MOST_ROWS; n++) ok = step(ir, &sink, &more);
+    return ok && ir->env->err == KI_E_NONE ? sink : NULL;
+}

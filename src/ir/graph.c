@@ -23,9 +23,37 @@ static bool seen_room(ki_ir *ir) {
     return true;
 }
 
-static int by_id(const void *a, const void *b) {
-    uint32_t x = (*(const kn_uop *)a)->id, y = (*(const kn_uop *)b)->id;
-    return (x > y) - (x < y);
+/* By id. A list gathered from its roots down is nearly in falling order: turned round it needs few moves; a long one is
+ * sorted a byte at a time. */
+static bool sort_by_id(kn_uop *v, size_t n, uint32_t first, uint32_t last) {
+    for (size_t i = 0, j = n; i + 1 < j; i++) {
+        kn_uop t = v[i];
+        v[i] = v[--j];
+        v[j] = t;
+    }
+    if (n <= 48) {
+        for (size_t i = 1; i < n; i++) {
+            kn_uop t = v[i];
+            size_t j = i;
+            for (; j > 0 && v[j - 1]->id > t->id; j--) v[j] = v[j - 1];
+            v[j] = t;
+        }
+        return true;
+    }
+    kn_uop *from = v, *to = ki_malloc(n * sizeof *to), *own = to;
+    if (!to) return false;
+    for (unsigned shift = 0; shift < 32 && (last - first) >> shift; shift += 8) {
+        size_t at[257] = {0};
+        for (size_t i = 0; i < n; i++) at[1 + ((from[i]->id - first) >> shift & 255)]++;
+        for (unsigned b = 0; b < 256; b++) at[b + 1] += at[b];
+        for (size_t i = 0; i < n; i++) to[at[(from[i]->id - first) >> shift & 255]++] = from[i];
+        kn_uop *t = from;
+        from = to;
+        to = t;
+    }
+    if (from != v) memcpy(v, from, n * sizeof *v);
+    ki_free(own);
+    return true;
 }
 
 typedef struct list {
@@ -73,8 +101,8 @@ int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t 
         size_t n = 0;
         for (uint32_t id = first; id <= last; id++)
             if (ir->seen[id] == now) l.v[n++] = ir->node[id];
-    } else if (l.n) {
-        qsort(l.v, l.n, sizeof *l.v, by_id);
+    } else if (l.n && !sort_by_id(l.v, l.n, first, last)) {
+        return ki_free(l.v), ki_fail(ir->env, KI_E_NOMEM), -1;
     }
     *out = l.v;
     return (int64_t)l.n;
@@ -123,45 +151,50 @@ int64_t ki_postorder(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) 
 /* ---- rebuilding
  * -------------------------------------------------------------------------------------------- */
 
-/* Sources of u through the map, into buf (grown as needed). */
-static bool mapped_sources(ki_ir *ir, kn_uop u, const kn_uop *map, kn_uop **buf, uint32_t *cap) {
+/* Sources of u through the map, into buf (grown as needed); ids up to `floor` stand for themselves. */
+static bool mapped_sources(ki_ir *ir, kn_uop u, const ki_map *map, uint32_t floor, kn_uop **buf, uint32_t *cap) {
     if (u->nsrc > *cap) {
         kn_uop *p = ki_realloc(*buf, u->nsrc, sizeof *p);
         if (!p) return ki_fail(ir->env, KI_E_NOMEM), false;
         *buf = p;
         *cap = u->nsrc;
     }
-    for (uint32_t k = 0; k < u->nsrc; k++) (*buf)[k] = map[u->src[k]->id];
+    for (uint32_t k = 0; k < u->nsrc; k++) (*buf)[k] = u->src[k]->id <= floor ? u->src[k] : ki_map_get(map, u->src[k]);
+    return true;
+}
+
+static bool same_sources(kn_uop u, const kn_uop *src) {
+    for (uint32_t k = 0; k < u->nsrc; k++)
+        if (u->src[k] != src[k]) return false;
     return true;
 }
 
 bool ki_substitute_all(ki_ir *ir, kn_uop *root, size_t nroot, const kn_uop *from, const kn_uop *to, size_t n) {
-    kn_uop *order, *map = NULL, *buf = NULL;
-    uint32_t cap = 0;
+    kn_uop *order, *buf = NULL;
+    uint32_t cap = 0, floor = UINT32_MAX;
     for (size_t i = 0; i < nroot; i++)
         if (!root[i]) return false;
-    int64_t count = ki_toposort(ir, root, nroot, &order);
+    for (size_t i = 0; i < n; i++) {
+        if (!from[i] || !to[i]) return ki_fail(ir->env, KI_E_NOMEM), false;
+        if (from[i]->id <= floor) floor = from[i]->id - 1; /* what is older contains none of them */
+    }
+    if (n == 0) return true;
+    int64_t count = ki_toposort_above(ir, root, nroot, floor, &order);
     if (count < 0) return false;
-    bool ok = (map = ki_calloc(ir->n, sizeof *map)) != NULL;
-    for (size_t i = 0; i < n && ok; i++) {
-        if (!from[i] || !to[i]) ok = false;
-        else map[from[i]->id] = to[i];
-    }
-    if (!ok) ki_fail(ir->env, KI_E_NOMEM);
+    ki_map *map = ki_map_take(ir);
+    bool ok = map != NULL;
+    for (size_t i = 0; i < n && ok; i++) ki_map_set(map, from[i], to[i]);
     for (int64_t i = 0; i < count && ok; i++) {
-        kn_uop u = order[i];
-        if (map[u->id]) continue;
-        bool same = true;
-        for (uint32_t k = 0; k < u->nsrc; k++) same &= map[u->src[k]->id] == u->src[k];
-        if (same) {
-            map[u->id] = u;
-            continue;
-        }
-        ok = mapped_sources(ir, u, map, &buf, &cap) && (map[u->id] = ki_with_src(ir, u, buf));
+        kn_uop u = order[i], v = u;
+        if (ki_map_get(map, u)) continue;
+        ok = mapped_sources(ir, u, map, floor, &buf, &cap);
+        if (ok && !same_sources(u, buf)) ok = (v = ki_with_src(ir, u, buf)) != NULL;
+        ki_map_set(map, u, v);
     }
-    for (size_t i = 0; i < nroot && ok; i++) root[i] = map[root[i]->id];
+    for (size_t i = 0; i < nroot && ok; i++)
+        if (root[i]->id > floor) root[i] = ki_map_get(map, root[i]);
     ki_free(order);
-    ki_free(map);
+    ki_map_give(ir, map);
     ki_free(buf);
     return ok;
 }
@@ -177,21 +210,23 @@ kn_arg ki_import_arg(ki_ir *to, kn_uop u) {
 }
 
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out) {
-    kn_uop *order, *map = NULL, *buf = NULL;
+    kn_uop *order, *buf = NULL;
     uint32_t cap = 0;
     int64_t count = ki_postorder(from, root, n, &order);
     if (count < 0) return false;
-    bool ok = (map = ki_calloc(from->n, sizeof *map)) != NULL;
+    ki_map *map = ki_map_take(from);
+    bool ok = map != NULL;
     if (!ok) ki_fail(to->env, KI_E_NOMEM);
     for (int64_t i = 0; i < count && ok; i++) {
-        kn_uop u = order[i];
+        kn_uop u = order[i], v = NULL;
         kn_arg arg = ki_import_arg(to, u);
-        ok = mapped_sources(to, u, map, &buf, &cap) && !(u->arg.p && ki_arg_is_pointer((kn_op)u->op) && !arg.p) &&
-             (map[u->id] = ki_make(to, (kn_op)u->op, (kn_dtype)u->dtype, buf, u->nsrc, arg, u->tag));
+        ok = mapped_sources(to, u, map, 0, &buf, &cap) && !(u->arg.p && ki_arg_is_pointer((kn_op)u->op) && !arg.p) &&
+             (v = ki_make(to, (kn_op)u->op, (kn_dtype)u->dtype, buf, u->nsrc, arg, u->tag));
+        if (ok) ki_map_set(map, u, v);
     }
-    for (size_t i = 0; i < n && ok; i++) out[i] = map[root[i]->id];
+    for (size_t i = 0; i < n && ok; i++) out[i] = ki_map_get(map, root[i]);
     ki_free(order);
-    ki_free(map);
+    ki_map_give(from, map);
     ki_free(buf);
     return ok;
 }

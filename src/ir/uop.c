@@ -118,6 +118,7 @@ void ki_ir_close(ki_ir *ir) {
     ki_free(ir->intern);
     ki_free(ir->intern_hash);
     ki_free(ir->seen);
+    ki_map_free(ir->spare);
     *ir = (ki_ir){0};
 }
 

@@ -182,6 +182,7 @@ typedef struct ki_ir {
     uint32_t nintern, intern_cap;
     uint32_t next_range, next_buffer; /* fresh ids */
     uint32_t *seen, seen_cap, epoch;  /* scratch of ki_toposort */
+    struct ki_map *spare;             /* for the next ki_map_take */
     const ki_type *scalar;            /* shape (), no device */
 } ki_ir;
 
@@ -275,6 +276,17 @@ int64_t ki_toposort(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out);
 int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t floor, kn_uop **out);
 /* The same nodes in depth-first post-order from the roots: an order that depends on the graph alone, not on ids. */
 int64_t ki_postorder(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out);
+/* What a pass makes of each node. Empty when taken; given back, its memory serves the next one (clearing as much memory as
+ * the store has nodes would cost a small pass more than all it does). */
+typedef struct ki_map {
+    kn_uop *to;
+    uint32_t *set, cap, now; /* to[id] counts where set[id] == now */
+} ki_map;
+ki_map *ki_map_take(ki_ir *ir); /* for the ids the store has now. NULL: out of memory, env says so */
+void ki_map_give(ki_ir *ir, ki_map *m);
+void ki_map_free(ki_map *m);
+static inline kn_uop ki_map_get(const ki_map *m, kn_uop u) { return m->set[u->id] == m->now ? m->to[u->id] : NULL; }
+static inline void ki_map_set(ki_map *m, kn_uop u, kn_uop to) { m->set[u->id] = m->now, m->to[u->id] = to; }
 /* root with each from[i] replaced by to[i] (simultaneously; a replacement is not searched again). */
 kn_uop ki_substitute(ki_ir *ir, kn_uop root, const kn_uop *from, const kn_uop *to, size_t n);
 /* The same for several roots at once, in place. False: out of memory or an ill-formed result. */

@@ -111,16 +111,17 @@ static int reads_in(ki_ir *ir, kn_uop x, kn_uop *read, int most) {
     int64_t count = ki_toposort(ir, &x, 1, &order);
     if (count < 0) return -1;
     for (int64_t i = 0; i < count && n == 0; i++) n = order[i]->op == KN_INDEX;
-    bool *below = n ? ki_calloc(ir->n, sizeof *below) : NULL;
-    if (n && !below) return ki_free(order), ki_fail(ir->env, KI_E_NOMEM), -1;
+    ki_map *below = n ? ki_map_take(ir) : NULL; /* what stands in a read */
+    if (n && !below) return ki_free(order), -1;
     n = 0;
     for (int64_t i = count; below && i-- > 0;) {
         kn_uop u = order[i];
-        if (u->op == KN_INDEX && !below[u->id] && n++ < most) read[n - 1] = u;
-        for (uint32_t k = 0; k < u->nsrc; k++) below[u->src[k]->id] |= below[u->id] || u->op == KN_INDEX;
+        bool inside = ki_map_get(below, u) != NULL;
+        if (u->op == KN_INDEX && !inside && n++ < most) read[n - 1] = u;
+        for (uint32_t k = 0; k < u->nsrc && (inside || u->op == KN_INDEX); k++) ki_map_set(below, u->src[k], u);
     }
     ki_free(order);
-    ki_free(below);
+    ki_map_give(ir, below);
     return n > most ? -1 : n;
 }
 
@@ -195,7 +196,8 @@ kn_uop ki_conjunction(ki_match *m) {
     if (!n) return NULL;
     /* Each under the others as they then stand: of two that imply each other one remains. */
     for (unsigned i = 0; i < n; i++) {
-        ki_facts f = {0};
+        ki_facts f;
+        f.n = 0; /* the rest is read up to n */
         for (unsigned j = 0; j < n; j++)
             if (j != i) learn(&f, part[j]);
         kn_uop p = decide(m->ir, part[i], &f);
@@ -264,7 +266,8 @@ static kn_uop index_under(ki_ir *ir, kn_uop x, kn_uop c, const kn_uop *cs, unsig
 kn_uop ki_given_index(ki_match *m) {
     kn_uop c = m->root->src[0], x = m->root->src[1], part[KI_MAX_TERMS];
     unsigned n = ki_conjuncts(c, part);
-    ki_facts f = {0};
+    ki_facts f;
+    f.n = 0; /* the rest is read up to n */
     for (unsigned i = 0; i < n; i++) learn(&f, part[i]);
     kn_uop y = index_under(m->ir, x, c, part, n, &f);
     return y && y != x ? ki_op3(m->ir, KN_WHERE, c, y, m->root->src[2]) : NULL;
@@ -273,7 +276,8 @@ kn_uop ki_given_index(ki_match *m) {
 kn_uop ki_gate_reads(ki_match *m) {
     kn_uop c = m->root->src[0], x = m->root->src[1], part[KI_MAX_TERMS], from[32], to[32], *order;
     unsigned n = ki_conjuncts(c, part), changes = 0;
-    ki_facts f = {0};
+    ki_facts f;
+    f.n = 0; /* the rest is read up to n */
     for (unsigned i = 0; i < n; i++) learn(&f, part[i]);
     if (!f.n || x->op == KN_INVALID || x->dtype == KN_IDX) return NULL;
     int64_t count = ki_toposort(m->ir, &x, 1, &order);

@@ -73,6 +73,30 @@ bool ki_program_clone_ports(ki_program *to, const ki_program *from) {
     return ki_fail(from->ir->env, KI_E_NOMEM), false;
 }
 
+/* The program's nodes and more[0..n) into v, or back. */
+static void exchange(ki_program *p, kn_uop *more, size_t n, kn_uop *v, bool back) {
+    for (size_t k = 0; k < 1 + p->nin + p->nout + n; k++) {
+        size_t i = k - 1;
+        kn_uop *node = k == 0                 ? &p->root
+                       : i < p->nin           ? &p->in[i].node
+                       : i < p->nin + p->nout ? &p->out[i - p->nin].node
+                                              : &more[i - p->nin - p->nout];
+        if (back) *node = v[k];
+        else v[k] = *node;
+    }
+}
+
+bool ki_program_collect(ki_program *p, kn_uop *more, size_t n) {
+    size_t count = 1 + p->nin + p->nout + n;
+    kn_uop *v = ki_calloc(count, sizeof *v);
+    if (!v) return ki_fail(p->ir->env, KI_E_NOMEM), false;
+    exchange(p, more, n, v, false);
+    bool ok = ki_ir_collect(p->ir, v, count);
+    if (ok) exchange(p, more, n, v, true);
+    ki_free(v);
+    return ok;
+}
+
 /* ---- what the text form knows of an op ---------------------------------------------------------------------- */
 
 bool ki_dtype_given(kn_op op) {

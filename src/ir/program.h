@@ -41,6 +41,8 @@ typedef struct ki_program {
 void ki_program_free(ki_program *p); /* ports; the store is the caller's */
 bool ki_program_port(ki_program *p, bool output, const char *name, size_t len, kn_uop node); /* shape and dtype from node */
 bool ki_program_clone_ports(ki_program *to, const ki_program *from); /* names, shapes, ranges; nodes too */
+/* ki_ir_collect with the program's nodes and the n of `more` as roots, all updated. */
+bool ki_program_collect(ki_program *p, kn_uop *more, size_t n);
 
 /* Text. See docs/text.md. */
 struct ki_text;

@@ -114,7 +114,6 @@ void ki_ir_close(ki_ir *ir) {
     ki_arena_free(&ir->arena);
     ki_free(ir->node);
     ki_free(ir->slot);
-    ki_free(ir->slot_hash);
     ki_free(ir->intern);
     ki_free(ir->intern_hash);
     ki_free(ir->seen);
@@ -141,27 +140,41 @@ static uint32_t node_hash(kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t 
     if (ki_arg_is_pointer(op) && arg.p) h = ki_hash_bytes(h, arg.p, ki_payload_size(arg.p));
     else h = ki_hash2(h, arg.bits);
     for (uint32_t i = 0; i < nsrc; i++) h = ki_hash2(h, src[i]->id);
-    return (uint32_t)(h >> 16) | 1;
+    return (uint32_t)(h >> 16);
 }
 
+/* Where a node may be. In a small table, from its hash on. In one that outgrows the caches first in the line of eight
+ * that the sum of its sources' ids names, so that what is made or looked up in turn lies side by side; where that is
+ * full, from its hash on. */
+enum { NEAR = 8, SMALL = 1 << 14 };
+static uint32_t line_of(const kn_uop *src, uint32_t nsrc, uint32_t hash, uint32_t nslot) {
+    uint32_t sum = 0;
+    if (nslot <= SMALL || nsrc == 0) return hash;
+    for (uint32_t i = 0; i < nsrc; i++) sum += src[i]->id;
+    return sum * 2 & ~(uint32_t)(NEAR - 1);
+}
+static uint32_t nth_place(uint32_t line, uint32_t hash, uint32_t k, uint32_t nslot) {
+    return ((k < NEAR ? line : hash) + k) & (nslot - 1);
+}
+
+/* In order of ids, as if all had been made with this size: the youngest leaves no hole (ki_ir_drop). */
 static bool slots_rebuild(ki_ir *ir, uint32_t cap) {
-    uint32_t *slot = ki_calloc(cap, sizeof *slot), *hash = ki_calloc(cap, sizeof *hash);
+    struct ki_slot *slot = ki_calloc(cap, sizeof *slot);
+    uint32_t *hash = ki_malloc(ir->n * sizeof *hash);
     if (!slot || !hash) {
         ki_free(slot);
         ki_free(hash);
         return false;
     }
-    for (uint32_t i = 0; i < ir->nslot; i++) {
-        if (!ir->slot[i]) continue;
-        uint32_t k = ir->slot_hash[i] & (cap - 1);
-        while (slot[k]) k = (k + 1) & (cap - 1);
-        slot[k] = ir->slot[i];
-        hash[k] = ir->slot_hash[i];
+    for (uint32_t i = 0; i < ir->nslot; i++) hash[ir->slot[i].id] = ir->slot[i].hash;
+    for (uint32_t id = 1; id < ir->n; id++) {
+        uint32_t line = line_of(ir->node[id]->src, ir->node[id]->nsrc, hash[id], cap), k = 0;
+        while (slot[nth_place(line, hash[id], k, cap)].id) k++;
+        slot[nth_place(line, hash[id], k, cap)] = (struct ki_slot){id, hash[id]};
     }
+    ki_free(hash);
     ki_free(ir->slot);
-    ki_free(ir->slot_hash);
     ir->slot = slot;
-    ir->slot_hash = hash;
     ir->nslot = cap;
     return true;
 }
@@ -198,8 +211,7 @@ static kn_uop insert(ki_ir *ir, const ki_draft *d, uint32_t hash, uint32_t slot,
     u->hi = d->hi;
     if (d->nsrc) memcpy((kn_uop *)u->src, d->src, d->nsrc * sizeof *d->src);
     ir->node[ir->n] = u;
-    ir->slot[slot] = ir->n++;
-    ir->slot_hash[slot] = hash;
+    ir->slot[slot] = (struct ki_slot){ir->n++, hash};
     if (d->op == KN_RANGE && d->arg.range.id >= ir->next_range) ir->next_range = d->arg.range.id + 1;
     if (d->op == KN_BUFFER && d->arg.buffer->id >= ir->next_buffer) ir->next_buffer = d->arg.buffer->id + 1;
     return u;
@@ -217,13 +229,13 @@ kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t 
     ki_draft d = {.ir = ir, .op = op, .dtype = dtype, .src = src, .nsrc = nsrc, .arg = arg};
     if (!ki_derive_dtype(&d)) return NULL;
     if (!room_for_one(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
-    uint32_t h = node_hash(op, d.dtype, src, nsrc, arg, tag), k = h & (ir->nslot - 1);
-    for (; ir->slot[k]; k = (k + 1) & (ir->nslot - 1))
-        if (ir->slot_hash[k] == h && same_node(ir->node[ir->slot[k]], op, d.dtype, src, nsrc, arg, tag))
-            return ir->node[ir->slot[k]];
+    uint32_t h = node_hash(op, d.dtype, src, nsrc, arg, tag), line = line_of(src, nsrc, h, ir->nslot), k, at;
+    for (k = 0; ir->slot[at = nth_place(line, h, k, ir->nslot)].id; k++)
+        if (ir->slot[at].hash == h && same_node(ir->node[ir->slot[at].id], op, d.dtype, src, nsrc, arg, tag))
+            return ir->node[ir->slot[at].id];
     if (!ki_derive_type(&d)) return NULL;
     ki_derive_bounds(&d);
-    return insert(ir, &d, h, k, tag);
+    return insert(ir, &d, h, at, tag);
 }
 
 /* ---- discarding
@@ -231,21 +243,6 @@ kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t 
 
 ki_mark ki_ir_mark(const ki_ir *ir) {
     return (ki_mark){ir->n, ir->next_range, ir->next_buffer, ki_arena_now(&ir->arena)};
-}
-
-/* Removes table entry k of an open-addressing table by shifting its cluster back. */
-static void slot_remove(ki_ir *ir, uint32_t k) {
-    uint32_t mask = ir->nslot - 1, hole = k;
-    for (uint32_t j = (k + 1) & mask; ir->slot[j]; j = (j + 1) & mask) {
-        uint32_t home = ir->slot_hash[j] & mask;
-        if (((j - home) & mask) >= ((j - hole) & mask)) {
-            ir->slot[hole] = ir->slot[j];
-            ir->slot_hash[hole] = ir->slot_hash[j];
-            hole = j;
-        }
-    }
-    ir->slot[hole] = 0;
-    ir->slot_hash[hole] = 0;
 }
 
 /* True if p lies in a chunk younger than the mark, or in the part of the mark's chunk above it. */
@@ -284,9 +281,10 @@ static void intern_drop(ki_ir *ir, ki_arena_mark m) {
 void ki_ir_drop(ki_ir *ir, ki_mark m) {
     while (ir->n > m.n) {
         kn_uop u = ir->node[--ir->n];
-        uint32_t k = node_hash((kn_op)u->op, (kn_dtype)u->dtype, u->src, u->nsrc, u->arg, u->tag) & (ir->nslot - 1);
-        while (ir->slot[k] != ir->n) k = (k + 1) & (ir->nslot - 1);
-        slot_remove(ir, k);
+        uint32_t h = node_hash((kn_op)u->op, (kn_dtype)u->dtype, u->src, u->nsrc, u->arg, u->tag);
+        uint32_t line = line_of(u->src, u->nsrc, h, ir->nslot), k = 0, at;
+        while (ir->slot[at = nth_place(line, h, k, ir->nslot)].id != ir->n) k++;
+        ir->slot[at] = (struct ki_slot){0};
     }
     intern_drop(ir, m.arena);
     ki_arena_reset(&ir->arena, m.arena);

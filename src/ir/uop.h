@@ -174,8 +174,9 @@ typedef struct ki_ir {
     ki_arena arena;
     kn_uop *node; /* by id; node[0] unused */
     uint32_t n, cap;
-    uint32_t *slot; /* open addressing: ids, 0 = free */
-    uint32_t *slot_hash;
+    struct ki_slot {
+        uint32_t id, hash; /* id 0: free */
+    } *slot;               /* open addressing */
     uint32_t nslot;
     const void **intern; /* payloads and types, open addressing */
     uint32_t *intern_hash;

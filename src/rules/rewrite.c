@@ -83,7 +83,7 @@ static bool apply(rewriter *w, kn_uop u, kn_uop *out) {
 
 static ki_visit *visit(rewriter *w, uint32_t id) {
     ki_visit *v = &w->memo->visit[id];
-    if (v->stamp != w->memo->epoch) *v = (ki_visit){.stamp = w->memo->epoch};
+    if (v->stamp != w->memo->epoch) *v = (ki_visit){.stamp = w->memo->epoch, .form = id <= w->o->floor ? id : 0};
     return v;
 }
 
@@ -210,7 +210,7 @@ static bool keeps_forms(const ki_rewrite_opts *o) {
 
 /* Forms of another call hold only for the same rules and options, after a call that did not fail. */
 static void open_memo(rewriter *w) {
-    uint64_t key = ki_hash2(w->o->fp, w->o->closed);
+    uint64_t key = ki_hash2(w->o->fp, ki_hash2(w->o->closed, w->o->floor));
     for (unsigned k = 0; k < w->o->nsets; k++) key = ki_hash2(key, (uint64_t)(uintptr_t)w->o->sets[k]);
     if (!keeps_forms(w->o) || w->memo->key != key || w->memo->epoch == 0) ki_memo_clear(w->memo);
     w->memo->key = keeps_forms(w->o) ? key : 0;

@@ -121,26 +121,6 @@ static void debug(const ki_program *p) {
     ki_text_free(&t);
 }
 
-/* What a stage leaves behind is forgotten, so that the next one starts from what its text says and no more: a node it
- * makes is a new one, ids and with them every order depend on the program alone. */
-static bool forget(ki_program *p) {
-    size_t n = 0;
-    kn_uop *keep = ki_calloc(p->nin + p->nout + 1, sizeof *keep);
-    if (!keep) return ki_fail(p->ir->env, KI_E_NOMEM), false;
-    keep[n++] = p->root;
-    for (size_t i = 0; i < p->nin; i++) keep[n++] = p->in[i].node;
-    for (size_t i = 0; i < p->nout; i++) keep[n++] = p->out[i].node;
-    bool ok = ki_ir_collect(p->ir, keep, n);
-    if (ok) {
-        n = 0;
-        p->root = keep[n++];
-        for (size_t i = 0; i < p->nin; i++) p->in[i].node = keep[n++];
-        for (size_t i = 0; i < p->nout; i++) p->out[i].node = keep[n++];
-    }
-    ki_free(keep);
-    return ok;
-}
-
 /* Fresh numbers of RANGEs and BUFFERs go on from those in use: what a stage makes does not depend on what was there
  * before and is gone, so lowering in steps and at once give the same. */
 static bool settle_numbers(ki_program *p) {
@@ -172,7 +152,9 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     for (ki_stage s = in->stage + 1; s <= to && ok; s++) {
         if (s > KI_S_CALLIFY && !(ok = settle_numbers(out))) break;
         ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, stages[s].kernel, &o);
-        if (ok) ok = forget(out);
+        /* What a stage leaves behind is forgotten, so that the next one starts from what its text says and no more: a
+         * node it makes is a new one, ids and with them every order depend on the program alone. */
+        if (ok) ok = ki_program_collect(out, NULL, 0);
         if (ok) out->stage = s, debug(out);
         if (ok && o.verify >= 1) ok = ki_verify_stage(out);
         if (ok && o.verify >= 3) ok = ki_verify_meaning(in, out);

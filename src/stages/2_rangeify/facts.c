@@ -94,7 +94,7 @@ bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out) {
         if (!d) break;
         if (!(pushed = ki_range_push(r, d)) || !(e = ki_substitute(r->ir, e, &d, &pushed, 1))) return false;
     }
-    e = ki_range_fold(r->ir, e);
+    e = ki_range_fold(r->ir, e, r->top);
     if (!e) return false;
     int64_t n = ki_toposort_above(r->ir, &e, 1, r->top, &order);
     if (n < 0) return false;

@@ -329,24 +329,34 @@ static kn_uop finish_kernel(ki_ir *ir, kn_uop sink) {
     if (!ki_ir_open(&own, ir->env)) return NULL;
     bool ok = ki_import(&own, ir, &sink, 1, &k);
     own.next_buffer = ir->next_buffer;
-    ok = ok && (k = ki_range_fold(&own, k)) && (k = ki_range_scan(&own, k)) && (k = ki_range_join_loops(&own, k)) &&
+    ok = ok && (k = ki_range_fold(&own, k, 0)) && (k = ki_range_scan(&own, k)) && (k = ki_range_join_loops(&own, k)) &&
          (k = own_ranges(&own, k)) && (k = ki_range_rows(&own, k)) && ki_import(ir, &own, &k, 1, &k);
     ki_ir_close(&own);
     return ok ? k : NULL;
 }
 
-bool ki_range_kernels(rangeifier *r) {
+/* Every nest's SINK. From here on they alone are the program: the tensor graph and the demands are given back. */
+static bool resolve_all(rangeifier *r, kn_uop *sink) {
     resolver s = {.r = r};
-    ki_kernels k = {.cap = r->nnest + 1};
+    ki_range_forget(r);
+    bool ok = true;
+    for (uint32_t i = 0; i < r->nnest && ok; i++) ok = (sink[i] = nest_sink(&s, i)) != NULL;
+    ki_free(s.final);
+    ki_free(s.stack);
+    ki_free(r->map);
+    r->map = NULL;
+    ki_memo_free(&r->memo);
+    r->p->root = ki_op0(r->ir, KN_LINEAR);
+    return ok && r->p->root && ki_program_collect(r->p, sink, r->nnest);
+}
+
+bool ki_range_kernels(rangeifier *r) {
+    ki_kernels k = {.n = r->nnest, .cap = r->nnest + 1};
     uint32_t *order = NULL;
     call *c = NULL;
     bool ok = (k.sink = ki_calloc(k.cap, sizeof *k.sink)) != NULL || nomem(r);
-    for (uint32_t i = 0; i < r->nnest && ok; i++) {
-        kn_uop sink = nest_sink(&s, i);
-        if (sink) sink = finish_kernel(r->ir, sink);
-        ok = sink != NULL;
-        k.sink[k.n++] = sink;
-    }
+    ok = ok && resolve_all(r, k.sink);
+    for (uint32_t i = 0; i < k.n && ok; i++) ok = (k.sink[i] = finish_kernel(r->ir, k.sink[i])) != NULL;
     ok = ok && ki_range_order(r, &k, &order);
     ok = ok && ((c = ki_calloc(k.n + 1, sizeof *c)) != NULL || nomem(r));
     for (uint32_t i = 0; i < k.n && ok; i++) ok = number(r, k.sink[order[i]], &c[i]);
@@ -355,7 +365,5 @@ bool ki_range_kernels(rangeifier *r) {
     ki_free(order);
     ki_free(k.sink);
     ki_free(k.first);
-    ki_free(s.final);
-    ki_free(s.stack);
     return ok;
 }

@@ -76,7 +76,7 @@ kn_uop ki_range_join_loops(ki_ir *ir, kn_uop sink) {
                 kn_uop a = u->src[at], b = u->src[at + 1];
                 if (b->src[0]->op != KN_CONST || !may_join(order, n, a, b)) continue;
                 kn_uop t = join(ir, sink, u, at);
-                if (t) t = ki_range_fold(ir, t);
+                if (t) t = ki_range_fold(ir, t, 0);
                 int64_t d = t ? count_divisions(ir, t) : -1;
                 if (d < 0 && ir->env->err != KI_E_NONE) {
                     ki_free(order);

@@ -63,7 +63,21 @@ static kn_uop copy_of_params(const ki_program *p, kn_uop tuple) {
     return t;
 }
 
-static bool finish(rangeifier *r, kn_uop tuple) {
+/* The prepared outputs are the program now; what they were made from is given back. */
+static bool settle(ki_program *p, kn_uop tuple) {
+    kn_uop f = p->root, *s = ki_calloc(f->nsrc, sizeof *s);
+    if (!s) return ki_fail(p->ir->env, KI_E_NOMEM), false;
+    memcpy(s, f->src, f->nsrc * sizeof *s);
+    s[0] = tuple;
+    bool ok = (f = ki_with_src(p->ir, f, s)) != NULL;
+    for (size_t i = 0; i < p->nout && ok; i++)
+        if (p->out[i].node->op == KN_GETTUPLE) ok = (p->out[i].node = ki_with_src(p->ir, p->out[i].node, &f)) != NULL;
+    ki_free(s);
+    return ok && (p->root = f, ki_program_collect(p, NULL, 0));
+}
+
+/* Where the outputs are. */
+static bool place_outputs(rangeifier *r, kn_uop tuple) {
     ki_program *p = r->p;
     for (size_t i = 0; i < p->nout; i++) {
         kn_uop v = stored_base(tuple->src[i]);
@@ -75,26 +89,35 @@ static bool finish(rangeifier *r, kn_uop tuple) {
         if (!b) return false;
         p->out[i].node = b;
     }
-    p->stage = KI_S_RANGEIFY;
     return true;
+}
+
+void ki_range_forget(rangeifier *r) {
+    ki_free(r->order);
+    ki_free(r->info);
+    ki_free(r->push.range);
+    ki_free(r->demand);
+    ki_free(r->context);
+    ki_memo_free(&r->memo);
+    r->order = NULL;
+    r->info = NULL;
+    r->push.range = NULL;
+    r->demand = NULL;
+    r->context = NULL;
 }
 
 bool ki_rangeify(ki_program *p, const ki_lower_opts *o) {
     rangeifier r = {.ir = p->ir, .opts = o, .p = p};
     kn_uop tuple = ki_range_prepare(p->ir, p->root->src[0]);
     if (tuple) tuple = copy_of_params(p, tuple);
-    bool ok = tuple && begin(&r, tuple) && ki_range_facts(&r) && ki_range_decide(&r) && ki_range_kernels(&r) &&
-              finish(&r, tuple);
-    ki_free(r.order);
-    ki_free(r.info);
-    ki_free(r.push.range);
-    ki_free(r.demand);
-    ki_free(r.context);
+    bool ok = tuple && settle(p, tuple) && (tuple = p->root->src[0], begin(&r, tuple)) && ki_range_facts(&r) &&
+              ki_range_decide(&r) && place_outputs(&r, tuple) && ki_range_kernels(&r);
+    if (ok) p->stage = KI_S_RANGEIFY;
+    ki_range_forget(&r);
     ki_free(r.nest);
     ki_free(r.output);
     ki_free(r.map);
     ki_free(r.after);
-    ki_memo_free(&r.memo);
     return ok;
 }
 

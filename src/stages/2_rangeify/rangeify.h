@@ -95,8 +95,9 @@ static inline bool is_demand(const rangeifier *r, kn_uop u) {
 kn_uop ki_range_simplify(rangeifier *r, kn_uop u);
 /* The tensor graph before anything else: in normal form, large reduces cut. */
 kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple);
-/* A kernel's expressions once all is resolved: folds reduces over comparisons with ranges, too. */
-kn_uop ki_range_fold(ki_ir *ir, kn_uop u);
+/* A kernel's expressions once all is resolved: folds reduces over comparisons with ranges, too. Not what has an id up to
+ * `floor`. */
+kn_uop ki_range_fold(ki_ir *ir, kn_uop u, uint32_t floor);
 
 /* loops.c */
 kn_uop ki_range_join_loops(ki_ir *ir, kn_uop sink);
@@ -125,7 +126,9 @@ typedef struct ki_kernels {
     uint32_t *first; /* scratch of order.c */
 } ki_kernels;
 bool ki_range_order(rangeifier *r, ki_kernels *k, uint32_t **out);
-/* kernels.c: nests to LINEAR(CALL...). */
+/* What decided, given back once all is: demands, facts, memos. What is left: nests, outputs, map. */
+void ki_range_forget(rangeifier *r);
+/* kernels.c: nests to LINEAR(CALL...). Forgets what decided. */
 bool ki_range_kernels(rangeifier *r);
 
 #endif

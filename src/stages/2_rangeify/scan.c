@@ -74,7 +74,7 @@ static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
     if (shape == 1)
         at = ki_index_add(ir, ki_index_add(ir, j, ki_index_mul(ir, i, ki_index(ir, -1))), ki_index(ir, r->hi.i));
     kn_uop f = at ? ki_substitute(ir, x, &r, &at, 1) : NULL;
-    if (f) f = ki_range_fold(ir, f);
+    if (f) f = ki_range_fold(ir, f, 0);
     if (!f || ki_depends(ir, f, i) || ki_depends(ir, f, r)) return false;
     f = under(ir, rest, ki_substitute(ir, f, &j, &i, 1), s->skipped, element);
     *s = (scan){u, r, i, f, s->skipped};

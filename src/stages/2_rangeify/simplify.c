@@ -35,7 +35,11 @@ static kn_uop hide_demands(rangeifier *r, kn_uop u, kn_uop *demand, kn_uop *name
 kn_uop ki_range_simplify(rangeifier *r, kn_uop u) {
     static const ki_ruleset *const sets[] = {&ki_rules_gates, &ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod,
                                              &ki_rules_float};
-    ki_rewrite_opts o = {.sets = sets, .nsets = sizeof sets / sizeof *sets, .driver = KI_FIXPOINT, .memo = &r->memo};
+    ki_rewrite_opts o = {.sets = sets,
+                         .nsets = sizeof sets / sizeof *sets,
+                         .driver = KI_FIXPOINT,
+                         .floor = r->top,
+                         /* values are what facts.c has looked at */ .memo = &r->memo};
     kn_uop demand[32], name[32], v = u;
     size_t n = 0;
     if (u && r->nested) {
@@ -46,10 +50,10 @@ kn_uop ki_range_simplify(rangeifier *r, kn_uop u) {
     return v && n ? ki_substitute(r->ir, v, name, demand, n) : v;
 }
 
-kn_uop ki_range_fold(ki_ir *ir, kn_uop u) {
+kn_uop ki_range_fold(ki_ir *ir, kn_uop u, uint32_t floor) {
     static const ki_ruleset *const sets[] = {&ki_rules_gates,  &ki_rules_symbolic, &ki_rules_bool,
                                              &ki_rules_divmod, &ki_rules_float,    &ki_rules_fold};
-    ki_rewrite_opts o = {.sets = sets, .nsets = sizeof sets / sizeof *sets, .driver = KI_FIXPOINT};
+    ki_rewrite_opts o = {.sets = sets, .nsets = sizeof sets / sizeof *sets, .driver = KI_FIXPOINT, .floor = floor};
     return u ? ki_rewrite(ir, u, &o) : NULL;
 }
 

@@ -21,10 +21,7 @@ typedef struct tally {
     int64_t total, exempt; /* elements compared */
 } tally;
 
-/* Not wrong: what the library says it does not do (a kernel that needs both the old and the new value of a buffer). */
-#define REFUSED "refused"
 static bool found(finding *f, const char *kind, const char *what, ki_env *env, const char *why) {
-    if (env->err == KI_E_ASSIGN_CYCLE) what = REFUSED, kind = "";
     snprintf(f->kind, sizeof f->kind, "%s%s%s", what, *what && *kind ? " " : "", kind);
     snprintf(f->why, sizeof f->why, "%s", why ? why : env->message.s ? env->message.s : "no message");
     ki_env_clear(env);

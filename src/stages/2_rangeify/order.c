@@ -6,7 +6,8 @@
  * read after it was made and before it is overwritten.
  *
  * A kernel that overwrites what it still needs (another element, or for another result), and kernels that need
- * each other's old values, are resolved by writing to new memory first and copying last. */
+ * each other's old values, are resolved by writing to new memory first and copying last; a kernel that needs a value both
+ * from before and from after an assignment to part of it, by copying the old one first. */
 #include "stages/2_rangeify/rangeify.h"
 
 #include <stdlib.h>
@@ -152,6 +153,18 @@ static kn_uop read_elsewhere(ki_ir *ir, kn_uop sink, kn_uop version, kn_uop fres
     return sink;
 }
 
+static bool add_kernel(orderer *o, kn_uop sink) {
+    ki_kernels *all = o->k;
+    if (all->n == all->cap) {
+        kn_uop *p = ki_realloc(all->sink, all->cap * 2, sizeof *p);
+        if (!p) return nomem(o->r);
+        all->sink = p;
+        all->cap *= 2;
+    }
+    all->sink[all->n++] = sink;
+    return true;
+}
+
 /* Kernel k's store goes to new memory, and a new kernel copies that. Who reads the new version reads the new memory, if
  * all of it is there. */
 static bool redirect(orderer *o, uint32_t k, kn_uop store) {
@@ -173,14 +186,30 @@ static bool redirect(orderer *o, uint32_t k, kn_uop store) {
     kn_uop version = ki_with_tag(ir, b, store->tag);
     for (uint32_t i = 0; version && covers(nest, b->type->numel) && i < all->n; i++)
         if (!(all->sink[i] = read_elsewhere(ir, all->sink[i], version, fresh))) return false;
-    if (all->n == all->cap) {
-        kn_uop *p = ki_realloc(all->sink, all->cap * 2, sizeof *p);
-        if (!p) return nomem(o->r);
-        all->sink = p;
-        all->cap *= 2;
+    return version && add_kernel(o, copy);
+}
+
+/* What waiting kernels read of a version they read from a copy, made by a new kernel before all of them. */
+static bool copy_first(orderer *o, const access *a, const bool *placed) {
+    ki_ir *ir = o->r->ir;
+    kn_uop *order, old = NULL;
+    int64_t n = ki_toposort(ir, &o->k->sink[a->kernel], 1, &order);
+    for (int64_t i = 0; i < n && !old; i++) {
+        kn_uop u = order[i];
+        if (u->op == KN_BUFFER && u->arg.buffer->id == a->buffer && u->tag == a->version) old = u;
     }
-    all->sink[all->n++] = copy;
-    return version != NULL;
+    ki_free(order);
+    if (!old) return false;
+    kn_uop fresh =
+        ki_buffer_make(ir, ir->next_buffer, old->type->numel, (kn_dtype)old->dtype, KN_GLOBAL, old->type->device);
+    kn_uop r = ki_range_make(ir, ir->next_range, KN_AX_LOOP, ki_index(ir, old->type->numel));
+    kn_uop copy =
+        fresh && r ? ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, fresh, r), ki_op2(ir, KN_INDEX, old, r)) : NULL;
+    if (copy) copy = ki_op1(ir, KN_SINK, ki_op2(ir, KN_END, copy, r));
+    if (!copy) return false;
+    for (uint32_t i = 0; i < o->k->n; i++)
+        if (!placed[i] && !(o->k->sink[i] = read_elsewhere(ir, o->k->sink[i], old, fresh))) return false;
+    return add_kernel(o, copy);
 }
 
 /* The kernel reads what this store overwrites, other than to make what is stored in the same place. */
@@ -261,14 +290,35 @@ static bool index_edges(orderer *o) {
     return true;
 }
 
-/* One kernel of those that wait for each other writes elsewhere first. */
+/* A read by a waiting kernel, of a version that another of them ends; two: by one that reads a later version, too. */
+static const access *read_of_ended(const orderer *o, const bool *placed, bool two) {
+    const access *a = o->access;
+    for (uint32_t i = 0, end; i < o->naccess; i = end) {
+        bool ended = false;
+        for (end = i; end < o->naccess && a[end].buffer == a[i].buffer && a[end].version == a[i].version; end++)
+            ended |= a[end].kind == ENDS && !placed[a[end].kernel];
+        for (uint32_t x = i; x < end && ended; x++) {
+            if (a[x].kind != READS || placed[a[x].kernel]) continue;
+            bool later = false;
+            for (uint32_t y = end; y < o->naccess && a[y].buffer == a[x].buffer; y++)
+                later |= a[y].kind == READS && a[y].kernel == a[x].kernel;
+            if (later || !two) return &a[x];
+        }
+    }
+    return NULL;
+}
+
+/* One kernel of those that wait for each other writes elsewhere first, or reads a copy. */
 static bool break_cycle(orderer *o, const bool *placed, uint32_t copies) {
+    const access *a = read_of_ended(o, placed, true);
+    if (a) return copy_first(o, a, placed);
     for (uint32_t i = copies; i-- > 0;) {
         bool ok = true;
         kn_uop store = placed[i] ? NULL : bad_store(o, i, true, &ok);
         if (!ok) return false;
         if (store) return redirect(o, i, store);
     }
+    if ((a = read_of_ended(o, placed, false))) return copy_first(o, a, placed);
     return ki_fail(o->r->ir->env, KI_E_ASSIGN_CYCLE), false;
 }
 

@@ -32,7 +32,67 @@ void ki_text_put(ki_text *t, const char *s) { ki_text_putn(t, s, strlen(s)); }
 
 void ki_text_putc(ki_text *t, char c) { ki_text_putn(t, &c, 1); }
 
+/* Length of a directive that needs no more than digits or a copy, after its '%'; 0: printf's business. */
+static size_t plain(const char *s) {
+    size_t n = 0;
+    while (s[n] == 'l' && n < 2) n++;
+    if (n == 0 && s[0] == 'z') return s[1] == 'u' ? 2 : 0;
+    if (s[n] == 'd' || s[n] == 'u') return n + 1;
+    return n == 0 && (s[0] == 's' || s[0] == 'c' || s[0] == '%');
+}
+
+static bool all_plain(const char *fmt) {
+    for (const char *p = fmt; (p = strchr(p, '%'));) {
+        size_t n = plain(p + 1);
+        if (!n) return false;
+        p += n + 1;
+    }
+    return true;
+}
+
+static void put_number(ki_text *t, unsigned long long v, bool minus) {
+    char digit[24], *end = digit + sizeof digit, *p = end;
+    do *--p = (char)('0' + v % 10);
+    while (v /= 10);
+    if (minus) *--p = '-';
+    ki_text_putn(t, p, (size_t)(end - p));
+}
+static void put_signed(ki_text *t, long long v) {
+    put_number(t, v < 0 ? 0 - (unsigned long long)v : (unsigned long long)v, v < 0);
+}
+
+/* Most of what is rendered and printed: a third of printf's time. */
+static void put_plain(ki_text *t, const char *fmt, va_list ap) {
+    for (const char *s;;) {
+        const char *p = strchr(fmt, '%');
+        ki_text_putn(t, fmt, p ? (size_t)(p - fmt) : strlen(fmt));
+        if (!p) return;
+        size_t n = plain(p + 1);
+        bool u = p[n] == 'u';
+        switch (p[1]) {
+        case 's':
+            if ((s = va_arg(ap, const char *))) ki_text_put(t, s); /* NULL: a text that memory did not suffice for */
+            break;
+        case 'c': ki_text_putc(t, (char)va_arg(ap, int)); break;
+        case '%': ki_text_putc(t, '%'); break;
+        case 'z': put_number(t, va_arg(ap, size_t), false); break;
+        case 'd': put_signed(t, va_arg(ap, int)); break;
+        case 'u': put_number(t, va_arg(ap, unsigned), false); break;
+        default:
+            if (n == 2 && u) put_number(t, va_arg(ap, unsigned long), false);
+            else if (n == 2) put_signed(t, va_arg(ap, long));
+            else if (u) put_number(t, va_arg(ap, unsigned long long), false);
+            else put_signed(t, va_arg(ap, long long));
+        }
+        fmt = p + 1 + n;
+    }
+}
+
 void ki_text_vprintf(ki_text *t, const char *fmt, va_list ap) {
+    if (all_plain(fmt)) {
+        put_plain(t, fmt, ap);
+        return;
+    }
     va_list again;
     va_copy(again, ap);
     if (reserve(t, 64)) {

@@ -56,17 +56,25 @@ static const struct {
 
 /* ---- running them ------------------------------------------------------------------------------------------ */
 
-/* A kernel is lowered in a store of its own: what a pass costs is the kernel's size, not the program's. */
-static kn_uop lower_apart(ki_ir *ir, const ki_lower_opts *o, kernel_entry *entry, kn_uop kernel) {
-    ki_ir own;
-    kn_uop k = NULL;
-    if (!ki_ir_open(&own, ir->env)) return NULL;
-    bool ok = ki_import(&own, ir, &kernel, 1, &k) && (k = entry(&own, o, k)) && ki_import(ir, &own, &k, 1, &k);
-    ki_ir_close(&own);
-    return ok ? k : NULL;
+/* A kernel is lowered in stores of its own, a fresh one for each stage: what a pass costs is the kernel's size, not the
+ * program's, and what a stage makes depends on the text of the kernel alone. */
+static kn_uop lower_apart(ki_ir *ir, const ki_lower_opts *o, ki_stage from, ki_stage to, kn_uop kernel) {
+    ki_ir own[2] = {{0}, {0}}, *at = ir;
+    for (ki_stage s = from; s <= to && kernel; s++) {
+        ki_ir *next = &own[s % 2];
+        ki_ir_close(next);
+        bool ok = ki_ir_open(next, ir->env) && ki_import(next, at, &kernel, 1, &kernel);
+        kernel = ok ? stages[s].kernel(next, o, kernel) : NULL;
+        at = next;
+    }
+    bool ok = kernel && ki_import(ir, at, &kernel, 1, &kernel);
+    ki_ir_close(&own[0]);
+    ki_ir_close(&own[1]);
+    return ok ? kernel : NULL;
 }
 
-static bool run_kernels(ki_program *p, kernel_entry *entry, const ki_lower_opts *o) {
+/* Stages from..to, kernel stages all. */
+static bool run_kernels(ki_program *p, ki_stage from, ki_stage to, const ki_lower_opts *o) {
     ki_ir *ir = p->ir;
     uint32_t n = p->root->nsrc, known = ir->n;
     kn_uop *line = ki_calloc(n + 1, sizeof *line), *lowered = ki_calloc(known, sizeof *lowered);
@@ -76,7 +84,7 @@ static bool run_kernels(ki_program *p, kernel_entry *entry, const ki_lower_opts 
         kn_uop call = p->root->src[i], k = call->src[0];
         line[i] = call;
         if (call->op != KN_CALL || k->op != KN_SINK) continue;
-        if (!lowered[k->id]) lowered[k->id] = lower_apart(ir, o, entry, k);
+        if (!lowered[k->id]) lowered[k->id] = lower_apart(ir, o, from, to, k);
         kn_uop *s = lowered[k->id] ? ki_calloc(call->nsrc, sizeof *s) : NULL;
         if (s) {
             memcpy(s, call->src, call->nsrc * sizeof *s);
@@ -149,9 +157,13 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     *out = (ki_program){.ir = ir};
     if (o.verify >= 1 && !ki_verify_stage(in)) return false;
     bool ok = in->stage == KI_S_TENSOR && to > KI_S_TENSOR ? ki_callify(in, ir, out) : adopt(in, ir, out);
+    /* Kernel stages in a row, unless somebody looks at the program in between. */
+    bool watched = o.verify >= 1 || ki_setting(ir->env, KI_VAR_DEBUG)[0];
     for (ki_stage s = in->stage + 1; s <= to && ok; s++) {
         if (s > KI_S_CALLIFY && !(ok = settle_numbers(out))) break;
-        ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, stages[s].kernel, &o);
+        ki_stage first = s;
+        while (!watched && stages[s].kernel && s < to && stages[s + 1].kernel) s++;
+        ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, first, s, &o);
         /* What a stage leaves behind is forgotten, so that the next one starts from what its text says and no more: a
          * node it makes is a new one, ids and with them every order depend on the program alone. */
         if (ok) ok = ki_program_collect(out, NULL, 0);

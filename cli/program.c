@@ -2,6 +2,7 @@
 #include "program.h"
 
 #include "base/thread.h"
+#include "device/cpu/cpu.h"
 #include "io/file.h"
 
 #include <stdlib.h>
@@ -39,6 +40,7 @@ bool cli_program_lower(cli *c, cli_program *p, ki_stage to) {
     const char *cpu = ki_setting(p->env, KI_VAR_CPU), *threads = ki_setting(p->env, KI_VAR_THREADS);
     if (*threads) o.threads = (unsigned)strtoul(threads, NULL, 10);
     if (*cpu && !(o.target = ki_target_named(cpu))) return cli_fail(c, "KN_CPU: no target %s", cpu), false;
+    if (!ki_cpu_stream(p->env, &o.stream)) return cli_program_failed(c, p), false;
     if (!ki_ir_open(&p->low_ir, p->env) || !ki_lower(&p->in, &p->low_ir, to, &o, &p->out))
         return cli_program_failed(c, p), false;
     return true;

@@ -96,6 +96,24 @@ unsigned ki_cpu_count(void) {
     return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (unsigned)n;
 }
 
+/* /sys has a folder for each cache, the last ones the farthest. (sysconf counts what no core reaches alone.) */
+uint64_t ki_cache_bytes(void) {
+    uint64_t most = 0;
+    for (int i = 0; i < 8; i++) {
+        char path[64], unit = 0;
+        unsigned long long n = 0;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        FILE *f = fopen(path, "re");
+        if (!f) break;
+        int got = fscanf(f, "%llu%c", &n, &unit);
+        fclose(f);
+        if (got < 1 || n > 1 << 24) continue;
+        n <<= unit == 'K' ? 10 : unit == 'M' ? 20 : 0;
+        if (n > most) most = n;
+    }
+    return most ? most : 32 << 20;
+}
+
 /* ---- a run --------------------------------------------------------------------------------------------------- */
 
 static inline uint64_t pack(uint64_t generation, uint64_t next, uint64_t end) {

@@ -17,6 +17,9 @@ typedef void ki_task(void *arg, int64_t i);
 /* Threads this process may use: the affinity mask, cut by the cgroup's quota. At least 1. */
 unsigned ki_cpu_count(void);
 
+/* Bytes of the last cache a core shares with others; a guess where the system does not say. */
+uint64_t ki_cache_bytes(void);
+
 /* A pool of `threads`, the caller's included; fewer when the host refuses to make them. NULL: out of memory. */
 ki_pool *ki_pool_open(unsigned threads);
 /* Joins all workers. NULL is allowed. */

@@ -20,11 +20,12 @@ typedef enum key {
     K_THREADS,
     K_OPTIMIZED,
     K_OPTS,
+    K_STREAM,
     K_COUNT
 } key;
 static const char *const key_names[K_COUNT] = {
     "tag",   "slot", "space", "bounds", "size",    "to",        "device",
-    "order", "axes", "at",    "name",   "threads", "optimized", "opts",
+    "order", "axes", "at",    "name",   "threads", "optimized", "opts", "stream",
 };
 #define BIT(k) (1u << (k))
 
@@ -44,6 +45,7 @@ static unsigned keys_of(kn_op op) {
     case KI_A_PARAM: return BIT(K_TAG) | BIT(K_SLOT) | BIT(K_SPACE) | BIT(K_BOUNDS);
     case KI_A_BUFFER: return BIT(K_TAG) | BIT(K_SIZE);
     case KI_A_LOAD: return BIT(K_TAG) | BIT(K_TO) | BIT(K_DEVICE);
+    case KI_A_STORE: return BIT(K_TAG) | BIT(K_STREAM);
     case KI_A_KERNEL: return BIT(K_TAG) | BIT(K_NAME) | BIT(K_THREADS) | BIT(K_OPTIMIZED) | BIT(K_OPTS);
     default: return BIT(K_TAG);
     }
@@ -201,6 +203,7 @@ static bool read_value(ki_reader *r, ki_args *a, key k) {
     case K_THREADS: return read_u32(r, "a number of threads", &a->threads);
     case K_OPTIMIZED: return read_u32(r, "0 or 1", &a->optimized);
     case K_OPTS: return read_opts(r, a);
+    case K_STREAM: return ki_read_i64(r, 0, 1, "0 or 1", &a->number);
     case K_COUNT: break;
     }
     return false;
@@ -358,6 +361,7 @@ bool ki_build_arg(ki_reader *r, ki_args *a, kn_dtype dtype, unsigned device, kn_
     case KI_A_PARAM: return build_param(r, a, dtype, device, out);
     case KI_A_BUFFER: return build_buffer(r, a, dtype, device, out);
     case KI_A_LOAD: return build_load(r, a, out);
+    case KI_A_STORE: return out->i = a->number, true;
     case KI_A_KERNEL: return build_kernel(r, a, out);
     case KI_A_STR:
     case KI_A_BYTES: return build_string(r, a, out);

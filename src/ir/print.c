@@ -346,6 +346,9 @@ static void put_keys(printer *c, kn_uop u) {
         put_space(t, u->arg.load->addrspace);
         if (u->arg.load->device) ki_text_put(t, " device="), put_device(t, c->env, u->arg.load->device);
         break;
+    case KI_A_STORE:
+        if (u->arg.i) ki_text_printf(t, " stream=%lld", (long long)u->arg.i);
+        break;
     case KI_A_KERNEL:
         if (u->arg.kernel) put_kernel(t, u->arg.kernel);
         break;

@@ -47,7 +47,8 @@ static bool make_arg(ki_match *m, const ki_term *t, kn_op op, kn_arg *arg, kn_dt
         return t->narg == 2 && v[1].kind == KI_V_DTYPE;
     }
     switch ((ki_argkind)ki_ops[op].arg) {
-    case KI_A_INT: arg->i = as_int(&v[0]); return true;
+    case KI_A_INT:
+    case KI_A_STORE: arg->i = as_int(&v[0]); return true;
     case KI_A_INTS: arg->ints = v[0].ints; return v[0].kind == KI_V_INTS;
     case KI_A_STR:
     case KI_A_BYTES:

@@ -70,7 +70,8 @@ const ki_field *ki_arg_fields(kn_op op) {
     if (op == KN_CAST || op == KN_BITCAST) return dtype;
     if (op == KN_SLICE) return slice;
     switch ((ki_argkind)ki_ops[op].arg) {
-    case KI_A_INT: return one;
+    case KI_A_INT:
+    case KI_A_STORE: return one;
     case KI_A_INTS: return ints;
     case KI_A_REDUCE: return reduce;
     case KI_A_RANGE: return range;

@@ -98,7 +98,7 @@ static bool lower_opts(ki_run *r, ki_lower_opts *o) {
     const char *verify = ki_setting(&r->k->env, KI_VAR_VERIFY);
     *o = (ki_lower_opts){.target = ki_cpu_target(&r->k->env), .threads = ki_cpu_threads(&r->k->env)};
     o->verify = *verify >= '0' && *verify <= '9' ? *verify - '0' : 0;
-    return o->target && o->threads;
+    return o->target && o->threads && ki_cpu_stream(&r->k->env, &o->stream);
 }
 
 /* A variable's value reaches an executed program through a port. */
@@ -210,9 +210,11 @@ ki_exec *ki_exec_find(ki_run *r, ki_device *d, const ki_program *p) {
     ki_env *env = &r->k->env;
     ki_digest key = ki_graph_digest(p->ir, &p->root, 1, &ok);
     if (!ok || !cache_room(r)) return NULL;
-    const char *cpu = ki_setting(env, KI_VAR_CPU), *threads = ki_setting(env, KI_VAR_THREADS);
+    const char *cpu = ki_setting(env, KI_VAR_CPU), *threads = ki_setting(env, KI_VAR_THREADS),
+               *stream = ki_setting(env, KI_VAR_STREAM);
     key.a = ki_hash2(ki_hash_bytes(key.a, cpu, strlen(cpu)), d->id);
     key.b = ki_hash2(ki_hash_bytes(key.b, threads, strlen(threads)), d->id);
+    key.b = ki_hash_bytes(key.b, stream, strlen(stream));
     ki_exec *e = *find(r->exec, r->exec_cap, key);
     if (!e) {
         if (r->nexec >= KEEP_EXECS && !thin_out(r)) return NULL;

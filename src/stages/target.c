@@ -11,10 +11,10 @@
 #define FMA(w) (SET(w) | W(KN_MULACC, w))
 
 static const ki_target targets[] = {
-    {"sse2", "-march=x86-64", 16, 16, 64, false, true, {SET(0), SET(1)}},
-    {"avx2", "-march=haswell", 32, 16, 64, true, true, {FMA(0), FMA(1)}},
-    {"avx512", "-march=skylake-avx512 -mprefer-vector-width=512", 64, 32, 64, true, true, {FMA(0), FMA(1)}},
-    {"generic", "", 16, 32, 64, false, true, {SET(0), SET(1)}},
+    {"sse2", "-march=x86-64", 16, 16, 64, false, true, true, {SET(0), SET(1)}},
+    {"avx2", "-march=haswell", 32, 16, 64, true, true, true, {FMA(0), FMA(1)}},
+    {"avx512", "-march=skylake-avx512 -mprefer-vector-width=512", 64, 32, 64, true, true, true, {FMA(0), FMA(1)}},
+    {"generic", "", 16, 32, 64, false, true, false, {SET(0), SET(1)}},
 };
 
 const ki_target *ki_target_named(const char *name) {

@@ -13,8 +13,15 @@ typedef struct ki_target {
     unsigned line;        /* bytes of a cache line: arenas are aligned to it */
     bool fma;             /* MULACC on floats is one instruction */
     bool libm;            /* scalar exp, log, ... may be called (C) */
+    bool stream;          /* it can store past the caches */
     uint64_t native[2];   /* bit per kn_op: DECOMP ops taken as they are */
 } ki_target;
+
+/* What is known of the machine itself, beyond its instructions. */
+typedef struct ki_machine {
+    unsigned threads; /* to run on; 0: 1 */
+    uint64_t stream;  /* bytes of an output from which on it is better written past the caches; 0: never */
+} ki_machine;
 
 /* Flags every C kernel is compiled with; the meaning of the text depends on them. */
 #define KI_C_FLAGS "-std=gnu17 -O2 -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -fno-strict-aliasing -w -Wno-psabi"

@@ -26,7 +26,7 @@ kn_uop kn_u_make(kn_ctx *k, const char *op, size_t n, const kn_uop *src) {
     for (size_t i = 0; i < n; i++)
         if (!src[i]) return k->first_status ? NULL : (FAIL(KI_E_NULL_SOURCE, op, (unsigned)i), end(k, NULL));
     int kind = ki_ops[o].arg;
-    bool plain = kind == KI_A_NONE || kind == KI_A_LOAD || kind == KI_A_KERNEL;
+    bool plain = kind == KI_A_NONE || kind == KI_A_LOAD || kind == KI_A_STORE || kind == KI_A_KERNEL;
     if (!plain || (o == KN_BITCAST || o == KN_CAST)) return FAIL(KI_E_OP_ARG, op), end(k, NULL);
     return end(k, n > UINT32_MAX ? NULL : ki_opn(&k->ir, o, src, (uint32_t)n));
 }

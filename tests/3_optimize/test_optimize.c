@@ -161,7 +161,7 @@ static void heuristics(void) {
                 begin(), fill();
                 name = build(w, &sink);
                 if (!run(sink, want)) ok = false;
-                kn_uop o = ki_optimize(&ir, ki_target_named(target[t]), threads, sink);
+                kn_uop o = ki_optimize(&ir, ki_target_named(target[t]), &(ki_machine){.threads = threads}, sink);
                 if (!agrees(o)) ok = (o ? show(o) : (void)0, false);
                 /* the list, applied again to the plain kernel, gives the same node */
                 const ki_kernel *k = o ? o->arg.kernel : NULL;
@@ -235,6 +235,9 @@ static void refusals(void) {
     REFUSED(m, opt(KI_OPT_TC, 0, 0, 0, false), OPT_TC, "tensor core");
     REFUSED(m, opt(KI_OPT_STAGE, 1, 3, 0, false), OPT_STAGE, "no such operand");
     REFUSED(m, opt(KI_OPT_STAGE, 2, 1, 0, false), OPT_STAGE, "staged at a reduce");
+    REFUSED(m, opt(KI_OPT_STREAM, 1, 0, 0, false), OPT_STREAM, "an input streamed");
+    REFUSED(m, opt(KI_OPT_STREAM, 7, 0, 0, false), OPT_STREAM, "no such output");
+    CHECK(ki_apply_opt(&ir, m, opt(KI_OPT_STREAM, 0, 0, 0, false)), "the output may be streamed");
     ki_opt o = opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false);
     o.id = 1;
     REFUSED(m, o, OPT_ID, "an id that is taken");
@@ -274,7 +277,7 @@ static void refusals(void) {
            y = ki_range_make(&ir, next_id++, KN_AX_LOOP, n);
     sc = sink1(end(store(param(0, KN_F32, 9), y, at(param(1, KN_F32, 9), y)), y, NULL));
     REFUSED(sc, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false), OPT_SYMBOLIC, "a symbolic extent");
-    CHECK(ki_optimize(&ir, ki_target_named("avx512"), 2, sc), "a symbolic kernel is left as it is");
+    CHECK(ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 2}, sc), "a symbolic kernel is left as it is");
     finish();
 }
 
@@ -332,7 +335,7 @@ static void threads_do_not_matter(void) {
                           : w < 10  ? matmul_t(d[0], d[1], d[2])
                           : w == 10 ? convolve(40, 12, 21)
                                     : rows(150, 109);
-            kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), threads, sink);
+            kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = threads}, sink);
             if (o && o->arg.kernel->threads > most) most = o->arg.kernel->threads;
             ok = ok && run(o, threads == 1 ? first : got) && (threads == 1 || memcmp(got, first, sizeof got) == 0);
             finish();
@@ -351,7 +354,7 @@ static void no_memory(int w) {
         begin();
         name = build(w, &sink);
         ki_alloc_fail((uint64_t)n, 0);
-        kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), 2, sink), e = o ? ki_expand_kernel(&ir, NULL, o) : NULL;
+        kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 2}, sink), e = o ? ki_expand_kernel(&ir, NULL, o) : NULL;
         ki_alloc_fail(0, 0);
         done = e && env.err == KI_E_NONE;
         ok = done || env.err == KI_E_NOMEM;

@@ -246,6 +246,15 @@ static void threads(void) {
     ki_env_clear(&env);
     CHECK(ki_cpu_threads(&env) == 0 && env.err == KI_E_THREADS_SETTING, "KN_THREADS=many is refused");
     ki_setting_set(&env, KI_VAR_THREADS, NULL);
+    uint64_t from = 0;
+    ki_setting_set(&env, KI_VAR_STREAM, "1e6");
+    ki_env_clear(&env);
+    CHECK(!ki_cpu_stream(&env, &from) && env.err == KI_E_STREAM_SETTING, "KN_STREAM=1e6 is refused");
+    ki_setting_set(&env, KI_VAR_STREAM, "4096");
+    CHECK(ki_cpu_stream(&env, &from) && from == 4096, "KN_STREAM=4096 is a number of bytes");
+    ki_setting_set(&env, KI_VAR_STREAM, NULL);
+    CHECK(ki_cpu_stream(&env, &from) && from >= 32 << 10, "without it a part of the last cache (%d KiB)",
+          (int)(from >> 10));
     ki_setting_set(&env, KI_VAR_CPU, "z80");
     ki_env_clear(&env);
     CHECK(!ki_cpu_target(&env) && env.err == KI_E_CPU_LEVEL && says("sse2"), "KN_CPU=z80 is refused: %s",

@@ -139,7 +139,8 @@ static kn_uop store_op(lab *l, kn_op op) {
     kn_dtype t = any_dtype(KI_NUM);
     kn_uop at = ki_op2(&l->ir, KN_INDEX, ki_buffer_make(&l->ir, below(9), 64, t, KN_GLOBAL, 0), range(l));
     uint32_t n = op == KN_STORE ? 2 + below(2) : 2;
-    return ki_opn(&l->ir, op, (kn_uop[]){at, any_const(l, t), any_const(l, KN_BOOL)}, n);
+    kn_arg a = {.i = op == KN_STORE ? below(2) : 0};
+    return ki_make(&l->ir, op, KN_VOID, (kn_uop[]){at, any_const(l, t), any_const(l, KN_BOOL)}, n, a, 0);
 }
 
 static kn_uop string_op(lab *l, kn_op op) {

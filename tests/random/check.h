@@ -134,7 +134,7 @@ static bool simplify_settles(const ki_program *p, finding *f) {
 }
 
 static bool check_stages(const ki_program *p, arrays *d, finding *f, tally *t) {
-    ki_lower_opts o = {.target = ki_target_host(), .threads = 2, .verify = 1};
+    ki_lower_opts o = {.target = ki_target_host(), .threads = 2, .stream = 1, .verify = 1};
     return stages_agree(p, d, &o, f, t) && simplify_settles(p, f);
 }
 

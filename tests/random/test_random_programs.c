@@ -125,10 +125,17 @@ static void device_block(kn_ctx *k, subject *s, unsigned n) {
     }
 }
 
+/* Every output that can be is written past the caches, whatever its size. */
+static kn_ctx *streaming_cpu(void) {
+    kn_ctx *k = kn_open("CPU");
+    if (k) kn_set(k, "KN_STREAM", "1");
+    return k;
+}
+
 /* Programs first .. last of one block; with_cpu false: a block whose device part crashed before. */
 static void work(unsigned w, uint64_t first, uint64_t last, bool with_cpu) {
     static subject s[BLOCK];
-    kn_ctx *k = kn_open("CPU");
+    kn_ctx *k = streaming_cpu();
     for (uint64_t seed = first; seed < last && k; seed++) {
         finding f;
         tally t = {0};
@@ -161,7 +168,7 @@ static bool fails_alone(const ki_program *p, bool cpu, finding *f) {
     pid_t pid = fork();
     if (pid == 0) {
         alarm(SLOW);
-        kn_ctx *k = kn_open("CPU");
+        kn_ctx *k = streaming_cpu();
         ki_ir ir;
         ki_program q = {0};
         ki_text text = {0};

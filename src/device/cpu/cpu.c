@@ -38,6 +38,15 @@ unsigned ki_cpu_threads(ki_env *env) {
     return (unsigned)n;
 }
 
+bool ki_cpu_stream(ki_env *env, uint64_t *bytes) {
+    const char *set = ki_setting(env, KI_VAR_STREAM);
+    if (!*set) return *bytes = ki_cache_bytes() / 2, true;
+    char *end;
+    *bytes = strtoull(set, &end, 10);
+    if (*end || *set < '0' || *set > '9') return ki_fail(env, KI_E_STREAM_SETTING, set), false;
+    return true;
+}
+
 static bool cpu_open(ki_device *d) {
     if (!(d->state = ki_calloc(1, sizeof(cpu)))) return ki_fail(d->env, KI_E_NOMEM), false;
     return ki_host_open(d);

@@ -9,5 +9,8 @@
 const ki_target *ki_cpu_target(ki_env *env);
 /* Threads: KN_THREADS, else ki_cpu_count. 0: env says what is wrong with it. */
 unsigned ki_cpu_threads(ki_env *env);
+/* From how many bytes on an output is written past the caches: KN_STREAM, else half of the last cache: with
+ * what it is made from an output fills the cache then. False: env says what is wrong with the setting. */
+bool ki_cpu_stream(ki_env *env, uint64_t *bytes);
 
 #endif

@@ -61,5 +61,7 @@ bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors);
 /* tile.c: v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
+/* stream.c: outputs of at least so many bytes that are better written past the caches. */
+void ki_choose_streams(ki_choice *c, uint64_t from);
 
 #endif

@@ -6,6 +6,7 @@
  *  - The order in which a reduce adds up depends on shapes and strides alone, never on the number of threads: whatever part
  *    of a kernel is treated apart (what a CUT leaves over) ends up with the same vectors along the reduce, or none.
  *  - Threads split an outer loop when the kernel's work is worth waking them.
+ *  - An output larger than the caches, written line by line and not read again, is written past them.
  * Nests are treated one at a time; each step is an OptOp (ki_apply_opt), after which the kernel is looked at anew. A nest is
  * done when the ids of its ranges are marked, so what a CUT adds is found by itself. Whatever is decided for a range must
  * hold again after the CUT that it asked for: thresholds ask n >= factor, and a cut leaves a multiple of the factor. */
@@ -199,8 +200,8 @@ static kn_uop next_closer(const ki_choice *c) {
     return NULL;
 }
 
-kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sink) {
-    ki_choice c = {.ir = ir, .target = t, .threads = threads, .ok = true};
+kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink) {
+    ki_choice c = {.ir = ir, .target = t, .threads = m->threads ? m->threads : 1, .ok = true};
     kn_uop u;
     if (ki_choice_look(&c, sink)) {
         c.lanes = t->vector / widest(&c.nest);
@@ -210,6 +211,7 @@ kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sin
         if (u->op == KN_END) ki_choose_nest(&c, u);
         else ki_choose_reduce(&c, u);
     }
+    if (m->stream && t->stream) ki_choose_streams(&c, m->stream);
     if (c.open) ki_nest_close(&c.nest);
     return c.ok ? c.sink : NULL;
 }

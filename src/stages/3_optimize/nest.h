@@ -53,6 +53,7 @@ kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
 kn_uop ki_opt_padto(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_cut(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_stage(ki_nest *k, ki_opt *o);
+kn_uop ki_opt_stream(ki_nest *k, ki_opt *o);
 /* flatten.c: sums of sums as one sum; where every OptOp starts from. */
 kn_uop ki_flatten_sums(ki_ir *ir, kn_uop sink);
 kn_uop ki_hoist_threads(ki_nest *k);
@@ -60,6 +61,6 @@ kn_uop ki_kernel_with(ki_ir *ir, kn_uop sink, const ki_opt *add, const uint32_t 
 
 /* ---- choosing (heuristic.c) -------------------------------------------------------------------------------- */
 
-kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sink);
+kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink);
 
 #endif

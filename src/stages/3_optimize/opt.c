@@ -108,6 +108,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
         }
         return k->sink;
     }
+    if (o->op == KI_OPT_STREAM) return ki_opt_stream(k, o);
     if (o->op == KI_OPT_TC) return FAIL(KI_E_OPT_TC);
     if (o->op >= KI_OPT_COUNT) return FAIL(KI_E_ARG_INVALID, "optimize", "op");
     if (!(o->op == KI_OPT_STAGE && o->axis < 0)) {
@@ -158,13 +159,13 @@ kn_uop ki_apply_opts(ki_ir *ir, kn_uop sink, const ki_opt *opt, uint32_t n) {
     return sink ? finish(ir, sink) : NULL;
 }
 
-kn_uop ki_optimize(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sink) {
+kn_uop ki_optimize(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink) {
     if (!sink) return NULL;
     if (sink->arg.kernel && sink->arg.kernel->optimized) return sink;
     bool untouched = !sink->arg.kernel || sink->arg.kernel->nopt == 0, clean = ir->env->err == KI_E_NONE;
     if (untouched && !(sink = ki_flatten_sums(ir, sink))) return NULL;
     if (untouched && t) {
-        kn_uop chosen = ki_opt_choose(ir, t, threads ? threads : 1, sink);
+        kn_uop chosen = ki_opt_choose(ir, t, m, sink);
         /* An OptOp that was refused is the heuristics' mistake, not the program's: the kernel is right without. */
         if (clean && ir->env->err != KI_E_NONE && ir->env->status == KI_NOMEM) return NULL;
         if (!chosen && !clean) return NULL;

@@ -10,6 +10,7 @@
  *                             have the ids id, id + 1, ... in order of the ids they are copies of
  *   STAGE axis slot           what the loops inside `axis` read of PARAM `slot` is copied to LOCAL buffer `id` before them
  *                             (axis -1: outside all loops of the nest); copied ranges have ids from the kernel's next on
+ *   STREAM slot               what is written to PARAM `slot` goes past the caches; it must not be read in the kernel
  *   NOLOCALS                  no LOCAL, GROUP or STAGE after this
  *   TC                        tensor core; refused where the target has none
  * id -1: the kernel's next free id is taken, and recorded. Every illegal op is refused with what is wrong with it. */
@@ -19,9 +20,9 @@
 #include "ir/uop.h"
 #include "stages/target.h"
 
-/* Heuristics for this target and at most so many threads. A kernel that has OptOps already only gets the end of the
+/* Heuristics for this target and this machine. A kernel that has OptOps already only gets the end of the
  * stage; one that is marked optimized is left as it is. NULL: env says why. */
-kn_uop ki_optimize(ki_ir *ir, const ki_target *t, unsigned threads, kn_uop sink);
+kn_uop ki_optimize(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink);
 /* One OptOp; appended to the kernel info. NULL: env says why. */
 kn_uop ki_apply_opt(ki_ir *ir, kn_uop sink, ki_opt opt);
 /* Several, then what ki_optimize does at the end (threads outermost and counted). */

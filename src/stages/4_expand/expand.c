@@ -223,7 +223,7 @@ static bool map_store(ki_ex *x, uint32_t i, kn_uop u) {
     if (!addr) addr = x->val[PLACE(u->src[0])];
     gate = settle(x->ir, gate_and(x->ir, x->gate[PLACE(u->src[0])], gate));
     if (gate && ki_is_const_int(gate, 0)) x->val[i] = ki_op0(x->ir, KN_GROUP);
-    else x->val[i] = gate ? ki_op3(x->ir, KN_STORE, addr, v, gate) : ki_op2(x->ir, KN_STORE, addr, v);
+    else x->val[i] = ki_make(x->ir, KN_STORE, KN_VOID, (kn_uop[]){addr, v, gate}, gate ? 3 : 2, u->arg, 0);
     return x->val[i] != NULL;
 }
 

@@ -312,7 +312,8 @@ static kn_uop access_part(devec *d, kn_uop u, const place *p) {
     kn_uop s[3];
     for (uint32_t k = 0; k < u->nsrc; k++) s[k] = d->part[part_at(d, u->src[k], p)];
     if (u->nsrc > 2 && ki_is_const(s[2])) { /* a gate that is decided */
-        if (s[2]->arg.i) return ki_opn(d->ir, (kn_op)u->op, s, u->op == KN_LOAD ? 1 : 2);
+        if (s[2]->arg.i)
+            return ki_make(d->ir, (kn_op)u->op, (kn_dtype)u->dtype, s, u->op == KN_LOAD ? 1 : 2, u->arg, 0);
         return u->op == KN_LOAD ? s[1] : ki_op0(d->ir, KN_GROUP);
     }
     bool masked = u->nsrc > 2 && ki_rank(s[2]);

@@ -371,6 +371,7 @@ static bool generate(ki_cgen *g, const ki_kernel *info, ki_text *out) {
     ki_cdeclare_storage(g);
     for (uint32_t i = 0; i < g->n && !g->failed; i++) emit(g, g->inst[i], &loops);
     if (g->failed) return false;
+    if (g->streams) ki_cline(g, "__builtin_ia32_sfence();"); /* what is past the caches is seen by all before the end */
     const char *name = ki_kernel_name(info);
     ki_text_put(out, basics);
     ki_chelpers(g, out);

@@ -29,6 +29,7 @@ typedef enum ki_chelper {
     KI_H_SHIFT,  /* E_shl, E_shr */
     KI_H_FTOI,   /* saturating casts: kn_f64_E, f32xN_E */
     KI_H_MLOAD,  /* ExN_mload(p, mask, alt), ExN_mstore(p, mask, v) */
+    KI_H_STREAM, /* ExN_stream(p, v): a store past the caches where p is aligned */
     KI_H_THREEFRY,
     KI_H_COUNT
 } ki_chelper;
@@ -65,6 +66,7 @@ typedef struct ki_cgen {
     uint64_t written[64]; /* slots stored to */
     uint8_t need[KI_H_COUNT][KI_CELEM_COUNT]; /* bit k: with 2^k lanes */
     bool lane;   /* a vector op is being written lane by lane, as its scalar form with subscripts [l] */
+    bool streams; /* such a store has been written: a fence must follow */
     bool failed;
 } ki_cgen;
 

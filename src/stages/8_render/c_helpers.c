@@ -250,6 +250,24 @@ static void masked(ki_text *o, ki_celem e, unsigned n) {
     ki_text_put(o, "}\n");
 }
 
+static void stream(ki_text *o, ki_celem e, unsigned n) {
+    unsigned bytes = n * ki_celem_bytes[e];
+    const char *guard = bytes == 64 ? "__AVX512F__" : bytes == 32 ? "__AVX__" : "__SSE__";
+    put(o,
+        "KN_F void $t_stream($e *p, $t v) {\n"
+        "    typedef f32 line __attribute__((vector_size($B)));\n"
+        "    if ((u64)p & ($B - 1)) *($tu *)p = v;\n",
+        e, n);
+    ki_text_printf(o,
+                   "#if defined(__clang__)\n    else __builtin_nontemporal_store((line)v, (line *)p);\n"
+                   "#elif defined(%s)\n    else __builtin_ia32_movntps%s((f32 *)p, (line)v);\n"
+                   "#else\n    else *(line *)p = (line)v;\n#endif\n}\n",
+                   guard,
+                   bytes == 64   ? "512"
+                   : bytes == 32 ? "256"
+                                 : "");
+}
+
 static void bits(ki_text *o, ki_celem e, unsigned n) {
     (void)e, (void)n;
     ki_text_put(o, "KN_F u32 kn_bits_f32(f32 x) { u32 b; __builtin_memcpy(&b, &x, 4); return b; }\n"
@@ -373,16 +391,16 @@ static void threefry(ki_text *o, ki_celem e, unsigned n) {
 
 typedef void writer(ki_text *o, ki_celem e, unsigned n);
 static writer *const writers[KI_H_COUNT] = {
-    [KI_H_VEC] = vec,      [KI_H_SEL] = sel,           [KI_H_BITS] = bits,    [KI_H_SMALL] = small,
-    [KI_H_F16] = f16,      [KI_H_BF16] = bf16,         [KI_H_MAX] = max,      [KI_H_FMA] = fused,
-    [KI_H_SQRT] = roots,   [KI_H_DIV] = divmod,        [KI_H_SHIFT] = shifts, [KI_H_FTOI] = float_to_int,
-    [KI_H_MLOAD] = masked, [KI_H_THREEFRY] = threefry,
+    [KI_H_VEC] = vec,      [KI_H_SEL] = sel,       [KI_H_BITS] = bits,         [KI_H_SMALL] = small,
+    [KI_H_F16] = f16,      [KI_H_BF16] = bf16,     [KI_H_MAX] = max,           [KI_H_FMA] = fused,
+    [KI_H_SQRT] = roots,   [KI_H_DIV] = divmod,    [KI_H_SHIFT] = shifts,      [KI_H_FTOI] = float_to_int,
+    [KI_H_MLOAD] = masked, [KI_H_STREAM] = stream, [KI_H_THREEFRY] = threefry,
 };
 static const char *const guards[KI_H_COUNT] = {
-    [KI_H_VEC] = "",         [KI_H_SEL] = "_sel",           [KI_H_BITS] = "_bits",   [KI_H_SMALL] = "_small",
-    [KI_H_F16] = "_f16",     [KI_H_BF16] = "_bf16",         [KI_H_MAX] = "_max",     [KI_H_FMA] = "_fma",
-    [KI_H_SQRT] = "_sqrt",   [KI_H_DIV] = "_div",           [KI_H_SHIFT] = "_shift", [KI_H_FTOI] = "_ftoi",
-    [KI_H_MLOAD] = "_mload", [KI_H_THREEFRY] = "_threefry",
+    [KI_H_VEC] = "",         [KI_H_SEL] = "_sel",       [KI_H_BITS] = "_bits",         [KI_H_SMALL] = "_small",
+    [KI_H_F16] = "_f16",     [KI_H_BF16] = "_bf16",     [KI_H_MAX] = "_max",           [KI_H_FMA] = "_fma",
+    [KI_H_SQRT] = "_sqrt",   [KI_H_DIV] = "_div",       [KI_H_SHIFT] = "_shift",       [KI_H_FTOI] = "_ftoi",
+    [KI_H_MLOAD] = "_mload", [KI_H_STREAM] = "_stream", [KI_H_THREEFRY] = "_threefry",
 };
 
 /* What the helpers themselves lean on. */
@@ -399,7 +417,9 @@ static void close_needs(ki_cgen *g) {
     for (int e = 0; e < KI_CELEM_COUNT; e++) {
         ki_celem m = ki_cmask_elem(ki_celem_bytes[e]);
         g->need[KI_H_SEL][e] |= (uint8_t)((g->need[KI_H_MAX][e] | g->need[KI_H_MLOAD][e]) & ~1);
-        uint8_t all = (uint8_t)((g->need[KI_H_SEL][e] | g->need[KI_H_FMA][e] | g->need[KI_H_SQRT][e]) & ~1);
+        uint8_t all =
+            (uint8_t)((g->need[KI_H_SEL][e] | g->need[KI_H_STREAM][e] | g->need[KI_H_FMA][e] | g->need[KI_H_SQRT][e]) &
+                      ~1);
         g->need[KI_H_VEC][e] |= all;
         g->need[KI_H_VEC][m] |= all;
     }

@@ -361,6 +361,19 @@ static void store_lanes(ki_cgen *g, kn_uop u, const ki_caddr *a) {
     }
 }
 
+/* Whether the store, wide and of stride 1, is one that the machine can send past the caches. */
+static bool streams(const ki_cgen *g, kn_uop u, const ki_caddr *a) {
+    unsigned bytes = a->lanes * ki_celem_bytes[ki_cmemory_elem((kn_dtype)u->src[1]->dtype)];
+    return u->arg.i && u->nsrc == 2 && a->buf->op == KN_PARAM && g->t && g->t->stream && bytes >= 16 &&
+           bytes <= g->t->vector;
+}
+
+static void stream(ki_cgen *g, const ki_caddr *a, ki_celem e, const char *v) {
+    ki_cneed(g, KI_H_STREAM, e, a->lanes);
+    g->streams = true;
+    ki_cline(g, "%s_stream(%s + %s, %s);", ki_ctype(g, e, a->lanes), buffer_name(g, a->buf), offset(g, a, 0), v);
+}
+
 void ki_cstore(ki_cgen *g, kn_uop u) {
     ki_caddr a;
     kn_uop v = u->src[1], gate = u->nsrc > 2 ? u->src[2] : NULL;
@@ -391,7 +404,8 @@ void ki_cstore(ki_cgen *g, kn_uop u) {
     }
     const char *s = wide && !masked ? to_memory(g, v, t, a.lanes) : NULL;
     ki_caddr f;
-    if (s) ki_cline(g, "%s%s = %s;", test, memory_at(g, &a), ki_cbare(g, s));
+    if (s && streams(g, u, &a)) stream(g, &a, e, ki_cbare(g, s));
+    else if (s) ki_cline(g, "%s%s = %s;", test, memory_at(g, &a), ki_cbare(g, s));
     else if (!gate && t != KN_BOOL && !ki_csmall(t) && ki_rank(v) && backwards(&a, &f))
         ki_cline(g, "%s = (%s)%s;", memory_at(g, &f), ki_ctype(g, e, a.lanes),
                  reversed(g, ki_clane_name(g, v), a.lanes));

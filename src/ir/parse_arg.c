@@ -24,8 +24,8 @@ typedef enum key {
     K_COUNT
 } key;
 static const char *const key_names[K_COUNT] = {
-    "tag",   "slot", "space", "bounds", "size",    "to",        "device",
-    "order", "axes", "at",    "name",   "threads", "optimized", "opts", "stream",
+    "tag",  "slot", "space", "bounds",  "size",      "to",   "device", "order",
+    "axes", "at",   "name",  "threads", "optimized", "opts", "stream",
 };
 #define BIT(k) (1u << (k))
 

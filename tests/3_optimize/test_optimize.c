@@ -277,7 +277,8 @@ static void refusals(void) {
            y = ki_range_make(&ir, next_id++, KN_AX_LOOP, n);
     sc = sink1(end(store(param(0, KN_F32, 9), y, at(param(1, KN_F32, 9), y)), y, NULL));
     REFUSED(sc, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false), OPT_SYMBOLIC, "a symbolic extent");
-    CHECK(ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 2}, sc), "a symbolic kernel is left as it is");
+    CHECK(ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 2}, sc),
+          "a symbolic kernel is left as it is");
     finish();
 }
 
@@ -354,7 +355,8 @@ static void no_memory(int w) {
         begin();
         name = build(w, &sink);
         ki_alloc_fail((uint64_t)n, 0);
-        kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 2}, sink), e = o ? ki_expand_kernel(&ir, NULL, o) : NULL;
+        kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 2}, sink),
+               e = o ? ki_expand_kernel(&ir, NULL, o) : NULL;
         ki_alloc_fail(0, 0);
         done = e && env.err == KI_E_NONE;
         ok = done || env.err == KI_E_NOMEM;

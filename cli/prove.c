@@ -15,7 +15,7 @@ typedef struct task { /* one rule */
     uint32_t rule;
     ki_verdict verdict;
     ki_text lines; /* mutants */
-    int64_t mutants, refuted, harmless, open;
+    int64_t fate[KI_M_FATES];
     bool failed, done;
 } task;
 
@@ -25,6 +25,7 @@ typedef struct work {
     atomic_size_t next;
     ki_prove_opts opts;
     bool mutate, json;
+    unsigned every;
     pthread_mutex_t lock;
     pthread_cond_t finished;
 } work;
@@ -48,28 +49,26 @@ typedef struct mutant_to {
     bool json;
 } mutant_to;
 
-static void mutant(void *user, const char *change, const ki_verdict *v) {
+static void mutant(void *user, const ki_mutant_report *r) {
     const mutant_to *to = user;
     task *t = to->t;
+    const ki_verdict *v = r->verdict;
     const char *name = t->set->rule[t->rule].name, *reason = v->reason.s ? v->reason.s : "";
-    bool refuted = v->rung == KI_REFUTED, open = v->rung == KI_UNPROVED;
-    t->mutants++;
-    t->refuted += refuted;
-    t->open += open;
-    t->harmless += !refuted && !open;
-    const char *word = refuted ? "refuted" : open ? "open" : "harmless";
+    t->fate[r->fate]++;
     if (to->json) {
         char *mem = NULL;
         size_t size;
         FILE *f = open_memstream(&mem, &size);
         if (!f) return;
-        cli_json(f, "s set, s rule, s change, s verdict, s by, s reason", t->set->name, name, change, word,
-                 ki_rung_names[v->rung], reason);
+        cli_json(f, "s set, s rule, s change, s fate, s by, i instances, s reason, s text", t->set->name, name,
+                 r->change, ki_fate_names[r->fate], ki_rung_names[v->rung], (int64_t)v->instances, reason, r->text);
         fclose(f);
         ki_text_put(&t->lines, mem);
         free(mem);
     } else {
-        ki_text_printf(&t->lines, "  %-9s %s: %s%s%s\n", word, name, change, *reason ? ": " : "", reason);
+        int n = (int)strcspn(reason, "\n");
+        ki_text_printf(&t->lines, "  %-9s %s.%s: %s%s%.*s\n", ki_fate_names[r->fate], t->set->name, name, r->change,
+                       n ? ": " : "", n, reason);
     }
 }
 
@@ -81,7 +80,9 @@ static void *worker(void *arg) {
         task *t = &w->task[i];
         ki_env env;
         bool ok = ki_env_open(&env);
-        if (ok && w->mutate) ok = ki_prove_mutants(&env, t->set, t->rule, &w->opts, mutant, &(mutant_to){t, w->json});
+        if (ok && w->mutate)
+            ok = ki_prove_mutants(&env, t->set, t->rule, &w->opts, w->every, (unsigned)i, mutant,
+                                  &(mutant_to){t, w->json});
         else if (ok) ok = ki_prove_rule(&env, t->set, t->rule, &w->opts, &t->verdict);
         if (env.err) ki_text_printf(&t->lines, "%s\n", env.message.s);
         ki_env_close(&env);
@@ -142,29 +143,29 @@ static int sum_proofs(const work *w) {
                (long long)by[KI_PROVED_EXECUTION], (long long)by[KI_UNPROVED], (long long)by[KI_REFUTED],
                (long long)solid, (long long)arith, arith ? 100.0 * (double)solid / (double)arith : 100.0,
                (long long)use_do, w->n ? 100.0 * (double)use_do / (double)w->n : 0);
-    return by[KI_REFUTED] || failed ? CLI_FAILED : CLI_OK;
+    return by[KI_REFUTED] || by[KI_UNPROVED] || failed ? CLI_FAILED : CLI_OK;
 }
 
 static int sum_mutants(const work *w) {
-    int64_t all = 0, refuted = 0, harmless = 0, open = 0, failed = 0;
+    int64_t all = 0, fate[KI_M_FATES] = {0}, failed = 0;
     for (size_t i = 0; i < w->n; i++) {
-        all += w->task[i].mutants;
-        refuted += w->task[i].refuted;
-        harmless += w->task[i].harmless;
-        open += w->task[i].open;
+        for (int k = 0; k < KI_M_FATES; k++) fate[k] += w->task[i].fate[k], all += w->task[i].fate[k];
         failed += w->task[i].failed;
     }
-    if (!w->json)
-        printf("\n%lld mutants: %lld refuted, %lld proved harmless, %lld open\n", (long long)all, (long long)refuted,
-               (long long)harmless, (long long)open);
-    return open || failed ? CLI_FAILED : CLI_OK;
+    if (!w->json) {
+        printf("\n%lld mutants:", (long long)all);
+        for (int k = 0; k < KI_M_FATES; k++) printf("%s %lld %s", k ? "," : "", (long long)fate[k], ki_fate_names[k]);
+        printf("\n");
+    }
+    return fate[KI_M_OPEN] || failed ? CLI_FAILED : CLI_OK;
 }
 
 /* ---- entries ---- */
 
 static bool read_options(cli *c, work *w) {
-    int64_t budget = 0;
-    if (!cli_int(c, "budget", 1, INT64_MAX, &budget)) return false;
+    int64_t budget = 0, every = 1;
+    if (!cli_int(c, "budget", 1, INT64_MAX, &budget) || !cli_int(c, "every", 1, 1 << 20, &every)) return false;
+    w->every = (unsigned)every;
     w->opts.budget = (uint64_t)budget;
     w->opts.z3 = cli_has(c, "no-z3") ? NULL : cli_str(c, "z3", find_z3());
     w->json = c->json;
@@ -222,7 +223,7 @@ int cli_prove_one(cli *c, const ki_ruleset *set, uint32_t rule) {
     if (set->rule[rule].kind == KI_R_ACCEPT) return CLI_OK;
     if (!read_options(c, &w)) return CLI_USAGE;
     run_tasks(&w);
-    int rc = t.failed || t.verdict.rung == KI_REFUTED ? CLI_FAILED : CLI_OK;
+    int rc = t.failed || t.verdict.rung == KI_REFUTED || t.verdict.rung == KI_UNPROVED ? CLI_FAILED : CLI_OK;
     ki_verdict_free(&t.verdict);
     ki_text_free(&t.lines);
     return rc;

@@ -67,6 +67,8 @@ struct ki_ast {
     uint8_t op;      /* OP */
     uint32_t dtypes; /* constraint, 0 none */
     uint32_t pos;
+    uint32_t from, to;   /* all of its text, parentheses, name and constraint with it */
+    uint32_t typed, bare; /* from here to `bare` stands the constraint */
     const char *name;  /* NAME HASH CALL, CLASS: the name bound, NULL none */
     const char *label; /* n@( ... ) */
     const char *set;   /* CLASS: text between the braces */

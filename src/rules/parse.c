@@ -16,7 +16,7 @@ static ki_ast *expression(parser *p, int level);
 static ki_ast *node(parser *p, ki_akind kind, uint32_t pos) {
     ki_ast *a = ki_arena_alloc(p->r->arena, sizeof *a);
     if (!a) return ki_fail(p->r->env, KI_E_NOMEM), NULL;
-    *a = (ki_ast){.kind = (uint8_t)kind, .pos = pos, .var = -1, .reg = -1};
+    *a = (ki_ast){.kind = (uint8_t)kind, .pos = pos, .from = pos, .var = -1, .reg = -1};
     return a;
 }
 
@@ -67,10 +67,16 @@ static bool constraint(parser *p, ki_ast *a) {
 /* What may follow any operand: constraint and dots. */
 static ki_ast *suffix(parser *p, ki_ast *a) {
     if (!a) return NULL;
-    if (is_char(p, ':') && !constraint(p, a)) return NULL;
+    a->to = p->r->end;
+    if (is_char(p, ':')) {
+        a->typed = p->r->tok.pos;
+        if (!constraint(p, a)) return NULL;
+        a->bare = a->to = p->r->end;
+    }
     if (p->r->tok.kind == KI_TOK_DOTS) {
         a->dots = true;
         if (!ki_lex(p->r)) return NULL;
+        a->to = p->r->end;
     }
     return a;
 }
@@ -147,6 +153,7 @@ static ki_ast *word(parser *p) {
         if (!a || !take_char(p, ')')) return NULL;
         if (a->label) return ki_reader_fail(p->r, KI_E_RULE_MISPLACED, pos, "a second name"), NULL;
         a->label = s;
+        a->from = pos;
         return a;
     }
     a = node(p, KI_X_NAME, pos);
@@ -175,6 +182,7 @@ static ki_ast *primary(parser *p) {
     if (is_char(p, '(')) {
         if (!ki_lex(p->r)) return NULL;
         a = expression(p, 0);
+        if (a) a->from = pos;
         return a && take_char(p, ')') ? a : NULL;
     }
     if (is_char(p, '[')) {
@@ -203,13 +211,14 @@ static ki_ast *unary(parser *p) {
     if (minus && literal) {
         k->i = -k->i;
         k->f = -k->f;
-        k->pos = pos;
+        k->pos = k->from = pos;
         return k;
     }
     ki_ast *a = node(p, KI_X_OP, pos);
     if (!a) return NULL;
     a->op = minus ? KN_NEG : KN_NOT;
     a->kid = k;
+    a->to = k->to;
     return a;
 }
 
@@ -261,6 +270,8 @@ static ki_ast *expression(parser *p, int level) {
         if (!right) return NULL;
         a->op = op;
         a->kid = left;
+        a->from = left->from;
+        a->to = right->to;
         left->next = right;
         left = a;
         if (level == 2 && operator_at(p, 2, &op, &kind)) return expected(p, "'&&' between two comparisons"), NULL;

@@ -19,6 +19,7 @@ typedef struct ki_verdict {
     ki_rung rung;
     bool arith;         /* both sides are scalar arithmetic */
     bool does;          /* right side is a C function */
+    bool narrower;      /* a mutant: it fired only where the rule does, with the same right side */
     uint64_t instances; /* on which the guard held and the rule fired */
     ki_text reason;     /* counterexample, or why it is unproved */
 } ki_verdict;
@@ -34,10 +35,21 @@ typedef struct ki_prove_opts {
 
 /* False only out of memory. Free the verdict's reason. */
 bool ki_prove_rule(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o, ki_verdict *out);
-/* Every changed guard of a rule: a conjunct dropped, a comparison loosened or turned, a constant off by one or of the
- * other sign. `report` receives each: text of the change, the verdict (REFUTED, or why it is harmless). */
-bool ki_prove_mutants(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o,
-                      void (*report)(void *user, const char *change, const ki_verdict *v), void *user);
+/* What became of a changed rule. SURVIVES: it holds on all graphs that were made, which is no proof: either the change
+ * means nothing, or the prover is blind to it. OPEN: no verdict. */
+typedef enum ki_fate { KI_M_REFUTED, KI_M_REFUSED, KI_M_HARMLESS, KI_M_IDLE, KI_M_SURVIVES, KI_M_OPEN, KI_M_FATES } ki_fate;
+extern const char *const ki_fate_names[]; /* refuted; refused (does not compile); harmless (proved); idle (never fires) ... */
+
+typedef struct ki_mutant_report {
+    const char *change, *text; /* what was changed; the whole rule as it then reads */
+    ki_fate fate;
+    const ki_verdict *verdict; /* its reason: the counterexample, or the compiler's message */
+} ki_mutant_report;
+
+/* Every change a person might make by mistake (mutate.h) to a rule's text, compiled and proved again; of each `every`
+ * changes one (0, 1: all), counted from `first`. */
+bool ki_prove_mutants(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o, unsigned every,
+                      unsigned first, void (*report)(void *user, const ki_mutant_report *r), void *user);
 void ki_verdict_free(ki_verdict *v);
 /* One JSON object: set, rule, arith, verdict, do, instances, reason. */
 void ki_verdict_json(const ki_ruleset *set, const ki_rule *r, const ki_verdict *v, ki_text *out);

@@ -22,13 +22,14 @@ typedef struct execution {
     ki_verdict *out;
     const ki_proof *p;
     void *room;
-    bool keep; /* the caller's */
+    bool keep;  /* the caller's */
+    bool fresh; /* a mutant fired where the rule does not */
 } execution;
 
 static double tolerance(kn_dtype t, bool approximate) {
     switch (t) {
     case KN_F64: return approximate ? 1e-6 : 1e-12;
-    case KN_F32: return approximate ? 2e-6 : 1e-6;
+    case KN_F32: return approximate ? 4e-7 : 1e-6;
     case KN_F16: return 2e-3;
     case KN_BF16: return 2e-2;
     default: return 0.2;
@@ -112,7 +113,12 @@ static int attempt(execution *x, ki_gen *g, const char **why) {
     if (x->p->rule->flags & KI_RF_RETYPE && (v->dtype != root->dtype || !ki_same_shape(v, root)))
         return *why = "another dtype or shape", 0;
     if (mentions(&x->ir, v, KN_STAGE)) return *why = "a step of a derivation", 0;
-    return compare(x, root, v, KI_DATA_SMALL, why);
+    int r = compare(x, root, v, KI_DATA_SMALL, why);
+    if (r > 0 && x->p->was) {
+        ki_match before = {.ir = &x->ir, .user = x->room};
+        x->fresh |= !ki_match_rule(&before, x->p->was, x->p->was_rule, 0, root);
+    }
+    return r;
 }
 
 /* ---- gradients: against a difference of values ------------------------------------------------------------- */
@@ -141,8 +147,67 @@ static kn_uop like_param(ki_ir *ir, const char *name, unsigned k, kn_uop u) {
     return ki_param_make(ir, -1, KN_F64, KN_GLOBAL, 0, full, NULL, u->type->rank ? ki_shape_of(ir, u) : NULL);
 }
 
+/* In a tensor program operands have one shape, or are scalars. */
+static bool shapes_meet(ki_ir *ir, kn_uop u) {
+    kn_uop *node;
+    int64_t n = ki_toposort(ir, &u, 1, &node);
+    bool good = true;
+    for (int64_t k = 0; k < n; k++) {
+        kn_uop v = node[k];
+        if (!ki_is_elementwise((kn_op)v->op)) continue;
+        for (uint32_t j = 0; j < v->nsrc; j++) good &= v->src[j]->type->rank == 0 || ki_same_shape(v->src[j], v);
+    }
+    if (n >= 0) ki_free(node);
+    return good;
+}
+
+/* What a rule may not do at all: differentiate integers, or give a result of another shape than the source has. (An
+ * elementwise op broadcasts its operands; the sweep in grad.c sums such results.) NULL: nothing wrong. */
+static const char *gradient_form(execution *x, kn_uop root, kn_uop *out) {
+    const ki_pat *p = &x->p->set->pat[x->p->rule->pat];
+    for (int t = 1; t < KI_DTYPE_COUNT; t++)
+        for (uint32_t k = 0; k < root->nsrc; k++)
+            if (out[k] && p->mask >> t & 1 && !ki_is_float((kn_dtype)t)) return "integers have no gradient";
+    for (uint32_t k = 0; k < root->nsrc; k++)
+        if (out[k] && !shapes_meet(&x->ir, out[k])) return "operands of different shapes";
+    if (ki_is_elementwise((kn_op)root->op)) return NULL;
+    for (uint32_t k = 0; k < root->nsrc; k++)
+        if (out[k] && !ki_same_shape(out[k], root->src[k])) return "a gradient has the shape of its source";
+    return NULL;
+}
+
+/* Slope of the root along d over two step widths. False where they differ, or the root has no finite value. */
+static bool slope_of(execution *x, ki_gen *gen, kn_uop root, const kn_uop *d, kn_uop g, const kn_uop *mine,
+                     unsigned nmine, double *slope, double *sum, const char **why) {
+    static const double step[] = {1e-5, 5e-6};
+    kn_uop node[20];
+    ki_grid grid;
+    unsigned n = 5;
+    node[4] = ki_op2(&x->ir, KN_MUL, root, g);
+    for (unsigned k = 0; k < 4; k++) node[k] = moved_root(&x->ir, root, d, k & 1 ? -step[k / 2] : step[k / 2], g);
+    for (unsigned k = 0; k < nmine; k++) node[n++] = mine[k];
+    for (unsigned k = 0; k < n; k++)
+        if (!node[k]) return ki_env_clear(&x->env), *why = "a shape that does not meet its gradient", false;
+    bool good = ki_grid_eval(&grid, &x->ir, node, n, gen->state, gen->ties ? KI_DATA_TIES : KI_DATA_SMOOTH),
+         bad = false;
+    if (good) {
+        double s[2];
+        for (unsigned k = 0; k < 2; k++)
+            s[k] = (total(&grid, node[2 * k], &bad) - total(&grid, node[2 * k + 1], &bad)) / (2 * step[k]);
+        *sum = 0;
+        bool finite = isfinite(total(&grid, node[4], &bad));
+        for (unsigned k = 5; k < n; k++) *sum += total(&grid, node[k], &bad);
+        *slope = s[0];
+        good = finite && !bad && fabs(s[0] - s[1]) <= 1e-3 * (fabs(s[0]) + 1); /* false with NaN */
+    } else {
+        *why = grid.why;
+    }
+    ki_grid_free(&grid);
+    return good;
+}
+
 static int gradient_attempt(execution *x, ki_gen *gen, const char **why) {
-    kn_uop root = ki_gen_root(gen), out[16] = {NULL}, d[16] = {NULL}, node[20];
+    kn_uop root = ki_gen_root(gen), out[16] = {NULL}, d[16] = {NULL}, mine[16];
     ki_ir *ir = &x->ir;
     ki_env_clear(&x->env);
     if (!root) return *why = gen->why, 0;
@@ -152,35 +217,22 @@ static int gradient_attempt(execution *x, ki_gen *gen, const char **why) {
     int r = ki_grad_apply(&x->m, x->p->set, (uint32_t)(x->p->rule - x->p->set->rule), 0, root);
     if (r < 0) return because(x, "the gradient could not be built: %s", x->env.message.s), ki_env_clear(&x->env), -1;
     if (r == 0) return 0;
-    unsigned n = 2, flat = 0;
+    const char *form = gradient_form(x, root, out);
+    if (form) return because(x, "%s: ", form), print_small(ir, root, &x->out->reason), -1;
+    unsigned n = 0, flat = 0, alone = gen->ties ? (unsigned)(gen->state % root->nsrc) : 16;
     for (uint32_t k = 0; k < root->nsrc; k++) {
-        if (root->src[k]->dtype != KN_F64) continue;
+        if (root->src[k]->dtype != KN_F64 || (alone < 16 && k != alone)) continue;
         d[k] = like_param(ir, "d", k, root->src[k]);
-        if (out[k]) node[n++] = ki_op2(ir, KN_MUL, out[k], d[k]);
+        if (out[k]) mine[n++] = ki_op2(ir, KN_MUL, out[k], d[k]);
         flat++;
     }
-    const double step = 1e-5;
-    node[0] = moved_root(ir, root, d, step, g);
-    node[1] = moved_root(ir, root, d, -step, g);
-    for (unsigned k = 0; k < n; k++)
-        if (!node[k]) return ki_env_clear(&x->env), *why = "a shape that does not meet its gradient", 0;
-    ki_grid grid;
-    bool good = ki_grid_eval(&grid, ir, node, n, gen->state, KI_DATA_SMOOTH), bad = false;
-    int result = 0;
-    if (good) {
-        double slope = (total(&grid, node[0], &bad) - total(&grid, node[1], &bad)) / (2 * step), mine = 0;
-        for (unsigned k = 2; k < n; k++) mine += total(&grid, node[k], &bad);
-        result = bad ? 0 : fabs(slope - mine) <= 1e-4 * (fabs(slope) + fabs(mine) + 1) ? 1 : -1;
-        if (result < 0) {
-            ki_text_cut(&x->out->reason, 0);
-            ki_text_printf(&x->out->reason, "slope %g, gradient %g over %u sources: ", slope, mine, flat);
-            print_small(ir, root, &x->out->reason);
-        }
-    } else {
-        *why = grid.why;
-    }
-    ki_grid_free(&grid);
-    return result;
+    double slope, sum;
+    if (!flat || !slope_of(x, gen, root, d, g, mine, n, &slope, &sum, why)) return 0;
+    if (isfinite(sum) && fabs(slope - sum) <= 1e-4 * (fabs(slope) + fabs(sum) + 1)) return 1;
+    ki_text_cut(&x->out->reason, 0);
+    ki_text_printf(&x->out->reason, "slope %g, gradient %g over %u sources: ", slope, sum, flat);
+    print_small(ir, root, &x->out->reason);
+    return -1;
 }
 
 static void by_graphs(execution *x) {
@@ -188,9 +240,10 @@ static void by_graphs(execution *x) {
     ki_gen g = {.ir = &x->ir, .set = x->p->set, .rule = x->p->rule, .state = 1, .smooth = slope};
     const char *why = NULL;
     uint64_t held = 0;
-    for (unsigned k = 0; k < ATTEMPTS && held < (g.large ? 4 : WANTED); k++) {
+    for (unsigned k = 0; k < ATTEMPTS && held < (g.large ? 4 : slope || x->p->mutant ? 5 * WANTED : WANTED); k++) {
         if (k == ATTEMPTS - 300) g.large = held == 0;
         ki_mark mark = ki_ir_mark(&x->ir);
+        g.ties = slope && k & 1;
         int r = slope ? gradient_attempt(x, &g, &why) : attempt(x, &g, &why);
         ki_ir_drop(&x->ir, mark);
         if (r < 0) {
@@ -204,6 +257,7 @@ static void by_graphs(execution *x) {
     x->out->instances += held;
     if (held >= 3) {
         x->out->rung = KI_PROVED_EXECUTION;
+        x->out->narrower = x->p->was && !slope && !x->fresh;
         ki_text_cut(&x->out->reason, 0);
     } else if (why) {
         because(x, "no graph made for it: %s", why);
@@ -247,49 +301,62 @@ static bool run_steps(execution *x, const steps *s, kn_uop root, kn_uop *out) {
     return fired;
 }
 
-/* The sets on op(x...) for parameters of dtype t, those after the first perhaps scalars. 1 the rule fired and the result is right, 0 it did not, -1 wrong. */
-static int derive(execution *x, const steps *s, kn_op op, kn_dtype t, bool scalars, const char **why) {
+/* The sets on op(x...) for parameters of dtype t, some of them scalars. 1 the rule fired and the result
+ * is right, 0 it did not, -1 wrong, 2 a step is left that no rule takes. */
+typedef enum scalars { NO_SCALAR, FIRST_SCALAR, OTHERS_SCALAR } scalars;
+static int derive(execution *x, const steps *s, kn_op op, kn_dtype t, scalars which, const char **why) {
     kn_uop src[3], v;
     int64_t dim = 600;
     for (int k = 0; k < ki_ops[op].least; k++) {
         char name[2] = {(char)('a' + k), 0};
-        src[k] =
-            ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, k && scalars ? NULL : ki_shape_src(&x->ir, &dim, 1));
+        src[k] = ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL,
+                               which == (k ? OTHERS_SCALAR : FIRST_SCALAR) ? NULL : ki_shape_src(&x->ir, &dim, 1));
     }
     kn_uop root = ki_make(&x->ir, op, t, src, (uint32_t)ki_ops[op].least, (kn_arg){.bits = 0}, 0);
     ki_env_clear(&x->env);
-    return root && run_steps(x, s, root, &v) ? compare(x, root, v, KI_DATA_WILD, why) : 0;
+    if (!root) return 0;
+    bool fired = run_steps(x, s, root, &v);
+    if (v && mentions(&x->ir, v, KN_STAGE)) return 2;
+    return fired ? compare(x, root, v, KI_DATA_WILD, why) : 0;
 }
 
+/* As derive; 2 also where some derivations are complete and one is not. */
 static int derive_all(execution *x, const steps *s, const char **why) {
+    bool left = false;
     static const uint8_t dtypes[] = {KN_F32, KN_F16, KN_F64, KN_I32, KN_U64, KN_IDX};
     for (unsigned op = 0; op < KI_OP_COUNT; op++) {
         if (!ki_is_elementwise((kn_op)op) || op == KN_CAST || op == KN_WHERE || !s->set[0]->root[op]) continue;
-        for (unsigned k = 0; k < 2 * sizeof dtypes; k++) {
+        for (unsigned k = 0; k < 3 * sizeof dtypes; k++) {
             if (k >= sizeof dtypes && ki_ops[op].least < 2) break;
             ki_mark mark = ki_ir_mark(&x->ir);
-            int r = derive(x, s, (kn_op)op, (kn_dtype)dtypes[k % sizeof dtypes], k >= sizeof dtypes, why);
+            int r = derive(x, s, (kn_op)op, (kn_dtype)dtypes[k % sizeof dtypes], (scalars)(k / sizeof dtypes), why);
             ki_ir_drop(&x->ir, mark);
-            x->out->instances += r > 0 ? 600 : 0;
+            x->out->instances += r == 1 ? 600 : 0;
+            left |= r == 2;
             if (r < 0) return -1;
         }
     }
-    return x->out->instances > 1;
+    return left ? 2 : x->out->instances > 1;
 }
 
 /* The set alone; where steps stay open, a set of the same file before or after it. */
 static void by_derivation(execution *x, const ki_prove_opts *o) {
     const char *why = NULL;
     int r = derive_all(x, &(steps){{x->p->set}, 1}, &why);
-    for (unsigned k = 0; k < o->npeers && r == 0; k++) {
+    bool left = r == 2;
+    for (unsigned k = 0; k < o->npeers && (r == 0 || r == 2); k++) {
         const ki_ruleset *q = o->peers[k];
-        if (q == x->p->set || strcmp(q->source, x->p->set->source) != 0) continue;
+        if (strcmp(q->name, x->p->set->name) == 0 || strcmp(q->source, x->p->set->source) != 0) continue;
+        x->out->instances = 0;
         r = derive_all(x, &(steps){{x->p->set, q}, 2}, &why);
-        if (r == 0) r = derive_all(x, &(steps){{q, x->p->set}, 2}, &why);
+        left |= r == 2;
+        if (r == 0 || r == 2) x->out->instances = 0, r = derive_all(x, &(steps){{q, x->p->set}, 2}, &why);
+        left |= r == 2;
     }
-    if (r > 0) ki_text_cut(&x->out->reason, 0);
-    else if (r == 0) because(x, "no derivation it takes part in could be run%s", "");
-    if (r) x->out->rung = r > 0 ? KI_PROVED_EXECUTION : KI_REFUTED;
+    if (r == 1) ki_text_cut(&x->out->reason, 0), x->out->rung = KI_PROVED_EXECUTION;
+    else if (r < 0) x->out->rung = KI_REFUTED;
+    else if (left) because(x, "a step is left that no rule takes%s", ""), x->out->rung = KI_REFUTED;
+    else because(x, "no derivation it takes part in could be run%s", "");
 }
 
 bool ki_prove_execute(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out) {

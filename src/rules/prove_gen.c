@@ -115,6 +115,8 @@ static kn_uop tensor_leaf(ki_gen *g, kn_dtype t, const want *w) {
         return ki_expand(g->ir, ki_reshape(g->ir, constant(g, t), ones, rank), d, rank);
     }
     kn_uop u = t == KN_IDX ? param(g, t, d, rank, 0, 7) : param(g, t, d, rank, 1, 0);
+    if (!w->memory && !g->smooth && g->nrange && t != KN_IDX && t != KN_BOOL && roll(g, 3) == 0)
+        return ki_op2(g->ir, roll(g, 2) ? KN_ADD : KN_MUL, u, scalar_leaf(g, t)); /* differs by loop as well */
     return w->memory && roll(g, 5) == 0 ? ki_op1(g->ir, KN_CONTIGUOUS, u) : u;
 }
 
@@ -304,9 +306,9 @@ static kn_uop stacked(ki_gen *g, unsigned reg) {
 }
 
 /* Over loops of its own, or along axes. */
-static kn_uop reduced(ki_gen *g, unsigned reg) {
+static kn_uop reduced(ki_gen *g, unsigned reg, bool tensor) {
     static const uint8_t ops[] = {KN_ADD, KN_ADD, KN_MAX, KN_MUL};
-    bool loops = rest_of(g, reg) && (g->rule->nrest > 1 || roll(g, 3)), ranges = loops || pat(g, reg)->nsrc > 1;
+    bool loops = rest_of(g, reg) && roll(g, g->rule->nrest > 1 ? 6 : 3), ranges = loops || pat(g, reg)->nsrc > 1;
     int64_t op = ops[roll(g, 4)], axes = 0;
     kn_uop src[4];
     unsigned n = 1, own = ranges ? 1 + roll(g, 2) : 0, outer = g->nrange;
@@ -320,9 +322,10 @@ static kn_uop reduced(ki_gen *g, unsigned reg) {
         }
         g->range[g->nrange++] = src[n++] = r;
     }
-    src[0] = first_source(g, reg, !ranges);
+    src[0] = first_source(g, reg, !ranges || tensor);
     g->nrange = outer; /* closed outside */
     if (!src[0]) return NULL;
+    if (op == KN_MUL && src[0]->dtype == KN_IDX) op = KN_ADD; /* no index is a product of many */
     fixed(g, reg, KI_F_REDUCE_OP, &op);
     unsigned rank = src[0]->type->rank;
     if (!ranges) {
@@ -335,6 +338,23 @@ static kn_uop reduced(ki_gen *g, unsigned reg) {
     return ki_make(g->ir, KN_REDUCE, KN_VOID, src, n, a, 0);
 }
 
+/* One of a class of ops was chosen: its operands get dtypes it takes, where the class left them apart. */
+static void settle_dtypes(ki_gen *g, unsigned reg, kn_op op) {
+    int first = -1;
+    for (int k = 0; k < ki_ops[op].least; k++) {
+        int r = kid(g, reg, (unsigned)k, false);
+        if (r < 0 || g->reg[r]) continue;
+        unsigned c = pat(g, (unsigned)r)->like;
+        if (op == KN_WHERE && k == 0) {
+            if (pat(g, c)->mask >> KN_BOOL & 1) g->dtype[c] = KN_BOOL;
+        } else if (first < 0) {
+            first = (int)c;
+        } else if (pat(g, c)->mask >> g->dtype[first] & 1) {
+            g->dtype[c] = g->dtype[first];
+        }
+    }
+}
+
 static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
     const ki_pat *p = pat(g, reg);
     unsigned op = p->op;
@@ -345,6 +365,7 @@ static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
             op = k;
     }
     if (op == KI_OP_COUNT) return NULL;
+    if (p->op == KI_OP_COUNT && ki_is_elementwise((kn_op)op)) settle_dtypes(g, reg, (kn_op)op);
     if (op == KN_CAST) {
         kn_uop t = kid(g, reg, 0, false) >= 0 ? make(g, (unsigned)kid(g, reg, 0, false), w) : NULL;
         return t ? ki_make(g->ir, KN_CAST, dtype_of(g, reg), &t, 1, (kn_arg){.bits = 0}, 0) : NULL;
@@ -357,7 +378,7 @@ static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
     switch (op) {
     case KN_INDEX: return read_at(g, reg);
     case KN_STACK: return stacked(g, reg);
-    case KN_REDUCE: return reduced(g, reg);
+    case KN_REDUCE: return reduced(g, reg, w->tensor);
     case KN_LOAD: {
         kn_uop t = p->nsrc == 1 ? first_source(g, reg, true) : NULL;
         ki_load l = {.addrspace = KN_GLOBAL};

@@ -15,6 +15,7 @@ typedef struct ki_gen {
     unsigned nrange, serial;
     kn_uop cond; /* a condition made before: reads may stand under it */
     bool smooth; /* f64 tensors without loops around them: for gradients */
+    bool ties;   /* data with equal and zero elements */
     bool large;  /* tensors of some hundred thousand elements */
     const char *why;           /* what it cannot make; NULL: bad luck, try again */
 } ki_gen;

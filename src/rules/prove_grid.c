@@ -26,6 +26,13 @@ static uint64_t datum(const ki_grid *g, kn_uop u, uint64_t e) {
     if (!ki_is_float(t))
         return ki_bits_wrap(t, g->data == KI_DATA_WILD ? (int64_t)(h >> (h & 63)) : (int64_t)(h % 21) - 10);
     if (g->data == KI_DATA_SMOOTH) return ki_bits_from_f64(t, 0.2 + 1.6 * (double)(h >> 11) / 9007199254740992.0);
+    if (g->data == KI_DATA_TIES) {
+        static const double few[] = {0, 0, 1, 2, -1, 1};
+        bool whole = u->op == KN_PARAM && u->arg.param->name[0] == 'd';
+        bool weight = u->op == KN_PARAM && u->arg.param->name[0] == 'g';
+        if (weight) return ki_bits_from_f64(t, few[2 + h % 3]);
+        return ki_bits_from_f64(t, whole ? 1 + (double)(ki_hash2(g->seed, u->id) % 3) / 2 : few[h % 6]);
+    }
     if (g->data == KI_DATA_SMALL) return ki_bits_from_f64(t, (double)((int64_t)(h % 17) - 8) / 2);
     static const double edge[] = {0.0,   -0.0, 1.0,      -1.0,      0.5, 1e-3,  88.0,   -87.0,
                                   1e-30, 3e38, INFINITY, -INFINITY, NAN, 1e-40, -3e-42, 2.0};

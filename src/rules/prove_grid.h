@@ -6,8 +6,9 @@
 
 enum { KI_GRID_RANGES = 8, KI_GRID_MOST = 1 << 16 };
 
-/* Small numbers on which sums are exact; floats of all magnitudes; distinct reals between 0.2 and 1.8. */
-typedef enum ki_data { KI_DATA_SMALL, KI_DATA_WILD, KI_DATA_SMOOTH } ki_data;
+/* Small numbers on which sums are exact; floats of all magnitudes; distinct reals between 0.2 and 1.8; few numbers, many
+ * equal and many zero (a parameter named d... holds one number throughout). */
+typedef enum ki_data { KI_DATA_SMALL, KI_DATA_WILD, KI_DATA_SMOOTH, KI_DATA_TIES } ki_data;
 /* Elements are bits as CONST stores them. A node's array is [grid position][element]. */
 typedef struct ki_grid {
     ki_ir *ir;

@@ -10,7 +10,9 @@ typedef struct ki_proof {
     const ki_rule *rule;
     const ki_term *term;
     uint16_t guard;
-    bool mutant;      /* of a rule whose guard was changed */
+    bool mutant;      /* a changed rule */
+    const ki_ruleset *was; /* of a mutant with the rule's own right side: the rule */
+    uint32_t was_rule;
     bool arith;       /* both sides are scalar arithmetic */
     bool scalar;      /* the exhaustive rung applies (opaque nodes may stand in for values) */
     bool opaque;      /* some pattern node is taken as any value: a counterexample may not be one */

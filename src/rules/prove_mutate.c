@@ -1,105 +1,129 @@
-/* prove_mutate.c: changed guards, each proved again. A condition that can be changed without making the rule false is
- * stronger than it need be, or the prover is blind to it. */
+/* prove_mutate.c: changed rules, each compiled and proved again. A condition that can be changed without making the rule
+ * false is stronger than it need be, or the prover is blind to it; a right side that can be changed proves the prover
+ * blind. A rule is compiled alone, but for steps of a derivation, which mean something only with the rest of their set. */
+#include "rules/mutate.h"
 #include "rules/prove_impl.h"
 
 #include <string.h>
 
-typedef struct mutation {
-    ki_env *env;
-    const ki_ruleset *set;
-    const ki_rule *rule;
-    const ki_prove_opts *o;
-    ki_term *term; /* copy, changed in place and restored */
-    void (*report)(void *user, const char *change, const ki_verdict *v);
-    void *user;
-    bool failed;
-} mutation;
+const char *const ki_fate_names[] = {"refuted", "refused", "harmless", "idle", "survives", "open"};
 
-/* Source text around a term, for the report. */
-static void excerpt(const mutation *m, uint32_t pos, ki_text *out) {
-    uint32_t from = pos >= m->rule->pos ? pos - m->rule->pos : 0, n = (uint32_t)strlen(m->rule->text);
-    uint32_t at = from < n ? from : 0;
-    ki_text_printf(out, " at '%.*s'", (int)(n - at < 16 ? n - at : 16), m->rule->text + at);
+/* ---- the text of a set with one rule changed ---------------------------------------------------------------- */
+
+static void put_string(ki_text *t, const char *s) {
+    ki_text_put(t, "\"");
+    for (; *s; s++) ki_text_printf(t, "%s%c", *s == '"' || *s == '\\' ? "\\" : "", *s);
+    ki_text_put(t, "\"");
 }
 
-static void try_change(mutation *m, unsigned term, ki_term changed, const char *what) {
-    ki_term old = m->term[term];
-    ki_text change = {0};
-    ki_proof p;
-    ki_verdict v;
-    if (m->failed) return;
-    changed.pos = old.pos;
-    m->term[term] = changed;
-    ki_text_put(&change, what);
-    excerpt(m, old.pos, &change);
-    ki_ruleset changed_set = *m->set; /* what the engine runs by */
-    changed_set.term = m->term;
-    ki_proof_make(&p, &changed_set, m->rule, m->term, m->rule->guard);
-    p.mutant = true;
-    if (ki_prove_taken(m->env, &p, m->o, &v)) {
-        m->report(m->user, change.s ? change.s : what, &v);
-        ki_verdict_free(&v);
+static const char *type_word(char letter) {
+    static const char *const words[] = {"int", "node", "nodes", "ints", "const", "any", "bool"};
+    const char *at = strchr("inrvcab", letter);
+    return at && letter ? words[at - "inrvcab"] : "any";
+}
+
+static void put_externs(ki_text *t, const ki_ruleset *set) {
+    for (uint32_t k = 0; k < set->nextern; k++) {
+        const ki_extern *e = &set->ext[k];
+        ki_text_printf(t, "extern %s %s(", e->result == 'b' ? "pred" : "fn", e->name);
+        for (const char *s = e->types; *s; s++) ki_text_printf(t, "%s%s", s == e->types ? "" : ", ", type_word(*s));
+        ki_text_put(t, ")");
+        if (e->result != 'b') ki_text_printf(t, " %s", type_word(e->result));
+        ki_text_printf(t, " = %s", e->symbol);
+        if (e->smt) ki_text_put(t, " smt "), put_string(t, e->smt);
+        ki_text_put(t, "\n");
+    }
+}
+
+static bool is_step(const ki_ruleset *set, const ki_rule *r) {
+    bool step = false;
+    for (unsigned k = 0; k < r->npat; k++) step |= set->pat[r->pat + k].op == KN_STAGE;
+    return step || strstr(r->text, "stage(") != NULL;
+}
+
+/* changed: "ruleset t NAME : ..." */
+static void put_set(ki_text *t, const ki_ruleset *set, uint32_t rule, const char *changed) {
+    static const char *const words[] = {"", "accept ", "grad "};
+    bool all = is_step(set, &set->rule[rule]);
+    put_externs(t, set);
+    ki_text_printf(t, "ruleset %s%s\n", set->name, set->pure ? " : pure" : "");
+    for (uint32_t k = 0; k < set->nrule; k++) {
+        const ki_rule *r = &set->rule[k];
+        if (k == rule) ki_text_printf(t, "%s\n", changed + strlen("ruleset t "));
+        else if (all) ki_text_printf(t, "%s%s\n", words[r->kind], r->text);
+    }
+}
+
+/* The host functions of a set by their symbols; NULL-terminated. */
+static ki_callback *callbacks_of(const ki_ruleset *set) {
+    ki_callback *c = ki_calloc(set->nextern + set->nrule + 1, sizeof *c);
+    uint32_t n = 0;
+    for (uint32_t k = 0; c && k < set->nextern; k++)
+        c[n++] = (ki_callback){.symbol = set->ext[k].symbol, .fn = set->ext[k].fn};
+    for (uint32_t k = 0; c && k < set->nrule; k++)
+        if (set->rule[k].fn_name) c[n++] = (ki_callback){.symbol = set->rule[k].fn_name, .run = set->rule[k].fn};
+    return c;
+}
+
+/* ---- one mutant -------------------------------------------------------------------------------------------- */
+
+static ki_fate fate_of(const ki_verdict *v) {
+    switch (v->rung) {
+    case KI_REFUTED: return KI_M_REFUTED;
+    case KI_PROVED_SMT: return KI_M_HARMLESS;
+    case KI_PROVED_EXHAUSTIVE: return v->instances ? KI_M_HARMLESS : KI_M_IDLE;
+    case KI_PROVED_EXECUTION: return v->narrower ? KI_M_HARMLESS : KI_M_SURVIVES;
+    case KI_UNPROVED: break;
+    }
+    return v->instances ? KI_M_OPEN : KI_M_IDLE;
+}
+
+/* False only out of memory. */
+static bool judge(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_mutant *m, const ki_callback *host,
+                  const ki_prove_opts *o, ki_fate *fate, ki_verdict *v) {
+    ki_text text = {0};
+    ki_rules own;
+    put_set(&text, set, rule, m->text);
+    if (!text.s) return ki_fail(env, KI_E_NOMEM), false;
+    *v = (ki_verdict){0};
+    bool ok = true;
+    if (!ki_rules_load(env, set->source, text.s, text.n, host, &own)) {
+        ok = env->err != KI_E_NOMEM;
+        *fate = KI_M_REFUSED;
+        if (ok) ki_text_put(&v->reason, env->message.s ? env->message.s : "");
+        if (ok) ki_env_clear(env);
     } else {
-        m->failed = true;
+        const ki_ruleset *s = own.set;
+        uint32_t at = 0;
+        while (at + 1 < s->nrule && strcmp(s->rule[at].name, set->rule[rule].name) != 0) at++;
+        ki_proof p;
+        ki_proof_make(&p, s, &s->rule[at], s->term, s->rule[at].guard);
+        p.mutant = true;
+        if (!m->right) p.was = set, p.was_rule = rule;
+        ok = ki_prove_taken(env, &p, o, v);
+        *fate = fate_of(v);
+        ki_rules_free(&own);
     }
-    m->term[term] = old;
-    ki_text_free(&change);
+    ki_text_free(&text);
+    return ok;
 }
 
-static ki_term with_op(ki_term t, kn_op op) {
-    t.op = (uint8_t)op;
-    return t;
-}
-
-static void inside(mutation *m, unsigned term) {
-    ki_term t = m->term[term];
-    if (t.kind == KI_T_INT) {
-        ki_term c = t;
-        c.i = t.i + 1;
-        try_change(m, term, c, "constant + 1");
-        c.i = t.i - 1;
-        try_change(m, term, c, "constant - 1");
-        c.i = -t.i;
-        if (t.i) try_change(m, term, c, "constant negated");
+bool ki_prove_mutants(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o, unsigned every,
+                      unsigned first, void (*report)(void *user, const ki_mutant_report *r), void *user) {
+    ki_mutants all;
+    if (set->rule[rule].kind == KI_R_ACCEPT) return true;
+    if (!ki_mutants_make(env, set, rule, &all)) return false;
+    ki_callback *host = callbacks_of(set);
+    bool ok = host || (ki_fail(env, KI_E_NOMEM), false);
+    for (uint32_t k = every > 1 ? first % every : 0; ok && k<all.n; k += every> 1 ? every : 1) {
+        ki_fate fate = KI_M_OPEN;
+        ki_verdict v;
+        ok = judge(env, set, rule, &all.v[k], host, o, &fate, &v);
+        if (!ok) break;
+        report(user, &(ki_mutant_report){all.v[k].change, all.v[k].text + strlen("ruleset t "), fate, &v});
+        ki_verdict_free(&v);
     }
-    if (t.kind == KI_T_OP && t.nkid == 2) {
-        static const struct {
-            uint8_t from, to;
-            const char *what;
-        } turns[] = {{KN_CMPLT, KN_CMPLE, "< to <="},  {KN_CMPLE, KN_CMPLT, "<= to <"},
-                     {KN_CMPGT, KN_CMPGE, "> to >="},  {KN_CMPGE, KN_CMPGT, ">= to >"},
-                     {KN_CMPEQ, KN_CMPLE, "== to <="}, {KN_CMPEQ, KN_CMPGE, "== to >="},
-                     {KN_ADD, KN_SUB, "+ to -"},       {KN_SUB, KN_ADD, "- to +"}};
-        bool names = false; /* == between names of ops or dtypes, which have no order */
-        for (unsigned k = 0; k < 2; k++) names |= m->term[m->set->kid[t.kid + k]].kind == KI_T_ENUM;
-        if (names && t.op == KN_CMPEQ) try_change(m, term, with_op(t, KN_CMPNE), "== to !=");
-        if (names && t.op == KN_CMPNE) try_change(m, term, with_op(t, KN_CMPEQ), "!= to ==");
-        for (size_t k = 0; k < sizeof turns / sizeof *turns && !names; k++)
-            if (t.op == turns[k].from) try_change(m, term, with_op(t, (kn_op)turns[k].to), turns[k].what);
-    }
-    if (t.kind == KI_T_OP && t.op == KN_NEG) try_change(m, term, m->term[m->set->kid[t.kid]], "minus dropped");
-    for (unsigned k = 0; k < t.nkid; k++) inside(m, m->set->kid[t.kid + k]);
-}
-
-static void conjuncts(mutation *m, unsigned term) {
-    ki_term t = m->term[term];
-    if (t.kind == KI_T_AND) {
-        for (unsigned k = 0; k < 2; k++) conjuncts(m, m->set->kid[t.kid + k]);
-        return;
-    }
-    ki_term yes = {.kind = KI_T_BOOL, .i = 1, .dtype_reg = KI_NOREG, .dtype = KI_DTYPE_COUNT};
-    try_change(m, term, yes, "condition dropped");
-    inside(m, term);
-}
-
-bool ki_prove_mutants(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o,
-                      void (*report)(void *user, const char *change, const ki_verdict *v), void *user) {
-    mutation m = {.env = env, .set = set, .rule = &set->rule[rule], .o = o, .report = report, .user = user};
-    if (!m.rule->guard || m.rule->kind != KI_R_REWRITE) return true;
-    m.term = ki_malloc(set->nterm * sizeof *m.term);
-    if (!m.term) return ki_fail(env, KI_E_NOMEM), false;
-    memcpy(m.term, set->term, set->nterm * sizeof *m.term);
-    conjuncts(&m, m.rule->guard);
-    ki_free(m.term);
-    return !m.failed;
+    ki_free(host);
+    ki_mutants_free(&all);
+    return ok;
 }

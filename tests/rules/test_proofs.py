@@ -35,8 +35,3 @@ def test_a_verdict_rests_on_instances(proofs):
     assert all(r["instances"] > 0 for r in proofs if r["verdict"] in ("smt", "exhaustive", "execution"))
 
 
-def test_every_condition_of_every_guard_matters_or_is_harmless(koine):
-    rows = koine.json("rules", "--mutate")
-    mutants = [r for r in rows if "change" in r]
-    assert len(mutants) > 50
-    assert [r for r in mutants if r["verdict"] not in ("refuted", "harmless")] == []

@@ -1,0 +1,115 @@
+"""Changed rules: what a person might get wrong in a rule must be refuted, refused by the compiler, or mean nothing.
+
+A sample of the changes runs with the suite; KOINE_MUTANTS=all runs all of them (`koine rules --mutate`: some 5,500, two and
+a half minutes of one core)."""
+import fnmatch
+import os
+import re
+
+import pytest
+
+ALL = os.environ.get("KOINE_MUTANTS") == "all"
+
+
+@pytest.fixture(scope="module")
+def mutants(koine_session, sanitized):
+    every = "1" if ALL else "120" if sanitized else "12"
+    r = koine_session("rules", "--mutate", "--every", every, "--json", ok=False, timeout=3000)
+    import json
+    rows = [json.loads(line) for line in r.stdout.splitlines()]
+    open_ = [m for m in rows if m["fate"] == "open"]
+    assert r.returncode == (1 if open_ else 0), r.stderr
+    return rows
+
+
+@pytest.fixture(scope="module")
+def survivors(root):
+    lines = (root / "tests/rules/survivors.txt").read_text().splitlines()
+    rows = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    assert all(len(r) == 3 and r[2] for r in rows), "set.rule, change and reason, parted by tabs"
+    return rows
+
+
+def test_every_change_has_a_verdict(mutants):
+    assert len(mutants) > (5000 if ALL else 40)
+    assert [m for m in mutants if m["fate"] == "open"] == []
+
+
+def test_most_changes_are_refuted_and_each_with_a_counterexample(mutants):
+    refuted = [m for m in mutants if m["fate"] == "refuted"]
+    assert len(refuted) > 0.5 * len(mutants)
+    assert [m for m in refuted if not m["reason"]] == []
+
+
+def test_what_survives_is_listed_with_a_reason(mutants, survivors):
+    def listed(m):
+        return any(fnmatch.fnmatch(f'{m["set"]}.{m["rule"]}', rule) and m["change"].startswith(change)
+                   for rule, change, _ in survivors)
+    left = [(m["set"], m["rule"], m["change"]) for m in mutants if m["fate"] == "survives" and not listed(m)]
+    if not ALL:  # a new decomposition's list is made with the whole run
+        left = [x for x in left if x[0] != "decomp"]
+    assert left == [], "equivalent, or is the prover blind to it?"
+
+
+@pytest.mark.skipif(not ALL, reason="KOINE_MUTANTS=all")
+def test_the_list_holds_what_survives_and_no_more(mutants, survivors):
+    alive = [m for m in mutants if m["fate"] == "survives"]
+    idle = [(rule, change) for rule, change, _ in survivors
+            if not any(fnmatch.fnmatch(f'{m["set"]}.{m["rule"]}', rule) and m["change"].startswith(change) for m in alive)]
+    assert idle == []
+
+
+# ---- by hand: the text of a .kr file, edited, and the command ----
+
+BY_HAND = [  # file, what stands there, what a slip makes of it
+    ("src/rules/symbolic.kr", "0 <= lo(x) && hi(x) < c", "0 <= lo(x) && hi(x) <= c"),
+    ("src/rules/symbolic.kr", "c > 0 && a % c == 0", "c > 0"),
+    ("src/rules/symbolic.kr", "x:int - #c                    => x + [-c]", "x:int - #c                    => x + [c]"),
+    ("src/rules/symbolic.kr", "x:int * 0                     => 0", "x:int * 0                     => 1"),
+    ("src/rules/symbolic.kr", " if least(c) <= lo(x) + c && hi(x) + c <= most(c)", ""),
+    ("src/rules/symbolic.kr", "x:int + 0 ", "x + 0 "),
+    ("src/rules/divmod.kr", "b > 0 && a != 0 && a % b == 0", "b > 0 && a % b == 0"),
+    ("src/rules/divmod.kr", "x:index - y => x + y * -1", "x:index - y => x + y * 1"),
+    ("src/rules/divmod.kr", "!(x:index < #c) => x * -1 < [1 - c]", "!(x:index < #c) => x * -1 <= [1 - c]"),
+    ("src/rules/bool.kr", "=> !(x < y)", "=> !(x <= y)"),
+    ("src/rules/bool.kr", "if hi(x) < lo(y)", "if hi(x) <= lo(y)"),
+    ("src/rules/float.kr", "=> 0.0         @fp(nsz|nnan|ninf)", "=> 0.0         @fp(nsz|ninf)"),
+    ("src/rules/float.kr", "x:float - (-y)              => x + y", "x:float - (-y)              => x - y"),
+    ("src/stages/2_rangeify/push.kr", "index(flip(t; p), i...)      => index(t, [unflip(t, p, i)]...)", "index(flip(t; p), i...)      => index(t, i...)"),
+    ("src/stages/2_rangeify/push.kr", "{op}([part(a, i)], [part(b, i)]) ", "{op}([part(b, i)], [part(a, i)]) "),
+    ("src/stages/2_rangeify/fold.kr", "reduce(reduce(x, r...; op), s...; op)", "reduce(reduce(x, r...; op), s...; op2)"),
+    ("src/stages/2_rangeify/fold.kr", "do(ki_fold_count) if iszero(z)", "do(ki_fold_count)"),
+    ("src/stages/2_rangeify/fold.kr", "* y => where(c, x * y, invalid())", "* y => where(c, x + y, invalid())"),
+    ("src/tensor/grad.kr", "x:float - y           => g, -g", "x:float - y           => g, g"),
+    ("src/tensor/grad.kr", "g * (1.0 - t * t)", "g * (1.0 + t * t)"),
+    ("src/tensor/grad.kr", "where(x > y, g, where(x == y, g * 0.5, 0.0)), w", "where(x >= y, g, where(x == y, g * 0.5, 0.0)), w"),
+    ("src/tensor/grad.kr", "reduce(x:float; add, a)    => expand(g, shape(x))", "reduce(x:float; add, a)    => g"),
+    ("src/stages/5_select/decomp.kr", "0.166665196", "0.166765196"),
+    ("src/stages/5_select/decomp.kr", "1.44269504, 12582912.0", "-1.44269504, 12582912.0"),
+    ("src/stages/5_select/decomp.kr", "y << 13 | y >> 19", "y << 12 | y >> 19"),
+]
+
+
+@pytest.mark.parametrize("path, was, slip", BY_HAND, ids=lambda s: re.sub(r"\W+", "-", s)[-30:])
+def test_a_slip_by_hand_is_refuted(koine_session, root, tmp_path, path, was, slip):
+    text = (root / path).read_text()
+    assert was in text, "the rule reads otherwise by now: change this test with it"
+    changed = tmp_path / (path.split("/")[-1])
+    changed.write_text(text.replace(was, slip, 1))
+    r = koine_session("rules", "--prove", changed, "--budget", 60000, "--no-z3", ok=False, timeout=300)
+    assert r.returncode == 1, r.stdout + r.stderr
+    refuted = [line for line in r.stdout.splitlines() if line.startswith("refuted")]
+    assert refuted and re.search(r"left .* right|slope .* gradient|a gradient has|could not be built|no rule takes", refuted[0]), r.stdout
+
+
+@pytest.mark.parametrize("path", sorted({p for p, _, _ in BY_HAND}))
+def test_the_file_as_it_stands_is_proved(koine_session, root, path):
+    koine_session("rules", "--prove", root / path, "--budget", 60000, "--no-z3", timeout=300)
+
+
+def test_a_file_that_is_no_rules(koine_session, tmp_path):
+    bad = tmp_path / "bad.kr"
+    bad.write_text("ruleset r\na : x + => x\n")
+    r = koine_session("rules", "--prove", bad, ok=False)
+    assert r.returncode == 1 and "bad.kr:2:9" in r.stderr and "KN3001" in r.stderr
+    assert koine_session("rules", "--prove", tmp_path / "none.kr", ok=False).returncode == 1

@@ -1,0 +1,141 @@
+/* cpuid.c: see cpuid.h. */
+#include "base/cpuid.h"
+
+#include "base/gnu.h"
+
+#include <stdatomic.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+const char *const ki_cpu_feature_names[KI_CPU_COUNT] = {
+#define X(name, level) #name,
+    KI_CPU_FEATURES(X)
+#undef X
+};
+const char *const ki_cpu_level_names[KI_CPU_LEVELS] = {"sse2", "avx2", "avx512", "amx"};
+
+static const uint8_t level_of[KI_CPU_COUNT] = {
+#define X(name, level) level,
+    KI_CPU_FEATURES(X)
+#undef X
+};
+
+uint64_t ki_cpu_level_features(unsigned level) {
+    uint64_t f = 0;
+    for (int k = 0; k < KI_CPU_COUNT; k++)
+        if (level_of[k] <= level) f |= KI_CPU_BIT(k);
+    return f;
+}
+
+#define HAS(f) KI_CPU_BIT(KI_CPU_##f)
+
+#if defined(__x86_64__)
+
+enum { LEAF1, LEAF7, LEAF7_1, LEAF80000001 };
+enum { EAX, EBX, ECX, EDX };
+enum { NO_STATE, AVX_STATE, AVX512_STATE, TILE_STATE };
+
+static const struct {
+    uint8_t feature, leaf, reg, bit, state;
+} bits[] = {
+    {KI_CPU_SSE3, LEAF1, ECX, 0, NO_STATE},
+    {KI_CPU_SSSE3, LEAF1, ECX, 9, NO_STATE},
+    {KI_CPU_SSE41, LEAF1, ECX, 19, NO_STATE},
+    {KI_CPU_SSE42, LEAF1, ECX, 20, NO_STATE},
+    {KI_CPU_POPCNT, LEAF1, ECX, 23, NO_STATE},
+    {KI_CPU_LZCNT, LEAF80000001, ECX, 5, NO_STATE},
+    {KI_CPU_BMI1, LEAF7, EBX, 3, NO_STATE},
+    {KI_CPU_BMI2, LEAF7, EBX, 8, NO_STATE},
+    {KI_CPU_AVX, LEAF1, ECX, 28, AVX_STATE},
+    {KI_CPU_FMA3, LEAF1, ECX, 12, AVX_STATE},
+    {KI_CPU_F16C, LEAF1, ECX, 29, AVX_STATE},
+    {KI_CPU_AVX2, LEAF7, EBX, 5, AVX_STATE},
+    {KI_CPU_AVXVNNI, LEAF7_1, EAX, 4, AVX_STATE},
+    {KI_CPU_AVX512F, LEAF7, EBX, 16, AVX512_STATE},
+    {KI_CPU_AVX512DQ, LEAF7, EBX, 17, AVX512_STATE},
+    {KI_CPU_AVX512CD, LEAF7, EBX, 28, AVX512_STATE},
+    {KI_CPU_AVX512BW, LEAF7, EBX, 30, AVX512_STATE},
+    {KI_CPU_AVX512VL, LEAF7, EBX, 31, AVX512_STATE},
+    {KI_CPU_AVX512VBMI, LEAF7, ECX, 1, AVX512_STATE},
+    {KI_CPU_AVX512VNNI, LEAF7, ECX, 11, AVX512_STATE},
+    {KI_CPU_AVX512VPOPCNT, LEAF7, ECX, 14, AVX512_STATE},
+    {KI_CPU_AVX512FP16, LEAF7, EDX, 23, AVX512_STATE},
+    {KI_CPU_AVX512BF16, LEAF7_1, EAX, 5, AVX512_STATE},
+    {KI_CPU_AMXBF16, LEAF7, EDX, 22, TILE_STATE},
+    {KI_CPU_AMXTILE, LEAF7, EDX, 24, TILE_STATE},
+    {KI_CPU_AMXINT8, LEAF7, EDX, 25, TILE_STATE},
+    {KI_CPU_AMXFP16, LEAF7_1, EAX, 21, TILE_STATE},
+};
+
+/* Register sets that the system saves, as a bit set of the states above. */
+static unsigned saved_states(unsigned leaf1_ecx) {
+    if (!(leaf1_ecx >> 27 & 1)) return 1u << NO_STATE; /* no XGETBV */
+    uint32_t lo, hi;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    unsigned s = 1u << NO_STATE;
+    if ((lo & 0x6) == 0x6) s |= 1u << AVX_STATE;
+    if ((lo & 0xe6) == 0xe6) s |= 1u << AVX512_STATE;
+    if ((lo & 0x60000) == 0x60000) s |= 1u << TILE_STATE;
+    return s;
+}
+
+static uint64_t detect(void) {
+    unsigned r[4][4] = {{0}};
+    unsigned most = __get_cpuid_max(0, NULL);
+    if (most >= 1) __cpuid(1, r[LEAF1][EAX], r[LEAF1][EBX], r[LEAF1][ECX], r[LEAF1][EDX]);
+    if (most >= 7) {
+        __cpuid_count(7, 0, r[LEAF7][EAX], r[LEAF7][EBX], r[LEAF7][ECX], r[LEAF7][EDX]);
+        if (r[LEAF7][EAX] >= 1) __cpuid_count(7, 1, r[LEAF7_1][EAX], r[LEAF7_1][EBX], r[LEAF7_1][ECX], r[LEAF7_1][EDX]);
+    }
+    if (__get_cpuid_max(0x80000000u, NULL) >= 0x80000001u)
+        __cpuid(0x80000001u, r[LEAF80000001][EAX], r[LEAF80000001][EBX], r[LEAF80000001][ECX], r[LEAF80000001][EDX]);
+    unsigned saved = saved_states(r[LEAF1][ECX]);
+    uint64_t f = HAS(BASE) | HAS(SSE2);
+    for (size_t k = 0; k < sizeof bits / sizeof *bits; k++)
+        if (saved >> bits[k].state & 1 && r[bits[k].leaf][bits[k].reg] >> bits[k].bit & 1)
+            f |= KI_CPU_BIT(bits[k].feature);
+    return f;
+}
+
+bool ki_cpu_tiles(void) {
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    static atomic_int state; /* 0 not asked, 1 no, 2 yes */
+    int s = atomic_load(&state);
+    if (!s) {
+        bool yes =
+            ki_cpu_features() & HAS(AMXTILE) && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+        atomic_store(&state, s = yes ? 2 : 1);
+    }
+    return s == 2;
+}
+
+#else
+
+static uint64_t detect(void) { return HAS(BASE); }
+bool ki_cpu_tiles(void) { return false; }
+
+#endif
+
+uint64_t ki_cpu_features(void) {
+    static _Atomic uint64_t known;
+    uint64_t f = atomic_load(&known);
+    if (!f) atomic_store(&known, f = detect());
+    return f;
+}
+
+ki_cpu_level ki_cpu_host_level(void) {
+    static const uint64_t core[KI_CPU_LEVELS] = {
+        0,
+        HAS(AVX2) | HAS(FMA3) | HAS(BMI1) | HAS(BMI2) | HAS(LZCNT) | HAS(F16C),
+        HAS(AVX512F) | HAS(AVX512BW) | HAS(AVX512DQ) | HAS(AVX512VL) | HAS(AVX512CD),
+        HAS(AMXTILE) | HAS(AMXINT8) | HAS(AMXBF16),
+    };
+    unsigned level = 0;
+    uint64_t f = ki_cpu_features();
+    while (level + 1 < KI_CPU_LEVELS && (f & core[level + 1]) == core[level + 1]) level++;
+    return (ki_cpu_level)level;
+}

@@ -163,7 +163,9 @@ unsigned ki_x86_mem_bytes(const ki_x86_form *f, unsigned len, bool bcast);
 bool ki_x86_meaning_text(const ki_x86_form *f, ki_text *out);
 /* dtype of lane k of `types`: 0 the result, 1 a, ... */
 kn_dtype ki_x86_dtype(const ki_x86_form *f, unsigned k);
-/* The form's value over sources in the order d (if read), a, b, c, i; the result has `lanes` lanes. NULL: env says why. */
+/* Names of its sources in order: d if it is read, a, b, c, i if it has an immediate, k if its meaning names it. Their number. */
+unsigned ki_x86_sources(const ki_x86_form *f, char name[8]);
+/* The form's value over those sources; the result has `lanes` lanes. NULL: it has no meaning, or env says why. */
 kn_uop ki_x86_meaning(ki_ir *ir, const ki_x86_form *f, const kn_uop *src, unsigned nsrc, unsigned lanes);
 
 #endif

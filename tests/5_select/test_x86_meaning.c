@@ -343,6 +343,11 @@ static bool trials(trial *t) {
             if (calm && t->src[k].dtype == KN_U32)
                 for (unsigned l = 0; l < 2 * t->src[k].lanes; l++)
                     ki_storage_put(KN_BF16, t->src[k].raw, l, random_bits(KN_BF16, true));
+            /* Equal lanes, which chance would hardly make. */
+            for (unsigned l = 0; k && l < t->src[k].lanes && l < t->src[0].lanes; l++)
+                if (t->src[k].dtype == t->src[0].dtype && rnd() % 4 == 0)
+                    ki_storage_put(t->src[k].dtype, t->src[k].raw, l,
+                                   ki_storage_get(t->src[k].dtype, t->src[0].raw, l));
             if (t->name[k] != 'i') continue;
             int64_t v = immediate(t->f, n);
             int32_t v32 = (int32_t)v;

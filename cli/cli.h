@@ -79,6 +79,9 @@ double cli_now(void);
 /* The known word closest to s, NULL if none is near. `word(i)` gives candidates until NULL. */
 const char *cli_near(const char *s, const char *(*word)(const void *of, int i), const void *of);
 
+/* x86.c */
+int cli_x86(cli *c); /* `koine ops --x86` */
+
 /* help.c */
 void cli_help_verb(FILE *f, const cli_verb *v);
 void cli_help_all(FILE *f);

@@ -1,6 +1,7 @@
 /* info.c: `koine info`: version, target, dtypes, settings. */
 #include "cli.h"
 
+#include "base/cpuid.h"
 #include "ir/dtype.h"
 #include "stages/target.h"
 
@@ -38,16 +39,28 @@ static void print_settings(ki_env *env, bool json) {
     }
 }
 
+/* What the processor offers, whatever KN_CPU says. */
+static void features_text(char *buf, size_t n) {
+    size_t at = 0;
+    for (unsigned k = KI_CPU_SSE2; k < KI_CPU_COUNT; k++)
+        if (ki_cpu_features() >> k & 1 && at < n)
+            at += (size_t)snprintf(buf + at, n - at, "%s%s", at ? " " : "", ki_cpu_feature_names[k]);
+}
+
 static int info(cli *c) {
+    char features[512] = "";
     ki_env env;
     if (!ki_env_open(&env)) return cli_fail(c, "out of memory");
     const ki_target *t = ki_target_host();
     const char *level = *ki_setting(&env, KI_VAR_CPU) ? ki_setting(&env, KI_VAR_CPU) : t->name;
+    features_text(features, sizeof features);
     if (c->json) {
-        cli_json(stdout, "s version, s compiler, s cpu, i cores", CLI_VERSION, __VERSION__, level, (int64_t)cores());
+        cli_json(stdout, "s version, s compiler, s cpu, i cores, s features", CLI_VERSION, __VERSION__, level,
+                 (int64_t)cores(), features);
     } else {
         printf("koine      %s, built with %s\n", CLI_VERSION, __VERSION__);
         printf("cpu        %s (%s), %d cores\n", t->name, level, cores());
+        printf("features   %s\n", features);
     }
     print_dtypes(c->json);
     print_settings(&env, c->json);

@@ -43,6 +43,7 @@ static bool wanted(const cli *c, const row *r) {
 }
 
 static int ops(cli *c) {
+    if (cli_has(c, "x86")) return cli_x86(c);
     const char *cls = "";
     int shown = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -68,9 +69,11 @@ static int ops(cli *c) {
     return shown ? CLI_OK : cli_fail(c, "no op or class %s; `koine ops` lists all", c->operand[0]);
 }
 
-static const cli_opt options[] = {{"json", NULL, "one object a line"}, {NULL, NULL, NULL}};
+static const cli_opt options[] = {{"x86", NULL, "the table of x86-64 instructions instead; NAME is a mnemonic"},
+                                  {"json", NULL, "one object a line"},
+                                  {NULL, NULL, NULL}};
 const cli_verb cli_ops = {.name = "ops",
-                          .args = "[NAME or CLASS]... [--json]",
+                          .args = "[NAME or CLASS]... [--x86] [--json]",
                           .summary = "the table of operations",
                           .text =
                               "Name, number of sources, kind of the argument, meaning, properties. This is the table "

@@ -37,9 +37,9 @@ bool cli_program_open(cli *c, cli_program *p, ki_env *env) {
 
 bool cli_program_lower(cli *c, cli_program *p, ki_stage to) {
     ki_lower_opts o = {.threads = ki_cpu_count(), .verify = atoi(ki_setting(p->env, KI_VAR_VERIFY))};
-    const char *cpu = ki_setting(p->env, KI_VAR_CPU), *threads = ki_setting(p->env, KI_VAR_THREADS);
+    const char *threads = ki_setting(p->env, KI_VAR_THREADS);
     if (*threads) o.threads = (unsigned)strtoul(threads, NULL, 10);
-    if (*cpu && !(o.target = ki_target_named(cpu))) return cli_fail(c, "KN_CPU: no target %s", cpu), false;
+    if (!(o.target = ki_target_chosen(p->env, false))) return cli_program_failed(c, p), false;
     if (!ki_cpu_stream(p->env, &o.stream)) return cli_program_failed(c, p), false;
     if (!ki_ir_open(&p->low_ir, p->env) || !ki_lower(&p->in, &p->low_ir, to, &o, &p->out))
         return cli_program_failed(c, p), false;

@@ -26,7 +26,7 @@ static const uint8_t level_of[KI_CPU_COUNT] = {
 
 uint64_t ki_cpu_level_features(unsigned level) {
     uint64_t f = 0;
-    for (int k = 0; k < KI_CPU_COUNT; k++)
+    for (unsigned k = 0; k < KI_CPU_COUNT; k++)
         if (level_of[k] <= level) f |= KI_CPU_BIT(k);
     return f;
 }
@@ -85,13 +85,13 @@ static unsigned saved_states(unsigned leaf1_ecx) {
 
 static uint64_t detect(void) {
     unsigned r[4][4] = {{0}};
-    unsigned most = __get_cpuid_max(0, NULL);
+    unsigned most = (unsigned)__get_cpuid_max(0, NULL);
     if (most >= 1) __cpuid(1, r[LEAF1][EAX], r[LEAF1][EBX], r[LEAF1][ECX], r[LEAF1][EDX]);
     if (most >= 7) {
         __cpuid_count(7, 0, r[LEAF7][EAX], r[LEAF7][EBX], r[LEAF7][ECX], r[LEAF7][EDX]);
         if (r[LEAF7][EAX] >= 1) __cpuid_count(7, 1, r[LEAF7_1][EAX], r[LEAF7_1][EBX], r[LEAF7_1][ECX], r[LEAF7_1][EDX]);
     }
-    if (__get_cpuid_max(0x80000000u, NULL) >= 0x80000001u)
+    if ((unsigned)__get_cpuid_max(0x80000000u, NULL) >= 0x80000001u)
         __cpuid(0x80000001u, r[LEAF80000001][EAX], r[LEAF80000001][EBX], r[LEAF80000001][ECX], r[LEAF80000001][EDX]);
     unsigned saved = saved_states(r[LEAF1][ECX]);
     uint64_t f = HAS(BASE) | HAS(SSE2);

@@ -96,7 +96,7 @@ void ki_exec_free(ki_exec *e) {
 
 static bool lower_opts(ki_run *r, ki_lower_opts *o) {
     const char *verify = ki_setting(&r->k->env, KI_VAR_VERIFY);
-    *o = (ki_lower_opts){.target = ki_cpu_target(&r->k->env), .threads = ki_cpu_threads(&r->k->env)};
+    *o = (ki_lower_opts){.target = ki_target_chosen(&r->k->env, true), .threads = ki_cpu_threads(&r->k->env)};
     o->verify = *verify >= '0' && *verify <= '9' ? *verify - '0' : 0;
     return o->target && o->threads && ki_cpu_stream(&r->k->env, &o->stream);
 }

@@ -6,7 +6,7 @@
 #include "ir/uop.h"
 
 typedef struct ki_target {
-    const char *name;     /* "sse2", "avx2", "avx512" */
+    const char *name;     /* "sse2", "avx2", "avx512", "amx" */
     const char *cflags;   /* what the C compiler must be told */
     unsigned vector;      /* bytes of a vector register */
     unsigned nvector;     /* how many there are */
@@ -30,6 +30,9 @@ typedef struct ki_machine {
 const ki_target *ki_target_named(const char *name);
 /* The best one this processor runs. */
 const ki_target *ki_target_host(void);
+/* What KN_CPU says, else the host's. here: code of it is to run on this machine, so what the machine lacks is refused. NULL: env
+ * says what there is. The one reader of the setting. */
+const ki_target *ki_target_chosen(ki_env *env, bool here);
 
 static inline bool ki_target_has(const ki_target *t, kn_op op) {
     return !(ki_ops[op].flags & KI_DECOMP) || (t->native[op >> 6] >> (op & 63) & 1);

@@ -62,12 +62,21 @@ def test_misuse_exits_with_2_and_says_what(koine, args, what):
     (["run", "none.kn"], "cannot read none.kn"),
     (["compile", "none.kn"], "cannot read none.kn"),
     (["ops", "frobnicate"], "no op or class frobnicate"),
+    (["ops", "--x86", "frobnicate"], "no instruction frobnicate"),
     (["train", "digits", "--mnist", "."], "no train-images-idx3-ubyte"),
     (["train", "digits", "--data", "x.npy", "y.npy"], "cannot read x.npy"),
 ])
 def test_failure_exits_with_1_and_says_what(koine, args, what):
     r = koine(*args, ok=False)
     assert r.returncode == 1 and what in r.stderr
+
+
+def test_ops_prints_the_instructions(koine):
+    rows = koine.json("ops", "--x86")
+    assert len(rows) > 800
+    row = next(r for r in rows if r["name"] == "vfmadd231ps")
+    assert row["operands"] == "Vx, Hx, Wx" and row["meaning"] == "mulacc(a, b, d)" and "EVEX:AVX512F" in row["encodings"]
+    assert koine("ops", "--x86", "addps").stdout.startswith("vaddps")
 
 
 def test_ops_prints_the_table(koine, root):

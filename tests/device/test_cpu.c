@@ -257,11 +257,12 @@ static void threads(void) {
           (int)(from >> 10));
     ki_setting_set(&env, KI_VAR_CPU, "z80");
     ki_env_clear(&env);
-    CHECK(!ki_cpu_target(&env) && env.err == KI_E_CPU_LEVEL && says("sse2"), "KN_CPU=z80 is refused: %s",
+    CHECK(!ki_target_chosen(&env, true) && env.err == KI_E_CPU_LEVEL && says("sse2"), "KN_CPU=z80 is refused: %s",
           env.message.s);
     ki_setting_set(&env, KI_VAR_CPU, "sse2");
     ki_env_clear(&env);
-    CHECK(ki_cpu_target(&env) && !strcmp(ki_cpu_target(&env)->name, "sse2"), "KN_CPU=sse2 forces the level down");
+    CHECK(ki_target_chosen(&env, true) && !strcmp(ki_target_chosen(&env, true)->name, "sse2"),
+          "KN_CPU=sse2 forces the level down");
     ki_setting_set(&env, KI_VAR_CPU, NULL);
 }
 

@@ -13,22 +13,6 @@ typedef struct cpu {
     ki_pool *pool; /* made by the first parallel launch */
 } cpu;
 
-const ki_target *ki_cpu_target(ki_env *env) {
-    const char *set = ki_setting(env, KI_VAR_CPU);
-    const ki_target *host = ki_target_host(), *t = *set ? ki_target_named(set) : host;
-    /* Of two targets of one family the one with wider vectors needs what the other needs. */
-    if (t && t->vector <= host->vector) return t;
-    ki_text offers = {0};
-    const char *const level[] = {"sse2", "avx2", "avx512"};
-    for (size_t i = 0; i < 3; i++) {
-        const ki_target *l = ki_target_named(level[i]);
-        if (l && l->vector <= host->vector) ki_text_printf(&offers, "%s%s", offers.n ? ", " : "", l->name);
-    }
-    ki_fail(env, KI_E_CPU_LEVEL, set, offers.s ? offers.s : host->name);
-    ki_text_free(&offers);
-    return NULL;
-}
-
 unsigned ki_cpu_threads(ki_env *env) {
     const char *set = ki_setting(env, KI_VAR_THREADS);
     if (!*set) return ki_cpu_count();

@@ -5,8 +5,6 @@
 #include "base/env.h"
 #include "stages/target.h"
 
-/* The target: the best this machine runs, or what KN_CPU forces it down to. NULL: env says what is wrong with it. */
-const ki_target *ki_cpu_target(ki_env *env);
 /* Threads: KN_THREADS, else ki_cpu_count. 0: env says what is wrong with it. */
 unsigned ki_cpu_threads(ki_env *env);
 /* From how many bytes on an output is written past the caches: KN_STREAM, else half of the last cache: with

@@ -106,7 +106,7 @@ const ki_x86_form ki_x86_forms[KI_X_COUNT] = {
 };
 
 const ki_x86_code_info ki_x86_codes[KI_XC_COUNT] = {
-#define X_(code, p, s) [KI_XC_##code] = {KI_XP_##p, s},
+#define X_(code, p, s) [KI_XC_##code] = {KI_XP_##p, s, #code},
     KI_X86_CODES(X_)
 #undef X_
 };

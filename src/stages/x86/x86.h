@@ -75,7 +75,7 @@ typedef enum ki_x86_code {
 } ki_x86_code;
 typedef struct ki_x86_code_info {
     uint8_t place;
-    char size;
+    char size, name[4];
 } ki_x86_code_info;
 extern const ki_x86_code_info ki_x86_codes[KI_XC_COUNT];
 

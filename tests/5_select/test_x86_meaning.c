@@ -234,7 +234,7 @@ static void move_operand(const trial *t, ki_asm *a, unsigned k, unsigned at, boo
 static bool compile(trial *t) {
     ki_asm a;
     ki_x86_op none = {0};
-    ki_asm_open(&a, &env);
+    ki_asm_open(&a, &env, ki_cpu_features());
     for (unsigned k = 0; k < t->nsrc; k++) {
         if (t->name[k] == 'i') continue;
         if (t->at[k] == 8) ki_asm_put(&a, KI_X_KMOVQ, ki_x86_reg(KI_XO_K, 7), slot(k), none);

@@ -3,6 +3,7 @@
 #include "../tap.h"
 #include "device/cpu/codemem.h"
 #include "stages/8_render/x86/asm.h"
+#include "x86_forms.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ static entry load(ki_asm *a, ki_codemem *m) {
 static void loop(int pad) {
     ki_asm a;
     ki_codemem m = {0};
-    ki_asm_open(&a, &env);
+    ki_asm_open(&a, &env, ki_cpu_features());
     uint32_t top = ki_asm_label(&a), end = ki_asm_label(&a);
     ki_asm_put(&a, KI_X_XOR_EG, R32(0), R32(0), none);
     ki_asm_align(&a, 32);
@@ -60,7 +61,7 @@ static void pool(void) {
     ki_codemem m = {0};
     ki_text list = {0};
     double c[3] = {2.5, 100, 2.5};
-    ki_asm_open(&a, &env);
+    ki_asm_open(&a, &env, ki_cpu_features());
     a.listing = &list;
     uint32_t label[3];
     for (int k = 0; k < 3; k++) {
@@ -83,7 +84,7 @@ static void pool(void) {
     ki_codemem_free(&m);
     ki_asm_close(&a);
     for (unsigned n = 1; n < 64; n++) { /* every gap is filled with nops that run */
-        ki_asm_open(&a, &env);
+        ki_asm_open(&a, &env, ki_cpu_features());
         for (unsigned k = 0; k < n; k++) ki_asm_put(&a, KI_X_PUSH, R64(0), none, none);
         ki_asm_align(&a, 64);
         ki_asm_put(&a, KI_X_LEA, R64(KI_X_RSP), ki_x86_mem(KI_X_RSP, KI_X_NOREG, 1, (int32_t)n * 8), none);
@@ -160,19 +161,19 @@ static void refused(void) {
         CHECK(e == bad[k].want, "%zu is refused: %s", k, ki_x86_error_text(e));
     }
     ki_asm a;
-    ki_asm_open(&a, &env);
+    ki_asm_open(&a, &env, ki_cpu_features());
     ki_asm_ins(&a, &bad[5].i);
     ki_asm_put(&a, KI_X_RET, none, none, none);
     CHECK(a.failed && a.n == 0 && env.err == KI_E_X86_OPERAND && strstr(env.message.s, "add"),
           "the assembler says which: %s", env.message.s);
     ki_asm_close(&a);
     ki_env_clear(&env);
-    ki_asm_open(&a, &env);
+    ki_asm_open(&a, &env, ki_cpu_features());
     ki_asm_put(&a, KI_X_JMP, ki_x86_to(ki_asm_label(&a)), none, none);
     CHECK(!ki_asm_finish(&a) && env.err == KI_E_INTERNAL, "a label bound nowhere fails");
     ki_asm_close(&a);
     ki_env_clear(&env);
-    ki_asm_open(&a, &env);
+    ki_asm_open(&a, &env, ki_cpu_features());
     uint32_t l = ki_asm_label(&a);
     ki_asm_bind(&a, l);
     ki_asm_bind(&a, l);
@@ -181,13 +182,82 @@ static void refused(void) {
     ki_env_clear(&env);
 }
 
+/* The level forced down: SSE where it will do, and what the level lacks is refused by name. */
+static void levels(void) {
+    const struct {
+        unsigned level;
+        ki_x86_ins i;
+        const char *text; /* NULL: refused */
+    } at[] = {
+        {0, {.form = KI_X_VADDPS, .op = {XMM(1), XMM(2)}}, "    addps xmm1, xmm2\n"},
+        {1, {.form = KI_X_VADDPS, .op = {XMM(1), XMM(2), XMM(3)}}, "    vaddps xmm1, xmm2, xmm3\n"},
+        {2, {.form = KI_X_VADDPS, .op = {ZMM(1), ZMM(2), ZMM(3)}}, "    vaddps zmm1, zmm2, zmm3\n"},
+        {3, {.form = KI_X_TILEZERO, .op = {ki_x86_reg(KI_XO_T, 3)}}, "    tilezero tmm3\n"},
+        {0, {.form = KI_X_VADDPS, .enc = KI_XE_VEX, .op = {XMM(1), XMM(2), XMM(3)}}, NULL},
+        {0, {.form = KI_X_VPMULLD, .op = {XMM(1), XMM(2)}}, NULL},
+        {0, {.form = KI_X_VFMADD231PS, .op = {XMM(1), XMM(2), XMM(3)}}, NULL},
+        {0, {.form = KI_X_SHLX, .op = {R32(1), R32(2), R32(3)}}, NULL},
+        {1, {.form = KI_X_VADDPS, .op = {ZMM(1), ZMM(2), ZMM(3)}}, NULL},
+        {1, {.form = KI_X_VADDPS, .mask = 1, .op = {YMM(1), YMM(2), YMM(3)}}, NULL},
+        {1, {.form = KI_X_VPABSQ, .op = {XMM(1), XMM(2)}}, NULL},
+        {2, {.form = KI_X_TILEZERO, .op = {ki_x86_reg(KI_XO_T, 3)}}, NULL},
+    };
+    for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
+        ki_asm a;
+        ki_text list = {0};
+        ki_asm_open(&a, &env, ki_cpu_level_features(at[k].level));
+        a.listing = &list;
+        ki_asm_ins(&a, &at[k].i);
+        bool ok =
+            at[k].text ? !a.failed && list.s && strcmp(list.s, at[k].text) == 0 : a.failed && env.err == KI_E_X86_LEVEL;
+        CHECK(ok, "%s: %s", ki_cpu_level_names[at[k].level], list.s ? list.s + 4 : env.message.s ? env.message.s : "?");
+        ki_text_free(&list);
+        ki_asm_close(&a);
+        ki_env_clear(&env);
+    }
+}
+
+/* Any operands at all: an error or at most 15 bytes, and never a read or write elsewhere (make check). */
+static void garbage(void) {
+    uint64_t x = 88172645463325252u;
+    size_t good = 0, n = 400000;
+    bool ok = true;
+    for (size_t k = 0; k < n && ok; k++) {
+        ki_x86_ins i = {0};
+        ki_x86_bytes b;
+        uint8_t *raw = (uint8_t *)&i;
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        if (k % 2) /* anything */
+            for (size_t j = 0; j < sizeof i; j++)
+                raw[j] = (uint8_t)((x = x * 6364136223846793005u + 1442695040888963407u) >> 56);
+        i.form = (uint16_t)(x >> 20) % (KI_X_COUNT + 1);
+        if (k % 2 == 0 && i.form < KI_X_COUNT) { /* near the mark: right, but for a byte */
+            x86_walk w = {.f = &ki_x86_forms[i.form], .enc = 1u << x % 3, .len = (unsigned)(x >> 8) % 3, .osize = 4};
+            w.n = ki_x86_operands(w.f, w.enc, w.code);
+            for (unsigned j = 0; j < w.n; j++) i.op[j] = x86_held(&w, j);
+            i.enc = (uint8_t)(x >> 13 & 1 ? w.enc : 0);
+            if (x >> 14 & 1) raw[2 + (x >> 40) % (sizeof i - 2)] = (uint8_t)(x >> 50);
+        }
+        ki_x86_error e = ki_x86_encode(&i, &b);
+        if (!e) good++;
+        ok = e ? strcmp(ki_x86_error_text(e), "unknown error") != 0 : b.n > 0 && b.n <= 15;
+        if (k % 8 == 0) {
+            ki_text t = {0};
+            ki_x86_print(&i, &t);
+            ok = ok && t.n > 0;
+            ki_text_free(&t);
+        }
+    }
+    CHECK(ok && good > n / 20, "%zu instructions of chance: %zu encoded, the others refused", n, good);
+}
+
 static void starved(void) {
     uint64_t n = 1;
     bool ok = true;
     for (;; n++) {
         ki_asm a;
         ki_alloc_fail(n, 0);
-        ki_asm_open(&a, &env);
+        ki_asm_open(&a, &env, ki_cpu_features());
         uint32_t end = ki_asm_label(&a);
         for (uint64_t k = 0; k < 200; k++) {
             uint32_t c = ki_asm_const(&a, &k, 8);
@@ -276,6 +346,8 @@ int main(void) {
     loop(100);
     pool();
     refused();
+    levels();
+    garbage();
     starved();
     pages();
     features();

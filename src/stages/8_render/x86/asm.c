@@ -6,7 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
-void ki_asm_open(ki_asm *a, ki_env *env) { *a = (ki_asm){.env = env, .nlabel = 1}; }
+void ki_asm_open(ki_asm *a, ki_env *env, uint64_t features) {
+    *a = (ki_asm){.env = env, .features = features, .nlabel = 1};
+}
 
 void ki_asm_close(ki_asm *a) {
     ki_free(a->code);
@@ -58,18 +60,33 @@ static void refuse(ki_asm *a, const ki_x86_ins *i, ki_x86_error e) {
     ki_fail(a->env, KI_E_X86_OPERAND, i->form < KI_X_COUNT ? ki_x86_forms[i->form].name : "?", ki_x86_error_text(e));
 }
 
-void ki_asm_ins(ki_asm *a, const ki_x86_ins *i) {
+/* The instruction as this machine's level has it. False: refused. */
+static bool settle(ki_asm *a, const ki_x86_ins *i, ki_x86_ins *out) {
+    unsigned enc, len;
+    *out = *i;
+    bool old = !(a->features & KI_CPU_BIT(KI_CPU_AVX));
+    if (!i->enc && old && i->form < KI_X_COUNT && ki_x86_forms[i->form].enc & KI_XE_SSE) out->enc = KI_XE_SSE;
+    ki_x86_error e = ki_x86_choose(out, &enc, &len);
+    if (e) return refuse(a, i, e), false;
+    uint64_t lacks = ki_x86_needs(&ki_x86_forms[i->form], enc, len) & ~a->features;
+    if (!lacks) return true;
+    a->failed = true;
+    ki_fail(a->env, KI_E_X86_LEVEL, ki_x86_forms[i->form].name, ki_cpu_feature_names[ki_ctz64(lacks)]);
+    return false;
+}
+
+void ki_asm_ins(ki_asm *a, const ki_x86_ins *ins) {
     ki_x86_bytes b;
-    ki_x86_ins near;
+    ki_x86_ins now, *i = &now;
+    if (a->failed || !settle(a, ins, i)) return;
     if (!room(a, (void **)&a->code, &a->cap, a->n, KI_X86_MOST, 1)) return;
     if (!room(a, (void **)&a->fix, &a->fix_cap, a->nfix, 1, sizeof *a->fix)) return;
-    const ki_x86_ins *to = i;
+    ki_x86_ins to = now;
     if (i->op[0].kind == KI_XO_LABEL && i->op[0].label < a->nlabel && a->label[i->op[0].label] != SIZE_MAX) {
-        near = *i; /* back: the distance is known */
-        near.op[0] = ki_x86_imm((int64_t)a->label[i->op[0].label] - (int64_t)a->n);
-        to = &near;
+        /* back: the distance is known */
+        to.op[0] = ki_x86_imm((int64_t)a->label[i->op[0].label] - (int64_t)a->n);
     }
-    ki_x86_error e = ki_x86_encode(to, &b);
+    ki_x86_error e = ki_x86_encode(&to, &b);
     if (e) {
         refuse(a, i, e);
         return;

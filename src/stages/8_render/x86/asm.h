@@ -15,6 +15,7 @@ typedef struct ki_asm_fix { /* 4 bytes at `at` become label - end */
 
 typedef struct ki_asm {
     ki_env *env;
+    uint64_t features; /* ki_cpu_features of the machine the code is for */
     uint8_t *code;
     size_t n, cap;
     size_t *label; /* by label: its offset, SIZE_MAX unbound; [0] unused */
@@ -32,11 +33,12 @@ typedef struct ki_asm {
     ki_text *listing; /* NULL: none is wanted */
 } ki_asm;
 
-void ki_asm_open(ki_asm *a, ki_env *env);
+void ki_asm_open(ki_asm *a, ki_env *env, uint64_t features);
 void ki_asm_close(ki_asm *a);
 
 uint32_t ki_asm_label(ki_asm *a);          /* a fresh one; 0 failed */
 void ki_asm_bind(ki_asm *a, uint32_t label); /* here; once a label */
+/* Without an encoding asked for, SSE is taken where the features have no AVX. What they lack is refused. */
 void ki_asm_ins(ki_asm *a, const ki_x86_ins *i);
 /* The same in short: no mask, encoding by the operands. */
 void ki_asm_put(ki_asm *a, ki_x86_id form, ki_x86_op x, ki_x86_op y, ki_x86_op z);

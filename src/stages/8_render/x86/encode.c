@@ -61,8 +61,8 @@ static unsigned kind_of(char size, unsigned len, unsigned osize) {
     case '1':
     case '2': return KI_XO_R32;
     case 'q': return KI_XO_R64;
-    case 'v': return gpr[osize & 15];
-    case 'y': return osize == 2 ? KI_XO_NONE : gpr[osize & 15];
+    case 'v': return osize > 8 ? KI_XO_NONE : gpr[osize];
+    case 'y': return osize > 8 || osize == 2 ? KI_XO_NONE : gpr[osize];
     case 'x': return KI_XO_X + len;
     case 'h': return len == 2 ? KI_XO_Y : KI_XO_X;
     case 'n':
@@ -103,6 +103,7 @@ ki_x86_error ki_x86_choose(const ki_x86_ins *i, unsigned *enc, unsigned *len) {
     uint8_t code[4];
     bool evex;
     if (i->form >= KI_X_COUNT) return KI_X86_BAD_FORM;
+    if (i->enc & (i->enc - 1)) return KI_X86_BAD_ENCODING;
     const ki_x86_form *f = &ki_x86_forms[i->form];
     unsigned sse = i->enc == KI_XE_SSE || f->enc == KI_XE_SSE ? KI_XE_SSE : 0;
     unsigned n = ki_x86_operands(f, sse, code);

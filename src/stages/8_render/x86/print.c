@@ -1,5 +1,5 @@
-/* print.c: an instruction as a line of a listing, from its operands alone: it shares no step with the encoder, so that an
- * assembler that reads the line checks the bytes. */
+/* print.c: an instruction as a line of a listing, from its operands alone, so that an assembler that reads the line checks the
+ * bytes. The encoder only says whether there is such an instruction. */
 #include "stages/8_render/x86/encode.h"
 
 #include <stdio.h>
@@ -92,7 +92,9 @@ void ki_x86_print(const ki_x86_ins *i, ki_text *out) {
     static const char *const rounding[] = {"", "{rn-sae}", "{rd-sae}", "{ru-sae}", "{rz-sae}", "{sae}"};
     uint8_t code[4];
     unsigned enc, len;
-    ki_x86_error e = ki_x86_choose(i, &enc, &len);
+    ki_x86_bytes bytes;
+    ki_x86_error e = ki_x86_encode(i, &bytes);
+    if (!e) e = ki_x86_choose(i, &enc, &len);
     if (e) {
         ki_text_printf(out, "(bad: %s)", ki_x86_error_text(e));
         return;

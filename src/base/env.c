@@ -45,6 +45,7 @@ bool ki_env_open(ki_env *e) {
 }
 
 void ki_env_close(ki_env *e) {
+    if (e->watch) e->watch_close(e);
     for (int v = 0; v < KI_VAR_COUNT; v++) ki_free(e->var[v]);
     for (unsigned i = 1; i < e->ndevice; i++) ki_free(e->device[i]);
     ki_free(e->device);

@@ -40,6 +40,7 @@ typedef struct ki_var_info {
 } ki_var_info;
 extern const ki_var_info ki_vars[KI_VAR_COUNT];
 
+struct ki_watch;
 typedef struct ki_env {
     ki_err err;      /* first failure, KI_E_NONE = none */
     int status;      /* its status */
@@ -50,6 +51,9 @@ typedef struct ki_env {
     char *var[KI_VAR_COUNT]; /* settings: environment, then API */
     void (*log)(void *user, const char *text);
     void *log_user;
+
+    struct ki_watch *watch; /* who sees each rewrite (rules/watch.h), NULL nobody */
+    void (*watch_close)(struct ki_env *e);
 
     char **device; /* interned device names; [0] is NULL, "no device" */
     unsigned ndevice, device_cap;

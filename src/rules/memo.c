@@ -66,9 +66,10 @@ void ki_stats_free(ki_stats *s) {
 
 /* ---- origins ----------------------------------------------------------------------------------------------- */
 
-/* Notes that `rule`, applied to `before`, made the nodes since..now. Out of memory loses the note only. */
-void ki_origins_note(ki_origins *o, const ki_ruleset *set, const ki_rule *rule, kn_uop before, uint32_t since,
-                     uint32_t now) {
+/* Notes that `rule`, applied to `before`, made the nodes since.. of ir. Out of memory loses the note only. */
+void ki_origins_note(ki_origins *o, const ki_ir *ir, const ki_ruleset *set, const ki_rule *rule, kn_uop before,
+                     uint32_t since) {
+    uint32_t now = ir->n;
     if (now > o->cap) {
         uint32_t cap = o->cap ? o->cap : 256;
         while (cap < now) cap *= 2;
@@ -78,7 +79,7 @@ void ki_origins_note(ki_origins *o, const ki_ruleset *set, const ki_rule *rule, 
         o->by = by;
         o->cap = cap;
     }
-    for (uint32_t id = since; id < now; id++) o->by[id] = (ki_origin){set, rule, before->id};
+    for (uint32_t id = since; id < now; id++) o->by[id] = (ki_origin){set, rule, before->id, ki_origin_print(ir->node[id])};
 }
 
 void ki_origins_free(ki_origins *o) {

@@ -5,6 +5,7 @@
  *   topdown   rules on the node first, until none fires; then its sources
  *   walk      sources first; one rule at most on each rebuilt node; results are not visited */
 #include "rules/drive.h"
+#include "rules/watch.h"
 
 #include "base/hash.h"
 
@@ -48,9 +49,9 @@ static bool spent(rewriter *w, ki_err err, uint64_t number) {
 static bool fire(rewriter *w, const ki_ruleset *set, const ki_rule *r, kn_uop u, kn_uop v, uint32_t since) {
     w->recent[w->fired % RECENT] = r;
     if (++w->fired > w->limit) return spent(w, KI_E_REWRITE_BUDGET, w->limit);
-    if (w->o->origins) ki_origins_note(w->o->origins, set, r, u, since, w->ir->n);
+    if (w->o->origins) ki_origins_note(w->o->origins, w->ir, set, r, u, since);
     if (w->o->trace) w->o->trace(w->o->trace_user, set, r, u, v);
-    return true;
+    return !w->ir->env->watch || ki_watch_rewrite(w->ir, set, r, u, v, since);
 }
 
 /* *out: what the first rule that fires makes of u, u itself if none does. */
@@ -292,10 +293,17 @@ static bool grad_outputs(ki_match *m, kn_uop *out) {
     return true;
 }
 
+static bool saw_gradients(ki_match *m, uint32_t since) {
+    for (uint32_t k = 0; m->ir->env->watch && k < m->root->nsrc; k++)
+        if (m->out[k] && !ki_watch_rewrite(m->ir, m->set, m->rule, m->root, m->out[k], since)) return false;
+    return true;
+}
+
 int ki_grad_apply(ki_match *m, const ki_ruleset *set, uint32_t rule, uint32_t variant, kn_uop root) {
     if (set->rule[rule].kind != KI_R_GRAD || !ki_match_rule(m, set, rule, variant, root)) return 0;
     memset(m->out, 0, root->nsrc * sizeof *m->out);
-    if (m->rule->fn ? m->rule->fn(m) != NULL : grad_outputs(m, m->out)) return 1;
+    uint32_t since = m->ir->n;
+    if (m->rule->fn ? m->rule->fn(m) != NULL : grad_outputs(m, m->out)) return saw_gradients(m, since) ? 1 : -1;
     if (m->ir->env->err == KI_E_NONE) return 0;
     ki_fail_note(m->ir->env, "while applying grad %s (%s:%u)", m->rule->name, set->source, (unsigned)m->rule->line);
     return -1;

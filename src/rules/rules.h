@@ -303,11 +303,11 @@ typedef struct ki_stats {
 ki_rule_count *ki_stats_for(ki_stats *s, const ki_ruleset *set); /* NULL out of memory */
 void ki_stats_free(ki_stats *s);
 
-/* Which rewrite made a node; by id. */
+/* Which rewrite made a node; by id, of the node with this fingerprint (ids are used again after a drop). */
 typedef struct ki_origin {
     const ki_ruleset *set;
     const ki_rule *rule;
-    uint32_t before;
+    uint32_t before, print;
 } ki_origin;
 typedef struct ki_origins {
     ki_origin *by;

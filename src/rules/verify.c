@@ -111,9 +111,30 @@ static void report(ki_match *m, const ki_ruleset *const *spec, unsigned nspec, k
         if (guard) guard_values(m, env);
     }
     const ki_origin *o = origins && u->id < origins->cap ? &origins->by[u->id] : NULL;
-    if (o && o->rule)
+    if (o && o->rule && o->print == ki_origin_print(u))
         ki_fail_note(env, "made by rule %s (%s:%u) from %%%u", o->rule->name, o->set->source, (unsigned)o->rule->line,
                      o->before);
+}
+
+bool ki_verify_made(ki_ir *ir, kn_uop v, uint32_t since, const ki_ruleset *const *spec, unsigned nspec,
+                    const ki_origins *origins, const char *where) {
+    if (v->id < since) return true;
+    uint32_t n = v->id - since + 1;
+    uint8_t few[256] = {0}, *reached = n <= sizeof few ? few : ki_calloc(n, 1);
+    if (!reached) return ki_fail(ir->env, KI_E_NOMEM), false;
+    ki_match m = {.ir = ir};
+    bool good = true;
+    reached[n - 1] = 1;
+    for (uint32_t k = n; k-- > 0 && good;) {
+        if (!reached[k]) continue;
+        kn_uop u = ir->node[since + k];
+        for (uint32_t j = 0; j < u->nsrc; j++)
+            if (u->src[j]->id >= since) reached[u->src[j]->id - since] = 1;
+        good = accepted(&m, spec, nspec, u);
+        if (!good) report(&m, spec, nspec, u, origins, where);
+    }
+    if (reached != few) ki_free(reached);
+    return good;
 }
 
 bool ki_verify(ki_ir *ir, kn_uop root, const ki_ruleset *const *spec, unsigned nspec, bool closed,

@@ -9,6 +9,7 @@
 #include "stages/6_linearize/linearize.h"
 #include "stages/7_plan/plan.h"
 #include "stages/8_render/render.h"
+#include "rules/watch.h"
 #include "stages/verify.h"
 
 #include <string.h>
@@ -64,7 +65,10 @@ static kn_uop lower_apart(ki_ir *ir, const ki_lower_opts *o, ki_stage from, ki_s
         ki_ir *next = &own[s % 2];
         ki_ir_close(next);
         bool ok = ki_ir_open(next, ir->env) && ki_import(next, at, &kernel, 1, &kernel);
+        if (ir->env->watch) ki_watch_between(ir->env, s, o->verify >= 2);
         kernel = ok ? stages[s].kernel(next, o, kernel) : NULL;
+        /* Here the store still knows which rewrite made what. */
+        if (kernel && ir->env->watch && o->verify >= 1 && !ki_verify_kernel(next, kernel, s)) kernel = NULL;
         at = next;
     }
     bool ok = kernel && ki_import(ir, at, &kernel, 1, &kernel);
@@ -155,15 +159,18 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     if (!o.target) o.target = ki_target_host();
     if (!o.threads) o.threads = 1;
     *out = (ki_program){.ir = ir};
-    if (o.verify >= 1 && !ki_verify_stage(in)) return false;
+    if (!ki_watch_open(ir->env, o.verify >= 2) || (o.verify >= 1 && !ki_verify_stage(in))) return false;
+    if (ir->env->watch) ki_watch_between(ir->env, KI_S_CALLIFY, o.verify >= 2);
     bool ok = in->stage == KI_S_TENSOR && to > KI_S_TENSOR ? ki_callify(in, ir, out) : adopt(in, ir, out);
     /* Kernel stages in a row, unless somebody looks at the program in between. */
-    bool watched = o.verify >= 1 || ki_setting(ir->env, KI_VAR_DEBUG)[0];
+    bool watched = o.verify >= 1 || ir->env->watch || ki_setting(ir->env, KI_VAR_DEBUG)[0];
     for (ki_stage s = in->stage + 1; s <= to && ok; s++) {
         if (s > KI_S_CALLIFY && !(ok = settle_numbers(out))) break;
         ki_stage first = s;
         while (!watched && stages[s].kernel && s < to && stages[s + 1].kernel) s++;
+        if (ir->env->watch && s > KI_S_CALLIFY) ki_watch_between(ir->env, s, o.verify >= 2);
         ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, first, s, &o);
+        if (ok && ir->env->watch && o.verify >= 1) out->stage = s, ok = ki_verify_stage(out); /* names the rewrite */
         /* What a stage leaves behind is forgotten, so that the next one starts from what its text says and no more: a
          * node it makes is a new one, ids and with them every order depend on the program alone. */
         if (ok) ok = ki_program_collect(out, NULL, 0);

@@ -5,6 +5,7 @@
 #include "ir/agree.h"
 #include "ir/eval.h"
 #include "ir/scalar.h"
+#include "rules/watch.h"
 
 #include <rules.h>
 
@@ -85,10 +86,28 @@ static bool lines_run(const ki_program *p) {
     return ok;
 }
 
-bool ki_verify_stage(const ki_program *p) {
+static unsigned specs_of(ki_stage s) {
     unsigned n = 0;
-    while (n < MOST_SPECS && spec[p->stage][n]) n++;
-    return root_is_right(p) && ki_verify(p->ir, p->root, spec[p->stage], n, false, NULL, ki_stage_names[p->stage]) &&
+    while (n < MOST_SPECS && spec[s][n]) n++;
+    return n;
+}
+
+bool ki_verify_kernel(ki_ir *ir, kn_uop kernel, ki_stage stage) {
+    return ki_verify(ir, kernel, spec[stage], specs_of(stage), false, ki_watch_origins(ir), ki_stage_names[stage]);
+}
+
+void ki_watch_between(ki_env *env, ki_stage s, bool check) {
+    const ki_ruleset *all[2 * MOST_SPECS + 1] = {&ki_rules_spec_between};
+    unsigned n = 1;
+    for (ki_stage k = s ? s - 1 : s; k <= s; k++)
+        for (unsigned j = 0; j < specs_of(k); j++) all[n++] = spec[k][j];
+    ki_watch_stage(env, ki_stage_names[s], all, check ? n : 0);
+}
+
+bool ki_verify_stage(const ki_program *p) {
+    return root_is_right(p) &&
+           ki_verify(p->ir, p->root, spec[p->stage], specs_of(p->stage), false, ki_watch_origins(p->ir),
+                     ki_stage_names[p->stage]) &&
            (p->stage < KI_S_LINEARIZE || lines_run(p));
 }
 

@@ -6,6 +6,11 @@
 
 /* Spec of p's stage, its root and, from linearize on, the order of its instructions. False: env says where. */
 bool ki_verify_stage(const ki_program *p);
+/* The same of one kernel in a store of its own. */
+bool ki_verify_kernel(ki_ir *ir, kn_uop kernel, ki_stage stage);
+/* Stage `s` begins: who watches learns its name and, with `check`, what its rewrites may make: nodes that the specs of its
+ * input or output accept, or that stand in between only (between.spec.kr). */
+void ki_watch_between(ki_env *env, ki_stage s, bool check);
 /* `out`, made of `in` by some stages, computes the same on made-up inputs, by the interpreter (DESIGN 10.12). Programs
  * that the interpreter cannot run on such inputs (positions out of range) pass. */
 bool ki_verify_meaning(const ki_program *in, const ki_program *out);

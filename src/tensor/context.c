@@ -1,4 +1,5 @@
 /* context.c: opening and closing a context, its failure, its settings and its log. */
+#include "rules/watch.h"
 #include "tensor/build.h"
 
 #include <stdlib.h>
@@ -21,6 +22,7 @@ kn_ctx *kn_open(const char *device) {
         ki_env_close(&k->env);
         return ki_free(k), NULL;
     }
+    if (!ki_watch_open(&k->env, false)) ki_env_clear(&k->env); /* what is lowered says it again */
     k->rng_seed = strtoull(ki_setting(&k->env, KI_VAR_SEED), NULL, 0);
     k->collected_nodes = k->ir.n;
     k->nomem = (struct kn_tensor_s){.k = k, .status = KI_NOMEM};

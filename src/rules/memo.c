@@ -79,7 +79,8 @@ void ki_origins_note(ki_origins *o, const ki_ir *ir, const ki_ruleset *set, cons
         o->by = by;
         o->cap = cap;
     }
-    for (uint32_t id = since; id < now; id++) o->by[id] = (ki_origin){set, rule, before->id, ki_origin_print(ir->node[id])};
+    for (uint32_t id = since; id < now; id++)
+        o->by[id] = (ki_origin){set, rule, before->id, ki_origin_print(ir->node[id])};
 }
 
 void ki_origins_free(ki_origins *o) {

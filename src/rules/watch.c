@@ -57,7 +57,8 @@ static void put_constant(ki_text *t, kn_uop u) {
     else ki_text_printf(t, "%lld", (long long)u->arg.i);
 }
 
-static void put_term(ki_text *t, kn_uop u, unsigned level) { /* recursion: LEVELS deep */
+/* recursion: LEVELS deep. */
+static void put_term(ki_text *t, kn_uop u, unsigned level) {
     if (u->op == KN_CONST) {
         put_constant(t, u);
         return;

@@ -6,6 +6,7 @@
 #   make check      the same under ASan and UBSan, built in build/asan
 #   make tidy       layers, forbidden calls, lengths, recursion, format
 #   make bench      kernels, compile time and speed, side by side with tinygrad and numpy (JSON=1: one object a line)
+#   make accuracy   errors of the mathematical functions over all f32 inputs (T='exp sin:f64': some of them)
 #   make install    PREFIX=/usr/local DESTDIR=
 #
 # Variables: CC, CFLAGS, B (build folder), T (test files or pytest arguments), PYTHON.
@@ -130,6 +131,10 @@ check:
 # JSON=1: one object a line. The peers come from the network once, into build/bench-venv.
 bench: all
 	@PYTHON='$(PYTHON)' VENV=build/bench-venv KOINE_BUILD='$(abspath $(B))' CC='$(CC)' JSON='$(JSON)' OFFLINE='$(OFFLINE)' bench/run
+
+# All inputs of the f32 functions, samples of the others: minutes a function. T: functions (exp, sin:f64, ...).
+accuracy: $(B)/tests/math/accuracy
+	@nice -n 10 $< $(filter-out tests,$(T))
 
 # ---- house rules ----
 

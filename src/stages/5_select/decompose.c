@@ -6,16 +6,19 @@
 
 #include "rules.h"
 
-static kn_uop apply(ki_ir *ir, kn_uop u, const ki_ruleset *set) {
-    const ki_ruleset *sets[] = {set};
-    ki_rewrite_opts o = {.sets = sets, .nsets = 1, .fp = KI_FP_AFN | KI_FP_CONTRACT};
+static kn_uop apply(ki_ir *ir, kn_uop u, const ki_ruleset *const *sets, unsigned n) {
+    ki_rewrite_opts o = {.sets = sets, .nsets = n, .fp = KI_FP_AFN | KI_FP_CONTRACT};
     return u ? ki_rewrite(ir, u, &o) : NULL;
 }
 
 kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink) {
-    if (ki_target_has(t, KN_MULACC)) return apply(ir, sink, &ki_rules_decomp);
-    kn_uop u = apply(ir, sink, &ki_rules_keep_mulacc);
-    u = apply(ir, u, &ki_rules_decomp);
-    u = apply(ir, u, &ki_rules_split);
-    return apply(ir, u, &ki_rules_back);
+    static const ki_ruleset *const functions[] = {&ki_rules_decomp, &ki_rules_math32, &ki_rules_trig32};
+    static const ki_ruleset *const keep[] = {&ki_rules_keep_mulacc}, *const split[] = {&ki_rules_split},
+                                   *const back[] = {&ki_rules_back};
+    unsigned n = sizeof functions / sizeof *functions;
+    if (ki_target_has(t, KN_MULACC)) return apply(ir, sink, functions, n);
+    kn_uop u = apply(ir, sink, keep, 1);
+    u = apply(ir, u, functions, n);
+    u = apply(ir, u, split, 1);
+    return apply(ir, u, back, 1);
 }

@@ -244,6 +244,15 @@ static const char *compare(ki_cgen *g, kn_uop u, uint8_t *w) {
     return ki_cfmt(g, "(%s)(%s %s %s)", ki_ctype(g, ki_cmask_elem(*w), n), a, op, b);
 }
 
+/* where(a < b, a, b) and where(a > b, a, b), either comparison written either way round. */
+static const char *lesser_or_greater(kn_uop u) {
+    kn_uop p = u->src[0];
+    if ((p->op != KN_CMPLT && p->op != KN_CMPGT) || p->src[0]->dtype != u->dtype) return NULL;
+    bool same = p->src[0] == u->src[1] && p->src[1] == u->src[2],
+         turned = p->src[0] == u->src[2] && p->src[1] == u->src[1];
+    return !same && !turned ? NULL : (p->op == KN_CMPLT) == same ? "lt" : "gt";
+}
+
 static const char *where(ki_cgen *g, kn_uop u, uint8_t *w) {
     unsigned n = lanes_now(g, u);
     kn_dtype t = (kn_dtype)u->dtype;
@@ -259,8 +268,10 @@ static const char *where(ki_cgen *g, kn_uop u, uint8_t *w) {
     const char *a = ki_cvector(g, u->src[1], n), *b = ki_cvector(g, u->src[2], n);
     if (n == 1 || !ki_rank(p)) return ki_cfmt(g, "(%s ? %s : %s)", ki_cscalar(g, p), a, b);
     ki_celem e = ki_cvalue_elem(t);
-    const char *type = ki_ctype(g, e, n), *m = ki_cmask(g, p, n, ki_celem_bytes[e]);
+    const char *type = ki_ctype(g, e, n), *pick = ki_is_float(t) ? lesser_or_greater(u) : NULL;
     ki_ctype(g, ki_cmask_elem(ki_celem_bytes[e]), n);
+    if (pick) return ki_cneed(g, KI_H_MAX, e, n), ki_cfmt(g, "%s_%s(%s, %s)", type, pick, a, b);
+    const char *m = ki_cmask(g, p, n, ki_celem_bytes[e]);
     ki_cneed(g, KI_H_SEL, e, n);
     return ki_cfmt(g, "%s_sel(%s, %s, %s)", type, m, a, b);
 }

@@ -58,6 +58,27 @@ static void sel(ki_text *o, ki_celem e, unsigned n) {
         e, n);
 }
 
+/* lt: a < b ? a : b, gt: a > b ? a : b, which are what x86's min and max do, NaN and zeros included. */
+static void least_most(ki_text *o, ki_celem e, unsigned n) {
+    unsigned bytes = n * ki_celem_bytes[e];
+    const char *s = e == KI_F32 ? "ps" : "pd";
+    for (int k = 0; k < 2; k++) {
+        const char *name = k ? "max" : "min";
+        put(o, k ? "KN_F $t $t_gt($t a, $t b) {\n" : "KN_F $t $t_lt($t a, $t b) {\n", e, n);
+        if (bytes == 64)
+            ki_text_printf(
+                o,
+                "#if defined(__AVX512F__) && defined(__clang__)\n    return __builtin_ia32_%s%s512(a, b, 4);\n"
+                "#elif defined(__AVX512F__)\n    return __builtin_ia32_%s%s512_mask(a, b, a, -1, 4);\n#else\n",
+                name, s, name, s);
+        else if (bytes == 32 || bytes == 16)
+            ki_text_printf(o, "#ifdef %s\n    return __builtin_ia32_%s%s%s(a, b);\n#else\n",
+                           bytes == 32 ? "__AVX__" : "__SSE2__", name, s, bytes == 32 ? "256" : "");
+        put(o, k ? "    return $t_sel(($m)(a > b), a, b);\n" : "    return $t_sel(($m)(a < b), a, b);\n", e, n);
+        ki_text_put(o, bytes >= 16 && bytes <= 64 ? "#endif\n}\n" : "}\n");
+    }
+}
+
 static void max(ki_text *o, ki_celem e, unsigned n) {
     if (!is_float_elem(e)) {
         put(o,
@@ -78,13 +99,14 @@ static void max(ki_text *o, ki_celem e, unsigned n) {
             e, n);
         return;
     }
+    least_most(o, e, n);
     put(o,
         "KN_F $t $t_max($t a, $t b) {\n"
-        "    $m x = ($m)$t_sel(($m)(a > b), a, b), y = ($m)$t_sel(($m)(b > a), b, a);\n"
+        "    $m x = ($m)$t_gt(a, b), y = ($m)$t_gt(b, a);\n"
         "    return ($t)((x & y) | ($m)(a != a) | ($m)(b != b));\n"
         "}\n"
-        "KN_F $t $t_maxc($t a, $t b) { return $t_sel(($m)(a < b), b, a); }\n"
-        "KN_F $t $t_max0($t a, $t b) { return $t_sel(($m)(a < b), b, a) + b; }\n",
+        "KN_F $t $t_maxc($t a, $t b) { return $t_gt(b, a); }\n"
+        "KN_F $t $t_max0($t a, $t b) { return $t_gt(b, a) + b; }\n",
         e, n);
 }
 

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Coefficients of the polynomials in src/stages/5_select/math*.kr. Run on demand (needs mpmath): prints each fit with its
+degree, interval and largest error, so that the constants in the rules can be made again.
+
+    tools/minimax.py [NAME]...
+
+A fit is f(x) ~ sum c_k x^k over [a, b], weighted: least squares on Chebyshev nodes, reweighted by the error it leaves until
+that is level (Lawson). Coefficients are then rounded to the format one by one, from the lowest, and the others fitted
+anew, so that each makes good what the rounding of those before it lost."""
+import sys
+import mpmath as mp
+
+mp.mp.dps = 70
+
+
+def rounded(c, bits):
+    if c == 0:
+        return mp.mpf(0)
+    e = mp.floor(mp.log(abs(c), 2)) + 1
+    s = mp.mpf(2) ** (bits - e)
+    return mp.nint(c * s) / s
+
+
+def solve(rows, target, weight, n):
+    m = mp.matrix(n, n)
+    v = mp.matrix(n, 1)
+    for r, t, w in zip(rows, target, weight):
+        for i in range(n):
+            wr = w * r[i]
+            v[i] += wr * t
+            for j in range(i + 1):
+                m[i, j] += wr * r[j]
+    for i in range(n):
+        for j in range(i):
+            m[j, i] = m[i, j]
+    return list(mp.lu_solve(m, v))
+
+
+def level(rows, target, n, rounds=24):
+    weight = [mp.mpf(1)] * len(rows)
+    best, least = None, None
+    for _ in range(rounds):
+        c = solve(rows, target, weight, n)
+        err = [abs(t - mp.fsum(ci * ri for ci, ri in zip(c, r))) for r, t in zip(rows, target)]
+        worst = max(err)
+        if least is None or worst < least:
+            best, least = c, worst
+        if worst == 0:
+            break
+        weight = [w * (e / worst + mp.mpf("1e-9")) for w, e in zip(weight, err)]
+        s = mp.fsum(weight)
+        weight = [w * len(rows) / s for w in weight]
+    return best, least
+
+
+def fit(f, a, b, deg, bits, weight, wide=0):
+    """c_0..c_deg; the first `wide` of them keep 2 * bits (their low parts are constants of their own)."""
+    n = deg + 1
+    a, b = mp.mpf(a), mp.mpf(b)
+    count = 10 * n
+    x = [(a + b) / 2 + (b - a) / 2 * mp.cos(mp.pi * (k + mp.mpf(1) / 2) / count) for k in range(count)]
+    x = [v for v in x if v != 0]
+    w = [weight(v) for v in x]
+    target = [f(v) * wv for v, wv in zip(x, w)]
+    rows = [[v ** k * wv for k in range(n)] for v, wv in zip(x, w)]
+    done = []
+    while len(done) < n:
+        k = len(done)
+        rest = [t - mp.fsum(c * r[i] for i, c in enumerate(done)) for t, r in zip(target, rows)]
+        c, _ = level([r[k:] for r in rows], rest, n - k, 24 if k == 0 else 8)
+        done.append(rounded(c[0], 2 * bits if k < wide else bits))
+    err = max(abs(t - mp.fsum(c * ri for c, ri in zip(done, r))) for t, r in zip(target, rows))
+    return done, err
+
+
+LN2 = mp.log(2)
+L2E = 1 / LN2
+
+
+def log_tail(f):
+    """(log(1 + f) - f + f^2 / 2) / f^3"""
+    if abs(f) < mp.mpf("1e-12"):
+        return mp.mpf(1) / 3 - f / 4
+    return (mp.log1p(f) - f + f * f / 2) / f ** 3
+
+
+def one(_):
+    return mp.mpf(1)
+
+
+def root(f):
+    """f of the square root, as a series in z sees it; z > 0."""
+    return lambda z: f(mp.sqrt(z))
+
+
+def inverse_weight(f, power):
+    """Relative error of f(x) = ... + x^power P(x^2), in z = x^2."""
+    return lambda z: abs(mp.sqrt(z) ** power / f(mp.sqrt(z)))
+
+
+FITS = {
+    # e^r = 1 + r + r^2 P(r), n = round(x log2 e - 0.0833): r in [-0.4167, 0.5833] log 2 and what rounding adds
+    "exp32": lambda: fit(lambda r: (mp.exp(r) - 1 - r) / r ** 2, -0.2892, 0.4047, 4, 24, lambda r: r * r / mp.exp(r)),
+    # 2^r = 1 + r + r P(r)
+    "exp2_32": lambda: fit(lambda r: (mp.mpf(2) ** r - 1) / r - 1, -0.4171, 0.5837, 6, 24, lambda r: r / mp.mpf(2) ** r),
+    # log(1 + f) = f - f^2 / 2 + f^3 P(f), 1 + f in [sqrt 1/2, sqrt 2]
+    "log32": lambda: fit(log_tail, -0.29290, 0.41422, 8, 24, lambda f: f ** 3 / mp.log1p(f)),
+    # tanh x = x + x^3 P(x^2), x below 0.55
+    "tanh32": lambda: fit(root(lambda x: (mp.tanh(x) - x) / x ** 3), 0, 0.3026, 4, 24, inverse_weight(mp.tanh, 3)),
+    # erf x = x + x P(x^2), x below 0.84; erf x = 1 - e^-(x + Q(x)) up to 4
+    "erf32": lambda: fit(root(lambda x: mp.erf(x) / x - 1), 0, 0.7057, 5, 24, inverse_weight(mp.erf, 1)),
+    "erfc32": lambda: fit(lambda x: -mp.log(mp.erfc(x)) - x, 0.84, 4, 7, 24, lambda x: mp.erfc(x) / mp.erf(x)),
+    # sin r = r + r^3 P(r^2), cos r = 1 - r^2 / 2 + r^4 P(r^2), |r| below pi / 4
+    "sin32": lambda: fit(root(lambda x: (mp.sin(x) - x) / x ** 3), 0, 0.6170, 2, 24, inverse_weight(mp.sin, 3)),
+    "cos32": lambda: fit(root(lambda x: (mp.cos(x) - 1 + x * x / 2) / x ** 4), 0, 0.6170, 2, 24, inverse_weight(mp.cos, 4)),
+}
+
+
+def main():
+    for name, make in FITS.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
+        c, err = make()
+        bits = 17 if "64" in name else 9
+        print(f"{name}: degree {len(c) - 1}, error 2^{float(mp.log(err, 2)):.1f}")
+        for k, v in enumerate(c):
+            print(f"    x^{k:<2} {mp.nstr(v, bits if bits == 9 else 17, strip_zeros=False)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -204,15 +204,30 @@ static void free_tasks(work *w) {
     free(w->task);
 }
 
+/* Derivations that several rules have a part in, run once. */
+static bool derive(work *w, const ki_ruleset *const *set, int n, uint64_t **derived) {
+    for (int s = 0; s < n && !w->mutate; s++) {
+        bool steps = set[s]->root[KN_STAGE] != 0;
+        if (!steps) continue;
+        derived[s] = calloc(set[s]->nrule + 1, sizeof **derived);
+        if (!derived[s] || !ki_prove_derive(set[s], &w->opts, derived[s])) return false;
+    }
+    w->opts.derived = derived;
+    return true;
+}
+
 int cli_prove(cli *c, const ki_ruleset *const *set, int n, bool mutate) {
     work w = {.mutate = mutate};
     if (!read_options(c, &w)) return CLI_USAGE;
     w.opts.peers = set;
     w.opts.npeers = (unsigned)n;
-    if (!list_tasks(&w, set, n)) return cli_fail(c, "out of memory");
-    run_tasks(&w);
-    int rc = mutate ? sum_mutants(&w) : sum_proofs(&w);
+    uint64_t **derived = calloc((size_t)n + 1, sizeof *derived);
+    bool ok = derived && derive(&w, set, n, derived) && list_tasks(&w, set, n);
+    if (ok) run_tasks(&w);
+    int rc = !ok ? cli_fail(c, "out of memory") : mutate ? sum_mutants(&w) : sum_proofs(&w);
     free_tasks(&w);
+    for (int s = 0; s < n && derived; s++) free(derived[s]);
+    free(derived);
     return rc;
 }
 

@@ -5,9 +5,9 @@
  *   integer, bool, and bit ops      exact                       exempt, unless no operand within reach changes the result
  *   + - * / recip sqrt mulacc cast  exact or ROUNDED            first-order propagation, division over the interval
  *   trunc max neg where             as the operand              difference over the interval
- *   exp exp2 log log2 tanh erf      4u of the result            the same over [x - e, x + e], monotone
- *   sin cos                         4u of result + u of 1       min(e, 2) more
- *   tan pow                         16u                         over the interval; exempt across a pole
+ *   exp exp2 log log2 tanh erf      1.5u of the result, f64 3u  the same over [x - e, x + e], monotone
+ *   sin cos                         1.5u of the result, f64 3u  min(e, 2) more
+ *   tan pow                         3u, f64 4u                  over the interval; exempt across a pole
  *   compare, float to integer       exact                       exempt where the answer changes inside the bound
  *   ADD of n nonzero terms          0 if every partial sum of every tree is exact, else n + 2 roundoffs of the sum of |x|
  *   MUL of n terms                  2n roundoffs of the product, and what may underflow on the way; exempt if some tree
@@ -120,15 +120,21 @@ static double call(kn_op op, double x) {
     }
 }
 
-/* A function's result v = round(d) in t, where d is known to `more` before its own error of n ulps (and `own`). */
+/* A function's result v = round(d) in t, where d is known to `more` before its own error of n ulps. */
 static kn_dtype computed_in(kn_dtype t) { return t == KN_F64 ? t : KN_F32; }
-static double end_function(kn_dtype t, double d, double v, double more, double own, int n) {
+static double end_function(kn_dtype t, double d, double v, double more, double n) {
     kn_dtype c = computed_in(t);
-    more += own + n * ki_ulp(c, fabs(d) + more);
+    more += n * ki_ulp(c, fabs(d) + more);
     if (t == c || !isfinite(more)) return finish(t, v, more);
     double r = spread(ki_f64_from_bits(t, ki_bits_from_f64(t, d - more)), v,
                       ki_f64_from_bits(t, ki_bits_from_f64(t, d + more)));
     return r == 0 && v != 0 ? KI_ROUNDED : finish(t, v, r + (v == 0 ? ki_ulp(t, 0) : 0));
+}
+
+/* What select's functions keep to (docs/accuracy.md), and the error of the value here: half an ulp of f32, one of f64. */
+static double ulps(kn_op op, kn_dtype t) {
+    if (op == KN_TAN || op == KN_POW) return t == KN_F64 ? 4 : 3;
+    return t == KN_F64 ? 3 : 1.5;
 }
 
 static double bound_function(kn_op op, kn_dtype t, double x, double e, double v) {
@@ -142,8 +148,7 @@ static double bound_function(kn_op op, kn_dtype t, double x, double e, double v)
         bool edge = isfinite(d) && fabs(d) <= ki_float_max(t) * (1 + 32 * ki_roundoff(t));
         return edge || more > 0 ? INFINITY : 0;
     }
-    double own = op == KN_SIN || op == KN_COS ? ki_ulp(computed_in(t), 1) : 0;
-    return end_function(t, d, v, more, own, op == KN_TAN ? 16 : 4);
+    return end_function(t, d, v, more, ulps(op, computed_in(t)));
 }
 
 static double bound_pow(kn_dtype t, const double *x, const double *e, double v) {
@@ -165,7 +170,7 @@ static double bound_pow(kn_dtype t, const double *x, const double *e, double v) 
         bool edge = isfinite(d) && fabs(d) <= ki_float_max(t) * (1 + 64 * ki_roundoff(t));
         return edge || more > 0 ? INFINITY : 0;
     }
-    return end_function(t, d, v, more, 0, 16);
+    return end_function(t, d, v, more, ulps(KN_POW, computed_in(t)));
 }
 
 static double bound_max(const double *x, const double *e) {

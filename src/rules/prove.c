@@ -227,7 +227,8 @@ void ki_proof_make(ki_proof *p, const ki_ruleset *set, const ki_rule *rule, cons
     find_parametric(p);
     p->same = good && same_side(p, 0, rule->rhs);
     p->arith = good && elementwise;
-    p->scalar = good && !(root->mask == 1);
+    bool step = root->kind == KI_P_NODE && root->op == KN_STAGE; /* of a derivation: no value by itself */
+    p->scalar = good && !step && !(root->mask == 1);
     p->scaled = p->scalar && p->real_dtypes && may_scale(p);
     if (rule->fp & (KI_FP_REASSOC | KI_FP_CONTRACT | KI_FP_ARCP | KI_FP_AFN)) {
         p->exact_reals = p->scalar && rational_term(p, rule->rhs);

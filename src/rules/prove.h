@@ -25,13 +25,19 @@ typedef struct ki_verdict {
 } ki_verdict;
 
 typedef struct ki_prove_opts {
-    uint64_t budget;    /* instances a rule and choice of dtypes; 0: default */
-    const char *z3;     /* command; NULL: no smt rung */
-    unsigned z3_ms;     /* per query; 0: default */
-    void *user;         /* for `do` and extern functions; NULL: 64 KiB of zeros */
+    uint64_t budget;                /* instances a rule and choice of dtypes; 0: default */
+    const char *z3;                 /* command; NULL: no smt rung */
+    unsigned z3_ms;                 /* per query; 0: default */
+    void *user;                     /* for `do` and extern functions; NULL: 64 KiB of zeros */
     const ki_ruleset *const *peers; /* other rule sets; those of the same file may finish a derivation */
     unsigned npeers;
+    uint64_t *const
+        *derived; /* beside peers, NULL or what ki_prove_derive gave: spares a derivation for every step of it */
 } ki_prove_opts;
+
+/* Runs the set on each elementwise op it has a rule for. instances[k]: on how many elements rule k had a part in a result
+ * that was right; all 0 if one was wrong. False only out of memory. */
+bool ki_prove_derive(const ki_ruleset *set, const ki_prove_opts *o, uint64_t *instances);
 
 /* False only out of memory. Free the verdict's reason. */
 bool ki_prove_rule(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o, ki_verdict *out);

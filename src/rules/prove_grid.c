@@ -37,7 +37,10 @@ static uint64_t datum(const ki_grid *g, kn_uop u, uint64_t e) {
     static const double edge[] = {0.0,   -0.0, 1.0,      -1.0,      0.5, 1e-3,  88.0,   -87.0,
                                   1e-30, 3e38, INFINITY, -INFINITY, NAN, 1e-40, -3e-42, 2.0};
     if (e < 16) return ki_bits_from_f64(t, edge[e]);
-    double v = ((double)(h >> 11) / 9007199254740992.0 + 1.0) * pow(2, (double)(int64_t)(h % 14) - 8);
+    /* every third of any size the dtype has, the others from 1/256 to 64 */
+    int top = t == KN_F64 ? 1023 : t == KN_F32 || t == KN_BF16 ? 127 : 15, size = (int)(h % 14) - 8;
+    if (e % 3 == 0) size = (int)(h / 14 % (2 * (unsigned)top + 1)) - top;
+    double v = ldexp((double)(h >> 11) / 9007199254740992.0 + 1.0, size);
     return ki_bits_from_f64(t, h >> 63 ? -v : v);
 }
 

@@ -80,12 +80,15 @@ int main(void) {
     fill();
     for (int k = 0; k < 3; k++) {
         target = ki_target_named(names[k]);
-        try(KN_EXP, exp, 2);
-        try(KN_EXP2, exp2, 2);
+        try(KN_EXP, exp, 1);
+        try(KN_EXP2, exp2, 1);
         try(KN_LOG, log, 1);
-        try(KN_LOG2, log2, 1.5);
-        try(KN_TANH, tanh, 1.5);
-        try(KN_ERF, erf, 1.5);
+        try(KN_LOG2, log2, 1);
+        try(KN_TANH, tanh, 1);
+        try(KN_ERF, erf, 1);
+        try(KN_SIN, sin, 1);
+        try(KN_COS, cos, 1);
+        try(KN_TAN, tan, 2.5);
         try_threefry(1);
         try_threefry(8);
         if (strcmp(ki_target_host()->name, names[k]) == 0) break;

@@ -34,9 +34,25 @@ static uint64_t datum(const ki_grid *g, kn_uop u, uint64_t e) {
         return ki_bits_from_f64(t, whole ? 1 + (double)(ki_hash2(g->seed, u->id) % 3) / 2 : few[h % 6]);
     }
     if (g->data == KI_DATA_SMALL) return ki_bits_from_f64(t, (double)((int64_t)(h % 17) - 8) / 2);
-    static const double edge[] = {0.0,   -0.0, 1.0,      -1.0,      0.5, 1e-3,  88.0,   -87.0,
-                                  1e-30, 3e38, INFINITY, -INFINITY, NAN, 1e-40, -3e-42, 2.0};
-    if (e < 16) return ki_bits_from_f64(t, edge[e]);
+    static const double edge[] = {0.0,
+                                  -0.0,
+                                  1.0,
+                                  -1.0,
+                                  0.5,
+                                  1e-3,
+                                  88.0,
+                                  -87.0,
+                                  1e-30,
+                                  3e38,
+                                  INFINITY,
+                                  -INFINITY,
+                                  NAN,
+                                  1e-40,
+                                  -3e-42,
+                                  2.0,
+                                  0x1.f37c8ap95 /* as near a multiple of pi / 2 as f32 comes */,
+                                  0x1.6ac5b262ca1ffp849 /* f64 */};
+    if (e < sizeof edge / sizeof *edge) return ki_bits_from_f64(t, edge[e]);
     /* every third of any size the dtype has, the others from 1/256 to 64 */
     int top = t == KN_F64 ? 1023 : t == KN_F32 || t == KN_BF16 ? 127 : 15, size = (int)(h % 14) - 8;
     if (e % 3 == 0) size = (int)(h / 14 % (2 * (unsigned)top + 1)) - top;

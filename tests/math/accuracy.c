@@ -81,14 +81,16 @@ static void *work(void *arg) {
     return NULL;
 }
 
-static void measure(const function *f, kn_dtype t, const ki_target *const *targets, unsigned n, uint64_t stride, int threads) {
+static void measure(const function *f, kn_dtype t, const ki_target *const *targets, unsigned n, uint64_t stride,
+                    int threads) {
     job j = {.f = f, .t = t, .ntarget = n, .stride = stride, .lock = PTHREAD_MUTEX_INITIALIZER};
     bool all = t == KN_F32 && !f->binary;
     j.blocks = ((all ? UINT64_C(1) << 32 : UINT64_C(1) << 27) / stride + BLOCK - 1) / BLOCK;
     for (unsigned k = 0; k < n; k++) {
         char name[32];
         snprintf(name, sizeof name, "k_%s_%u", targets[k]->name, k);
-        j.kernel[k] = compile_function(targets[k], f->op, t, BLOCK, (int)targets[k]->vector / (t == KN_F32 ? 4 : 8), name);
+        j.kernel[k] =
+            compile_function(targets[k], f->op, t, BLOCK, (int)targets[k]->vector / (t == KN_F32 ? 4 : 8), name);
         if (!j.kernel[k]) return;
     }
     pthread_t thread[64];
@@ -96,8 +98,8 @@ static void measure(const function *f, kn_dtype t, const ki_target *const *targe
     for (int k = 0; k < threads; k++) pthread_join(thread[k], NULL);
     for (unsigned k = 0; k < n; k++) {
         worst *w = &j.w[k];
-        printf("%-6s %s %-7s %12llu inputs  worst %.3f ulp at %a", ki_ops[f->op].name, ki_dtypes[t].name, targets[k]->name,
-               (unsigned long long)(j.blocks * BLOCK), w->ulp, w->x);
+        printf("%-6s %s %-7s %12llu inputs  worst %.3f ulp at %a", ki_ops[f->op].name, ki_dtypes[t].name,
+               targets[k]->name, (unsigned long long)(j.blocks * BLOCK), w->ulp, w->x);
         if (f->binary) printf(", %a", w->y);
         printf(" (%a, is %a)  over 1 ulp: %llu\n", w->got, w->want, (unsigned long long)w->over);
     }

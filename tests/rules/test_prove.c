@@ -157,7 +157,7 @@ static void mutated(void) {
     mutations(&ki_rules_push, "push_alu3", 1);
     mutations(&ki_rules_grad, "max", 15);
     mutations(&ki_rules_grad, "shrink", 2);
-    mutations(&ki_rules_decomp, "exp_round", 4);
+    mutations(&ki_rules_math32, "exp_round", 4);
     mutations(&ki_rules_split, "split", 8);
 }
 

@@ -108,7 +108,8 @@ static kn_uop tensor_leaf(ki_gen *g, kn_dtype t, const want *w) {
     unsigned rank = w->shaped ? w->rank : 1 + roll(g, 3);
     const int64_t *d = w->shaped ? w->dim : dim;
     for (unsigned k = 0; !w->shaped && k < rank; k++) dim[k] = 1 + roll(g, 4);
-    if (g->large && !w->shaped) rank = 2, dim[0] = 1 + roll(g, 2), dim[1] = 65536 + 1024 * (int64_t)roll(g, 32);
+    if (g->large && !w->shaped)
+        rank = 2, dim[0] = 1 + roll(g, 2), dim[1] = 65536 + 1024 * (int64_t)roll(g, 32) + (roll(g, 2) ? 0 : 15);
     if (!w->memory && !g->smooth && roll(g, 8) == 0) {
         int64_t ones[KI_MAX_RANK];
         for (unsigned k = 0; k < rank; k++) ones[k] = 1;

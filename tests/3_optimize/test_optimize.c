@@ -156,7 +156,7 @@ static void heuristics(void) {
         bool ok = true, replayed = true;
         const char *name = "";
         for (int t = 0; t < 3; t++)
-            for (unsigned threads = 1; threads <= 3; threads += 2) {
+            for (unsigned threads = 1; threads <= 7; threads += 2) {
                 kn_uop sink;
                 begin(), fill();
                 name = build(w, &sink);
@@ -216,6 +216,22 @@ static void random_ops(int w, int runs) {
         ki_env_clear(&env);                                                                                            \
     } while (0)
 
+/* A THREAD that does not divide: the last part is shorter, what is computed the same. */
+static void uneven(void) {
+    for (int t = 2; t <= 13; t++) {
+        begin(), fill();
+        kn_uop m = matmul(13, 6, 10), s;
+        bool ok = run(m, want);
+        int q = (13 + t - 1) / t, busy = (13 + q - 1) / q;
+        s = ki_apply_opt(&ir, m, opt(KI_OPT_SPLIT, 0, t, KN_AX_THREAD, true));
+        CHECK(ok && (busy == t) == (s != NULL), "13 rows for %d threads: %s", t, s ? "dealt" : "refused");
+        if (s) s = ki_apply_opts(&ir, s, NULL, 0);
+        if (s) CHECK(agrees(s) && s->arg.kernel->threads == (uint32_t)t, "and computed right");
+        ki_env_clear(&env);
+        finish();
+    }
+}
+
 static void refusals(void) {
     begin();
     kn_uop m = matmul(8, 6, 10), s, t;
@@ -228,6 +244,8 @@ static void refusals(void) {
     REFUSED(m, opt(KI_OPT_SPLIT, 0, 2, KN_AX_WARP, false), OPT_SPLIT, "WARP is TC's");
     REFUSED(m, opt(KI_OPT_SPLIT, 0, 3, KN_AX_UPCAST, false), OPT_DIVIDE, "3 of 8");
     REFUSED(m, opt(KI_OPT_SPLIT, 0, 0, KN_AX_UPCAST, false), OPT_DIVIDE, "factor 0");
+    REFUSED(m, opt(KI_OPT_SPLIT, 0, 5, KN_AX_THREAD, true), OPT_DIVIDE,
+            "2 of 8 for each of 5 threads leave none for the last");
     REFUSED(m, opt(KI_OPT_PADTO, 0, 0, 0, false), OPT_DIVIDE, "multiple of 0");
     REFUSED(m, opt(KI_OPT_SWAP, 0, 2, 0, false), OPT_SWAP, "a loop and a reduce");
     REFUSED(m, opt(KI_OPT_SWAP, 0, 7, 0, false), OPT_AXIS, "swap with nothing");
@@ -371,6 +389,7 @@ int main(void) {
     for (int i = 0; i < 5; i++) no_memory(kinds[i]);
     threads_do_not_matter();
     forms();
+    uneven();
     refusals();
     heuristics();
     for (int w = 0; w < KERNELS; w++) random_ops(w, 12);

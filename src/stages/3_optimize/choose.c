@@ -66,8 +66,7 @@ static bool reads_along(const ki_nest *k, kn_uop x, kn_uop r) {
     return false;
 }
 
-/* A nest whose reduces read rows: they are vectorised along the row, not across rows. */
-static bool sums_rows(const ki_choice *c, kn_uop e, kn_uop v) {
+bool ki_sums_rows(const ki_choice *c, kn_uop e, kn_uop v) {
     const ki_nest *k = &c->nest;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop x = k->closer[q];
@@ -79,8 +78,7 @@ static bool sums_rows(const ki_choice *c, kn_uop e, kn_uop v) {
     return false;
 }
 
-/* A loop in which an operand is contiguous that is not in the vector's: NULL if all is well. */
-static kn_uop crossing(const ki_choice *c, kn_uop e, kn_uop v) {
+kn_uop ki_crossing(const ki_choice *c, kn_uop e, kn_uop v) {
     const ki_nest *k = &c->nest;
     bool known;
     for (uint32_t i = 0; i < k->scope.n; i++) {
@@ -120,7 +118,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         ki_apply_tile(c, e, &t);
         return;
     }
-    if (!t.v || sums_rows(c, e, t.v)) {
+    if (!t.v || ki_sums_rows(c, e, t.v)) {
         ki_choice_mark(c, e);
         return;
     }
@@ -130,7 +128,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         ki_choice_mark(c, e);
         return;
     }
-    kn_uop u = crossing(c, e, t.v);
+    kn_uop u = ki_crossing(c, e, t.v);
     if (u && ki_extent(u) >= ACROSS && ki_extent(t.v) >= c->lanes && weight_in(&c->nest, t.v) <= 8) {
         choose_blocks(c, e, t.v, u);
         return;

@@ -12,6 +12,7 @@ typedef struct ki_choice {
     const ki_target *target;
     unsigned threads;
     int64_t count;  /* threads chosen, 0: none yet */
+    bool even;      /* all get the same */
     unsigned lanes; /* of a vector of the kernel's widest element */
     kn_uop sink;
     ki_nest nest;
@@ -58,6 +59,10 @@ int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight);
  * one the remainder is cut off. True if a step was made. */
 bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors);
 #define KI_SHORT 8 /* vectors: below this a range is padded, not cut */
+/* A nest whose reduces read rows: they are vectorised along the row, not across rows, along v. */
+bool ki_sums_rows(const ki_choice *c, kn_uop end, kn_uop v);
+/* A loop in which an operand is contiguous that is not in v, the vector's: NULL if all is well. */
+kn_uop ki_crossing(const ki_choice *c, kn_uop end, kn_uop v);
 /* tile.c: v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);

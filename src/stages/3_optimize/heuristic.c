@@ -120,6 +120,12 @@ static int64_t thread_count(int64_t n, unsigned threads) {
     return threads;
 }
 
+/* So many threads that each has a part when n is dealt in equal ones, the last one shorter. */
+static int64_t busy_threads(int64_t n, int64_t threads) {
+    int64_t q = n ? (n + threads - 1) / threads : 1;
+    return (n + q - 1) / q;
+}
+
 /* Every reduce of the nest stands inside r: else each thread would do it again. */
 static bool covers(const ki_nest *k, kn_uop e, kn_uop r) {
     kn_uop *node;
@@ -131,39 +137,80 @@ static bool covers(const ki_nest *k, kn_uop e, kn_uop r) {
     return all;
 }
 
+static bool may_thread(const ki_choice *c, kn_uop e, kn_uop r) {
+    return ki_extent(r) && ki_nest_independent(&c->nest, r) && covers(&c->nest, e, r);
+}
+
+/* A loop that no later step will name: its bound need not be constant. */
+static bool is_plain(const ki_choice *c, kn_uop e, const ki_tile *t, kn_uop r) {
+    if (t->reduce) return r != t->v && r != t->u && r != t->w;
+    if (!t->v) return true;
+    return (r != t->v || t->step <= 1) && r != ki_crossing(c, e, t->v);
+}
+
+/* The outermost loop that the threads divide, in units of *unit; not the vector's, unless it is long or the panel of a
+ * matrix product. */
+static kn_uop divided(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t *unit) {
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        int64_t n = ki_extent(r), t = c->count ? c->count : thread_count(n, c->threads),
+                u = r == tile->v ? tile->step : 1;
+        if (n < t * u || n % (t * u) || !may_thread(c, e, r)) continue;
+        if (r == tile->u && ki_extent(tile->v) % (t * tile->step) == 0 && ki_extent(tile->v) >= t * tile->step)
+            continue;
+        return *unit = u, r;
+    }
+    return NULL;
+}
+
+/* The outermost loop that can be dealt unevenly: more threads have work than where it must come out even. */
+static kn_uop dealt(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t most) {
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        int64_t n = ki_extent(r), t = c->count ? c->count : busy_threads(n, c->threads);
+        if (t <= most || n < 2 || busy_threads(n, t) != t || !is_plain(c, e, tile, r) || !may_thread(c, e, r)) continue;
+        return r;
+    }
+    return NULL;
+}
+
+/* The longest one, what does not divide cut off. */
+static kn_uop cut(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t *unit) {
+    kn_uop best = NULL;
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        int64_t u = r == tile->v ? tile->step : 1, t = c->count ? c->count : c->threads;
+        if (ki_extent(r) < 4 * t * u || !may_thread(c, e, r)) continue;
+        if (!best || ki_extent(r) > ki_extent(best)) best = r, *unit = u;
+    }
+    return best;
+}
+
+static bool split_threads(ki_choice *c, kn_uop r, int64_t t) {
+    c->count = t;
+    return ki_choice_do(c, KI_OPT_SPLIT, KN_AX_THREAD, true, r->arg.range.id, t);
+}
+
 /* Splits `count` (0: choose it) threads off a loop of this END, outermost. True if a step was made. */
 static bool thread_nest(ki_choice *c, kn_uop e) {
-    ki_nest *k = &c->nest;
-    kn_uop best = NULL;
     int64_t unit = 1;
     ki_tile tile = {0};
     ki_find_tile(c, e, &tile);
-    /* The outermost loop that divides; not the vector's, unless it is long or the panel of a matrix product. */
-    for (uint32_t j = 1; j < e->nsrc && !best; j++) {
-        kn_uop r = e->src[j];
-        int64_t n = ki_extent(r), t = c->count ? c->count : thread_count(n, c->threads),
-                u = r == tile.v ? tile.step : 1;
-        if (n < t * u || n % (t * u) || !ki_nest_independent(k, r) || !covers(k, e, r)) continue;
-        if (r == tile.u && ki_extent(tile.v) % (t * tile.step) == 0 && ki_extent(tile.v) >= t * tile.step) continue;
-        best = r, unit = u;
-    }
-    for (uint32_t j = 1; j < e->nsrc && !best; j++) { /* none: the longest, cut */
-        kn_uop r = e->src[j];
-        int64_t u = r == tile.v ? tile.step : 1, t = c->count ? c->count : c->threads;
-        if (ki_extent(r) < 4 * t * u || !ki_nest_independent(k, r) || !covers(k, e, r)) continue;
-        if (!best || ki_extent(r) > ki_extent(best)) best = r, unit = u;
-    }
-    if (!best) return false;
-    int64_t t = c->count ? c->count : thread_count(ki_extent(best) / unit, c->threads);
-    if (ki_extent(best) % (t * unit)) {
-        if (e->src[1] != best) {
-            if (!ki_nest_independent(k, e->src[1])) return false;
-            return ki_choice_do(c, KI_OPT_SWAP, 0, false, e->src[1]->arg.range.id, best->arg.range.id);
-        }
-        return ki_choice_even(c, best, t * unit);
-    }
-    c->count = t;
-    return ki_choice_do(c, KI_OPT_SPLIT, KN_AX_THREAD, true, best->arg.range.id, t);
+    if (tile.v && !tile.reduce && ki_sums_rows(c, e, tile.v)) tile.step = 1;
+    kn_uop best = divided(c, e, &tile, &unit);
+    int64_t t = c->count ? c->count : best ? thread_count(ki_extent(best), c->threads) : 1;
+    kn_uop plain = c->even || (best && t == c->threads) ? NULL : dealt(c, e, &tile, best ? t : 1);
+    if (plain) return split_threads(c, plain, c->count ? c->count : busy_threads(ki_extent(plain), c->threads));
+    if (!best && !(best = cut(c, e, &tile, &unit))) return false;
+    t = c->count ? c->count : thread_count(ki_extent(best) / unit, c->threads);
+    bool vectors = best == tile.v && unit > 1 && !tile.reduce && !c->even;
+    bool fewer = vectors && !c->count && busy_threads(ki_extent(best) / unit, c->threads) > t;
+    if (ki_extent(best) % (t * unit) == 0 && !fewer) return split_threads(c, best, t);
+    if (vectors && ki_extent(best) % unit == 0) /* dealt next, in units */
+        return ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)best->arg.range.axis, false, best->arg.range.id, unit);
+    if (e->src[1] == best) return ki_choice_even(c, best, vectors ? unit : t * unit);
+    if (!ki_nest_independent(&c->nest, e->src[1])) return false;
+    return ki_choice_do(c, KI_OPT_SWAP, 0, false, e->src[1]->arg.range.id, best->arg.range.id);
 }
 
 static bool has_thread(kn_uop e) {
@@ -200,18 +247,28 @@ static kn_uop next_closer(const ki_choice *c) {
     return NULL;
 }
 
-kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink) {
-    ki_choice c = {.ir = ir, .target = t, .threads = m->threads ? m->threads : 1, .ok = true};
+static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     kn_uop u;
-    if (ki_choice_look(&c, sink)) {
-        c.lanes = t->vector / widest(&c.nest);
-        thread_kernel(&c);
+    if (ki_choice_look(c, sink)) {
+        c->lanes = c->target->vector / widest(&c->nest);
+        thread_kernel(c);
     }
-    while (c.ok && (u = next_closer(&c))) {
-        if (u->op == KN_END) ki_choose_nest(&c, u);
-        else ki_choose_reduce(&c, u);
+    while (c->ok && (u = next_closer(c))) {
+        if (u->op == KN_END) ki_choose_nest(c, u);
+        else ki_choose_reduce(c, u);
     }
-    if (m->stream && t->stream) ki_choose_streams(&c, m->stream);
-    if (c.open) ki_nest_close(&c.nest);
-    return c.ok ? c.sink : NULL;
+    if (m->stream && c->target->stream) ki_choose_streams(c, m->stream);
+    if (c->open) ki_nest_close(&c->nest);
+    return c->ok ? c->sink : NULL;
+}
+
+kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink) {
+    bool clean = ir->env->err == KI_E_NONE;
+    ki_choice c = {.ir = ir, .target = t, .threads = m->threads ? m->threads : 1, .ok = true};
+    kn_uop chosen = choose(&c, m, sink);
+    if (chosen || c.even || !clean || ir->env->status == KI_NOMEM) return chosen;
+    /* A step was refused that wants a constant bound: with even parts only. */
+    ki_env_clear(ir->env);
+    c = (ki_choice){.ir = ir, .target = t, .threads = c.threads, .even = true, .ok = true};
+    return choose(&c, m, sink);
 }

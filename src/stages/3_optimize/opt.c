@@ -49,6 +49,13 @@ static kn_uop thread_range(const ki_nest *k) {
     return NULL;
 }
 
+/* min(q, n - t q), written so that its bounds say so: q - max(0, t q + q - n). */
+static kn_uop shorter_last(ki_ir *ir, kn_uop t, int64_t q, int64_t n) {
+    kn_uop over = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, t, ki_index(ir, q)), ki_index(ir, q - n));
+    kn_uop cut = ki_op2(ir, KN_MUL, ki_op2(ir, KN_MAX, over, ki_index(ir, 0)), ki_index(ir, -1));
+    return ki_op2(ir, KN_ADD, cut, ki_index(ir, q));
+}
+
 static kn_uop opt_split(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis), t = o->target == KN_AX_THREAD ? thread_range(k) : NULL, part, rest,
@@ -59,7 +66,8 @@ static kn_uop opt_split(ki_nest *k, ki_opt *o) {
                     o->target < KI_AX_COUNT ? ki_axis_names[o->target] : "?", o->top ? "outer" : "inner");
     if ((o->target == KN_AX_LOCAL || o->target == KN_AX_GROUP) && no_locals(k))
         return FAIL(KI_E_OPT_NOLOCALS, ki_axis_names[o->target]);
-    if (f < 1 || n < 1 || n % f) return FAIL(KI_E_OPT_DIVIDE, (int)f, (int)o->axis, (long long)n);
+    bool uneven = o->target == KN_AX_THREAD && f > 0 && (f - 1) * ((n + f - 1) / f) < n; /* work for each */
+    if (f < 1 || n < 1 || (n % f && !uneven)) return FAIL(KI_E_OPT_DIVIDE, (int)f, (int)o->axis, (long long)n);
     if (o->target == KN_AX_THREAD && k->around[k->scope.at[ki_nest_closer(k, r)->id]])
         return FAIL(KI_E_OPT_THREAD, (int)o->axis);
     if (t && (o->id < 0 || (uint32_t)o->id == t->arg.range.id)) {
@@ -72,9 +80,11 @@ static kn_uop opt_split(ki_nest *k, ki_opt *o) {
     if (o->id < 0) o->id = (int32_t)ki_nest_next_range(k);
     if (!t && ki_nest_range(k, (uint32_t)o->id)) return FAIL(KI_E_OPT_ID, (int)o->id);
     part = ki_range_make(ir, (uint32_t)o->id, (kn_axis)o->target, ki_index(ir, f));
-    rest = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, n / f));
+    int64_t q = (n + f - 1) / f;
+    kn_uop bound = n % f ? shorter_last(ir, part, q, n) : ki_index(ir, q);
+    rest = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, bound);
     kn_uop outer = o->top ? part : rest, inner = o->top ? rest : part;
-    expr = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, outer, ki_index(ir, o->top ? n / f : f)), inner);
+    expr = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, outer, ki_index(ir, o->top ? q : f)), inner);
     /* A part of extent 1 stays a range: it is what the OptOps that follow may name. */
     return expr ? ki_swap_ranges(k, k->sink, &(ki_swap){r, expr, {outer, inner}}, 1) : NULL;
 }

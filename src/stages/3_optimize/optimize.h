@@ -4,6 +4,7 @@
  *   SPLIT axis k target top?  n = (n/k, k), or (k, n/k) if top; the new part has id `id` and the target's type, the rest keeps
  *                             axis's id and type. Target as in the specification's table, or axis's own type. A LOOP that is
  *                             independent counts as g. `id` of a THREAD range that the kernel has already: the same threads.
+ *                             k must divide n, but for THREAD: there the last part is shorter, axis's bound min(q, n - t q)
  *   PADTO axis m              the extent becomes the next multiple of m; what lies beyond is not accessed and not reduced
  *   SWAP axis other           exchanges two loops of one nest
  *   CUT axis at               [0, at) and [at, n) become two loops, with what stands inside; the second one's ranges

@@ -85,13 +85,13 @@ def speed_text(r):
     if "error" in r:
         return f"  {r['program']:12} {r['threads']:7}  {r['error']}"
     met = "" if r["ratio"] >= r["bar"] else "  below"
-    return (f"  {r['program']:12} {r['threads']:7} {r['us']:8.0f} {r['peer_us']:8.0f} {r['ratio']:6.2f} {r['bar']:5}"
+    return (f"  {r['program']:12} {r['threads']:7} {r['us']:8.0f} {r['peer_us']:8.0f} {r['ratio']:6.2f} {r['cpu_ratio']:6.2f} {r['bar']:5}"
             f" {r['floor_us']:8.0f} {r['distance']:6.2f}{met}")
 
 
 def speed(numpy):
     title(f"Running on the CPU, us: koine and numpy {numpy}; the floor is what the machine needs",
-          f"  {'program':12} threads {'koine':>8} {'numpy':>8} {'ratio':>6} {'bar':>5} {'floor':>8} {'x floor':>6}")
+          f"  {'program':12} threads {'koine':>8} {'numpy':>8} {'ratio':>6} {'cpu':>6} {'bar':>5} {'floor':>8} {'x floor':>6}")
     for threads in (1, 2):
         for line in run(PEERS, HERE / "speed.py", threads, LIB, PROBE):
             r = json.loads(line)

@@ -70,6 +70,7 @@ static void run(kn_ctx *k, subject *s, const char *threads) {
     ki_exec *e[N];
     uint32_t most[N] = {0};
     for (size_t i = 0; i < N; i++) p[i] = &s[i].p;
+    kn_set(k, "KN_STREAM", strcmp(threads, "1") ? "1" : "0"); /* past the caches or not is the same too */
     bool ok = kn_set(k, "KN_THREADS", threads) == KN_OK && ki_prepare(k, "CPU", p, N, e);
     CHECK(ok, "%s threads: all compile %s", threads, kn_message(k));
     for (size_t i = 0; i < N && ok; i++) {

@@ -9,13 +9,13 @@ static int devices(cli *c) {
     ki_env env;
     if (!ki_env_open(&env)) return cli_fail(c, "out of memory");
     unsigned unit;
-    const ki_device_class *def = ki_device_parse(&env, NULL, &unit);
-    int rc = CLI_OK;
-    if (!def) rc = cli_fail(c, "KN_DEVICE: %s", env.message.s);
+    const ki_device_class *def = env.err ? NULL : ki_device_parse(&env, NULL, &unit);
+    int rc = def ? CLI_OK : cli_fail(c, "%s", env.message.s);
     for (size_t i = 0; ki_device_classes[i]; i++) {
         const ki_device_class *d = ki_device_classes[i];
         ki_env probe;
         if (!ki_env_open(&probe)) break;
+        ki_env_clear(&probe);
         /* Opening tells whether it can be used, and why not. */
         ki_device *open = ki_device_open(&probe, ki_device_intern(&probe, d->name));
         const char *why = open ? NULL : probe.message.s;

@@ -64,8 +64,9 @@ static int info(cli *c) {
     }
     print_dtypes(c->json);
     print_settings(&env, c->json);
+    int rc = env.err ? cli_fail(c, "%s", env.message.s) : CLI_OK;
     ki_env_close(&env);
-    return CLI_OK;
+    return rc;
 }
 
 static const cli_opt options[] = {{"json", NULL, "one object a line"}, {NULL, NULL, NULL}};

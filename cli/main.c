@@ -2,9 +2,12 @@
  * here. */
 #include "cli.h"
 
+#include "base/env.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const cli_verb *const cli_verbs[] = {&cli_run, &cli_compile, &cli_train, &cli_bench, &cli_rules,
                                      &cli_ops, &cli_devices, &cli_info,  &cli_help,  NULL};
@@ -120,6 +123,25 @@ static int run_verb(const cli_verb *v, int argc, char **argv) {
     return rc;
 }
 
+static const char *setting_word(const void *of, int i) {
+    (void)of;
+    return i < KI_VAR_COUNT ? ki_vars[i].name : NULL;
+}
+
+/* A misspelt setting would go unnoticed. */
+static void check_environment(void) {
+    for (char **e = environ; *e; e++) {
+        char name[32];
+        size_t n = strcspn(*e, "=");
+        if (strncmp(*e, "KN_", 3) != 0 || n >= sizeof name) continue;
+        memcpy(name, *e, n);
+        name[n] = 0;
+        const char *near = cli_near(name, setting_word, NULL);
+        if (near && strcmp(near, name) != 0)
+            fprintf(stderr, "koine: note: there is no setting %s; did you mean %s?\n", name, near);
+    }
+}
+
 static int dispatch(int argc, char **argv) {
     if (argc < 2) {
         cli_help_all(stderr);
@@ -133,6 +155,7 @@ static int dispatch(int argc, char **argv) {
         printf("koine %s\n", CLI_VERSION);
         return CLI_OK;
     }
+    check_environment();
     const cli_verb *v = find_verb(argv[1]);
     if (v) return run_verb(v, argc - 2, argv + 2);
     const char *near = cli_near(argv[1], verb_word, NULL);

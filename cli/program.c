@@ -1,11 +1,9 @@
 /* program.c: reads a .kn file and lowers it. See program.h. */
 #include "program.h"
 
-#include "base/thread.h"
 #include "device/cpu/cpu.h"
 #include "io/file.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 int cli_program_failed(const cli *c, const cli_program *p) {
@@ -23,6 +21,7 @@ bool cli_program_open(cli *c, cli_program *p, ki_env *env) {
         if (!ki_env_open(&p->own)) return cli_fail(c, "out of memory"), false;
         p->env = &p->own;
         p->own.log = log_line;
+        if (p->own.err) return cli_program_failed(c, p), false;
     }
     const char *path = c->operand[0];
     uint8_t *text;
@@ -36,11 +35,8 @@ bool cli_program_open(cli *c, cli_program *p, ki_env *env) {
 }
 
 bool cli_program_lower(cli *c, cli_program *p, ki_stage to) {
-    ki_lower_opts o = {.threads = ki_cpu_count(), .verify = atoi(ki_setting(p->env, KI_VAR_VERIFY))};
-    const char *threads = ki_setting(p->env, KI_VAR_THREADS);
-    if (*threads) o.threads = (unsigned)strtoul(threads, NULL, 10);
+    ki_lower_opts o = {.threads = ki_cpu_threads(p->env), .stream = ki_cpu_stream(p->env)};
     if (!(o.target = ki_target_chosen(p->env, false))) return cli_program_failed(c, p), false;
-    if (!ki_cpu_stream(p->env, &o.stream)) return cli_program_failed(c, p), false;
     if (!ki_ir_open(&p->low_ir, p->env) || !ki_lower(&p->in, &p->low_ir, to, &o, &p->out))
         return cli_program_failed(c, p), false;
     return true;

@@ -80,6 +80,7 @@ static void *worker(void *arg) {
         task *t = &w->task[i];
         ki_env env;
         bool ok = ki_env_open(&env);
+        ki_env_clear(&env); /* settings are not for proofs */
         if (ok && w->mutate)
             ok = ki_prove_mutants(&env, t->set, t->rule, &w->opts, w->every, (unsigned)i, mutant,
                                   &(mutant_to){t, w->json});

@@ -8,6 +8,7 @@
 
 #include <koine/device.h>
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,19 +81,36 @@ static void make_up(const runner *r, const ki_port *port, ki_array *a) {
     }
 }
 
-static bool number(const char *s, double *v) {
+static bool is_number(const char *s) {
     char *end;
-    *v = strtod(s, &end);
+    strtod(s, &end);
     return end != s && *end == 0;
+}
+
+/* A scalar written out. */
+static bool put_number(const runner *r, const ki_port *port, const char *s, ki_array *a) {
+    kn_dtype t = a->dtype;
+    char *end;
+    errno = 0;
+    if (ki_is_float(t)) return put_value(a, 0, strtod(s, NULL)), true;
+    bool u64 = t == KN_U64;
+    long long v = u64 ? (long long)strtoull(s, &end, 0) : strtoll(s, &end, 0);
+    long long hi = t == KN_BOOL ? 1 : u64 ? -1 : (long long)ki_int_max(t), lo = t == KN_BOOL || u64 ? 0 : ki_int_min(t);
+    if (*end == 0 && errno == 0 && (u64 ? *s != '-' : v >= lo && v <= hi)) {
+        memcpy(a->data, &v, ki_itemsize(t));
+        return true;
+    }
+    cli_fail(r->c, "--in %s=%s: expected a whole number from %lld to %llu (%s)", port->name, s, lo,
+             (unsigned long long)hi, ki_dtypes[t].name);
+    return false;
 }
 
 static bool input(runner *r, const ki_port *port, ki_array *a) {
     const char *from = given_for(r, "in", port->name);
-    double v = 0;
-    if (!from || (port->rank == 0 && number(from, &v))) {
+    if (!from || (port->rank == 0 && is_number(from))) {
         if (!ki_array_make(r->p.env, a, stored(port->dtype), port->rank, port->dim)) return false;
-        if (from) put_value(a, 0, v);
-        else make_up(r, port, a);
+        if (from) return put_number(r, port, from, a);
+        make_up(r, port, a);
         return true;
     }
     if (!ki_npy_read(r->p.env, from, a)) return false;

@@ -114,8 +114,11 @@ static void sizes(void) {
     BAD("more values than memory",
         kn_contiguous(kn_adds(kn_rand(k, S(1)), 0)) ? kn_zeros(k, S(INT64_C(1) << 50), KN_F32) : NULL, "size");
     float v[2];
-    BAD_STATUS("to_host with too little room", kn_to_host(X, v, sizeof v), "to_host");
-    told("item of several", isnan(kn_item(X)), "item");
+    BAD_STATUS("to_host with too little room", kn_to_host(X, v, sizeof v), "test_bad_input.c");
+    BAD_STATUS("to_host with too much room", kn_to_host(kn_zeros(k, S(1), KN_F32), v, sizeof v), "KN5014: to_host");
+    told("item of several", isnan(kn_item(X)), "KN5015: item");
+    BAD("a buffer of an absurd size", kn_from_graph(k, kn_u_buffer(k, KN_F32, INT64_C(1) << 60, KN_IN_GLOBAL)),
+        "KN1017");
 }
 
 static void lifetimes(void) {
@@ -136,11 +139,57 @@ static void lifetimes(void) {
     BAD_STATUS("a setting there is not", kn_set(k, "KN_COLOUR", "red"), "KN_COLOUR");
     kn_tensor n = kn_variable(k, "n", 5, 2);
     BAD("a variable without values", n, "variable");
-    BAD("a missing file", kn_load_npy(k, "/nonexistent.npy"), "nonexistent");
+    n = kn_shrink(kn_ones(k, S(8), KN_F32), KN_LIST(0), S(kn_sym(kn_variable(k, "rows", 1, 8))));
+    told("a variable that was never bound", kn_realize(n) != KN_OK, "KN5012: variable 'rows'");
+    BAD_STATUS("a variable bound outside its bounds", kn_bind(k, "rows", 9) ? KN_OK : kn_realize(n), "KN5013");
+    kn_bind(k, "rows", 3);
+    told("the place of a value of symbolic shape", !kn_data(n), "KN5017");
+    BAD("a missing file", kn_load_npy(k, "/nonexistent.npy"), "KN6001: cannot read /nonexistent.npy");
     BAD_STATUS("a folder that is not there", kn_save_npy(X, "/nonexistent/x.npy"), "nonexistent");
 }
 
+/* ---- graphs and kernels by hand ----------------------------------------------------------------------------------- */
+
+static void graphs(void) {
+    kn_uop x = kn_u_input(k, "x", KN_F32, S(4)), i = kn_u_range(k, kn_u_int(k, KN_IDX, 4), KN_LOOP_AXIS);
+#define NODE(name, u, what) told(name, !(u), what)
+    NODE("no such op", kn_u(k, "ad", x, x), "KN1165");
+    NODE("an op without a source", kn_u(k, "add", x, NULL), "KN1002: add: source 1");
+    NODE("reduce by another op", kn_u_reduce(k, x, "sub", KN_AXES(0)), "KN1014: reduce: op sub");
+    NODE("reduce of an axis there is not", kn_u_reduce(k, x, "add", KN_AXES(3)), "KN1125: graph: axis 3");
+    NODE("an order that is none", kn_u_axes(k, "permute", x, KN_AXES(1)), "KN1008: permute: (1)");
+    NODE("a constant of no dtype", kn_u_int(k, KN_VOID, 1), "KN1150");
+    NODE("a number that does not fit", kn_u_cast(k, x, (kn_dtype)77), "KN1150");
+    kn_uop deep = x;
+    for (int d = 0; d < 20 && deep; d++) deep = kn_u(k, "stack", deep);
+    NODE("more axes than there may be", deep, "KN1022: stack");
+    told("a kernel that is none", kn_kernel_check(k, x) != KN_OK, "KN1167");
+    kn_uop out = kn_u_param(k, 0, KN_F32, 4), in = kn_u_param(k, 1, KN_F32, 4);
+    kn_uop body = kn_u(k, "store", kn_u(k, "index", out, i), kn_u(k, "index", in, i));
+    told("a loop that stays open", kn_kernel_check(k, kn_u_kernel(k, "open", body)) != KN_OK, "KN42");
+    kn_uop good = kn_u_kernel(k, "copy", kn_u(k, "end", body, i));
+    NODE("no such target", kn_kernel_source(k, good, "cobol"), "KN1168");
+    float v[4] = {0};
+    told("a kernel with a pointer too few", kn_kernel_run(k, good, (void *[]){v}, 1) != KN_OK, "KN1169");
+}
+
 /* ---- rules --------------------------------------------------------------------------------------------------- */
+
+/* A right side in C that is of another dtype. */
+static kn_uop to_f64(kn_match *m) { return kn_u_cast(kn_match_ctx(m), kn_match_node(m, 0), KN_F64); }
+
+static void callbacks(void) {
+    const kn_rule_callback table[] = {{"to_f64", to_f64, NULL}, {NULL, NULL, NULL}};
+    const char *text = "ruleset s\na : -x:f32 => do(to_f64) @opaque(\"to test\")\n";
+    told("rules: a callback there is not", !kn_rules_load(k, "bad.kr", text, NULL), "bad.kr:2:");
+    told("rules: no text", !kn_rules_load(k, "bad.kr", NULL, NULL), "KN1020");
+    kn_rules *r = kn_rules_load(k, "bad.kr", text, table);
+    kn_uop u = kn_u(k, "neg", kn_u_input(k, "x", KN_F32, S(4)));
+    told("rules: a callback that changes the dtype", !kn_rewrite(k, r, "s", u, KN_WALK, NULL), "KN3022: rule a");
+    told("rules: a set there is not", !kn_rewrite(k, r, "t", u, KN_WALK, NULL), "'t'");
+    told("rules: a driver there is not", !kn_rewrite(k, r, "s", u, (kn_rewrite_how)9, NULL), "KN1020");
+    kn_rules_free(r);
+}
 
 static void rule(const char *name, const char *text, const char *what) {
     ki_env env;
@@ -169,6 +218,7 @@ static void rules(void) {
     rule("no such predicate", "ruleset s\na : x:int + #c => x if tidy(c)\n", "tidy");
     rule("do without its reason", "ruleset s\na : x:int + #c => do(ki_f)\n", "");
     rule("no such attribute", "ruleset s\na : x:int + 0 => x @quickly\n", "quickly");
+    rule("a constant of no evident dtype", "ruleset s\na : x < y => 1 < 2\n", "KN3009");
     rule("an unknown symbol", "ruleset s\nextern pred p(int) = ki_nowhere\na : x:int + #c => x if p(c)\n",
          "ki_nowhere");
 }
@@ -181,7 +231,9 @@ int main(void) {
     dtypes();
     sizes();
     lifetimes();
+    graphs();
     rules();
+    callbacks();
     kn_close(k);
     return tap_done();
 }

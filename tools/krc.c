@@ -204,6 +204,7 @@ int main(int argc, char **argv) {
     ki_rules r;
     if (argc < 3) return fputs("usage: krc FILE.kr OUT.c | krc -h OUT.h FILE.kr...\n", stderr), 2;
     if (!ki_env_open(&env)) return 1;
+    ki_env_clear(&env); /* settings are not for the build */
     if (strcmp(argv[1], "-h") == 0) {
         int bad = header(argc, argv, &env);
         if (bad) remove(argv[2]);

@@ -1,4 +1,5 @@
-/* here.h: every call that makes a tensor, wrapped so that the tensor knows the caller's file and line. A wrapped name is
+/* here.h: every call that makes a tensor, wrapped so that the tensor knows the caller's file and line, and those that run
+ * or return several, so that their failure does. A wrapped name is
  * still a function: (kn_add) is its address. One line for each function of tensor.h and nn.h; a test compares. */
 #ifndef KN_HERE_H
 #define KN_HERE_H
@@ -240,5 +241,16 @@
 #define kn_batch_norm_train(...) KN_HERE_((kn_batch_norm_train)(__VA_ARGS__))
 #define kn_attention(...) KN_HERE_((kn_attention)(__VA_ARGS__))
 #define kn_grad1(...) KN_HERE_((kn_grad1)(__VA_ARGS__))
+
+#define KN_STATUS_HERE_(s) kn_at_status_((s), __FILE__, __LINE__)
+#define kn_to_host(...) KN_STATUS_HERE_((kn_to_host)(__VA_ARGS__))
+#define kn_split(...) KN_STATUS_HERE_((kn_split)(__VA_ARGS__))
+#define kn_chunk(...) KN_STATUS_HERE_((kn_chunk)(__VA_ARGS__))
+#define kn_function(...) KN_STATUS_HERE_((kn_function)(__VA_ARGS__))
+#define kn_grad(...) KN_STATUS_HERE_((kn_grad)(__VA_ARGS__))
+#define kn_grad_from(...) KN_STATUS_HERE_((kn_grad_from)(__VA_ARGS__))
+#define kn_bind(...) KN_STATUS_HERE_((kn_bind)(__VA_ARGS__))
+#define kn_data(...) kn_at_data_((kn_data)(__VA_ARGS__), __FILE__, __LINE__)
+#define kn_item(...) kn_at_double_((kn_item)(__VA_ARGS__), __FILE__, __LINE__)
 
 #endif

@@ -40,5 +40,6 @@ KN_API void kn_images_free(kn_images *images);
 
 #ifndef KN_NO_LOC
 #define kn_load_npy(...) KN_HERE_((kn_load_npy)(__VA_ARGS__))
+#define kn_save_npy(...) KN_STATUS_HERE_((kn_save_npy)(__VA_ARGS__))
 #endif
 #endif

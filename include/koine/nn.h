@@ -60,6 +60,8 @@ KN_API size_t kn_optim_state(const kn_optim *o, const kn_tensor **out);
 }
 #endif
 #ifndef KN_NO_LOC
+#define kn_optim_step(...) KN_STATUS_HERE_((kn_optim_step)(__VA_ARGS__))
+#define kn_optim_realize(...) KN_STATUS_HERE_((kn_optim_realize)(__VA_ARGS__))
 #define kn_linear_apply(...) KN_HERE_((kn_linear_apply)(__VA_ARGS__))
 #define kn_conv2d_apply(...) KN_HERE_((kn_conv2d_apply)(__VA_ARGS__))
 #define kn_layer_norm_apply(...) KN_HERE_((kn_layer_norm_apply)(__VA_ARGS__))

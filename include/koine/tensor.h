@@ -398,8 +398,11 @@ KN_API kn_tensor kn_grad1(kn_tensor loss, kn_tensor wrt);
 /* The same with a given gradient of y instead of ones. */
 KN_API kn_status kn_grad_from(kn_tensor y, kn_tensor dy, const kn_tensor *wrt, size_t n, kn_tensor *out);
 
-/* Stamps the caller's place on a tensor just made; used by the macros of here.h. */
+/* Stamps the caller's place on a tensor just made, or on the failure a call just had; used by the macros of here.h. */
 KN_API kn_tensor kn_at_(kn_tensor t, const char *file, int line);
+KN_API kn_status kn_at_status_(kn_status s, const char *file, int line);
+KN_API const void *kn_at_data_(const void *data, const char *file, int line);
+KN_API double kn_at_double_(double v, const char *file, int line);
 
 #ifdef __cplusplus
 }

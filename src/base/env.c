@@ -1,6 +1,7 @@
 /* env.c: diagnostics, settings, log, device names. See env.h. */
 #include "base/env.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static const error_row errors[KI_E_COUNT] = {
 };
 
 const ki_var_info ki_vars[KI_VAR_COUNT] = {
-#define KI_ENV(name, def, doc) [KI_VAR_##name] = {"KN_" #name, def, doc},
+#define KI_ENV(name, def, numbers, doc) [KI_VAR_##name] = {"KN_" #name, def, numbers, doc},
 #include "base/env.def"
 #undef KI_ENV
 };
@@ -30,16 +31,22 @@ static char *copy(const char *s) {
     return p;
 }
 
+/* Whether s is one of the numbers "lo..hi". */
+static bool number_in(const char *s, const char *numbers, uint64_t *value) {
+    char *end;
+    uint64_t lo = strtoull(numbers, &end, 10), hi = strtoull(end + 2, NULL, 10);
+    errno = 0;
+    *value = strtoull(s, &end, 0);
+    return *s >= '0' && *s <= '9' && *end == 0 && errno == 0 && *value >= lo && *value <= hi;
+}
+
 bool ki_env_open(ki_env *e) {
     *e = (ki_env){0};
     for (int v = 0; v < KI_VAR_COUNT; v++) {
         const char *value = getenv(ki_vars[v].name);
-        if (!value) continue;
-        e->var[v] = copy(value);
-        if (!e->var[v]) {
-            ki_env_close(e);
-            return false;
-        }
+        if (!value || ki_setting_set(e, (ki_var)v, value) || e->err == KI_E_SETTING_VALUE) continue;
+        ki_env_close(e);
+        return false;
     }
     return true;
 }
@@ -103,7 +110,12 @@ int ki_fail_at(ki_env *e, ki_err id, const char *source, const char *text, size_
     va_end(ap);
     /* Long lines are cut to a window around the caret. */
     size_t from = at - start > 100 ? at - 60 : start, to = end - from > 160 ? from + 160 : end;
-    ki_text_printf(&e->message, "\n  %.*s\n  ", (int)(to - from), text + from);
+    ki_text_put(&e->message, "\n  ");
+    for (size_t i = from; i < to; i++) { /* what a terminal would obey is not shown */
+        unsigned char c = (unsigned char)text[i];
+        ki_text_putc(&e->message, (c < 32 && c != '\t') || c == 127 ? '?' : text[i]);
+    }
+    ki_text_put(&e->message, "\n  ");
     for (size_t i = from; i < at; i++) ki_text_putc(&e->message, text[i] == '\t' ? '\t' : ' ');
     ki_text_putc(&e->message, '^');
     tail(e);
@@ -131,9 +143,19 @@ void ki_env_clear(ki_env *e) {
 
 const char *ki_setting(const ki_env *e, ki_var v) { return e->var[v] ? e->var[v] : ki_vars[v].def; }
 
+uint64_t ki_setting_number(const ki_env *e, ki_var v) {
+    uint64_t n = 0;
+    number_in(ki_setting(e, v), ki_vars[v].numbers, &n);
+    return n;
+}
+
 bool ki_setting_set(ki_env *e, ki_var v, const char *value) {
+    uint64_t n;
+    if (value && !*value) value = NULL;
+    if (value && *ki_vars[v].numbers && !number_in(value, ki_vars[v].numbers, &n))
+        return ki_fail(e, KI_E_SETTING_VALUE, ki_vars[v].name, value, ki_vars[v].numbers), false;
     char *p = value ? copy(value) : NULL;
-    if (value && !p) return false;
+    if (value && !p) return ki_fail(e, KI_E_NOMEM), false;
     ki_free(e->var[v]);
     e->var[v] = p;
     return true;

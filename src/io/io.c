@@ -1,4 +1,5 @@
 /* io.c: the public calls on files. Formats are in files of their own; this one turns arrays into tensors and back. */
+#define KN_NO_LOC
 #include "io/array.h"
 #include "tensor/context.h"
 
@@ -6,11 +7,11 @@
 
 #include <string.h>
 
-kn_tensor(kn_load_npy)(kn_ctx *k, const char *path) {
+kn_tensor kn_load_npy(kn_ctx *k, const char *path) {
     k->fn = "load_npy";
     ki_array a;
     if (!ki_npy_read(&k->env, path, &a)) return ki_handle(k, NULL);
-    kn_tensor t = (kn_from_host)(k, a.data, a.dtype, kn_ints_of(a.rank, a.dim));
+    kn_tensor t = kn_from_host(k, a.data, a.dtype, kn_ints_of(a.rank, a.dim));
     ki_array_free(&a);
     return t;
 }

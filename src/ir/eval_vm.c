@@ -258,7 +258,7 @@ static bool run_all(run *r, const int64_t *var) {
     const ki_vm *vm = r->vm;
     for (size_t i = 0; i < vm->nconst; i++) r->slot[vm->consts[i].slot] = vm->consts[i].value;
     for (size_t i = 0; i < vm->nvar; i++)
-        r->slot[vm->vars[i].slot] = ki_bits_wrap((kn_dtype)vm->vars[i].value, var[vm->vars[i].source]);
+        r->slot[vm->vars[i].slot] = ki_var_bits((kn_dtype)vm->vars[i].value, var[vm->vars[i].source]);
     forget_memory(r, true);
     if (!execute(r, 0, vm->prologue)) return false;
     int64_t group = 1;

@@ -52,7 +52,7 @@ kn_uop ki_param_make(ki_ir *ir, int slot, kn_dtype t, kn_addrspace as, unsigned 
     size_t len = name ? strlen(name) : 0;
     _Alignas(16) char raw[sizeof(ki_param) + 256] = {0};
     ki_param *k = (ki_param *)raw;
-    if (len > 255) return ki_fail(ir->env, KI_E_ARG_INVALID, "param", "name (at most 255 bytes)"), NULL;
+    if (len > 255) return ki_fail(ir->env, KI_E_ARG_INVALID, "param", "a name has at most 255 bytes"), NULL;
     k->slot = slot;
     k->device = (uint16_t)device;
     k->dtype = (uint8_t)t;

@@ -68,7 +68,7 @@ static bool read_header(file *f) {
     }
     const char *near = ki_nearest(s, n, stage_name, KI_S_COUNT);
     return KI_READ_FAIL(r, KI_E_TEXT_STAGE, at, (int)(n > 40 ? 40 : n), s, near ? "; did you mean " : "",
-                        near ? near : "");
+                        near ? near : "", near ? "?" : "");
 }
 
 /* ---- ports -------------------------------------------------------------------------------------------------- */

@@ -246,7 +246,7 @@ bool ki_read_dtype(ki_reader *r, kn_dtype *out) {
     if (*out != KI_DTYPE_COUNT) return true;
     const char *near = ki_nearest(s, n, dtype_name, KI_DTYPE_COUNT);
     return KI_READ_FAIL(r, KI_E_TEXT_DTYPE, at, (int)(n > 40 ? 40 : n), s, near ? "; did you mean " : "",
-                        near ? near : "");
+                        near ? near : "", near ? "?" : "");
 }
 
 bool ki_read_choice(ki_reader *r, ki_err err, const char *const *names, size_t count, unsigned *out) {

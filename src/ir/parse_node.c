@@ -171,7 +171,9 @@ static kn_uop make_literal(ki_reader *r, size_t at, size_t end, kn_dtype dtype) 
     int shown = (int)(n > 40 ? 40 : n);
     if (st == KI_NUM_OK) return ki_const_bits(r->ir, dtype, bits);
     if (st == KI_NUM_RANGE) return KI_READ_FAIL(r, KI_E_TEXT_NUMBER_RANGE, at, shown, s, ki_dtypes[dtype].name), NULL;
-    return KI_READ_FAIL(r, KI_E_TEXT_NUMBER, at, shown, s, ki_dtypes[dtype].name), NULL;
+    char what[32];
+    snprintf(what, sizeof what, "a value of %s", ki_dtypes[dtype].name);
+    return KI_READ_FAIL(r, KI_E_TEXT_NUMBER, at, shown, s, what), NULL;
 }
 
 /* :f32 directly behind a literal (a colon after a blank begins the type). */
@@ -350,7 +352,7 @@ static bool read_op(ki_reader *r, ki_args *a) {
     if (a->op != KI_OP_COUNT) return true;
     const char *near = op_alias(s, n);
     return KI_READ_FAIL(r, KI_E_TEXT_OP, a->op_at, (int)(n > 40 ? 40 : n), s, near ? "; did you mean " : "",
-                        near ? near : "");
+                        near ? near : "", near ? "?" : "");
 }
 
 /* const 2.0 : f32, or const 2.0:f32 */

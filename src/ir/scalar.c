@@ -138,6 +138,19 @@ uint64_t ki_bits_wrap(kn_dtype t, int64_t v) {
     (void)ki_scalar_cast(t, KN_I64, (uint64_t)v, &out);
     return out;
 }
+
+int64_t ki_var_value(kn_dtype t, uint64_t bits) {
+    double d = ki_is_float(t) ? ki_f64_from_bits(t, bits) : 0;
+    int64_t v = (int64_t)bits;
+    if (ki_is_float(t)) memcpy(&v, &d, sizeof v);
+    return v;
+}
+uint64_t ki_var_bits(kn_dtype t, int64_t value) {
+    double d;
+    memcpy(&d, &value, sizeof d);
+    return ki_is_float(t) ? ki_bits_from_f64(t, d) : ki_bits_wrap(t, value);
+}
+
 double ki_const_f64(kn_uop u) { return ki_f64_from_bits((kn_dtype)u->dtype, u->arg.bits); }
 
 /* ---- storage

@@ -39,7 +39,7 @@ static kn_uop tuple_element(ki_draft *d) {
     kn_uop t = d->src[0];
     if (t->op == KN_FUNCTION) t = t->src[0];
     if (t->op != KN_TUPLE) {
-        ki_fail(d->ir->env, KI_E_ARG_INVALID, "gettuple", "source (no tuple)");
+        ki_fail(d->ir->env, KI_E_ARG_INVALID, "gettuple", "its source is no tuple");
         return NULL;
     }
     if (d->arg.i < 0 || d->arg.i >= (int64_t)t->nsrc) {
@@ -242,16 +242,25 @@ static bool shape_EXPAND(ki_draft *d) {
     return true;
 }
 
+static bool bad_order(ki_draft *d, const ki_ints *p) {
+    ki_text t = {0};
+    for (uint32_t k = 0; p && k < p->n && k <= KI_MAX_RANK; k++)
+        ki_text_printf(&t, k ? ", %lld" : "(%lld", (long long)p->v[k]);
+    ki_text_put(&t, t.n ? ")" : "()");
+    ki_fail(d->ir->env, KI_E_PERMUTE_ORDER, t.s ? t.s : "", d->src[0]->type->rank);
+    ki_text_free(&t);
+    return false;
+}
+
 static bool shape_PERMUTE(ki_draft *d) {
     const ki_type *t = d->src[0]->type;
     const ki_ints *p = d->arg.ints;
     ki_dim dim[KI_MAX_RANK];
     uint32_t seen = 0;
     int axis = -1;
-    if (!p || p->n != t->rank) return FAIL(KI_E_PERMUTE_ORDER, "of another length", t->rank);
+    if (!p || p->n != t->rank) return bad_order(d, p);
     for (uint32_t k = 0; k < p->n; k++) {
-        if (p->v[k] < 0 || p->v[k] >= t->rank || seen >> p->v[k] & 1)
-            return FAIL(KI_E_PERMUTE_ORDER, "with a repeated or unknown axis", t->rank);
+        if (p->v[k] < 0 || p->v[k] >= t->rank || seen >> p->v[k] & 1) return bad_order(d, p);
         seen |= 1u << p->v[k];
         dim[k] = t->dim[p->v[k]];
         if (p->v[k] == t->axis) axis = (int)k;
@@ -264,7 +273,7 @@ static bool axes_in_range(ki_draft *d) {
     const ki_ints *p = d->arg.ints;
     for (uint32_t k = 0; p && k < p->n; k++)
         if (p->v[k] < 0 || p->v[k] >= t->rank || (k && p->v[k] <= p->v[k - 1]))
-            return FAIL(KI_E_ARG_INVALID, NAME, "axes (each once, ascending, below the rank)");
+            return FAIL(KI_E_ARG_INVALID, NAME, "axes are named once each, ascending, and lie below the rank");
     return true;
 }
 static bool shape_FLIP(ki_draft *d) { return axes_in_range(d) && (d->type = d->src[0]->type, true); }

@@ -4,6 +4,7 @@
  * to ids. Collection (graph.c) rebuilds the whole store from its roots. */
 #include "ir/derive.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const ki_op_info ki_ops[KI_OP_COUNT] = {
@@ -92,7 +93,7 @@ const ki_type *ki_type_make(ki_ir *ir, unsigned rank, const ki_dim *dim, unsigne
     }
     for (unsigned i = 0; i < rank; i++)
         if (!zero && (ki_mul_overflow(numel, dim[i].n, &numel) || numel > INT64_C(1) << 62))
-            return ki_fail(ir->env, KI_E_DIM_RANGE, "shape", (long long)dim[i].n), NULL;
+            return ki_fail(ir->env, KI_E_NUMEL_RANGE, (long long)dim[i].n, i), NULL;
     t->numel = zero ? 0 : numel;
     return ki_intern(ir, t, sizeof(ki_type) + rank * sizeof(ki_dim));
 }
@@ -217,6 +218,15 @@ static kn_uop insert(ki_ir *ir, const ki_draft *d, uint32_t hash, uint32_t slot,
     return u;
 }
 
+static kn_uop bad_arity(ki_env *env, const ki_op_info *op, uint32_t n) {
+    char takes[64];
+    const char *s = op->least == 1 && op->most == 1 ? "" : "s";
+    if (op->least == op->most) snprintf(takes, sizeof takes, "%d source%s", op->least, s);
+    else if (op->most > KI_MAX_RANK + 1) snprintf(takes, sizeof takes, "%d or more sources", op->least);
+    else snprintf(takes, sizeof takes, "%d to %d sources", op->least, op->most);
+    return ki_fail(env, KI_E_ARITY, op->name, takes, n), NULL;
+}
+
 kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag) {
     for (uint32_t i = 0; i < nsrc; i++)
         if (!src[i]) {
@@ -224,8 +234,7 @@ kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t 
             return NULL;
         }
     const ki_op_info *info = &ki_ops[op];
-    if ((int64_t)nsrc < info->least || (int64_t)nsrc > info->most)
-        return ki_fail(ir->env, KI_E_ARITY, info->name, info->least, info->most, nsrc), NULL;
+    if ((int64_t)nsrc < info->least || (int64_t)nsrc > info->most) return bad_arity(ir->env, info, nsrc);
     ki_draft d = {.ir = ir, .op = op, .dtype = dtype, .src = src, .nsrc = nsrc, .arg = arg};
     if (!ki_derive_dtype(&d)) return NULL;
     if (!room_for_one(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;

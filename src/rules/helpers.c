@@ -18,6 +18,20 @@ bool ki_log2_exact(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
     return true;
 }
 
+bool ki_is_loaded(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
+    (void)m, (void)n;
+    bool loaded = true;
+    for (uint32_t j = 0; j < v[0].n && loaded; j++) {
+        kn_uop u = v[0].nodes[j];
+        if (u->op != KN_INDEX) continue;
+        u = u->src[0];
+        while (u->op == KN_AFTER || u->op == KN_SLICE) u = u->src[0];
+        loaded = u->op != KN_BUFFER && u->op != KN_PARAM;
+    }
+    *out = (ki_val){.kind = KI_V_BOOL, .i = loaded};
+    return true;
+}
+
 /* Index k of the permuted value's source: i[j] where p[j] = k; in a mapped rest, k is the position. */
 bool ki_unpermute(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
     (void)n;
@@ -58,11 +72,9 @@ ki_rule_fn ki_rule_helper(const char *symbol) {
     static const struct {
         const char *symbol;
         ki_rule_fn fn;
-    } table[] = {{"ki_is_pow2", ki_is_pow2},
-                 {"ki_log2_exact", ki_log2_exact},
-                 {"ki_unpermute", ki_unpermute},
-                 {"ki_compose_order", ki_compose_order},
-                 {"ki_is_identity", ki_is_identity}};
+    } table[] = {
+        {"ki_is_pow2", ki_is_pow2},     {"ki_log2_exact", ki_log2_exact},       {"ki_is_loaded", ki_is_loaded},
+        {"ki_unpermute", ki_unpermute}, {"ki_compose_order", ki_compose_order}, {"ki_is_identity", ki_is_identity}};
     for (size_t k = 0; k < sizeof table / sizeof *table; k++)
         if (strcmp(table[k].symbol, symbol) == 0) return table[k].fn;
     return NULL;

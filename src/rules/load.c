@@ -9,6 +9,12 @@ static const ki_callback *find(const ki_callback *c, const char *symbol) {
     return NULL;
 }
 
+/* Where a symbol stands in the text, for messages. */
+static size_t place_of(const char *text, size_t n, const char *symbol) {
+    const char *at = memmem(text, n, symbol, strlen(symbol));
+    return at ? (size_t)(at - text) : 0;
+}
+
 static bool bind(ki_env *env, const char *text, size_t n, const ki_ruleset *s, const ki_callback *callback) {
     /* The tables are ours until they are handed out. */
     ki_extern *ext = (ki_extern *)s->ext;
@@ -16,7 +22,9 @@ static bool bind(ki_env *env, const char *text, size_t n, const ki_ruleset *s, c
     for (uint32_t k = 0; k < s->nextern; k++) {
         const ki_callback *c = find(callback, ext[k].symbol);
         ext[k].fn = c && c->fn ? c->fn : ki_rule_helper(ext[k].symbol);
-        if (!ext[k].fn) return ki_fail_at(env, KI_E_RULE_SYMBOL, s->source, text, n, 0, ext[k].symbol), false;
+        if (ext[k].fn) continue;
+        size_t at = place_of(text, n, ext[k].symbol);
+        return ki_fail_at(env, KI_E_RULE_SYMBOL, s->source, text, n, at, ext[k].symbol), false;
     }
     for (uint32_t k = 0; k < s->nrule; k++) {
         if (!rule[k].fn_name) continue;

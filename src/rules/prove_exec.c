@@ -379,6 +379,7 @@ static void by_derivation(execution *x, const ki_prove_opts *o) {
 bool ki_prove_execute(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out) {
     execution x = {.out = out, .p = p};
     if (!ki_env_open(&x.env)) return false;
+    ki_env_clear(&x.env); /* settings are not for proofs */
     x.keep = o->user != NULL;
     x.room = o->user ? o->user : ki_calloc(1, ROOM);
     if (x.room && ki_ir_open(&x.ir, &x.env)) {

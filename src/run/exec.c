@@ -5,6 +5,7 @@
 #include "run/run.h"
 
 #include "device/cpu/cpu.h"
+#include "ir/scalar.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,10 +38,7 @@ static bool note_variable(ki_run *r, ki_exec *e, const ki_param *p, int32_t *num
     ki_sched_var *v = ki_realloc(e->var, e->nvar + 1, sizeof *v);
     if (!v) return nomem(r);
     e->var = v;
-    v += e->nvar;
-    *v = (ki_sched_var){ki_malloc(p->len + 1), p->bounded ? p->lo : INT64_MIN, p->bounded ? p->hi : INT64_MAX};
-    if (!v->name) return nomem(r);
-    memcpy(v->name, p->name, p->len + 1);
+    if (!ki_sched_var_make(p, v + e->nvar)) return nomem(r);
     e->nvar++;
     return true;
 }
@@ -95,10 +93,9 @@ void ki_exec_free(ki_exec *e) {
 }
 
 static bool lower_opts(ki_run *r, ki_lower_opts *o) {
-    const char *verify = ki_setting(&r->k->env, KI_VAR_VERIFY);
     *o = (ki_lower_opts){.target = ki_target_chosen(&r->k->env, true), .threads = ki_cpu_threads(&r->k->env)};
-    o->verify = *verify >= '0' && *verify <= '9' ? *verify - '0' : 0;
-    return o->target && o->threads && ki_cpu_stream(&r->k->env, &o->stream);
+    o->stream = ki_cpu_stream(&r->k->env);
+    return o->target && o->threads;
 }
 
 /* A variable's value reaches an executed program through a port. */
@@ -108,7 +105,10 @@ static bool add_variables(ki_exec *e) {
         kn_uop u = e->ir.node[id];
         if (u->op != KN_PARAM || u->nsrc || u->arg.param->slot >= 0) continue;
         bool known = false;
-        for (size_t i = 0; i < p->nin; i++) known = known || p->in[i].node == u;
+        for (size_t i = 0; i < p->nin; i++) {
+            kn_uop q = p->in[i].node;
+            known = known || (q->op == KN_PARAM && q->arg.param == u->arg.param);
+        }
         if (!known && !ki_program_port(p, false, u->arg.param->name, u->arg.param->len, u)) return false;
     }
     return true;
@@ -252,9 +252,13 @@ static bool run_schedule(ki_run *r, ki_exec *e, void *const *in, void *const *ou
 static bool run_program(ki_run *r, ki_exec *e, void *const *in, void *const *out, const int64_t *var) {
     ki_device *d = e->device;
     void **i_mem = ki_calloc(e->nin, sizeof *i_mem), **o_mem = ki_calloc(e->nout, sizeof *o_mem);
-    bool ok = (i_mem && o_mem) || nomem(r);
-    for (size_t i = 0; i < e->nin && ok; i++)
-        i_mem[i] = e->in[i].variable < 0 ? in[i] : (void *)&var[e->in[i].variable];
+    int64_t *scalar = ki_calloc(e->nin, sizeof *scalar);
+    bool ok = (i_mem && o_mem && scalar) || nomem(r);
+    for (size_t i = 0; i < e->nin && ok; i++) {
+        int32_t v = e->in[i].variable;
+        i_mem[i] = v < 0 ? in[i] : (void *)&scalar[i];
+        if (v >= 0) ki_storage_put(e->var[v].dtype, &scalar[i], 0, ki_var_bits(e->var[v].dtype, var[v]));
+    }
     for (size_t j = 0; j < e->nout && ok; j++) {
         bool own = e->out[j].alias < 0 && e->out[j].twin < 0;
         ok = (o_mem[j] = own ? out[j] : d->is->alloc(d, e->out[j].bytes)) != NULL;
@@ -267,6 +271,7 @@ static bool run_program(ki_run *r, ki_exec *e, void *const *in, void *const *out
     }
     ki_free(i_mem);
     ki_free(o_mem);
+    ki_free(scalar);
     return ok;
 }
 

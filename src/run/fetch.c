@@ -2,6 +2,7 @@
  *
  * A value of symbolic shape lies in memory laid out at the upper bounds, under a SHRINK; its elements are gathered at the
  * bounds that the variables have now. */
+#define KN_NO_LOC
 #include "run/run.h"
 
 #include "ir/scalar.h"

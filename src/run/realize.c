@@ -2,6 +2,7 @@
  *
  * On an error nothing has changed but time spent: results are put into the tensors last. Storage that a program writes
  * for the first time is made here; storage freed is the collector's business (tensor/storage.c). */
+#define KN_NO_LOC
 #include "run/run.h"
 
 #include <string.h>
@@ -145,9 +146,10 @@ static bool run_job(job *j) {
     ki_device *d = ki_run_device(j->r, id ? id : k->device);
     if (!d || !ki_ir_open(&j->ir, &k->env)) return false;
     double start = ki_now();
-    /* The pipeline's driver prints and tidies up; every step of a training loop comes by here and needs neither. */
-    bool ok = *ki_setting(&k->env, KI_VAR_DEBUG) ? ki_lower(&j->plan.program, &j->ir, KI_S_CALLIFY, NULL, &j->callified)
-                                                 : ki_callify(&j->plan.program, &j->ir, &j->callified);
+    /* The pipeline's driver prints, checks and tidies up; every step of a training loop comes by here and needs none. */
+    bool watched = *ki_setting(&k->env, KI_VAR_DEBUG) || ki_setting_number(&k->env, KI_VAR_VERIFY);
+    bool ok = watched ? ki_lower(&j->plan.program, &j->ir, KI_S_CALLIFY, NULL, &j->callified)
+                      : ki_callify(&j->plan.program, &j->ir, &j->callified);
     j->r->lower_seconds += ki_now() - start;
     ki_exec *e = ok ? ki_exec_find(j->r, d, &j->callified) : NULL;
     return e && bind_variables(j->r, e) && open_memory(j, d, e) && ki_exec_run(j->r, e, j->in, j->out, j->r->value) &&

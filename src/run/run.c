@@ -1,6 +1,8 @@
 /* run.c: the run layer's state: devices, bindings, numbers; and running a program on host memory. See run.h. */
 #include "run/run.h"
 
+#include "ir/scalar.h"
+
 #include <string.h>
 #include <time.h>
 
@@ -111,7 +113,7 @@ bool ki_prepare(kn_ctx *k, const char *device, const ki_program *const *p, size_
 }
 
 static bool check_variable(ki_env *env, const ki_sched_var *v, int64_t value) {
-    if (value >= v->lo && value <= v->hi) return true;
+    if (ki_is_float(v->dtype) || (value >= v->lo && value <= v->hi)) return true;
     ki_fail(env, KI_E_VARIABLE_RANGE, v->name, (long long)value, (long long)v->lo, (long long)v->hi);
     return false;
 }
@@ -128,7 +130,7 @@ static bool take_inputs(ki_run *r, const ki_exec *e, const ki_program *p, void *
             ki_fail(env, KI_E_INPUT_MISSING, o >= 0 ? p->in[o].name : "?");
             ok = false;
         } else if (v >= 0) {
-            memcpy(&var[v], to[i], sizeof var[v]);
+            var[v] = ki_var_value(e->var[v].dtype, ki_storage_get(e->var[v].dtype, to[i], 0));
             known[v] = 1;
             ok = check_variable(env, &e->var[v], var[v]);
         }

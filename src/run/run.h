@@ -76,7 +76,7 @@ bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place);
 /* The value kn_bind gave a variable; false: none. */
 bool ki_bound_value(const ki_run *r, const char *name, int64_t *value);
 
-/* Runs a program of any stage: in[i] and out[i] are host memory of the size of p's ports (a variable: one int64). */
+/* Runs a program of any stage: in[i] and out[i] are host memory of the size of p's ports. */
 bool ki_run_program(kn_ctx *k, const ki_program *p, const char *device, void *const *in, void *const *out);
 /* The same for several programs whose kernels are compiled together: prepare, then run any of them any number of times. */
 bool ki_prepare(kn_ctx *k, const char *device, const ki_program *const *p, size_t n, ki_exec **out);

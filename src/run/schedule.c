@@ -51,6 +51,14 @@ static bool argument(maker *m, kn_uop u, ki_sched_arg *a) {
     return slot_for(m, u, &a->slot);
 }
 
+bool ki_sched_var_make(const ki_param *p, ki_sched_var *out) {
+    bool bounded = p->bounded && !ki_is_float((kn_dtype)p->dtype);
+    *out = (ki_sched_var){ki_malloc(p->len + 1), (kn_dtype)p->dtype, bounded ? p->lo : INT64_MIN,
+                          bounded ? p->hi : INT64_MAX};
+    if (out->name) memcpy(out->name, p->name, p->len + 1);
+    return out->name != NULL;
+}
+
 /* Number of a variable, by name. */
 static bool variable(maker *m, kn_uop u, int32_t *number) {
     ki_schedule *s = m->s;
@@ -65,9 +73,7 @@ static bool variable(maker *m, kn_uop u, int32_t *number) {
         m->var_cap = cap;
     }
     ki_sched_var *v = &s->var[s->nvar];
-    *v = (ki_sched_var){ki_malloc(p->len + 1), p->bounded ? p->lo : INT64_MIN, p->bounded ? p->hi : INT64_MAX};
-    if (!v->name) return nomem(m);
-    memcpy(v->name, p->name, p->len + 1);
+    if (!ki_sched_var_make(p, v)) return nomem(m);
     s->nvar++;
     return true;
 }

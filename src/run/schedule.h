@@ -15,8 +15,11 @@ typedef struct ki_sched_slot { /* one BUFFER of the program */
 
 typedef struct ki_sched_var {
     char *name;
-    int64_t lo, hi;
+    kn_dtype dtype;
+    int64_t lo, hi; /* bounds, of integers */
 } ki_sched_var;
+/* Name and bounds of p; false when out of memory. */
+bool ki_sched_var_make(const ki_param *p, ki_sched_var *out);
 
 typedef struct ki_sched_arg {
     uint32_t slot;

@@ -3,6 +3,7 @@
  * A kernel stage is applied once to each different kernel: equal kernels are the same node. */
 #include "stages/stages.h"
 
+#include "ir/parse.h"
 #include "stages/3_optimize/optimize.h"
 #include "stages/4_expand/expand.h"
 #include "stages/5_select/select.h"
@@ -124,10 +125,23 @@ static bool adopt(const ki_program *in, ki_ir *ir, ki_program *out) {
     return ok;
 }
 
-/* KN_DEBUG=rangeify,select: the text after these stages goes to the log. */
+/* The stages KN_DEBUG names, one bit each: rangeify,select. */
+static bool debugged(ki_env *env, uint32_t *stages) {
+    *stages = 0;
+    for (const char *s = ki_setting(env, KI_VAR_DEBUG); *s; s += *s == ',') {
+        size_t n = strcspn(s, ",");
+        int k = 0;
+        while (k < KI_S_COUNT && !ki_word_is(s, n, ki_stage_names[k])) k++;
+        if (n && k == KI_S_COUNT) return ki_fail(env, KI_E_DEBUG_STAGE, (int)(n > 40 ? 40 : n), s), false;
+        if (n) *stages |= UINT32_C(1) << k;
+        s += n;
+    }
+    return true;
+}
+
+/* The text after a stage goes to the log. */
 static void debug(const ki_program *p) {
-    const char *list = ki_setting(p->ir->env, KI_VAR_DEBUG), *name = ki_stage_names[p->stage], *at = strstr(list, name);
-    if (!at || !p->ir->env->log) return;
+    if (!p->ir->env->log) return;
     ki_text t = {0};
     if (ki_print(p, &t) && t.s) p->ir->env->log(p->ir->env->log_user, t.s);
     ki_text_free(&t);
@@ -158,9 +172,14 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     ki_lower_opts o = opts ? *opts : (ki_lower_opts){0};
     if (!o.target) o.target = ki_target_host();
     if (!o.threads) o.threads = 1;
+    int set = (int)ki_setting_number(ir->env, KI_VAR_VERIFY);
+    if (set > o.verify) o.verify = set;
     *out = (ki_program){.ir = ir};
-    if (!ki_watch_open(ir->env, o.verify >= 2) || (o.verify >= 1 && !ki_verify_stage(in))) return false;
+    uint32_t shown;
+    if (!debugged(ir->env, &shown) || !ki_watch_open(ir->env, o.verify >= 2) || (o.verify >= 1 && !ki_verify_stage(in)))
+        return false;
     if (ir->env->watch) ki_watch_between(ir->env, KI_S_CALLIFY, o.verify >= 2);
+    if (in->stage == KI_S_TENSOR && shown & 1u << KI_S_TENSOR) debug(in);
     bool ok = in->stage == KI_S_TENSOR && to > KI_S_TENSOR ? ki_callify(in, ir, out) : adopt(in, ir, out);
     /* Kernel stages in a row, unless somebody looks at the program in between. */
     bool watched = o.verify >= 1 || ir->env->watch || ki_setting(ir->env, KI_VAR_DEBUG)[0];
@@ -174,7 +193,8 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
         /* What a stage leaves behind is forgotten, so that the next one starts from what its text says and no more: a
          * node it makes is a new one, ids and with them every order depend on the program alone. */
         if (ok) ok = ki_program_collect(out, NULL, 0);
-        if (ok) out->stage = s, debug(out);
+        if (ok) out->stage = s;
+        if (ok && shown & 1u << s) debug(out);
         if (ok && o.verify >= 1) ok = ki_verify_stage(out);
         if (ok && o.verify >= 3) ok = ki_verify_meaning(in, out);
     }

@@ -9,7 +9,7 @@ typedef struct ki_lower_opts {
     const ki_target *target; /* NULL: the host's */
     unsigned threads;        /* threads the device offers; 0: 1 */
     uint64_t stream;         /* as ki_machine */
-    int verify;              /* as KN_VERIFY */
+    int verify;              /* as KN_VERIFY, which counts if it is higher */
 } ki_lower_opts;
 
 /* Lowers `in` (at any stage) to stage `to`, in `ir`, an open and empty store. `in` is not touched; out's ports are the

@@ -49,19 +49,22 @@ static bool root_is_right(const ki_program *p) {
         if (body->op == KN_LOAD) continue; /* a copy */
         if (p->stage == KI_S_RENDER && body->op != KN_PROGRAM) return bad_form(p, body, "a PROGRAM to call");
         if (p->stage != KI_S_RENDER && body->op != KN_SINK) return bad_form(p, body, "a kernel (SINK) to call");
+        if (p->stage >= KI_S_OPTIMIZE && body->op == KN_SINK && !(body->arg.kernel && body->arg.kernel->optimized))
+            return bad_form(p, body, "a kernel that is marked optimized=1");
         if (p->stage >= KI_S_LINEARIZE && (!body->nsrc || body->src[0]->op != KN_LINEAR))
             return bad_form(p, body, "a LINEAR of instructions in the kernel");
     }
     return true;
 }
 
-/* Instructions after their sources; loops closed in the order they were opened in. */
+/* Instructions after their sources; loops closed in the order they were opened in; from plan on, the position as tag. */
 static bool line_runs(const ki_program *p, kn_uop line, uint32_t *at) {
     kn_uop open[64];
     unsigned depth = 0;
     for (uint32_t i = 0; i < line->nsrc; i++) at[line->src[i]->id] = i + 1;
     for (uint32_t i = 0; i < line->nsrc; i++) {
         kn_uop u = line->src[i];
+        if (p->stage >= KI_S_PLAN && u->tag != i) return bad_form(p, u, "its position in the list as its tag");
         for (uint32_t k = 0; k < u->nsrc; k++)
             if (at[u->src[k]->id] > i + 1) return bad_form(p, u, "its sources before it");
         if (u->op == KN_RANGE && depth < 64) open[depth++] = u;

@@ -17,13 +17,14 @@ kn_ctx *kn_open(const char *device) {
     if (!ki_env_open(&k->env)) return ki_free(k), NULL;
     if (!device || !*device) device = ki_setting(&k->env, KI_VAR_DEVICE);
     k->device = ki_device_id(&k->env, device);
-    if (!ki_ir_open(&k->ir, &k->env) || k->env.err != KI_E_NONE) {
+    if (!ki_ir_open(&k->ir, &k->env) || k->env.err == KI_E_NOMEM) {
         ki_ir_close(&k->ir);
         ki_env_close(&k->env);
         return ki_free(k), NULL;
     }
+    ki_settle_failure(k);                                      /* of a setting */
     if (!ki_watch_open(&k->env, false)) ki_env_clear(&k->env); /* what is lowered says it again */
-    k->rng_seed = strtoull(ki_setting(&k->env, KI_VAR_SEED), NULL, 0);
+    k->rng_seed = ki_setting_number(&k->env, KI_VAR_SEED);
     k->collected_nodes = k->ir.n;
     k->nomem = (struct kn_tensor_s){.k = k, .status = KI_NOMEM};
     return k;
@@ -70,8 +71,8 @@ kn_status kn_set(kn_ctx *k, const char *name, const char *value) {
     ki_settle_failure(k);
     int v = var_named(name);
     if (v < 0) ki_fail(&k->env, KI_E_SETTING, name ? name : "(null)");
-    else if (!ki_setting_set(&k->env, (ki_var)v, value)) ki_fail(&k->env, KI_E_NOMEM);
-    else if (v == KI_VAR_SEED) k->rng_seed = strtoull(ki_setting(&k->env, KI_VAR_SEED), NULL, 0), k->rng_counter = 0;
+    else if (!ki_setting_set(&k->env, (ki_var)v, value)) return (kn_status)ki_settle_failure(k);
+    else if (v == KI_VAR_SEED) k->rng_seed = ki_setting_number(&k->env, KI_VAR_SEED), k->rng_counter = 0;
     else if (v == KI_VAR_DEVICE) k->device = ki_device_id(&k->env, ki_setting(&k->env, KI_VAR_DEVICE));
     return (kn_status)ki_settle_failure(k);
 }

@@ -77,7 +77,7 @@ struct kn_ctx {
     const struct kn_tensor_s *operand[2];     /* its first operands */
     int first_status;                         /* the first failure since kn_clear, */
     ki_text first;                            /* its text, */
-    const struct kn_tensor_s *first_tensor;   /* and the error tensor that has it, while it has no place yet */
+    struct kn_tensor_s *first_tensor;   /* and the error tensor that has it, while it has no place yet */
     struct kn_tensor_s nomem;                 /* what a call returns when there is no memory for a handle */
     void *run;                                /* run layer: devices, caches; made on first use */
     void (*run_close)(struct kn_ctx *k);

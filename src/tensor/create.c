@@ -8,7 +8,7 @@
 
 static bool dtype_ok(kn_ctx *k, kn_dtype t) {
     if ((unsigned)t < KI_DTYPE_COUNT && t != KN_VOID && t != KN_IDX) return true;
-    return FAIL(KI_E_FN_DTYPE, k->fn, kn_dtype_name(t), "a dtype that data can have");
+    return FAIL(KI_E_DTYPE_GIVEN, k->fn, kn_dtype_name(t), "a dtype that data can have");
 }
 
 /* A BUFFER for `s` elements under a RESHAPE; *storage is its empty storage. */

@@ -16,7 +16,7 @@ static bool op_named(kn_ctx *k, const char *name, kn_op *op) {
 }
 static bool dtype_known(kn_ctx *k, kn_dtype t) {
     return ((unsigned)t < KI_DTYPE_COUNT && t != KN_VOID) ||
-           FAIL(KI_E_FN_DTYPE, k->fn, kn_dtype_name(t), "a dtype of a value");
+           FAIL(KI_E_DTYPE_GIVEN, k->fn, kn_dtype_name(t), "a dtype of a value");
 }
 
 kn_uop kn_u_make(kn_ctx *k, const char *op, size_t n, const kn_uop *src) {
@@ -72,7 +72,8 @@ kn_uop kn_u_buffer(kn_ctx *k, kn_dtype t, int64_t size, kn_space space) {
 kn_uop kn_u_range(kn_ctx *k, kn_uop bound, kn_axis_type axis) {
     BEGIN;
     if (!bound) return end(k, NULL);
-    if ((unsigned)axis >= KI_AX_COUNT) return FAIL(KI_E_ARG_INVALID, "range", "axis type"), end(k, NULL);
+    if ((unsigned)axis >= KI_AX_COUNT)
+        return FAIL(KI_E_ARG_INVALID, "range", "the axis type is one of kn_axis_type"), end(k, NULL);
     return end(k, ki_range_make(&k->ir, k->ir.next_range++, (kn_axis)axis, bound));
 }
 kn_uop kn_u_special(kn_ctx *k, const char *name, kn_uop bound) {

@@ -9,6 +9,9 @@
 
 #define SLAB 256
 
+/* The context whose first failure was just recorded without its place: the macro around the call adds it. */
+static _Thread_local kn_ctx *unplaced;
+
 /* ---- birth and death --------------------------------------------------------------------------------------- */
 
 static struct kn_tensor_s *fresh(kn_ctx *k) {
@@ -62,6 +65,7 @@ static void bury(kn_ctx *k, struct kn_tensor_s *t) {
 }
 
 void ki_handles_close(kn_ctx *k) {
+    if (unplaced == k) unplaced = NULL;
     for (struct kn_tensor_s *t = k->tensors; t; t = t->next) ki_free(t->message);
     for (uint32_t i = 0; i < k->nslab; i++) ki_free(k->slab[i]);
     ki_free(k->slab);
@@ -73,6 +77,7 @@ void ki_handles_close(kn_ctx *k) {
 int ki_settle_failure(kn_ctx *k) {
     if (k->env.err == KI_E_NONE) return KI_OK;
     int status = k->env.status;
+    unplaced = !k->first_status && k->env.err != KI_E_TENSOR_ERROR && !k->env.loc.file ? k : NULL;
     if (!k->first_status) {
         k->first_status = status;
         ki_text_cut(&k->first, 0);
@@ -98,7 +103,9 @@ kn_tensor ki_handle(kn_ctx *k, kn_uop u) {
     if (k->env.err == KI_E_NONE) ki_fail(&k->env, KI_E_INTERNAL, "a call failed without a reason");
     t->status = (int16_t)k->env.status;
     t->message = ki_text_take(&k->env.message);
+    unplaced = NULL;
     if (!k->first_status) {
+        unplaced = k;
         k->first_status = t->status;
         k->first_tensor = t;
         ki_text_cut(&k->first, 0);
@@ -128,6 +135,33 @@ kn_tensor kn_at_(kn_tensor t, const char *file, int line) {
         t->k->first_tensor = NULL;
     }
     return t;
+}
+
+static void place_failure(const char *file, int line) {
+    kn_ctx *k = unplaced;
+    unplaced = NULL;
+    if (!k) return;
+    if (k->first_tensor) { /* one of the results */
+        kn_at_(k->first_tensor, file, line);
+        return;
+    }
+    char *m = with_place(k->first.s ? k->first.s : "", file, line);
+    if (!m) return;
+    ki_text_cut(&k->first, 0);
+    ki_text_put(&k->first, m);
+    ki_free(m);
+}
+kn_status kn_at_status_(kn_status s, const char *file, int line) {
+    if (s) place_failure(file, line);
+    return s;
+}
+const void *kn_at_data_(const void *p, const char *file, int line) {
+    if (!p) place_failure(file, line);
+    return p;
+}
+double kn_at_double_(double v, const char *file, int line) {
+    if (v != v) place_failure(file, line);
+    return v;
 }
 
 bool ki_usable(kn_tensor t, const char *fn) {

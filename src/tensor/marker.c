@@ -6,7 +6,7 @@
 kn_tensor kn_cast(kn_tensor t, kn_dtype dtype) {
     ENTER("cast", t);
     if ((unsigned)dtype >= KI_DTYPE_COUNT || dtype == KN_VOID)
-        return FAIL(KI_E_FN_DTYPE, "cast", kn_dtype_name(dtype), "a dtype of a value"), ki_handle(k, NULL);
+        return FAIL(KI_E_DTYPE_GIVEN, "cast", kn_dtype_name(dtype), "a dtype of a value"), ki_handle(k, NULL);
     if (t->weak == KI_WEAK_FLOAT && ki_is_float(dtype)) return ki_handle(k, ki_const_float(&k->ir, dtype, t->lit.f));
     return ki_handle(k, ki_t_cast(k, t->u, dtype));
 }
@@ -14,7 +14,8 @@ kn_tensor kn_cast(kn_tensor t, kn_dtype dtype) {
 kn_tensor kn_bitcast(kn_tensor t, kn_dtype dtype) {
     ENTER("bitcast", t);
     if ((unsigned)dtype >= KI_DTYPE_COUNT || dtype == KN_VOID || dtype == KN_IDX || t->u->dtype == KN_IDX)
-        return FAIL(KI_E_FN_DTYPE, "bitcast", kn_dtype_name(dtype), "a dtype that data can have"), ki_handle(k, NULL);
+        return FAIL(KI_E_DTYPE_GIVEN, "bitcast", kn_dtype_name(dtype), "a dtype that data can have"),
+               ki_handle(k, NULL);
     return ki_handle(k, ki_bitcast(&k->ir, t->u, dtype));
 }
 

@@ -201,6 +201,13 @@ kn_tensor kn_attention(kn_tensor q, kn_tensor key, kn_tensor v, kn_tensor mask, 
                     : ki_rank(b) < 2 ? ki_rank(b)
                                      : ki_rank(v->u)),
                ki_handle(k, NULL);
+    ki_dim eq = x->type->dim[ki_rank(x) - 1], ek = b->type->dim[ki_rank(b) - 1];
+    if (eq.n != ek.n || eq.sym != ek.sym) {
+        char sq[128], sk[128];
+        return FAIL(KI_E_ATTENTION_SHAPES, ki_shape_text(x->type, sq, sizeof sq),
+                    ki_shape_text(b->type, sk, sizeof sk)),
+               ki_handle(k, NULL);
+    }
     if (scale == 0) scale = 1 / sqrt((double)ki_dim_n(x, ki_rank(x) - 1));
     kn_uop s = ki_t_matmul(k, ki_t_mul(k, x, L(scale)), ki_t_swap(k, b, ki_rank(b) - 2, ki_rank(b) - 1));
     s = masked(k, s, mask ? mask->u : NULL, causal);

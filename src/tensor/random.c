@@ -105,7 +105,7 @@ static kn_uop normal(kn_ctx *k, const ki_shape *s) {
 static bool float_shape(kn_ctx *k, const char *fn, kn_ints shape, kn_dtype t, ki_shape *s) {
     ENTER_CTX(fn);
     if ((unsigned)t >= KI_DTYPE_COUNT || !ki_is_float(t))
-        return FAIL(KI_E_FN_DTYPE, fn, kn_dtype_name(t), "a float dtype");
+        return FAIL(KI_E_DTYPE_GIVEN, fn, kn_dtype_name(t), "a float dtype");
     if (!ki_shape_read(k, shape, s)) return false;
     for (unsigned i = 0; i < s->n; i++)
         if (s->d[i].sym) return FAIL(KI_E_SYMBOLIC_DATA, fn);
@@ -139,7 +139,7 @@ kn_tensor kn_randint(kn_ctx *k, kn_ints shape, int64_t lo, int64_t hi, kn_dtype 
     ki_shape s;
     if (!float_shape(k, "randint", shape, KN_F32, &s)) return ki_handle(k, NULL);
     if ((unsigned)t >= KI_DTYPE_COUNT || ki_is_float(t) || t == KN_VOID || t == KN_IDX)
-        return FAIL(KI_E_FN_DTYPE, "randint", kn_dtype_name(t), "an integer dtype"), ki_handle(k, NULL);
+        return FAIL(KI_E_DTYPE_GIVEN, "randint", kn_dtype_name(t), "an integer dtype"), ki_handle(k, NULL);
     if (lo >= hi) return FAIL(KI_E_RANDINT_RANGE, (long long)lo, (long long)hi), ki_handle(k, NULL);
     uint64_t range = (uint64_t)hi - (uint64_t)lo;
     kn_uop bits = ki_t_rand_bits(k, &s), r = ki_const_bits(&k->ir, KN_U64, range), v;

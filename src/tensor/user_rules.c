@@ -63,7 +63,7 @@ kn_rules *kn_rules_load(kn_ctx *k, const char *source, const char *text, const k
     ki_callback *table = translate(callbacks);
     bool good = r && table;
     if (!good) ki_fail(&k->env, KI_E_NOMEM);
-    if (good && !text) good = (ki_fail(&k->env, KI_E_ARG_INVALID, "rules_load", "text (NULL)"), false);
+    if (good && !text) good = (ki_fail(&k->env, KI_E_ARG_INVALID, "rules_load", "the text is NULL"), false);
     if (good) good = ki_rules_load(&k->env, source ? source : "rules", text, strlen(text), table, &r->r);
     if (good) r->callback = callbacks;
     ki_free(table);
@@ -89,7 +89,8 @@ kn_uop kn_rewrite(kn_ctx *k, const kn_rules *r, const char *set, kn_uop root, kn
     running now = {k, r, user};
     ki_rewrite_opts o = {.sets = &s, .nsets = 1, .driver = (ki_driver)how, .user = &now};
     if (!s) ki_fail(&k->env, KI_E_RULE_UNKNOWN, "rule set", set);
-    else if ((unsigned)how > KI_WALK) ki_fail(&k->env, KI_E_ARG_INVALID, "rewrite", "how");
+    else if ((unsigned)how > KI_WALK)
+        ki_fail(&k->env, KI_E_ARG_INVALID, "rewrite", "the driver is KN_FIXPOINT, KN_TOPDOWN or KN_WALK");
     else v = ki_rewrite(&k->ir, root, &o);
     ki_settle_failure(k);
     return v;

@@ -1,6 +1,7 @@
 /* view.c: the public movement functions: arguments as numpy and PyTorch have them, checked, then movement.c. */
 #include "tensor/build.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A list with at most one -1, as a reshape of x. */
@@ -38,8 +39,8 @@ kn_tensor kn_permute(kn_tensor t, kn_ints order) {
     unsigned rank = ki_rank(t->u);
     uint32_t bits;
     int64_t v[KI_MAX_RANK];
-    if (!ki_axes(k, order, rank, &bits)) return ki_handle(k, NULL);
     if (order.n != rank) return FAIL(KI_E_AXES_COUNT, "permute", rank, (long long)order.n), ki_handle(k, NULL);
+    if (!ki_axes(k, order, rank, &bits)) return ki_handle(k, NULL);
     for (unsigned i = 0; i < rank; i++) v[i] = ki_axis(k, order.v[i], rank);
     return ki_handle(k, ki_permute(&k->ir, t->u, v, rank));
 }
@@ -153,7 +154,7 @@ kn_tensor kn_select(kn_tensor t, int axis, int64_t index) {
 
 /* Dtypes promoted; shapes equal but for `axis` (-1: equal). */
 static bool join(kn_ctx *k, const kn_tensor *t, size_t n, int axis, kn_uop *u) {
-    char a[128], b[128];
+    char a[128], b[128], may[64];
     kn_dtype d = (kn_dtype)t[0]->u->dtype;
     for (size_t i = 1; i < n; i++) {
         d = ki_promote(d, (kn_dtype)t[i]->u->dtype);
@@ -161,9 +162,10 @@ static bool join(kn_ctx *k, const kn_tensor *t, size_t n, int axis, kn_uop *u) {
         bool same = ki_rank(x) == ki_rank(y);
         for (unsigned j = 0; same && j < ki_rank(x); j++)
             same = (int)j == axis || (ki_dim_n(x, j) == ki_dim_n(y, j) && x->type->dim[j].sym == y->type->dim[j].sym);
-        if (!same)
-            return FAIL(KI_E_JOIN_SHAPE, k->fn, (unsigned)i, ki_shape_text(y->type, b, sizeof b),
-                        ki_shape_text(x->type, a, sizeof a), axis);
+        if (same) continue;
+        snprintf(may, sizeof may, axis < 0 ? "all must be equal" : "they may differ on axis %d only", axis);
+        return FAIL(KI_E_JOIN_SHAPE, k->fn, (unsigned)i, ki_shape_text(y->type, b, sizeof b),
+                    ki_shape_text(x->type, a, sizeof a), may);
     }
     for (size_t i = 0; i < n; i++)
         if (!(u[i] = ki_t_cast(k, t[i]->u, d))) return false;
@@ -305,6 +307,14 @@ kn_tensor kn_unflatten(kn_tensor t, int axis, kn_ints shape) {
     int a = ki_axis(k, axis, ki_rank(x));
     if (a < 0 || !ki_shape_known(k, x)) return ki_handle(k, NULL);
     if (shape.n < 0 || shape.n > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK), ki_handle(k, NULL);
+    int64_t n = 1, size = ki_dim_n(x, (unsigned)a);
+    bool open = false, far = false;
+    for (int64_t i = 0; i < shape.n; i++) {
+        open |= shape.v[i] == -1;
+        if (shape.v[i] >= 0) far |= __builtin_mul_overflow(n, shape.v[i], &n);
+    }
+    if (!open && (far || n != size))
+        return FAIL(KI_E_UNFLATTEN_SIZE, a, (long long)size, (long long)n), ki_handle(k, NULL);
     kn_ints s = {0};
     for (int i = 0; i < a; i++) s.v[s.n++] = ki_dim_n(x, (unsigned)i);
     for (int64_t i = 0; i < shape.n; i++) s.v[s.n++] = shape.v[i];

@@ -84,8 +84,10 @@ __attribute__((unused)) static void lab_case(lab *l, const char *name, const cha
 }
 
 /* The program fails, and says so with this text somewhere. */
-__attribute__((unused)) static void lab_fails(lab *l, const char *name, const char *text, const char *message) {
-    bool ok = lab_parse(l, text) && !lab_run(l) && strstr(l->env.message.s, message);
+__attribute__((unused)) static void lab_fails(lab *l, const char *name, const char *number, const char *text,
+                                              const char *message) {
+    bool ok =
+        lab_parse(l, text) && !lab_run(l) && strstr(l->env.message.s, number) && strstr(l->env.message.s, message);
     if (!ok) printf("# status %d: %s\n", l->status, l->env.message.s ? l->env.message.s : "no message");
     CHECK(ok, "%s", name);
     lab_close(l);

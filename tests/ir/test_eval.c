@@ -181,30 +181,39 @@ static void dtypes(void) {
 
 static void errors(void) {
     lab_iota(&L, 0, 1);
-    lab_fails(&L, "a size that is computed from data",
+    lab_fails(&L, "a size that is computed from data", "KN4505",
               T "%x = param \"x\" : index [3]\n%m = reduce max %x axes=(0)\n%i = index %m 0\n%q = mod %i 3\n%y = "
                 "shrink %x (0) (%q)\nout \"y\" = %y\n",
               "has no value");
-    lab_fails(&L, "index out of bounds",
+    lab_fails(&L, "index out of bounds", "KN4503",
               T "%x = param \"x\" : f32 [3]\n%i = param \"i\" : i32 [4]\n%y = index %x %i\nout \"y\" = %y\n",
               "index 3 is outside the 3 elements");
     lab_fails(
-        &L, "negative index",
+        &L, "negative index", "KN4503",
         T "%x = param \"x\" : f32 [3]\n%i = param \"i\" : i32 [1]\n%j = sub %i 1\n%y = index %x %j\nout \"y\" = %y\n",
         "index -1 is outside");
-    lab_fails(&L, "an input that is missing", T "%x = param \"x\" : f32 [3]\n%y = neg %x\nin none\nout \"y\" = %y\n",
-              "'x'");
+    lab_fails(&L, "an input that is missing", "KN4505",
+              T "%x = param \"x\" : f32 [3]\n%y = neg %x\nin none\nout \"y\" = %y\n", "'x'");
     L.in[0][0] = 9;
-    lab_fails(&L, "a variable outside its bounds",
+    lab_fails(&L, "a variable outside its bounds", "KN4506",
               T "%n = param \"n\" bounds=[1, 4] : i32\n%x = param \"x\" : i32 [2]\n%y = mul %x %n\nout \"y\" = %y\nin "
                 "\"n\" = %n\nin \"x\" = %x\n",
               "bounds are 1 to 4");
     L.budget = 100;
-    lab_fails(&L, "the budget",
+    lab_fails(&L, "the budget", "KN4504",
               T "%x = param \"x\" : f32 [1]\n%y = expand %x (1000000)\n%z = reduce add %y axes=(0)\nout \"z\" = %z\n",
               "more than 100 steps");
     L.budget = 0;
-    lab_fails(&L, "a slice past the end",
+    lab_fails(&L, "an index that leaves 64 bits", "KN4502",
+              T "%i = param \"i\" : index [3]\n%j = mul %i 4611686018427387904\n%k = cast %j : i64\nout \"y\" = %k\n",
+              "mul");
+    lab_fails(
+        &L, "a store that has no place", "KN4501",
+        T
+        "%x = param \"x\" : f32 [3]\n%v = param \"v\" : f32 [5]\n%p = pad %x (1) (5)\n%s = store %p %v\n%y = after %x "
+        "%s\nout \"y\" = %y\n",
+        "store to a pad");
+    lab_fails(&L, "a slice past the end", "KN4503",
               T "%x = param \"x\" : f32 [8]\n%y = slice %x 6 size=3 : f32\nout \"y\" = %y\n", "slice");
 }
 

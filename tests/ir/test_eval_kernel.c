@@ -163,29 +163,29 @@ static void errors(void) {
     "koine 1 rangeify\n%a = buffer 1 GLOBAL size=3 : f32\n%b = buffer 2 GLOBAL size=3 : f32\n%p = param slot=0 : f32 " \
     "[3]\n%q = param slot=1 : f32 [3]\n"
 #define TAIL "%k = sink %e name=\"k\"\n%c = call %k %b %a\n%l = linear %c\nroot %l\n" PORTS(3, 3)
-    lab_fails(&L, "a load past the end names node, index and size",
+    lab_fails(&L, "a load past the end names node, index and size", "KN4503",
               HEAD "%r = range 1 LOOP 4\n%i = index %q %r\n%o = index %p 0\n%s = store %o %i\n%e = end %s %r\n" TAIL,
               "index 3 is outside the 3 elements");
-    lab_fails(&L, "a store before the start",
+    lab_fails(&L, "a store before the start", "KN4503",
               HEAD "%r = range 1 LOOP 2\n%n = sub %r 1\n%i = index %q %r\n%o = index %p %n\n%s = store %o %i\n%e = end "
                    "%s %r\n" TAIL,
               "store");
-    lab_fails(&L, "a range that no END closes",
+    lab_fails(&L, "a range that no END closes", "KN4507",
               HEAD "%r = range 1 LOOP 2\n%i = index %q %r\n%o = index %p %r\n%e = store %o %i\n" TAIL,
               "RANGE that is not open");
-    lab_fails(&L, "a list whose source comes later",
+    lab_fails(&L, "a list whose source comes later", "KN4507",
               "koine 1 linearize\n%a = buffer 1 GLOBAL size=3 : f32\n%b = buffer 2 GLOBAL size=3 : f32\n%p = param "
               "slot=0 : f32 [3]\n%q = param slot=1 : f32 [3]\n"
               "%i = index %q 0\n%x = load %i\n%o = index %p 0\n%s = store %o %x\n%ln = linear %i %o %s %x\n%k = sink "
               "%ln name=\"k\"\n%c = call %k %b %a\n%l = linear %c\nroot %l\n" PORTS(3, 3),
               "load");
     L.budget = 50;
-    lab_fails(&L, "the budget of a kernel",
+    lab_fails(&L, "the budget of a kernel", "KN4504",
               HEAD "%r = range 1 LOOP 1000000\n%i = index %q 0\n%o = index %p 0\n%m = mod %r 3\n%o2 = index %p %m\n%s "
                    "= store %o2 %i\n%e = end %s %r\n" TAIL,
               "steps");
     L.budget = 0;
-    lab_fails(&L, "a kernel that asks for more than its buffer has",
+    lab_fails(&L, "a kernel that asks for more than its buffer has", "KN4508",
               "koine 1 rangeify\n%a = buffer 1 GLOBAL size=3 : f32\n%p = param slot=0 : f32 [4]\n%o = index %p 0\n%e = "
               "store %o 1.0\n%k = sink %e name=\"k\"\n%c = call %k %a\n%l = linear %c\nroot %l\n"
               "in \"x\" = %a : f32 [3]\nout \"y\" = %a : f32 [3]\n",

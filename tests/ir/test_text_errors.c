@@ -71,7 +71,7 @@ static const bad cases[] = {
     {X "%y = add %x 1.0x\n", KI_E_TEXT_NUMBER, 3, 13, "1.0x"},
     {X "%y = add %x 1e99\n", KI_E_TEXT_NUMBER_RANGE, 3, 13, "f32"},
     {X "%y = add %x 1.0:f33\n", KI_E_TEXT_DTYPE, 3, 17, "did you mean f32"},
-    {X "%y = add %x 1.5:i32\n", KI_E_TEXT_NUMBER, 3, 13, "not i32"},
+    {X "%y = add %x 1.5:i32\n", KI_E_TEXT_NUMBER, 3, 13, "not a value of i32"},
     {X "%y = add 1.0 2.0\n", KI_E_TEXT_LITERAL, 3, 10, "2.0:f32"},
     {X "%y = tuple 1.0\n", KI_E_TEXT_LITERAL, 3, 12, NULL},
     {X "%y = const 1\n", KI_E_TEXT_LITERAL, 3, 12, NULL},
@@ -102,7 +102,7 @@ static const bad cases[] = {
     {X "%y = cast %x : void\n", KI_E_TEXT_VOID, 3, 16, NULL},
     {T "%x = param \"x\" : f32 [<=4]\n", KI_E_TEXT_SYMBOLIC, 2, 18, NULL},
     {T "%x = param \"x\" : f32 [140737488355329]\n", KI_E_TEXT_NUMBER_RANGE, 2, 23, NULL},
-    {T "%x = param \"x\" : f32 [140737488355328, 140737488355328]\n", KI_E_TEXT_NODE, 2, 6, "KN1017"},
+    {T "%x = param \"x\" : f32 [140737488355328, 140737488355328]\n", KI_E_TEXT_NODE, 2, 6, "KN1023"},
     {X "%y = param \"y\" : i32 [4, 4]\n%z = add %x %y\n", KI_E_TEXT_NODE, 4, 6, "insert a cast"},
     {X "%y = add %x\n", KI_E_TEXT_NODE, 3, 6, "KN1001"},
     /* strings */

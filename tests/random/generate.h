@@ -636,7 +636,7 @@ static bool generate(ki_ir *ir, uint64_t seed, ki_program *p) {
         if (!g.used[i] && g.val[i]->op != KN_PARAM && g.val[i]->op != KN_AFTER && g.val[i]->dtype != KN_IDX) out[n++] = g.val[i];
     if (n == 0 && g.n) out[n++] = ki_op1(ir, KN_CONTIGUOUS, g.val[g.n - 1]);
     for (unsigned i = 0; i < n; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "y%u", i);
         if (!ki_program_port(p, true, name, strlen(name), out[i])) return false;
     }

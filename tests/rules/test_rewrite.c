@@ -146,8 +146,7 @@ static void loops(void) {
     printf("# %s\n", env.message.s);
     ki_env_clear(&env);
     static const char bad[] = "ruleset r\n a : x:i32 + y => cast(x; f32) @retype\n";
-    ok(!with(bad, ki_op1(&ir, KN_NEG, ki_op2(&ir, KN_ADD, x, y)), KI_FIXPOINT) == false,
-       "@retype may change the dtype");
+    ok(with(bad, ki_op1(&ir, KN_NEG, ki_op2(&ir, KN_ADD, x, y)), KI_FIXPOINT), "@retype may change the dtype");
     ki_env_clear(&env);
 }
 

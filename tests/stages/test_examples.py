@@ -116,6 +116,31 @@ def test_wrong_inputs_are_told(koine, tmp_path, args, what):
     assert r.returncode != 0 and what in r.stderr, r.stderr
 
 
+DTYPES = ["bool", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64", "index"]
+
+
+@pytest.mark.parametrize("stage", ["tensor"] + STAGES)
+def test_scalar_inputs_of_every_dtype(koine, stage):
+    """A scalar param is a variable from the tensor graph on: its value arrives at launch, whatever its dtype."""
+    lines = [f'%{t}_x = param "x.{t}" {"slot=%d" % i if i % 2 else ""} : {t} []\n%{t}_y = max %{t}_x {"false" if t == "bool" else 1}:{t}\n'
+             f'out "y.{t}" = %{t}_y\n' for i, t in enumerate(DTYPES)]
+    text = koine("compile", "-", "--to", stage, stdin="koine 1 tensor\n" + "".join(lines)).stdout
+    given = [a for t in DTYPES for a in ("--in", f"x.{t}={1 if t == 'bool' else 3}")]
+    for device in ("CPU", "INTERP"):
+        out = koine("run", "-", "--device", device, *given, stdin=text).stdout
+        assert [line.split("  ")[-1] for line in out.splitlines()] == ["[true]"] + ["[3]"] * (len(DTYPES) - 1), device
+
+
+@pytest.mark.parametrize("dtype, value, what", [
+    ("i32", "2.5", "expected a whole number"), ("u8", "256", "from 0 to 255"), ("i8", "-129", "from -128 to 127"),
+    ("bool", "2", "from 0 to 1"), ("u64", "-1", "from 0 to 18446744073709551615"), ("f32", "abc", "cannot read abc"),
+])
+def test_a_scalar_that_does_not_fit_is_told(koine, dtype, value, what):
+    text = f'koine 1 tensor\n%x = param "x" : {dtype} []\n%y = max %x %x\nout "y" = %y\n'
+    r = koine("run", "-", "--in", f"x={value}", stdin=text, ok=False)
+    assert r.returncode == 1 and what in r.stderr, r.stderr
+
+
 def test_made_up_inputs_follow_the_seed_and_the_range(koine, tmp_path):
     (tmp_path / "p.kn").write_text('koine 1 tensor\n%x = param "x" slot=0 : f32 [1000]   in [2, 3]\n'
                                    '%i = param "i" slot=1 : i32 [1000]   in [-1, 4]\n%y = mul %x %x\n%j = add %i %i\n'

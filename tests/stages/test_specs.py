@@ -36,6 +36,18 @@ def test_a_tensor_program_is_no_callified_one(koine_session, path):
     assert r.returncode == 1 and re.search(r"KN(4050|3040)", r.stderr), r.stderr
 
 
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_what_a_stage_is_given_is_not_what_it_gives(koine_session, path, stage):
+    """The text of the stage before, under this stage's name, is refused."""
+    before = (["tensor"] + STAGES)[STAGES.index(stage)]
+    text = koine_session("compile", path, "--to", before).stdout
+    renamed = text.replace(f"koine 1 {before}\n", f"koine 1 {stage}\n", 1)
+    assert renamed != text
+    r = koine_session("run", "-", "--device", "NULL", stdin=renamed, env={"KN_VERIFY": "1"}, ok=False)
+    assert r.returncode == 1 and re.search(r"KN(2\d\d\d|3040|4050): ", r.stderr), r.stderr or r.stdout
+
+
 BROKEN = [
     # name, stage, what to change in softmax's text of that stage, what the message says
     ("a view in a kernel", "rangeify", (r"= exp (%\w+) .*", r"= reshape \1 ()"), "KN3040"),

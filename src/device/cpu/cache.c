@@ -37,7 +37,9 @@ static bool make_dir(char *path) {
         mkdir(path, 0700);
         *p = '/';
     }
-    mkdir(path, 0700);
+    struct stat st;
+    if (mkdir(path, 0700) && errno == EEXIST && stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+        return errno = ENOTDIR, false;
     return access(path, W_OK | X_OK) == 0;
 }
 
@@ -53,6 +55,7 @@ bool ki_code_cache_open(ki_env *env, ki_code_cache *c) {
         c->temp = format(c->dir, "");
     } else {
         /* A folder that cannot be written may still be read. */
+        if (*set && !off) ki_log(env, "KN_CACHE=%s: %s; compiled kernels are not kept\n", set, strerror(errno));
         c->temp = format(temp && *temp ? temp : "/tmp", "");
     }
     return c->temp || (ki_fail(env, KI_E_NOMEM), false);

@@ -14,21 +14,12 @@ typedef struct cpu {
 } cpu;
 
 unsigned ki_cpu_threads(ki_env *env) {
-    const char *set = ki_setting(env, KI_VAR_THREADS);
-    if (!*set) return ki_cpu_count();
-    char *end;
-    long n = strtol(set, &end, 10);
-    if (*end || n < 1 || n > 1024) return ki_fail(env, KI_E_THREADS_SETTING, set), 0;
-    return (unsigned)n;
+    unsigned set = (unsigned)ki_setting_number(env, KI_VAR_THREADS);
+    return set ? set : ki_cpu_count();
 }
 
-bool ki_cpu_stream(ki_env *env, uint64_t *bytes) {
-    const char *set = ki_setting(env, KI_VAR_STREAM);
-    if (!*set) return *bytes = ki_cache_bytes() / 2, true;
-    char *end;
-    *bytes = strtoull(set, &end, 10);
-    if (*end || *set < '0' || *set > '9') return ki_fail(env, KI_E_STREAM_SETTING, set), false;
-    return true;
+uint64_t ki_cpu_stream(ki_env *env) {
+    return *ki_setting(env, KI_VAR_STREAM) ? ki_setting_number(env, KI_VAR_STREAM) : ki_cache_bytes() / 2;
 }
 
 static bool cpu_open(ki_device *d) {

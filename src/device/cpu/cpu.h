@@ -5,10 +5,10 @@
 #include "base/env.h"
 #include "stages/target.h"
 
-/* Threads: KN_THREADS, else ki_cpu_count. 0: env says what is wrong with it. */
+/* Threads: KN_THREADS, else ki_cpu_count. */
 unsigned ki_cpu_threads(ki_env *env);
 /* From how many bytes on an output is written past the caches: KN_STREAM, else half of the last cache: with
- * what it is made from an output fills the cache then. False: env says what is wrong with the setting. */
-bool ki_cpu_stream(ki_env *env, uint64_t *bytes);
+ * what it is made from an output fills the cache then. */
+uint64_t ki_cpu_stream(ki_env *env);
 
 #endif

@@ -43,6 +43,16 @@ static kn_uop slot_for(builder *b, kn_uop u, const kn_uop *src) {
     return p;
 }
 
+/* Slots number the buffers of the FUNCTION; a variable has none. */
+static kn_uop variable(builder *b, kn_uop u) {
+    const ki_param *p = u->arg.param;
+    unsigned device = u->type->device;
+    int64_t lohi[2] = {p->lo, p->hi};
+    kn_uop v = ki_param_make(b->ir, -1, (kn_dtype)u->dtype, (kn_addrspace)p->addrspace, device, p->name,
+                             p->bounded ? lohi : NULL, NULL);
+    return b->map[u->id] = v;
+}
+
 /* The constant every element of a value without elements, or of a reduction of one, is. */
 static kn_uop empty_value(builder *b, kn_uop u) {
     kn_dtype t = (kn_dtype)u->dtype;
@@ -98,6 +108,7 @@ static kn_uop convert(builder *b, kn_uop u, const kn_uop *src) {
     ki_ir *ir = b->ir;
     bool value = u->dtype != KN_VOID && u->op != KN_STACK && u->op != KN_AFTER;
     if (is_storage(u)) return slot_for(b, u, src);
+    if (is_variable(u)) return variable(b, u);
     if (u->op == KN_DETACH || u->op == KN_CONTIGUOUS_BACKWARD) return src[0];
     if (value && u->type->rank && u->type->numel == 0 && u->op != KN_BINARY) return empty_value(b, u);
     if ((u->op == KN_REDUCE || u->op == KN_PAD) && u->src[0]->type->numel == 0) return empty_value(b, u);
@@ -163,6 +174,8 @@ static bool make_ports(builder *b, ki_program *out, kn_uop function, const kn_uo
     for (uint32_t k = 0; k < b->nleaf; k++) {
         kn_uop u = b->leaf[k];
         const char *name = u->op == KN_PARAM ? u->arg.param->name : "";
+        if (u->op == KN_PARAM && !*name)
+            return ki_fail(b->ir->env, KI_E_INPUT_NAMELESS, ki_dtypes[u->dtype].name), false;
         if (!ki_program_port(out, false, name, strlen(name), u)) return false;
         ki_port *port = &out->in[out->nin - 1];
         port->node = buffer[k];
@@ -175,7 +188,7 @@ static bool make_ports(builder *b, ki_program *out, kn_uop function, const kn_uo
         const ki_port *v = &in->in[i];
         if (!ki_program_port(out, false, v->name, strlen(v->name), v->node)) return false;
         ki_port *port = &out->in[out->nin - 1];
-        if (!ki_import(b->ir, in->ir, &v->node, 1, &port->node)) return false;
+        if (!(port->node = variable(b, v->node))) return false;
         port->origin = v->node;
     }
     kn_uop tuple = function->src[0];

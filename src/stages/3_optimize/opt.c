@@ -120,7 +120,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     }
     if (o->op == KI_OPT_STREAM) return ki_opt_stream(k, o);
     if (o->op == KI_OPT_TC) return FAIL(KI_E_OPT_TC);
-    if (o->op >= KI_OPT_COUNT) return FAIL(KI_E_ARG_INVALID, "optimize", "op");
+    if (o->op >= KI_OPT_COUNT) return FAIL(KI_E_ARG_INVALID, "optimize", "there is no such OptOp");
     if (!(o->op == KI_OPT_STAGE && o->axis < 0)) {
         r = ki_nest_range(k, (uint32_t)o->axis);
         if (!r || !ki_nest_closer(k, r)) return FAIL(KI_E_OPT_AXIS, (int)o->axis);

@@ -232,6 +232,27 @@ static void uneven(void) {
     }
 }
 
+/* out[o][idx[d]][t] += a[o][d][t], idx inside [0, 5) by its gate or, without its lower half, below 5. */
+static void added_places(bool both) {
+    begin();
+    kn_uop o = rng(KN_AX_LOOP, 6), d = rng(KN_AX_LOOP, 8), t = rng(KN_AX_LOOP, 4), s;
+    kn_uop row = ki_cast(&ir, at(param(2, KN_I64, 8), d), KN_IDX), valid = lt(row, I(5));
+    if (both) valid = ki_op2(&ir, KN_AND, valid, lt(mul(row, I(-1)), I(1)));
+    kn_uop place = where(valid, add(add(mul(o, I(20)), mul(row, I(4))), t), invalid());
+    kn_uop from = add(add(mul(o, I(32)), mul(d, I(4))), t), out = param(0, KN_F32, 120);
+    kn_uop grown = store(out, place, add(at(out, place), at(param(1, KN_F32, 192), from)));
+    s = sink1(ki_opn(&ir, KN_END, (kn_uop[]){grown, o, d, t}, 4));
+    REFUSED(s, opt(KI_OPT_SPLIT, 1, 2, KN_AX_UPCAST, false), OPT_SPLIT, "lanes of what is added to places");
+    REFUSED(s, opt(KI_OPT_SPLIT, 1, 2, KN_AX_THREAD, true), OPT_SPLIT, "threads of what is added to places");
+    REFUSED(s, opt(KI_OPT_SWAP, 0, 1, 0, false), OPT_SWAP, "the order of what is added to places");
+    REFUSED(s, opt(KI_OPT_CUT, 1, 3, 0, false), OPT_CUT_KIND, "what is added to places cut");
+    kn_uop lanes = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 2, 4, KN_AX_UPCAST, false));
+    CHECK(both == (lanes != NULL), "lanes behind the places, if these stay inside their row");
+    kn_uop threads = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 0, 3, KN_AX_THREAD, true));
+    CHECK(both == (threads != NULL), "threads before the places, if these stay inside their row");
+    finish();
+}
+
 static void refusals(void) {
     begin();
     kn_uop m = matmul(8, 6, 10), s, t;
@@ -283,6 +304,8 @@ static void refusals(void) {
     kn_uop sc = sink1(end(store(param(0, KN_F32, 8), idx, at(param(1, KN_F32, 8), i)), i, NULL));
     REFUSED(sc, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false), OPT_SPLIT, "lanes of a scatter");
     finish();
+
+    for (int both = 0; both < 2; both++) added_places(both);
 
     begin(); /* out[i + 1] = out[i] */
     i = rng(KN_AX_LOOP, 8);

@@ -466,21 +466,26 @@ static kn_uop gather(gen *g) {
     return ki_reshape(g->ir, s, (int64_t[]){I, D}, 2);
 }
 
-/* out[k] = sum over d of where(idx[d] = k, v[d], 0) */
+/* out[k, r] = sum over d of where(idx[d] = k, v[d, r], 0); sometimes with the axes in another order. Large enough for
+ * rangeify to add each term where it belongs, and not. */
 static kn_uop scatter(gen *g) {
-    int64_t D = 2 + dice(g, 12), K = 1 + dice(g, 9), all[2] = {D, K};
-    kn_uop v = fit(g, take(g), &D, 1);
+    int64_t D = 2 + dice(g, 14), R = chance(g, 50) ? 1 : 1 + dice(g, 17), K = 1 + dice(g, 9), dr[2] = {D, R}, all[3];
+    if (chance(g, 40)) K += 30;
+    bool last = chance(g, 30);
+    kn_uop v = fit(g, take(g), dr, 2);
     if (!v) return NULL;
-    if (ki_rank(v) == 0) v = spread(g, v, &D, 1);
+    v = ki_rank(v) == 2 ? v : spread(g, v, dr, 2);
     kn_dtype t = chance(g, 70) ? KN_I32 : KN_I64;
-    kn_uop i = input(g, t, &D, 1, 'i', chance(g, 80) ? 0 : -2, (double)K - 1);
-    kn_uop k = ki_expand(g->ir, ki_reshape(g->ir, arange(g, K, t), (int64_t[]){1, K}, 2), all, 2);
-    kn_uop hit = ki_op2(g->ir, KN_CMPEQ, ki_expand(g->ir, ki_reshape(g->ir, i, (int64_t[]){D, 1}, 2), all, 2), k);
-    kn_uop x = ki_expand(g->ir, ki_reshape(g->ir, v, (int64_t[]){D, 1}, 2), all, 2);
+    kn_uop i = input(g, t, &D, 1, 'i', chance(g, 80) ? 0 : -2, chance(g, 80) ? (double)K - 1 : chance(g, 50) ? 0 : (double)K + 1);
+    all[0] = D, all[last ? 1 : 2] = R, all[last ? 2 : 1] = K;
+    int64_t at_k[3] = {1, last ? 1 : K, last ? K : 1}, at_r[3] = {D, last ? R : 1, last ? 1 : R};
+    kn_uop k = ki_expand(g->ir, ki_reshape(g->ir, arange(g, K, t), at_k, 3), all, 3);
+    kn_uop hit = ki_op2(g->ir, KN_CMPEQ, ki_expand(g->ir, ki_reshape(g->ir, i, (int64_t[]){D, 1, 1}, 3), all, 3), k);
+    kn_uop x = ki_expand(g->ir, ki_reshape(g->ir, v, at_r, 3), all, 3);
     kn_uop z = ki_is_float((kn_dtype)v->dtype) && chance(g, 60) ? ki_const_float(g->ir, (kn_dtype)v->dtype, -0.0)
                                                                 : ki_const_int(g->ir, (kn_dtype)v->dtype, 0);
     kn_uop s = total(g, ki_op3(g->ir, KN_WHERE, hit, x, z), KN_ADD, 1);
-    return ki_reshape(g->ir, s, &K, 1);
+    return ki_reshape(g->ir, s, all + 1, 2);
 }
 
 static kn_uop matmul(gen *g) {

@@ -327,7 +327,8 @@ static bool read_back(rangeifier *r, kn_uop v, uint32_t host, kn_uop value) {
 
 static bool store_value(rangeifier *r, kn_uop v) {
     kn_uop x = stored_value(v);
-    uint32_t id = host_nest(r, v), host = id;
+    int64_t scatters = v == x ? r->info[v->id].scatters : 0;
+    uint32_t id = scatters ? NONE : host_nest(r, v), host = id;
     /* What is assigned may be a scalar for all of the target. */
     const ki_type *shape = v->op == KN_AFTER ? assigned_target(v)->type : x->type;
     if (id == NONE && !new_nest(r, shape, &id)) return false;
@@ -346,7 +347,9 @@ static bool store_value(rangeifier *r, kn_uop v) {
     uint32_t ctx = NONE;
     kn_uop body = value;
     if (x == v && v->op == KN_REDUCE && value->op == KN_REDUCE) {
-        if (!add_context(r, id, NONE, v, (double)v->type->numel, &ctx)) return false;
+        double outer = (double)v->type->numel / (double)(scatters ? scatters : 1);
+        if (!add_context(r, id, NONE, v, outer, &ctx)) return false;
+        r->nest[id].scatter = scatters != 0;
         body = value->src[0];
         r->nest[id].reduce_work = (double)v->src[0]->type->numel / (double)v->type->numel;
     }
@@ -419,13 +422,14 @@ static bool wants_storage_reduce(rangeifier *r, kn_uop v, bool *ok) {
     count_demands(r, f, &different, &nests);
     if (f->folds) return false;
     double k = (double)v->src[0]->type->numel / (double)v->type->numel;
-    if (nests > 1 || different > 1) return true;
+    if (nests > 1 || different > 1 || f->scatters) return true;
     for (uint32_t j = f->first; j != NONE; j = r->demand[j].next) {
         const demand *q = &r->demand[j];
         nest *n = &r->nest[q->nest];
         ranges free;
         if (!free_ranges(r, n, q->d, &free)) return *ok = false;
         double around = iterations(r, n, q->ctx);
+        if (q->ctx != NONE && k > 4 && r->info[r->context[q->ctx].reduce->id].scatters) return true;
         if (q->ctx != NONE && free.reduce) { /* a sum inside a sum's body: one sum, if nothing is repeated */
             bool merges = same_op_sums(r, q, v) && around <= free.count * 1.01;
             if (!merges && !(k <= 4 && around <= free.count * 1.01)) return true;

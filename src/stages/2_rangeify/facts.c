@@ -72,17 +72,16 @@ static void derive(rangeifier *r, kn_uop u) {
     if (f->cost > 1e6f) f->cost = 1e6f;
 }
 
-/* The demand e with its value's sum folded away, demands on what lies deeper left in it; *out NULL if it stays a REDUCE.
- * Views and arithmetic over comparisons are expanded on the way, and REDUCEs known to fold; bounded. */
-bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out) {
+/* The demand d on a sum with its value folded as far as it goes, demands on what lies deeper left in it. Views and arithmetic
+ * over comparisons are expanded on the way, and REDUCEs known to fold; bounded. */
+static kn_uop fold_sum(rangeifier *r, kn_uop d) {
     kn_uop e = ki_range_push(r, d), *order;
-    *out = NULL;
-    if (!e) return false;
+    if (!e) return NULL;
     for (int steps = 0; steps < 64; steps++) {
         kn_uop pushed;
         d = NULL;
         int64_t n = ki_toposort_above(r->ir, &e, 1, r->top, &order);
-        if (n < 0) return false;
+        if (n < 0) return NULL;
         for (int64_t k = 0; k < n && !d; k++) {
             if (!is_demand(r, order[k])) continue;
             kn_uop b = order[k]->src[0];
@@ -92,30 +91,45 @@ bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out) {
         }
         ki_free(order);
         if (!d) break;
-        if (!(pushed = ki_range_push(r, d)) || !(e = ki_substitute(r->ir, e, &d, &pushed, 1))) return false;
+        if (!(pushed = ki_range_push(r, d)) || !(e = ki_substitute(r->ir, e, &d, &pushed, 1))) return NULL;
     }
-    e = ki_range_fold(r->ir, e, r->top);
-    if (!e) return false;
-    int64_t n = ki_toposort_above(r->ir, &e, 1, r->top, &order);
+    return ki_range_fold(r->ir, e, r->top);
+}
+
+static bool no_reduce(rangeifier *r, kn_uop e, bool *none) {
+    kn_uop *order;
+    int64_t n = e ? ki_toposort_above(r->ir, &e, 1, r->top, &order) : -1;
     if (n < 0) return false;
-    bool folds = true;
-    for (int64_t k = 0; k < n; k++) folds &= order[k]->op != KN_REDUCE;
+    *none = true;
+    for (int64_t k = 0; k < n; k++) *none &= order[k]->op != KN_REDUCE;
     ki_free(order);
-    if (folds) *out = e;
     return true;
 }
 
-static bool try_fold(rangeifier *r, kn_uop v, bool *folds) {
-    kn_uop i[KI_MAX_RANK], e;
+/* *out: the sum folded away; NULL if it stays a REDUCE. */
+bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out) {
+    kn_uop e = fold_sum(r, d);
+    bool folds;
+    if (!no_reduce(r, e, &folds)) return false;
+    *out = folds ? e : NULL;
+    return true;
+}
+
+/* Does the sum v fold, or else add terms where data says? */
+static bool try_fold(rangeifier *r, kn_uop v, info *f) {
+    kn_uop i[KI_MAX_RANK], range[KI_MAX_RANK], e;
+    uint32_t n = 0;
     for (unsigned k = 0; k < v->type->rank; k++) {
         ki_dim d = v->type->dim[k];
         i[k] = d.n == 1 && !d.sym ? ki_index(r->ir, 0)
                                   : ki_range_make(r->ir, r->ir->next_range, KN_AX_LOOP, ki_dim_uop(r->ir, d));
+        if (!i[k]) return false;
+        if (i[k]->op == KN_RANGE) range[n++] = i[k];
     }
     kn_uop d = ki_push_operand(r->ir, v, i, v->type->rank);
-    if (!d || !ki_range_folded(r, d, &e)) return false;
-    *folds = e != NULL;
-    return true;
+    if (!d || !no_reduce(r, e = fold_sum(r, d), &f->folds)) return false;
+    if (!f->folds) f->scatters = ki_range_scatters(r->ir, e, range, n);
+    return r->ir->env->err == KI_E_NONE;
 }
 
 bool ki_range_facts(rangeifier *r) {
@@ -126,7 +140,7 @@ bool ki_range_facts(rangeifier *r) {
         derive(r, u);
         if (u->op != KN_REDUCE || u->arg.reduce.op != KN_ADD) continue;
         if (!f->constant && !f->compares) continue;
-        if (!try_fold(r, u, &f->folds)) return false;
+        if (!try_fold(r, u, f)) return false;
         r->nested |= f->folds;
         if (f->folds) f->leaves = f->constant ? 0 : 1, f->cost = 4;
         else f->compares = false;

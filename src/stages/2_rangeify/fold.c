@@ -78,6 +78,11 @@ typedef struct linear {
     bool ok;
 } linear;
 
+/* What data says may be the smallest i64, whose negation is no i64: below -1 it becomes -1. No range is negative. */
+static kn_uop no_range_below(ki_ir *ir, kn_uop v) {
+    return v && v->lo.i == INT64_MIN ? ki_op2(ir, KN_MAX, v, ki_index(ir, -1)) : v;
+}
+
 /* No wrap: the bounds are the exact ones. */
 static bool exact_sum(kn_uop u) {
     int64_t lo, hi;
@@ -137,15 +142,6 @@ static linear linear_in(ki_ir *ir, kn_uop e, kn_uop r) {
 /* ---- conditions
  * -------------------------------------------------------------------------------------------- */
 
-/* A conjunction split by a range: bounds of the range, the value it must equal, and what does not mention it.
- */
-typedef struct solved {
-    kn_uop lower, upper; /* lower <= r < upper; NULL: none */
-    kn_uop equal;
-    kn_uop rest; /* NULL: true */
-    bool other;  /* mentions r in another way */
-} solved;
-
 static kn_uop neg(ki_ir *ir, kn_uop a) { return ki_index_mul(ir, a, ki_index(ir, -1)); }
 static kn_uop index_max(ki_ir *ir, kn_uop a, kn_uop b) { return !a ? b : !b ? a : ki_op2(ir, KN_MAX, a, b); }
 static kn_uop index_min(ki_ir *ir, kn_uop a, kn_uop b) {
@@ -154,7 +150,7 @@ static kn_uop index_min(ki_ir *ir, kn_uop a, kn_uop b) {
 static kn_uop floor_by(ki_ir *ir, kn_uop a, int64_t c) { return c == 1 ? a : ki_op2(ir, KN_IDIV, a, ki_index(ir, c)); }
 
 /* c·r + d < 0, or with `not` >= 0, where c != 0. */
-static void bound(ki_ir *ir, int64_t c, kn_uop d, bool not, solved *s) {
+static void bound(ki_ir *ir, int64_t c, kn_uop d, bool not, ki_solved *s) {
     if (c > 0 && !not ) { /* r < -d/c, rounded up */
         kn_uop up = floor_by(ir, ki_index_add(ir, neg(ir, d), ki_index(ir, c - 1)), c);
         s->upper = index_min(ir, s->upper, up);
@@ -167,7 +163,7 @@ static void bound(ki_ir *ir, int64_t c, kn_uop d, bool not, solved *s) {
     }
 }
 
-static void solve_one(ki_ir *ir, kn_uop c, kn_uop r, solved *s) {
+static void solve_one(ki_ir *ir, kn_uop c, kn_uop r, ki_solved *s) {
     if (!ki_depends(ir, c, r)) {
         s->rest = ki_and(ir, s->rest, c);
         return;
@@ -195,13 +191,19 @@ static void solve_one(ki_ir *ir, kn_uop c, kn_uop r, solved *s) {
     }
 }
 
-/* False when some part mentions r in a way that is not understood. */
-static bool solve(ki_ir *ir, kn_uop cond, kn_uop r, solved *s) {
+bool ki_solve(ki_ir *ir, kn_uop cond, kn_uop r, ki_solved *s) {
     kn_uop part[KI_MAX_TERMS];
     unsigned n = ki_conjuncts(cond, part);
-    *s = (solved){.other = n == 0};
+    *s = (ki_solved){.other = n == 0};
     for (unsigned k = 0; k < n && !s->other; k++) solve_one(ir, part[k], r, s);
+    s->equal = no_range_below(ir, s->equal);
     return !s->other;
+}
+
+kn_uop ki_solved_in(ki_ir *ir, const ki_solved *s, kn_uop r) {
+    kn_uop lower = index_max(ir, ki_index(ir, 0), s->lower), upper = index_min(ir, r->src[0], s->upper);
+    kn_uop above = ki_op1(ir, KN_NOT, ki_op2(ir, KN_CMPLT, s->equal, lower));
+    return ki_op2(ir, KN_AND, above, ki_op2(ir, KN_CMPLT, s->equal, upper));
 }
 
 kn_uop ki_fold_count(ki_match *m) {
@@ -210,8 +212,8 @@ kn_uop ki_fold_count(ki_match *m) {
     if (!ki_is_int((kn_dtype)x->dtype)) return NULL;
     for (uint32_t k = 1; k < m->root->nsrc; k++) {
         kn_uop r = m->root->src[k];
-        solved s;
-        if (ki_depends(ir, x, r) || !ki_depends(ir, c, r) || !solve(ir, c, r, &s) || s.equal) continue;
+        ki_solved s;
+        if (ki_depends(ir, x, r) || !ki_depends(ir, c, r) || !ki_solve(ir, c, r, &s) || s.equal) continue;
         kn_uop zero = ki_index(ir, 0), lower = index_max(ir, zero, s.lower), upper = index_min(ir, r->src[0], s.upper);
         kn_uop n = ki_op2(ir, KN_MAX, ki_index_add(ir, upper, neg(ir, lower)), zero);
         kn_uop sum = n ? ki_op2(ir, KN_MUL, x, ki_cast(ir, n, (kn_dtype)x->dtype)) : NULL;
@@ -230,11 +232,9 @@ kn_uop ki_fold_one_hot(ki_match *m) {
     else if (w->src[2]->op != KN_CONST || ki_const_f64(w->src[2]) != 0) return NULL;
     for (uint32_t k = 1; c && k < m->root->nsrc; k++) {
         kn_uop r = m->root->src[k];
-        solved s;
-        if (!ki_depends(ir, c, r) || !solve(ir, c, r, &s) || !s.equal) continue;
-        kn_uop v = s.equal, lower = index_max(ir, ki_index(ir, 0), s.lower), upper = index_min(ir, r->src[0], s.upper);
-        kn_uop in =
-            ki_op2(ir, KN_AND, ki_op1(ir, KN_NOT, ki_op2(ir, KN_CMPLT, v, lower)), ki_op2(ir, KN_CMPLT, v, upper));
+        ki_solved s;
+        if (!ki_depends(ir, c, r) || !ki_solve(ir, c, r, &s) || !s.equal) continue;
+        kn_uop v = s.equal, in = ki_solved_in(ir, &s, r);
         kn_uop valid = ki_and(ir, s.rest, in), at = ki_element_uop(ir, (ki_element){v, in});
         kn_uop picked = valid && at ? ki_substitute(ir, x, &r, &at, 1) : NULL;
         /* Other terms are z: -0.0 changes nothing, +0.0 turns a picked -0.0 into +0.0. */

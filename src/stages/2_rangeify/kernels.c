@@ -322,17 +322,24 @@ static bool emit(rangeifier *r, call *c, uint32_t n) {
     return ok;
 }
 
-/* What a kernel alone decides, in a store of its own: its size is what it costs. */
-static kn_uop finish_kernel(ki_ir *ir, kn_uop sink) {
+/* What a kernel alone decides, in a store of its own: its size is what it costs. *fill: one to run before it, or NULL. */
+static kn_uop finish_kernel(ki_ir *ir, kn_uop sink, bool scatter, kn_uop *fill) {
     ki_ir own;
-    kn_uop k = NULL;
+    kn_uop k[2] = {NULL, NULL};
+    uint32_t n = 1;
     if (!ki_ir_open(&own, ir->env)) return NULL;
-    bool ok = ki_import(&own, ir, &sink, 1, &k);
+    bool ok = ki_import(&own, ir, &sink, 1, k);
     own.next_buffer = ir->next_buffer;
-    ok = ok && (k = ki_range_fold(&own, k, 0)) && (k = ki_range_scan(&own, k)) && (k = ki_range_join_loops(&own, k)) &&
-         (k = own_ranges(&own, k)) && (k = ki_range_rows(&own, k)) && ki_import(ir, &own, &k, 1, &k);
+    ok = ok && (k[0] = ki_range_fold(&own, k[0], 0)) && (k[0] = ki_range_scan(&own, k[0])) &&
+         (k[0] = ki_range_join_loops(&own, k[0]));
+    if (ok && scatter) ok = (k[0] = ki_range_scatter(&own, k[0], &k[1])) != NULL;
+    if (k[1]) n = 2;
+    for (uint32_t i = 0; ok && n == 2 && i < n; i++) ok = (k[i] = ki_range_join_loops(&own, k[i])) != NULL;
+    for (uint32_t i = 0; ok && i < n; i++) ok = (k[i] = own_ranges(&own, k[i])) && (k[i] = ki_range_rows(&own, k[i]));
+    ok = ok && ki_import(ir, &own, k, n, k);
+    *fill = ok ? k[1] : NULL;
     ki_ir_close(&own);
-    return ok ? k : NULL;
+    return ok ? k[0] : NULL;
 }
 
 /* Every nest's SINK. From here on they alone are the program: the tensor graph and the demands are given back. */
@@ -351,12 +358,17 @@ static bool resolve_all(rangeifier *r, kn_uop *sink) {
 }
 
 bool ki_range_kernels(rangeifier *r) {
-    ki_kernels k = {.n = r->nnest, .cap = r->nnest + 1};
+    ki_kernels k = {.n = r->nnest,
+                    .cap = 2 * r->nnest + 1}; /* nest i is kernel i; a scattering one has a kernel more */
     uint32_t *order = NULL;
     call *c = NULL;
     bool ok = (k.sink = ki_calloc(k.cap, sizeof *k.sink)) != NULL || nomem(r);
     ok = ok && resolve_all(r, k.sink);
-    for (uint32_t i = 0; i < k.n && ok; i++) ok = (k.sink[i] = finish_kernel(r->ir, k.sink[i])) != NULL;
+    for (uint32_t i = 0; i < r->nnest && ok; i++) {
+        kn_uop fill = NULL;
+        ok = (k.sink[i] = finish_kernel(r->ir, k.sink[i], r->nest[i].scatter, &fill)) != NULL;
+        if (fill) k.sink[k.n++] = fill; /* order.c: the other reads what this one makes */
+    }
     ok = ok && ki_range_order(r, &k, &order);
     ok = ok && ((c = ki_calloc(k.n + 1, sizeof *c)) != NULL || nomem(r));
     for (uint32_t i = 0; i < k.n && ok; i++) ok = number(r, k.sink[order[i]], &c[i]);

@@ -2,7 +2,8 @@
  *
  *   facts.c     what a value costs, which sums fold away          (sources first)
  *   decide.c    which values get storage                          (users first; push.kr moves the INDEX)
- *   kernels.c   nests to kernels, in execution order              (fold.kr folds reduces)
+ *   kernels.c   nests to kernels, in execution order              (fold.kr folds reduces, scan.c carries them, scatter.c
+ *               adds each term where it belongs)
  */
 #include "stages/2_rangeify/indexing.h"
 #include "stages/2_rangeify/rangeify.h"

@@ -42,6 +42,7 @@ typedef struct nest {
     unsigned nprefix;
     uint32_t out[16], nout; /* outputs */
     double reduce_work;     /* elements of the largest REDUCE inlined */
+    bool scatter;           /* stores a REDUCE that scatters, alone */
 } nest;
 
 typedef struct info { /* of a tensor node */
@@ -51,6 +52,7 @@ typedef struct info { /* of a tensor node */
     bool constant;     /* made of constants alone */
     bool compares;     /* compares with something made of constants: its sum may fold */
     bool folds;        /* REDUCE that folds away */
+    int64_t scatters;  /* REDUCE that adds terms where data says: positions each may go to; else 0 */
     bool heavy;        /* ends a chain of single uses that starts at a REDUCE */
     float cost;        /* arithmetic an element, when inlined */
     uint32_t leaves;   /* values read an element */
@@ -110,6 +112,12 @@ kn_uop ki_range_scan(ki_ir *ir, kn_uop sink);
 #define KI_MOST_ROW  (1 << 16)
 /* row.c: once the loops are settled. */
 kn_uop ki_range_rows(ki_ir *ir, kn_uop sink);
+
+/* scatter.c: a sum gated by an equality of an output's position with data, in loops over range[0..n): the positions a term
+ * may go to, where adding each where it belongs is worth it; else 0. */
+int64_t ki_range_scatters(ki_ir *ir, kn_uop value, const kn_uop *range, uint32_t n);
+/* A nest that stores such a sum: the kernel that adds; *fill: the one to run before it. sink itself and NULL: it is none. */
+kn_uop ki_range_scatter(ki_ir *ir, kn_uop sink, kn_uop *fill);
 
 /* facts.c: info of every tensor node, sources first. */
 bool ki_range_facts(rangeifier *r);

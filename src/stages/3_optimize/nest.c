@@ -140,22 +140,35 @@ static bool mixed_radix(digit *d, uint32_t n) {
     return true;
 }
 
-static bool term_digit(ki_term t, digit *d) {
-    if (t.x->lo.i == INT64_MIN || t.x->hi.i == INT64_MAX) return false;
-    *d = (digit){llabs(t.c), (ki_int128)t.x->hi.i - t.x->lo.i};
-    return true;
+/* What has no bounds spans so much that no digit can be larger: it may be the last. */
+static digit term_digit(ki_term t) {
+    ki_int128 span = (ki_int128)t.x->hi.i - t.x->lo.i;
+    return (digit){llabs(t.c), span < INT64_MAX ? span : INT64_MAX};
+}
+
+/* Terms that a gate says are not negative. */
+typedef struct signs {
+    kn_uop x[8];
+    uint32_t n;
+} signs;
+
+static bool not_negative(const signs *s, kn_uop x) {
+    bool found = x->lo.i >= 0;
+    for (uint32_t i = 0; i < s->n; i++) found |= s->x[i] == x;
+    return found;
 }
 
 /* If f contains c * g for the sum g that a gate keeps in [0, limit): c, else 0. g itself must be a mixed-radix number. */
-static int64_t gated_part(const ki_affine *f, const ki_affine *g) {
+static int64_t gated_part(const ki_affine *f, const ki_affine *g, const signs *s) {
     digit d[MOST_DIGITS];
     int64_t c = 0;
     if (g->k || g->n == 0 || g->n > MOST_DIGITS) return 0;
     for (uint32_t i = 0; i < g->n; i++) {
         int64_t cf = ki_affine_coef(f, g->t[i].x);
-        if (cf == 0 || cf % g->t[i].c || (c && cf / g->t[i].c != c) || g->t[i].c < 0 || g->t[i].x->lo.i < 0) return 0;
+        if (cf == 0 || cf % g->t[i].c || (c && cf / g->t[i].c != c) || g->t[i].c < 0 || !not_negative(s, g->t[i].x))
+            return 0;
         c = cf / g->t[i].c;
-        if (!term_digit(g->t[i], &d[i])) return 0;
+        d[i] = term_digit(g->t[i]);
     }
     return mixed_radix(d, g->n) ? c : 0;
 }
@@ -175,6 +188,24 @@ static const ki_affine *next_gate(const ki_nest *k, kn_uop *stack, uint32_t *n, 
     return NULL;
 }
 
+/* The conditions that an access's index is valid under, on a stack for next_gate. */
+static uint32_t gates(kn_uop access, kn_uop *stack) {
+    uint32_t n = 0;
+    for (kn_uop i = access->src[1]; i->op == KN_WHERE && n < MOST_DIGITS; i = i->src[1]) stack[n++] = i->src[0];
+    return n;
+}
+
+/* -x < 1 */
+static void find_signs(const ki_nest *k, kn_uop access, signs *s) {
+    kn_uop stack[MOST_DIGITS];
+    uint32_t m = gates(access, stack);
+    const ki_affine *g;
+    int64_t limit;
+    s->n = 0;
+    while (s->n < 8 && (g = next_gate(k, stack, &m, &limit)))
+        if (g->n == 1 && g->t[0].c < 0 && g->k == 0 && limit == 1) s->x[s->n++] = g->t[0].x;
+}
+
 /* Distinct values of r give distinct addresses: the terms are the digits of a mixed-radix number, r one of them. Terms that
  * a gate bounds together are one digit. */
 static bool injective(const ki_nest *k, kn_uop access, kn_uop r) {
@@ -182,13 +213,15 @@ static bool injective(const ki_nest *k, kn_uop access, kn_uop r) {
     kn_uop stack[MOST_DIGITS];
     digit d[MOST_DIGITS];
     uint64_t used = 0;
-    uint32_t n = 0, m = 0;
+    uint32_t n = 0, m;
     int64_t limit;
+    signs s;
     bool known;
     if (!f || f->n > MOST_DIGITS || ki_nest_stride(k, access, r, &known) == 0 || !known) return false;
-    for (kn_uop i = access->src[1]; i->op == KN_WHERE && m < MOST_DIGITS; i = i->src[1]) stack[m++] = i->src[0];
+    find_signs(k, access, &s);
+    m = gates(access, stack);
     while ((g = next_gate(k, stack, &m, &limit))) {
-        int64_t c = gated_part(f, g);
+        int64_t c = gated_part(f, g, &s);
         uint64_t part = 0;
         for (uint32_t i = 0; c && i < f->n; i++)
             if (ki_affine_coef(g, f->t[i].x)) part |= UINT64_C(1) << i;
@@ -197,7 +230,7 @@ static bool injective(const ki_nest *k, kn_uop access, kn_uop r) {
         d[n++] = (digit){llabs(c), limit - 1};
     }
     for (uint32_t i = 0; i < f->n; i++)
-        if (!(used >> i & 1) && !term_digit(f->t[i], &d[n++])) return false;
+        if (!(used >> i & 1)) d[n++] = term_digit(f->t[i]);
     return mixed_radix(d, n);
 }
 

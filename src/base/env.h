@@ -41,6 +41,8 @@ typedef struct ki_var_info {
 extern const ki_var_info ki_vars[KI_VAR_COUNT];
 
 struct ki_watch;
+struct ki_ir;
+struct kn_uop_s;
 typedef struct ki_env {
     ki_err err;      /* first failure, KI_E_NONE = none */
     int status;      /* its status */
@@ -54,6 +56,8 @@ typedef struct ki_env {
 
     struct ki_watch *watch; /* who sees each rewrite (rules/watch.h), NULL nobody */
     void (*watch_close)(struct ki_env *e);
+    /* What a machine instruction (INS) means, as an expression; NULL: none is known here. */
+    const struct kn_uop_s *(*ins)(struct ki_ir *ir, const struct kn_uop_s *u);
 
     char **device; /* interned device names; [0] is NULL, "no device" */
     unsigned ndevice, device_cap;

@@ -24,6 +24,9 @@ void ki_view_broadcast(ki_view *v, unsigned rank, const int64_t *in, const int64
  * (mask may be NULL when nothing is padded). to may be from. */
 void ki_view_map(const ki_view *v, const int64_t *from, int64_t start, size_t n, int64_t *to, uint8_t *mask);
 
+/* Each INS below the roots becomes its meaning (eval_ins.c). */
+bool ki_ins_expand(ki_ir *ir, kn_uop *root, size_t n);
+
 /* ---- arrays ---- */
 
 typedef struct ki_arr {

@@ -418,7 +418,8 @@ ki_vm *ki_vm_make(ki_ir *ir, kn_uop call) {
     ki_comp c = {.ir = ir, .env = ir->env, .vm = ki_calloc(1, sizeof *c.vm), .call = call->op == KN_CALL ? call : NULL};
     if (!c.vm) return ki_fail(ir->env, KI_E_NOMEM), NULL;
     for (uint32_t k = 1; c.call && k < call->nsrc; k++) call->src[k]->type->rank ? c.vm->nargs++ : c.vm->ntrailing++;
-    bool ok = compile(&c, c.call ? call->src[0] : call);
+    kn_uop body = c.call ? call->src[0] : call;
+    bool ok = ki_ins_expand(ir, &body, 1) && compile(&c, body);
     ki_free(c.order);
     ki_free(c.pos);
     ki_free(c.slot);

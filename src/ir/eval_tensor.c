@@ -485,7 +485,7 @@ int ki_eval_tensor(const ki_program *p, const void *const *in, void *const *out,
     for (size_t i = 0; i < p->nout; i++) node[p->nin + i] = p->out[i].node;
     node[n - 1] = p->root;
     bool ok = inline_functions(p->ir, node, n, p->root->op == KN_FUNCTION ? p->root : NULL);
-    ok = ok && set_up(&t, p, node, node[n - 1]) && bind_inputs(&t, p, node, in);
+    ok = ok && ki_ins_expand(p->ir, node, n) && set_up(&t, p, node, node[n - 1]) && bind_inputs(&t, p, node, in);
     if (ok) {
         count_uses(&t);
         ok = evaluate_all(&t);

@@ -12,6 +12,7 @@
 #include "stages/8_render/render.h"
 #include "rules/watch.h"
 #include "stages/verify.h"
+#include "stages/x86/x86.h"
 
 #include <string.h>
 
@@ -170,6 +171,7 @@ static bool settle_numbers(ki_program *p) {
 
 bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts *opts, ki_program *out) {
     ki_lower_opts o = opts ? *opts : (ki_lower_opts){0};
+    ir->env->ins = ki_x86_understand;
     if (!o.target) o.target = ki_target_host();
     if (!o.threads) o.threads = 1;
     int set = (int)ki_setting_number(ir->env, KI_VAR_VERIFY);

@@ -6,6 +6,7 @@
 #include "stages/x86/x86.h"
 
 #include <string.h>
+#include <strings.h>
 
 kn_dtype ki_x86_dtype(const ki_x86_form *f, unsigned k) {
     const char *s = f->types;
@@ -80,4 +81,29 @@ kn_uop ki_x86_meaning(ki_ir *ir, const ki_x86_form *f, const kn_uop *src, unsign
     ki_rules_free(&rules);
     ki_text_free(&text);
     return out;
+}
+
+static kn_uop refuse(ki_ir *ir, const char *name, const char *why) {
+    return ki_fail(ir->env, KI_E_X86_INS, name, why), NULL;
+}
+
+kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
+    const char *name = u->arg.str ? u->arg.str->s : "";
+    const ki_x86_form *f = NULL;
+    char sources[8];
+    for (unsigned k = 0; k < KI_X_COUNT && !f; k++) /* interpreting is slow anyway */
+        if (strcasecmp(ki_x86_forms[k].id, name) == 0) f = &ki_x86_forms[k];
+    if (!f) return refuse(ir, name, "there is no such row");
+    if (!*f->meaning) return refuse(ir, name, "it has no meaning");
+    if (ki_x86_sources(f, sources) != u->nsrc) return refuse(ir, name, "it has another number of sources");
+    for (unsigned k = 0; k < u->nsrc; k++) {
+        char c = sources[k];
+        kn_dtype want = c == 'i' ? KN_I32 : c == 'k' ? KN_BOOL : ki_x86_dtype(f, c == 'd' ? 0 : c - 'a' + 1u);
+        if (u->src[k]->dtype != want) return refuse(ir, name, "a source has another dtype");
+    }
+    if (ki_numel(u) > 64) return refuse(ir, name, "no register has so many lanes");
+    kn_uop v = ki_x86_meaning(ir, f, u->src, u->nsrc, (unsigned)ki_numel(u));
+    if (!v) return ir->env->err ? NULL : refuse(ir, name, "its meaning does not fit the sources");
+    if (v->dtype != u->dtype) return refuse(ir, name, "its result has another dtype");
+    return ki_same_shape(u, v) ? v : refuse(ir, name, "its result has another shape");
 }

@@ -89,18 +89,19 @@ enum {
 #define COST(l_, p_)                 .lat = l_, .port = p_
 
 const ki_x86_form ki_x86_forms[KI_X_COUNT] = {
-#define KI_X86(id, nm, ops, encoding, encs, attrs, lengths, memory, feats, cost, ty, means)                            \
-    [KI_X_##id] = {.name = nm,                                                                                         \
-                   .types = ty,                                                                                        \
-                   .meaning = means,                                                                                   \
-                   .op = CODES ops,                                                                                    \
-                   ENCODING encoding,                                                                                  \
-                   .enc = encs,                                                                                        \
-                   .lens = lengths,                                                                                    \
-                   MEMORY memory,                                                                                      \
-                   .feat = {UNWRAP feats},                                                                             \
-                   COST cost,                                                                                          \
-                   .attr = (uint16_t)(attrs)},
+#define KI_X86(row, nm, ops, encoding, encs, attrs, lengths, memory, feats, cost, ty, means)                           \
+    [KI_X_##row] = {.id = #row,                                                                                        \
+                    .name = nm,                                                                                        \
+                    .types = ty,                                                                                       \
+                    .meaning = means,                                                                                  \
+                    .op = CODES ops,                                                                                   \
+                    ENCODING encoding,                                                                                 \
+                    .enc = encs,                                                                                       \
+                    .lens = lengths,                                                                                   \
+                    MEMORY memory,                                                                                     \
+                    .feat = {UNWRAP feats},                                                                            \
+                    COST cost,                                                                                         \
+                    .attr = (uint16_t)(attrs)},
 #include "stages/x86/x86.def"
 #undef KI_X86
 };

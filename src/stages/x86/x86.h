@@ -99,7 +99,7 @@ typedef struct ki_x86_port_info {
 extern const ki_x86_port_info ki_x86_ports[KI_XR_COUNT];
 
 typedef struct ki_x86_form {
-    const char *name, *types, *meaning; /* types, meaning: "" where it moves control or state, not values */
+    const char *id, *name, *types, *meaning; /* id: the row's, as the arg of INS has it (there in any case); types, meaning: "" where it moves control or state, not values */
     uint8_t op[4];                      /* ki_x86_code */
     uint8_t pp, map, opcode;            /* prefix 0 none, 1 66, 2 F3, 3 F2; map 0 one byte, 1 0F, 2 0F38, 3 0F3A, 5, 6 */
     uint8_t w, ext;                     /* W bit; ModRM.reg where it extends the opcode, 8 none */
@@ -167,5 +167,7 @@ kn_dtype ki_x86_dtype(const ki_x86_form *f, unsigned k);
 unsigned ki_x86_sources(const ki_x86_form *f, char name[8]);
 /* The form's value over those sources; the result has `lanes` lanes. NULL: it has no meaning, or env says why. */
 kn_uop ki_x86_meaning(ki_ir *ir, const ki_x86_form *f, const kn_uop *src, unsigned nsrc, unsigned lanes);
+/* The same for INS(sources; "row"), dtype and shape checked: what env->ins is set to. */
+kn_uop ki_x86_understand(ki_ir *ir, kn_uop u);
 
 #endif

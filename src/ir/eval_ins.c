@@ -1,0 +1,98 @@
+/* eval_ins.c: machine instructions in a program to be interpreted: each INS becomes what it means, through the function that
+ * env->ins names (the interpreter itself knows no instruction). In a LINEAR the nodes of a meaning stand where the
+ * instruction stood. */
+#include "ir/eval_impl.h"
+
+#include <string.h>
+
+typedef struct swap {
+    ki_ir *ir;
+    kn_uop *map;  /* by id: what stands for the node */
+    kn_uop *list; /* of the LINEAR being made */
+    size_t n, cap;
+    struct place {
+        kn_uop u;
+        uint32_t next;
+    } * stack;
+    size_t depth, stack_cap;
+    uint8_t *listed; /* by id */
+} swap;
+
+static bool room(swap *s, void **v, size_t *cap, size_t n, size_t size) {
+    if (n < *cap) return true;
+    size_t want = *cap ? 2 * *cap : 256;
+    void *p = ki_realloc(*v, want, size);
+    if (!p) return ki_fail(s->ir->env, KI_E_NOMEM), false;
+    *v = p;
+    *cap = want;
+    return true;
+}
+
+static bool append(swap *s, kn_uop u) {
+    if (!room(s, (void **)&s->list, &s->cap, s->n, sizeof(kn_uop))) return false;
+    s->listed[u->id] = 1;
+    s->list[s->n++] = u;
+    return true;
+}
+
+/* u and what it needs, sources first, as far as it is not in the list. */
+static bool append_all(swap *s, kn_uop u) {
+    s->depth = 0;
+    for (kn_uop push = u; push || s->depth;) {
+        if (push) {
+            if (!room(s, (void **)&s->stack, &s->stack_cap, s->depth, sizeof *s->stack)) return false;
+            s->stack[s->depth++] = (struct place){push, 0};
+            push = NULL;
+        }
+        struct place *top = &s->stack[s->depth - 1];
+        while (top->next < top->u->nsrc && s->listed[top->u->src[top->next]->id]) top->next++;
+        if (top->next < top->u->nsrc) {
+            push = top->u->src[top->next++];
+        } else {
+            if (!s->listed[top->u->id] && !append(s, top->u)) return false;
+            s->depth--;
+        }
+    }
+    return true;
+}
+
+static kn_uop relist(swap *s, kn_uop linear) {
+    s->n = 0;
+    ki_free(s->listed);
+    if (!(s->listed = ki_calloc(s->ir->n, 1))) return ki_fail(s->ir->env, KI_E_NOMEM), NULL;
+    for (uint32_t k = 0; k < linear->nsrc; k++) {
+        kn_uop was = linear->src[k], now = s->map[was->id];
+        if (s->listed[now->id]) continue;
+        if (!(was->op == KN_INS ? append_all(s, now) : append(s, now))) return NULL;
+    }
+    return ki_with_srcs(s->ir, linear, s->list, (uint32_t)s->n);
+}
+
+static kn_uop one(swap *s, kn_uop u, kn_uop **src, size_t *cap) {
+    if (u->op == KN_LINEAR) return relist(s, u);
+    while (u->nsrc > *cap)
+        if (!room(s, (void **)src, cap, *cap, sizeof(kn_uop))) return NULL;
+    for (uint32_t k = 0; k < u->nsrc; k++) (*src)[k] = s->map[u->src[k]->id];
+    kn_uop v = ki_with_src(s->ir, u, *src);
+    return v && v->op == KN_INS ? s->ir->env->ins(s->ir, v) : v;
+}
+
+bool ki_ins_expand(ki_ir *ir, kn_uop *root, size_t n) {
+    if (!ir->env->ins) return true;
+    kn_uop *order, *src = NULL;
+    size_t cap = 0;
+    int64_t count = ki_toposort(ir, root, n, &order);
+    bool any = false, ok = count >= 0;
+    for (int64_t i = 0; i < count && !any; i++) any = order[i]->op == KN_INS;
+    swap s = {.ir = ir};
+    if (any && !(s.map = ki_calloc(ir->n, sizeof *s.map))) ok = (ki_fail(ir->env, KI_E_NOMEM), false);
+    for (int64_t i = 0; i < count && any && ok; i++) ok = (s.map[order[i]->id] = one(&s, order[i], &src, &cap)) != NULL;
+    for (size_t i = 0; i < n && any && ok; i++) root[i] = s.map[root[i]->id];
+    ki_free(order);
+    ki_free(src);
+    ki_free(s.map);
+    ki_free(s.list);
+    ki_free(s.stack);
+    ki_free(s.listed);
+    return ok;
+}

@@ -25,7 +25,7 @@ static bool mentions(const char *s, char name) {
 }
 
 unsigned ki_x86_sources(const ki_x86_form *f, char name[8]) {
-    unsigned n = 0, operand = 0;
+    unsigned n = 0, operand = f->attr & KI_XA_FLAGS ? 2 : 0;
     if (f->attr & KI_XA_RW) name[n++] = 'd';
     if (f->attr & KI_XA_FLAGS) {
         name[n++] = 'a';

@@ -18,7 +18,7 @@
  * the destination's old value where it is read (attr RW), i the immediate (i32), j the number of the lane (i32). `types`
  * gives the lanes' dtypes: result, then a, b, c; the last is repeated. A mask is bool lanes. meaning.c reads it. Masking
  * with {k} is the same for all: where(k, meaning, d), or 0 for d. Flags: cmp and test have none of their own; what reads
- * flags is stated over a and b, the operands of the cmp before it.
+ * flags is stated over a and b, the operands of the cmp before it; its own sources follow as c.
  *
  * Latency and port class are for Golden Cove (Sapphire Rapids), registers only, after uops.info: coarse on purpose. */
 #ifndef KI_X86_H
@@ -146,6 +146,15 @@ static inline ki_x86_op ki_x86_mem(unsigned base, unsigned index, unsigned scale
 static inline ki_x86_op ki_x86_at(uint32_t label) { /* rip-relative */
     return (ki_x86_op){.kind = KI_XO_MEM, .reg = KI_X_RIP, .index = KI_X_NOREG, .scale = 1, .label = label};
 }
+
+/* What it reads and writes beside memory; a memory operand's base and index are read whatever stands here. */
+typedef struct ki_x86_access {
+    uint8_t reads, writes;              /* bit k: operand k */
+    uint32_t fixed_reads, fixed_writes; /* bit r: general register r, which no operand names */
+    bool reads_flags, writes_flags;
+    bool writes_mask; /* a gather empties {k} */
+} ki_x86_access;
+ki_x86_access ki_x86_access_of(const ki_x86_ins *i); /* access.c; nothing for what cannot be encoded */
 
 /* ---- reading the table ---------------------------------------------------------------------------------------- */
 

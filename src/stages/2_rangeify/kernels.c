@@ -323,7 +323,7 @@ static bool emit(rangeifier *r, call *c, uint32_t n) {
 }
 
 /* What a kernel alone decides, in a store of its own: its size is what it costs. *fill: one to run before it, or NULL. */
-static kn_uop finish_kernel(ki_ir *ir, kn_uop sink, bool scatter, kn_uop *fill) {
+kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, kn_uop *fill) {
     ki_ir own;
     kn_uop k[2] = {NULL, NULL};
     uint32_t n = 1;
@@ -366,13 +366,13 @@ bool ki_range_kernels(rangeifier *r) {
     ok = ok && resolve_all(r, k.sink);
     for (uint32_t i = 0; i < r->nnest && ok; i++) {
         kn_uop fill = NULL;
-        ok = (k.sink[i] = finish_kernel(r->ir, k.sink[i], r->nest[i].scatter, &fill)) != NULL;
+        ok = (k.sink[i] = ki_range_finish(r->ir, k.sink[i], r->nest[i].scatter, &fill)) != NULL;
         if (fill) k.sink[k.n++] = fill; /* order.c: the other reads what this one makes */
     }
     ok = ok && ki_range_order(r, &k, &order);
-    ok = ok && ((c = ki_calloc(k.n + 1, sizeof *c)) != NULL || nomem(r));
-    for (uint32_t i = 0; i < k.n && ok; i++) ok = number(r, k.sink[order[i]], &c[i]);
-    ok = ok && name_all(r, c, k.n) && emit(r, c, k.n);
+    ok = ok && ((c = ki_calloc(k.used + 1, sizeof *c)) != NULL || nomem(r));
+    for (uint32_t i = 0; i < k.used && ok; i++) ok = number(r, k.sink[order[i]], &c[i]);
+    ok = ok && name_all(r, c, k.used) && emit(r, c, k.used);
     ki_free(c);
     ki_free(order);
     ki_free(k.sink);

@@ -19,16 +19,12 @@ typedef struct access {
     uint8_t kind;
 } access;
 
-typedef struct edge {
-    uint32_t before, after;
-} edge;
-
 typedef struct orderer {
     rangeifier *r;
     ki_kernels *k;
     access *access;
     uint32_t naccess, access_cap;
-    edge *edge;
+    ki_edge *edge;
     uint32_t nedge, edge_cap;
 } orderer;
 
@@ -82,12 +78,12 @@ static bool add_edge(orderer *o, uint32_t before, uint32_t after) {
     if (before == after) return true;
     if (o->nedge == o->edge_cap) {
         uint32_t cap = o->edge_cap ? o->edge_cap * 2 : 64;
-        edge *p = ki_realloc(o->edge, cap, sizeof *p);
+        ki_edge *p = ki_realloc(o->edge, cap, sizeof *p);
         if (!p) return nomem(o->r);
         o->edge = p;
         o->edge_cap = cap;
     }
-    o->edge[o->nedge++] = (edge){before, after};
+    o->edge[o->nedge++] = (ki_edge){before, after};
     return true;
 }
 
@@ -275,7 +271,7 @@ static bool place(orderer *o, uint32_t *out, uint32_t *waits, bool *placed, uint
 }
 
 static int by_before(const void *a, const void *b) {
-    const edge *x = a, *y = b;
+    const ki_edge *x = a, *y = b;
     if (x->before != y->before) return x->before < y->before ? -1 : 1;
     return (x->after > y->after) - (x->after < y->after);
 }
@@ -325,7 +321,7 @@ static bool break_cycle(orderer *o, const bool *placed, uint32_t copies) {
 bool ki_range_order(rangeifier *r, ki_kernels *k, uint32_t **out) {
     orderer o = {.r = r, .k = k};
     uint32_t copies = k->n, *waits = NULL; /* kernels from here on are copies */
-    bool *placed = NULL, ok = true, done = false;
+    bool *placed = NULL, ok = true, done = false, parted = false;
     for (uint32_t i = 0; i < copies && ok; i++)
         for (kn_uop s; ok && (s = bad_store(&o, i, false, &ok));) ok = redirect(&o, i, s);
     while (ok && !done) {
@@ -339,7 +335,12 @@ bool ki_range_order(rangeifier *r, ki_kernels *k, uint32_t **out) {
         ok = ok && collect(&o) && connect(&o) && index_edges(&o);
         if (ok) done = place(&o, *out, waits, placed, copies);
         if (ok && !done) ok = break_cycle(&o, placed, copies);
+        if (ok && done && !parted) { /* parted once, they are placed anew */
+            ok = ki_range_part(r, k, *out, o.edge, o.nedge, &done);
+            parted = true;
+        }
     }
+    ok = ok && ki_range_siblings(r, k, *out, o.edge, o.nedge);
     ki_free(waits);
     ki_free(placed);
     ki_free(o.access);

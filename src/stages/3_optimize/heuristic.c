@@ -196,7 +196,7 @@ static bool thread_nest(ki_choice *c, kn_uop e) {
     int64_t unit = 1;
     ki_tile tile = {0};
     ki_find_tile(c, e, &tile);
-    if (tile.v && !tile.reduce && ki_sums_rows(c, e, tile.v)) tile.step = 1;
+    if (!tile.step || (tile.v && !tile.reduce && ki_sums_rows(c, e, tile.v))) tile.step = 1;
     kn_uop best = divided(c, e, &tile, &unit);
     int64_t t = c->count ? c->count : best ? thread_count(ki_extent(best), c->threads) : 1;
     kn_uop plain = c->even || (best && t == c->threads) ? NULL : dealt(c, e, &tile, best ? t : 1);
@@ -219,17 +219,21 @@ static bool has_thread(kn_uop e) {
     return false;
 }
 
-/* Every nest of the kernel; what a cut leaves over stays with thread 0. */
+/* Every nest of the kernel, over the same threads; one that cannot be split, and what a cut leaves over, stays with thread
+ * 0. */
 static void thread_kernel(ki_choice *c) {
     uint32_t known = ki_nest_next_range(&c->nest);
+    uint64_t tried[KI_MOST_RANGES / 64] = {0};
     if (c->threads < 2 || work_of(&c->nest) < WORTH_THREADS) return;
     for (bool more = true; more && c->ok;) {
         more = false;
         for (uint32_t i = 0; i < c->sink->nsrc && !more; i++) {
             kn_uop e = c->sink->src[i];
             if (e->op != KN_END || has_thread(e) || e->src[1]->arg.range.id >= known) continue;
+            uint32_t id = e->src[1]->arg.range.id;
+            if (id >= KI_MOST_RANGES || tried[id >> 6] >> (id & 63) & 1) continue;
             more = thread_nest(c, e);
-            if (!more) known = 0; /* one nest that cannot: no use for the others to wait for it */
+            if (!more) tried[id >> 6] |= UINT64_C(1) << (id & 63);
         }
     }
 }

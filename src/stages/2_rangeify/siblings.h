@@ -1,0 +1,49 @@
+/* siblings.h: what siblings.c and part.c share: what each kernel touches, and which others it reaches. Private to both. */
+#ifndef KI_SIBLINGS_H
+#define KI_SIBLINGS_H
+
+#include "stages/2_rangeify/rangeify.h"
+
+enum {
+    KI_WINDOW = 64,    /* kernels that may lie between two that are joined */
+    KI_SHARED = 4096,  /* bytes worth sharing, */
+    KI_SHARED_PART = 8 /* and this part of what the smaller kernel touches */
+};
+
+typedef struct ki_use { /* of memory by a kernel */
+    uint32_t buffer, kernel;
+    int64_t read, bytes;
+    bool made, fresh; /* fresh: not memory that held something before */
+} ki_use;
+
+typedef struct ki_fact { /* of a kernel, or of those joined to it */
+    uint32_t use, nuse;  /* in order of buffers; of the one kernel */
+    uint32_t nodes, nests, args;
+    int64_t bytes;
+    uint8_t widest; /* bytes of the widest element: it decides on vectors for all of a kernel */
+    bool fixed;     /* stays alone */
+    bool sums;
+    uint32_t next, last; /* joined to it: a list */
+    uint32_t at;         /* in the order */
+    uint32_t head;       /* kernel that stands for those joined */
+} ki_fact;
+
+typedef struct ki_family {
+    rangeifier *r;
+    ki_kernels *k;
+    const ki_edge *edge;
+    uint32_t nedge;
+    ki_fact *fact;
+    ki_use *use;
+    uint32_t nuse, use_cap;
+    uint32_t *order;
+} ki_family;
+
+bool ki_family_open(ki_family *f, rangeifier *r, ki_kernels *k, uint32_t *order, const ki_edge *edge, uint32_t nedge);
+void ki_family_close(ki_family *f);
+/* Bytes that both read, by the kernels they started as. */
+int64_t ki_family_shared(const ki_family *f, uint32_t a, uint32_t b);
+/* marked[i]: a reaches what stands i places behind it, up to b, at most KI_WINDOW. False: too much to look at. */
+bool ki_family_reach(const ki_family *f, uint32_t a, uint32_t b, bool *marked);
+
+#endif

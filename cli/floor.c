@@ -1,0 +1,285 @@
+/* floor.c: the bytes that every schedule of a program moves, from its tensor graph alone, before any stage has decided
+ * anything.
+ *
+ * What must be in memory: inputs, outputs, and
+ *  - an operand of a sum that was itself computed by a sum, if the sum reads each of its elements more than once, along
+ *    what it sums over: a matrix product, a convolution, a gradient of one. Kept out of memory, the sum behind the operand
+ *    would be done again each time. (A value that is fixed while a sum runs, a row's maximum or mean, need not be.)
+ *  - the value of a sum that two stored values need of which one needs the other: when the second is computed the first
+ *    is complete, so it is read again, or done again.
+ *    Where the sum behind an operand is stored for this, the operand itself need not be.
+ * Each is written once. It is read once by every kernel that cannot be one with another that reads it: two stored values
+ * of which one needs the other are not made by one kernel (but element by element), so that is the longest chain of
+ * stored values which read it and need each other. What a one-hot sum chooses from is read as far as it is chosen. */
+#include "floor.h"
+
+#include <string.h>
+
+typedef struct work {
+    kn_uop *order; /* ids ascending */
+    int64_t n;
+    ki_ir *ir;
+    bool *constant; /* by id: no memory below */
+    bool *fresh;    /* a sum of data stands below, nothing stored between */
+    bool *stored;
+    bool *must;    /* stored: outputs and assignments */
+    kn_uop *store; /* the stored values, inputs not among them: ids ascending */
+    uint32_t nstore;
+    int64_t **limit; /* by store, by id: elements that it may read, 0: it does not read this, SAME */
+} work;
+enum { SAME = -1 }; /* needed element by element: made in the same kernel, or may be */
+
+static bool is_input(kn_uop u) { return u->op == KN_PARAM && u->nsrc; }
+static int64_t bytes_of(kn_uop u, int64_t most) {
+    int64_t n = u->type->numel;
+    return (most && most < n ? most : n) * (int64_t)ki_itemsize((kn_dtype)u->dtype);
+}
+/* A REDUCE of data that adds up two or more. */
+static bool is_sum(const work *w, kn_uop u) {
+    return u->op == KN_REDUCE && !w->constant[u->id] && u->src[0]->type->numel >= 2 * u->type->numel;
+}
+/* The value that a store writes, and what stands for it afterwards. */
+static kn_uop value_of(kn_uop u) { return u->op == KN_AFTER ? u->src[1]->src[1] : u; }
+
+/* Sources that are values: not shapes. */
+static uint32_t values(kn_uop u) {
+    if (u->op == KN_PARAM) return 0;
+    return ki_ops[u->op].cls == KI_C_MOVEMENT && u->op != KN_STACK && u->op != KN_INDEX ? 1 : u->nsrc;
+}
+
+static void mark(work *w) {
+    for (int64_t i = 0; i < w->n; i++) {
+        kn_uop u = w->order[i];
+        bool constant = !is_input(u) && u->op != KN_BUFFER, fresh = false;
+        for (uint32_t k = 0; k < values(u); k++) {
+            kn_uop s = u->src[k];
+            constant &= w->constant[s->id];
+            fresh |= w->fresh[s->id] && !w->stored[s->id];
+        }
+        w->constant[u->id] = constant;
+        w->fresh[u->id] = fresh || is_sum(w, u);
+    }
+}
+
+/* ---- operands of sums -------------------------------------------------------------------------------------------- */
+
+/* Axes of v that those in the mask of u = reshape(v) are made of. */
+static uint32_t through_reshape(const ki_type *u, const ki_type *v, uint32_t mask) {
+    uint32_t out = 0;
+    for (unsigned a = 0, b = 0; a < u->rank || b < v->rank;) {
+        int64_t pa = 1, pb = 1;
+        unsigned a0 = a, b0 = b;
+        do {
+            if (a < u->rank && (pa <= pb || b == v->rank)) pa *= u->dim[a++].n;
+            else pb *= v->dim[b++].n;
+        } while (pa != pb && (a < u->rank || b < v->rank));
+        bool in = false;
+        for (unsigned k = a0; k < a; k++) in |= mask >> k & 1 && u->dim[k].n > 1;
+        for (unsigned k = b0; in && k < b; k++) out |= UINT32_C(1) << k;
+    }
+    return out;
+}
+
+static bool varies(const ki_type *t, uint32_t mask) {
+    for (unsigned k = 0; k < t->rank; k++)
+        if (mask >> k & 1 && t->dim[k].n > 1) return true;
+    return false;
+}
+
+typedef struct step {
+    kn_uop u;
+    uint32_t mask; /* axes the sum goes along */
+    double times;  /* each element of u is read so often */
+} step;
+
+/* One op nearer to memory: x's operands onto the stack. */
+static uint32_t descend(step x, step *out) {
+    kn_uop u = x.u, s = u->src[0];
+    uint32_t n = 0, m = 0;
+    switch ((kn_op)u->op) {
+    case KN_PERMUTE:
+        for (unsigned k = 0; k < u->type->rank; k++)
+            if (x.mask >> k & 1) m |= UINT32_C(1) << u->arg.ints->v[k];
+        out[n++] = (step){s, m, x.times};
+        break;
+    case KN_RESHAPE: out[n++] = (step){s, through_reshape(u->type, s->type, x.mask), x.times}; break;
+    case KN_EXPAND:
+    case KN_SHRINK: out[n++] = (step){s, x.mask, x.times * (double)u->type->numel / (double)s->type->numel}; break;
+    case KN_PAD:
+    case KN_FLIP: out[n++] = (step){s, x.mask, x.times}; break;
+    default:
+        for (uint32_t k = 0; ki_is_elementwise((kn_op)u->op) && k < u->nsrc; k++)
+            if (u->src[k]->type->rank) out[n++] = (step){u->src[k], x.mask, x.times};
+    }
+    return n;
+}
+
+/* The first operand of the sum that must be stored and is not; NULL: none. */
+static kn_uop operand(const work *w, kn_uop sum) {
+    enum { ROOM = 4096 };
+    step stack[ROOM];
+    uint32_t n = 0, looked = 0;
+    stack[n++] = (step){sum->src[0], sum->arg.reduce.axes, 1};
+    while (n && looked++ < ROOM) {
+        step x = stack[--n];
+        bool view = ki_ops[x.u->op].cls == KI_C_MOVEMENT;
+        if (w->stored[x.u->id] || !w->fresh[x.u->id] || !varies(x.u->type, x.mask)) continue;
+        if (!view && x.times >= 2) return x.u;
+        if (n + 8 < ROOM && x.u->op != KN_REDUCE) n += descend(x, stack + n);
+    }
+    return NULL;
+}
+
+/* ---- stored values ----------------------------------------------------------------------------------------------- */
+
+/* Does the sum choose one element, the one whose position equals data? */
+static bool chooses(const work *w, kn_uop sum) {
+    kn_uop u = sum->op == KN_REDUCE && sum->arg.reduce.op == KN_ADD ? sum->src[0] : NULL;
+    while (u && (ki_ops[u->op].cls == KI_C_MOVEMENT || u->op == KN_CAST || u->op == KN_NEG) && u->nsrc) u = u->src[0];
+    if (!u || (u->op != KN_WHERE && u->op != KN_MUL)) return false;
+    for (uint32_t k = 0; k < u->nsrc; k++) {
+        kn_uop c = u->src[k];
+        while ((ki_ops[c->op].cls == KI_C_MOVEMENT || c->op == KN_CAST) && c->nsrc) c = c->src[0];
+        if (c->op == KN_CMPEQ && w->constant[c->src[0]->id] != w->constant[c->src[1]->id]) return true;
+    }
+    return false;
+}
+
+/* What store s reads: down from it to what is stored. */
+static void find_reads(work *w, uint32_t s) {
+    int64_t *l = w->limit[s];
+    kn_uop v = value_of(w->store[s]), own = w->store[s];
+    memset(l, 0, w->ir->n * sizeof *l);
+    l[v->id] = SAME;
+    for (int64_t i = w->n; i-- > 0;) {
+        kn_uop u = w->order[i];
+        if (!l[u->id] || w->constant[u->id] || (w->stored[u->id] && u != own && (u != v || v != own))) continue;
+        bool along = l[u->id] == SAME && (ki_is_elementwise((kn_op)u->op) || u->op == KN_RESHAPE);
+        int64_t most = l[u->id] == SAME ? INT64_MAX : l[u->id];
+        if (chooses(w, u) && u->type->numel < most) most = u->type->numel;
+        for (uint32_t k = 0; k < values(u); k++) {
+            int64_t *to = &l[u->src[k]->id];
+            if (along && *to == 0) *to = SAME;
+            else if (!along && *to < most) *to = most;
+        }
+    }
+    if (v == own) l[v->id] = 0;
+}
+
+/* Does store s need store t by way of another? */
+static bool needs_else(const work *w, uint32_t s, uint32_t t, bool *need) {
+    for (uint32_t r = t; r < s; r++) {
+        need[r] = r == t;
+        for (uint32_t q = t; q < r && !need[r]; q++) need[r] = need[q] && w->limit[r][w->store[q]->id] != 0;
+        if (need[r] && r != t && w->limit[s][w->store[r]->id]) return true;
+    }
+    return false;
+}
+
+static bool collect(work *w) {
+    bool *need = ki_calloc((size_t)w->n + 1, sizeof *need);
+    if (!need) return false;
+    w->nstore = 0;
+    for (int64_t i = 0; i < w->n; i++)
+        if (w->stored[w->order[i]->id]) w->store[w->nstore++] = w->order[i];
+    for (uint32_t s = 0; s < w->nstore; s++) {
+        if (!w->limit[s] && !(w->limit[s] = ki_calloc(w->ir->n, sizeof **w->limit))) return ki_free(need), false;
+        find_reads(w, s);
+    }
+    for (uint32_t s = 0; s < w->nstore; s++) /* what is the same kernel's stays so only if no path leads around */
+        for (uint32_t t = 0; t < s; t++)
+            if (w->limit[s][w->store[t]->id] == SAME && needs_else(w, s, t, need))
+                w->limit[s][w->store[t]->id] = INT64_MAX;
+    for (uint32_t s = 0; s < w->nstore; s++) /* inputs, and sums on the way, are read */
+        for (int64_t i = 0; i < w->n; i++)
+            if (w->limit[s][w->order[i]->id] == SAME && !w->stored[w->order[i]->id])
+                w->limit[s][w->order[i]->id] = INT64_MAX;
+    ki_free(need);
+    return true;
+}
+
+/* Longest chain of stored values that read u and need each other; sources have smaller ids than what needs them. */
+static int64_t chain(const work *w, kn_uop u, int64_t *length) {
+    int64_t longest = 0;
+    for (uint32_t s = 0; s < w->nstore; s++) {
+        length[s] = 0;
+        for (uint32_t t = 0; t < s; t++)
+            if (w->limit[s][w->store[t]->id] > 0 && length[t] > length[s]) length[s] = length[t];
+        length[s] += w->limit[s][u->id] > 0;
+        for (uint32_t t = 0; t < s; t++)
+            if (w->limit[s][w->store[t]->id] == SAME && length[t] > length[s]) length[s] = length[t];
+        if (length[s] > longest) longest = length[s];
+    }
+    return longest;
+}
+
+/* Marks one value more that must be stored. False: there is none, or *ok is. */
+static bool one_more(work *w, int64_t *length, bool *ok) {
+    mark(w);
+    for (int64_t i = 0; i < w->n; i++) {
+        kn_uop o = is_sum(w, w->order[i]) ? operand(w, w->order[i]) : NULL;
+        if (o) return w->stored[o->id] = true;
+    }
+    if (!(*ok = collect(w))) return false;
+    for (int64_t i = 0; i < w->n; i++) {
+        kn_uop u = w->order[i];
+        if (!is_sum(w, u) || w->stored[u->id] || chain(w, u, length) < 2) continue;
+        w->stored[u->id] = true;
+        mark(w);
+        for (int64_t j = 0; j < w->n; j++) { /* operands that were stored for this sum alone */
+            uint32_t id = w->order[j]->id;
+            if (w->stored[id] && !w->must[id] && !w->fresh[id]) w->stored[id] = false;
+        }
+        return true;
+    }
+    return false;
+}
+
+static int64_t count(work *w, int64_t *length) {
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < w->n; i++) {
+        kn_uop u = w->order[i];
+        int64_t most = 0;
+        if (!is_input(u) && !w->stored[u->id]) continue;
+        if (w->stored[u->id]) bytes += bytes_of(value_of(u), 0);
+        for (uint32_t s = 0; s < w->nstore; s++)
+            if (w->limit[s][u->id] > most) most = w->limit[s][u->id];
+        bytes += chain(w, u, length) * bytes_of(u, most);
+    }
+    return bytes;
+}
+
+int64_t floor_bytes(const ki_program *p) {
+    kn_uop tuple = p->root->src[0];
+    work w = {.ir = p->ir};
+    w.n = ki_toposort(p->ir, &tuple, 1, &w.order);
+    if (w.n < 0) return -1;
+    w.constant = ki_calloc(p->ir->n, 1);
+    w.fresh = ki_calloc(p->ir->n, 1);
+    w.stored = ki_calloc(p->ir->n, 1);
+    w.must = ki_calloc(p->ir->n, 1);
+    w.store = ki_calloc((size_t)w.n + 1, sizeof *w.store);
+    w.limit = ki_calloc((size_t)w.n + 1, sizeof *w.limit);
+    int64_t *length = ki_calloc((size_t)w.n + 1, sizeof *length), bytes = -1;
+    bool ok = w.constant && w.fresh && w.stored && w.must && w.store && w.limit && length;
+    for (int64_t i = 0; i < w.n && ok; i++)
+        if (w.order[i]->op == KN_AFTER) w.stored[w.order[i]->id] = w.must[w.order[i]->id] = true;
+    for (uint32_t i = 0; i < tuple->nsrc && ok; i++) {
+        kn_uop v = tuple->src[i];
+        while (v->op == KN_RESHAPE) v = v->src[0];
+        if (!is_input(v)) w.stored[v->id] = w.must[v->id] = true;
+    }
+    while (ok && one_more(&w, length, &ok)) {
+    }
+    if (ok) bytes = count(&w, length);
+    for (uint32_t s = 0; w.limit && s < w.n; s++) ki_free(w.limit[s]);
+    ki_free(w.constant);
+    ki_free(w.fresh);
+    ki_free(w.stored);
+    ki_free(w.must);
+    ki_free(w.store);
+    ki_free(w.limit);
+    ki_free(length);
+    ki_free(w.order);
+    return bytes;
+}

@@ -1,0 +1,32 @@
+"""`koine bench kernels`: few kernels, no byte too many. The floors are checked against sums done here by hand."""
+import json
+
+import pytest
+
+KERNELS = {"add": 1, "matmul": 1, "linear_relu": 1, "softmax": 1, "layernorm": 1, "attention": 3, "embedding": 1,
+           "conv_bn": 1, "digits_step": 40}
+
+B, A1, A2, POOLED, X, LOGITS = 128, 16 * 12 * 12, 32 * 8 * 8, 512, 28 * 28, 10
+W1, W2, WL = 400 + 16, 12800 + 32, 5120 + 10
+FLOATS = {
+    "add": 3 * 4096**2,
+    "matmul": 3 * 1024**2,
+    "linear_relu": 64 * 1024 * 2 + 1024**2 + 1024,
+    "softmax": 2 * 4096**2,
+    "layernorm": 2 * 4096**2 + 2 * 4096,
+    "attention": 12 * (4 * 128 * 64 + 2 * 128 * 128),  # q k v out, the scores written and read
+    "embedding": 1024 + 2 * 1024 * 768,
+    "conv_bn": 2 * 64 * 56 * 56 + 64 * 64 * 9 + 4 * 64,
+    # images for the first layer and for its gradient; activations written, read forward and back; gradients written and
+    # read once; each weight read for what it computes, for the gradient behind it, its three of Adam's read and written
+    "digits_step": B * (2 * X + 3 * A1 + 3 * A2 + 3 * POOLED + 2 * A2 + 2 * A1 + 2 * LOGITS + 1)
+    + 6 * W1 + 6 * W2 + 6 * WL + W2 + WL,
+}
+
+
+@pytest.mark.parametrize("program", KERNELS)
+def test_kernels_and_bytes(koine, program):
+    r = json.loads(koine("bench", "kernels", program, "--json").stdout)
+    assert r["kernels"] <= KERNELS[program]
+    assert r["bytes"] <= 1.05 * r["floor"]
+    assert r["floor"] == pytest.approx(4 * FLOATS[program], rel=2e-3)

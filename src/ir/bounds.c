@@ -6,6 +6,8 @@
  * only where it cannot be NaN. A rule is a static function named bounds_X after the column of ops.def. */
 #include "ir/derive.h"
 
+#include "base/whole.h"
+
 #include <math.h>
 
 typedef struct interval {
@@ -223,17 +225,13 @@ static void bounds_MAX(ki_draft *d) {
     else if (both_floats(d)) set_float(d, fmax(a->lo.f, b->lo.f), fmax(a->hi.f, b->hi.f));
 }
 
-static int64_t floor_div(int64_t a, int64_t b) {
-    if (b == -1) return a == INT64_MIN ? INT64_MAX : -a;
-    return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
 static void bounds_IDIV(ki_draft *d) {
     kn_uop a = d->src[0], b = d->src[1];
     set(d, whole(d->dtype));
     if (b->lo.i <= 0) return; /* zero, negative or unknown divisors: nothing is gained by caring */
     bool open_lo = infinite(d->dtype) && a->lo.i == INT64_MIN, open_hi = infinite(d->dtype) && a->hi.i == INT64_MAX;
-    int64_t lo = floor_div(a->lo.i, a->lo.i < 0 ? b->lo.i : b->hi.i);
-    int64_t hi = floor_div(a->hi.i, a->hi.i < 0 ? b->hi.i : b->lo.i);
+    int64_t lo = ki_floor_div(a->lo.i, a->lo.i < 0 ? b->lo.i : b->hi.i);
+    int64_t hi = ki_floor_div(a->hi.i, a->hi.i < 0 ? b->hi.i : b->lo.i);
     set(d, (interval){open_lo ? INT64_MIN : lo, open_hi ? INT64_MAX : hi});
 }
 static void bounds_MOD(ki_draft *d) {
@@ -241,8 +239,8 @@ static void bounds_MOD(ki_draft *d) {
     set(d, whole(d->dtype));
     if (b->lo.i <= 0) return;
     if (b->lo.i == b->hi.i && b->hi.i != INT64_MAX && a->lo.i != INT64_MIN && a->hi.i != INT64_MAX &&
-        floor_div(a->lo.i, b->lo.i) == floor_div(a->hi.i, b->lo.i)) { /* one period: no wrap inside */
-        int64_t q = floor_div(a->lo.i, b->lo.i) * b->lo.i;
+        ki_floor_div(a->lo.i, b->lo.i) == ki_floor_div(a->hi.i, b->lo.i)) { /* one period: no wrap inside */
+        int64_t q = ki_floor_div(a->lo.i, b->lo.i) * b->lo.i;
         set(d, (interval){a->lo.i - q, a->hi.i - q});
         return;
     }

@@ -2,6 +2,8 @@
  * recurses: ids are a topological order, and what a pass knows of a node stands in a side array. */
 #include "ir/derive.h"
 
+#include "base/whole.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -281,12 +283,6 @@ ki_digest ki_graph_digest(ki_ir *ir, const kn_uop *root, size_t nroot, bool *ok)
     return total;
 }
 
-static int64_t floor_div(int64_t a, int64_t b) {
-    if (b == 0) return 0;
-    if (b == -1) return a == INT64_MIN ? a : -a;
-    return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-
 /* One step of ki_eval_index; false for an op that is no integer arithmetic, or on overflow. */
 static bool eval_step(kn_uop u, const int64_t *v, int64_t *out) {
     int64_t a = u->nsrc > 0 ? v[u->src[0]->id] : 0, b = u->nsrc > 1 ? v[u->src[1]->id] : 0;
@@ -297,8 +293,8 @@ static bool eval_step(kn_uop u, const int64_t *v, int64_t *out) {
     case KN_MUL: return !ki_mul_overflow(a, b, out);
     case KN_NEG: return !ki_sub_overflow((int64_t)0, a, out);
     case KN_MAX: return *out = a > b ? a : b, true;
-    case KN_IDIV: return *out = floor_div(a, b), true;
-    case KN_MOD: return *out = b == 0 || b == -1 ? 0 : a - floor_div(a, b) * b, true;
+    case KN_IDIV: return *out = ki_floor_div(a, b), true;
+    case KN_MOD: return *out = ki_floor_mod(a, b), true;
     case KN_CMPLT: return *out = a < b, true;
     case KN_CMPNE: return *out = a != b, true;
     case KN_AND: return *out = a & b, true;

@@ -109,9 +109,6 @@ static bool read_dims(ki_draft *d, uint32_t i, unsigned *rank, ki_dim *dim) {
     return true;
 }
 
-static bool same_dim(ki_dim a, ki_dim b) { return a.n == b.n && a.sym == b.sym; }
-static bool is_one(ki_dim a) { return a.n == 1 && !a.sym; }
-
 static bool shape_SCALAR(ki_draft *d) {
     unsigned device = ki_ops[d->op].cls == KI_C_SOURCE ? 0 : device_of(d);
     return device ? with_dims(d, 0, NULL, device, -1) : (d->type = d->ir->scalar, true);
@@ -161,8 +158,9 @@ static bool shape_ELEM(ki_draft *d) {
         }
         if (s->rank != rank) return FAIL(KI_E_SHAPE_MISMATCH, NAME, shape_name(first, a), shape_name(s, b), 0);
         for (unsigned k = 0; k < rank; k++) {
-            if (same_dim(dim[k], s->dim[k]) || is_one(s->dim[k])) continue;
-            if (!is_one(dim[k])) return FAIL(KI_E_SHAPE_MISMATCH, NAME, shape_name(first, a), shape_name(s, b), (int)k);
+            if (ki_same_dim(dim[k], s->dim[k]) || ki_is_one(s->dim[k])) continue;
+            if (!ki_is_one(dim[k]))
+                return FAIL(KI_E_SHAPE_MISMATCH, NAME, shape_name(first, a), shape_name(s, b), (int)k);
             dim[k] = s->dim[k];
         }
     }
@@ -193,7 +191,7 @@ static int reshaped_axis(const ki_type *from, const ki_dim *dim, unsigned rank, 
     int64_t lead = 1, at = 1;
     for (int k = 0; k < axis; k++) lead *= from->dim[k].n;
     for (unsigned k = 0; k < rank; k++) {
-        if (at == lead && !is_one(dim[k])) return (int)k;
+        if (at == lead && !ki_is_one(dim[k])) return (int)k;
         at *= dim[k].n;
     }
     return -1;
@@ -237,7 +235,7 @@ static bool shape_EXPAND(ki_draft *d) {
     if (rank != t->rank) return FAIL(KI_E_RANK_MISMATCH, NAME, t->rank, rank);
     if (!with_dims(d, rank, dim, t->device, t->axis)) return false;
     for (unsigned k = 0; k < rank; k++)
-        if (!is_one(t->dim[k]) && !same_dim(t->dim[k], dim[k]))
+        if (!ki_is_one(t->dim[k]) && !ki_same_dim(t->dim[k], dim[k]))
             return FAIL(KI_E_EXPAND_AXIS, (int)k, shape_name(t, a), shape_name(d->type, b));
     return true;
 }
@@ -390,7 +388,7 @@ static bool shape_STORE(ki_draft *d) {
     if (d->src[0]->dtype != d->src[1]->dtype)
         return FAIL(KI_E_STORE_DTYPE, ki_dtypes[d->src[0]->dtype].name, ki_dtypes[d->src[1]->dtype].name);
     bool fits = v->rank == 0 || v->rank == t->rank;
-    for (unsigned k = 0; fits && k < v->rank; k++) fits = is_one(v->dim[k]) || same_dim(v->dim[k], t->dim[k]);
+    for (unsigned k = 0; fits && k < v->rank; k++) fits = ki_is_one(v->dim[k]) || ki_same_dim(v->dim[k], t->dim[k]);
     if (!fits) return FAIL(KI_E_STORE_SHAPE, shape_name(t, a), shape_name(v, b));
     return shape_SCALAR(d);
 }

@@ -246,6 +246,8 @@ kn_uop ki_str_op(ki_ir *ir, kn_op op, kn_dtype t, const char *s, size_t n, const
 /* ---- readers ----------------------------------------------------------------------------------------------- */
 
 static inline unsigned ki_rank(kn_uop u) { return u->type->rank; }
+static inline bool ki_same_dim(ki_dim a, ki_dim b) { return a.n == b.n && a.sym == b.sym; }
+static inline bool ki_is_one(ki_dim d) { return d.n == 1 && !d.sym; }
 static inline int64_t ki_dim_n(kn_uop u, unsigned k) { return u->type->dim[k].n; }
 static inline int64_t ki_numel(kn_uop u) { return u->type->numel; }
 static inline bool ki_is_const(kn_uop u) { return u->op == KN_CONST; }
@@ -256,7 +258,7 @@ static inline bool ki_same_shape(kn_uop a, kn_uop b) {
     if (a->type == b->type) return true;
     if (a->type->rank != b->type->rank) return false;
     for (unsigned k = 0; k < a->type->rank; k++)
-        if (a->type->dim[k].n != b->type->dim[k].n || a->type->dim[k].sym != b->type->dim[k].sym) return false;
+        if (!ki_same_dim(a->type->dim[k], b->type->dim[k])) return false;
     return true;
 }
 /* Constant value as a double (any dtype) or as an integer. */

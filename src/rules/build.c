@@ -179,8 +179,7 @@ static kn_uop in_shape(ki_match *m, kn_uop v) {
     } else {
         if (v->type->rank != want->rank) return NULL;
         for (unsigned k = 0; k < want->rank; k++) {
-            const ki_dim *a = &v->type->dim[k], *b = &want->dim[k];
-            if ((a->n != b->n || a->sym != b->sym) && (a->n != 1 || a->sym)) return NULL;
+            if (!ki_same_dim(v->type->dim[k], want->dim[k]) && !ki_is_one(v->type->dim[k])) return NULL;
         }
     }
     return ki_op2(m->ir, KN_EXPAND, v, ki_stack_dims(m->ir, want->dim, want->rank));

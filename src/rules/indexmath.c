@@ -5,6 +5,8 @@
  * their bounds, and must return NULL when it would give back the node it was given. */
 #include "rules/given.h"
 
+#include "base/whole.h"
+
 #include <string.h>
 
 /* ---- linear forms ------------------------------------------------------------------------------------------ */
@@ -95,20 +97,6 @@ void ki_linear_bounds(const ki_linear *l, int64_t *lo, int64_t *hi) {
     *hi = open_hi ? INT64_MAX : clip(b);
 }
 
-static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
-static int64_t floor_mod(int64_t a, int64_t b) { return a - floor_div(a, b) * b; }
-static int64_t gcd(int64_t a, int64_t b) {
-    if (a == INT64_MIN || b == INT64_MIN) return 1;
-    if (a < 0) a = -a;
-    if (b < 0) b = -b;
-    while (b) {
-        int64_t t = a % b;
-        a = b;
-        b = t;
-    }
-    return a;
-}
-
 static kn_uop changed(ki_match *m, kn_uop u) { return u == m->root ? NULL : u; }
 
 /* ---- sums -------------------------------------------------------------------------------------------------- */
@@ -159,15 +147,15 @@ bool ki_one_period(const ki_linear *l, int64_t c, bool sign, const struct ki_fac
     q->k = 0;
     r->k = l->k;
     for (unsigned i = 0; i < l->n; i++) {
-        int64_t a = floor_mod(l->coef[i], c);
+        int64_t a = ki_floor_mod(l->coef[i], c);
         if (sign && a > c - a) a -= c;
-        if (!add_term(q, floor_div(l->coef[i] - a, c), l->term[i]) || !add_term(r, a, l->term[i])) return false;
+        if (!add_term(q, ki_floor_div(l->coef[i] - a, c), l->term[i]) || !add_term(r, a, l->term[i])) return false;
     }
     ki_linear_bounds(r, &lo, &hi);
     if (facts) ki_facts_tighten(facts, r, &lo, &hi);
     if (lo == INT64_MIN || hi == INT64_MAX) return false;
-    int64_t p = floor_div(lo, c);
-    if (p != floor_div(hi, c)) return false;
+    int64_t p = ki_floor_div(lo, c);
+    if (p != ki_floor_div(hi, c)) return false;
     q->k += p;
     r->k -= p * c;
     return true;
@@ -177,8 +165,8 @@ bool ki_one_period(const ki_linear *l, int64_t c, bool sign, const struct ki_fac
 static bool split_by(const ki_linear *l, int64_t g, ki_linear *a, ki_linear *y) {
     int64_t lo, hi;
     a->n = y->n = 0;
-    y->k = floor_mod(l->k, g);
-    a->k = floor_div(l->k, g);
+    y->k = ki_floor_mod(l->k, g);
+    a->k = ki_floor_div(l->k, g);
     for (unsigned i = 0; i < l->n; i++)
         if (!(l->coef[i] % g ? add_term(y, l->coef[i], l->term[i]) : add_term(a, l->coef[i] / g, l->term[i])))
             return false;
@@ -200,9 +188,9 @@ static bool nearest(const ki_linear *l, int64_t c, ki_linear *q, ki_linear *r) {
     q->k = 0;
     r->k = l->k;
     for (unsigned i = 0; i < l->n; i++) {
-        int64_t a = floor_mod(l->coef[i], c);
+        int64_t a = ki_floor_mod(l->coef[i], c);
         if (a > c - a) a -= c;
-        if (!add_term(q, floor_div(l->coef[i] - a, c), l->term[i]) || !add_term(r, a, l->term[i])) return false;
+        if (!add_term(q, ki_floor_div(l->coef[i] - a, c), l->term[i]) || !add_term(r, a, l->term[i])) return false;
     }
     ki_linear_bounds(l, &lo, &hi);
     ki_linear_bounds(r, &rlo, &rhi);
@@ -217,15 +205,15 @@ kn_uop ki_index_div(ki_match *m) {
     for (int sign = 0; sign < 2; sign++)
         if (ki_one_period(&l, c, sign, NULL, &q, &r)) return changed(m, ki_linear_uop(m->ir, &q));
     for (unsigned i = 0; i < l.n; i++) {
-        int64_t g = gcd(l.coef[i], c);
+        int64_t g = ki_gcd(l.coef[i], c);
         if (g > 1 && split_by(&l, g, &q, &r)) return changed(m, over(m->ir, &q, c / g, KN_IDIV));
     }
     if (nearest(&l, c, &q, &r))
         return changed(m, ki_op2(m->ir, KN_ADD, ki_linear_uop(m->ir, &q), over(m->ir, &r, c, KN_IDIV)));
     /* Whole multiples of c come out. */
     q.n = r.n = 0;
-    q.k = floor_div(l.k, c);
-    r.k = floor_mod(l.k, c);
+    q.k = ki_floor_div(l.k, c);
+    r.k = ki_floor_mod(l.k, c);
     for (unsigned i = 0; i < l.n; i++)
         if (!(l.coef[i] % c ? add_term(&r, l.coef[i], l.term[i]) : add_term(&q, l.coef[i] / c, l.term[i]))) return NULL;
     if (!q.n && !q.k) return NULL;
@@ -239,14 +227,14 @@ kn_uop ki_index_mod(ki_match *m) {
     for (int sign = 0; sign < 2; sign++)
         if (ki_one_period(&l, c, sign, NULL, &q, &r)) return changed(m, ki_linear_uop(m->ir, &r));
     for (unsigned i = 0; i < l.n; i++) {
-        int64_t g = gcd(l.coef[i], c);
+        int64_t g = ki_gcd(l.coef[i], c);
         if (g <= 1 || !split_by(&l, g, &q, &r)) continue;
         kn_uop high = over(m->ir, &q, c / g, KN_MOD);
         return changed(m, ki_op2(m->ir, KN_ADD, scaled(m->ir, high, g), ki_linear_uop(m->ir, &r)));
     }
     if (nearest(&l, c, &q, &r)) return changed(m, over(m->ir, &r, c, KN_MOD));
     r.n = 0;
-    r.k = floor_mod(l.k, c);
+    r.k = ki_floor_mod(l.k, c);
     bool dropped = r.k != l.k;
     for (unsigned i = 0; i < l.n; i++) {
         if (l.coef[i] % c == 0) dropped = true;
@@ -267,20 +255,20 @@ kn_uop ki_index_lt(ki_match *m) {
     ki_linear_bounds(&l, &lo, &hi);
     if (hi < 0 && hi != INT64_MAX) return ki_const_int(ir, KN_BOOL, 1);
     if (lo >= 0) return ki_const_int(ir, KN_BOOL, 0);
-    for (unsigned i = 0; i < l.n; i++) g = gcd(l.coef[i], g);
+    for (unsigned i = 0; i < l.n; i++) g = ki_gcd(l.coef[i], g);
     /* Try the steps of single terms, largest first by trying all: a term smaller than the step only rounds. */
     for (unsigned i = 0; i < l.n; i++) {
         int64_t step = l.coef[i] < 0 ? -l.coef[i] : l.coef[i];
         if (step > g && step > 0 && split_by(&l, step, &a, &y) && y.n) { /* step·a + y < 0, 0 <= y < step */
             l = a;
             g = 0;
-            for (unsigned j = 0; j < l.n; j++) g = gcd(l.coef[j], g);
+            for (unsigned j = 0; j < l.n; j++) g = ki_gcd(l.coef[j], g);
             break;
         }
     }
     if (g > 1) { /* g·s + k < 0  is  s < -k/g rounded up */
         for (unsigned i = 0; i < l.n; i++) l.coef[i] /= g;
-        c = -floor_div(l.k, g);
+        c = -ki_floor_div(l.k, g);
     } else if (ki_sub_overflow((int64_t)0, l.k, &c)) {
         return NULL;
     }

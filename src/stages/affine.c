@@ -2,6 +2,8 @@
  * ki_affines. */
 #include "stages/affine.h"
 
+#include "base/whole.h"
+
 static ki_affine *fresh(ki_affines *a, uint32_t cap) {
     ki_affine *f = ki_arena_alloc(&a->arena, sizeof *f + cap * sizeof *f->t);
     if (f) f->k = 0, f->n = 0;
@@ -64,17 +66,6 @@ kn_uop ki_affine_node(ki_affines *a, const ki_affine *f) {
     return f->k ? ki_op2(ir, KN_ADD, sum, ki_index(ir, f->k)) : sum;
 }
 
-static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
-static int64_t gcd(int64_t a, int64_t b) {
-    if (a < 0) a = a == INT64_MIN ? 1 : -a;
-    while (b) {
-        int64_t t = a % b;
-        a = b;
-        b = t < 0 ? -t : t;
-    }
-    return a;
-}
-
 /* The part of f whose coefficients m divides (or, `others`, does not), with k = 0. */
 static ki_affine *part(ki_affines *a, const ki_affine *f, int64_t m, bool others) {
     ki_affine *p = fresh(a, f->n);
@@ -90,7 +81,7 @@ static const ki_affine *divmod(ki_affines *a, const ki_affine *f, int64_t c, boo
     int64_t lo, hi;
     if (!whole || !rest) return NULL;
     for (uint32_t i = 0; i < whole->n; i++) whole->t[i].c /= c;
-    whole->k = floor_div(f->k, c);
+    whole->k = ki_floor_div(f->k, c);
     rest->k = f->k - whole->k * c;
     if (ki_affine_bounds(rest, &lo, &hi) && lo >= 0 && hi < c) return mod ? rest : whole;
     /* Try each divisor g of c that some coefficients share, the largest first: g is the gcd of c and the
@@ -98,7 +89,7 @@ static const ki_affine *divmod(ki_affines *a, const ki_affine *f, int64_t c, boo
     ki_affine *low = NULL, *high = NULL;
     int64_t g = c;
     for (uint32_t i = 0; i < rest->n; i++) {
-        int64_t m = gcd(rest->t[i].c, c);
+        int64_t m = ki_gcd(rest->t[i].c, c);
         if (m <= 1) continue;
         ki_affine *l = part(a, rest, m, true), *h = part(a, rest, m, false);
         if (!l || !h) return NULL;

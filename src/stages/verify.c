@@ -95,6 +95,11 @@ static unsigned specs_of(ki_stage s) {
     return n;
 }
 
+const ki_ruleset *const *ki_stage_specs(ki_stage s, unsigned *n) {
+    *n = specs_of(s);
+    return spec[s];
+}
+
 bool ki_verify_kernel(ki_ir *ir, kn_uop kernel, ki_stage stage) {
     return ki_verify(ir, kernel, spec[stage], specs_of(stage), false, ki_watch_origins(ir), ki_stage_names[stage]);
 }

@@ -3,9 +3,12 @@
 #define KI_STAGES_VERIFY_H
 
 #include "ir/program.h"
+#include "rules/rules.h"
 
 /* Spec of p's stage, its root and, from linearize on, the order of its instructions. False: env says where. */
 bool ki_verify_stage(const ki_program *p);
+/* Specs of a stage: a node is legal when one of them accepts it. */
+const ki_ruleset *const *ki_stage_specs(ki_stage s, unsigned *n);
 /* The same of one kernel in a store of its own. */
 bool ki_verify_kernel(ki_ir *ir, kn_uop kernel, ki_stage stage);
 /* Stage `s` begins: who watches learns its name and, with `check`, what its rewrites may make: nodes that the specs of its

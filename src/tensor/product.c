@@ -9,14 +9,12 @@ static kn_uop bad_shapes(kn_ctx *k, kn_uop a, kn_uop b, int64_t da, int64_t db) 
     return NULL;
 }
 
-static bool same_dim(ki_dim a, ki_dim b) { return a.n == b.n && a.sym == b.sym; }
-
 kn_uop ki_t_matmul(kn_ctx *k, kn_uop a, kn_uop b) {
     if (!a || !b) return NULL;
     unsigned ra = ki_rank(a), rb = ki_rank(b);
     if (!ra || !rb) return FAIL(KI_E_RANK_WANTED, k->fn, 1, 0);
     unsigned ka = ra - 1, kb = rb == 1 ? 0 : rb - 2;
-    if (!same_dim(a->type->dim[ka], b->type->dim[kb])) return bad_shapes(k, a, b, ki_dim_n(a, ka), ki_dim_n(b, kb));
+    if (!ki_same_dim(a->type->dim[ka], b->type->dim[kb])) return bad_shapes(k, a, b, ki_dim_n(a, ka), ki_dim_n(b, kb));
     kn_dtype t = ki_promote((kn_dtype)a->dtype, (kn_dtype)b->dtype);
     kn_dtype acc = ki_is_float(t) && ki_dtypes[t].bits < 32 ? KN_F32 : t;
     a = ki_t_cast(k, a, acc);

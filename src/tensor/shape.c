@@ -102,9 +102,6 @@ kn_uop ki_t_expand_to(kn_ctx *k, kn_uop x, const ki_shape *s) {
     return ki_op2(&k->ir, KN_EXPAND, x, ki_stack_dims(&k->ir, s->d, s->n));
 }
 
-static bool is_one(ki_dim d) { return d.n == 1 && !d.sym; }
-static bool same_dim(ki_dim a, ki_dim b) { return a.n == b.n && a.sym == b.sym; }
-
 /* x's shape with ones in front, to n axes. */
 static kn_uop lead(kn_ctx *k, kn_uop x, unsigned n) {
     ki_shape s = {.n = n};
@@ -132,7 +129,7 @@ kn_uop ki_t_broadcast_to(kn_ctx *k, kn_uop x, const ki_shape *s) {
     bool fits = ki_rank(x) <= s->n;
     for (unsigned i = 1; fits && i <= ki_rank(x); i++) {
         ki_dim d = x->type->dim[ki_rank(x) - i];
-        fits = is_one(d) || same_dim(d, s->d[s->n - i]);
+        fits = ki_is_one(d) || ki_same_dim(d, s->d[s->n - i]);
     }
     if (!fits) {
         const ki_type *t = ki_type_make(&k->ir, s->n, s->d, 0, -1);
@@ -150,8 +147,8 @@ bool ki_broadcast(kn_ctx *k, kn_uop *a, kn_uop *b) {
     for (unsigned i = 1; i <= s.n; i++) {
         ki_dim da = i <= ra ? (*a)->type->dim[ra - i] : (ki_dim){1, NULL},
                db = i <= rb ? (*b)->type->dim[rb - i] : (ki_dim){1, NULL};
-        if (!same_dim(da, db) && !is_one(da) && !is_one(db)) return cannot_broadcast(k, *a, *b, i);
-        s.d[s.n - i] = is_one(da) ? db : da;
+        if (!ki_same_dim(da, db) && !ki_is_one(da) && !ki_is_one(db)) return cannot_broadcast(k, *a, *b, i);
+        s.d[s.n - i] = ki_is_one(da) ? db : da;
     }
     *a = ki_t_expand_to(k, lead(k, *a, s.n), &s);
     *b = ki_t_expand_to(k, lead(k, *b, s.n), &s);

@@ -63,18 +63,15 @@ ki_element ki_linear_index(ki_ir *ir, const ki_type *shape, const kn_uop *i) {
     return e;
 }
 
-static bool same_dim(ki_dim a, ki_dim b) { return a.n == b.n && a.sym == b.sym; }
-static bool is_one(ki_dim d) { return d.n == 1 && !d.sym; }
-
 /* Splits a position into axes [from, to) of a shape, last axis fastest. */
 static bool split(ki_ir *ir, ki_element e, const ki_type *shape, unsigned from, unsigned to, kn_uop *out) {
     kn_uop rest = e.x;
     for (unsigned k = to; k-- > from;) {
         kn_uop n = ki_dim_uop(ir, shape->dim[k]);
         bool last = true; /* no axis above k has more than one element */
-        for (unsigned j = from; j < k; j++) last &= is_one(shape->dim[j]);
-        kn_uop x = is_one(shape->dim[k]) ? ki_index(ir, 0) : last ? rest : ki_op2(ir, KN_MOD, rest, n);
-        if (!is_one(shape->dim[k]) && !last) rest = ki_op2(ir, KN_IDIV, rest, n);
+        for (unsigned j = from; j < k; j++) last &= ki_is_one(shape->dim[j]);
+        kn_uop x = ki_is_one(shape->dim[k]) ? ki_index(ir, 0) : last ? rest : ki_op2(ir, KN_MOD, rest, n);
+        if (!ki_is_one(shape->dim[k]) && !last) rest = ki_op2(ir, KN_IDIV, rest, n);
         out[k] = ki_element_uop(ir, (ki_element){x, e.valid});
         if (!out[k]) return false;
     }
@@ -86,15 +83,15 @@ bool ki_reshape_index(ki_ir *ir, const ki_type *from, const kn_uop *i, const ki_
      * on each side needs no arithmetic. */
     unsigned a = 0, b = 0;
     while (a < from->rank || b < to->rank) {
-        if (a < from->rank && is_one(from->dim[a]) && !(b < to->rank && is_one(to->dim[b]))) {
+        if (a < from->rank && ki_is_one(from->dim[a]) && !(b < to->rank && ki_is_one(to->dim[b]))) {
             a++;
             continue;
         }
-        if (b < to->rank && is_one(to->dim[b]) && !(a < from->rank && is_one(from->dim[a]))) {
+        if (b < to->rank && ki_is_one(to->dim[b]) && !(a < from->rank && ki_is_one(from->dim[a]))) {
             out[b++] = ki_index(ir, 0);
             continue;
         }
-        if (a < from->rank && b < to->rank && same_dim(from->dim[a], to->dim[b])) {
+        if (a < from->rank && b < to->rank && ki_same_dim(from->dim[a], to->dim[b])) {
             out[b++] = i[a++];
             continue;
         }

@@ -12,10 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ki_ruleset *const specs[] = {
-    &ki_rules_spec_tensor,    &ki_rules_spec_callify, &ki_rules_spec_rangeify,  &ki_rules_spec_optimize,
-    &ki_rules_spec_expand,    &ki_rules_spec_select,  &ki_rules_spec_linearize, &ki_rules_spec_plan,
-    &ki_rules_spec_render};
+static const ki_ruleset *const specs[] = {&ki_rules_spec_tensor,    &ki_rules_spec_callify, &ki_rules_spec_rangeify,
+                                          &ki_rules_spec_optimize,  &ki_rules_spec_expand,  &ki_rules_spec_select,
+                                          &ki_rules_spec_linearize, &ki_rules_spec_plan,    &ki_rules_spec_render};
 enum { SPECS = sizeof specs / sizeof *specs, RULES = 64 };
 static unsigned alone[SPECS][RULES]; /* nodes that only this rule accepts */
 
@@ -105,7 +104,7 @@ static bool listed(const char *name) {
 }
 
 int main(void) {
-    static const char *const folders[] = {"examples/*.kn", "tests/golden/*.kn", "tests/golden/regress/*.kn",
+    static const char *const folders[] = {"examples/*.kn",    "tests/golden/*.kn",    "tests/golden/regress/*.kn",
                                           "../examples/*.kn", "../tests/golden/*.kn", "../tests/golden/regress/*.kn"};
     unsigned programs = 0;
     for (size_t k = 0; k < sizeof folders / sizeof *folders; k++) {

@@ -37,7 +37,7 @@ kn_uop ki_t_linear(kn_ctx *k, kn_uop x, kn_uop weight, kn_uop bias) {
     if (!x || !weight) return NULL;
     if (ki_rank(weight) != 2) return FAIL(KI_E_RANK_WANTED, k->fn, 2, ki_rank(weight));
     unsigned r = ki_rank(x);
-    if (r && !same_dim(x->type->dim[r - 1], weight->type->dim[1])) {
+    if (r && !ki_same_dim(x->type->dim[r - 1], weight->type->dim[1])) {
         char sx[128], sw[128];
         return FAIL(KI_E_LINEAR_SHAPES, ki_shape_text(x->type, sx, sizeof sx), (long long)ki_dim_n(x, r - 1),
                     ki_shape_text(weight->type, sw, sizeof sw), (long long)ki_dim_n(weight, 1));

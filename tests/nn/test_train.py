@@ -106,7 +106,8 @@ def test_memory_stays_flat(koine, small, sanitized):
                 with open(f"/proc/{p.pid}/statm") as f:
                     rss.append(int(f.read().split()[1]))
     assert p.returncode == 0 and len(rss) >= 10
-    assert rss[-2] <= rss[0] * 1.02, rss
+    # the store grows by a few thousand nodes between two collections: compare the tops of that
+    assert max(rss[-4:-1]) <= max(rss[:3]) * 1.02, rss
 
 
 def test_valgrind_finds_no_leak(koine, small, sanitized):

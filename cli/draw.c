@@ -15,10 +15,10 @@ void bar_begin(bar *b, const char *what, int64_t total) {
 void bar_step(bar *b, int64_t done, const char *text) {
     enum { WIDTH = 30 };
     double now = cli_now();
-    int tenth = (int)(done * 10 / b->total);
-    if (b->live ? now - b->drawn < 0.05 && done < b->total : tenth == b->tenth) return;
+    int part = (int)(done * 20 / b->total);
+    if (b->live ? now - b->drawn < 0.05 && done < b->total : part == b->part) return;
     b->drawn = now;
-    b->tenth = tenth;
+    b->part = part;
     int full = (int)(done * WIDTH / b->total);
     fprintf(stderr, "%s%s [%.*s%.*s] %lld/%lld  %s%s", b->live ? "\r" : "", b->what, full,
             "##############################", WIDTH - full, "..............................", (long long)done,

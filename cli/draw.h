@@ -4,12 +4,12 @@
 
 #include <stdint.h>
 
-/* A bar on standard error: redrawn in a terminal, else a line every tenth of the way. */
+/* A bar on standard error: redrawn in a terminal, else a line every twentieth of the way. */
 typedef struct bar {
     const char *what; /* "training" */
     int64_t total;
     double begun, drawn;
-    int tenth;
+    int part;
     int live; /* a terminal */
 } bar;
 void bar_begin(bar *b, const char *what, int64_t total);

@@ -93,7 +93,7 @@ def test_unfit_data_is_told(koine, tmp_path, x, y, what):
 
 
 def test_memory_stays_flat(koine, small, sanitized):
-    """Resident memory after the last step is within 2 % of that after a tenth of them; each step builds its graph anew."""
+    """Resident memory after the last step is within 2 % of that after step 500; each step builds its graph anew."""
     import os
     if sanitized:
         pytest.skip("a sanitizer keeps freed memory")
@@ -104,10 +104,10 @@ def test_memory_stays_flat(koine, small, sanitized):
         for line in p.stderr:
             if line.startswith("training"):
                 with open(f"/proc/{p.pid}/statm") as f:
-                    rss.append(int(f.read().split()[1]))
-    assert p.returncode == 0 and len(rss) >= 10
+                    rss.append(int(f.read().split()[1]))  # 0: it has ended already
+    assert p.returncode == 0 and len(rss) == 20
     # the store grows by a few thousand nodes between two collections: compare the tops of that
-    assert max(rss[-4:-1]) <= max(rss[:3]) * 1.02, rss
+    assert max(rss[-4:]) <= max(rss[:3]) * 1.02, rss
 
 
 def test_valgrind_finds_no_leak(koine, small, sanitized):

@@ -287,6 +287,22 @@ def test_copy_to_own_device(device, shape):
     k.close()
 
 
+@pytest.mark.parametrize("there", ["INTERP", "CPU", "INTERP:1"])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3), (65, 31)])
+def test_copy_to_another_device_and_back(device, there, dtype, shape):
+    k = koine.Context(device)
+    a = (np.arange(int(np.prod(shape))) % 100).astype(dtype).reshape(shape)
+    x = k.array(a)
+    assert np.array_equal(x.copy_to(there).numpy(), a)
+    assert np.array_equal(x.copy_to(there).adds(1).numpy(), a + 1)
+    y = x.adds(1).copy_to(there).muls(2)
+    k.realize(y)
+    assert np.array_equal(y.copy_to(device).adds(3).numpy(), (a + 1) * 2 + 3)
+    assert np.array_equal(y.copy_to(device).add(x).numpy(), (a + 1) * 2 + a)
+    k.close()
+
+
 @pytest.mark.parametrize("shape", [(), (3,), (2, 5), (0, 2)])
 def test_from_graph(k, shape):
     a = values(f"graph{shape}", shape)

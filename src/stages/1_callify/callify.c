@@ -29,6 +29,9 @@ static bool is_storage(kn_uop u) {
            (u->op == KN_PARAM && u->nsrc && u->arg.param->addrspace == KN_GLOBAL);
 }
 
+/* A function runs on one device, wherever its arguments come from: its nodes name none. */
+enum { HERE = 0 };
+
 static kn_uop slot_for(builder *b, kn_uop u, const kn_uop *src) {
     if (b->nleaf == b->leaf_cap) {
         uint32_t cap = b->leaf_cap ? b->leaf_cap * 2 : 16;
@@ -38,7 +41,7 @@ static kn_uop slot_for(builder *b, kn_uop u, const kn_uop *src) {
         b->leaf_cap = cap;
     }
     kn_uop shape = u->op == KN_PARAM ? src[0] : ki_shape_src(b->ir, &u->type->dim[0].n, 1);
-    kn_uop p = ki_param_make(b->ir, (int)b->nleaf, (kn_dtype)u->dtype, KN_GLOBAL, u->type->device, NULL, NULL, shape);
+    kn_uop p = ki_param_make(b->ir, (int)b->nleaf, (kn_dtype)u->dtype, KN_GLOBAL, HERE, NULL, NULL, shape);
     b->leaf[b->nleaf++] = u;
     return p;
 }
@@ -46,9 +49,8 @@ static kn_uop slot_for(builder *b, kn_uop u, const kn_uop *src) {
 /* Slots number the buffers of the FUNCTION; a variable has none. */
 static kn_uop variable(builder *b, kn_uop u) {
     const ki_param *p = u->arg.param;
-    unsigned device = u->type->device;
     int64_t lohi[2] = {p->lo, p->hi};
-    kn_uop v = ki_param_make(b->ir, -1, (kn_dtype)u->dtype, (kn_addrspace)p->addrspace, device, p->name,
+    kn_uop v = ki_param_make(b->ir, -1, (kn_dtype)u->dtype, (kn_addrspace)p->addrspace, HERE, p->name,
                              p->bounded ? lohi : NULL, NULL);
     return b->map[u->id] = v;
 }
@@ -112,10 +114,10 @@ static kn_uop convert(builder *b, kn_uop u, const kn_uop *src) {
     if (u->op == KN_DETACH || u->op == KN_CONTIGUOUS_BACKWARD) return src[0];
     if (value && u->type->rank && u->type->numel == 0 && u->op != KN_BINARY) return empty_value(b, u);
     if ((u->op == KN_REDUCE || u->op == KN_PAD) && u->src[0]->type->numel == 0) return empty_value(b, u);
-    if (u->op == KN_CONTIGUOUS) {
-        ki_load l = {.device = u->type->device, .addrspace = KN_GLOBAL};
+    if (u->op == KN_CONTIGUOUS || u->op == KN_LOAD) {
+        ki_load l = {.device = HERE, .addrspace = u->op == KN_LOAD ? u->arg.load->addrspace : KN_GLOBAL};
         const void *p = ki_intern(ir, &l, sizeof l);
-        return p ? ki_make(ir, KN_LOAD, KN_VOID, src, 1, (kn_arg){.p = p}, 0) : NULL;
+        return p ? ki_make(ir, KN_LOAD, KN_VOID, src, u->nsrc, (kn_arg){.p = p}, 0) : NULL;
     }
     for (uint32_t k = 1; u->op == KN_INDEX && k < u->nsrc; k++)
         if (is_fixed(src[k])) return fixed_indices(ir, src, u->nsrc);
@@ -228,7 +230,7 @@ static bool build(builder *b, const kn_uop *order, int64_t count, const kn_uop *
     if (ok) ok = (args[0] = ki_opn(b->ir, KN_TUPLE, args + 1, (uint32_t)nroot)) != NULL;
     for (uint32_t k = 0; ok && k < b->nleaf; k++) {
         kn_uop u = b->leaf[k];
-        args[k + 1] = ki_buffer_make(b->ir, k, u->type->numel, (kn_dtype)u->dtype, KN_GLOBAL, u->type->device);
+        args[k + 1] = ki_buffer_make(b->ir, k, u->type->numel, (kn_dtype)u->dtype, KN_GLOBAL, HERE);
         ok = args[k + 1] != NULL;
     }
     if (ok) ok = (out->root = ki_opn(b->ir, KN_FUNCTION, args, b->nleaf + 1)) != NULL;

@@ -61,6 +61,36 @@ static void scopes(kn_ctx *k) {
     kn_clear(k);
 }
 
+/* Readers, of values, of a symbolic shape, of an error and of nothing. */
+static void readers(kn_ctx *k) {
+    kn_tensor a = kn_ones(k, KN_SHAPE(3, 4), KN_F16), s = kn_scalar(k, 2), bad = kn_reshape(a, KN_SHAPE(5));
+    kn_tensor n =
+        kn_shrink(kn_ones(k, KN_SHAPE(8, 2), KN_I8), KN_LIST(0, 0), KN_SHAPE(kn_sym(kn_variable(k, "rows", 1, 8)), 2));
+    CHECK(kn_context(a) == k && kn_context(s) == k && kn_context(bad) == k && kn_context(NULL) == NULL, "kn_context");
+    CHECK(kn_dtype_of(a) == KN_F16 && kn_dtype_of(n) == KN_I8 && kn_dtype_of(bad) == KN_VOID &&
+              kn_dtype_of(NULL) == KN_VOID,
+          "kn_dtype_of");
+    CHECK(kn_rank(a) == 2 && kn_rank(s) == 0 && kn_rank(bad) == -1 && kn_rank(NULL) == -1, "kn_rank");
+    CHECK(kn_size(a, 1) == 4 && kn_size(a, -2) == 3 && kn_size(a, 2) == -1 && kn_size(n, 0) == 8 &&
+              kn_size(bad, 0) == -1,
+          "kn_size");
+    CHECK(kn_numel(a) == 12 && kn_numel(s) == 1 && kn_numel(n) == 16 && kn_numel(bad) == -1, "kn_numel");
+    CHECK(kn_shape(a).n == 2 && kn_shape(a).v[1] == 4 && kn_shape(s).n == 0 && kn_shape(n).v[0] == 8, "kn_shape");
+    CHECK(kn_graph(a) && kn_graph(s) && !kn_graph(bad) && !kn_graph(NULL), "kn_graph");
+    CHECK(kn_check(n) == KN_OK && *kn_why(n) == 0 && *kn_why(bad) && *kn_why(NULL), "kn_why");
+    kn_clear(k);
+    kn_scope_open(k);
+    kn_tensor up = kn_hand_up(kn_neg(a)), kept = kn_keep(kn_neg(s));
+    CHECK(kn_hand_up(up) == up && kn_keep(kept) == kept, "both return their tensor");
+    kn_scope_close(k);
+    CHECK(kn_check(up) == KN_OK && kn_check(kept) == KN_OK, "which outlives the scope");
+    CHECK(!kn_keep(NULL) && !kn_hand_up(NULL), "of NULL they are NULL");
+    kn_drop(kept);
+    kn_drop(up);
+    CHECK(kn_check(kept) != KN_OK && kn_check(up) != KN_OK, "until dropped");
+    kn_clear(k);
+}
+
 static void flat(kn_ctx *k) {
     uint32_t most = 0;
     kn_tensor w = kn_ones(k, KN_SHAPE(64), KN_F32);
@@ -186,6 +216,7 @@ int main(void) {
     kn_ctx *k = kn_open(NULL);
     if (!k) return 1;
     places(k);
+    readers(k);
     scopes(k);
     flat(k);
     functions(k);

@@ -164,6 +164,20 @@ def test_ties_share(k):
     assert a.numpy().tolist() == [0.5, 0.5, 1, 0.5] and b.numpy().tolist() == [0.5, 0.5, 0, 0.5]
 
 
+@pytest.mark.parametrize("f", [lambda x, w: x @ w, lambda x, w: x.softmax(-1), lambda x, w: (x @ w).tanh(), lambda x, w: w.mT()])
+def test_a_given_gradient(k, f):
+    """grad_from(y, dy) is the gradient of sum(y * dy); what y does not depend on has gradient 0."""
+    x, w = k.array(values("vjp x", (4, 3), np.float64)), k.array(values("vjp w", (3, 5), np.float64))
+    y = f(x, w)
+    dy = k.array(values("vjp dy", tuple(y.shape), np.float64))
+    got = koine.several("grad_from", 2, y, dy, [x, w])
+    want = koine.several("grad", 2, y.mul(dy).sum(), [x, w])
+    for a, b in zip(got, want):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12, atol=1e-15)
+    if f(x, w).shape == x.shape:
+        assert not got[1].numpy().any()
+
+
 def test_kinks(k):
     z = k.array(np.zeros(1))
     for name, want in (("relu", 0), ("abs", 0), ("sigmoid", 0.25), ("softplus", 0.5), ("sign", 0), ("floor", 0)):

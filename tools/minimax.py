@@ -113,7 +113,51 @@ FITS = {
     # sin r = r + r^3 P(r^2), cos r = 1 - r^2 / 2 + r^4 P(r^2), |r| below pi / 4
     "sin32": lambda: fit(root(lambda x: (mp.sin(x) - x) / x ** 3), 0, 0.6170, 2, 24, inverse_weight(mp.sin, 3)),
     "cos32": lambda: fit(root(lambda x: (mp.cos(x) - 1 + x * x / 2) / x ** 4), 0, 0.6170, 2, 24, inverse_weight(mp.cos, 4)),
+    # log2((1 + s) / (1 - s)) = 2 s log2 e + s^3 P(s^2)
+    "pow32": lambda: fit(root(lambda s: 2 * L2E * (mp.atanh(s) - s) / s ** 3), 0, 0.02945, 3, 24, inverse_weight(mp.atanh, 3), wide=1),
+    # f64: e^r = 1 + r + r^2 P(r), |r| below log(2) / 2; 2^r = 1 + r + r P(r), |r| at most 1/2
+    "exp64": lambda: fit(lambda r: (mp.exp(r) - 1 - r) / r ** 2, -0.3467, 0.3467, 9, 53, lambda r: r * r / mp.exp(r)),
+    "exp2_64": lambda: fit(lambda r: (mp.mpf(2) ** r - 1) / r - 1, -0.5001, 0.5001, 11, 53, lambda r: r / mp.mpf(2) ** r),
+    # log(1 + f) = 2 s + s z P(z), s = f / (2 + f), z = s^2, 1 + f in [sqrt 1/2, sqrt 2]
+    "log64": lambda: fit(root(lambda s: 2 * (mp.atanh(s) - s) / s ** 3), 0, 0.02945, 6, 53, inverse_weight(mp.atanh, 3)),
+    # tanh x = x + x^3 P(x^2), x below 0.55
+    "tanh64": lambda: fit(root(lambda x: (mp.tanh(x) - x) / x ** 3), 0, 0.3026, 10, 53, inverse_weight(mp.tanh, 3)),
+    # erf x = x + x P(x^2), x below 0.84; erf x = 1 - e^-(x + Q(x)) up to 6
+    "erf64": lambda: fit(root(lambda x: mp.erf(x) / x - 1), 0, 0.7057, 11, 53, inverse_weight(mp.erf, 1)),
+    "erfc64": lambda: fit(lambda x: -mp.log(mp.erfc(x)) - x, 0.84, 6, 19, 53, lambda x: mp.erfc(x) / mp.erf(x)),
+    # sin r = r + r^3 P(r^2), cos r = 1 - r^2 / 2 + r^4 P(r^2), |r| below pi / 4
+    "sin64": lambda: fit(root(lambda x: (mp.sin(x) - x) / x ** 3), 0, 0.6170, 5, 53, inverse_weight(mp.sin, 3)),
+    "cos64": lambda: fit(root(lambda x: (mp.cos(x) - 1 + x * x / 2) / x ** 4), 0, 0.6170, 5, 53, inverse_weight(mp.cos, 4)),
 }
+
+
+def shortest(v, bits):
+    """Fewest digits that read back as v."""
+    for digits in range(1, 18):
+        s = mp.nstr(v, digits)
+        if rounded(mp.mpf(s), bits) == v:
+            return s
+    return mp.nstr(v, 17)
+
+
+def top(v, bits):
+    """v cut to this many bits."""
+    s = mp.mpf(2) ** (bits - mp.floor(mp.log(v, 2)) - 1)
+    return mp.floor(v * s) / s
+
+
+def constants():
+    """What the reductions take off in parts, and the bits of 2 / pi."""
+    for name, v, cut, bits in (("log 2", LN2, 15, 24), ("log 2", LN2, 42, 53), ("log2 e", L2E, 12, 24), ("log2 e", L2E, 32, 53),
+                               ("2 log2 e", 2 * L2E, 12, 24), ("pi / 2 2^-32", mp.pi / 2 / 2 ** 32, 12, 24),
+                               ("pi / 2 2^-64", mp.pi / 2 / 2 ** 64, 26, 53)):
+        hi = top(v, cut)
+        print(f"{name}: {cut} bits {shortest(hi, bits)}, rest {shortest(rounded(v - hi, bits), bits)}")
+    with mp.workprec(1600):
+        for zeros, width, n in ((26, 32, 7), (55, 64, 20)):
+            all_bits = int(mp.floor(2 / mp.pi * mp.mpf(2) ** (width * n - zeros)))
+            words = [all_bits >> (width * (n - 1 - k)) & ((1 << width) - 1) for k in range(n)]
+            print(f"2 / pi after {zeros} zeros: " + " ".join(str(w - (w >> 63 << 64)) for w in words))
 
 
 def main():
@@ -121,10 +165,13 @@ def main():
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
         c, err = make()
-        bits = 17 if "64" in name else 9
+        bits = 53 if "64" in name else 24
         print(f"{name}: degree {len(c) - 1}, error 2^{float(mp.log(err, 2)):.1f}")
         for k, v in enumerate(c):
-            print(f"    x^{k:<2} {mp.nstr(v, bits if bits == 9 else 17, strip_zeros=False)}")
+            hi = rounded(v, bits)
+            print(f"    x^{k:<2} {shortest(hi, bits)}" + (f" and {shortest(rounded(v - hi, bits), bits)}" if v != hi else ""))
+    if not sys.argv[1:]:
+        constants()
 
 
 if __name__ == "__main__":

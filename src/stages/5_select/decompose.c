@@ -1,5 +1,5 @@
-/* decompose.c: ops the target lacks, written in ops it has, by the rules of decomp.kr. What no rule takes (f64, pow,
- * sin) stays: a C target calls libm for it, lane by lane. */
+/* decompose.c: ops the target lacks, written in ops it has, by the rules of decomp.kr, math32.kr and math64.kr. What no
+ * rule takes stays: a C target calls libm for it, lane by lane. */
 #include "stages/5_select/select.h"
 
 #include "rules/rules.h"
@@ -12,10 +12,17 @@ static kn_uop apply(ki_ir *ir, kn_uop u, const ki_ruleset *const *sets, unsigned
 }
 
 kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink) {
-    static const ki_ruleset *const functions[] = {&ki_rules_decomp, &ki_rules_math32, &ki_rules_trig32};
     static const ki_ruleset *const keep[] = {&ki_rules_keep_mulacc}, *const split[] = {&ki_rules_split},
                                    *const back[] = {&ki_rules_back};
-    unsigned n = sizeof functions / sizeof *functions;
+    const ki_ruleset *functions[6] = {&ki_rules_decomp, &ki_rules_math32};
+    unsigned n = 2;
+    /* Many shifts and long products for two or four lanes: with short vectors libm is faster. */
+    if (!t->libm || t->vector >= 32) {
+        functions[n++] = &ki_rules_pow32;
+        functions[n++] = &ki_rules_trig32;
+        functions[n++] = &ki_rules_math64;
+        functions[n++] = &ki_rules_trig64;
+    }
     if (ki_target_has(t, KN_MULACC)) return apply(ir, sink, functions, n);
     kn_uop u = apply(ir, sink, keep, 1);
     u = apply(ir, u, functions, n);

@@ -133,9 +133,7 @@ static double end_function(kn_dtype t, double d, double v, double more, double n
 
 /* What select's functions keep to (docs/accuracy.md), and the error of the value here: half an ulp of f32, one of f64;
  * libm's functions of f64, called where they are faster, keep to 2 ulps. */
-static double ulps(kn_op op, kn_dtype t) {
-    return t == KN_F64 ? 3 : op == KN_TAN || op == KN_POW ? 2.2 : 1.5;
-}
+static double ulps(kn_op op, kn_dtype t) { return t == KN_F64 ? 3 : op == KN_TAN || op == KN_POW ? 2.2 : 1.5; }
 
 static double bound_function(kn_op op, kn_dtype t, double x, double e, double v) {
     double d = call(op, x), more = 0;

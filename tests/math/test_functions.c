@@ -101,7 +101,8 @@ static void fill_f64(const function *f, double *x, double *y) {
     for (int k = 0; k < 2 * SPECIAL && !f->binary; k++)
         for (int j = -1; j < 2; j++)
             x[3 * k + j + 1] = from_bits(to_bits(k & 1 ? -special[k / 2] : special[k / 2]) + (uint64_t)j);
-    for (int k = 0; k < N && target->vector < 32; k++) /* glibc, called there, is 8 ulp off at the hardest argument of all */
+    for (int k = 0; k < N && target->vector < 32;
+         k++) /* glibc, called there, is 8 ulp off at the hardest argument of all */
         if (fabs(x[k]) == 0x1.6ac5b262ca1ffp849) x[k] = 1;
 }
 

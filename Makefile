@@ -9,7 +9,8 @@
 #   make accuracy   errors of the mathematical functions over all f32 inputs (T='exp sin:f64': some of them)
 #   make install    PREFIX=/usr/local DESTDIR=
 #
-# Variables: CC, CFLAGS, B (build folder), T (test files or pytest arguments), PYTHON.
+# Variables: CC, CFLAGS, B (build folder), T (test files or pytest arguments), DEFECTS (all: every stage broken in every
+# way of tests/random/defects.py, not one a stage), PYTHON.
 
 CC      ?= cc
 CFLAGS  ?= -O2 -g

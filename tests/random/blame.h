@@ -71,7 +71,8 @@ static void describe(kn_uop u, const blamed *b) {
             continue;
         }
         int64_t i = b[s->id].n == 1 ? 0 : at;
-        printf(" %.9g.%s(%.3g)", ki_f64_from_bits((kn_dtype)s->dtype, ki_storage_get((kn_dtype)s->dtype, b[s->id].value, i)),
+        printf(" %.9g.%s(%.3g)",
+               ki_f64_from_bits((kn_dtype)s->dtype, ki_storage_get((kn_dtype)s->dtype, b[s->id].value, i)),
                ki_dtypes[s->dtype].name, b[s->id].bound[i]);
     }
 }
@@ -103,7 +104,8 @@ static void blame(const ki_program *p, const arrays *d, uint64_t seed, int64_t c
         if (!exempt) continue;
         count[first ? first->op : 0] += exempt;
         if (!verbose) continue;
-        printf("# %llu y%zu: %lld of %lld exempt: ", (unsigned long long)seed, i, (long long)exempt, (long long)port_numel(&p->out[i]));
+        printf("# %llu y%zu: %lld of %lld exempt: ", (unsigned long long)seed, i, (long long)exempt,
+               (long long)port_numel(&p->out[i]));
         if (first) describe(first, b);
         printf("\n");
     }

@@ -36,7 +36,8 @@ static bool values_agree(const ki_program *p, const ki_program *q, arrays *d, fi
     for (size_t i = 0; i < q->nin; i++) in[i] = input_named(p, d, q->in[i].name);
     if (q->nout != p->nout) return found(f, stage, "ports", q->ir->env, "outputs are missing");
     for (size_t i = 0; i < p->nout; i++) memset(d->got[i], 0xa5, port_size(&p->out[i]));
-    if (ki_eval(q, in, d->got, &(ki_eval_opts){.budget = 400000000}) != KI_OK) return found(f, stage, "eval", q->ir->env, NULL);
+    if (ki_eval(q, in, d->got, &(ki_eval_opts){.budget = 400000000}) != KI_OK)
+        return found(f, stage, "eval", q->ir->env, NULL);
     char why[400];
     return compare(p, d, why, sizeof why, &t->total, &t->exempt) || found(f, stage, "values", q->ir->env, why);
 }
@@ -46,8 +47,8 @@ static void first_difference(const char *a, const char *b, char *why, size_t n) 
     size_t line = 1, at = 0, i = 0;
     for (; a[i] && a[i] == b[i]; i++)
         if (a[i] == '\n') line++, at = i + 1;
-    snprintf(why, n, "line %zu: %.*s | %.*s", line, (int)strcspn(a + at, "\n") > 150 ? 150 : (int)strcspn(a + at, "\n"), a + at,
-             (int)strcspn(b + at, "\n") > 150 ? 150 : (int)strcspn(b + at, "\n"), b + at);
+    snprintf(why, n, "line %zu: %.*s | %.*s", line, (int)strcspn(a + at, "\n") > 150 ? 150 : (int)strcspn(a + at, "\n"),
+             a + at, (int)strcspn(b + at, "\n") > 150 ? 150 : (int)strcspn(b + at, "\n"), b + at);
 }
 
 /* q printed, read into `ir` as r, printed again: the same. text holds what was printed; "" if it was not. */
@@ -115,7 +116,6 @@ static bool stages_agree(const ki_program *p, arrays *d, const ki_lower_opts *o,
 
 /* ---- properties --------------------------------------------------------------------------------------------- */
 
-
 /* Simplifying twice is simplifying once, and makes no node. */
 static bool simplify_settles(const ki_program *p, finding *f) {
     static const ki_ruleset *const sets[] = {&ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod, &ki_rules_float};
@@ -151,7 +151,8 @@ static bool run_on_cpu(kn_ctx *k, ki_exec *e, const ki_program *p, arrays *d, fi
     bool ok = ki_run_prepared(k, e, p, in, d->got) || found(f, "CPU", "run", &k->env, NULL);
     ok = ok && (compare(p, d, why, sizeof why, &t->total, &t->exempt) || found(f, "CPU", "values", &k->env, why));
     for (size_t i = 0; i < p->nin; i++) {
-        if (ok && !guard_whole(in[i], port_size(&p->in[i]))) ok = found(f, "CPU", "guard", &k->env, "an input was written behind its end");
+        if (ok && !guard_whole(in[i], port_size(&p->in[i])))
+            ok = found(f, "CPU", "guard", &k->env, "an input was written behind its end");
         free(in[i]);
     }
     return ok;

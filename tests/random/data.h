@@ -40,7 +40,8 @@ static bool guard_whole(const void *a, size_t n) {
 }
 
 static double special(kn_dtype t, uint64_t r) {
-    static const double f[] = {0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 1e-8, -1e-40, 3e38, 0.5, 448, 65504, 1e-300, 2, -3};
+    static const double f[] = {0,      -0.0, 1,   -1,  INFINITY, -INFINITY, NAN, 1e-8,
+                               -1e-40, 3e38, 0.5, 448, 65504,    1e-300,    2,   -3};
     if (ki_is_float(t)) return f[r % 16];
     switch (r % 8) {
     case 0: return (double)ki_int_min(t);
@@ -116,10 +117,11 @@ static bool compare(const ki_program *p, const arrays *d, char *why, size_t n, i
         ki_agree(q->dtype, port_numel(q), d->got[i], d->want[i], d->bound[i], 0, &r);
         *total += r.n;
         *exempt += r.exempt;
-        if (!guard_whole(d->got[i], port_size(q))) return snprintf(why, n, "output %s: written behind its end", q->name), false;
+        if (!guard_whole(d->got[i], port_size(q)))
+            return snprintf(why, n, "output %s: written behind its end", q->name), false;
         if (!r.wrong) continue;
-        snprintf(why, n, "output %s: element %d is %.17g, not %.17g (bound %.3g); %d of %d wrong", q->name, (int)r.first, r.got,
-                 r.want, r.bound, (int)r.wrong, (int)r.n);
+        snprintf(why, n, "output %s: element %d is %.17g, not %.17g (bound %.3g); %d of %d wrong", q->name,
+                 (int)r.first, r.got, r.want, r.bound, (int)r.wrong, (int)r.n);
         return false;
     }
     return true;

@@ -38,8 +38,8 @@ static uint32_t dice(gen *g, uint32_t n) {
 }
 static bool chance(gen *g, uint32_t percent) { return dice(g, 100) < percent; }
 
-static const kn_dtype data_dtypes[] = {KN_BOOL, KN_U8, KN_U16, KN_U32, KN_U64, KN_I8, KN_I16, KN_I32, KN_I64,
-                                       KN_F8E4M3, KN_F8E5M2, KN_F16, KN_BF16, KN_F32, KN_F64};
+static const kn_dtype data_dtypes[] = {KN_BOOL, KN_U8,     KN_U16,    KN_U32, KN_U64,  KN_I8,  KN_I16, KN_I32,
+                                       KN_I64,  KN_F8E4M3, KN_F8E5M2, KN_F16, KN_BF16, KN_F32, KN_F64};
 enum { NDATA = sizeof data_dtypes / sizeof *data_dtypes };
 
 static kn_dtype any_dtype(gen *g) { return chance(g, 70) ? g->palette[dice(g, 3)] : data_dtypes[dice(g, NDATA)]; }
@@ -153,7 +153,8 @@ static kn_uop partner(gen *g, kn_uop a, kn_dtype t) {
     uint32_t way = dice(g, 100);
     if (way < 30)
         for (unsigned i = g->n; i-- > 0;)
-            if (g->val[i]->dtype == t && ki_same_shape(g->val[i], a) && chance(g, 50)) return g->used[i] = true, g->val[i];
+            if (g->val[i]->dtype == t && ki_same_shape(g->val[i], a) && chance(g, 50))
+                return g->used[i] = true, g->val[i];
     if (way < 55) return constant(g, t);
     if (way < 85) return fit(g, to_dtype(g, take(g), t), dim, ki_rank(a));
     return any_input(g, t, dim, ki_rank(a));
@@ -169,8 +170,8 @@ static bool rough(gen *g, kn_uop u) {
     bool r = false;
     for (int64_t i = 0; i < n && !r; i++) {
         kn_op op = (kn_op)order[i]->op;
-        r = op == KN_EXP || op == KN_EXP2 || op == KN_LOG || op == KN_LOG2 || op == KN_SIN || op == KN_COS || op == KN_TAN ||
-            op == KN_TANH || op == KN_ERF || op == KN_POW ||
+        r = op == KN_EXP || op == KN_EXP2 || op == KN_LOG || op == KN_LOG2 || op == KN_SIN || op == KN_COS ||
+            op == KN_TAN || op == KN_TANH || op == KN_ERF || op == KN_POW ||
             (op == KN_REDUCE && ki_is_float((kn_dtype)order[i]->dtype) && order[i]->arg.reduce.op != KN_MAX);
     }
     if (n >= 0) ki_free(order);
@@ -179,8 +180,23 @@ static bool rough(gen *g, kn_uop u) {
 /* Ops that turn a small error into any: the interpreter then exempts the element, so these are seldom made of rough values. */
 static bool jumps(kn_op op) {
     switch (op) {
-    case KN_CMPLT: case KN_CMPGT: case KN_CMPGE: case KN_CMPLE: case KN_CMPEQ: case KN_CMPNE: case KN_TRUNC: case KN_RECIP:
-    case KN_DIV: case KN_TAN: case KN_POW: case KN_LOG: case KN_LOG2: case KN_EXP: case KN_EXP2: case KN_SIN: case KN_COS:
+    case KN_CMPLT:
+    case KN_CMPGT:
+    case KN_CMPGE:
+    case KN_CMPLE:
+    case KN_CMPEQ:
+    case KN_CMPNE:
+    case KN_TRUNC:
+    case KN_RECIP:
+    case KN_DIV:
+    case KN_TAN:
+    case KN_POW:
+    case KN_LOG:
+    case KN_LOG2:
+    case KN_EXP:
+    case KN_EXP2:
+    case KN_SIN:
+    case KN_COS:
     case KN_SQRT: return true;
     default: return false;
     }
@@ -189,7 +205,8 @@ static bool jumps(kn_op op) {
 /* A reduction as the front end makes it: small floats are summed in f32, and no product is so long that it overflows. Else an
  * order of the terms decides what comes out. A few are left as they are. */
 static kn_uop total(gen *g, kn_uop v, kn_op op, uint32_t axes) {
-    if (!v || !ki_is_float((kn_dtype)v->dtype) || op == KN_MAX || dice(g, 25) == 0) return ki_reduce(g->ir, v, op, axes);
+    if (!v || !ki_is_float((kn_dtype)v->dtype) || op == KN_MAX || dice(g, 25) == 0)
+        return ki_reduce(g->ir, v, op, axes);
     kn_dtype t = (kn_dtype)v->dtype;
     int64_t n = 1;
     for (unsigned k = 0; k < ki_rank(v); k++)
@@ -361,7 +378,10 @@ static kn_uop indexed(gen *g) {
     while (n < rank && n < 3 && ki_dim_n(v, n) > 0 && chance(g, n ? 40 : 100)) {
         int64_t d = ki_dim_n(v, n);
         if (chance(g, 50)) s[++n] = ki_index(g->ir, dice(g, (uint32_t)d));
-        else s[n + 1] = input(g, chance(g, 70) ? KN_I32 : KN_U8, (int64_t[]){1 + dice(g, 5)}, chance(g, 90), 'i', 0, (double)(d - 1)), n++;
+        else
+            s[n + 1] = input(g, chance(g, 70) ? KN_I32 : KN_U8, (int64_t[]){1 + dice(g, 5)}, chance(g, 90), 'i', 0,
+                             (double)(d - 1)),
+                  n++;
     }
     if (n == 0) return v;
     return ki_opn(g->ir, KN_INDEX, s, n + 1);
@@ -392,12 +412,15 @@ static kn_uop windows(gen *g, kn_uop v, int64_t k) {
     return ki_permute(g->ir, v, order, rank + 1);
 }
 
-static kn_uop prefix(gen *g, kn_uop v, kn_op op) { /* cumulative op over the last axis */
+static kn_uop prefix(gen *g, kn_uop v, kn_op op,
+                     bool before) { /* cumulative op over the last axis; before: without the own element */
     unsigned rank = ki_rank(v);
     int64_t L = ki_dim_n(v, rank - 1), d[KI_MAX_RANK], off[KI_MAX_RANK] = {0};
     dims_of(v, d);
+    if (before && L > 1) d[rank - 1] = L - 1, v = ki_shrink(g->ir, v, off, d);
+    else before = false;
     d[rank - 1] = 2 * L - 1;
-    off[rank - 1] = L - 1;
+    off[rank - 1] = before ? L : L - 1;
     kn_uop w = windows(g, ki_pad(g->ir, v, off, d), L), r = total(g, w, op, 1u << rank);
     d[rank - 1] = L;
     return ki_reshape(g->ir, r, d, rank);
@@ -405,7 +428,7 @@ static kn_uop prefix(gen *g, kn_uop v, kn_op op) { /* cumulative op over the las
 
 static kn_uop arange(gen *g, int64_t n, kn_dtype t) {
     kn_uop one = ki_const_int(g->ir, t, 1);
-    return ki_op2(g->ir, KN_SUB, prefix(g, spread(g, one, &n, 1), KN_ADD), one);
+    return ki_op2(g->ir, KN_SUB, prefix(g, spread(g, one, &n, 1), KN_ADD, false), one);
 }
 
 static kn_uop rows(gen *g, int64_t least, int64_t most) { /* a value of rank >= 1 whose last axis is least..most long */
@@ -461,7 +484,8 @@ static kn_uop gather(gen *g) {
     kn_uop hit = ki_op2(g->ir, KN_CMPEQ, k, ki_expand(g->ir, ki_reshape(g->ir, i, (int64_t[]){I, 1, 1}, 3), all, 3));
     if (!v) return NULL;
     kn_uop x = ki_expand(g->ir, ki_reshape(g->ir, v, (int64_t[]){1, K, D}, 3), all, 3);
-    kn_uop z = ki_is_float((kn_dtype)v->dtype) ? ki_const_float(g->ir, (kn_dtype)v->dtype, -0.0) : ki_const_int(g->ir, (kn_dtype)v->dtype, 0);
+    kn_uop z = ki_is_float((kn_dtype)v->dtype) ? ki_const_float(g->ir, (kn_dtype)v->dtype, -0.0)
+                                               : ki_const_int(g->ir, (kn_dtype)v->dtype, 0);
     kn_uop s = ki_reduce(g->ir, ki_op3(g->ir, KN_WHERE, hit, x, z), KN_ADD, 2);
     return ki_reshape(g->ir, s, (int64_t[]){I, D}, 2);
 }
@@ -504,14 +528,56 @@ static kn_uop matmul(gen *g) {
     return ki_reshape(g->ir, wide ? ki_cast(g->ir, s, t) : s, (int64_t[]){I, J}, 2);
 }
 
+/* softmax(q k^T) v, of rows that exist or are new. */
+static kn_uop attention(gen *g) {
+    int64_t I = 1 + dice(g, 9), K = 2 + dice(g, 20), D = 1 + dice(g, 9), id[2] = {I, D}, kd[2] = {K, D},
+            ikd[3] = {I, K, D}, ik[2] = {I, K};
+    kn_uop q = take(g);
+    kn_dtype t = ki_is_float((kn_dtype)q->dtype) && ki_dtypes[q->dtype].bits > 16 ? (kn_dtype)q->dtype : KN_F32;
+    q = ensure(g, fit(g, to_dtype(g, q, t), id, 2), I, D);
+    kn_uop k = any_input(g, t, kd, 2), v = chance(g, 50) ? k : any_input(g, t, kd, 2);
+    kn_uop a = ki_expand(g->ir, ki_reshape(g->ir, q, (int64_t[]){I, 1, D}, 3), ikd, 3);
+    kn_uop b = ki_expand(g->ir, ki_reshape(g->ir, k, (int64_t[]){1, K, D}, 3), ikd, 3);
+    kn_uop s = ki_reshape(g->ir, ki_reduce(g->ir, ki_op2(g->ir, KN_MUL, a, b), KN_ADD, 4), ik, 2);
+    kn_uop m = ki_expand(g->ir, ki_reduce(g->ir, s, KN_MAX, 2), ik, 2);
+    kn_uop e =
+        ki_op1(g->ir, KN_EXP, ki_op2(g->ir, KN_MUL, ki_op2(g->ir, KN_SUB, s, m), ki_const_float(g->ir, t, 0.125)));
+    kn_uop p = ki_op2(g->ir, KN_DIV, e, ki_expand(g->ir, ki_reduce(g->ir, e, KN_ADD, 2), ik, 2));
+    if (chance(g, 30)) keep(g, p);
+    a = ki_expand(g->ir, ki_reshape(g->ir, p, (int64_t[]){I, K, 1}, 3), ikd, 3);
+    b = ki_expand(g->ir, ki_reshape(g->ir, v, (int64_t[]){1, K, D}, 3), ikd, 3);
+    return ki_reshape(g->ir, ki_reduce(g->ir, ki_op2(g->ir, KN_MUL, a, b), KN_ADD, 2), id, 2);
+}
+
+/* Several results of one size from the same rows: nests that could share a kernel. */
+static kn_uop siblings(gen *g) {
+    kn_uop v = take(g), w = partner(g, v, (kn_dtype)v->dtype), last = NULL;
+    unsigned rank = ki_rank(v), axes = rank ? 1 + dice(g, (1u << rank) - 1u) : 0, n = 2 + dice(g, 3);
+    int64_t dim[KI_MAX_RANK];
+    dims_of(v, dim);
+    bool whole = chance(g, 30); /* element by element */
+    if (rank && !ki_rank(w)) w = spread(g, w, dim, rank);
+    for (unsigned i = 0; i < n; i++) {
+        static const kn_op ops[] = {KN_ADD, KN_MAX, KN_MUL};
+        kn_uop x = chance(g, 50) ? ki_op2(g->ir, ops[dice(g, 3)], v, w) : chance(g, 50) ? w : v;
+        last = whole ? x
+                     : total(g, x, chance(g, 70) || rough(g, x) ? KN_ADD : KN_MAX,
+                             chance(g, 80) ? axes
+                             : rank        ? 1 + dice(g, (1u << rank) - 1u)
+                                           : 0);
+        if (i + 1 < n) keep(g, last);
+    }
+    return last;
+}
+
 static kn_uop window_op(gen *g) {
     kn_uop v = rows(g, 2, 17);
     if (!v || !ki_rank(v) || ki_rank(v) > 5 || ki_numel(v) * ki_dim_n(v, ki_rank(v) - 1) > 8000) return v;
     unsigned rank = ki_rank(v);
     int64_t L = ki_dim_n(v, rank - 1), k = 1 + dice(g, (uint32_t)(L > 5 ? 5 : L));
     uint32_t way = dice(g, 4);
-    if (way == 0) return prefix(g, v, KN_ADD);
-    if (way == 1) return prefix(g, v, chance(g, 50) ? KN_MAX : KN_MUL);
+    if (way == 0) return prefix(g, v, KN_ADD, chance(g, 30));
+    if (way == 1) return prefix(g, v, chance(g, 50) ? KN_MAX : KN_MUL, chance(g, 30));
     kn_uop w = windows(g, v, k);
     if (!w || chance(g, 30)) return w;
     if (way == 2) return ki_reduce(g->ir, w, KN_MAX, 1u << rank);
@@ -547,6 +613,12 @@ static kn_uop arange_mask(gen *g) {
     int64_t dim[KI_MAX_RANK], one[KI_MAX_RANK];
     dims_of(v, dim);
     if (dim[a] > 40 || dim[b] > 40) return v;
+    if (a != b && chance(g, 40)) { /* the same along a: a sum over b of what the mask leaves is a prefix sum */
+        int64_t off[KI_MAX_RANK] = {0}, thin[KI_MAX_RANK];
+        dims_of(v, thin);
+        thin[a] = 1;
+        v = ki_expand(g->ir, ki_shrink(g->ir, v, off, thin), dim, rank);
+    }
     for (unsigned k = 0; k < rank; k++) one[k] = k == a ? dim[a] : 1;
     kn_uop i = ki_expand(g->ir, ki_reshape(g->ir, arange(g, dim[a], KN_I32), one, rank), dim, rank);
     for (unsigned k = 0; k < rank; k++) one[k] = k == b ? dim[b] : 1;
@@ -591,7 +663,8 @@ static kn_uop marker(gen *g) {
 static kn_uop function(gen *g) {
     kn_uop a = take(g), shape = ki_shape_of(g->ir, a);
     kn_dtype t = (kn_dtype)a->dtype;
-    kn_uop p = ki_param_make(g->ir, 0, t, KN_GLOBAL, 0, NULL, NULL, shape), q = ki_param_make(g->ir, 1, t, KN_GLOBAL, 0, NULL, NULL, shape);
+    kn_uop p = ki_param_make(g->ir, 0, t, KN_GLOBAL, 0, NULL, NULL, shape),
+           q = ki_param_make(g->ir, 1, t, KN_GLOBAL, 0, NULL, NULL, shape);
     kn_uop b = partner(g, a, t);
     int64_t dim[KI_MAX_RANK];
     dims_of(a, dim);
@@ -605,10 +678,10 @@ typedef kn_uop step(gen *g);
 static const struct {
     step *make;
     unsigned weight;
-} steps[] = {{elementwise, 38}, {movement, 18}, {reduction, 10}, {cast, 8},     {stacked, 3},  {indexed, 3},
-             {softmax, 2},      {layernorm, 1}, {gather, 3},     {scatter, 2},  {matmul, 3},   {window_op, 4},
-             {argmax, 1},       {arange_mask, 3}, {marker, 3},   {function, 1},
-             {assignment, 2}};
+} steps[] = {{elementwise, 38}, {movement, 18},   {reduction, 10}, {cast, 8},     {stacked, 3},
+             {indexed, 3},      {softmax, 2},     {layernorm, 1},  {gather, 3},   {scatter, 2},
+              {attention, 1},   {siblings, 3},   {matmul, 3},   {window_op, 4},
+             {argmax, 1},       {arange_mask, 3}, {marker, 3},     {function, 1}, {assignment, 2}};
 
 static void one_step(gen *g) {
     unsigned total = 0, k = 0;
@@ -638,7 +711,8 @@ static bool generate(ki_ir *ir, uint64_t seed, ki_program *p) {
     if (chance(&g, 10)) assignment(&g);
     for (; n < g.nmust; n++) out[n] = g.must[n];
     for (unsigned i = 0; i < g.n && n < 12; i++)
-        if (!g.used[i] && g.val[i]->op != KN_PARAM && g.val[i]->op != KN_AFTER && g.val[i]->dtype != KN_IDX) out[n++] = g.val[i];
+        if (!g.used[i] && g.val[i]->op != KN_PARAM && g.val[i]->op != KN_AFTER && g.val[i]->dtype != KN_IDX)
+            out[n++] = g.val[i];
     if (n == 0 && g.n) out[n++] = ki_op1(ir, KN_CONTIGUOUS, g.val[g.n - 1]);
     for (unsigned i = 0; i < n; i++) {
         char name[16];

@@ -151,7 +151,8 @@ static bool shrink_sizes(ki_program *p, judge *fails, void *user, int *tries) {
             for (unsigned k = 0; k < p->in[i].rank; k++) here |= p->in[i].dim[k] == size;
         kn_uop *order;
         int64_t count = ki_toposort(p->ir, &p->root, 1, &order);
-        for (int64_t i = 0; i < count && !here; i++) here = order[i]->op == KN_CONST && is_shape(order[i]) && order[i]->arg.i == size;
+        for (int64_t i = 0; i < count && !here; i++)
+            here = order[i]->op == KN_CONST && is_shape(order[i]) && order[i]->arg.i == size;
         if (count >= 0) ki_free(order);
         const int64_t to[] = {1, 2, 3, size / 2, size - 1};
         for (int j = 0; here && j < 5; j++) {

@@ -1,7 +1,10 @@
 /* test_random_programs.c: random tensor programs, each through every stage, the text form and the CPU device, against the
  * interpreter. What fails is made small, printed and saved as build/failing/SEED.kn.
  *
- *   test_random_programs [--programs N] [--seed S] [--stages-only] [--cpu-every K] [--jobs J] [--one SEED] [--show SEED] [FILE.kn...]
+ *   test_random_programs [--programs N] [--seed S] [--stages-only] [--cpu-every K] [--jobs J] [FILE.kn...]
+ *   test_random_programs [...] --first      stops at the first program that fails and prints its number, for broken_stages.py
+ *   test_random_programs [...] --exempt     counts exempt elements by the op that made them so
+ *   test_random_programs --one SEED, --show SEED
  *
  * Every K-th program runs on the CPU too (--cpu-every, 8: the C compiler is what takes time; 1 for a full run).
  * Seeds S, S+1, ... are dealt to worker processes in blocks, so that a crash or a hang costs one program; a block's
@@ -40,7 +43,7 @@ static board *B;
 
 static struct {
     uint64_t programs, seed;
-    bool stages_only;
+    bool stages_only, first;
     unsigned jobs, every;
 } opt = {.programs = 2000, .seed = 1, .jobs = 2, .every = 8};
 
@@ -277,7 +280,7 @@ static void crowd(void) {
     uint64_t last[64] = {0};
     unsigned running = 0;
     for (;;) {
-        while (running < opt.jobs && (ntodo || next < end)) {
+        while (running < opt.jobs && (ntodo || next < end) && !(opt.first && B->nfail)) {
             unsigned w = 0;
             while (pid[w]) w++;
             uint64_t a = next, b = next + BLOCK < end ? next + BLOCK : end;
@@ -348,6 +351,17 @@ static void coverage(void) {
     for (int i = 0; i < NDATA; i++)
         if (!B->dtype[data_dtypes[i]]) missing++, printf("# no %s\n", ki_dtypes[data_dtypes[i]].name);
     CHECK(missing == 0, "every dtype was met");
+}
+
+/* Which program failed first: blocks are taken in order, so no earlier one is still to come. */
+static int first_failure(void) {
+    const failure *f = NULL;
+    crowd();
+    for (unsigned i = 0; i < B->nfail && i < MOST; i++)
+        if (!f || B->fail[i].seed < f->seed) f = &B->fail[i];
+    if (f) printf("program %llu: %s: %.200s\n", (unsigned long long)(f->seed - opt.seed + 1), f->f.kind, f->f.why);
+    else printf("none of %llu\n", (unsigned long long)opt.programs);
+    return f ? 1 : 0;
 }
 
 static void whole(void) {
@@ -447,12 +461,14 @@ int main(int argc, char **argv) {
         else if (strcmp(a, "--jobs") == 0) opt.jobs = (unsigned)strtoul(v, NULL, 10), i++;
         else if (strcmp(a, "--stages-only") == 0) opt.stages_only = true;
         else if (strcmp(a, "--one") == 0) one_seed(strtoull(v, NULL, 10)), i++, files = true;
+        else if (strcmp(a, "--first") == 0) opt.first = true;
         else if (strcmp(a, "--show") == 0) return show(strtoull(v, NULL, 10)), 0;
         else if (strcmp(a, "--exempt") == 0) return exempt(), 0;
         else one_file(a), files = true;
     }
     if (opt.every < 1) opt.every = 1;
     if (opt.jobs < 1 || opt.jobs > 32) opt.jobs = 2;
+    if (opt.first) return first_failure();
     if (!files) whole();
     return tap_done();
 }

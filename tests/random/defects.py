@@ -1,0 +1,121 @@
+"""Mistakes made by hand, for broken_stages.py: in the C or the rules of each stage, one that a person would make.
+
+cpu: nothing but the C text is wrong, which the interpreter does not read, so programs run on the CPU device as well."""
+from typing import NamedTuple
+
+
+class Defect(NamedTuple):
+    stage: str
+    name: str
+    file: str
+    before: str
+    after: str
+    cpu: bool = False
+
+    def __str__(self):
+        return f"{self.stage}: {self.name}"
+
+
+S = "src/stages/"
+CALLIFY = S + "1_callify/callify.c"
+PUSH = S + "2_rangeify/push.c"
+OPT = S + "3_optimize/"
+EXPAND = S + "4_expand/"
+SELECT = S + "5_select/"
+LINEARIZE = S + "6_linearize/linearize.c"
+PLAN = S + "7_plan/"
+RENDER = S + "8_render/"
+
+DEFECTS = [
+    # ---- callify
+    Defect("callify", "an inlined function takes the argument before its own", CALLIFY,
+           "to[k++] = f->src[p->arg.param->slot + 1];", "to[k++] = f->src[p->arg.param->slot > 0 ? p->arg.param->slot : 1];"),
+    Defect("callify", "GETTUPLE takes element 0", CALLIFY, "val[m++] = tuple->src[order[i]->arg.i];", "val[m++] = tuple->src[0];"),
+    Defect("callify", "an empty maximum is 0", CALLIFY, "c = ki_is_float(t) ? ki_const_float(b->ir, t, t == KN_F8E4M3 ? -448.0 : -1.0 / 0.0)",
+           "c = ki_is_float(t) ? ki_const_float(b->ir, t, 0)"),
+    Defect("callify", "an index that is fixed starts at 0", CALLIFY, "off[k] = fixed ? src[k + 1] : ki_index(ir, 0);",
+           "off[k] = ki_index(ir, 0); (void)fixed;"),
+    Defect("callify", "a write forgets the view it goes through", CALLIFY, "stored[0] = place(ir, src[0]);",
+           "stored[0] = src[0]->op == KN_FLIP ? src[0]->src[0] : place(ir, src[0]);"),
+    # ---- rangeify
+    Defect("rangeify", "permute takes the axis itself, not the inverse", PUSH,
+           "if (p->v[k] == (int64_t)m->at) return node(out, arg[1].nodes[k]);",
+           "if (k == (uint32_t)m->at) return node(out, arg[1].nodes[p->v[k]]);"),
+    Defect("rangeify", "pad admits one element too many", PUSH, "hi = ki_op2(ir, KN_CMPLT, i, end);",
+           "hi = ki_op2(ir, KN_CMPLT, i, ki_index_add(ir, end, ki_index(ir, 1)));"),
+    Defect("rangeify", "flip counts from n instead of n - 1", PUSH,
+           "ki_dim_uop(m->ir, t->type->dim[m->at]), ki_index(m->ir, -1));", "ki_dim_uop(m->ir, t->type->dim[m->at]), ki_index(m->ir, 0));"),
+    Defect("rangeify", "stack chooses by < k for < k + 1", PUSH, "ki_op2(m->ir, KN_CMPLT, e.x, ki_index(m->ir, k + 1))",
+           "ki_op2(m->ir, KN_CMPLT, e.x, ki_index(m->ir, k))"),
+    Defect("rangeify", "parts of a bitcast in the wrong order", PUSH, "ki_const_int(ir, plain[b], k * (int64_t)(8 * a))",
+           "ki_const_int(ir, plain[b], ((int64_t)(b / a) - k) * (int64_t)(8 * a))"),
+    Defect("rangeify", "a kernel may overwrite what is still to be read", S + "2_rangeify/order.c",
+           "if (x != d) ok = add_edge(o, a[x].kernel, a[d].kernel);", "if (x != d) ok = add_edge(o, a[d].kernel, a[x].kernel);"),
+    Defect("rangeify", "a carried sum of windows takes in the current element", S + "2_rangeify/scan.c", "k == 2 - n && n >= i->hi.i + 1",
+           "(k == 2 - n || k == 1 - n) && n >= i->hi.i + 1"),
+    Defect("rangeify", "a carried sum is not set anew for each row", S + "2_rangeify/scan.c",
+           "kn_uop home = n ? ki_opn(ir, KN_AFTER, src, n + 1) : acc;", "kn_uop home = n > 9 ? ki_opn(ir, KN_AFTER, src, n + 1) : acc;"),
+    Defect("rangeify", "a reshape's stride leaves out an axis", S + "2_rangeify/indexing.c",
+           "stride = ki_index_mul(ir, stride, ki_dim_uop(ir, shape->dim[k]));",
+           "stride = k ? ki_index_mul(ir, stride, ki_dim_uop(ir, shape->dim[k - 1])) : stride;"),
+    Defect("rangeify", "a comparison solved for a range is rounded down", S + "2_rangeify/fold.c",
+           "s->lower = index_max(ir, s->lower, ki_index_add(ir, floor_by(ir, d, -c), ki_index(ir, 1)));",
+           "s->lower = index_max(ir, s->lower, floor_by(ir, d, -c));"),
+    Defect("rangeify", "a gather takes what is past the end", S + "2_rangeify/fold.c", "ki_op2(ir, KN_CMPLT, v, upper));", "ki_op2(ir, KN_CMPLE, v, upper));"),
+    # ---- optimize
+    Defect("optimize", "a split multiplies by the wrong part", OPT + "opt.c", "ki_index(ir, o->top ? n / f : f)", "ki_index(ir, o->top ? f : n / f)"),
+    Defect("optimize", "a padded reduce adds what lies beyond", OPT + "edit.c",
+           "e.src[0] = ki_op3(ir, KN_WHERE, inside, e.src[0], none);", "(void)none;"),
+    Defect("optimize", "padding is accessed", OPT + "edit.c", "if (!reg) e.src[1] = valid_index(ir, inside, e.src[1]);",
+           "if (reg) e.src[1] = valid_index(ir, inside, e.src[1]);"),
+    Defect("optimize", "what a cut leaves over starts at 0", OPT + "cut.c", "x == r ? ki_op2(ir, KN_ADD, y, ki_index(ir, o->arg)) : y", "y"),
+    Defect("optimize", "what a cut leaves over is one short", OPT + "cut.c", "ki_index(ir, n - o->arg)", "ki_index(ir, n - o->arg > 1 ? n - o->arg - 1 : 1)"),
+    Defect("optimize", "vectors may run along a loop that carries", OPT + "nest.c", "if (carries(u, r)) return false;", "(void)carries;"),
+    # ---- expand
+    Defect("expand", "the accumulator starts at 0 for every op", EXPAND + "reduce.c",
+           "ki_const_bits(ir, t, ki_scalar_identity(op, t, true));", "ki_const_int(ir, t, 0);"),
+    Defect("expand", "the accumulator is set once, outside all loops", EXPAND + "reduce.c",
+           "kn_uop result = n == 1 ? buffer : ki_opn(x->ir, KN_AFTER, src, n);", "kn_uop result = buffer;"),
+    Defect("expand", "the result does not wait for the loop", EXPAND + "reduce.c",
+           "ki_op2(ir, KN_AFTER, a[j].buffer, end)", "ki_op2(ir, KN_AFTER, a[j].buffer, a[j].update)"),
+    Defect("expand", "a load forgets its gate", EXPAND + "expand.c", "if (!gate) return ki_op1(ir, KN_LOAD, addr);",
+           "if (!gate || addr->type->rank == 0) return ki_op1(ir, KN_LOAD, addr);"),
+    Defect("expand", "lanes of an index count from 1", EXPAND + "lanes.c", "sum += (uint64_t)f->t[i].c * (uint64_t)at[a];",
+           "sum += (uint64_t)f->t[i].c * (uint64_t)(at[a] + 1);"),
+    Defect("expand", "a gate is that of the index chosen, not of the choice", EXPAND + "expand.c", "if (b && ki_is_const_int(b, 0)) return l;",
+           "if (b && ki_is_const_int(b, 0)) return a ? a : l;"),
+    Defect("expand", "<= for < between lanes", EXPAND + "lanes.c", "return neg ? ki_op2(x->ir, KN_CMPLT, lanes,", "return neg ? ki_op2(x->ir, KN_CMPLE, lanes,"),
+    # ---- select
+    Defect("select", "shift by one too few for a quotient", SELECT + "lower_index.c", "ki_const_int(l->ir, t, ki_ctz64((uint64_t)c))",
+           "ki_const_int(l->ir, t, ki_ctz64((uint64_t)c) - (c > 2))"),
+    Defect("select", "mask of c for a remainder, not c - 1", SELECT + "lower_index.c", "ki_const_int(l->ir, t, c - 1)", "ki_const_int(l->ir, t, c)"),
+    Defect("select", "the second half of a vector is its first", SELECT + "devec.c", "progression(d, lanes / 2, 1, lanes / 2)", "progression(d, 0, 1, lanes / 2)"),
+    Defect("select", "what is left of an axis is not reduced", SELECT + "devec.c", "for (uint32_t c = 0; c < chunks; c++) { /* full",
+           "for (uint32_t c = 0; c < (full ? full : chunks); c++) { /* full"),
+    Defect("select", "registers of an accumulator overlap", SELECT + "devec.c", "at = at * ki_dim_n(i, v) + chunk.offset;", "at = at * (ki_dim_n(i, v) > 1 ? ki_dim_n(i, v) - 1 : 1) + chunk.offset;"),
+    Defect("select", "small floats are not rounded after a function", SELECT + "decomp.kr", "=> cast({op}(cast(x; f32)); [dtype(x)]) @ends", "=> cast({op}(cast(x + x; f32)); [dtype(x)]) @ends"),
+    # ---- linearize
+    Defect("linearize", "a loop does not wait for what it reads", LINEARIZE, "if (!add_dep(l, loop, item)) return false;", "if (l->node[s]->op != KN_AFTER && !add_dep(l, loop, item)) return false;"),
+    Defect("linearize", "an END closes its loops inside out", LINEARIZE, "for (uint32_t k = 1; k < u->nsrc; k++) {\n            uint32_t r = l->range_of",
+           "for (uint32_t k = u->nsrc; k-- > 1;) {\n            uint32_t r = l->range_of"),
+    Defect("linearize", "a value is placed in the outer loop", LINEARIZE, "l->block[i] = r == NONE ? 0 : r + 1;",
+           "l->block[i] = r == NONE ? 0 : l->node[i]->op == KN_LOAD ? l->parent[r + 1] : r + 1;"),
+    Defect("linearize", "the last thing a loop waits for is lost", LINEARIZE, "if (l->dep_tail[r]) l->dep_next[l->dep_tail[r]] = d;", "if (l->dep_tail[r]) l->dep_next[l->dep_head[r]] = d;"),
+    # ---- plan
+    Defect("plan", "memory is given back one call too soon", PLAN + "plan.c", "p->last[b->id] != i + 1 || !p->block[b->id]) continue;",
+           "(p->last[b->id] != i + 1 && p->last[b->id] != i + 2) || !p->block[b->id]) continue;"),
+    Defect("plan", "a block is cut in the middle", PLAN + "offsets.c", "{.offset = k->offset + size, .size = k->size - size,", "{.offset = k->offset + size / 2, .size = k->size - size,"),
+    Defect("plan", "the first call that reads ends the range", PLAN + "plan.c", "p->last[b->id] = i + 1;", "if (!p->last[b->id] || p->last[b->id] == p->first[b->id]) p->last[b->id] = i + 1;"),
+    Defect("plan", "outputs are planned as intermediates are", PLAN + "plan.c", "if (b && b->id < p->top) p->first[b->id] = 0;", "if (b && b->id < p->top && !k) p->first[b->id] = 0;"),
+    # ---- render
+    Defect("render", "> for >=", RENDER + "c_expr.c", 'case KN_CMPGE: return ">=";', 'case KN_CMPGE: return ">";', True),
+    Defect("render", "vectors reversed wrongly", RENDER + "c_mem.c", 'for (unsigned k = n; k-- > 0;) ki_text_printf(&t, ", %u", k);', 'for (unsigned k = n; k-- > 0;) ki_text_printf(&t, ", %u", k ? k - 1 : 0);', True),
+    Defect("render", "a gated lane takes lane 0 of the alternative", RENDER + "c_mem.c", 'return ki_cfmt(g, "%s[%u]", ki_clane_name(g, alt), k);', 'return ki_cfmt(g, "%s[%u]", ki_clane_name(g, alt), k * 0);', True),
+    Defect("render", "a strided access steps by one", RENDER + "c_mem.c", "offset(g, a, a->stride * (int64_t)k)", "offset(g, a, (int64_t)k)", True),
+    Defect("render", "xor of bools is or", RENDER + "c_expr.c", 'case KN_CMPNE: return "(%s ^ %s)";', 'case KN_CMPNE: return "(%s | %s)";', True),
+    # ---- interpreter: a wrong oracle is found as well
+    Defect("interpreter", "pad ends one too late", "src/ir/eval_view.c", "v->lo[k] = off[k], v->hi[k] = off[k] + in[k];", "v->lo[k] = off[k], v->hi[k] = off[k] + in[k] - (in[k] > 1);"),
+    Defect("interpreter", "a maximum starts at 0", "src/ir/eval_node.c", "op == KN_MAX ? -INFINITY :", "op == KN_MAX ? 0 :"),
+    Defect("interpreter", "bounds of sums forget the terms' own", "src/ir/eval_bound.c", "        a->abs += m;\n        a->err += err;\n        if (x != 0)", "        a->abs += m;\n        if (x != 0)"),
+    Defect("interpreter", "flip starts one too early", "src/ir/eval_view.c", "v->base += (out[k] - 1) * stride[k];", "v->base += (out[k] - 2) * stride[k];"),
+]

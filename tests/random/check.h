@@ -69,6 +69,34 @@ static bool through_text(const ki_program *q, ki_ir *ir, ki_program *r, ki_text 
     return ok;
 }
 
+/* After plan: buffers that share bytes of an arena are never in use by calls of the same time. */
+static bool arenas_hold(const ki_program *q, finding *f) {
+    struct {
+        kn_uop slice;
+        uint32_t first, last;
+    } use[256];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < q->root->nsrc; i++)
+        for (uint32_t k = 1; k < q->root->src[i]->nsrc; k++) {
+            kn_uop u = q->root->src[i]->src[k];
+            uint32_t j = 0;
+            if (u->op != KN_SLICE) continue;
+            while (j < n && use[j].slice != u) j++;
+            if (j == n && n < 256) use[n].slice = u, use[n++].first = i;
+            if (j < n) use[j].last = i;
+        }
+    for (uint32_t a = 0; a < n; a++)
+        for (uint32_t b = 0; b < a; b++) {
+            kn_uop x = use[a].slice, y = use[b].slice;
+            int64_t xo = x->src[1]->arg.i, yo = y->src[1]->arg.i;
+            bool bytes = xo < yo + y->arg.i * (int64_t)ki_itemsize((kn_dtype)y->dtype) &&
+                         yo < xo + x->arg.i * (int64_t)ki_itemsize((kn_dtype)x->dtype);
+            if (x->src[0] != y->src[0] || !bytes || use[a].first > use[b].last || use[b].first > use[a].last) continue;
+            return found(f, ki_stage_names[q->stage], "arena", q->ir->env, "two buffers in use at a time share memory");
+        }
+    return true;
+}
+
 /* Lowers stage by stage, each time through text, evaluating each; the last text must be that of lowering at once. */
 static bool stages_agree(const ki_program *p, arrays *d, const ki_lower_opts *o, finding *f, tally *t) {
     ki_env *env = p->ir->env;
@@ -92,7 +120,7 @@ static bool stages_agree(const ki_program *p, arrays *d, const ki_lower_opts *o,
         ok = through_text(&r, &now, &q, &text[to], f);
         ki_program_free(&r);
         ki_ir_close(&next);
-        ok = ok && values_agree(p, &q, d, f, t);
+        ok = ok && (to != KI_S_PLAN || arenas_hold(&q, f)) && values_agree(p, &q, d, f, t);
     }
     for (int to = KI_S_CALLIFY; to <= KI_S_RENDER && ok; to++) {
         if (to < KI_S_RENDER) continue;

@@ -654,9 +654,16 @@ static kn_uop assignment(gen *g) {
     return after;
 }
 
+/* CONTIGUOUS and its likes; several in a row, with elements moved in between, are buffers that live one after the other. */
 static kn_uop marker(gen *g) {
     static const kn_op ops[] = {KN_CONTIGUOUS, KN_CONTIGUOUS_BACKWARD, KN_DETACH};
-    return ki_op1(g->ir, ops[dice(g, chance(g, 70) ? 1 : 3)], take(g));
+    kn_uop v = ki_op1(g->ir, ops[dice(g, chance(g, 70) ? 1 : 3)], take(g));
+    for (unsigned n = chance(g, 30) ? 1 + dice(g, 3) : 0; n > 0 && v && ki_rank(v); n--) {
+        int64_t last = ki_rank(v) - 1;
+        kn_uop w = ki_op2(g->ir, KN_MAX, v, ki_flip(g->ir, v, &last, 1));
+        v = ki_op1(g->ir, KN_CONTIGUOUS, chance(g, 50) ? w : ki_flip(g->ir, v, &last, 1));
+    }
+    return v;
 }
 
 /* A user's function of one or two arguments, inlined by callify. */
@@ -680,8 +687,8 @@ static const struct {
     unsigned weight;
 } steps[] = {{elementwise, 38}, {movement, 18},   {reduction, 10}, {cast, 8},     {stacked, 3},
              {indexed, 3},      {softmax, 2},     {layernorm, 1},  {gather, 3},   {scatter, 2},
-              {attention, 1},   {siblings, 3},   {matmul, 3},   {window_op, 4},
-             {argmax, 1},       {arange_mask, 3}, {marker, 3},     {function, 1}, {assignment, 2}};
+             {attention, 1},   {siblings, 3},   {matmul, 3},   {window_op, 4},
+             {argmax, 1},       {arange_mask, 3}, {marker, 4},     {function, 1}, {assignment, 2}};
 
 static void one_step(gen *g) {
     unsigned total = 0, k = 0;

@@ -104,24 +104,26 @@ static kn_uop rewritten(ki_ir *ir, kn_uop u, ki_facts *f) {
 }
 static kn_uop under(ki_ir *ir, kn_uop u, ki_facts *f) { return f->n ? rewritten(ir, u, f) : u; }
 
-/* Reads inside an index: positions that are data. The outermost ones, each once. -1: too many, or a failure. */
+/* Reads inside an index: positions that are data. All that are reached but through another read, each once; one may stand
+ * in another as well. -1: too many, or a failure. */
 static int reads_in(ki_ir *ir, kn_uop x, kn_uop *read, int most) {
     kn_uop *order;
     int n = 0;
     int64_t count = ki_toposort(ir, &x, 1, &order);
     if (count < 0) return -1;
     for (int64_t i = 0; i < count && n == 0; i++) n = order[i]->op == KN_INDEX;
-    ki_map *below = n ? ki_map_take(ir) : NULL; /* what stands in a read */
-    if (n && !below) return ki_free(order), -1;
+    ki_map *reached = n ? ki_map_take(ir) : NULL;
+    if (n && !reached) return ki_free(order), -1;
     n = 0;
-    for (int64_t i = count; below && i-- > 0;) {
+    if (reached) ki_map_set(reached, x, x);
+    for (int64_t i = count; reached && i-- > 0;) {
         kn_uop u = order[i];
-        bool inside = ki_map_get(below, u) != NULL;
-        if (u->op == KN_INDEX && !inside && n++ < most) read[n - 1] = u;
-        for (uint32_t k = 0; k < u->nsrc && (inside || u->op == KN_INDEX); k++) ki_map_set(below, u->src[k], u);
+        if (!ki_map_get(reached, u)) continue;
+        if (u->op == KN_INDEX && n++ < most) read[n - 1] = u;
+        for (uint32_t k = 0; k < u->nsrc && u->op != KN_INDEX; k++) ki_map_set(reached, u->src[k], u);
     }
     ki_free(order);
-    ki_map_give(ir, below);
+    ki_map_give(ir, reached);
     return n > most ? -1 : n;
 }
 

@@ -69,7 +69,23 @@ static bool through_text(const ki_program *q, ki_ir *ir, ki_program *r, ki_text 
     return ok;
 }
 
-/* After plan: buffers that share bytes of an arena are never in use by calls of the same time. */
+/* Whether a planned kernel stores to its argument k (from 1) and never reads it. */
+static bool only_writes(kn_uop call, uint32_t k) {
+    kn_uop body = call->src[0];
+    bool stores = false;
+    for (uint32_t i = 0; body->op == KN_SINK && body->nsrc && i < body->src[0]->nsrc; i++) {
+        kn_uop u = body->src[0]->src[i], b = u->nsrc ? u->src[0] : NULL;
+        if (u->op != KN_STORE && u->op != KN_LOAD && u->op != KN_ATOMICADD) continue;
+        while (b->nsrc && b->op != KN_PARAM) b = b->src[0];
+        if (b->op != KN_PARAM || b->arg.param->slot != (int)k - 1) continue;
+        if (u->op != KN_STORE) return false;
+        stores = true;
+    }
+    return stores;
+}
+
+/* After plan: buffers that share bytes of an arena are never in use by calls of the same time. One that is written anew
+ * is another one. */
 static bool arenas_hold(const ki_program *q, finding *f) {
     struct {
         kn_uop slice;
@@ -79,11 +95,13 @@ static bool arenas_hold(const ki_program *q, finding *f) {
     for (uint32_t i = 0; i < q->root->nsrc; i++)
         for (uint32_t k = 1; k < q->root->src[i]->nsrc; k++) {
             kn_uop u = q->root->src[i]->src[k];
-            uint32_t j = 0;
+            uint32_t j = n;
             if (u->op != KN_SLICE) continue;
-            while (j < n && use[j].slice != u) j++;
-            if (j == n && n < 256) use[n].slice = u, use[n++].first = i;
-            if (j < n) use[j].last = i;
+            while (j > 0 && use[j - 1].slice != u) j--;
+            bool anew = j == 0 || (use[j - 1].last != i && only_writes(q->root->src[i], k));
+            if (anew && n == 256) return true;
+            if (anew) use[n].slice = u, use[n].first = i, j = ++n;
+            use[j - 1].last = i;
         }
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = 0; b < a; b++) {

@@ -213,7 +213,7 @@ static void comment(const char *s) {
 
 /* Shrinks p (its store is malloc'ed), prints and saves it. */
 static void explain(ki_program *p, const char *name, const finding *f) {
-    same s = {.f = *f, .cpu = strncmp(f->kind, "CPU", 3) == 0 || strncmp(f->kind, "signal", 6) == 0};
+    same s = {.f = *f, .cpu = strstr(f->kind, "CPU") || strncmp(f->kind, "signal", 6) == 0};
     ki_text text = {0};
     char path[300];
     finding again;

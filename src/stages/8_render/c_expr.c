@@ -503,6 +503,10 @@ bool ki_clanewise(ki_cgen *g, kn_uop u, const char *name) {
     if (!s) return false;
     unsigned n = ki_lanes(u);
     ki_cline(g, "%s %s;", ki_ctype(g, ki_cvalue_elem((kn_dtype)u->dtype), n), name);
+    /* GCC 12 makes vectors of 8 bytes of such lanes, and of x ? 1 : 0 in them -1 and 0: each lane passes through a register. */
+    ki_celem e = ki_cvalue_elem((kn_dtype)u->dtype);
+    if (!ki_is_float((kn_dtype)u->dtype) && n * ki_celem_bytes[e] <= 8)
+        s = ki_cfmt(g, "({ %s t = %s; __asm__(\"\" : \"+r\"(t)); t; })", ki_celem_name[e], s);
     ki_cline(g, "for (int l = 0; l < %u; l++) %s[l] = %s;", n, name, s);
     return true;
 }

@@ -19,7 +19,7 @@
 /* ---- entries: one line a stage ----------------------------------------------------------------------------- */
 
 static kn_uop enter_optimize(ki_ir *ir, const ki_lower_opts *o, kn_uop k) {
-    return ki_optimize(ir, o->target, &(ki_machine){o->threads, o->stream}, k);
+    return ki_optimize(ir, o->target, &(ki_machine){o->threads, o->stream, o->alone}, k);
 }
 static kn_uop enter_expand(ki_ir *ir, const ki_lower_opts *o, kn_uop k) { return ki_expand_kernel(ir, o->target, k); }
 static kn_uop enter_select(ki_ir *ir, const ki_lower_opts *o, kn_uop k) { return ki_select(ir, o->target, k); }

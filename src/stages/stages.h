@@ -8,7 +8,7 @@
 typedef struct ki_lower_opts {
     const ki_target *target; /* NULL: the host's */
     unsigned threads;        /* threads the device offers; 0: 1 */
-    uint64_t stream;         /* as ki_machine */
+    uint64_t stream, alone;  /* as ki_machine */
     int verify;              /* as KN_VERIFY, which counts if it is higher */
 } ki_lower_opts;
 

@@ -500,7 +500,10 @@ static kn_uop scatter(gen *g) {
     if (!v) return NULL;
     v = ki_rank(v) == 2 ? v : spread(g, v, dr, 2);
     kn_dtype t = chance(g, 70) ? KN_I32 : KN_I64;
-    kn_uop i = input(g, t, &D, 1, 'i', chance(g, 80) ? 0 : -2, chance(g, 80) ? (double)K - 1 : chance(g, 50) ? 0 : (double)K + 1);
+    kn_uop i = input(g, t, &D, 1, 'i', chance(g, 80) ? 0 : -2,
+                     chance(g, 80)   ? (double)K - 1
+                     : chance(g, 50) ? 0
+                                     : (double)K + 1);
     all[0] = D, all[last ? 1 : 2] = R, all[last ? 2 : 1] = K;
     int64_t at_k[3] = {1, last ? 1 : K, last ? K : 1}, at_r[3] = {D, last ? R : 1, last ? 1 : R};
     kn_uop k = ki_expand(g->ir, ki_reshape(g->ir, arange(g, K, t), at_k, 3), all, 3);
@@ -685,10 +688,10 @@ typedef kn_uop step(gen *g);
 static const struct {
     step *make;
     unsigned weight;
-} steps[] = {{elementwise, 38}, {movement, 18},   {reduction, 10}, {cast, 8},     {stacked, 3},
-             {indexed, 3},      {softmax, 2},     {layernorm, 1},  {gather, 3},   {scatter, 2},
-             {attention, 1},   {siblings, 3},   {matmul, 3},   {window_op, 4},
-             {argmax, 1},       {arange_mask, 3}, {marker, 4},     {function, 1}, {assignment, 2}};
+} steps[] = {{elementwise, 38}, {movement, 18}, {reduction, 10}, {cast, 8},      {stacked, 3},
+             {indexed, 3},      {softmax, 2},   {layernorm, 1},  {gather, 3},    {scatter, 2},
+             {attention, 1},    {siblings, 3},  {matmul, 3},     {window_op, 4}, {argmax, 1},
+             {arange_mask, 3},  {marker, 4},    {function, 1},   {assignment, 2}};
 
 static void one_step(gen *g) {
     unsigned total = 0, k = 0;

@@ -13,6 +13,7 @@ typedef struct ki_choice {
     unsigned threads;
     int64_t count;  /* threads chosen, 0: none yet */
     bool even;      /* all get the same */
+    double alone;   /* less work than this is not worth waking them */
     unsigned lanes; /* of a vector of the kernel's widest element */
     kn_uop sink;
     ki_nest nest;

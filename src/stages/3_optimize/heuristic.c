@@ -196,7 +196,8 @@ static bool thread_nest(ki_choice *c, kn_uop e) {
     int64_t unit = 1;
     ki_tile tile = {0};
     ki_find_tile(c, e, &tile);
-    if (!tile.step || (tile.v && !tile.reduce && ki_sums_rows(c, e, tile.v))) tile.step = 1;
+    /* 0: too short for vectors. */
+    if (tile.step < 1 || (tile.v && !tile.reduce && ki_sums_rows(c, e, tile.v))) tile.step = 1;
     kn_uop best = divided(c, e, &tile, &unit);
     int64_t t = c->count ? c->count : best ? thread_count(ki_extent(best), c->threads) : 1;
     kn_uop plain = c->even || (best && t == c->threads) ? NULL : dealt(c, e, &tile, best ? t : 1);
@@ -224,7 +225,7 @@ static bool has_thread(kn_uop e) {
 static void thread_kernel(ki_choice *c) {
     uint32_t known = ki_nest_next_range(&c->nest);
     uint64_t tried[KI_MOST_RANGES / 64] = {0};
-    if (c->threads < 2 || work_of(&c->nest) < WORTH_THREADS) return;
+    if (c->threads < 2 || work_of(&c->nest) < c->alone) return;
     for (bool more = true; more && c->ok;) {
         more = false;
         for (uint32_t i = 0; i < c->sink->nsrc && !more; i++) {
@@ -268,11 +269,12 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
 
 kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink) {
     bool clean = ir->env->err == KI_E_NONE;
-    ki_choice c = {.ir = ir, .target = t, .threads = m->threads ? m->threads : 1, .ok = true};
+    double alone = m->alone ? (double)m->alone : WORTH_THREADS;
+    ki_choice c = {.ir = ir, .target = t, .threads = m->threads ? m->threads : 1, .alone = alone, .ok = true};
     kn_uop chosen = choose(&c, m, sink);
     if (chosen || c.even || !clean || ir->env->status == KI_NOMEM) return chosen;
     /* A step was refused that wants a constant bound: with even parts only. */
     ki_env_clear(ir->env);
-    c = (ki_choice){.ir = ir, .target = t, .threads = c.threads, .even = true, .ok = true};
+    c = (ki_choice){.ir = ir, .target = t, .threads = c.threads, .alone = alone, .even = true, .ok = true};
     return choose(&c, m, sink);
 }

@@ -61,7 +61,7 @@ DEFECTS = [
     Defect("rangeify", "a comparison solved for a range is rounded down", S + "2_rangeify/fold.c",
            "s->lower = index_max(ir, s->lower, ki_index_add(ir, floor_by(ir, d, -c), ki_index(ir, 1)));",
            "s->lower = index_max(ir, s->lower, floor_by(ir, d, -c));"),
-    Defect("rangeify", "a gather takes what is past the end", S + "2_rangeify/fold.c", "ki_op2(ir, KN_CMPLT, v, upper));", "ki_op2(ir, KN_CMPLE, v, upper));"),
+    Defect("rangeify", "a gather takes what is past the end", S + "2_rangeify/fold.c", "ki_op2(ir, KN_CMPLT, s->equal, upper)", "ki_op2(ir, KN_CMPLE, s->equal, upper)"),
     # ---- optimize
     Defect("optimize", "a split multiplies by the wrong part", OPT + "opt.c", "ki_index(ir, o->top ? q : f)", "ki_index(ir, o->top ? f : q)"),
     Defect("optimize", "the last thread's share is one too long", OPT + "opt.c", "return ki_op2(ir, KN_ADD, cut, ki_index(ir, q));", "return ki_op2(ir, KN_ADD, cut, ki_index(ir, q + (q > 1)));"),

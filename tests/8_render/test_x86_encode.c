@@ -101,18 +101,8 @@ static size_t resolve(const batch *a, const uint8_t *as, const size_t *odd, size
     return wrong;
 }
 
-static void forms(void) {
-    char path[256];
-    batch a = {.first = calloc(KI_X_COUNT + 1, sizeof(size_t))};
-    snprintf(path, sizeof path, "%s/all.s", dir);
-    a.text = fopen(path, "w");
-    fprintf(a.text, ".intel_syntax noprefix\n");
-    for (unsigned f = 0; f < KI_X_COUNT; f++) {
-        a.first[f] = a.n;
-        x86_walk_form(f, take, &a);
-    }
-    a.first[KI_X_COUNT] = a.n;
-    fclose(a.text);
+static void compare(const batch *of) {
+    batch a = *of;
     CHECK(!a.refused, "the encoder takes every operand of every form (%zu refused)", a.refused);
     bool built =
         run("cd %s && as --64 -o all.o all.s 2>all.err && objcopy -O binary -j .text all.o all.bin", dir) != NULL;
@@ -120,7 +110,10 @@ static void forms(void) {
     if (!CHECK(built, "GNU as reads all %zu lines", a.n)) return;
     size_t size, nodd = 0;
     uint8_t *as = slurp("all.bin", &size);
-    if (!CHECK(size >= SLOT * (a.n - 1), "an instruction a slot of 16 bytes")) return;
+    if (!CHECK(as && size >= SLOT * (a.n - 1), "an instruction a slot of 16 bytes")) {
+        free(as);
+        return;
+    }
     size_t *odd = malloc(a.n * sizeof *odd);
     bool *bad = calloc(a.n, sizeof *bad);
     for (size_t k = 0; k < a.n; k++) {
@@ -137,6 +130,24 @@ static void forms(void) {
         CHECK(n && !off, "form %u %s: %zu instructions are as's", f, ki_x86_forms[f].name, n);
     }
     (void)wrong;
+    free(as), free(odd), free(bad);
+}
+
+static void forms(void) {
+    char path[256];
+    batch a = {.first = calloc(KI_X_COUNT + 1, sizeof(size_t))};
+    snprintf(path, sizeof path, "%s/all.s", dir);
+    a.text = fopen(path, "w");
+    fprintf(a.text, ".intel_syntax noprefix\n");
+    for (unsigned f = 0; f < KI_X_COUNT; f++) {
+        a.first[f] = a.n;
+        x86_walk_form(f, take, &a);
+    }
+    a.first[KI_X_COUNT] = a.n;
+    fclose(a.text);
+    compare(&a);
+    for (size_t k = 0; k < a.n; k++) ki_free(a.line[k]);
+    free(a.line), free(a.b), free(a.first);
 }
 
 int main(void) {

@@ -55,6 +55,16 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_terminal_summary(terminalreporter):
     if left_out:
         terminalreporter.write_line(f"not run, no {', '.join(MISSING)}: {' '.join(sorted(left_out))}")
+    if os.environ.get("KOINE_ALL"):
+        for r in terminalreporter.stats.get("skipped", []):
+            terminalreporter.write_line(f"should have run: {r.nodeid}: {r.longrepr[2] if isinstance(r.longrepr, tuple) else r.longrepr}")
+
+
+def pytest_sessionfinish(session):
+    """KOINE_ALL: where everything is installed, a skipped test is a failure."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("KOINE_ALL") and reporter and reporter.stats.get("skipped") and session.exitstatus == 0:
+        session.exitstatus = 1
 
 
 # ---- TAP ----

@@ -242,7 +242,7 @@ int main(void) {
     if (!ki_env_open(&env)) return 1;
     uint64_t want = KI_CPU_BIT(KI_CPU_AVX512F) | KI_CPU_BIT(KI_CPU_AVX512BW);
     if (want & ~ki_cpu_features()) { /* the states are moved with zmm and kmovq */
-        printf("ok %d - accesses # SKIP this processor has no AVX-512\n", ++tap_n);
+        printf("# this processor has no AVX-512 to compare with\n");
         return tap_done();
     }
     size_t all = 0;

@@ -52,12 +52,12 @@ def test_what_survives_is_listed_with_a_reason(mutants, survivors):
     assert left == [], "equivalent, or is the prover blind to it?"
 
 
-@pytest.mark.skipif(not ALL, reason="KOINE_MUTANTS=all")
-def test_the_list_holds_what_survives_and_no_more(mutants, survivors):
-    alive = [m for m in mutants if m["fate"] == "survives"]
-    idle = [(rule, change) for rule, change, _ in survivors
-            if not any(fnmatch.fnmatch(f'{m["set"]}.{m["rule"]}', rule) and m["change"].startswith(change) for m in alive)]
-    assert idle == []
+if ALL:  # a sample may miss one
+    def test_the_list_holds_what_survives_and_no_more(mutants, survivors):
+        alive = [m for m in mutants if m["fate"] == "survives"]
+        idle = [(rule, change) for rule, change, _ in survivors
+                if not any(fnmatch.fnmatch(f'{m["set"]}.{m["rule"]}', rule) and m["change"].startswith(change) for m in alive)]
+        assert idle == []
 
 
 # ---- by hand: the text of a .kr file, edited, and the command ----

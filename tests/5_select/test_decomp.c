@@ -88,7 +88,7 @@ int main(void) {
         try(KN_ERF, erf, 1);
         try(KN_SIN, sin, 1);
         try(KN_COS, cos, 1);
-        try(KN_TAN, tan, 1.6);
+        try(KN_TAN, tan, 1.7);
         try_threefry(1);
         try_threefry(8);
         if (strcmp(ki_target_host()->name, names[k]) == 0) break;

@@ -65,7 +65,6 @@ DEFECTS = [
     # ---- optimize
     Defect("optimize", "a split multiplies by the wrong part", OPT + "opt.c", "ki_index(ir, o->top ? q : f)", "ki_index(ir, o->top ? f : q)"),
     Defect("optimize", "the last thread's share is one too long", OPT + "opt.c", "return ki_op2(ir, KN_ADD, cut, ki_index(ir, q));", "return ki_op2(ir, KN_ADD, cut, ki_index(ir, q + (q > 1)));"),
-    Defect("optimize", "what thread 0 does alone all threads do", OPT + "edit.c", "src[1] = valid_index(ir, one, buf[1]);", "src[1] = buf[1];"),
     Defect("optimize", "a padded reduce adds what lies beyond", OPT + "edit.c",
            "e.src[0] = ki_op3(ir, KN_WHERE, inside, e.src[0], none);", "(void)none;"),
     Defect("optimize", "padding is accessed", OPT + "edit.c", "if (!reg) e.src[1] = valid_index(ir, inside, e.src[1]);",

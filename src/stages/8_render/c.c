@@ -214,7 +214,8 @@ static void emit_value(ki_cgen *g, kn_uop u) {
 }
 
 static void emit_range(ki_cgen *g, kn_uop u, uint32_t number) {
-    const char *i = ki_cfmt(g, "i%u", number), *n = ki_cscalar(g, u->src[0]);
+    bool type = number == 8 || number == 16 || number == 32 || number == 64; /* i8 is one */
+    const char *i = ki_cfmt(g, type ? "i%u_" : "i%u", number), *n = ki_cscalar(g, u->src[0]);
     ki_cv(g, u)->s = i;
     ki_cline(g, "for (i64 %s = 0; %s < %s; %s++) {", i, i, n ? n : "0", i);
     g->indent++;

@@ -185,6 +185,7 @@ static expr on_words(smt *m, kn_op op, const expr *v, unsigned n) {
 }
 
 static expr operate(smt *m, kn_op op, const expr *v, unsigned n) {
+    if (!n) return unsaid;
     for (unsigned k = 0; k < n; k++)
         if (!v[k].s) return unsaid;
     unsigned first = op == KN_WHERE;

@@ -138,37 +138,87 @@ static kn_uop nest_sink(resolver *s, uint32_t id) {
     return e ? ki_op1(r->ir, KN_SINK, e) : NULL;
 }
 
-/* Each REDUCE owns its ranges: where two share one, the later gets a fresh copy. Ranges then count from 0. */
-static kn_uop own_ranges(ki_ir *ir, kn_uop sink) {
-    for (;;) {
-        kn_uop *order, again = NULL, fresh = NULL;
-        int64_t n = ki_toposort(ir, &sink, 1, &order);
-        kn_uop *owner = n < 0 ? NULL : ki_calloc(ir->n, sizeof *owner);
-        for (int64_t i = 0; owner && i < n && !again; i++) {
-            kn_uop u = order[i];
-            if (u->op != KN_REDUCE) continue;
-            kn_uop from[KI_MAX_RANK * 4], to[KI_MAX_RANK * 4];
-            uint32_t clash = 0;
-            for (uint32_t k = 1; k < u->nsrc; k++) {
-                if (owner[u->src[k]->id] && owner[u->src[k]->id] != u) {
-                    from[clash] = u->src[k];
-                    to[clash++] = ki_range_make(ir, ir->next_range, KN_AX_REDUCE, u->src[k]->src[0]);
-                }
-                owner[u->src[k]->id] = u;
-            }
-            if (!clash) continue;
-            again = u;
-            /* Substituting in the REDUCE alone: its body is where these ranges are bound. */
-            fresh = clash <= KI_MAX_RANK * 4 ? ki_substitute(ir, u, from, to, clash) : NULL;
-        }
-        ki_free(order);
-        ki_free(owner);
-        if (n < 0) return NULL;
-        if (!again) return sink;
-        if (!fresh) return NULL;
-        sink = ki_substitute(ir, sink, &again, &fresh, 1);
-        if (!sink) return NULL;
+/* ---- each REDUCE owns its ranges
+ * --------------------------------------------------------------------------- */
+
+typedef struct renames {
+    kn_uop *from, *to;
+    uint32_t n, cap;
+} renames;
+
+static bool rename_range(ki_ir *ir, renames *s, kn_uop r) {
+    if (s->n == s->cap) {
+        uint32_t cap = s->cap ? 2 * s->cap : 32;
+        kn_uop *from = ki_realloc(s->from, cap, sizeof *from);
+        if (from) s->from = from;
+        kn_uop *to = from ? ki_realloc(s->to, cap, sizeof *to) : NULL;
+        if (!to) return ki_fail(ir->env, KI_E_NOMEM), false;
+        s->to = to;
+        s->cap = cap;
     }
+    s->from[s->n] = r;
+    return (s->to[s->n++] = ki_range_make(ir, ir->next_range, KN_AX_REDUCE, r->src[0])) != NULL;
+}
+
+/* REDUCE u over the ranges from[0..n) anew: what inside depends on them is copied, and a REDUCE that is copied gets ranges
+ * of its own too. */
+static kn_uop copy_reduce(ki_ir *ir, kn_uop u, renames *s) {
+    kn_uop *order;
+    int64_t n = ki_toposort(ir, &u, 1, &order);
+    ki_map *copied = n < 0 ? NULL : ki_map_take(ir);
+    bool ok = copied != NULL, more = true;
+    for (uint32_t k = 0; ok && k < s->n; k++) ki_map_set(copied, s->from[k], s->from[k]);
+    while (ok && more) { /* once for each REDUCE inside a REDUCE */
+        more = false;
+        for (int64_t i = 0; ok && i + 1 < n; i++) {
+            kn_uop x = order[i];
+            bool depends = ki_map_get(copied, x) != NULL;
+            for (uint32_t k = 0; k < x->nsrc && !depends; k++) depends = ki_map_get(copied, x->src[k]) != NULL;
+            if (!depends) continue;
+            ki_map_set(copied, x, x);
+            for (uint32_t k = 1; ok && x->op == KN_REDUCE && k < x->nsrc; k++) {
+                if (x->src[k]->op != KN_RANGE || ki_map_get(copied, x->src[k])) continue;
+                ki_map_set(copied, x->src[k], x->src[k]);
+                ok = more = rename_range(ir, s, x->src[k]);
+            }
+        }
+    }
+    ki_map_give(ir, copied);
+    if (n >= 0) ki_free(order);
+    return ok ? ki_substitute(ir, u, s->from, s->to, s->n) : NULL;
+}
+
+/* Of REDUCEs that share a range the last keeps it: one may stand inside another, whose body then knows but one of that name. */
+static kn_uop own_ranges(ki_ir *ir, kn_uop sink) {
+    kn_uop *order, result = NULL, src[64];
+    renames s = {0};
+    int64_t n = ki_toposort(ir, &sink, 1, &order);
+    uint32_t known = ir->n;
+    kn_uop *now = n < 0 ? NULL : ki_calloc(known, sizeof *now);
+    uint32_t *closers = now ? ki_calloc(known, sizeof *closers) : NULL;
+    bool ok = closers || (ki_fail(ir->env, KI_E_NOMEM), false);
+    for (int64_t i = 0; ok && i < n; i++)
+        for (uint32_t k = 1; order[i]->op == KN_REDUCE && k < order[i]->nsrc; k++) closers[order[i]->src[k]->id]++;
+    for (int64_t i = 0; ok && i < n; i++) {
+        kn_uop u = order[i], *v = u->nsrc <= 64 ? src : ki_calloc(u->nsrc, sizeof *v);
+        if (!(ok = v != NULL)) break;
+        for (uint32_t k = 0; k < u->nsrc; k++) v[k] = now[u->src[k]->id];
+        kn_uop x = ki_with_src(ir, u, v);
+        s.n = 0;
+        for (uint32_t k = 1; ok && u->op == KN_REDUCE && k < u->nsrc; k++) {
+            if (--closers[u->src[k]->id]) ok = rename_range(ir, &s, u->src[k]);
+        }
+        if (ok && x && s.n) x = copy_reduce(ir, x, &s);
+        ok = ok && (now[u->id] = x) != NULL;
+        if (v != src) ki_free(v);
+    }
+    if (ok) result = now[sink->id];
+    if (n >= 0) ki_free(order);
+    ki_free(now);
+    ki_free(closers);
+    ki_free(s.from);
+    ki_free(s.to);
+    return result;
 }
 
 typedef struct call { /* a kernel on its way to CALL */

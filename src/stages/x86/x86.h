@@ -20,7 +20,7 @@
  * with {k} is the same for all: where(k, meaning, d), or 0 for d. Flags: cmp and test have none of their own; what reads
  * flags is stated over a and b, the operands of the cmp before it; its own sources follow as c.
  *
- * Latency and port class are for Golden Cove (Sapphire Rapids), registers only, after uops.info: coarse on purpose. */
+ * Latency and port class are for Golden Cove (Sapphire Rapids), registers only: coarse, not yet checked against measured tables. */
 #ifndef KI_X86_H
 #define KI_X86_H
 

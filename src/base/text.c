@@ -61,7 +61,7 @@ static void put_signed(ki_text *t, long long v) {
     put_number(t, v < 0 ? 0 - (unsigned long long)v : (unsigned long long)v, v < 0);
 }
 
-/* Most of what is rendered and printed: a third of printf's time. */
+/* Most of what is rendered and printed. */
 static void put_plain(ki_text *t, const char *fmt, va_list ap) {
     for (const char *s;;) {
         const char *p = strchr(fmt, '%');

@@ -4,15 +4,21 @@ import json
 
 import pytest
 
-ROWS = """koine 1 tensor
+EXP = """koine 1 tensor
 %x = param "x" : f32 [{m}, {n}] in [-4, 4]
-%v = param "v" : f32 [{n}, {c}] in [-1, 1]
 %m = reduce max %x axes=(1)
 %mx = expand %m ({m}, {n})
 %d = sub %x %mx
 %e = exp %d
 %s = reduce add %e axes=(1)
 %sx = expand %s ({m}, {n})
+"""
+
+SOFTMAX = EXP + """%y = div %e %sx
+out "y" = %y
+"""
+
+ROWS = EXP + """%v = param "v" : f32 [{n}, {c}] in [-1, 1]
 %p = div %e %sx
 %p3 = reshape %p ({m}, 1, {n})
 %px = expand %p3 ({m}, {c}, {n})
@@ -22,18 +28,6 @@ ROWS = """koine 1 tensor
 %q = mul %px %vx
 %r = reduce add %q axes=(2)
 %y = reshape %r ({m}, {c})
-out "y" = %y
-"""
-
-SOFTMAX = """koine 1 tensor
-%x = param "x" : f32 [{m}, {n}] in [-4, 4]
-%m = reduce max %x axes=(1)
-%mx = expand %m ({m}, {n})
-%d = sub %x %mx
-%e = exp %d
-%s = reduce add %e axes=(1)
-%sx = expand %s ({m}, {n})
-%y = div %e %sx
 out "y" = %y
 """
 

@@ -372,8 +372,8 @@ static void count_demands(const rangeifier *r, const info *f, uint32_t *differen
     }
 }
 
-#define MOST_COLUMNS                                                                                                   \
-    128 /* results a row is used for: beyond, a matrix product in tiles is worth a pass through memory */
+/* Results a row is used for: beyond, a matrix product in tiles is worth a pass through memory. */
+#define MOST_COLUMNS 128
 
 /* Can the kernel keep v in a row (row.c) instead of computing it again in its inner loops? */
 static bool fits_row(rangeifier *r, kn_uop v, const demand *q, const ranges *free, double again) {

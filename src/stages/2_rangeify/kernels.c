@@ -138,8 +138,7 @@ static kn_uop nest_sink(resolver *s, uint32_t id) {
     return e ? ki_op1(r->ir, KN_SINK, e) : NULL;
 }
 
-/* ---- each REDUCE owns its ranges
- * --------------------------------------------------------------------------- */
+/* ---- each REDUCE owns its ranges ------------------------------------------------------------------------ */
 
 typedef struct renames {
     kn_uop *from, *to;

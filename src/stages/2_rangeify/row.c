@@ -32,8 +32,9 @@ typedef struct keeper {
     ki_scope s;
     kn_uop end;
     part *part;
-    bool *sums;    /* by place: holds a REDUCE over something that is free in the kernel's loops and varies with r */
-    kn_uop *range; /* by rank: the canonical range of its extent, NULL if it is none */
+    bool *sums;     /* by place: holds a REDUCE over something that is free in the kernel's loops and varies with r */
+    kn_uop *range;  /* by rank: the canonical range of its extent, NULL if it is none */
+    kn_uop *closer; /* by rank: the REDUCE that closes it, NULL if the nest does */
 } keeper;
 
 static bool nomem(ki_ir *ir) { return ki_fail(ir->env, KI_E_NOMEM), false; }
@@ -41,16 +42,14 @@ static bool nomem(ki_ir *ir) { return ki_fail(ir->env, KI_E_NOMEM), false; }
 /* How many loops of the nest lead up to and make up the set of `free` other than r; -1 if there are gaps. */
 static int leading(const keeper *k, const uint64_t *free, uint32_t r) {
     const ki_scope *s = &k->s;
-    int lead = 0;
-    uint32_t count = 0, all = 0;
+    int lead = 0, all = 0;
     for (uint32_t q = 0; q < s->nrange; q++) all += q != r && ki_in_set(free, q);
     for (uint32_t j = 1; j < k->end->nsrc; j++) {
         uint32_t q = ki_scope_rank(s, k->end->src[j]);
         if (q == r || !ki_in_set(free, q)) break;
         lead++;
-        count++;
     }
-    return count == all ? lead : -1;
+    return lead == all ? lead : -1;
 }
 
 /* The one range of `free` that is not among the leading loops: the last of the nest's, or a REDUCE's. */
@@ -68,17 +67,15 @@ static uint32_t own_range(const keeper *k, const uint64_t *free) {
     return last;
 }
 
-/* The REDUCE that closes range r; NULL if the nest does. */
-static kn_uop closing_reduce(const keeper *k, kn_uop r) {
+static void find_closers(keeper *k) {
     for (uint32_t i = 0; i < k->s.n; i++)
         for (uint32_t j = 1; k->s.node[i]->op == KN_REDUCE && j < k->s.node[i]->nsrc; j++)
-            if (k->s.node[i]->src[j] == r) return k->s.node[i];
-    return NULL;
+            k->closer[ki_scope_rank(&k->s, k->s.node[i]->src[j])] = k->s.node[i];
 }
 
 /* Is what depends on e's ranges and r computed again for each of some other loops? */
 static bool runs_again(const keeper *k, const uint64_t *free, uint32_t r) {
-    kn_uop u = closing_reduce(k, k->s.range[r]);
+    kn_uop u = k->closer[r];
     const uint64_t *around = u ? ki_scope_free(&k->s, u) : NULL;
     for (uint32_t q = 0; around && q < k->s.nrange; q++)
         if (ki_in_set(around, q) && !ki_in_set(free, q)) return true;
@@ -207,8 +204,10 @@ static bool step(ki_ir *ir, kn_uop *sink, bool *more) {
         k.part = ki_calloc(k.s.n, sizeof *k.part);
         k.sums = ki_calloc(k.s.n, sizeof *k.sums);
         k.range = ki_calloc(k.s.nrange + 1, sizeof *k.range);
-        ok = (k.part && k.sums && k.range) || nomem(ir);
+        k.closer = ki_calloc(k.s.nrange + 1, sizeof *k.closer);
+        ok = (k.part && k.sums && k.range && k.closer) || nomem(ir);
     }
+    if (ok) find_closers(&k);
     for (uint32_t i = 0; ok && i < k.s.n; i++) look(&k, i);
     for (uint32_t r = 0; ok && r < k.s.nrange; r++) ok = rename_range(&k, r);
     ok = ok && find_shared(&k);
@@ -226,6 +225,7 @@ static bool step(ki_ir *ir, kn_uop *sink, bool *more) {
     ki_free(k.part);
     ki_free(k.sums);
     ki_free(k.range);
+    ki_free(k.closer);
     return ok;
 }
 

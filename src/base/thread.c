@@ -14,12 +14,14 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #if defined(__linux__)
 #include <sched.h>
 #endif
 #include <unistd.h>
 
 enum { TASK_BITS = 20, MAX_BATCH = (1 << TASK_BITS) - 1, MAX_THREADS = 1024, SPIN = 4000, LINE = 64, STACK = 16 << 20 };
+enum { HOT_NS = 1000000 };
 
 typedef struct share {
     _Alignas(LINE) _Atomic uint64_t word;
@@ -27,6 +29,7 @@ typedef struct share {
 
 struct ki_pool {
     unsigned threads; /* including the caller */
+    int64_t hot_ns;   /* how long a worker spins before it sleeps; 0 where there are more threads than cores */
     share *share;
     pthread_t *worker;
     struct start {
@@ -38,6 +41,7 @@ struct ki_pool {
     _Alignas(LINE) _Atomic uint64_t generation; /* bumped by each run; the workers wait on it */
     _Alignas(LINE) _Atomic int64_t left;        /* tasks that have not returned */
     _Atomic int sleepers, caller_sleeps, stop;
+    _Atomic int caller_cpu; /* where the last run was announced */
     pthread_mutex_t lock;
     pthread_cond_t work, done;
 };
@@ -150,19 +154,49 @@ static void help(ki_pool *p, unsigned self, uint64_t generation) {
     }
 }
 
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+#if defined(__linux__)
+/* A worker that is woken on the caller's core waits there until the caller's time is up, which may be a kernel's length; some
+ * kernels do put it there. So it falls asleep with leave to wake on any core but that one. `all`: where it may run. */
+static void leave_core(const cpu_set_t *all, int cpu) {
+    cpu_set_t set = *all;
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_CLR(cpu, &set);
+    if (CPU_COUNT(&set)) sched_setaffinity(0, sizeof set, &set);
+}
+static void sleep_until(ki_pool *p, uint64_t seen) {
+    cpu_set_t all;
+    bool known = sched_getaffinity(0, sizeof all, &all) == 0;
+    if (known) leave_core(&all, atomic_load(&p->caller_cpu));
+    while (atomic_load(&p->generation) == seen) pthread_cond_wait(&p->work, &p->lock);
+    if (known) leave_core(&all, -1);
+}
+static int this_cpu(void) { return sched_getcpu(); }
+#else
+static void sleep_until(ki_pool *p, uint64_t seen) {
+    while (atomic_load(&p->generation) == seen) pthread_cond_wait(&p->work, &p->lock);
+}
+static int this_cpu(void) { return -1; }
+#endif
+
 /* The generation after `seen`: spins, then sleeps. */
 static uint64_t await_work(ki_pool *p, uint64_t seen) {
     uint64_t g = seen;
-    for (int i = 0; i < SPIN; i++) {
-        if ((g = atomic_load_explicit(&p->generation, memory_order_acquire)) != seen) return g;
-        relax();
-    }
+    for (int64_t until = now_ns() + p->hot_ns; now_ns() < until;)
+        for (int i = 0; i < 64; i++) {
+            if ((g = atomic_load_explicit(&p->generation, memory_order_acquire)) != seen) return g;
+            relax();
+        }
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->sleepers, 1);
-    while ((g = atomic_load(&p->generation)) == seen) pthread_cond_wait(&p->work, &p->lock);
+    sleep_until(p, seen);
     atomic_fetch_sub(&p->sleepers, 1);
     pthread_mutex_unlock(&p->lock);
-    return g;
+    return atomic_load(&p->generation);
 }
 
 static void *worker_main(void *arg) {
@@ -177,6 +211,7 @@ static void *worker_main(void *arg) {
 
 /* A new generation for all to see; wakes those who sleep. */
 static void announce(ki_pool *p, uint64_t generation) {
+    atomic_store(&p->caller_cpu, this_cpu());
     atomic_store(&p->generation, generation);
     if (!atomic_load(&p->sleepers)) return;
     pthread_mutex_lock(&p->lock);
@@ -285,6 +320,8 @@ ki_pool *ki_pool_open(unsigned threads) {
         return NULL;
     }
     memset(p->share, 0, threads * sizeof *p->share);
+    p->hot_ns = threads <= ki_cpu_count() ? HOT_NS : 0;
+    p->caller_cpu = this_cpu();
     unsigned made = start_workers(p, threads);
     p->threads = made;
     return p;

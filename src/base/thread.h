@@ -3,7 +3,7 @@
  * A run is n tasks. Each thread owns an equal, contiguous share of them, the same one on every run, so that what a
  * kernel wrote is read by the core that has it; who is done early takes tasks from others' shares, so that a
  * core lost to another process delays nothing but its own task. Workers stay hot: between runs they spin for a
- * short while and only then sleep.
+ * millisecond (where each has a core) and only then sleep.
  *
  * One thread uses a pool at a time. A task must not run the pool it runs on. */
 #ifndef KI_THREAD_H

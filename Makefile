@@ -6,6 +6,7 @@
 #   make check      the same under ASan and UBSan, built in build/asan
 #   make tidy       layers, forbidden calls, lengths, recursion, format
 #   make bench      kernels, compile time and speed, side by side with tinygrad and numpy (JSON=1: one object a line)
+#   make zoo        build/zoo/NAME: whole networks with random weights
 #   make accuracy   errors of the mathematical functions over all f32 inputs (T='exp sin:f64': some of them)
 #   make install    PREFIX=/usr/local DESTDIR=
 #
@@ -23,12 +24,13 @@ VENV    ?= build/venv
 VERSION := $(shell sed -n 's/^\#define KN_VERSION_M[A-Z]* //p;s/^\#define KN_VERSION_PATCH //p' include/koine/base.h | paste -sd.)
 SOVER   := 0
 
-CPPFLAGS += -Iinclude -Isrc -I$(B)/gen -DKN_BUILD -D_GNU_SOURCE
+CPPFLAGS += -Iinclude -Isrc -Ibench -I$(B)/gen -DKN_BUILD -D_GNU_SOURCE
 KCFLAGS := -std=gnu17 -fPIC -fvisibility=hidden -ffp-contract=off $(WARN)
 LDLIBS  := -lm -lpthread -ldl
 
 LIBSRC  := $(sort $(shell find src -name '*.c'))
-CLISRC  := $(sort $(wildcard cli/*.c))
+ZOOSRC  := $(sort $(filter-out bench/zoo/main.c,$(wildcard bench/zoo/*.c)))
+CLISRC  := $(sort $(wildcard cli/*.c)) $(ZOOSRC)
 TESTSRC := $(sort $(shell find tests -name 'test_*.c'))
 EXSRC   := $(sort $(wildcard examples/*.c))
 KRSRC   := $(sort $(shell find src -name '*.kr'))
@@ -37,6 +39,8 @@ LIBOBJ  := $(LIBSRC:%.c=$(B)/%.o)
 CLIOBJ  := $(CLISRC:%.c=$(B)/%.o)
 TESTBIN := $(TESTSRC:%.c=$(B)/%)
 EXBIN   := $(EXSRC:%.c=$(B)/%)
+ZOOOBJ  := $(ZOOSRC:%.c=$(B)/%.o)
+ZOOBIN  := $(addprefix $(B)/zoo/,resnet50_forward resnet50_train gpt2_forward gpt2_train gpt2_decode llama_decode)
 LIBA    := $(B)/libkoine.a
 LIBSO   := $(B)/libkoine.so.$(VERSION)
 
@@ -112,7 +116,15 @@ $(B)/examples/%: $(B)/examples/%.o $(LIBA)
 	$(say) ld $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(LIBA) $(LDLIBS) -o $@
 
-tests: all $(TESTBIN) $(EXBIN)
+# bench/zoo: networks the benches measure; the command has them too.
+$(B)/zoo/%: bench/zoo/main.c $(ZOOOBJ) $(LIBA)
+	@mkdir -p $(@D)
+	$(say) ld $@
+	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) $(LDFLAGS) '-DZOO="$*"' $< $(ZOOOBJ) $(LIBA) $(LDLIBS) -o $@
+
+zoo: $(ZOOBIN)
+
+tests: all $(TESTBIN) $(EXBIN) zoo
 
 # ---- the main job ----
 
@@ -180,4 +192,4 @@ clean:
 -include $(LIBOBJ:.o=.d) $(CLIOBJ:.o=.d) $(GENOBJ:.o=.d) $(TESTBIN:%=%.d) $(EXBIN:%=%.d)
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all tests run test check bench tidy format docs install uninstall clean
+.PHONY: all tests zoo run test check bench tidy format docs install uninstall clean

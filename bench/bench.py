@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 KOINE, LIB, PROBE, PEERS = sys.argv[1:5]
 JSON = "--json" in sys.argv
 TIMES = 3
-lines = []
+PEER_PROGRAMS = (HERE / "peer_compile.py").read_text()
 
 
 def run(*command):
@@ -41,12 +41,12 @@ def title(*text):
 
 
 def kernels():
-    title("Kernels: bytes moved, and the least any schedule could move", f"  {'program':12} kernels    ratio")
+    title("Kernels: bytes moved, and the least any schedule could move", f"  {'program':16} kernels    ratio")
     names = []
     for line in run(KOINE, "bench", "kernels", "--json"):
         r = json.loads(line)
         names.append(r["program"])
-        out({"bench": "kernels"} | r, f"  {r['program']:12} {r['kernels']:7} {r['bytes'] / r['floor']:8.3f}")
+        out({"bench": "kernels"} | r, f"  {r['program']:16} {r['kernels']:7} {r['bytes'] / r['floor']:8.3f}")
     return names
 
 
@@ -54,7 +54,7 @@ def compile_row(name, tinygrad):
     ours, cold, again, row = [], [], [], {"bench": "compile", "program": name}
     for _ in range(TIMES):  # by turns: what else the machine does falls on both
         ours += [json.loads(line) for line in run(KOINE, "bench", "compile", name, "--json")]
-        theirs = run(PEERS, HERE / "peer_compile.py", name) if tinygrad else []
+        theirs = run(PEERS, HERE / "peer_compile.py", name) if tinygrad and f'"{name}":' in PEER_PROGRAMS else []
         if theirs:
             c, a, row["peer_kernels"] = (int(v) for v in theirs[-1].split())
             cold.append(c)
@@ -68,10 +68,10 @@ def compile_row(name, tinygrad):
 
 def compiling(names, tinygrad):
     title(f"Compiling, tensor calls to rendered kernels, us: koine and tinygrad {tinygrad or '(not here)'}",
-          f"  {'program':12} {'koine':>8} kernels {'cold':>11} {'again':>11} kernels {'ratio':>7} {'again':>7}")
+          f"  {'program':16} {'koine':>8} kernels {'cold':>11} {'again':>11} kernels {'ratio':>7} {'again':>7}")
     for name in names:
         r = compile_row(name, tinygrad)
-        text = f"  {name:12} {r['us']:8.0f} {r['kernels']:7}"
+        text = f"  {name:16} {r['us']:8.0f} {r['kernels']:7}"
         if "peer_us" in r:
             text += f" {r['peer_us']:11.0f} {r['peer_again_us']:11.0f} {r['peer_kernels']:7}"
             text += f" {r['ratio']:7.0f} {r['ratio_again']:7.0f}"
@@ -83,15 +83,15 @@ def speed_text(r):
         return (f"  on {r['threads']}: read {r['read_gbs']} GB/s, copy {r['copy_gbs']} GB/s, "
                 f"multiply-add {r['fma_gflops']} GFLOP/s")
     if "error" in r:
-        return f"  {r['program']:12} {r['threads']:7}  {r['error']}"
+        return f"  {r['program']:16} {r['threads']:7}  {r['error']}"
     met = "" if r["ratio"] >= r["bar"] else "  below"
-    return (f"  {r['program']:12} {r['threads']:7} {r['us']:8.0f} {r['peer_us']:8.0f} {r['ratio']:6.2f} {r['cpu_ratio']:6.2f} {r['bar']:5}"
+    return (f"  {r['program']:16} {r['threads']:7} {r['us']:8.0f} {r['peer_us']:8.0f} {r['ratio']:6.2f} {r['cpu_ratio']:6.2f} {r['bar']:5}"
             f" {r['floor_us']:8.0f} {r['distance']:6.2f}{met}")
 
 
 def speed(numpy):
     title(f"Running on the CPU, us: koine and numpy {numpy}; the floor is what the machine needs",
-          f"  {'program':12} threads {'koine':>8} {'numpy':>8} {'ratio':>6} {'cpu':>6} {'bar':>5} {'floor':>8} {'x floor':>6}")
+          f"  {'program':16} threads {'koine':>8} {'numpy':>8} {'ratio':>6} {'cpu':>6} {'bar':>5} {'floor':>8} {'x floor':>6}")
     for threads in (1, 2):
         for line in run(PEERS, HERE / "speed.py", threads, LIB, PROBE):
             r = json.loads(line)

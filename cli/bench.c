@@ -7,61 +7,55 @@
 
 #include "floor.h"
 #include "net.h"
+#include "zoo/zoo.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A program: outputs into out[], their number returned. `kept` holds what the context needs to keep. */
+/* A program: outputs into out[], their number returned; and what it holds before its step is built. */
 enum { MAX_OUT = 32 };
 typedef struct built {
-    kn_tensor out[MAX_OUT];
-    int n;
+    kn_tensor own[MAX_OUT], *out;
+    size_t n;
+    net net;
+    zoo zoo;
 } built;
 
 static kn_tensor in(kn_ctx *k, const char *name, kn_ints shape) { return kn_input(k, name, KN_F32, shape); }
 
-static void one(built *b, kn_tensor t) { b->out[b->n++] = t; }
+static void one(built *b, kn_tensor t) { b->own[b->n++] = t; }
 
-static void add(kn_ctx *k, net *n, built *b) {
-    (void)n;
+static void add(kn_ctx *k, built *b) {
     one(b, kn_add(in(k, "a", KN_SHAPE(4096, 4096)), in(k, "b", KN_SHAPE(4096, 4096))));
 }
-static void matmul(kn_ctx *k, net *n, built *b) {
-    (void)n;
+static void matmul(kn_ctx *k, built *b) {
     one(b, kn_matmul(in(k, "a", KN_SHAPE(1024, 1024)), in(k, "b", KN_SHAPE(1024, 1024))));
 }
-static void linear_relu(kn_ctx *k, net *n, built *b) {
-    (void)n;
+static void linear_relu(kn_ctx *k, built *b) {
     kn_tensor x = in(k, "x", KN_SHAPE(64, 1024)), w = in(k, "w", KN_SHAPE(1024, 1024)), c = in(k, "b", KN_SHAPE(1024));
     one(b, kn_relu(kn_linear(x, w, c)));
 }
-static void softmax(kn_ctx *k, net *n, built *b) {
-    (void)n;
-    one(b, kn_softmax(in(k, "x", KN_SHAPE(4096, 4096)), -1));
-}
-static void layernorm(kn_ctx *k, net *n, built *b) {
-    (void)n;
+static void softmax(kn_ctx *k, built *b) { one(b, kn_softmax(in(k, "x", KN_SHAPE(4096, 4096)), -1)); }
+static void layernorm(kn_ctx *k, built *b) {
     one(b, kn_layer_norm(in(k, "x", KN_SHAPE(4096, 4096)), 1, in(k, "w", KN_SHAPE(4096)), in(k, "b", KN_SHAPE(4096)),
                          1e-5));
 }
-static void attention(kn_ctx *k, net *n, built *b) {
-    (void)n;
+static void attention(kn_ctx *k, built *b) {
     kn_ints s = KN_SHAPE(1, 12, 128, 64);
     one(b, kn_attention(in(k, "q", s), in(k, "k", s), in(k, "v", s), NULL, 0, 0));
 }
-static void embedding(kn_ctx *k, net *n, built *b) {
-    (void)n;
+static void embedding(kn_ctx *k, built *b) {
     one(b, kn_embedding(in(k, "w", KN_SHAPE(50257, 768)), kn_input(k, "i", KN_I32, KN_SHAPE(1024))));
 }
-static void conv_bn(kn_ctx *k, net *n, built *b) {
-    (void)n;
+static void conv_bn(kn_ctx *k, built *b) {
     kn_tensor x = in(k, "x", KN_SHAPE(1, 64, 56, 56)), w = in(k, "w", KN_SHAPE(64, 64, 3, 3));
     kn_ints c = KN_SHAPE(64);
     kn_tensor y = kn_conv2d(x, w, NULL, 1, 1, 1, 1);
     one(b, kn_relu(kn_batch_norm(y, in(k, "mean", c), in(k, "var", c), in(k, "g", c), in(k, "b", c), 1e-5)));
 }
-static void digits_step(kn_ctx *k, net *n, built *b) {
+static void digits_step(kn_ctx *k, built *b) {
     (void)k;
+    net *n = &b->net;
     int64_t size = n->batch * n->channels * n->height * n->width;
     float *x = calloc((size_t)size, sizeof *x);
     int32_t *y = calloc((size_t)n->batch, sizeof *y);
@@ -77,20 +71,39 @@ static void digits_step(kn_ctx *k, net *n, built *b) {
 
 static const struct {
     const char *name;
-    void (*build)(kn_ctx *k, net *n, built *b);
-    bool net;
+    void (*build)(kn_ctx *k, built *b);
 } programs[] = {
-    {"add", add, false},
-    {"matmul", matmul, false},
-    {"linear_relu", linear_relu, false},
-    {"softmax", softmax, false},
-    {"layernorm", layernorm, false},
-    {"attention", attention, false},
-    {"embedding", embedding, false},
-    {"conv_bn", conv_bn, false},
-    {"digits_step", digits_step, true},
+    {"add", add},
+    {"matmul", matmul},
+    {"linear_relu", linear_relu},
+    {"softmax", softmax},
+    {"layernorm", layernorm},
+    {"attention", attention},
+    {"embedding", embedding},
+    {"conv_bn", conv_bn},
+    {"digits_step", digits_step},
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+/* Programs by number: those above, then the zoo's. */
+static const char *name_of(int i) { return i < PROGRAMS ? programs[i].name : zoo_models[i - PROGRAMS].name; }
+
+/* What must be there before the step is built: its parameters. */
+static kn_status hold(kn_ctx *k, int i, built *b) {
+    if (i >= PROGRAMS) return zoo_open(&b->zoo, k, &zoo_models[i - PROGRAMS], 0, false);
+    return programs[i].build == digits_step ? net_open(&b->net, k, 1, 28, 28, 10, 128) : KN_OK;
+}
+static kn_status build(kn_ctx *k, int i, built *b) {
+    b->out = b->own;
+    if (i < PROGRAMS) programs[i].build(k, b);
+    else if (!zoo_step(&b->zoo, &b->out, &b->n)) return kn_error(k) ? kn_error(k) : KN_NOMEM;
+    return KN_OK;
+}
+static void let_go(built *b) {
+    if (b->out != b->own) free(b->out);
+    net_close(&b->net);
+    zoo_close(&b->zoo);
+}
 
 /* One program in a context of its own. */
 typedef struct sample {
@@ -100,7 +113,7 @@ typedef struct sample {
 
 static kn_status lower(kn_ctx *k, const built *b, ki_stage to, sample *s) {
     ki_plan plan;
-    if (!ki_plan_open(k, b->out, (size_t)b->n, &plan)) return (kn_status)ki_settle_failure(k);
+    if (!ki_plan_open(k, b->out, b->n, &plan)) return (kn_status)ki_settle_failure(k);
     ki_ir ir, tensors;
     ki_program out = {0}, function = {0};
     ki_lower_opts o = {.threads = ki_cpu_count()};
@@ -126,20 +139,19 @@ static kn_status lower(kn_ctx *k, const built *b, ki_stage to, sample *s) {
 static int measure(cli *c, int i, ki_stage to, sample *s) {
     kn_ctx *k = kn_open("NULL");
     if (!k) return cli_fail(c, "out of memory");
-    net n = {0};
+    built b = {.n = 0};
     kn_status st = kn_error(k);
-    if (!st && programs[i].net) st = net_open(&n, k, 1, 28, 28, 10, 128);
+    if (!st) st = hold(k, i, &b);
     double begun = cli_now();
     if (!st) {
-        built b = {.n = 0};
         kn_scope_open(k);
-        programs[i].build(k, &n, &b);
-        st = lower(k, &b, to, s);
+        st = build(k, i, &b);
+        if (!st) st = lower(k, &b, to, s);
         s->seconds = cli_now() - begun;
         kn_scope_close(k);
     }
-    int rc = st ? cli_fail(c, "%s: %s", programs[i].name, kn_message(k)) : CLI_OK;
-    net_close(&n);
+    int rc = st ? cli_fail(c, "%s: %s", name_of(i), kn_message(k)) : CLI_OK;
+    let_go(&b);
     kn_close(k);
     return rc;
 }
@@ -148,21 +160,20 @@ static int measure(cli *c, int i, ki_stage to, sample *s) {
 static int bench_text(cli *c, int i) {
     kn_ctx *k = kn_open("NULL");
     if (!k) return cli_fail(c, "out of memory");
-    net n = {0};
     built b = {.n = 0};
     ki_plan plan;
     ki_text t = {0};
     kn_status st = kn_error(k);
-    if (!st && programs[i].net) st = net_open(&n, k, 1, 28, 28, 10, 128);
-    if (!st) programs[i].build(k, &n, &b);
-    if (!st && ki_plan_open(k, b.out, (size_t)b.n, &plan)) {
+    if (!st) st = hold(k, i, &b);
+    if (!st) st = build(k, i, &b);
+    if (!st && ki_plan_open(k, b.out, b.n, &plan)) {
         if (ki_print(&plan.program, &t)) fputs(t.s ? t.s : "", stdout);
         ki_plan_close(&plan);
     }
     st = st ? st : (kn_status)ki_settle_failure(k);
-    int rc = st ? cli_fail(c, "%s: %s", programs[i].name, kn_message(k)) : CLI_OK;
+    int rc = st ? cli_fail(c, "%s: %s", name_of(i), kn_message(k)) : CLI_OK;
     ki_text_free(&t);
-    net_close(&n);
+    let_go(&b);
     kn_close(k);
     return rc;
 }
@@ -175,10 +186,9 @@ static int by_value(const void *a, const void *b) {
 static int bench_kernels(cli *c, int i) {
     sample s = {0};
     if (measure(c, i, KI_S_RANGEIFY, &s)) return CLI_FAILED;
-    if (c->json)
-        cli_json(stdout, "s program, i kernels, i bytes, i floor", programs[i].name, s.kernels, s.bytes, s.floor);
+    if (c->json) cli_json(stdout, "s program, i kernels, i bytes, i floor", name_of(i), s.kernels, s.bytes, s.floor);
     else
-        printf("%-12s %3lld kernels  %12lld bytes  %12lld floor  %.3f\n", programs[i].name, (long long)s.kernels,
+        printf("%-16s %3lld kernels  %12lld bytes  %12lld floor  %.3f\n", name_of(i), (long long)s.kernels,
                (long long)s.bytes, (long long)s.floor, s.floor ? (double)s.bytes / (double)s.floor : 0);
     return CLI_OK;
 }
@@ -192,8 +202,8 @@ static int bench_compile(cli *c, int i) {
         us[t] = 1e6 * s.seconds;
     }
     qsort(us, TIMES, sizeof *us, by_value);
-    if (c->json) cli_json(stdout, "s program, d us, i kernels", programs[i].name, us[TIMES / 2], s.kernels);
-    else printf("%-12s %10.0f us  %3lld kernels\n", programs[i].name, us[TIMES / 2], (long long)s.kernels);
+    if (c->json) cli_json(stdout, "s program, d us, i kernels", name_of(i), us[TIMES / 2], s.kernels);
+    else printf("%-16s %10.0f us  %3lld kernels\n", name_of(i), us[TIMES / 2], (long long)s.kernels);
     return CLI_OK;
 }
 
@@ -202,9 +212,9 @@ static int bench(cli *c) {
     if (!kernels && !text && strcmp(c->operand[0], "compile") != 0)
         return cli_usage(c, "no benchmark %s; there are kernels, compile and text", c->operand[0]);
     int rc = CLI_OK, matched = 0;
-    for (int i = 0; i < PROGRAMS; i++) {
+    for (int i = 0; name_of(i); i++) {
         bool wanted = c->noperand == 1;
-        for (int o = 1; o < c->noperand; o++) wanted |= strcmp(c->operand[o], programs[i].name) == 0;
+        for (int o = 1; o < c->noperand; o++) wanted |= strcmp(c->operand[o], name_of(i)) == 0;
         if (!wanted) continue;
         matched++;
         int one_rc = (kernels ? bench_kernels : text ? bench_text : bench_compile)(c, i);
@@ -213,7 +223,7 @@ static int bench(cli *c) {
     }
     if (matched < c->noperand - 1) {
         fputs("koine bench: no such program; there are", stderr);
-        for (int i = 0; i < PROGRAMS; i++) fprintf(stderr, " %s", programs[i].name);
+        for (int i = 0; name_of(i); i++) fprintf(stderr, " %s", name_of(i));
         fputc('\n', stderr);
         return CLI_USAGE;
     }
@@ -236,7 +246,9 @@ const cli_verb cli_bench = {
         "element from each other are one kernel's.\n"
         "compile: microseconds from tensor calls to rendered C, cold, in a fresh context on NULL; median of 5.\n"
         "text: the programs themselves, for `koine compile -`.\n"
-        "Programs: add, matmul, linear_relu, softmax, layernorm, attention, embedding, conv_bn, digits_step.",
+        "Programs: add, matmul, linear_relu, softmax, layernorm, attention, embedding, conv_bn, digits_step; whole "
+        "networks: "
+        "resnet50_forward, resnet50_train, gpt2_forward, gpt2_train, gpt2_decode, llama_decode.",
     .opt = options,
     .least = 1,
     .most = 64,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make tidy: the house rules that a machine can check. Prints file:line: what; exits 1 if there is anything.
 
- layers     base <- ir <- rules <- tensor, stages <- run, device <- io, nn <- cli, by #include
+ layers     base <- ir <- rules <- tensor, stages <- run, device <- io, nn <- bench/zoo <- cli, by #include
  silence    nothing under src/ exits, aborts, asserts or prints
  length     files up to 800 lines, functions up to 70 (a tenth more is let pass)
  recursion  no function that takes a kn_uop is on a cycle of calls, unless the comment before it says what bounds the depth
@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LAYER = {"base": 0, "ir": 1, "rules": 2, "tensor": 3, "stages": 3, "run": 4, "device": 4, "io": 5, "nn": 5, "cli": 6}
-SIBLINGS = [{"run", "device"}, {"io", "nn"}]
+LAYER = {"base": 0, "ir": 1, "rules": 2, "tensor": 3, "stages": 3, "run": 4, "device": 4, "io": 5, "nn": 5, "bench": 6, "zoo": 6, "cli": 7}
+SIBLINGS = [{"run", "device"}, {"io", "nn"}, {"bench", "zoo"}]
 PUBLIC = {"base.h": 0, "uop.h": 1, "rules.h": 2, "tensor.h": 3, "here.h": 3, "device.h": 4, "io.h": 5, "nn.h": 3, "koine.h": 6}
 FILE_LINES, FUNCTION_LINES = 880, 77
 FORBIDDEN = {
@@ -116,7 +116,7 @@ def functions(path, text, code):
 
 def check_names(fs):
     for f in fs:
-        if area(f.path) != "cli" and not f.static and not f.name.isupper() and not f.name.startswith(("ki_", "kn_")):
+        if area(f.path) not in ("cli", "bench") and not f.static and not f.name.isupper() and not f.name.startswith(("ki_", "kn_")):
             report(f.path, f.line, f"{f.name} is seen outside its file: call it ki_{f.name} or make it static")
 
 
@@ -208,7 +208,7 @@ def check_format(files):
 
 
 def main():
-    files = [p for p in tracked("src/*.c", "src/*.h", "cli/*.c", "cli/*.h")]
+    files = [p for p in tracked("src/*.c", "src/*.h", "cli/*.c", "cli/*.h", "bench/zoo/*.c", "bench/zoo/*.h")]
     fs, texts = [], []
     for path in files:
         text = path.read_text()

@@ -239,6 +239,7 @@
 #define kn_group_norm(...) KN_HERE_((kn_group_norm)(__VA_ARGS__))
 #define kn_batch_norm(...) KN_HERE_((kn_batch_norm)(__VA_ARGS__))
 #define kn_batch_norm_train(...) KN_HERE_((kn_batch_norm_train)(__VA_ARGS__))
+#define kn_rotary(...) KN_HERE_((kn_rotary)(__VA_ARGS__))
 #define kn_attention(...) KN_HERE_((kn_attention)(__VA_ARGS__))
 #define kn_grad1(...) KN_HERE_((kn_grad1)(__VA_ARGS__))
 

@@ -381,6 +381,8 @@ KN_API kn_tensor kn_group_norm(kn_tensor x, int groups, kn_tensor weight, kn_ten
  * parameters that move towards them by momentum (realise them with the result). */
 KN_API kn_tensor kn_batch_norm(kn_tensor x, kn_tensor mean, kn_tensor var, kn_tensor weight, kn_tensor bias, double eps);
 KN_API kn_tensor kn_batch_norm_train(kn_tensor x, kn_tensor mean, kn_tensor var, kn_tensor weight, kn_tensor bias, double momentum, double eps);
+/* Turns each pair (x[i], x[i + E/2]) of the last axis by an angle: x (..., E), its cos and sin (..., E/2), broadcast. */
+KN_API kn_tensor kn_rotary(kn_tensor x, kn_tensor cos, kn_tensor sin);
 /* q (..., L, E), k (..., S, E), v (..., S, V). mask: bool (true: attend) or float (added), or NULL.
  * scale 0: 1/sqrt(E). */
 KN_API kn_tensor kn_attention(kn_tensor q, kn_tensor k, kn_tensor v, kn_tensor mask, int causal, double scale);

@@ -182,6 +182,35 @@ kn_tensor kn_batch_norm_train(kn_tensor t, kn_tensor mean, kn_tensor var, kn_ten
 
 /* ---- attention --------------------------------------------------------------------------------------------- */
 
+/* The two halves of the last axis, x as (.., 2, E/2): x cos + (the other half) sin, the first half's sine negated. */
+static kn_uop rotary(kn_ctx *k, kn_uop x, kn_uop cos, kn_uop sin) {
+    unsigned r = ki_rank(x);
+    ki_shape s = ki_shape_like(x), split = s;
+    split.n = r + 1;
+    split.d[r].n = s.d[r - 1].n / 2;
+    split.d[r - 1].n = 2;
+    kn_uop h = ki_t_reshape_to(k, x, &split), other = h ? ki_t_flip_axis(k, h, r - 1) : NULL;
+    if (!other) return NULL;
+    kn_uop first = ki_t_eq(k, ki_t_iota_axis(k, h, r - 1, KN_I32), ki_t_const(k, KN_I32, 0));
+    cos = ki_t_unsqueeze(k, cos, ki_rank(cos) - 1);
+    sin = ki_t_unsqueeze(k, sin, ki_rank(sin) - 1);
+    sin = sin ? ki_t_where(k, first, ki_t_neg(k, sin), sin) : NULL;
+    return ki_t_reshape_to(k, ki_t_add(k, ki_t_mul(k, h, cos), ki_t_mul(k, other, sin)), &s);
+}
+
+kn_tensor kn_rotary(kn_tensor t, kn_tensor cos, kn_tensor sin) {
+    ENTER("rotary", t, cos, sin);
+    kn_uop x = ki_t_float(k, t->u), c = cos->u, s = sin->u;
+    if (!x || !ki_shape_known(k, x)) return ki_handle(k, NULL);
+    if (!ki_rank(x) || !ki_rank(c) || !ki_rank(s)) return FAIL(KI_E_RANK_WANTED, k->fn, 1, 0u), ki_handle(k, NULL);
+    int64_t e = ki_dim_n(x, ki_rank(x) - 1), half = ki_dim_n(c, ki_rank(c) - 1);
+    if (ki_rank(x) == KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK), ki_handle(k, NULL);
+    if (e != 2 * half || ki_dim_n(s, ki_rank(s) - 1) != half)
+        return FAIL(KI_E_ROTARY_SHAPES, (long long)e, (long long)half, (long long)ki_dim_n(s, ki_rank(s) - 1)),
+               ki_handle(k, NULL);
+    return ki_handle(k, rotary(k, x, c, s));
+}
+
 static kn_uop masked(kn_ctx *k, kn_uop x, kn_uop mask, bool causal) {
     if (mask && mask->dtype != KN_BOOL) x = ki_t_add(k, x, mask);
     if (mask && mask->dtype == KN_BOOL) x = ki_t_where(k, mask, x, x ? L(-(double)INFINITY) : NULL);

@@ -30,3 +30,11 @@ def test_kernels_and_bytes(koine, program):
     assert r["kernels"] <= KERNELS[program]
     assert r["bytes"] <= 1.05 * r["floor"]
     assert r["floor"] == pytest.approx(4 * FLOATS[program], rel=2e-3)
+
+
+ZOO = {"resnet50_forward": 54, "gpt2_forward": 8 * 12 + 4}
+
+
+@pytest.mark.parametrize("program", ZOO)
+def test_networks(koine, program):
+    assert koine.json("bench", "kernels", program)[0]["kernels"] <= ZOO[program]

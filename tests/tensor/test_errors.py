@@ -118,6 +118,8 @@ MISUSES = {
     "norm weight": ("KN1203", ["layer_norm"], lambda k: t(k, 5, 4).layer_norm(1, t(k, 5), None, 1e-5)),
     "batch statistics": ("KN1232", ["(4,)", "(2, 3)"], lambda k: t(k, 2, 3).batch_norm(t(k, 4), t(k, 4), None, None, 1e-5)),
     "groups": ("KN1233", ["2 groups", "3 channels"], lambda k: t(k, 2, 3).group_norm(2, None, None, 1e-5)),
+    "rotary": ("KN1213", ["5 elements", "cos 2"], lambda k: t(k, 3, 5).rotary(t(k, 3, 2), t(k, 3, 2))),
+    "rotary sin": ("KN1213", ["sin 3"], lambda k: t(k, 3, 4).rotary(t(k, 3, 2), t(k, 3, 3))),
     "attention rank": ("KN1128", ["attention"], lambda k: t(k, 3).attention(t(k, 3), t(k, 3), None, 0, 0.0)),
     "attention sizes": ("KN1212", ["(3, 4)", "(3, 5)"], lambda k: t(k, 3, 4).attention(t(k, 3, 5), t(k, 3, 5), None, 0, 0.0)),
     "grad integer": ("KN1170", ["the loss", "i32"], lambda k: i(k, 1).grad1(t(k, 1))),

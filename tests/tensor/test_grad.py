@@ -60,6 +60,7 @@ CASES["layer_norm"] = ([(3, 5), (5,), (5,)], lambda x, w, b: x.layer_norm(1, w, 
 CASES["rms_norm"] = ([(3, 5), (5,)], lambda x, w: x.rms_norm(1, w, 1e-5), -2, 2)
 CASES["group_norm"] = ([(2, 4, 3), (4,), (4,)], lambda x, w, b: x.group_norm(2, w, b, 1e-5), -2, 2)
 CASES["batch_norm_train"] = ([(4, 3, 2), (3,), (3,)], lambda x, w, b: x.batch_norm_train(None, None, w, b, 0.1, 1e-5), -2, 2)
+CASES["rotary"] = ([(2, 3, 4), (3, 2), (3, 2)], lambda x, c, s: x.rotary(c, s), -2, 2)
 CASES["attention"] = ([(2, 3, 4), (2, 5, 4), (2, 5, 3)], lambda q, k, v: q.attention(k, v, None, 1, 0.0), -2, 2)
 labels = np.array([1, 0, 3])
 for name in ("cross_entropy", "nll_loss"):

@@ -191,6 +191,19 @@ for i, (sa, sb) in enumerate((((4,), (4,)), ((3, 2), (2,)), ((), ()), ((50, 60),
     call_case("bce_with_logits", str(i), [x, q], (), lambda x, q: (np.logaddexp(x, 0) - x * q).mean())
 
 
+def rotary(x, angle):
+    """As complex numbers, a pair each, turned."""
+    half = x.shape[-1] // 2
+    y = (x[..., :half] + 1j * x[..., half:]) * np.exp(1j * angle)
+    return np.concatenate([y.real, y.imag], -1)
+
+
+for i, (s, a) in enumerate((((5, 8), (5, 4)), ((2, 3, 4, 6), (4, 3)), ((2, 2), (1,)), ((3, 2, 4), (3, 1, 2)))):
+    x, angle = values(f"rotary{i}", s), values(f"angle{i}", a)
+    add(f"rotary-{i}", lambda k, x=x, a=angle: k.array(x).rotary(k.array(np.cos(a)), k.array(np.sin(a))),
+        lambda x=x, a=angle: rotary(x.astype(W), a.astype(W)))
+
+
 def attention(q, k, v, mask=None, causal=False, scale=None):
     s = q @ np.swapaxes(k, -1, -2) * (scale or 1 / math.sqrt(q.shape[-1]))
     if mask is not None:

@@ -1,0 +1,70 @@
+/* llama.c: a decode step of Llama 3.2 1B: RMS norm, rotary positions, grouped-query attention, SwiGLU; logits by the
+ * token embedding. */
+#include "zoo/zoo.h"
+
+#include <math.h>
+
+typedef struct sizes {
+    int64_t layers, dim, heads, kv, hidden, vocab, context, position;
+} sizes;
+
+static const sizes full = {16, 2048, 32, 8, 8192, 128256, 512, 128}, small = {2, 32, 4, 2, 48, 101, 16, 5};
+static const sizes *sizes_of(const zoo *z) { return z->small ? &small : &full; }
+
+static kn_tensor norm(zoo *z, const char *name, kn_tensor x) {
+    return kn_rms_norm(x, 1, zoo_hold(z, ZOO_WEIGHT, name, KN_SHAPE(kn_size(x, -1)), 0.5, 1.5), 1e-5);
+}
+
+/* The angles of one position: (1, E / 2). */
+static kn_tensor angles(zoo *z) {
+    const sizes *s = sizes_of(z);
+    int64_t half = s->dim / s->heads / 2;
+    kn_tensor i = kn_arange(z->k, 0, (double)half, 1, KN_F32);
+    kn_tensor turn = kn_exp(kn_muls(i, -log(500000.0) / (double)half));
+    return kn_unsqueeze(kn_muls(turn, (double)s->position), 0);
+}
+
+/* One token's keys or values (B, kv, 1, E) into their cache; all of them up to its position. */
+static kn_tensor cached(zoo *z, const char *name, kn_tensor x) {
+    const sizes *s = sizes_of(z);
+    kn_ints all = KN_SHAPE(z->batch, s->kv, s->context, s->dim / s->heads);
+    kn_tensor cache = zoo_hold(z, ZOO_STATE, name, all, -1, 1);
+    if (!z->making) kn_assign(kn_slice(cache, 2, s->position, s->position + 1, 1), x);
+    return kn_slice(cache, 2, 0, s->position + 1, 1);
+}
+
+static kn_tensor attention(zoo *z, kn_tensor x) {
+    const sizes *s = sizes_of(z);
+    int64_t each = s->dim / s->heads, group = s->heads / s->kv, b = z->batch;
+    kn_tensor a = angles(z), cos = kn_cos(a), sin = kn_sin(a);
+    kn_tensor q = kn_reshape(zoo_linear(z, "self_attn.q_proj", x, s->dim, false), KN_SHAPE(b, s->kv, group, each));
+    kn_tensor k = kn_reshape(zoo_linear(z, "self_attn.k_proj", x, s->kv * each, false), KN_SHAPE(b, s->kv, 1, each));
+    kn_tensor v = kn_reshape(zoo_linear(z, "self_attn.v_proj", x, s->kv * each, false), KN_SHAPE(b, s->kv, 1, each));
+    k = cached(z, "self_attn.k", kn_rotary(k, cos, sin));
+    v = cached(z, "self_attn.v", v);
+    /* the queries of a group share keys and values: they are the rows of one attention */
+    x = kn_reshape(kn_attention(kn_rotary(q, cos, sin), k, v, NULL, 0, 0), KN_SHAPE(b, 1, s->dim));
+    return zoo_linear(z, "self_attn.o_proj", x, s->dim, false);
+}
+
+static kn_tensor mlp(zoo *z, kn_tensor x) {
+    const sizes *s = sizes_of(z);
+    kn_tensor gate = kn_silu(zoo_linear(z, "mlp.gate_proj", x, s->hidden, false));
+    kn_tensor up = zoo_linear(z, "mlp.up_proj", x, s->hidden, false);
+    return zoo_linear(z, "mlp.down_proj", kn_mul(gate, up), s->dim, false);
+}
+
+kn_tensor zoo_llama_decode(zoo *z) {
+    const sizes *s = sizes_of(z);
+    kn_tensor token = zoo_ints(z, "tokens", KN_SHAPE(z->batch, 1), s->vocab);
+    double limit = 1 / sqrt((double)s->dim);
+    kn_tensor w = zoo_hold(z, ZOO_WEIGHT, "embed_tokens.weight", KN_SHAPE(s->vocab, s->dim), -limit, limit);
+    kn_tensor x = kn_embedding(w, token);
+    for (int64_t i = 0; i < s->layers; i++) {
+        zoo_in(z, "layers.%d", (int)i);
+        x = kn_add(x, attention(z, norm(z, "input_layernorm.weight", x)));
+        x = kn_add(x, mlp(z, norm(z, "post_attention_layernorm.weight", x)));
+    }
+    zoo_in(z, "");
+    return kn_linear(norm(z, "norm.weight", x), w, NULL);
+}

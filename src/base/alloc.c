@@ -4,6 +4,7 @@
 #include "base/gnu.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 static uint64_t fail_at;
@@ -33,6 +34,18 @@ void *ki_realloc(void *p, size_t n, size_t size) {
     size_t bytes;
     if (ki_mul_overflow(n, size, &bytes) || must_fail()) return NULL;
     return realloc(p, bytes ? bytes : 1);
+}
+
+int ki_array_grow(void *array, size_t *cap, size_t need, size_t size) {
+    size_t n = *cap ? *cap : 64;
+    void *p;
+    if (need <= *cap) return 1;
+    while (n < need) n = n > SIZE_MAX / 2 ? need : n * 2;
+    memcpy(&p, array, sizeof p); /* whatever it points to */
+    if (!(p = ki_realloc(p, n, size))) return 0;
+    memcpy(array, &p, sizeof p);
+    *cap = n;
+    return 1;
 }
 
 void *ki_aligned(size_t align, size_t n) {
@@ -110,6 +123,16 @@ void ki_arena_reset(ki_arena *a, ki_arena_mark m) {
         ki_free(dead);
     }
     if (a->top) a->top->used = m.used;
+}
+
+void ki_arena_clear(ki_arena *a) {
+    if (!a->top) return;
+    ki_chunk *keep = a->top;
+    a->top = keep->prev;
+    ki_arena_free(a);
+    *a = (ki_arena){keep, keep->size};
+    keep->prev = NULL;
+    keep->used = CHUNK_HEAD;
 }
 
 void ki_arena_free(ki_arena *a) { ki_arena_reset(a, (ki_arena_mark){NULL, 0}); }

@@ -11,6 +11,9 @@ void *ki_malloc(size_t n);
 void *ki_calloc(size_t n, size_t size);
 /* Grows or shrinks an array to n elements; on failure the old one stays valid. */
 void *ki_realloc(void *p, size_t n, size_t size);
+/* Makes room for `need` elements in an array that grows by doubling: `array` is the address of its pointer. False: out of
+ * memory, and nothing has changed. */
+int ki_array_grow(void *array, size_t *cap, size_t need, size_t size);
 /* n bytes at a multiple of align, a power of two; freed by ki_free. */
 void *ki_aligned(size_t align, size_t n);
 void ki_free(void *p);
@@ -40,6 +43,8 @@ typedef struct ki_arena_mark {
 void *ki_arena_alloc(ki_arena *a, size_t n);
 ki_arena_mark ki_arena_now(const ki_arena *a);
 void ki_arena_reset(ki_arena *a, ki_arena_mark m);
+/* Empties it, but keeps its youngest chunk for what comes next. */
+void ki_arena_clear(ki_arena *a);
 void ki_arena_free(ki_arena *a);
 
 #endif

@@ -33,6 +33,18 @@ static inline uint64_t ki_hash_bytes(uint64_t h, const void *data, size_t n) {
     return ki_hash2(h, tail);
 }
 
+/* For tables in memory, whose order nobody sees: a multiplication a word. The upper half is mixed best. */
+static inline uint64_t ki_hash_step(uint64_t h, uint64_t v) {
+    return ((h << 27 | h >> 37) ^ v) * UINT64_C(0x9e3779b97f4a7c15);
+}
+static inline uint32_t ki_hash_place(const void *data, size_t n) {
+    const unsigned char *p = data;
+    uint64_t h = ki_hash_step(1, n), w = 0;
+    for (; n >= 8; n -= 8, p += 8) memcpy(&w, p, 8), h = ki_hash_step(h, w);
+    for (w = 0; n; n--) w = w << 8 | p[n - 1];
+    return (uint32_t)(ki_hash_step(h, w) >> 32);
+}
+
 /* 128-bit digest, for content-addressed files. */
 typedef struct ki_digest {
     uint64_t a, b;

@@ -63,13 +63,7 @@ typedef struct list {
     size_t n, cap;
 } list;
 static bool push(list *l, kn_uop u) {
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? l->cap * 2 : 64;
-        kn_uop *v = ki_realloc(l->v, cap, sizeof *v);
-        if (!v) return false;
-        l->v = v;
-        l->cap = cap;
-    }
+    if (l->n == l->cap && !ki_array_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v)) return false;
     l->v[l->n++] = u;
     return true;
 }
@@ -110,41 +104,39 @@ int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t 
     return (int64_t)l.n;
 }
 
+/* A node whose sources are being visited. */
+typedef struct frame {
+    kn_uop u;
+    uint32_t at;
+} frame;
+
 int64_t ki_postorder(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) {
-    list done = {0}, stack = {0};
-    uint32_t *at = NULL, at_cap = 0; /* next source of each stacked node */
+    list done = {0};
+    frame *stack = NULL;
+    size_t top = 0, cap = 0;
     *out = NULL;
     bool ok = seen_room(ir);
-    uint32_t now = ir->epoch;
+    uint32_t now = ir->epoch, *seen = ir->seen;
     for (size_t i = 0; i < nroot && ok; i++) {
-        if (ir->seen[root[i]->id] == now) continue;
-        ir->seen[root[i]->id] = now;
-        ok = push(&stack, root[i]);
-        while (ok && stack.n) {
-            if (at_cap < stack.cap) {
-                uint32_t *p = ki_realloc(at, stack.cap, sizeof *p);
-                if (!p) {
-                    ok = false;
-                    break;
+        kn_uop next = seen[root[i]->id] == now ? NULL : root[i];
+        while (ok && (next || top)) {
+            if (next) {
+                seen[next->id] = now;
+                if (next->nsrc == 0) {
+                    ok = push(&done, next);
+                } else if (top < cap || (ok = ki_array_grow(&stack, &cap, top + 1, sizeof *stack))) {
+                    stack[top++] = (frame){next, 0};
                 }
-                memset(p + at_cap, 0, (stack.cap - at_cap) * sizeof *p);
-                at = p;
-                at_cap = (uint32_t)stack.cap;
-            }
-            size_t top = stack.n - 1;
-            kn_uop u = stack.v[top];
-            if (at[top] == u->nsrc) {
-                at[top] = 0;
-                stack.n--;
-                ok = push(&done, u);
+                next = NULL;
                 continue;
             }
-            kn_uop s = u->src[at[top]++];
-            if (ir->seen[s->id] != now) ir->seen[s->id] = now, ok = push(&stack, s);
+            frame *f = &stack[top - 1];
+            while (f->at < f->u->nsrc && seen[f->u->src[f->at]->id] == now) f->at++;
+            if (f->at < f->u->nsrc) next = f->u->src[f->at++];
+            else top--, ok = push(&done, f->u);
         }
     }
-    ki_free(stack.v);
-    ki_free(at);
+    ki_free(stack);
     if (!ok) return ki_free(done.v), ki_fail(ir->env, KI_E_NOMEM), -1;
     *out = done.v;
     return (int64_t)done.n;
@@ -211,19 +203,41 @@ kn_arg ki_import_arg(ki_ir *to, kn_uop u) {
     return arg;
 }
 
+/* Types met, and what they are in the other store. */
+enum { TYPES = 32 };
+typedef struct types {
+    const ki_type *from[TYPES], *to[TYPES];
+} types;
+
+/* NULL: it has to be derived (symbols are nodes), or there is no memory. */
+static const ki_type *import_type(ki_ir *to, types *t, const ki_type *type) {
+    size_t k = ((uintptr_t)type >> 4) % TYPES;
+    if (type->symbolic) return NULL;
+    if (t->from[k] != type) {
+        t->to[k] = ki_intern(to, type, ki_payload_size(type));
+        t->from[k] = t->to[k] ? type : NULL;
+    }
+    return t->to[k];
+}
+
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out) {
     kn_uop *order, *buf = NULL;
     uint32_t cap = 0;
+    types met = {0};
     int64_t count = ki_postorder(from, root, n, &order);
     if (count < 0) return false;
     ki_map *map = ki_map_take(from);
-    bool ok = map != NULL;
+    bool ok = map != NULL, alike = to->env == from->env;
     if (!ok) ki_fail(to->env, KI_E_NOMEM);
+    if (ok) ok = ki_ir_reserve(to, (uint32_t)count);
     for (int64_t i = 0; i < count && ok; i++) {
         kn_uop u = order[i], v = NULL;
         kn_arg arg = ki_import_arg(to, u);
-        ok = mapped_sources(to, u, map, 0, &buf, &cap) && !(u->arg.p && ki_arg_is_pointer((kn_op)u->op) && !arg.p) &&
-             (v = ki_make(to, (kn_op)u->op, (kn_dtype)u->dtype, buf, u->nsrc, arg, u->tag));
+        const ki_type *type = alike ? import_type(to, &met, u->type) : NULL;
+        ok = mapped_sources(to, u, map, 0, &buf, &cap) && !(u->arg.p && ki_arg_is_pointer((kn_op)u->op) && !arg.p);
+        if (ok && type) v = ki_make_as(to, u, buf, arg, type);
+        else if (ok) v = ki_make(to, (kn_op)u->op, (kn_dtype)u->dtype, buf, u->nsrc, arg, u->tag);
+        ok = v != NULL;
         if (ok) ki_map_set(map, u, v);
     }
     for (size_t i = 0; i < n && ok; i++) out[i] = ki_map_get(map, root[i]);

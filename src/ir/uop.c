@@ -31,47 +31,41 @@ kn_op ki_op_named(const char *s, size_t n) {
 
 typedef struct payload {
     size_t n;
+    uint32_t hash;
 } payload;
 #define PAYLOAD_HEAD 16
 
-size_t ki_payload_size(const void *p) { return ((const payload *)((const char *)p - PAYLOAD_HEAD))->n; }
+static const payload *payload_of(const void *p) { return (const payload *)((const char *)p - PAYLOAD_HEAD); }
+size_t ki_payload_size(const void *p) { return payload_of(p)->n; }
 
 static bool intern_grow(ki_ir *ir) {
     uint32_t cap = ir->intern_cap ? ir->intern_cap * 2 : 64;
     const void **table = ki_calloc(cap, sizeof *table);
-    uint32_t *hash = ki_calloc(cap, sizeof *hash);
-    if (!table || !hash) {
-        ki_free(table);
-        ki_free(hash);
-        return false;
-    }
+    if (!table) return false;
     for (uint32_t i = 0; i < ir->intern_cap; i++) {
         if (!ir->intern[i]) continue;
-        uint32_t k = ir->intern_hash[i] & (cap - 1);
+        uint32_t k = payload_of(ir->intern[i])->hash & (cap - 1);
         while (table[k]) k = (k + 1) & (cap - 1);
         table[k] = ir->intern[i];
-        hash[k] = ir->intern_hash[i];
     }
     ki_free(ir->intern);
-    ki_free(ir->intern_hash);
     ir->intern = table;
-    ir->intern_hash = hash;
     ir->intern_cap = cap;
     return true;
 }
 
 const void *ki_intern(ki_ir *ir, const void *data, size_t n) {
     if (ir->nintern * 2 >= ir->intern_cap && !intern_grow(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
-    uint32_t h = (uint32_t)ki_hash_bytes(1, data, n), k = h & (ir->intern_cap - 1);
-    for (; ir->intern[k]; k = (k + 1) & (ir->intern_cap - 1))
-        if (ir->intern_hash[k] == h && ki_payload_size(ir->intern[k]) == n && memcmp(ir->intern[k], data, n) == 0)
-            return ir->intern[k];
+    uint32_t h = ki_hash_place(data, n), k = h & (ir->intern_cap - 1);
+    for (; ir->intern[k]; k = (k + 1) & (ir->intern_cap - 1)) {
+        const payload *head = payload_of(ir->intern[k]);
+        if (head->hash == h && head->n == n && memcmp(ir->intern[k], data, n) == 0) return ir->intern[k];
+    }
     char *p = ki_arena_alloc(&ir->arena, n + PAYLOAD_HEAD);
     if (!p) return ki_fail(ir->env, KI_E_NOMEM), NULL;
-    *(payload *)p = (payload){n};
+    *(payload *)p = (payload){n, h};
     memcpy(p + PAYLOAD_HEAD, data, n);
     ir->intern[k] = p + PAYLOAD_HEAD;
-    ir->intern_hash[k] = h;
     ir->nintern++;
     return p + PAYLOAD_HEAD;
 }
@@ -116,32 +110,36 @@ void ki_ir_close(ki_ir *ir) {
     ki_free(ir->node);
     ki_free(ir->slot);
     ki_free(ir->intern);
-    ki_free(ir->intern_hash);
     ki_free(ir->seen);
     ki_map_free(ir->spare);
+    ki_free(ir->spare_memo.visit);
     *ir = (ki_ir){0};
+}
+
+bool ki_ir_reset(ki_ir *ir) {
+    enum { KEEP = 4096 }; /* a larger table would cost the next small kernel more than it saves */
+    if (ir->nslot > KEEP) ir->nslot = KEEP;
+    memset(ir->slot, 0, ir->nslot * sizeof *ir->slot);
+    if (ir->nintern) memset(ir->intern, 0, ir->intern_cap * sizeof *ir->intern);
+    ir->n = 1;
+    ir->nintern = ir->next_range = ir->next_buffer = 0;
+    ki_arena_clear(&ir->arena);
+    ir->scalar = ki_type_make(ir, 0, NULL, 0, -1);
+    return ir->scalar != NULL;
 }
 
 /* Bytes that identify an arg: the payload's content, else the eight bytes themselves. */
 bool ki_arg_is_pointer(kn_op op) {
-    switch ((ki_argkind)ki_ops[op].arg) {
-    case KI_A_INTS:
-    case KI_A_PARAM:
-    case KI_A_BUFFER:
-    case KI_A_LOAD:
-    case KI_A_KERNEL:
-    case KI_A_STR:
-    case KI_A_BYTES: return true;
-    default: return false;
-    }
+    const uint32_t pointers = 1u << KI_A_INTS | 1u << KI_A_PARAM | 1u << KI_A_BUFFER | 1u << KI_A_LOAD |
+                              1u << KI_A_KERNEL | 1u << KI_A_STR | 1u << KI_A_BYTES;
+    return pointers >> ki_ops[op].arg & 1;
 }
 
 static uint32_t node_hash(kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag) {
-    uint64_t h = ki_hash2((uint64_t)op << 40 | (uint64_t)dtype << 32 | nsrc, tag);
-    if (ki_arg_is_pointer(op) && arg.p) h = ki_hash_bytes(h, arg.p, ki_payload_size(arg.p));
-    else h = ki_hash2(h, arg.bits);
-    for (uint32_t i = 0; i < nsrc; i++) h = ki_hash2(h, src[i]->id);
-    return (uint32_t)(h >> 16);
+    uint64_t h = ki_hash_step((uint64_t)op << 40 | (uint64_t)dtype << 32 | nsrc, tag);
+    h = ki_hash_step(h, ki_arg_is_pointer(op) && arg.p ? payload_of(arg.p)->hash : arg.bits);
+    for (uint32_t i = 0; i < nsrc; i++) h = ki_hash_step(h, src[i]->id);
+    return (uint32_t)(h >> 32);
 }
 
 /* Where a node may be. In a small table, from its hash on. In one that outgrows the caches first in the line of eight
@@ -192,9 +190,34 @@ static bool room_for_one(ki_ir *ir) {
     return ir->n * 2 < ir->nslot || slots_rebuild(ir, ir->nslot * 2);
 }
 
+bool ki_ir_reserve(ki_ir *ir, uint32_t more) {
+    uint32_t n = ir->n + more, nslot = ir->nslot;
+    if (n < ir->n || n > UINT32_MAX / 8) return true; /* room is made as it fills, or fails there */
+    if (n > ir->cap) {
+        kn_uop *p = ki_realloc(ir->node, n, sizeof *p);
+        if (!p) return ki_fail(ir->env, KI_E_NOMEM), false;
+        p[0] = NULL;
+        ir->node = p;
+        ir->cap = n;
+    }
+    while (n * 2 >= nslot) nslot *= 2;
+    return nslot == ir->nslot || slots_rebuild(ir, nslot) || (ki_fail(ir->env, KI_E_NOMEM), false);
+}
+
 static bool same_node(kn_uop u, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag) {
     return u->op == op && u->nsrc == nsrc && u->arg.bits == arg.bits && u->tag == tag && u->dtype == dtype &&
            (nsrc == 0 || memcmp(u->src, src, nsrc * sizeof *src) == 0);
+}
+
+/* The node of this key; NULL, and where it belongs, if there is none. */
+static kn_uop find(const ki_ir *ir, const ki_draft *d, uint32_t tag, uint32_t *hash, uint32_t *slot) {
+    uint32_t h = node_hash(d->op, d->dtype, d->src, d->nsrc, d->arg, tag), at, k = 0;
+    uint32_t line = line_of(d->src, d->nsrc, h, ir->nslot);
+    for (; ir->slot[at = nth_place(line, h, k, ir->nslot)].id; k++)
+        if (ir->slot[at].hash == h &&
+            same_node(ir->node[ir->slot[at].id], d->op, d->dtype, d->src, d->nsrc, d->arg, tag))
+            return ir->node[ir->slot[at].id];
+    return *hash = h, *slot = at, NULL;
 }
 
 static kn_uop insert(ki_ir *ir, const ki_draft *d, uint32_t hash, uint32_t slot, uint32_t tag) {
@@ -236,15 +259,23 @@ kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t 
     const ki_op_info *info = &ki_ops[op];
     if ((int64_t)nsrc < info->least || (int64_t)nsrc > info->most) return bad_arity(ir->env, info, nsrc);
     ki_draft d = {.ir = ir, .op = op, .dtype = dtype, .src = src, .nsrc = nsrc, .arg = arg};
+    uint32_t hash, slot;
     if (!ki_derive_dtype(&d)) return NULL;
     if (!room_for_one(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
-    uint32_t h = node_hash(op, d.dtype, src, nsrc, arg, tag), line = line_of(src, nsrc, h, ir->nslot), k, at;
-    for (k = 0; ir->slot[at = nth_place(line, h, k, ir->nslot)].id; k++)
-        if (ir->slot[at].hash == h && same_node(ir->node[ir->slot[at].id], op, d.dtype, src, nsrc, arg, tag))
-            return ir->node[ir->slot[at].id];
+    kn_uop u = find(ir, &d, tag, &hash, &slot);
+    if (u) return u;
     if (!ki_derive_type(&d)) return NULL;
     ki_derive_bounds(&d);
-    return insert(ir, &d, h, at, tag);
+    return insert(ir, &d, hash, slot, tag);
+}
+
+kn_uop ki_make_as(ki_ir *ir, kn_uop like, const kn_uop *src, kn_arg arg, const ki_type *type) {
+    ki_draft d = {ir,       (kn_op)like->op, (kn_dtype)like->dtype, src, like->nsrc, arg, type, like->flags,
+                  like->lo, like->hi};
+    uint32_t hash, slot;
+    if (!room_for_one(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+    kn_uop u = find(ir, &d, like->tag, &hash, &slot);
+    return u ? u : insert(ir, &d, hash, slot, like->tag);
 }
 
 /* ---- discarding
@@ -267,7 +298,7 @@ static bool younger(const ki_ir *ir, const void *p, ki_arena_mark m) {
 
 static void intern_drop(ki_ir *ir, ki_arena_mark m) {
     const void **old = ir->intern;
-    uint32_t *hash = ir->intern_hash, cap = ir->intern_cap, keep = 0;
+    uint32_t cap = ir->intern_cap, keep = 0;
     for (uint32_t i = 0; i < cap; i++) {
         if (!old[i]) continue;
         if (younger(ir, old[i], m)) old[i] = NULL;
@@ -277,12 +308,10 @@ static void intern_drop(ki_ir *ir, ki_arena_mark m) {
     for (uint32_t i = 0; i < cap; i++) {
         const void *p = old[i];
         if (!p) continue;
-        uint32_t h = hash[i];
         old[i] = NULL;
-        uint32_t k = h & (cap - 1);
+        uint32_t k = payload_of(p)->hash & (cap - 1);
         while (old[k]) k = (k + 1) & (cap - 1);
         old[k] = p;
-        hash[k] = h;
     }
     ir->nintern = keep;
 }

@@ -167,6 +167,17 @@ struct kn_uop_s {
     kn_uop src[];
 };
 
+/* What rewriting knows of each node (rules.h). A store keeps one that is not in use, so that a rewrite need not clear as much
+ * memory as the store has nodes. */
+typedef struct ki_visit { /* valid where stamp is the memo's epoch; ids, 0 none */
+    uint32_t stamp, form, link, at;
+} ki_visit;
+typedef struct ki_memo {
+    ki_visit *visit; /* by id */
+    uint32_t cap, epoch;
+    uint64_t key; /* what the forms are for */
+} ki_memo;
+
 /* ---- the store --------------------------------------------------------------------------------------------- */
 
 typedef struct ki_ir {
@@ -179,19 +190,27 @@ typedef struct ki_ir {
     } *slot;               /* open addressing */
     uint32_t nslot;
     const void **intern; /* payloads and types, open addressing */
-    uint32_t *intern_hash;
     uint32_t nintern, intern_cap;
     uint32_t next_range, next_buffer; /* fresh ids */
     uint32_t *seen, seen_cap, epoch;  /* scratch of ki_toposort */
     struct ki_map *spare;             /* for the next ki_map_take */
+    ki_memo spare_memo;               /* for the next rewrite that has none of its own */
     const ki_type *scalar;            /* shape (), no device */
 } ki_ir;
 
 bool ki_ir_open(ki_ir *ir, ki_env *env);
 void ki_ir_close(ki_ir *ir);
+/* Empties an open store, as if opened anew; its memory serves what comes next. */
+bool ki_ir_reset(ki_ir *ir);
+/* Room for so many more nodes at once. */
+bool ki_ir_reserve(ki_ir *ir, uint32_t more);
 
 /* The maker of every node. dtype is read only where the op's dtype rule is GIVEN. NULL: failed, env says why. */
 KI_NODISCARD kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag);
+
+/* The copy of `like`, a node of another store of the same env, over the copies of its sources, arg and type: what is derived
+ * from equal sources is equal and not derived again. */
+KI_NODISCARD kn_uop ki_make_as(ki_ir *ir, kn_uop like, const kn_uop *src, kn_arg arg, const ki_type *type);
 
 /* Interned payload of n bytes. NULL when out of memory. */
 const void *ki_intern(ki_ir *ir, const void *data, size_t n);

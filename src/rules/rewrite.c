@@ -237,7 +237,8 @@ static kn_uop run(rewriter *w, kn_uop root) {
 
 kn_uop ki_rewrite(ki_ir *ir, kn_uop root, const ki_rewrite_opts *opts) {
     if (!root || ir->env->err != KI_E_NONE) return NULL;
-    ki_memo own = {0};
+    ki_memo own = ir->spare_memo;
+    ir->spare_memo = (ki_memo){0};
     rewriter w = {.ir = ir, .o = opts, .memo = opts->memo ? opts->memo : &own};
     w.m.ir = ir;
     w.m.user = opts->user;
@@ -247,7 +248,8 @@ kn_uop ki_rewrite(ki_ir *ir, kn_uop root, const ki_rewrite_opts *opts) {
     kn_uop out = opts->nsets > 8 ? (ki_fail(ir->env, KI_E_RULE_LIMIT, "rule sets", 8), NULL) : run(&w, root);
     ki_free(w.stack);
     ki_free(w.src);
-    ki_memo_free(&own);
+    if (ir->spare_memo.visit) ki_memo_free(&own); /* a rewrite within this one left its own */
+    else ir->spare_memo = own;
     return out;
 }
 

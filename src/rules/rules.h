@@ -279,14 +279,6 @@ typedef enum ki_driver { KI_FIXPOINT, KI_TOPDOWN, KI_WALK } ki_driver;
 
 /* Normal forms kept across calls; a caller's own, one per store, rule sets and options. Only pure sets are kept.
  * ki_memo_cut before ki_ir_drop to a mark of n nodes; ki_memo_clear before ki_ir_collect. */
-typedef struct ki_visit { /* valid where stamp is the memo's epoch; ids, 0 none */
-    uint32_t stamp, form, link, at;
-} ki_visit;
-typedef struct ki_memo {
-    ki_visit *visit; /* by id */
-    uint32_t cap, epoch;
-    uint64_t key; /* what the forms are for */
-} ki_memo;
 void ki_memo_clear(ki_memo *m);
 void ki_memo_cut(ki_memo *m, uint32_t n);
 void ki_memo_free(ki_memo *m);

@@ -59,50 +59,75 @@ static const struct {
 
 /* ---- running them ------------------------------------------------------------------------------------------ */
 
-/* A kernel is lowered in stores of its own, a fresh one for each stage: what a pass costs is the kernel's size, not the
- * program's, and what a stage makes depends on the text of the kernel alone. */
-static kn_uop lower_apart(ki_ir *ir, const ki_lower_opts *o, ki_stage from, ki_stage to, kn_uop kernel) {
-    ki_ir own[2] = {{0}, {0}}, *at = ir;
-    for (ki_stage s = from; s <= to && kernel; s++) {
-        ki_ir *next = &own[s % 2];
-        ki_ir_close(next);
-        bool ok = ki_ir_open(next, ir->env) && ki_import(next, at, &kernel, 1, &kernel);
+/* A kernel is lowered in stores of its own, an empty one for each stage: what a pass costs is the kernel's size, not the
+ * program's, and what a stage makes depends on the text of the kernel alone. Two stores take turns. */
+typedef struct apart {
+    ki_ir own[2];
+} apart;
+
+static bool open_apart(apart *a, ki_env *env) {
+    *a = (apart){0};
+    if (!ki_ir_open(&a->own[0], env)) return false;
+    return ki_ir_open(&a->own[1], env) || (ki_ir_close(&a->own[0]), false);
+}
+static void close_apart(apart *a) {
+    ki_ir_close(&a->own[0]);
+    ki_ir_close(&a->own[1]);
+}
+
+/* The result, in store `to`. */
+static kn_uop lower_apart(apart *a, ki_ir *ir, ki_ir *to, const ki_lower_opts *o, ki_stage from, ki_stage last,
+                          kn_uop kernel) {
+    ki_ir *at = ir;
+    for (ki_stage s = from; s <= last && kernel; s++) {
+        ki_ir *next = &a->own[s % 2];
+        bool ok = ki_ir_reset(next) && ki_import(next, at, &kernel, 1, &kernel);
         if (ir->env->watch) ki_watch_between(ir->env, s, o->verify >= 2);
         kernel = ok ? stages[s].kernel(next, o, kernel) : NULL;
         /* Here the store still knows which rewrite made what. */
         if (kernel && ir->env->watch && o->verify >= 1 && !ki_verify_kernel(next, kernel, s)) kernel = NULL;
         at = next;
     }
-    bool ok = kernel && ki_import(ir, at, &kernel, 1, &kernel);
-    ki_ir_close(&own[0]);
-    ki_ir_close(&own[1]);
-    return ok ? kernel : NULL;
+    return kernel && ki_import(to, at, &kernel, 1, &kernel) ? kernel : NULL;
 }
 
-/* Stages from..to, kernel stages all. */
-static bool run_kernels(ki_program *p, ki_stage from, ki_stage to, const ki_lower_opts *o) {
-    ki_ir *ir = p->ir;
-    uint32_t n = p->root->nsrc, known = ir->n;
-    kn_uop *line = ki_calloc(n + 1, sizeof *line), *lowered = ki_calloc(known, sizeof *lowered);
-    bool ok = line && lowered;
+/* The call over the lowered kernel, in store `to`. lowered[id]: what became of a kernel. */
+static kn_uop lower_call(apart *a, ki_ir *ir, ki_ir *to, const ki_lower_opts *o, ki_stage from, ki_stage last,
+                         kn_uop call, kn_uop *lowered, kn_uop *src) {
+    kn_uop k = call->nsrc ? call->src[0] : NULL, made = NULL;
+    if (call->op != KN_CALL || k->op != KN_SINK) return ki_import(to, ir, &call, 1, &made) ? made : NULL;
+    if (!lowered[k->id]) lowered[k->id] = lower_apart(a, ir, to, o, from, last, k);
+    if (!(src[0] = lowered[k->id]) || !ki_import(to, ir, call->src + 1, call->nsrc - 1, src + 1)) return NULL;
+    kn_arg arg = ki_import_arg(to, call);
+    return ki_make(to, KN_CALL, (kn_dtype)call->dtype, src, call->nsrc, arg, call->tag);
+}
+
+/* Stages from..last, kernel stages all. The program moves to a new store as it goes: call by call, as collecting it would
+ * (collect, below), which it saves. */
+static bool run_kernels(ki_program *p, ki_stage from, ki_stage last, const ki_lower_opts *o) {
+    ki_ir *ir = p->ir, fresh = {0};
+    apart a = {0};
+    uint32_t n = p->root->nsrc, most = 1;
+    for (uint32_t i = 0; i < n; i++)
+        if (p->root->src[i]->nsrc > most) most = p->root->src[i]->nsrc;
+    kn_uop *line = ki_calloc(n + 1, sizeof *line), *lowered = ki_calloc(ir->n, sizeof *lowered);
+    kn_uop *src = ki_calloc(most, sizeof *src), root = NULL;
+    bool ok = line && lowered && src;
     if (!ok) ki_fail(ir->env, KI_E_NOMEM);
-    for (uint32_t i = 0; i < n && ok; i++) {
-        kn_uop call = p->root->src[i], k = call->src[0];
-        line[i] = call;
-        if (call->op != KN_CALL || k->op != KN_SINK) continue;
-        if (!lowered[k->id]) lowered[k->id] = lower_apart(ir, o, from, to, k);
-        kn_uop *s = lowered[k->id] ? ki_calloc(call->nsrc, sizeof *s) : NULL;
-        if (s) {
-            memcpy(s, call->src, call->nsrc * sizeof *s);
-            s[0] = lowered[k->id];
-            line[i] = ki_with_src(ir, call, s);
-            ki_free(s);
-        }
-        ok = s && line[i];
+    ok = ok && open_apart(&a, ir->env) && ki_ir_open(&fresh, ir->env);
+    for (uint32_t i = 0; i < n && ok; i++)
+        ok = (line[i] = lower_call(&a, ir, &fresh, o, from, last, p->root->src[i], lowered, src)) != NULL;
+    if (ok) ok = (root = ki_opn(&fresh, KN_LINEAR, line, n)) != NULL;
+    for (size_t i = 0; i < p->nin + p->nout && ok; i++) {
+        kn_uop *port = i < p->nin ? &p->in[i].node : &p->out[i - p->nin].node;
+        ok = ki_import(&fresh, ir, port, 1, port);
     }
-    if (ok) ok = (p->root = ki_opn(ir, KN_LINEAR, line, n)) != NULL;
+    if (ok) p->root = root, ki_ir_close(ir), *ir = fresh;
+    else ki_ir_close(&fresh);
+    close_apart(&a);
     ki_free(line);
     ki_free(lowered);
+    ki_free(src);
     return ok;
 }
 
@@ -186,15 +211,18 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     /* Kernel stages in a row, unless somebody looks at the program in between. */
     bool watched = o.verify >= 1 || ir->env->watch || ki_setting(ir->env, KI_VAR_DEBUG)[0];
     for (ki_stage s = in->stage + 1; s <= to && ok; s++) {
-        if (s > KI_S_CALLIFY && !(ok = settle_numbers(out))) break;
+        bool alone = stages[s].kernel != NULL; /* kernels leave for stores of their own, and number for themselves */
+        if (s > KI_S_CALLIFY && !alone && !(ok = settle_numbers(out))) break;
         ki_stage first = s;
         while (!watched && stages[s].kernel && s < to && stages[s + 1].kernel) s++;
         if (ir->env->watch && s > KI_S_CALLIFY) ki_watch_between(ir->env, s, o.verify >= 2);
         ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, first, s, &o);
         if (ok && ir->env->watch && o.verify >= 1) out->stage = s, ok = ki_verify_stage(out); /* names the rewrite */
         /* What a stage leaves behind is forgotten, so that the next one starts from what its text says and no more: a
-         * node it makes is a new one, ids and with them every order depend on the program alone. */
-        if (ok) ok = ki_program_collect(out, NULL, 0);
+         * node it makes is a new one, ids and with them every order depend on the program alone. Kernel stages do so
+         * by themselves. */
+        bool leaves = !watched && s < to && stages[s + 1].kernel;
+        if (ok && !alone && !leaves) ok = ki_program_collect(out, NULL, 0);
         if (ok) out->stage = s;
         if (ok && shown & 1u << s) debug(out);
         if (ok && o.verify >= 1) ok = ki_verify_stage(out);

@@ -43,10 +43,16 @@ static void vec(ki_text *o, ki_celem e, unsigned n) {
     ki_text_put(o, "}; }\n");
 }
 
+/* The loop becomes a blend. In vectors shorter than a register gcc 12 puts the mask itself for m ? 1 : 0 (found by a random
+ * program), so these are made of bits. */
 static void sel(ki_text *o, ki_celem e, unsigned n) {
     if (n == 1) return;
+    put(o, "KN_F $t $t_sel($m m, $t a, $t b) {\n", e, n);
+    if (n * ki_celem_bytes[e] < 16) {
+        put(o, "    return ($t)((($m)a & m) | (($m)b & ~m));\n}\n", e, n);
+        return;
+    }
     put(o,
-        "KN_F $t $t_sel($m m, $t a, $t b) {\n"
         "#ifdef __clang__\n"
         "    return ($t)((($m)a & m) | (($m)b & ~m));\n"
         "#else\n"

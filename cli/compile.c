@@ -31,18 +31,21 @@ static int print_text(cli *c, cli_program *p, const ki_program *what) {
 
 static int compile(cli *c) {
     const char *target = cli_str(c, "target", NULL);
-    if (target && strcmp(target, "c") != 0) return cli_usage(c, "no target %s; there is c", target);
-    if (target && cli_has(c, "to")) return cli_usage(c, "--to or --target, not both");
-    ki_stage to = target ? KI_S_RENDER : cli_stage(c, cli_str(c, "to", "render"));
+    bool x86 = target && strcmp(target, "x86") == 0, source = target && !cli_has(c, "to");
+    if (target && !x86 && strcmp(target, "c") != 0) return cli_usage(c, "no target %s; there are c and x86", target);
+    if (x86 && source) return cli_usage(c, "--target x86 is shown up to a stage so far: --to select, linearize or plan");
+    ki_stage to = source ? KI_S_RENDER : cli_stage(c, cli_str(c, "to", "render"));
     if (to == KI_S_COUNT) return CLI_USAGE;
     cli_program p;
     int rc = CLI_FAILED;
-    if (cli_program_open(c, &p, NULL)) {
+    bool open = cli_program_open(c, &p, NULL);
+    if (open && target && !ki_setting_set(p.env, KI_VAR_CODE, target)) open = (cli_program_failed(c, &p), false);
+    if (open) {
         if (to < p.in.stage)
             rc = cli_fail(c, "%s is at stage %s already, which comes after %s", c->operand[0],
                           ki_stage_names[p.in.stage], ki_stage_names[to]);
-        else if (to == p.in.stage && !target) rc = print_text(c, &p, &p.in);
-        else if (cli_program_lower(c, &p, to)) rc = target ? print_source(c, &p) : print_text(c, &p, &p.out);
+        else if (to == p.in.stage && !source) rc = print_text(c, &p, &p.in);
+        else if (cli_program_lower(c, &p, to)) rc = source ? print_source(c, &p) : print_text(c, &p, &p.out);
     }
     cli_program_close(&p);
     return rc;
@@ -50,12 +53,12 @@ static int compile(cli *c) {
 
 static const cli_opt options[] = {
     {"to", "STAGE", "tensor, callify, rangeify, optimize, expand, select, linearize, plan or render (the default)"},
-    {"target", "T", "print the source text instead: c"},
+    {"target", "T", "what kernels are written in, c or x86, whatever KN_CODE says; without --to the source text is printed"},
     {NULL, NULL, NULL},
 };
 const cli_verb cli_compile = {
     .name = "compile",
-    .args = "FILE.kn [--to STAGE | --target c]",
+    .args = "FILE.kn [--to STAGE] [--target c | x86]",
     .summary = "print what a stage makes of a program",
     .text =
         "FILE.kn is a program at any stage (- reads standard input); what is printed can be run, or compiled further.",

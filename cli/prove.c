@@ -3,6 +3,7 @@
 
 #include "base/thread.h"
 #include "rules/prove.h"
+#include "stages/x86/x86.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -168,6 +169,7 @@ static bool read_options(cli *c, work *w) {
     if (!cli_int(c, "budget", 1, INT64_MAX, &budget) || !cli_int(c, "every", 1, 1 << 20, &every)) return false;
     w->every = (unsigned)every;
     w->opts.budget = (uint64_t)budget;
+    w->opts.meaning = ki_x86_ins_meaning;
     w->opts.z3 = cli_has(c, "no-z3") ? NULL : cli_str(c, "z3", find_z3());
     w->json = c->json;
     return true;

@@ -128,7 +128,7 @@ FILES = [
     ("an output that is a folder", ["run", "p.kn", "--out", "y=."], "Is a directory"),
     ("two programs", ["run", "p.kn", "q.kn"], "too many words"),
     ("no program", ["run"], "something is missing"),
-    ("a target there is not", ["compile", "p.kn", "--target", "ptx"], "there is c"),
+    ("a target there is not", ["compile", "p.kn", "--target", "ptx"], "there are c"),
     ("a rule there is not", ["rules", "--explain", "add_zer"], "add_zero"),
     ("a rule set there is not", ["rules", "symbolik"], "symbolic"),
     ("an op there is not", ["ops", "addd"], "addd"),

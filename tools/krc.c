@@ -94,8 +94,10 @@ static void patterns(FILE *f, const ki_ruleset *s) {
     fprintf(f, "    {0}};\nstatic const ki_argcond cond_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->ncond; k++) {
         const ki_argcond *c = &s->cond[k];
-        fprintf(f, "    {%u, %u, %u, %u, %u, %lld},\n", c->field, c->reg, c->like, c->like_field, c->none,
+        fprintf(f, "    {%u, %u, %u, %u, %u, %lld, ", c->field, c->reg, c->like, c->like_field, c->none,
                 (long long)c->value);
+        quoted(f, c->text);
+        fputs("},\n", f);
     }
     fputs("    {0}};\n", f);
 }
@@ -106,7 +108,8 @@ static void terms(FILE *f, const ki_ruleset *s) {
         const ki_term *t = &s->term[k];
         fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, {", t->kind, t->op, t->nkid, t->narg, t->x,
                 t->dtype_reg, t->dtype, t->flags, t->kid, t->pos);
-        if (t->kind != KI_T_FLOAT) fprintf(f, ".i = %lld", (long long)t->i);
+        if (t->kind == KI_T_TEXT) fputs(".s = ", f), quoted(f, t->s);
+        else if (t->kind != KI_T_FLOAT) fprintf(f, ".i = %lld", (long long)t->i);
         else if (isfinite(t->f)) fprintf(f, ".f = %a", t->f);
         else fprintf(f, ".f = %s", isnan(t->f) ? "(double)NAN" : t->f < 0 ? "-(double)INFINITY" : "(double)INFINITY");
         fputs("}},\n", f);

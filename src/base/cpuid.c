@@ -127,15 +127,22 @@ uint64_t ki_cpu_features(void) {
     return f;
 }
 
-ki_cpu_level ki_cpu_host_level(void) {
+uint64_t ki_cpu_level_core(unsigned level) {
     static const uint64_t core[KI_CPU_LEVELS] = {
-        0,
-        HAS(AVX2) | HAS(FMA3) | HAS(BMI1) | HAS(BMI2) | HAS(LZCNT) | HAS(F16C),
+        HAS(BASE) | HAS(SSE2),
+        HAS(SSE3) | HAS(SSSE3) | HAS(SSE41) | HAS(SSE42) | HAS(POPCNT) | HAS(AVX) | HAS(AVX2) | HAS(FMA3) | HAS(BMI1) |
+            HAS(BMI2) | HAS(LZCNT) | HAS(F16C),
         HAS(AVX512F) | HAS(AVX512BW) | HAS(AVX512DQ) | HAS(AVX512VL) | HAS(AVX512CD),
         HAS(AMXTILE) | HAS(AMXINT8) | HAS(AMXBF16),
     };
+    uint64_t f = 0;
+    for (unsigned k = 0; k <= level && k < KI_CPU_LEVELS; k++) f |= core[k];
+    return f;
+}
+
+ki_cpu_level ki_cpu_host_level(void) {
     unsigned level = 0;
     uint64_t f = ki_cpu_features();
-    while (level + 1 < KI_CPU_LEVELS && (f & core[level + 1]) == core[level + 1]) level++;
+    while (level + 1 < KI_CPU_LEVELS && !(ki_cpu_level_core(level + 1) & ~f)) level++;
     return (ki_cpu_level)level;
 }

@@ -31,6 +31,8 @@ uint64_t ki_cpu_level_features(unsigned level);
 
 typedef enum ki_cpu_level { KI_CPU_SSE2_LEVEL, KI_CPU_AVX2_LEVEL, KI_CPU_AVX512_LEVEL, KI_CPU_AMX_LEVEL, KI_CPU_LEVELS } ki_cpu_level;
 extern const char *const ki_cpu_level_names[KI_CPU_LEVELS];
+/* What a machine must have to be of a level: all that code for the level may use unasked. */
+uint64_t ki_cpu_level_core(unsigned level);
 /* The highest level whose core features are all there. */
 ki_cpu_level ki_cpu_host_level(void);
 

@@ -153,14 +153,21 @@ kn_uop ki_reduce(ki_ir *ir, kn_uop a, kn_op op, uint32_t axes) {
     return axes ? ki_make(ir, KN_REDUCE, KN_VOID, &a, 1, r, 0) : a;
 }
 
-kn_uop ki_str_op(ki_ir *ir, kn_op op, kn_dtype t, const char *s, size_t n, const kn_uop *src, uint32_t nsrc) {
-    ki_bytes *b = ki_malloc(sizeof *b + n + 1);
+const ki_bytes *ki_text_arg(ki_ir *ir, const char *s, size_t n) {
+    _Alignas(ki_bytes) char small[96];
+    void *room = sizeof(ki_bytes) + n + 1 <= sizeof small ? small : ki_malloc(sizeof(ki_bytes) + n + 1);
+    ki_bytes *b = room;
     if (!b) return ki_fail(ir->env, KI_E_NOMEM), NULL;
     b->n = n;
     if (n) memcpy(b->s, s, n);
     b->s[n] = 0;
-    const void *p = ki_intern(ir, b, sizeof *b + n + 1);
-    ki_free(b);
+    const ki_bytes *p = ki_intern(ir, b, sizeof *b + n + 1);
+    if (room != small) ki_free(room);
+    return p;
+}
+
+kn_uop ki_str_op(ki_ir *ir, kn_op op, kn_dtype t, const char *s, size_t n, const kn_uop *src, uint32_t nsrc) {
+    const ki_bytes *p = ki_text_arg(ir, s, n);
     return p ? ki_make(ir, op, t, src, nsrc, (kn_arg){.p = p}, 0) : NULL;
 }
 

@@ -260,6 +260,8 @@ kn_uop ki_flip(ki_ir *ir, kn_uop a, const int64_t *axes, unsigned n);
 kn_uop ki_pad(ki_ir *ir, kn_uop a, const int64_t *offset, const int64_t *dim);
 kn_uop ki_shrink(ki_ir *ir, kn_uop a, const int64_t *offset, const int64_t *dim);
 kn_uop ki_reduce(ki_ir *ir, kn_uop a, kn_op op, uint32_t axes);
+/* Text as an arg, interned. */
+const ki_bytes *ki_text_arg(ki_ir *ir, const char *s, size_t n);
 kn_uop ki_str_op(ki_ir *ir, kn_op op, kn_dtype t, const char *s, size_t n, const kn_uop *src, uint32_t nsrc);
 
 /* ---- readers ----------------------------------------------------------------------------------------------- */

@@ -54,7 +54,7 @@ static bool make_arg(ki_match *m, const ki_term *t, kn_op op, kn_arg *arg, kn_dt
     case KI_A_BYTES:
         arg->str = v[0].str;
         if (t->narg > 1) *dtype = (kn_dtype)v[1].i;
-        return v[0].kind == KI_V_STR;
+        return v[0].kind == KI_V_STR && v[0].str && (t->narg < 2 || v[1].kind == KI_V_DTYPE);
     case KI_A_REDUCE:
         arg->reduce.op = (uint8_t)v[0].i;
         arg->reduce.axes = t->narg > 1 ? (uint32_t)as_int(&v[1]) : 0;

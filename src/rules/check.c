@@ -121,7 +121,8 @@ static bool same_args(const ki_compiler *c, const ki_pat *a, const ki_pat *b) {
         bool found = false;
         for (unsigned j = 0; j < b->narg && x->like == KI_NOREG; j++) {
             const ki_argcond *y = &c->cond.v[b->arg + j];
-            found |= y->like == KI_NOREG && y->field == x->field && y->value == x->value && y->none == x->none;
+            found |= y->like == KI_NOREG && y->field == x->field && y->value == x->value && y->none == x->none &&
+                     (x->text ? y->text && strcmp(x->text, y->text) == 0 : !y->text);
         }
         if (!found) return false;
     }

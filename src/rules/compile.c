@@ -79,8 +79,11 @@ static bool one_rule(ki_compiler *c, const ki_rule_ast *a) {
     c->now = &c->rule.v[c->rule.n - 1];
     c->ast = a;
     c->mapped = false;
-    return attributes(c) && ki_infer_rule(c) && ki_compile_pattern(c, a->pattern) && ki_compile_guard(c, a->guard) &&
-           ki_compile_rhs(c, a->rhs) && ki_check_order(c) && grad_count(c);
+    ki_rule_ast *meant = (ki_rule_ast *)(uintptr_t)a; /* ours until the file is compiled */
+    if (!attributes(c) || !ki_infer_rule(c)) return false;
+    if (c->r->meaning && (!ki_mean_rhs(c, &meant->rhs) || !ki_infer_rule(c))) return false;
+    return ki_compile_pattern(c, a->pattern) && ki_compile_guard(c, a->guard) &&
+           ki_compile_rhs(c, a->rhs) && (c->r->meaning || ki_check_order(c)) && grad_count(c);
 }
 
 /* Names are unique within a set; a table of rule numbers by hash. */
@@ -191,14 +194,24 @@ bool ki_compile_file(ki_reader *r, const ki_file_ast *file, ki_rules *out) {
 
 /* ---- entry points ------------------------------------------------------------------------------------------ */
 
-bool ki_rules_compile(ki_env *env, const char *source, const char *text, size_t n, ki_rules *out) {
+static bool compile(ki_env *env, const char *source, const char *text, size_t n, ki_ins_meaning meaning, ki_rules *out) {
     *out = (ki_rules){0};
     ki_reader r = {.env = env, .arena = &out->arena, .source = source ? source : "rules", .text = text, .n = n};
+    r.meaning = meaning;
     ki_file_ast file;
     if (n > INT32_MAX) return ki_fail(env, KI_E_RULE_LIMIT, "bytes of rules", INT32_MAX), false;
     if (ki_rules_parse(&r, &file) && ki_compile_file(&r, &file, out)) return true;
     ki_rules_free(out);
     return false;
+}
+
+bool ki_rules_compile(ki_env *env, const char *source, const char *text, size_t n, ki_rules *out) {
+    return compile(env, source, text, n, NULL, out);
+}
+
+bool ki_rules_compile_meant(ki_env *env, const char *source, const char *text, size_t n, ki_ins_meaning meaning,
+                            ki_rules *out) {
+    return compile(env, source, text, n, meaning, out);
 }
 
 void ki_rules_free(ki_rules *r) {

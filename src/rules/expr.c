@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Sums of a few of these fit 128 bits, and so does a product of two that pass the test in times(). */
 #define LIMIT ((ki_int128)1 << 100)
@@ -373,6 +374,7 @@ ki_val ki_expr(ki_match *m, unsigned term, bool truth) {
         if (b.kind == KI_V_BOOL && (b.i != 0) == decides) return b;
         return a.kind == KI_V_BOOL && b.kind == KI_V_BOOL ? b : nothing;
     }
+    case KI_T_TEXT: return (ki_val){.kind = KI_V_STR, .str = ki_text_arg(m->ir, t->s, strlen(t->s))};
     case KI_T_MAP:
     case KI_T_NOTHING: break;
     }

@@ -30,6 +30,7 @@ typedef struct ki_reader {
     size_t n, at;
     ki_token tok; /* the current one */
     uint32_t end; /* end of the token before it */
+    ki_ins_meaning meaning; /* INS of right sides becomes that; NULL: stays */
 } ki_reader;
 
 bool ki_lex(ki_reader *r); /* next token into r->tok */
@@ -56,6 +57,7 @@ typedef enum ki_akind {
     KI_X_BRACKET, /* [kid] */
     KI_X_BOTH,    /* && */
     KI_X_EITHER,  /* || */
+    KI_X_TEXT,    /* "name", an arg */
     KI_X_WILD     /* _ */
 } ki_akind;
 
@@ -172,6 +174,8 @@ bool ki_vec_room(void **v, uint32_t n, uint32_t *cap, size_t size);
 /* infer.c */
 bool ki_infer_rule(ki_compiler *c);
 int ki_var_root(ki_compiler *c, int v);
+/* meant.c: each INS of the right side (inferred once) becomes its meaning; to be inferred again. */
+bool ki_mean_rhs(ki_compiler *c, ki_ast **rhs);
 /* pattern.c */
 bool ki_compile_pattern(ki_compiler *c, ki_ast *pattern);
 int ki_name_find(const ki_compiler *c, const char *name); /* number in the rule, -1 */
@@ -189,6 +193,7 @@ bool ki_rule_may_fail(const ki_compiler *c, const ki_rule *r); /* matched, guard
 /* dispatch.c */
 bool ki_compile_dispatch(ki_compiler *c);
 /* compile.c */
+bool ki_rules_compile_meant(ki_env *env, const char *source, const char *text, size_t n, ki_ins_meaning meaning, ki_rules *out);
 bool ki_compile_file(ki_reader *r, const ki_file_ast *file, ki_rules *out);
 
 #endif

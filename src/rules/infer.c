@@ -82,7 +82,7 @@ static bool narrow(ki_compiler *c, int v, uint32_t mask, bool given, uint32_t po
     uint32_t m = d->mask & mask;
     if (!m || (c->frozen && d->reg >= 0 && m != d->mask)) return disagree(c, pos, d->mask, mask);
     d->mask = m;
-    if (!given) d->natural &= mask;
+    if (!given && !c->frozen) d->natural &= mask; /* what the right side needs says nothing of the nodes that match */
     return true;
 }
 
@@ -97,6 +97,7 @@ static bool unify(ki_compiler *c, int v, int w, uint32_t pos) {
     if (c->frozen && !single &&
         ((a->reg >= 0 && m != a->mask) || (b->reg >= 0 && m != b->mask) || (a->reg >= 0 && b->reg >= 0)))
         return disagree(c, pos, a->mask, b->mask);
+    if (c->frozen && a->reg >= 0 && b->reg >= 0) return true; /* each class of the pattern is checked for itself */
     /* What the right side is made of says nothing of the nodes that match. */
     a->natural = !c->frozen ? a->natural & b->natural : b->reg >= 0 ? b->natural : a->natural;
     if (b->reg >= 0 && (a->reg < 0 || b->reg < a->reg)) a->reg = b->reg;
@@ -165,10 +166,11 @@ static bool tie_class(ki_compiler *c, const ki_opset *set, int self, ki_ast *kid
 
 /* The dtype an arg states, for ops whose dtype is given. */
 static bool given_dtype(ki_compiler *c, kn_op op, ki_ast *a) {
-    if (op != KN_CAST && op != KN_BITCAST) return true;
-    if (!a->arg || a->arg->kind != KI_X_NAME) return true;
-    kn_dtype t = ki_dtype_named(a->arg->name, strlen(a->arg->name));
-    return t == KI_DTYPE_COUNT || narrow(c, a->var, BIT(t), true, a->arg->pos);
+    if (op != KN_CAST && op != KN_BITCAST && op != KN_INS) return true;
+    const ki_ast *arg = op == KN_INS && a->arg ? a->arg->next : a->arg;
+    if (!arg || arg->kind != KI_X_NAME || arg->dots) return true;
+    kn_dtype t = ki_dtype_named(arg->name, strlen(arg->name));
+    return t == KI_DTYPE_COUNT || narrow(c, a->var, BIT(t), true, arg->pos);
 }
 
 static bool infer_term(ki_compiler *c, ki_ast *a, bool pattern);
@@ -222,6 +224,7 @@ static bool infer_term(ki_compiler *c, ki_ast *a, bool pattern) {
     case KI_X_HASH: ok = narrow(c, a->var, ANY_VALUE, false, a->pos); break;
     case KI_X_NUMBER: ok = narrow(c, a->var, ANY_VALUE, false, a->pos); break;
     case KI_X_REAL: ok = narrow(c, a->var, kinds(1u << KI_K_FLOAT), pattern, a->pos); break;
+    case KI_X_TEXT: return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, "a text");
     case KI_X_TRUTH: ok = narrow(c, a->var, BIT(KN_BOOL), pattern, a->pos); break;
     case KI_X_CALL:
     case KI_X_CLASS:

@@ -1,5 +1,5 @@
 /* load.c: rules at run time: the front end krc uses, then host functions bound by the symbols the text names. */
-#include "rules/rules.h"
+#include "rules/front.h"
 
 #include <string.h>
 
@@ -38,7 +38,12 @@ static bool bind(ki_env *env, const char *text, size_t n, const ki_ruleset *s, c
 
 bool ki_rules_load(ki_env *env, const char *source, const char *text, size_t n, const ki_callback *callback,
                    ki_rules *out) {
-    if (!ki_rules_compile(env, source, text, n, out)) return false;
+    return ki_rules_load_meant(env, source, text, n, callback, NULL, out);
+}
+
+bool ki_rules_load_meant(ki_env *env, const char *source, const char *text, size_t n, const ki_callback *callback,
+                         ki_ins_meaning meaning, ki_rules *out) {
+    if (!ki_rules_compile_meant(env, source, text, n, meaning, out)) return false;
     for (unsigned k = 0; k < out->nset; k++)
         if (!bind(env, text, n, &out->set[k], callback)) {
             ki_rules_free(out);

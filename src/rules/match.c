@@ -2,6 +2,7 @@
 #include "rules/match.h"
 
 #include <math.h>
+#include <string.h>
 
 int64_t ki_arg_field(kn_uop u, ki_field f) {
     switch (f) {
@@ -53,6 +54,10 @@ static bool args_fit(const ki_match *m, const ki_ruleset *set, const ki_pat *p, 
         if ((c->like != KI_NOREG && c->like >= reg) != late) continue;
         if (c->none) {
             if (u->arg.bits) return false;
+            continue;
+        }
+        if (c->text) {
+            if (!u->arg.str || strcmp(u->arg.str->s, c->text) != 0) return false;
             continue;
         }
         int64_t want = c->value;

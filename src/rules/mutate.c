@@ -239,6 +239,7 @@ static void walk(mutator *m, const ki_ast *a, place where) { /* recursion: as de
     case KI_X_BOTH: infix(m, a, a->kid, "||", a->kid->next, "operator"); break;
     case KI_X_EITHER: infix(m, a, a->kid, "&&", a->kid->next, "operator"); break;
     case KI_X_BRACKET:
+    case KI_X_TEXT:
     case KI_X_WILD: break;
     }
     bool two = a->kid && a->kid->next && (a->kind == KI_X_OP || a->kind == KI_X_BOTH || a->kind == KI_X_EITHER);

@@ -195,6 +195,11 @@ static ki_ast *primary(parser *p) {
         a = class_head(p);
         return a && arguments(p, a) ? a : NULL;
     }
+    if (t->kind == KI_TOK_STRING) {
+        a = node(p, KI_X_TEXT, pos);
+        if (a) a->name = ki_reader_string(p->r, t);
+        return a && a->name && ki_lex(p->r) ? a : NULL;
+    }
     return expected(p, "an expression"), NULL;
 }
 

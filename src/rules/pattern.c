@@ -140,7 +140,9 @@ static bool arg_conditions(ki_compiler *c, const ki_ast *a, kn_op op, unsigned r
         else field++;
         if (k->kind == KI_X_WILD) continue;
         ki_argcond cond = {.field = (uint8_t)f, .reg = (uint8_t)reg, .like = KI_NOREG};
-        if (k->kind == KI_X_NUMBER) {
+        if (k->kind == KI_X_TEXT && f == KI_F_STR) {
+            cond.text = k->name;
+        } else if (k->kind == KI_X_NUMBER && f != KI_F_STR) {
             cond.value = k->i;
         } else if (k->kind != KI_X_NAME) {
             return ki_compile_fail(c, KI_E_RULE_MISPLACED, k->pos, "this arg");
@@ -148,7 +150,7 @@ static bool arg_conditions(ki_compiler *c, const ki_ast *a, kn_op op, unsigned r
             cond.none = 1;
         } else if (!whole && enum_named(f, k->name) >= 0) {
             cond.value = enum_named(f, k->name);
-            if (f == KI_F_DTYPE && (op == KN_CAST || op == KN_BITCAST)) continue; /* infer.c checks the dtype */
+            if (f == KI_F_DTYPE && (op == KN_CAST || op == KN_BITCAST || op == KN_INS)) continue; /* infer.c checks the dtype */
         } else {
             int was = earlier(c, k->name, KI_N_ARG, k->pos);
             if (was == -2) return false;

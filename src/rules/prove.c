@@ -290,8 +290,35 @@ bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_v
     return true;
 }
 
+static bool has_ins(const ki_ruleset *set, unsigned term) {
+    const ki_term *t = &set->term[term];
+    bool found = t->kind == KI_T_OP && t->op == KN_INS;
+    for (unsigned k = 0; k < t->nkid; k++) found |= has_ins(set, set->kid[t->kid + k]);
+    return found;
+}
+
+/* A rule that makes instructions, as what they mean. */
+static bool prove_meant(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o, ki_verdict *out) {
+    ki_rules own;
+    uint32_t at;
+    ki_proof p;
+    *out = (ki_verdict){0};
+    if (!ki_proof_load(env, set, rule, NULL, o->meaning, &own, &at)) {
+        bool room = env->err != KI_E_NOMEM;
+        ki_text_printf(&out->reason, "its instructions are not understood: %s", env->message.s ? env->message.s : "");
+        if (room) ki_env_clear(env);
+        return room;
+    }
+    ki_proof_make(&p, own.set, &own.set->rule[at], own.set->term, own.set->rule[at].guard);
+    bool ok = ki_prove_taken(env, &p, o, out);
+    ki_rules_free(&own);
+    return ok;
+}
+
 bool ki_prove_rule(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o, ki_verdict *out) {
     ki_proof p;
+    const ki_rule *r = &set->rule[rule];
+    if (r->kind == KI_R_REWRITE && r->rhs && o->meaning && has_ins(set, r->rhs)) return prove_meant(env, set, rule, o, out);
     ki_proof_make(&p, set, &set->rule[rule], set->term, set->rule[rule].guard);
     return ki_prove_taken(env, &p, o, out);
 }

@@ -38,6 +38,10 @@ bool ki_prove_execute(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out
 bool ki_prove_apart(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out); /* the same, in a process of its own */
 /* PROVED_SMT, REFUTED, or UNPROVED: the solver cannot say, or is not there. */
 ki_rung ki_prove_smt(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
+/* The set's rule alone (steps of a derivation: with their set), its text changed to `changed` ("ruleset t NAME : ...", NULL:
+ * as it is), INS as what they mean. False: it does not compile, or out of memory; env says. */
+bool ki_proof_load(ki_env *env, const ki_ruleset *set, uint32_t rule, const char *changed, ki_ins_meaning meaning,
+                   ki_rules *own, uint32_t *at);
 /* All rungs on a rule taken apart. False only out of memory. */
 bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
 

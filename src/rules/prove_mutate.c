@@ -49,7 +49,7 @@ static void put_set(ki_text *t, const ki_ruleset *set, uint32_t rule, const char
     ki_text_printf(t, "ruleset %s%s\n", set->name, set->pure ? " : pure" : "");
     for (uint32_t k = 0; k < set->nrule; k++) {
         const ki_rule *r = &set->rule[k];
-        if (k == rule) ki_text_printf(t, "%s\n", changed + strlen("ruleset t "));
+        if (k == rule) ki_text_printf(t, "%s\n", changed ? changed + strlen("ruleset t ") : r->text);
         else if (all) ki_text_printf(t, "%s%s\n", words[r->kind], r->text);
     }
 }
@@ -63,6 +63,21 @@ static ki_callback *callbacks_of(const ki_ruleset *set) {
     for (uint32_t k = 0; c && k < set->nrule; k++)
         if (set->rule[k].fn_name) c[n++] = (ki_callback){.symbol = set->rule[k].fn_name, .run = set->rule[k].fn};
     return c;
+}
+
+bool ki_proof_load(ki_env *env, const ki_ruleset *set, uint32_t rule, const char *changed, ki_ins_meaning meaning,
+                   ki_rules *own, uint32_t *at) {
+    ki_text text = {0};
+    ki_callback *host = callbacks_of(set);
+    put_set(&text, set, rule, changed);
+    bool ok = host && text.s && !text.oom;
+    if (!ok) ki_fail(env, KI_E_NOMEM);
+    ok = ok && ki_rules_load_meant(env, set->source, text.s, text.n, host, meaning, own);
+    ki_text_free(&text);
+    ki_free(host);
+    *at = 0;
+    while (ok && *at + 1 < own->set->nrule && strcmp(own->set->rule[*at].name, set->rule[rule].name) != 0) ++*at;
+    return ok;
 }
 
 /* ---- one mutant -------------------------------------------------------------------------------------------- */
@@ -79,23 +94,19 @@ static ki_fate fate_of(const ki_verdict *v) {
 }
 
 /* False only out of memory. */
-static bool judge(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_mutant *m, const ki_callback *host,
-                  const ki_prove_opts *o, ki_fate *fate, ki_verdict *v) {
-    ki_text text = {0};
+static bool judge(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_mutant *m, const ki_prove_opts *o,
+                  ki_fate *fate, ki_verdict *v) {
     ki_rules own;
-    put_set(&text, set, rule, m->text);
-    if (!text.s) return ki_fail(env, KI_E_NOMEM), false;
+    uint32_t at;
     *v = (ki_verdict){0};
     bool ok = true;
-    if (!ki_rules_load(env, set->source, text.s, text.n, host, &own)) {
+    if (!ki_proof_load(env, set, rule, m->text, o->meaning, &own, &at)) {
         ok = env->err != KI_E_NOMEM;
         *fate = KI_M_REFUSED;
         if (ok) ki_text_put(&v->reason, env->message.s ? env->message.s : "");
         if (ok) ki_env_clear(env);
     } else {
         const ki_ruleset *s = own.set;
-        uint32_t at = 0;
-        while (at + 1 < s->nrule && strcmp(s->rule[at].name, set->rule[rule].name) != 0) at++;
         ki_proof p;
         ki_proof_make(&p, s, &s->rule[at], s->term, s->rule[at].guard);
         p.mutant = true;
@@ -104,7 +115,6 @@ static bool judge(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_mu
         *fate = fate_of(v);
         ki_rules_free(&own);
     }
-    ki_text_free(&text);
     return ok;
 }
 
@@ -113,17 +123,15 @@ bool ki_prove_mutants(ki_env *env, const ki_ruleset *set, uint32_t rule, const k
     ki_mutants all;
     if (set->rule[rule].kind == KI_R_ACCEPT) return true;
     if (!ki_mutants_make(env, set, rule, &all)) return false;
-    ki_callback *host = callbacks_of(set);
-    bool ok = host || (ki_fail(env, KI_E_NOMEM), false);
+    bool ok = true;
     for (uint32_t k = every > 1 ? first % every : 0; ok && k<all.n; k += every> 1 ? every : 1) {
         ki_fate fate = KI_M_OPEN;
         ki_verdict v;
-        ok = judge(env, set, rule, &all.v[k], host, o, &fate, &v);
+        ok = judge(env, set, rule, &all.v[k], o, &fate, &v);
         if (!ok) break;
         report(user, &(ki_mutant_report){all.v[k].change, all.v[k].text + strlen("ruleset t "), fate, &v});
         ki_verdict_free(&v);
     }
-    ki_free(host);
     ki_mutants_free(&all);
     return ok;
 }

@@ -87,6 +87,7 @@ typedef struct ki_argcond {
     uint8_t like_field;
     uint8_t none;  /* the arg must be absent */
     int64_t value;
+    const char *text; /* STR: must read so; else NULL */
 } ki_argcond;
 
 typedef struct ki_rest {
@@ -124,6 +125,7 @@ typedef enum ki_tkind {
     KI_T_FOLD,   /* kids: op, operands */
     KI_T_AND,
     KI_T_OR,
+    KI_T_TEXT,   /* s, an arg */
     KI_T_NOTHING /* _ : no gradient; `none`: no arg */
 } ki_tkind;
 
@@ -139,6 +141,7 @@ typedef struct ki_term {
     union {
         int64_t i;
         double f;
+        const char *s;
     };
 } ki_term;
 enum { KI_TF_DIV = 1 /* `/`: idiv or div by the operands' dtype */ };
@@ -356,6 +359,12 @@ typedef struct ki_rules {
 } ki_rules;
 /* callback NULL-terminated or NULL: unknown symbols are then errors. Fails with a place and a caret. */
 bool ki_rules_load(ki_env *env, const char *source, const char *text, size_t n, const ki_callback *callback, ki_rules *out);
+/* What a machine instruction means: `name : tuple(sources) => expression` into out, for lanes of that dtype where the row knows
+ * no width (KI_DTYPE_COUNT: as the row has it); *result is the dtype of the expression. False: it has no meaning. */
+typedef bool (*ki_ins_meaning)(const char *row, kn_dtype lanes, ki_text *out, kn_dtype *result);
+/* As ki_rules_load; each INS of a right side is replaced by what it means (the prover's reading). */
+bool ki_rules_load_meant(ki_env *env, const char *source, const char *text, size_t n, const ki_callback *callback,
+                         ki_ins_meaning meaning, ki_rules *out);
 /* For krc: symbols stay names. */
 bool ki_rules_compile(ki_env *env, const char *source, const char *text, size_t n, ki_rules *out);
 void ki_rules_free(ki_rules *r);

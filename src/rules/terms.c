@@ -183,7 +183,11 @@ static bool rhs_args(ki_compiler *c, ki_ast *a, kn_op op, uint16_t *kid, unsigne
             return ki_compile_fail(c, KI_E_RULE_ARITY, s->pos, op == KI_OP_COUNT ? "the op" : ki_ops[op].name,
                                    "fewer args", count + 1);
         unsigned t;
-        if (s->kind == KI_X_NAME && strcmp(s->name, "none") == 0) {
+        if (s->kind == KI_X_TEXT && field && field[count] == KI_F_STR) {
+            ki_term text = fresh(s, KI_T_TEXT);
+            text.s = s->name;
+            t = push_term(c, text);
+        } else if (s->kind == KI_X_NAME && strcmp(s->name, "none") == 0) {
             t = push_term(c, fresh(s, KI_T_NOTHING));
         } else {
             s->dots = false;
@@ -193,6 +197,9 @@ static bool rhs_args(ki_compiler *c, ki_ast *a, kn_op op, uint16_t *kid, unsigne
         if (!t) return false;
         kid[(*n)++] = (uint16_t)t;
     }
+    bool whole = a->arg && a->arg->kind == KI_X_NAME && a->arg->dots;
+    if (op == KN_INS && count != 2 && !whole)
+        return ki_compile_fail(c, KI_E_RULE_ARITY, a->pos, "ins", "a row's name and a dtype after ';'", count);
     if (count || optional) return true;
     return ki_compile_fail(c, KI_E_RULE_ARITY, a->pos, ki_ops[op].name, "an arg after ';'", 0u);
 }
@@ -292,6 +299,7 @@ static unsigned plain_term(ki_compiler *c, ki_ast *a, mode m, kn_dtype fallback)
     case KI_X_BRACKET: return m == BUILD ? bracket_term(c, a, a->kid, fallback) : compile_term(c, a->kid, m, fallback);
     case KI_X_BOTH:
     case KI_X_EITHER: return logic_term(c, a, m);
+    case KI_X_TEXT: return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, "a text"), 0;
     case KI_X_WILD: break;
     }
     return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, "'_'"), 0;

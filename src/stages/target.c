@@ -1,4 +1,4 @@
-/* target.c: the machines we write C for. See target.h. */
+/* target.c: the machines we write for. See target.h. */
 #include "stages/target.h"
 
 #include "base/cpuid.h"
@@ -12,17 +12,33 @@
      W(KN_NOT, w) | W(KN_SQRT, w))
 #define FMA(w) (SET(w) | W(KN_MULACC, w))
 
-/* By level, sse2 first; a machine runs its own and those before it. */
+#define C_TARGET(name, level, flags, vector, n, fma, stream, set)                                                        \
+    {name, flags, false, level, vector, n, 64, fma, true, stream, {set(0), set(1)}}
+#define NATIVE(name, level, vector, n, fma, set)                                                                       \
+    {name, "", true, level, vector, n, 64, fma, false, true, {set(0), set(1)}}
+
+/* By level, sse2 first; a machine runs its own and those before it. Then what any machine has, then the levels again. */
 static const ki_target targets[] = {
-    {"sse2", "-march=x86-64", 16, 16, 64, false, true, true, {SET(0), SET(1)}},
-    {"avx2", "-march=haswell", 32, 16, 64, true, true, true, {FMA(0), FMA(1)}},
-    {"avx512", "-march=skylake-avx512 -mprefer-vector-width=512", 64, 32, 64, true, true, true, {FMA(0), FMA(1)}},
-    {"amx", "-march=skylake-avx512 -mprefer-vector-width=512", 64, 32, 64, true, true, true, {FMA(0), FMA(1)}},
-    {"generic", "", 16, 32, 64, false, true, false, {SET(0), SET(1)}},
+    C_TARGET("sse2", KI_CPU_SSE2_LEVEL, "-march=x86-64", 16, 16, false, true, SET),
+    C_TARGET("avx2", KI_CPU_AVX2_LEVEL, "-march=haswell", 32, 16, true, true, FMA),
+    C_TARGET("avx512", KI_CPU_AVX512_LEVEL, "-march=skylake-avx512 -mprefer-vector-width=512", 64, 32, true, true, FMA),
+    C_TARGET("amx", KI_CPU_AMX_LEVEL, "-march=skylake-avx512 -mprefer-vector-width=512", 64, 32, true, true, FMA),
+    C_TARGET("generic", KI_CPU_SSE2_LEVEL, "", 16, 32, false, false, SET),
+    NATIVE("sse2", KI_CPU_SSE2_LEVEL, 16, 16, false, SET),
+    NATIVE("avx2", KI_CPU_AVX2_LEVEL, 32, 16, true, FMA),
+    NATIVE("avx512", KI_CPU_AVX512_LEVEL, 64, 32, true, FMA),
+    NATIVE("amx", KI_CPU_AMX_LEVEL, 64, 32, true, FMA),
 };
+enum { GENERIC = KI_CPU_LEVELS, FIRST_NATIVE };
 
 const ki_target *ki_target_named(const char *name) {
-    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+    for (size_t i = 0; i < FIRST_NATIVE; i++)
+        if (strcmp(targets[i].name, name) == 0) return &targets[i];
+    return NULL;
+}
+
+const ki_target *ki_target_native(const char *name) {
+    for (size_t i = FIRST_NATIVE; i < sizeof targets / sizeof *targets; i++)
         if (strcmp(targets[i].name, name) == 0) return &targets[i];
     return NULL;
 }
@@ -31,19 +47,28 @@ const ki_target *ki_target_host(void) {
 #if defined(__x86_64__)
     return &targets[ki_cpu_host_level()];
 #else
-    return &targets[KI_CPU_LEVELS];
+    return &targets[GENERIC];
 #endif
 }
 
+/* `here`: code of it runs on this machine. */
+static bool runs(const ki_target *t, bool here) {
+    const ki_target *host = ki_target_host();
+    if (!here || t == &targets[GENERIC]) return true; /* it needs less than any other */
+    return host != &targets[GENERIC] && t->level <= host->level;
+}
+
 const ki_target *ki_target_chosen(ki_env *env, bool here) {
-    const char *set = ki_setting(env, KI_VAR_CPU);
-    const ki_target *host = ki_target_host(), *t = *set ? ki_target_named(set) : host;
-    /* `generic` needs less than any other. */
-    if (t && (!here || t <= host || t == &targets[KI_CPU_LEVELS])) return t;
+    const char *set = ki_setting(env, KI_VAR_CPU), *code = ki_setting(env, KI_VAR_CODE);
+    bool native = strcmp(code, "x86") == 0;
+    if (!native && strcmp(code, "c") != 0) return ki_fail(env, KI_E_CODE_KIND, code), NULL;
+    const char *name = *set ? set : ki_target_host()->name;
+    const ki_target *t = native ? ki_target_native(name) : ki_target_named(name);
+    if (t && runs(t, here)) return t;
     ki_text offers = {0};
-    for (const ki_target *l = targets; l < targets + KI_CPU_LEVELS && (l <= host || !here); l++)
-        ki_text_printf(&offers, "%s%s", l > targets ? ", " : "", l->name);
-    ki_fail(env, KI_E_CPU_LEVEL, set, offers.s ? offers.s : host->name);
+    for (const ki_target *l = targets; l < &targets[GENERIC]; l++)
+        if (runs(l, here)) ki_text_printf(&offers, "%s%s", l > targets ? ", " : "", l->name);
+    ki_fail(env, KI_E_CPU_LEVEL, name, offers.s ? offers.s : ki_target_host()->name);
     ki_text_free(&offers);
     return NULL;
 }

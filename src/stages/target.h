@@ -1,5 +1,5 @@
 /* target.h: what a code generator must know of the machine it writes for. A table of constants; no target is
- * known to the stages by name, only by these facts. */
+ * known to the stages by name, only by these facts. Each level of x86-64 is there twice: for C, and for machine code. */
 #ifndef KI_TARGET_H
 #define KI_TARGET_H
 
@@ -8,13 +8,15 @@
 typedef struct ki_target {
     const char *name;     /* "sse2", "avx2", "avx512", "amx" */
     const char *cflags;   /* what the C compiler must be told */
+    bool native;          /* select chooses instructions of x86-64 (INS) for it; else C text is written */
+    uint8_t level;        /* ki_cpu_level: which rule sets of 5_select (select_x86, lack_x86) serve it */
     unsigned vector;      /* bytes of a vector register */
     unsigned nvector;     /* how many there are */
     unsigned line;        /* bytes of a cache line: arenas are aligned to it */
     bool fma;             /* MULACC on floats is one instruction */
     bool libm;            /* scalar exp, log, ... may be called (C) */
     bool stream;          /* it can store past the caches */
-    uint64_t native[2];   /* bit per kn_op: DECOMP ops taken as they are */
+    uint64_t takes[2];    /* bit per kn_op: DECOMP ops taken as they are */
 } ki_target;
 
 /* What is known of the machine itself, beyond its instructions. */
@@ -29,15 +31,16 @@ typedef struct ki_machine {
 #define KI_C_FLAGS "-std=gnu17 -O2 -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -fno-strict-aliasing -fno-tree-vrp -w -Wno-psabi"
 
 /* By name; NULL if unknown. The first is the least every x86-64 has. */
-const ki_target *ki_target_named(const char *name);
+const ki_target *ki_target_named(const char *name);  /* for C */
+const ki_target *ki_target_native(const char *name); /* for machine code: sse2, avx2, avx512, amx */
 /* The best one this processor runs. */
 const ki_target *ki_target_host(void);
-/* What KN_CPU says, else the host's. here: code of it is to run on this machine, so what the machine lacks is refused. NULL: env
- * says what there is. The one reader of the setting. */
+/* What KN_CODE and KN_CPU say, else C for the host. here: code of it is to run on this machine, so what the machine lacks is refused. NULL: env
+ * says what there is. The one reader of these settings. */
 const ki_target *ki_target_chosen(ki_env *env, bool here);
 
 static inline bool ki_target_has(const ki_target *t, kn_op op) {
-    return !(ki_ops[op].flags & KI_DECOMP) || (t->native[op >> 6] >> (op & 63) & 1);
+    return !(ki_ops[op].flags & KI_DECOMP) || (t->takes[op >> 6] >> (op & 63) & 1);
 }
 
 #endif

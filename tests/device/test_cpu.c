@@ -263,6 +263,14 @@ static void threads(void) {
     ki_env_clear(&env);
     CHECK(ki_target_chosen(&env, true) && !strcmp(ki_target_chosen(&env, true)->name, "sse2"),
           "KN_CPU=sse2 forces the level down");
+    ki_setting_set(&env, KI_VAR_CODE, "x86");
+    CHECK(ki_target_chosen(&env, true) && ki_target_chosen(&env, true) == ki_target_native("sse2"),
+          "KN_CODE=x86: the same level, in machine code");
+    ki_setting_set(&env, KI_VAR_CODE, "pascal");
+    CHECK(!ki_target_chosen(&env, true) && env.err == KI_E_CODE_KIND && says("x86"), "KN_CODE=pascal is refused: %s",
+          env.message.s);
+    ki_env_clear(&env);
+    ki_setting_set(&env, KI_VAR_CODE, NULL);
     ki_setting_set(&env, KI_VAR_CPU, NULL);
 }
 

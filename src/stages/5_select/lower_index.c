@@ -4,11 +4,16 @@
  * ranges stay too. A scalar is i64: addresses are 64 bits wide. A vector that is read as a value (a mask, a cast, a
  * gather) is i32 if its bounds and those of all it is made of fit, for twice the lanes; one that is only the tail of an
  * address, base + STACK(0, 1, ...), stays i64 and costs nothing. Division and remainder of what is never negative by a
- * power of two become shift and mask on the way. */
+ * power of two become shift and mask on the way.
+ *
+ * For native targets scalars stay of dtype index, the domain of general registers, and so do tails of addresses; only
+ * vectors read as values are lowered, over casts of the scalars they are made from. A cast to data is one to i32 or i64,
+ * which is a transfer between registers, and from there to what is wanted. */
 #include "stages/5_select/select.h"
 
 typedef struct lower {
     ki_ir *ir;
+    bool native;
     kn_uop *node;
     uint32_t n;
     uint32_t *at;
@@ -58,6 +63,7 @@ static uint8_t wanted(const lower *l, kn_uop u, uint32_t k, uint8_t mine) {
     if (u->dtype == KN_IDX && is_leaf(u) && !(u->op == KN_INDEX && k > 0)) return SELF;
     if (is_index(u)) return mine;
     if (u->op == KN_STORE || u->op == KN_LOAD || u->op == KN_ATOMICADD) return SELF;
+    if (l->native && (u->op == KN_INDEX ? ki_rank(s) == 0 || is_address_tail(s) : ki_rank(u) == 0)) return SELF;
     if (u->op == KN_INDEX && (ki_rank(s) == 0 || is_address_tail(s))) return W64;
     bool vector = ki_rank(u) > 0;
     for (uint32_t j = 0; j < u->nsrc && vector; j++)
@@ -65,47 +71,68 @@ static uint8_t wanted(const lower *l, kn_uop u, uint32_t k, uint8_t mine) {
     return vector && ki_rank(u) ? W32 : W64;
 }
 
+/* A scalar that stays as it is, and is transferred where a vector is made of it. */
+static bool is_general(const lower *l, kn_uop u) { return l->native && u->dtype == KN_IDX && ki_rank(u) == 0; }
+
 static void find_wants(lower *l) {
     for (uint32_t i = l->n; i-- > 0;) {
         kn_uop u = l->node[i];
         if (i + 1 == l->n) l->want[i] = SELF;
         for (uint32_t k = 0; k < u->nsrc; k++) {
             uint8_t *w = &l->want[l->at[u->src[k]->id]];
-            *w |= u->src[k]->dtype != KN_IDX ? SELF : wanted(l, u, k, l->want[i]);
+            bool whole = u->src[k]->dtype != KN_IDX || is_general(l, u->src[k]);
+            *w |= whole ? SELF : wanted(l, u, k, l->want[i]);
         }
     }
 }
 
 static bool is_pow2(int64_t v) { return v > 0 && (v & (v - 1)) == 0; }
 
+/* A source at a width. */
+static kn_uop at_width(const lower *l, kn_uop s, uint8_t w) {
+    kn_dtype t = w & W64 ? KN_I64 : KN_I32;
+    kn_uop self = l->as[2][l->at[s->id]];
+    if (s->dtype != KN_IDX || w & SELF) return self;
+    if (!is_general(l, s)) return l->as[w & W64 ? 0 : 1][l->at[s->id]];
+    return ki_is_const(s) ? ki_const_int(l->ir, t, s->arg.i) : ki_cast(l->ir, self, t);
+}
+
+/* Division and remainder by a power of two over the new sources, NULL: u is no such thing. */
+static kn_uop by_power(lower *l, kn_uop u, kn_dtype t) {
+    if ((u->op != KN_IDIV && u->op != KN_MOD) || u->src[0]->lo.i < 0 || !ki_is_const(u->src[1])) return NULL;
+    int64_t c = u->src[1]->arg.i;
+    if (!is_pow2(c)) return NULL;
+    if (u->op == KN_MOD) return ki_op2(l->ir, KN_AND, l->src[0], ki_const_int(l->ir, t, c - 1));
+    return ki_op2(l->ir, KN_SHR, l->src[0], ki_const_int(l->ir, t, ki_ctz64((uint64_t)c)));
+}
+
 /* One node of dtype index at a width, its sources at that width. */
 static kn_uop make_at(lower *l, kn_uop u, uint8_t w) {
     kn_dtype t = w == W64 ? KN_I64 : KN_I32;
-    kn_uop *as = l->as[w == W64 ? 0 : 1];
     if (ki_is_const(u)) return ki_const_int(l->ir, t, u->arg.i);
     if (is_leaf(u)) return ki_cast(l->ir, l->as[2][l->at[u->id]], t);
     if (u->op == KN_CAST) return ki_cast(l->ir, l->as[2][l->at[u->src[0]->id]], t);
-    for (uint32_t k = 0; k < u->nsrc; k++) {
-        uint32_t s = l->at[u->src[k]->id];
-        l->src[k] = u->src[k]->dtype == KN_IDX ? as[s] : l->as[2][s];
-    }
-    if ((u->op == KN_IDIV || u->op == KN_MOD) && u->src[0]->lo.i >= 0 && ki_is_const(u->src[1]) &&
-        is_pow2(u->src[1]->arg.i)) {
-        int64_t c = u->src[1]->arg.i;
-        if (u->op == KN_MOD) return ki_op2(l->ir, KN_AND, l->src[0], ki_const_int(l->ir, t, c - 1));
-        return ki_op2(l->ir, KN_SHR, l->src[0], ki_const_int(l->ir, t, ki_ctz64((uint64_t)c)));
-    }
-    return ki_make(l->ir, (kn_op)u->op, t, l->src, u->nsrc, u->arg, u->tag);
+    for (uint32_t k = 0; k < u->nsrc; k++) l->src[k] = at_width(l, u->src[k], w);
+    kn_uop v = by_power(l, u, t);
+    return v ? v : ki_make(l->ir, (kn_op)u->op, t, l->src, u->nsrc, u->arg, u->tag);
+}
+
+/* A scalar of dtype index as data, by a transfer to i32 or i64. */
+static kn_uop transfer(lower *l, kn_uop u, kn_uop from) {
+    kn_dtype to = (kn_dtype)u->dtype;
+    if (to == KN_BOOL) return ki_op2(l->ir, KN_CMPNE, from, ki_const_int(l->ir, KN_IDX, 0));
+    bool narrow = ki_is_float(to) ? l->fits[l->at[u->src[0]->id]] : ki_dtypes[to].bits <= 32;
+    return ki_cast(l->ir, ki_cast(l->ir, from, narrow ? KN_I32 : KN_I64), to);
 }
 
 /* A node as itself, over its sources as it wants them. */
 static kn_uop make_self(lower *l, kn_uop u, uint8_t mine) {
-    for (uint32_t k = 0; k < u->nsrc; k++) {
-        uint32_t s = l->at[u->src[k]->id];
-        uint8_t w = u->src[k]->dtype != KN_IDX ? SELF : wanted(l, u, k, mine);
-        l->src[k] = l->as[w & W64 ? 0 : w & W32 ? 1 : 2][s];
-    }
-    return ki_with_src(l->ir, u, l->src);
+    for (uint32_t k = 0; k < u->nsrc; k++)
+        l->src[k] = at_width(l, u->src[k], u->src[k]->dtype != KN_IDX ? SELF : wanted(l, u, k, mine));
+    if (l->native && u->op == KN_CAST && u->dtype != KN_IDX && is_general(l, u->src[0])) return transfer(l, u, l->src[0]);
+    if (u->op == KN_CAST) return ki_cast(l->ir, l->src[0], (kn_dtype)u->dtype); /* none where the lowered dtype is wanted */
+    kn_uop v = is_general(l, u) ? by_power(l, u, KN_IDX) : NULL;
+    return v ? v : ki_with_src(l->ir, u, l->src);
 }
 
 static kn_uop run(lower *l) {
@@ -123,8 +150,8 @@ static kn_uop run(lower *l) {
     return l->as[2][l->n - 1];
 }
 
-kn_uop ki_lower_index(ki_ir *ir, kn_uop sink) {
-    lower l = {.ir = ir};
+kn_uop ki_lower_index(ki_ir *ir, const ki_target *t, kn_uop sink) {
+    lower l = {.ir = ir, .native = t->native};
     int64_t n = ki_toposort(ir, &sink, 1, &l.node);
     if (n < 0) return NULL;
     l.n = (uint32_t)n;

@@ -5,5 +5,6 @@ kn_uop ki_select(ki_ir *ir, const ki_target *t, kn_uop sink) {
     if (!sink) return NULL;
     kn_uop s = ki_devectorize(ir, t, sink);
     if (s) s = ki_decompose(ir, t, s);
-    return s ? ki_lower_index(ir, s) : NULL;
+    if (s) s = ki_lower_index(ir, t, s);
+    return s && t->native ? ki_select_x86(ir, t, s) : s;
 }

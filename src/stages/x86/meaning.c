@@ -5,15 +5,8 @@
 #include "rules/rules.h"
 #include "stages/x86/x86.h"
 
+#include <stdatomic.h>
 #include <string.h>
-#include <strings.h>
-
-kn_dtype ki_x86_dtype(const ki_x86_form *f, unsigned k) {
-    const char *s = f->types;
-    size_t n = strcspn(s, " ");
-    for (; k && s[n]; k--) s += n + 1, n = strcspn(s, " ");
-    return ki_dtype_named(s, n);
-}
 
 /* The meaning mentions the one-letter name. */
 static bool mentions(const char *s, char name) {
@@ -40,20 +33,77 @@ unsigned ki_x86_sources(const ki_x86_form *f, char name[8]) {
     return n;
 }
 
-bool ki_x86_meaning_text(const ki_x86_form *f, ki_text *out) {
-    char name[8];
+/* Bit by bit: the row knows no width of lanes. Masks are such lanes of bool too. */
+static bool bitwise(const ki_x86_form *f) {
+    const char *m = f->meaning;
+    return *m && (m[strspn(m, "abd&|^!() ")] == 0 || strncmp(f->id, "VPTERNLOG", 9) == 0) && strpbrk(m, "&|^!");
+}
+static bool on_masks(const ki_x86_form *f) { return ki_x86_codes[f->op[0]].size == 'k'; }
+
+/* The lanes a row has where an instruction's are of dtype t: KI_DTYPE_COUNT, its own. */
+static kn_dtype lanes_for(const ki_x86_form *f, kn_dtype t) {
+    static const uint8_t words[] = {KN_U8, KN_U16, KN_U32, KN_U64};
+    if (!bitwise(f) || t == KI_DTYPE_COUNT || t == KN_VOID || t == KN_IDX) return KI_DTYPE_COUNT;
+    if (t == KN_BOOL || on_masks(f)) return t == KN_BOOL && on_masks(f) ? KN_BOOL : KI_DTYPE_COUNT;
+    for (unsigned k = 0; k < 4; k++)
+        if (ki_dtypes[words[k]].bits == ki_dtypes[t].bits) return (kn_dtype)words[k];
+    return KI_DTYPE_COUNT;
+}
+
+/* dtype of a source by its name ('r': of the result). */
+static kn_dtype dtype_in(const ki_x86_form *f, char name, kn_dtype lanes) {
+    if (name == 'i' || name == 'j') return KN_I32;
+    if (name == 'k') return KN_BOOL;
+    if (lanes != KI_DTYPE_COUNT) return lanes;
+    return ki_x86_dtype(f, name == 'd' || name == 'r' ? 0 : name - 'a' + 1u);
+}
+
+static bool meaning_text(const ki_x86_form *f, kn_dtype lanes, ki_text *out) {
+    char name[9];
     if (!*f->meaning) return false;
     unsigned n = ki_x86_sources(f, name);
+    if (mentions(f->meaning, 'j')) name[n++] = 'j';
     ki_text_put(out, "meaning : tuple(");
-    for (unsigned k = 0; k < n; k++) {
-        const char *type = name[k] == 'k'   ? "bool"
-                           : name[k] == 'i' ? "i32"
-                                            : ki_dtypes[ki_x86_dtype(f, name[k] == 'd' ? 0 : name[k] - 'a' + 1u)].name;
-        ki_text_printf(out, "%s%c:%s", k ? ", " : "", name[k], type);
-    }
-    if (mentions(f->meaning, 'j')) ki_text_printf(out, "%sj:i32", n ? ", " : "");
+    for (unsigned k = 0; k < n; k++)
+        ki_text_printf(out, "%s%c:%s", k ? ", " : "", name[k], ki_dtypes[dtype_in(f, name[k], lanes)].name);
     ki_text_printf(out, ") => %s @retype @ends(\"an instruction is replaced by what it means\")\n", f->meaning);
     return true;
+}
+
+bool ki_x86_meaning_text(const ki_x86_form *f, ki_text *out) { return meaning_text(f, KI_DTYPE_COUNT, out); }
+
+bool ki_x86_ins_meaning(const char *row, kn_dtype lanes, ki_text *out, kn_dtype *result) {
+    const ki_x86_form *f = ki_x86_row(row);
+    if (!f) return false;
+    lanes = lanes_for(f, lanes);
+    *result = dtype_in(f, 'r', lanes);
+    return meaning_text(f, lanes, out);
+}
+
+/* ---- rules kept: a meaning is compiled once in a process ---------------------------------------------------------- */
+
+enum { KINDS = 6 };
+static _Atomic(const ki_rules *) kept[KI_X_COUNT][KINDS];
+
+static unsigned kind_of(kn_dtype lanes) {
+    return lanes == KI_DTYPE_COUNT ? 0 : lanes == KN_BOOL ? 5 : lanes == KN_U8 ? 1 : lanes == KN_U16 ? 2 : lanes == KN_U32 ? 3 : 4;
+}
+
+static const ki_rules *rules_of(ki_env *env, const ki_x86_form *f, kn_dtype lanes) {
+    _Atomic(const ki_rules *) *place = &kept[f - ki_x86_forms][kind_of(lanes)];
+    const ki_rules *known = atomic_load(place);
+    if (known) return known;
+    ki_text text = {0};
+    ki_rules *made = ki_calloc(1, sizeof *made);
+    ki_text_put(&text, "ruleset x86\n");
+    bool has = meaning_text(f, lanes, &text), ok = made && !text.oom;
+    if (!ok) ki_fail(env, KI_E_NOMEM);
+    ok = ok && has && ki_rules_load(env, f->name, text.s, text.n, NULL, made);
+    ki_text_free(&text);
+    if (ok && atomic_compare_exchange_strong(place, &known, made)) return made;
+    if (made) ki_rules_free(made); /* no rules, or another thread was faster */
+    ki_free(made);
+    return ok ? known : NULL;
 }
 
 static kn_uop lane_numbers(ki_ir *ir, unsigned lanes) {
@@ -63,47 +113,48 @@ static kn_uop lane_numbers(ki_ir *ir, unsigned lanes) {
     return ki_opn(ir, KN_STACK, number, lanes < 64 ? lanes : 64);
 }
 
-kn_uop ki_x86_meaning(ki_ir *ir, const ki_x86_form *f, const kn_uop *src, unsigned nsrc, unsigned lanes) {
-    ki_text text = {0};
-    ki_rules rules = {0};
-    kn_uop all[8], out = NULL;
+static kn_uop meaning(ki_ir *ir, const ki_x86_form *f, kn_dtype dtype, const kn_uop *src, unsigned nsrc, unsigned lanes) {
+    kn_uop all[8];
     if (nsrc > 7) return NULL;
+    const ki_rules *rules = rules_of(ir->env, f, dtype);
+    if (!rules) return NULL;
     memcpy(all, src, nsrc * sizeof *src);
     if (mentions(f->meaning, 'j')) all[nsrc++] = lane_numbers(ir, lanes);
-    ki_text_put(&text, "ruleset x86\n");
-    bool has = ki_x86_meaning_text(f, &text);
-    if (text.oom) ki_fail(ir->env, KI_E_NOMEM);
-    else if (has && ki_rules_load(ir->env, f->name, text.s, text.n, NULL, &rules)) {
-        kn_uop root = ki_opn(ir, KN_TUPLE, all, nsrc);
-        const ki_ruleset *set = &rules.set[0];
-        if (root) out = ki_rewrite_one(ir, root, &(ki_rewrite_opts){.sets = &set, .nsets = 1, .fp = ~0u}, NULL);
-    }
-    ki_rules_free(&rules);
-    ki_text_free(&text);
-    return out;
+    kn_uop root = ki_opn(ir, KN_TUPLE, all, nsrc);
+    const ki_ruleset *set = &rules->set[0];
+    return root ? ki_rewrite_one(ir, root, &(ki_rewrite_opts){.sets = &set, .nsets = 1, .fp = ~0u}, NULL) : NULL;
+}
+
+kn_uop ki_x86_meaning(ki_ir *ir, const ki_x86_form *f, const kn_uop *src, unsigned nsrc, unsigned lanes) {
+    return meaning(ir, f, KI_DTYPE_COUNT, src, nsrc, lanes);
 }
 
 static kn_uop refuse(ki_ir *ir, const char *name, const char *why) {
     return ki_fail(ir->env, KI_E_X86_INS, name, why), NULL;
 }
 
+/* u read with dtype t of its width: registers know none. NULL: it has another width. */
+static kn_uop bits_as(ki_ir *ir, kn_uop u, kn_dtype t) {
+    if (u->dtype == t) return u;
+    if (u->dtype == KN_BOOL || t == KN_BOOL || u->dtype == KN_IDX || ki_dtypes[u->dtype].bits != ki_dtypes[t].bits) return NULL;
+    return ki_bitcast(ir, u, t);
+}
+
 kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
     const char *name = u->arg.str ? u->arg.str->s : "";
-    const ki_x86_form *f = NULL;
-    char sources[8];
-    for (unsigned k = 0; k < KI_X_COUNT && !f; k++) /* interpreting is slow anyway */
-        if (strcasecmp(ki_x86_forms[k].id, name) == 0) f = &ki_x86_forms[k];
+    const ki_x86_form *f = ki_x86_row(name);
+    char sources[9];
+    kn_uop src[8];
     if (!f) return refuse(ir, name, "there is no such row");
     if (!*f->meaning) return refuse(ir, name, "it has no meaning");
     if (ki_x86_sources(f, sources) != u->nsrc) return refuse(ir, name, "it has another number of sources");
-    for (unsigned k = 0; k < u->nsrc; k++) {
-        char c = sources[k];
-        kn_dtype want = c == 'i' ? KN_I32 : c == 'k' ? KN_BOOL : ki_x86_dtype(f, c == 'd' ? 0 : c - 'a' + 1u);
-        if (u->src[k]->dtype != want) return refuse(ir, name, "a source has another dtype");
-    }
+    kn_dtype lanes = lanes_for(f, (kn_dtype)u->dtype);
+    for (unsigned k = 0; k < u->nsrc; k++)
+        if (!(src[k] = bits_as(ir, u->src[k], dtype_in(f, sources[k], lanes))))
+            return ir->env->err ? NULL : refuse(ir, name, "a source has another dtype");
     if (ki_numel(u) > 64) return refuse(ir, name, "no register has so many lanes");
-    kn_uop v = ki_x86_meaning(ir, f, u->src, u->nsrc, (unsigned)ki_numel(u));
+    kn_uop v = meaning(ir, f, lanes, src, u->nsrc, (unsigned)ki_numel(u));
     if (!v) return ir->env->err ? NULL : refuse(ir, name, "its meaning does not fit the sources");
-    if (v->dtype != u->dtype) return refuse(ir, name, "its result has another dtype");
+    if (!(v = bits_as(ir, v, (kn_dtype)u->dtype))) return ir->env->err ? NULL : refuse(ir, name, "its result has another dtype");
     return ki_same_shape(u, v) ? v : refuse(ir, name, "its result has another shape");
 }

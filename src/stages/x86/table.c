@@ -1,7 +1,9 @@
 /* table.c: x86.def as constant arrays, and the questions asked of a row. See x86.h. */
 #include "stages/x86/x86.h"
 
+#include <stdatomic.h>
 #include <string.h>
+#include <strings.h>
 
 /* What the rows are written in. */
 enum { NP, P66, F3, F2, NX = 8, NO = KI_XC_NONE, NONE = 0 };
@@ -145,6 +147,13 @@ const char *ki_x86_name(const ki_x86_form *f, unsigned enc) {
     return enc == KI_XE_SSE && f->enc != KI_XE_SSE && f->name[0] == 'v' ? f->name + 1 : f->name;
 }
 
+kn_dtype ki_x86_dtype(const ki_x86_form *f, unsigned k) {
+    const char *s = f->types;
+    size_t n = strcspn(s, " ");
+    for (; k && s[n]; k--) s += n + 1, n = strcspn(s, " ");
+    return ki_dtype_named(s, n);
+}
+
 ki_x86_id ki_x86_named(const char *name, ki_x86_id from) {
     for (unsigned k = from; k < KI_X_COUNT; k++) {
         const ki_x86_form *f = &ki_x86_forms[k];
@@ -152,6 +161,39 @@ ki_x86_id ki_x86_named(const char *name, ki_x86_id from) {
             return (ki_x86_id)k;
     }
     return KI_X_COUNT;
+}
+
+/* Rows by a hash of their ids, in any case: place k holds a row's number + 1. Made once a process. */
+enum { PLACES = 4096 };
+_Static_assert(2 * KI_X_COUNT < PLACES, "half of the places stay free");
+
+static unsigned place_of(const char *id) {
+    uint32_t h = 2166136261u;
+    for (; *id; id++) h = (h ^ (uint32_t)(*id & ~0x20)) * 16777619u;
+    return (h ^ h >> 15) % PLACES;
+}
+
+static const uint16_t *places(void) {
+    static _Atomic(uint16_t *) made;
+    uint16_t *known = atomic_load(&made), *own;
+    if (known || !(own = ki_calloc(PLACES, sizeof *own))) return known;
+    for (unsigned k = 0; k < KI_X_COUNT; k++) {
+        unsigned at = place_of(ki_x86_forms[k].id);
+        while (own[at]) at = (at + 1) % PLACES;
+        own[at] = (uint16_t)(k + 1);
+    }
+    if (atomic_compare_exchange_strong(&made, &known, own)) return own;
+    ki_free(own); /* another thread was faster */
+    return known;
+}
+
+const ki_x86_form *ki_x86_row(const char *id) {
+    const uint16_t *place = places();
+    for (unsigned at = place_of(id); place && place[at]; at = (at + 1) % PLACES)
+        if (strcasecmp(ki_x86_forms[place[at] - 1].id, id) == 0) return &ki_x86_forms[place[at] - 1];
+    for (unsigned k = 0; k < KI_X_COUNT && !place; k++) /* no memory for the table */
+        if (strcasecmp(ki_x86_forms[k].id, id) == 0) return &ki_x86_forms[k];
+    return NULL;
 }
 
 uint64_t ki_x86_needs(const ki_x86_form *f, unsigned enc, unsigned len) {

@@ -160,6 +160,8 @@ ki_x86_access ki_x86_access_of(const ki_x86_ins *i); /* access.c; nothing for wh
 
 /* First form of that mnemonic (without `v` for SSE rows too) from `from` on; KI_X_COUNT if none. */
 ki_x86_id ki_x86_named(const char *name, ki_x86_id from);
+/* The row of that id, in any case; NULL: none. A hashed table. */
+const ki_x86_form *ki_x86_row(const char *id);
 const char *ki_x86_name(const ki_x86_form *f, unsigned enc); /* without the v in the SSE encoding */
 /* Features the form needs in an encoding at a vector length (0 128, 1 256, 2 512), one bit each. */
 uint64_t ki_x86_needs(const ki_x86_form *f, unsigned enc, unsigned len);
@@ -176,7 +178,11 @@ kn_dtype ki_x86_dtype(const ki_x86_form *f, unsigned k);
 unsigned ki_x86_sources(const ki_x86_form *f, char name[8]);
 /* The form's value over those sources; the result has `lanes` lanes. NULL: it has no meaning, or env says why. */
 kn_uop ki_x86_meaning(ki_ir *ir, const ki_x86_form *f, const kn_uop *src, unsigned nsrc, unsigned lanes);
-/* The same for INS(sources; "row"), dtype and shape checked: what env->ins is set to. */
+/* The same for INS(sources; "row"), dtype and shape checked: what env->ins is set to. Registers know no dtype: a source or
+ * result of another dtype of the row's width is read by its bits, and a row that works bit by bit (and, or, xor, andn,
+ * vpternlog) has lanes of any width; on mask registers, lanes of bool. */
 kn_uop ki_x86_understand(ki_ir *ir, kn_uop u);
+/* The same as text, for the prover (a ki_ins_meaning of rules.h). */
+bool ki_x86_ins_meaning(const char *row, kn_dtype lanes, ki_text *out, kn_dtype *result);
 
 #endif

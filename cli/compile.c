@@ -33,7 +33,8 @@ static int compile(cli *c) {
     const char *target = cli_str(c, "target", NULL);
     bool x86 = target && strcmp(target, "x86") == 0, source = target && !cli_has(c, "to");
     if (target && !x86 && strcmp(target, "c") != 0) return cli_usage(c, "no target %s; there are c and x86", target);
-    if (x86 && source) return cli_usage(c, "--target x86 is shown up to a stage so far: --to select, linearize or plan");
+    if (x86 && source)
+        return cli_usage(c, "--target x86 is shown up to a stage so far: --to select, linearize or plan");
     ki_stage to = source ? KI_S_RENDER : cli_stage(c, cli_str(c, "to", "render"));
     if (to == KI_S_COUNT) return CLI_USAGE;
     cli_program p;
@@ -53,7 +54,8 @@ static int compile(cli *c) {
 
 static const cli_opt options[] = {
     {"to", "STAGE", "tensor, callify, rangeify, optimize, expand, select, linearize, plan or render (the default)"},
-    {"target", "T", "what kernels are written in, c or x86, whatever KN_CODE says; without --to the source text is printed"},
+    {"target", "T",
+     "what kernels are written in, c or x86, whatever KN_CODE says; without --to the source text is printed"},
     {NULL, NULL, NULL},
 };
 const cli_verb cli_compile = {

@@ -18,7 +18,8 @@ static unsigned nrules;
 static const uint8_t ints[] = {KN_I8, KN_U8, KN_I16, KN_U16, KN_I32, KN_U32, KN_I64, KN_U64};
 enum { INTS = sizeof ints };
 
-static void put(const ki_x86_form *f, const char *left, const char *sources, kn_dtype to, const char *suffix, const char *guard) {
+static void put(const ki_x86_form *f, const char *left, const char *sources, kn_dtype to, const char *suffix,
+                const char *guard) {
     unsigned k = 0;
     while (k < nrules && strcmp(rules[k].left, left) != 0) k++;
     if (k == MOST || (k < nrules && rules[k].lat <= f->lat)) return;
@@ -28,8 +29,8 @@ static void put(const ki_x86_form *f, const char *left, const char *sources, kn_
     for (char *s = name; *s; s++)
         if (*s >= 'A' && *s <= 'Z') *s = (char)(*s + 32);
     snprintf(rules[k].left, sizeof rules[k].left, "%s", left);
-    snprintf(rules[k].rule, sizeof rules[k].rule, "%-16s : %s => ins(%s; \"%s\", %s)%s @ends(\"one instruction\")%s\n", name, left,
-             sources, f->id, ki_dtypes[to].name, guard, infix ? " @ordered" : "");
+    snprintf(rules[k].rule, sizeof rules[k].rule, "%-16s : %s => ins(%s; \"%s\", %s)%s @ends(\"one instruction\")%s\n",
+             name, left, sources, f->id, ki_dtypes[to].name, guard, infix ? " @ordered" : "");
     rules[k].lat = f->lat;
     if (k == nrules) nrules++;
 }
@@ -62,9 +63,11 @@ static bool takes(which w, kn_dtype t, kn_dtype d) {
 }
 
 /* x op y for all dtypes the row serves. */
-static void infix(const ki_x86_form *f, const char *op, which w, const char *sources, bool compares, const char *guard) {
+static void infix(const ki_x86_form *f, const char *op, which w, const char *sources, bool compares,
+                  const char *guard) {
     kn_dtype t = ki_x86_dtype(f, compares ? 1 : 0);
-    static const char *const words[][2] = {{"<", "lt"}, {"<=", "le"}, {">", "gt"}, {">=", "ge"}, {"!=", "ne"}, {"==", "eq"}};
+    static const char *const words[][2] = {{"<", "lt"},  {"<=", "le"}, {">", "gt"},
+                                           {">=", "ge"}, {"!=", "ne"}, {"==", "eq"}};
     const char *word = "";
     for (unsigned k = 0; k < 6; k++)
         if (is(op, words[k][0])) word = words[k][1];
@@ -83,7 +86,10 @@ static void two(const ki_x86_form *f, const char *op) {
     bool logic = strchr("&|^", *op) && !op[1], signless = strchr("+-*", *op) || is(op, "==");
     const char *end = f->name + strlen(f->name) - 2;
     if (logic && (is(end, "ps") || is(end, "pd"))) return;
-    infix(f, op, logic ? (f->enc & KI_XE_EVEX && bits(ki_x86_dtype(f, 0)) == 64 ? ANY_SIGN : ANY_WIDTH) : signless ? ANY_SIGN : EXACT,
+    infix(f, op,
+          logic      ? (f->enc & KI_XE_EVEX && bits(ki_x86_dtype(f, 0)) == 64 ? ANY_SIGN : ANY_WIDTH)
+          : signless ? ANY_SIGN
+                     : EXACT,
           "x, y", ki_x86_dtype(f, 0) == KN_BOOL, "");
 }
 
@@ -95,7 +101,8 @@ static void compare(const ki_x86_form *f) {
                                            {"!=", "x, y, 4:i32"}, {">=", "x, y, 5:i32"}, {">", "x, y, 6:i32"}};
     bool real = starts(f->meaning, "where(i == 0, a == b, where(i == 1, a < b");
     if (!real && !starts(f->meaning, "where(i & 7 == 0, a == b, where(i & 7 == 1, a < b")) return;
-    for (unsigned k = 0; k < 6; k++) infix(f, real ? floats[k][0] : words[k][0], EXACT, real ? floats[k][1] : words[k][1], true, "");
+    for (unsigned k = 0; k < 6; k++)
+        infix(f, real ? floats[k][0] : words[k][0], EXACT, real ? floats[k][1] : words[k][1], true, "");
 }
 
 /* Shifts: counts beyond the width give zeros or the sign in rows and dialect alike. */
@@ -104,10 +111,13 @@ static void shift(const ki_x86_form *f) {
     char guard[32];
     snprintf(guard, sizeof guard, " if 0 <= c && c < %u", bits(ki_x86_dtype(f, 0)));
     if (starts(m, "a << cast(i & 255;")) infix(f, "<<", ANY_SIGN, "x, [cast(c; i32)]:i32", false, guard);
-    if (starts(m, "a >> cast(i & 255;") || is(m, "a >> (i & 255)")) infix(f, ">>", EXACT, "x, [cast(c; i32)]:i32", false, guard);
+    if (starts(m, "a >> cast(i & 255;") || is(m, "a >> (i & 255)"))
+        infix(f, ">>", EXACT, "x, [cast(c; i32)]:i32", false, guard);
     const char *end = strchr(m, ')');
-    if (starts(m, "where(b > ") && strstr(m, ", 0, a << b)") && end && !end[1]) infix(f, "<<", ANY_SIGN, "x, y", false, "");
-    if (starts(m, "where(b > ") && strstr(m, ", 0, a >> b)") && end && !end[1]) infix(f, ">>", EXACT, "x, y", false, "");
+    if (starts(m, "where(b > ") && strstr(m, ", 0, a << b)") && end && !end[1])
+        infix(f, "<<", ANY_SIGN, "x, y", false, "");
+    if (starts(m, "where(b > ") && strstr(m, ", 0, a >> b)") && end && !end[1])
+        infix(f, ">>", EXACT, "x, y", false, "");
     if (starts(m, "where((b < 0) | (b > ") && strstr(m, "), a >> ")) infix(f, ">>", EXACT, "x, y", false, "");
 }
 
@@ -157,9 +167,13 @@ static void row(const ki_x86_form *f) {
     }
     snprintf(text, sizeof text, "cast(a; %s)", ki_dtypes[t].name);
     if (is(m, text)) cast(f);
-    if (is(m, "sqrt(a)")) snprintf(left, sizeof left, "sqrt(x:%s)", ki_dtypes[t].name), put(f, left, "x", t, ki_dtypes[t].name, "");
-    if (is(m, "mulacc(a, b, d)")) snprintf(left, sizeof left, "mulacc(x:%s, y, z)", ki_dtypes[t].name), put(f, left, "z, x, y", t, ki_dtypes[t].name, "");
-    if (is(m, "where(a > b, a, b)") && ki_is_int(t)) snprintf(left, sizeof left, "max(x:%s, y)", ki_dtypes[t].name), put(f, left, "x, y", t, ki_dtypes[t].name, "");
+    if (is(m, "sqrt(a)"))
+        snprintf(left, sizeof left, "sqrt(x:%s)", ki_dtypes[t].name), put(f, left, "x", t, ki_dtypes[t].name, "");
+    if (is(m, "mulacc(a, b, d)"))
+        snprintf(left, sizeof left, "mulacc(x:%s, y, z)", ki_dtypes[t].name),
+            put(f, left, "z, x, y", t, ki_dtypes[t].name, "");
+    if (is(m, "where(a > b, a, b)") && ki_is_int(t))
+        snprintf(left, sizeof left, "max(x:%s, y)", ki_dtypes[t].name), put(f, left, "x, y", t, ki_dtypes[t].name, "");
 }
 
 int main(int argc, char **argv) {

@@ -147,7 +147,7 @@ typedef struct ki_args {
     int64_t ints[KI_MAX_RANK];
     unsigned nints;
     unsigned space, device, axis_type, reduce_op;
-    uint32_t id, tag, threads, optimized;
+    uint32_t id, tag, threads, optimized, native;
     ki_text str; /* name or string */
     bool has_str;
     ki_opt *opt;

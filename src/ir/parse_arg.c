@@ -21,11 +21,12 @@ typedef enum key {
     K_OPTIMIZED,
     K_OPTS,
     K_STREAM,
+    K_NATIVE,
     K_COUNT
 } key;
 static const char *const key_names[K_COUNT] = {
     "tag",  "slot", "space", "bounds",  "size",      "to",   "device", "order",
-    "axes", "at",   "name",  "threads", "optimized", "opts", "stream",
+    "axes", "at",   "name",  "threads", "optimized", "opts", "stream", "native",
 };
 #define BIT(k) (1u << (k))
 
@@ -46,7 +47,7 @@ static unsigned keys_of(kn_op op) {
     case KI_A_BUFFER: return BIT(K_TAG) | BIT(K_SIZE);
     case KI_A_LOAD: return BIT(K_TAG) | BIT(K_TO) | BIT(K_DEVICE);
     case KI_A_STORE: return BIT(K_TAG) | BIT(K_STREAM);
-    case KI_A_KERNEL: return BIT(K_TAG) | BIT(K_NAME) | BIT(K_THREADS) | BIT(K_OPTIMIZED) | BIT(K_OPTS);
+    case KI_A_KERNEL: return BIT(K_TAG) | BIT(K_NAME) | BIT(K_THREADS) | BIT(K_OPTIMIZED) | BIT(K_OPTS) | BIT(K_NATIVE);
     default: return BIT(K_TAG);
     }
 }
@@ -202,6 +203,7 @@ static bool read_value(ki_reader *r, ki_args *a, key k) {
     case K_NAME: return keep_string(r, a);
     case K_THREADS: return read_u32(r, "a number of threads", &a->threads);
     case K_OPTIMIZED: return read_u32(r, "0 or 1", &a->optimized);
+    case K_NATIVE: return read_u32(r, "0 or 1", &a->native);
     case K_OPTS: return read_opts(r, a);
     case K_STREAM: return ki_read_i64(r, 0, 1, "0 or 1", &a->number);
     case K_COUNT: break;
@@ -313,13 +315,15 @@ static bool build_load(ki_reader *r, ki_args *a, kn_arg *out) {
 }
 
 static bool build_kernel(ki_reader *r, ki_args *a, kn_arg *out) {
-    if (!(a->seen & (BIT(K_NAME) | BIT(K_THREADS) | BIT(K_OPTIMIZED) | BIT(K_OPTS)))) return out->bits = 0, true;
+    if (!(a->seen & (BIT(K_NAME) | BIT(K_THREADS) | BIT(K_OPTIMIZED) | BIT(K_OPTS) | BIT(K_NATIVE))))
+        return out->bits = 0, true;
     if (!need(r, a, K_NAME)) return false;
     if (a->str.n && memchr(a->str.s, 0, a->str.n)) return KI_READ_FAIL(r, KI_E_TEXT_NUL, a->op_at, "a name");
     size_t opts = a->nopt * sizeof(ki_opt), n = sizeof(ki_kernel) + opts + a->str.n + 1;
     ki_kernel *k = ki_calloc(1, n);
     if (!k) return ki_read_nomem(r);
     k->len = (uint32_t)a->str.n, k->nopt = a->nopt, k->threads = a->threads, k->optimized = a->optimized;
+    k->native = a->native;
     if (opts) memcpy(k->opt, a->opt, opts);
     memcpy((char *)k + sizeof *k + opts, a->str.s, a->str.n);
     bool ok = interned(r, k, n, out);

@@ -294,6 +294,7 @@ static void put_kernel(ki_text *t, const ki_kernel *k) {
     ki_string_put(t, ki_kernel_name(k), k->len);
     if (k->threads != 1) ki_text_printf(t, " threads=%u", k->threads);
     if (k->optimized) ki_text_printf(t, " optimized=%u", k->optimized);
+    if (k->native) ki_text_printf(t, " native=%u", k->native);
     if (!k->nopt) return;
     ki_text_put(t, " opts=[");
     for (uint32_t i = 0; i < k->nopt; i++) {

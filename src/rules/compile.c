@@ -82,8 +82,8 @@ static bool one_rule(ki_compiler *c, const ki_rule_ast *a) {
     ki_rule_ast *meant = (ki_rule_ast *)(uintptr_t)a; /* ours until the file is compiled */
     if (!attributes(c) || !ki_infer_rule(c)) return false;
     if (c->r->meaning && (!ki_mean_rhs(c, &meant->rhs) || !ki_infer_rule(c))) return false;
-    return ki_compile_pattern(c, a->pattern) && ki_compile_guard(c, a->guard) &&
-           ki_compile_rhs(c, a->rhs) && (c->r->meaning || ki_check_order(c)) && grad_count(c);
+    return ki_compile_pattern(c, a->pattern) && ki_compile_guard(c, a->guard) && ki_compile_rhs(c, a->rhs) &&
+           (c->r->meaning || ki_check_order(c)) && grad_count(c);
 }
 
 /* Names are unique within a set; a table of rule numbers by hash. */
@@ -194,7 +194,8 @@ bool ki_compile_file(ki_reader *r, const ki_file_ast *file, ki_rules *out) {
 
 /* ---- entry points ------------------------------------------------------------------------------------------ */
 
-static bool compile(ki_env *env, const char *source, const char *text, size_t n, ki_ins_meaning meaning, ki_rules *out) {
+static bool compile(ki_env *env, const char *source, const char *text, size_t n, ki_ins_meaning meaning,
+                    ki_rules *out) {
     *out = (ki_rules){0};
     ki_reader r = {.env = env, .arena = &out->arena, .source = source ? source : "rules", .text = text, .n = n};
     r.meaning = meaning;

@@ -128,7 +128,8 @@ static ki_ast *mean_one(meant *m, ki_ast *a) {
     ki_ast *next;
     for (ki_ast *s = a->kid; s; s = next, n = n ? n->next : NULL, k++) {
         next = s->next;
-        if (!n || k == 8) return ki_compile_fail(m->c, KI_E_RULE_ARITY, a->pos, a->arg->name, "fewer sources", k + 1), NULL;
+        if (!n || k == 8)
+            return ki_compile_fail(m->c, KI_E_RULE_ARITY, a->pos, a->arg->name, "fewer sources", k + 1), NULL;
         kn_dtype has = only_dtype(m->c, s), want = (kn_dtype)ki_ctz64(n->dtypes);
         s->next = NULL;
         if (!(s = expand(m, s))) return NULL;

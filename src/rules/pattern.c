@@ -150,7 +150,8 @@ static bool arg_conditions(ki_compiler *c, const ki_ast *a, kn_op op, unsigned r
             cond.none = 1;
         } else if (!whole && enum_named(f, k->name) >= 0) {
             cond.value = enum_named(f, k->name);
-            if (f == KI_F_DTYPE && (op == KN_CAST || op == KN_BITCAST || op == KN_INS)) continue; /* infer.c checks the dtype */
+            if (f == KI_F_DTYPE && (op == KN_CAST || op == KN_BITCAST || op == KN_INS))
+                continue; /* infer.c checks the dtype */
         } else {
             int was = earlier(c, k->name, KI_N_ARG, k->pos);
             if (was == -2) return false;

@@ -159,6 +159,8 @@ static bool same_side(const ki_proof *p, unsigned reg, unsigned term) {
         if (!same_side(p, p->kid[reg][k], kid[k + first])) return false;
     if (t->narg == 0) return pat->narg == 0 && op != KN_CAST && op != KN_BITCAST;
     const ki_term *arg = &p->term[kid[t->nkid]];
+    if (t->narg == 1 && arg->kind == KI_T_ENUM && (op == KN_CAST || op == KN_BITCAST))
+        return pat->narg == 0 && arg->x == KI_V_DTYPE && pat->mask == UINT32_C(1) << arg->i;
     const ki_rname *n = &p->set->rname[p->rule->rname + arg->x];
     return t->narg == 1 && arg->kind == KI_T_NAME && n->kind == KI_N_ARG && n->reg == reg;
 }
@@ -318,7 +320,8 @@ static bool prove_meant(ki_env *env, const ki_ruleset *set, uint32_t rule, const
 bool ki_prove_rule(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o, ki_verdict *out) {
     ki_proof p;
     const ki_rule *r = &set->rule[rule];
-    if (r->kind == KI_R_REWRITE && r->rhs && o->meaning && has_ins(set, r->rhs)) return prove_meant(env, set, rule, o, out);
+    if (r->kind == KI_R_REWRITE && r->rhs && o->meaning && has_ins(set, r->rhs))
+        return prove_meant(env, set, rule, o, out);
     ki_proof_make(&p, set, &set->rule[rule], set->term, set->rule[rule].guard);
     return ki_prove_taken(env, &p, o, out);
 }

@@ -30,7 +30,14 @@ static ki_domain word(unsigned width, bool is_signed, kn_dtype t) {
 }
 static ki_domain floats(kn_dtype t, int reach) {
     return (ki_domain){
-        .kind = KI_D_FLOAT, .width = ki_dtypes[t].bits, .dtype = (uint8_t)t, .reach = reach, .sampled = reach != 256};
+        .kind = KI_D_FLOAT, .width = ki_dtypes[t].bits, .dtype = (uint8_t)t, .reach = reach, .sampled = reach < 256};
+}
+
+/* The rule has one value: all of 16 bits can be tried. */
+static bool single_leaf(const search *s) {
+    unsigned n = 0;
+    for (unsigned r = 0; r < s->p->rule->npat; r++) n += s->p->live[r] && s->p->leaf[r];
+    return n == 1;
 }
 
 /* The small stand-ins for what a class admits. */
@@ -70,6 +77,7 @@ static void small_options(search *s, unsigned reg, uint32_t mask) {
 
 /* The dtypes themselves, where a rule converts or asks for the dtype. */
 static void real_options(search *s, unsigned reg, uint32_t mask) {
+    bool alone = single_leaf(s) && !s->p->rough_reals;
     for (int t = 1; t < KI_DTYPE_COUNT; t++) {
         if (!(mask >> t & 1)) continue;
         const ki_dtype_info *d = &ki_dtypes[t];
@@ -78,10 +86,11 @@ static void real_options(search *s, unsigned reg, uint32_t mask) {
             add(s, reg,
                 (ki_domain){
                     .kind = KI_D_INDEX, .width = 64, .is_signed = 1, .dtype = KN_IDX, .reach = 30, .sampled = true});
-        else if (ki_is_float((kn_dtype)t)) add(s, reg, floats((kn_dtype)t, d->bits == 8 ? 256 : 60));
+        else if (ki_is_float((kn_dtype)t))
+            add(s, reg, floats((kn_dtype)t, d->bits == 8 ? 256 : d->bits == 16 && alone ? 65536 : 60));
         else {
             ki_domain w = word(d->bits, ki_is_sint((kn_dtype)t), (kn_dtype)t);
-            if (d->bits > 8) w.sampled = true, w.reach = 60;
+            if (d->bits > (alone ? 16 : 8)) w.sampled = true, w.reach = 60;
             add(s, reg, w);
         }
     }
@@ -142,7 +151,7 @@ static bool smaller(ki_domain *d) {
     case KI_D_INDEX: return d->reach > (d->sampled ? 6 : 2) ? d->reach -= d->sampled ? d->reach / 3 : 1, true : false;
     case KI_D_FLOAT:
         d->sampled = true;
-        return d->reach > 8 ? d->reach = d->reach == 256 ? 60 : d->reach * 2 / 3, true : false;
+        return d->reach > 8 ? d->reach = d->reach >= 256 ? 60 : d->reach * 2 / 3, true : false;
     case KI_D_RATIO: return d->reach > 4 ? d->reach--, true : false;
     case KI_D_REAL: return d->reach > 4 ? d->reach--, true : false;
     case KI_D_BOOL: break;

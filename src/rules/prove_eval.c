@@ -116,7 +116,7 @@ ki_pval ki_domain_value(const ki_domain *d, uint32_t k) {
         return typed(*d, (uint64_t)v);
     }
     case KI_D_FLOAT:
-        if (d->reach == 256) return typed(*d, k);
+        if (d->reach >= 256) return typed(*d, k); /* all of them */
         if (k < NFLOATS) return typed(*d, ki_bits_from_f64(t, edge_floats[k]));
         if (k < NFLOATS + 3)
             return typed(*d, ki_bits_from_f64(t, k == NFLOATS ? NAN : k == NFLOATS + 1 ? INFINITY : -INFINITY));

@@ -187,6 +187,8 @@ static bool rhs_args(ki_compiler *c, ki_ast *a, kn_op op, uint16_t *kid, unsigne
             ki_term text = fresh(s, KI_T_TEXT);
             text.s = s->name;
             t = push_term(c, text);
+        } else if (field && field[count] == KI_F_STR && s->kind != KI_X_NAME) {
+            return ki_compile_fail(c, KI_E_RULE_MISPLACED, s->pos, "an arg that is no text");
         } else if (s->kind == KI_X_NAME && strcmp(s->name, "none") == 0) {
             t = push_term(c, fresh(s, KI_T_NOTHING));
         } else {

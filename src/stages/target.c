@@ -12,10 +12,14 @@
      W(KN_NOT, w) | W(KN_SQRT, w))
 #define FMA(w) (SET(w) | W(KN_MULACC, w))
 
-#define C_TARGET(name, level, flags, vector, n, fma, stream, set)                                                        \
-    {name, flags, false, level, vector, n, 64, fma, true, stream, {set(0), set(1)}}
+#define C_TARGET(name, level, flags, vector, n, fma, stream, set)                                                      \
+    {                                                                                                                  \
+        name, flags, false, level, vector, n, 64, fma, true, stream, { set(0), set(1) }                                \
+    }
 #define NATIVE(name, level, vector, n, fma, set)                                                                       \
-    {name, "", true, level, vector, n, 64, fma, false, true, {set(0), set(1)}}
+    {                                                                                                                  \
+        name, "", true, level, vector, n, 64, fma, false, true, { set(0), set(1) }                                     \
+    }
 
 /* By level, sse2 first; a machine runs its own and those before it. Then what any machine has, then the levels again. */
 static const ki_target targets[] = {

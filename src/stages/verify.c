@@ -28,6 +28,27 @@ static const ki_ruleset *const spec[KI_S_COUNT][MOST_SPECS] = {
     [KI_S_PLAN] = {&ki_rules_spec_select, &ki_rules_spec_plan, &ki_rules_spec_linearize},
     [KI_S_RENDER] = {&ki_rules_spec_select, &ki_rules_spec_plan, &ki_rules_spec_linearize, &ki_rules_spec_render},
 };
+/* What takes the place of spec_select where kernels are native. */
+static const ki_ruleset *const native_spec[KI_S_COUNT][MOST_SPECS] = {
+    [KI_S_SELECT] = {&ki_rules_spec_native, &ki_rules_spec_plan},
+    [KI_S_LINEARIZE] = {&ki_rules_spec_native, &ki_rules_spec_plan, &ki_rules_spec_linearize},
+    [KI_S_PLAN] = {&ki_rules_spec_native, &ki_rules_spec_plan, &ki_rules_spec_linearize},
+    [KI_S_RENDER] = {&ki_rules_spec_native, &ki_rules_spec_plan, &ki_rules_spec_linearize, &ki_rules_spec_render},
+};
+
+static bool is_native(kn_uop kernel) {
+    return kernel->op == KN_SINK && kernel->arg.kernel && kernel->arg.kernel->native;
+}
+
+/* A program's kernels are all native, or none is. */
+static bool has_native(const ki_program *p) {
+    bool native = false;
+    for (uint32_t i = 0; p->stage >= KI_S_SELECT && p->root->op == KN_LINEAR && i < p->root->nsrc; i++) {
+        kn_uop call = p->root->src[i];
+        native |= call->op == KN_CALL && is_native(call->src[0]);
+    }
+    return native;
+}
 
 static bool bad_form(const ki_program *p, kn_uop u, const char *what) {
     return ki_fail(p->ir->env, KI_E_STAGE_FORM, ki_stage_names[p->stage], u ? ki_ops[u->op].name : "nothing",
@@ -101,12 +122,14 @@ const ki_ruleset *const *ki_stage_specs(ki_stage s, unsigned *n) {
 }
 
 bool ki_verify_kernel(ki_ir *ir, kn_uop kernel, ki_stage stage) {
-    return ki_verify(ir, kernel, spec[stage], specs_of(stage), false, ki_watch_origins(ir), ki_stage_names[stage]);
+    const ki_ruleset *const *of = is_native(kernel) ? native_spec[stage] : spec[stage];
+    return ki_verify(ir, kernel, of, specs_of(stage), false, ki_watch_origins(ir), ki_stage_names[stage]);
 }
 
 void ki_watch_between(ki_env *env, ki_stage s, bool check) {
-    const ki_ruleset *all[2 * MOST_SPECS + 1] = {&ki_rules_spec_between};
+    const ki_ruleset *all[2 * MOST_SPECS + 2] = {&ki_rules_spec_between};
     unsigned n = 1;
+    if (s >= KI_S_SELECT) all[n++] = &ki_rules_spec_native;
     for (ki_stage k = s ? s - 1 : s; k <= s; k++)
         for (unsigned j = 0; j < specs_of(k); j++) all[n++] = spec[k][j];
     ki_watch_stage(env, ki_stage_names[s], all, check ? n : 0);
@@ -114,8 +137,8 @@ void ki_watch_between(ki_env *env, ki_stage s, bool check) {
 
 bool ki_verify_stage(const ki_program *p) {
     return root_is_right(p) &&
-           ki_verify(p->ir, p->root, spec[p->stage], specs_of(p->stage), false, ki_watch_origins(p->ir),
-                     ki_stage_names[p->stage]) &&
+           ki_verify(p->ir, p->root, has_native(p) ? native_spec[p->stage] : spec[p->stage], specs_of(p->stage), false,
+                     ki_watch_origins(p->ir), ki_stage_names[p->stage]) &&
            (p->stage < KI_S_LINEARIZE || lines_run(p));
 }
 

@@ -74,10 +74,16 @@ int main(void) {
                           "%m = linear %f %h %g %p %q %r %k %i %v %w %u %x %z %o %s %e\n%n = sink %m name=\"k\"\n%c = "
                           "call %n %b %a\n%l = linear %c\nroot %l\n" PORTS,
         (const double[]){0, 2, 7, 14}, 4);
+    run("registers know no dtype, and bits no width",
+        "koine 1 tensor\n%x = param \"x\" : f32 [4]\n%h = cast %x : i16\n%a = ins \"vpandd\" %h 2:i16 : i16 [4]\n%b = "
+        "cast %a : f32\n%s = "
+        "ins \"vxorps\" %x -0.0:f32 : f32 [4]\n%m = gt %x 1.0\n%k = ins \"knotq\" %m : bool [4]\n%y = where %k %s "
+        "%b\nout \"y\" = %y\n",
+        (const double[]){-0.0, -1, 2, 2}, 4);
     refused("no such instruction", "ins \"vaddfs\" %x %x : f32 [4]", "no such row");
     refused("no meaning", "ins \"vrcp14ps\" %x : f32 [4]", "no meaning");
     refused("a source too many", "ins \"vaddps\" %x %x %x : f32 [4]", "number of sources");
     refused("another dtype", "ins \"vaddps\" %x %h : f32 [4]", "a source has another dtype");
-    refused("another result", "ins \"vaddps\" %x %x : i32 [4]", "result has another dtype");
+    refused("another result", "ins \"vaddps\" %x %x : f64 [4]", "result has another dtype");
     return tap_done();
 }

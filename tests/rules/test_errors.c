@@ -84,6 +84,17 @@ static void meaning(void) {
     fails(R "grad a : x:float * y => g * y", KI_E_RULE_ARITY, "grad takes one gradient a source, got 1");
     fails(R "a : sink(x...) => sink(x..., 3) @ends(\"t\")", KI_E_NONE, "an index literal in an ordering op");
     fails(R "a : sink(x...) => sink(x..., stack(y:int))", KI_E_RULE_UNBOUND, "y is not bound");
+    fails(R "a : x:f32 + y => ins(x, y; \"VADDPS\") @ends(\"t\")", KI_E_RULE_ARITY,
+          "t.kr:2:18: KN3007: ins takes a row's name and a dtype after ';', got 1");
+    fails(R "a : x:f32 + y => ins(x, y; \"VADDPS\", i32) @ends(\"t\")", KI_E_RULE_DTYPE, "t.kr:2:18: KN3008");
+    fails(R "a : x:f32 + y => ins(x, y; 3, f32) @ends(\"t\")", KI_E_RULE_MISPLACED,
+          "t.kr:2:28: KN3014: an arg that is no text");
+    fails(R "a : x:f32 + y => x + \"VADDPS\" @ends(\"t\")", KI_E_RULE_MISPLACED,
+          "t.kr:2:22: KN3014: a text cannot stand here");
+    fails(R "a : ins(x; \"VADDPS\") + \"y\" => x", KI_E_RULE_MISPLACED, "a text cannot stand here");
+    fails(R "a : cast(x:i32; \"f32\") => 1.0:f32 @retype", KI_E_RULE_MISPLACED, "this arg");
+    fails(R "a : ins(x:f32, y; \"VADDPS\", f32) => x\nb : ins(p:f32, q; \"VADDPS\", f32) => p", KI_E_RULE_SAME,
+          "rule b");
     fails(R "a : x:float + 0.0 => x @fp()", KI_E_RULE_UNKNOWN, "unknown permission");
     fails(R "a : x:int + 0 => x @ends()", KI_E_RULE_ARITY, "ends takes a reason in quotes");
 }

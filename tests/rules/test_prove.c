@@ -1,5 +1,6 @@
 /* The prover: every built-in rule has a verdict, and false rules are refuted with values. */
 #include "rules/prove.h"
+#include "stages/x86/x86.h"
 #include "tap.h"
 
 #include <rules.h>
@@ -15,8 +16,11 @@ static const ki_ruleset *const all_sets[] = {
 #undef X
 };
 static uint64_t *derived[sizeof all_sets / sizeof *all_sets];
-static ki_prove_opts opts = {
-    .derived = derived, .budget = 200000, .peers = all_sets, .npeers = sizeof all_sets / sizeof *all_sets};
+static ki_prove_opts opts = {.derived = derived,
+                             .budget = 200000,
+                             .meaning = ki_x86_ins_meaning,
+                             .peers = all_sets,
+                             .npeers = sizeof all_sets / sizeof *all_sets};
 
 /* As the command does it: derivations once a set. */
 static void derive_sets(bool begin) {
@@ -104,6 +108,22 @@ static void bites(void) {
 }
 
 /* With a solver: words of all widths, and constants that 4 bits cannot hold. */
+/* Instructions on the right side count as what they mean; registers know no dtype, lanes of bits no width. */
+static void instructions(void) {
+    verdict("x:f32 + y => ins(x, y; \"VADDPS\", f32) @ends(\"t\")", KI_PROVED_EXHAUSTIVE);
+    verdict("x:f32 - y => ins(x, y; \"vsubps\", f32) @ends(\"t\")", KI_PROVED_EXHAUSTIVE);
+    verdict("x:f32 - y => ins(y, x; \"VSUBPS\", f32) @ends(\"t\")", KI_REFUTED);
+    verdict("x:f32 < y => ins(x, y, 1:i32; \"VCMPPS_K\", bool) @ends(\"t\")", KI_PROVED_EXHAUSTIVE);
+    verdict("x:f32 >= y => ins(x, y, 5:i32; \"VCMPPS_K\", bool) @ends(\"t\")", KI_REFUTED); /* not less: with NaN too */
+    verdict("max(x:f32, y) => ins(x, y; \"VMAXPS\", f32) @ends(\"t\")", KI_REFUTED);
+    verdict("x:u8 ^ y => ins(x, y; \"VPXORD\", u8) @ends(\"t\")", KI_PROVED_EXHAUSTIVE);
+    verdict("x:bool & y => ins(x, y; \"KANDQ\", bool) @ends(\"t\")", KI_PROVED_EXHAUSTIVE);
+    verdict("x:bool & y => ins(x, y; \"KANDNQ\", bool) @ends(\"t\")", KI_REFUTED);
+    verdict("x:i32 >> y => ins(x, y; \"VPSRLVD\", i32) @ends(\"t\")", KI_REFUTED);
+    verdict("x:f32 + y => ins(x, y; \"VRCP14PS\", f32) @ends(\"t\")", KI_UNPROVED); /* without a meaning */
+    verdict("x:f32 + y => ins(x; \"VADDPS\", f32) @ends(\"t\")", KI_UNPROVED);
+}
+
 static void by_solver(void) {
     const char *path = getenv("PATH");
     char full[512];
@@ -168,6 +188,7 @@ int main(void) {
     KI_ALL_RULES(X)
 #undef X
     bites();
+    instructions();
     by_solver();
     mutated();
     derive_sets(false);

@@ -129,8 +129,10 @@ static kn_uop transfer(lower *l, kn_uop u, kn_uop from) {
 static kn_uop make_self(lower *l, kn_uop u, uint8_t mine) {
     for (uint32_t k = 0; k < u->nsrc; k++)
         l->src[k] = at_width(l, u->src[k], u->src[k]->dtype != KN_IDX ? SELF : wanted(l, u, k, mine));
-    if (l->native && u->op == KN_CAST && u->dtype != KN_IDX && is_general(l, u->src[0])) return transfer(l, u, l->src[0]);
-    if (u->op == KN_CAST) return ki_cast(l->ir, l->src[0], (kn_dtype)u->dtype); /* none where the lowered dtype is wanted */
+    if (l->native && u->op == KN_CAST && u->dtype != KN_IDX && is_general(l, u->src[0]))
+        return transfer(l, u, l->src[0]);
+    if (u->op == KN_CAST)
+        return ki_cast(l->ir, l->src[0], (kn_dtype)u->dtype); /* none where the lowered dtype is wanted */
     kn_uop v = is_general(l, u) ? by_power(l, u, KN_IDX) : NULL;
     return v ? v : ki_with_src(l->ir, u, l->src);
 }

@@ -6,6 +6,8 @@
 
 #include "rules.h"
 
+#include <string.h>
+
 /* In the order they are asked (select.h). */
 static const ki_ruleset *const sse2[] = {&ki_rules_select_x86, &ki_rules_x86_sse2},
                                *const avx2[] = {&ki_rules_select_x86, &ki_rules_x86_avx2},
@@ -39,8 +41,8 @@ static bool is_left(kn_uop u) { return ki_is_elementwise((kn_op)u->op) && !is_ge
 
 static bool refuse(ki_ir *ir, const ki_target *t, kn_uop u) {
     char shape[64];
-    ki_fail(ir->env, KI_E_SELECT_NATIVE, ki_ops[u->op].name, ki_dtypes[u->dtype].name, ki_shape_text(u->type, shape, sizeof shape),
-            u->nsrc ? ki_dtypes[u->src[0]->dtype].name : "", t->name);
+    ki_fail(ir->env, KI_E_SELECT_NATIVE, ki_ops[u->op].name, ki_dtypes[u->dtype].name,
+            ki_shape_text(u->type, shape, sizeof shape), u->nsrc ? ki_dtypes[u->src[0]->dtype].name : "", t->name);
     return false;
 }
 
@@ -53,8 +55,22 @@ static bool all_taken(ki_ir *ir, const ki_target *t, kn_uop sink) {
     return ok;
 }
 
+/* The kernel's info says what its ops are from now on. */
+static kn_uop marked(ki_ir *ir, kn_uop sink) {
+    const ki_kernel *old = sink->arg.kernel;
+    if (!old) return sink;
+    size_t size = sizeof *old + old->nopt * sizeof(ki_opt) + old->len + 1;
+    ki_kernel *k = ki_malloc(size);
+    if (!k) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+    memcpy(k, old, size);
+    k->native = 1;
+    const void *p = ki_intern(ir, k, size);
+    ki_free(k);
+    return p ? ki_with_arg(ir, sink, (kn_arg){.p = p}) : NULL;
+}
+
 kn_uop ki_select_x86(ki_ir *ir, const ki_target *t, kn_uop sink) {
     ki_rewrite_opts o = {.sets = levels[t->level].sets, .nsets = levels[t->level].n};
     kn_uop s = ki_rewrite(ir, sink, &o);
-    return s && all_taken(ir, t, s) ? s : NULL;
+    return s && all_taken(ir, t, s) ? marked(ir, s) : NULL;
 }

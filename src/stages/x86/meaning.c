@@ -40,9 +40,14 @@ static bool bitwise(const ki_x86_form *f) {
 }
 static bool on_masks(const ki_x86_form *f) { return ki_x86_codes[f->op[0]].size == 'k'; }
 
+/* Lanes are chosen, not computed: any dtype of their width. */
+static bool moves(const ki_x86_form *f) { return strcmp(f->meaning, "where(k, b, a)") == 0; }
+
 /* The lanes a row has where an instruction's are of dtype t: KI_DTYPE_COUNT, its own. */
 static kn_dtype lanes_for(const ki_x86_form *f, kn_dtype t) {
     static const uint8_t words[] = {KN_U8, KN_U16, KN_U32, KN_U64};
+    if (moves(f) && t != KI_DTYPE_COUNT && ki_dtypes[t].bits == ki_dtypes[ki_x86_dtype(f, 0)].bits && t != KN_BOOL)
+        return t;
     if (!bitwise(f) || t == KI_DTYPE_COUNT || t == KN_VOID || t == KN_IDX) return KI_DTYPE_COUNT;
     if (t == KN_BOOL || on_masks(f)) return t == KN_BOOL && on_masks(f) ? KN_BOOL : KI_DTYPE_COUNT;
     for (unsigned k = 0; k < 4; k++)
@@ -82,15 +87,11 @@ bool ki_x86_ins_meaning(const char *row, kn_dtype lanes, ki_text *out, kn_dtype 
 
 /* ---- rules kept: a meaning is compiled once in a process ---------------------------------------------------------- */
 
-enum { KINDS = 6 };
+enum { KINDS = 1 + KI_DTYPE_COUNT };
 static _Atomic(const ki_rules *) kept[KI_X_COUNT][KINDS];
 
-static unsigned kind_of(kn_dtype lanes) {
-    return lanes == KI_DTYPE_COUNT ? 0 : lanes == KN_BOOL ? 5 : lanes == KN_U8 ? 1 : lanes == KN_U16 ? 2 : lanes == KN_U32 ? 3 : 4;
-}
-
 static const ki_rules *rules_of(ki_env *env, const ki_x86_form *f, kn_dtype lanes) {
-    _Atomic(const ki_rules *) *place = &kept[f - ki_x86_forms][kind_of(lanes)];
+    _Atomic(const ki_rules *) *place = &kept[f - ki_x86_forms][lanes == KI_DTYPE_COUNT ? 0 : lanes + 1];
     const ki_rules *known = atomic_load(place);
     if (known) return known;
     ki_text text = {0};
@@ -113,7 +114,8 @@ static kn_uop lane_numbers(ki_ir *ir, unsigned lanes) {
     return ki_opn(ir, KN_STACK, number, lanes < 64 ? lanes : 64);
 }
 
-static kn_uop meaning(ki_ir *ir, const ki_x86_form *f, kn_dtype dtype, const kn_uop *src, unsigned nsrc, unsigned lanes) {
+static kn_uop meaning(ki_ir *ir, const ki_x86_form *f, kn_dtype dtype, const kn_uop *src, unsigned nsrc,
+                      unsigned lanes) {
     kn_uop all[8];
     if (nsrc > 7) return NULL;
     const ki_rules *rules = rules_of(ir->env, f, dtype);
@@ -136,7 +138,8 @@ static kn_uop refuse(ki_ir *ir, const char *name, const char *why) {
 /* u read with dtype t of its width: registers know none. NULL: it has another width. */
 static kn_uop bits_as(ki_ir *ir, kn_uop u, kn_dtype t) {
     if (u->dtype == t) return u;
-    if (u->dtype == KN_BOOL || t == KN_BOOL || u->dtype == KN_IDX || ki_dtypes[u->dtype].bits != ki_dtypes[t].bits) return NULL;
+    if (u->dtype == KN_BOOL || t == KN_BOOL || u->dtype == KN_IDX || ki_dtypes[u->dtype].bits != ki_dtypes[t].bits)
+        return NULL;
     return ki_bitcast(ir, u, t);
 }
 
@@ -155,6 +158,7 @@ kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
     if (ki_numel(u) > 64) return refuse(ir, name, "no register has so many lanes");
     kn_uop v = meaning(ir, f, lanes, src, u->nsrc, (unsigned)ki_numel(u));
     if (!v) return ir->env->err ? NULL : refuse(ir, name, "its meaning does not fit the sources");
-    if (!(v = bits_as(ir, v, (kn_dtype)u->dtype))) return ir->env->err ? NULL : refuse(ir, name, "its result has another dtype");
+    if (!(v = bits_as(ir, v, (kn_dtype)u->dtype)))
+        return ir->env->err ? NULL : refuse(ir, name, "its result has another dtype");
     return ki_same_shape(u, v) ? v : refuse(ir, name, "its result has another shape");
 }

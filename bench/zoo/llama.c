@@ -36,14 +36,16 @@ static kn_tensor cached(zoo *z, const char *name, kn_tensor x) {
 static kn_tensor attention(zoo *z, kn_tensor x) {
     const sizes *s = sizes_of(z);
     int64_t each = s->dim / s->heads, group = s->heads / s->kv, b = z->batch;
-    kn_tensor a = angles(z), cos = kn_cos(a), sin = kn_sin(a);
-    kn_tensor q = kn_reshape(zoo_linear(z, "self_attn.q_proj", x, s->dim, false), KN_SHAPE(b, s->kv, group, each));
-    kn_tensor k = kn_reshape(zoo_linear(z, "self_attn.k_proj", x, s->kv * each, false), KN_SHAPE(b, s->kv, 1, each));
-    kn_tensor v = kn_reshape(zoo_linear(z, "self_attn.v_proj", x, s->kv * each, false), KN_SHAPE(b, s->kv, 1, each));
-    k = cached(z, "self_attn.k", kn_rotary(k, cos, sin));
+    int64_t own[3] = {s->dim, s->kv * each, s->kv * each};
+    kn_tensor a = angles(z), cos = kn_cos(a), sin = kn_sin(a), qkv[3];
+    x = zoo_linear(z, "self_attn.qkv_proj", x, own[0] + own[1] + own[2], false);
+    if (kn_split(x, 2, KN_SHAPE(own[0], own[1], own[2]), qkv)) return x;
+    for (int i = 0; i < 3; i++) qkv[i] = kn_reshape(qkv[i], KN_SHAPE(b, s->kv, i ? 1 : group, each));
+    kn_tensor q = kn_rotary(qkv[0], cos, sin), k = kn_rotary(qkv[1], cos, sin), v = qkv[2];
+    k = cached(z, "self_attn.k", k);
     v = cached(z, "self_attn.v", v);
     /* the queries of a group share keys and values: they are the rows of one attention */
-    x = kn_reshape(kn_attention(kn_rotary(q, cos, sin), k, v, NULL, 0, 0), KN_SHAPE(b, 1, s->dim));
+    x = kn_reshape(kn_attention(q, k, v, NULL, 0, 0), KN_SHAPE(b, 1, s->dim));
     return zoo_linear(z, "self_attn.o_proj", x, s->dim, false);
 }
 

@@ -32,7 +32,8 @@ def test_kernels_and_bytes(koine, program):
     assert r["floor"] == pytest.approx(4 * FLOATS[program], rel=2e-3)
 
 
-ZOO = {"resnet50_forward": 54, "gpt2_forward": 8 * 12 + 4}
+ZOO = {"resnet50_forward": 54, "resnet50_train": 400, "gpt2_forward": 8 * 12 + 4, "gpt2_train": 400, "gpt2_decode": 8 * 12 + 4,
+       "llama_decode": 7 * 16 + 4}
 
 
 @pytest.mark.parametrize("program", ZOO)

@@ -146,7 +146,8 @@ def llama(w, after, position=5, heads=4, kv=2):
     while f"layers.{i}.norm" in w or f"layers.{i}.input_layernorm.weight" in w:
         l = w.of(f"layers.{i}")
         h = rms_norm(l["input_layernorm.weight"], x)
-        q, k, v = (linear(l.of(f"self_attn.{p}_proj"), h).reshape(b, t, n, each).permute(0, 2, 1, 3) for p, n in (("q", heads), ("k", kv), ("v", kv)))
+        h = linear(l.of("self_attn.qkv_proj"), h).reshape(b, t, heads + 2 * kv, each).permute(0, 2, 1, 3)
+        q, k, v = h[:, :heads], h[:, heads : heads + kv], h[:, heads + kv :]
         k, v = caches(w, f"layers.{i}.self_attn", rotary(k, position), v, position, after)
         k, v = (V(np.repeat(c.value, heads // kv, 1)) for c in (k, v))
         x = x + linear(l.of("self_attn.o_proj"), attention(rotary(q, position), k, v, False).permute(0, 2, 1, 3).reshape(b, t, d))
@@ -202,7 +203,7 @@ MODELS = {
     "gpt2_decode": lambda w, after: gpt2(w, 5, after).value,
     "llama_decode": lambda w, after: llama(w, after).value,
 }
-BATCH = {"resnet50_train": 4}
+BATCH = {"resnet50_train": 4, "gpt2_decode": 1, "llama_decode": 1}
 
 
 def close(got, want, tolerance, what):

@@ -381,7 +381,8 @@ static bool fits_row(rangeifier *r, kn_uop v, const demand *q, const ranges *fre
     double outer = 1;
     for (unsigned b = 0; b < n->nrange; b++)
         if (free->nest >> b & 1) outer *= (double)(n->range[b]->hi.i + 1);
-    return free->reduce == 1 && free->nest && can_lead(n, free->nest) && again <= MOST_COLUMNS &&
+    bool vector = !free->nest; /* one row for all: nothing to make tiles of */
+    return free->reduce == 1 && can_lead(n, free->nest) && (vector || again <= MOST_COLUMNS) &&
            free->count / outer <= KI_MOST_ROW && free->count / outer >= KI_LEAST_ROW && !r->info[v->id].heavy;
 }
 

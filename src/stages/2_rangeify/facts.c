@@ -37,6 +37,26 @@ static void count_users(rangeifier *r) {
     }
 }
 
+static bool is_view(kn_uop u) { return ki_ops[u->op].cls == KI_C_MOVEMENT && u->op != KN_STACK && u->op != KN_INDEX; }
+
+/* How often sums read what: users first. A view passes on how often it is read; the body of a sum reads its operands once. */
+static void count_reads(rangeifier *r) {
+    for (int64_t i = r->n; i-- > 0;) {
+        kn_uop u = r->order[i];
+        const kn_uop s = u->nsrc ? u->src[0] : NULL;
+        if (u->op == KN_REDUCE && u->arg.reduce.op == KN_ADD && ki_is_elementwise((kn_op)s->op)) {
+            for (uint32_t k = 0; k < s->nsrc; k++)
+                if (is_view(s->src[k]) && r->info[s->src[k]->id].again < 1) r->info[s->src[k]->id].again = 1;
+        } else if (is_view(u) && s->type->numel) {
+            float again = r->info[u->id].again * (float)u->type->numel / (float)s->type->numel;
+            if (again > r->info[s->id].again) r->info[s->id].again = again;
+        }
+    }
+}
+
+/* An operand of a product, in short: see wants_storage_elementwise. */
+static bool will_be_stored(const info *f) { return f->cost >= 4 && f->again >= 16 && f->cost * f->again > 256; }
+
 static bool is_compare(kn_op op) {
     return op == KN_CMPLT || op == KN_CMPNE || op == KN_CMPEQ || op == KN_CMPGT || op == KN_CMPGE || op == KN_CMPLE;
 }
@@ -46,7 +66,7 @@ static void derive(rangeifier *r, kn_uop u) {
     bool value = false; /* has a source that is not a shape */
     f->constant =
         u->op != KN_PARAM && u->op != KN_BUFFER && u->op != KN_LOAD && u->op != KN_AFTER && u->op != KN_BINARY;
-    uint32_t last = ki_ops[u->op].cls == KI_C_MOVEMENT && u->op != KN_STACK && u->op != KN_INDEX ? 1 : u->nsrc;
+    uint32_t last = is_view(u) ? 1 : u->nsrc;
     if (u->op == KN_PARAM) last = 0;
     for (uint32_t k = 0; k < last; k++) {
         const info *s = &r->info[u->src[k]->id];
@@ -55,6 +75,7 @@ static void derive(rangeifier *r, kn_uop u) {
         f->compares |= s->compares || (is_compare((kn_op)u->op) && s->constant && !ki_peel_const(u->src[k]));
         /* The end of a REDUCE's chain, used more than once, will be stored: to its users it is a value to load. */
         bool stored = s->users > 1 && (s->heavy || (u->src[k]->op == KN_REDUCE && !s->folds));
+        stored |= !is_view(u) && will_be_stored(s);
         bool repeated = k > 0 && u->src[k] == u->src[k - 1];
         if (!stored) f->cost += s->cost;
         if (!repeated) f->leaves += stored ? 1 : s->leaves;
@@ -63,6 +84,7 @@ static void derive(rangeifier *r, kn_uop u) {
         if (!grows && chain && s->users == 1) f->heavy = true;
     }
     if (ki_is_elementwise((kn_op)u->op)) f->cost += ki_op_cost(u);
+    if (u->op == KN_EXPAND && u->type->numel) f->leaves *= (float)u->src[0]->type->numel / (float)u->type->numel;
     if (u->op == KN_REDUCE || u->op == KN_LOAD || u->op == KN_AFTER || (!value && u->op != KN_CONST)) {
         f->cost = 0;
         f->leaves = 1;
@@ -134,6 +156,7 @@ static bool try_fold(rangeifier *r, kn_uop v, info *f) {
 
 bool ki_range_facts(rangeifier *r) {
     count_users(r);
+    count_reads(r);
     for (int64_t i = 0; i < r->n; i++) {
         kn_uop u = r->order[i];
         info *f = &r->info[u->id];

@@ -55,7 +55,8 @@ typedef struct info { /* of a tensor node */
     int64_t scatters;  /* REDUCE that adds terms where data says: positions each may go to; else 0 */
     bool heavy;        /* ends a chain of single uses that starts at a REDUCE */
     float cost;        /* arithmetic an element, when inlined */
-    uint32_t leaves;   /* values read an element */
+    float again;       /* a sum, by way of views alone, reads each element so often; 0: none does */
+    float leaves;      /* values read an element; of one that is broadcast, its part of them */
     kn_uop buffer;     /* flat BUFFER that holds it */
     uint32_t nest;     /* that stores it */
 } info;

@@ -6,7 +6,8 @@
  *   row  = BUFFER(LOCAL, extent of r)
  *   fill = END(STORE(INDEX(AFTER(row, p...), k), e(p..., k)), k)
  *   e    = INDEX(AFTER(row, fill), r)
- * The p are the outermost loops of the nest, so that a row is filled where they are open. Nothing but time is at stake:
+ * The p are the outermost loops of the nest, so that a row is filled where they are open; without any, once, by each
+ * thread (a vector that meets each row of a matrix). Nothing but time is at stake:
  * e is computed for the same arguments as before. What contains a REDUCE over r is left alone. */
 #include "stages/2_rangeify/rangeify.h"
 
@@ -23,6 +24,7 @@ typedef struct part { /* of a node: what it is to a row */
     float cost;       /* of what depends on r, an element */
     uint32_t r;       /* rank of r */
     bool again;       /* computed for each q */
+    bool only;        /* the row of the whole kernel: no p. Kept if it is computed again */
     bool shared;      /* stands in another loop too */
     bool asked;       /* by something that is not itself kept */
 } part;
@@ -104,7 +106,9 @@ static void look(keeper *k, uint32_t i) {
     if (u->op == KN_INDEX) k->sums[i] = false; /* what is read is there already */
     if (!ki_is_elementwise((kn_op)u->op) || u->dtype == KN_IDX || u->dtype == KN_BOOL) return;
     uint32_t r = own_range(k, free);
-    if (r == NONE || leading(k, free, r) < 1) return;
+    int lead = r == NONE ? -1 : leading(k, free, r);
+    if (lead < 0) return;
+    p->only = lead == 0;
     p->cost = ki_op_cost(u);
     for (uint32_t j = 0; j < u->nsrc; j++) {
         const part *q = &k->part[s->at[u->src[j]->id]];
@@ -147,7 +151,7 @@ static bool find_shared(keeper *k) {
             uint32_t id = p->same->id;
             if (first[id] == NONE) first[id] = p->r;
             twice[id] |= first[id] != p->r;
-            p->shared = pass && twice[id] && p->cost >= SHARED;
+            p->shared = pass && twice[id] && p->cost >= SHARED && !p->only;
         }
     ki_free(first);
     ki_free(twice);

@@ -10,11 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networks
+
 HERE = Path(__file__).resolve().parent
 KOINE, LIB, PROBE, PEERS = sys.argv[1:5]
 JSON = "--json" in sys.argv
 TIMES = 3
-PEER_PROGRAMS = (HERE / "peer_compile.py").read_text()
+NETWORKS = (HERE / "peer_networks.py").read_text()
 
 
 def run(*command):
@@ -52,9 +54,10 @@ def kernels():
 
 def compile_row(name, tinygrad):
     ours, cold, again, row = [], [], [], {"bench": "compile", "program": name}
-    for _ in range(TIMES):  # by turns: what else the machine does falls on both
+    network = f'"{name}":' in NETWORKS  # seconds a time, so once
+    for _ in range(1 if network else TIMES):  # by turns: what else the machine does falls on both
         ours += [json.loads(line) for line in run(KOINE, "bench", "compile", name, "--json")]
-        theirs = run(PEERS, HERE / "peer_compile.py", name) if tinygrad and f'"{name}":' in PEER_PROGRAMS else []
+        theirs = run(PEERS, HERE / "peer_compile.py", name) if tinygrad else []
         if theirs:
             c, a, row["peer_kernels"] = (int(v) for v in theirs[-1].split())
             cold.append(c)
@@ -98,7 +101,14 @@ def speed(numpy):
             out(r, speed_text(r))
 
 
+def whole_networks():
+    title("Whole networks on the CPU, ms a step and peak memory", f"  {'program':16} batch threads {'koine':>9}")
+    for r in networks.rows(Path(KOINE).parent, PROBE, [PEERS, "/usr/bin/python3"]):
+        out(r, networks.text(r))
+
+
 tinygrad, numpy = has("tinygrad"), has("numpy")
 compiling(kernels(), tinygrad)
 if numpy:
     speed(numpy)
+whole_networks()

@@ -1,4 +1,4 @@
-"""The programs of `koine bench compile`, written for tinygrad: microseconds from tensor calls to rendered kernels.
+"""The programs of `koine bench compile`, written for tinygrad (whole networks: peer_networks.py): microseconds from tensor calls to rendered kernels.
 
     peer_compile.py PROGRAM      prints `cold again kernels`
 
@@ -16,10 +16,7 @@ from tinygrad import Tensor, dtypes  # noqa: E402
 from tinygrad.engine.realize import compile_linear, to_program_cache  # noqa: E402
 from tinygrad.nn.optim import Adam  # noqa: E402
 from tinygrad.uop.ops import Ops  # noqa: E402
-
-
-def given(*shape, dtype=dtypes.float32):
-    return Tensor.empty(*shape, dtype=dtype)
+from peer_networks import NETWORKS, given  # noqa: E402
 
 
 def digits_step(opt, p, x, y):
@@ -58,7 +55,7 @@ PROGRAMS = {  # name: the inputs, what is timed
     "embedding": (lambda: [given(50257, 768), given(1024, dtype=dtypes.int32)], lambda w, i: w[i]),
     "conv_bn": (lambda: [given(1, 64, 56, 56), given(64, 64, 3, 3)] + [given(*C) for _ in range(4)], conv_bn),
     "digits_step": (digits_inputs, digits_step),
-}
+} | NETWORKS
 
 
 def once(inputs, build):

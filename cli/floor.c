@@ -30,10 +30,7 @@ typedef struct work {
 enum { SAME = -1 }; /* needed element by element: made in the same kernel, or may be */
 
 static bool is_input(kn_uop u) { return u->op == KN_PARAM && u->nsrc; }
-static int64_t bytes_of(kn_uop u, int64_t most) {
-    int64_t n = u->type->numel;
-    return (most && most < n ? most : n) * (int64_t)ki_itemsize((kn_dtype)u->dtype);
-}
+static int64_t bytes_of(kn_uop u, int64_t elements) { return elements * (int64_t)ki_itemsize((kn_dtype)u->dtype); }
 /* A REDUCE of data that adds up two or more. */
 static bool is_sum(const work *w, kn_uop u) {
     return u->op == KN_REDUCE && !w->constant[u->id] && u->src[0]->type->numel >= 2 * u->type->numel;
@@ -156,7 +153,7 @@ static void find_reads(work *w, uint32_t s) {
         if (!l[u->id] || w->constant[u->id] || (w->stored[u->id] && u != own && (u != v || v != own))) continue;
         bool along = l[u->id] == SAME && (ki_is_elementwise((kn_op)u->op) || u->op == KN_RESHAPE);
         int64_t most = l[u->id] == SAME ? INT64_MAX : l[u->id];
-        if (chooses(w, u) && u->type->numel < most) most = u->type->numel;
+        if ((chooses(w, u) || u->op == KN_SHRINK) && u->type->numel < most) most = u->type->numel;
         for (uint32_t k = 0; k < values(u); k++) {
             int64_t *to = &l[u->src[k]->id];
             if (along && *to == 0) *to = SAME;
@@ -198,14 +195,16 @@ static bool collect(work *w) {
     return true;
 }
 
-/* Longest chain of stored values that read u and need each other; sources have smaller ids than what needs them. */
-static int64_t chain(const work *w, kn_uop u, int64_t *length) {
+/* Longest chain of stored values that read u and need each other: how many they are, or the elements they read. Sources
+ * have smaller ids than what needs them. */
+static int64_t chain(const work *w, kn_uop u, int64_t *length, bool elements) {
     int64_t longest = 0;
     for (uint32_t s = 0; s < w->nstore; s++) {
         length[s] = 0;
         for (uint32_t t = 0; t < s; t++)
             if (w->limit[s][w->store[t]->id] > 0 && length[t] > length[s]) length[s] = length[t];
-        length[s] += w->limit[s][u->id] > 0;
+        int64_t own = w->limit[s][u->id];
+        if (own > 0) length[s] += !elements ? 1 : own < u->type->numel ? own : u->type->numel;
         for (uint32_t t = 0; t < s; t++)
             if (w->limit[s][w->store[t]->id] == SAME && length[t] > length[s]) length[s] = length[t];
         if (length[s] > longest) longest = length[s];
@@ -223,7 +222,7 @@ static bool one_more(work *w, int64_t *length, bool *ok) {
     if (!(*ok = collect(w))) return false;
     for (int64_t i = 0; i < w->n; i++) {
         kn_uop u = w->order[i];
-        if (!is_sum(w, u) || w->stored[u->id] || chain(w, u, length) < 2) continue;
+        if (!is_sum(w, u) || w->stored[u->id] || chain(w, u, length, false) < 2) continue;
         w->stored[u->id] = true;
         mark(w);
         for (int64_t j = 0; j < w->n; j++) { /* operands that were stored for this sum alone */
@@ -239,12 +238,9 @@ static int64_t count(work *w, int64_t *length) {
     int64_t bytes = 0;
     for (int64_t i = 0; i < w->n; i++) {
         kn_uop u = w->order[i];
-        int64_t most = 0;
         if (!is_input(u) && !w->stored[u->id]) continue;
-        if (w->stored[u->id]) bytes += bytes_of(value_of(u), 0);
-        for (uint32_t s = 0; s < w->nstore; s++)
-            if (w->limit[s][u->id] > most) most = w->limit[s][u->id];
-        bytes += chain(w, u, length) * bytes_of(u, most);
+        if (w->stored[u->id]) bytes += bytes_of(value_of(u), value_of(u)->type->numel);
+        bytes += bytes_of(u, chain(w, u, length, true));
     }
     return bytes;
 }

@@ -96,6 +96,22 @@ static kn_status run(zoo *z, const options *o, double *ms, uint64_t *kernels) {
     return s;
 }
 
+static void report(const zoo *z, bool json, uint64_t kernels, double ms) {
+    struct rusage use;
+    long long weights = 0;
+    getrusage(RUSAGE_SELF, &use);
+    for (size_t i = 0; i < z->nheld; i++)
+        if (z->held[i].kind == ZOO_WEIGHT) weights += kn_numel(z->held[i].t) * (long long)sizeof(float);
+    long long batch = z->batch, n = (long long)kernels;
+    if (json)
+        printf("{\"program\": \"%s\", \"batch\": %lld, \"kernels\": %lld, \"ms\": %.3f, \"weight_bytes\": %lld, "
+               "\"peak_mib\": %ld}\n",
+               ZOO, batch, n, ms, weights, use.ru_maxrss >> 10);
+    else
+        printf("%s, batch %lld: %lld kernels, %.3f ms a step, %lld MiB of weights, %ld MiB at most\n", ZOO, batch, n,
+               ms, weights >> 20, use.ru_maxrss >> 10);
+}
+
 int main(int argc, char **argv) {
     options o;
     zoo z = {0};
@@ -106,13 +122,8 @@ int main(int argc, char **argv) {
     if (!k) return fputs("out of memory\n", stderr), 1;
     kn_status s = zoo_open(&z, k, zoo_find(ZOO), o.batch, o.small);
     if (!s) s = run(&z, &o, &ms, &kernels);
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    const char *form =
-        o.json ? "{\"program\": \"%s\", \"batch\": %lld, \"kernels\": %llu, \"ms\": %.3f, \"peak_mib\": %ld}\n"
-               : "%s, batch %lld: %llu kernels, %.3f ms a step, %ld MiB at most\n";
-    if (s) fprintf(stderr, "%s: %s\n", ZOO, kn_message(k));
-    else printf(form, ZOO, (long long)z.batch, (unsigned long long)kernels, ms, use.ru_maxrss >> 10);
+    if (s) fprintf(stderr, "%s: %s\n", ZOO, kn_error(k) ? kn_message(k) : "out of memory");
+    else report(&z, o.json, kernels, ms);
     zoo_close(&z);
     kn_close(k);
     return s != KN_OK;

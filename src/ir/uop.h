@@ -297,6 +297,16 @@ const char *ki_shape_text(const ki_type *t, char *buf, size_t n);
 
 /* Nodes reachable from the roots in ascending id order. *out is ki_malloc'ed; returns the count, -1 out of memory. */
 int64_t ki_toposort(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out);
+/* Where u stands in such an order; it is in it. */
+static inline size_t ki_place_of(const kn_uop *order, size_t n, kn_uop u) {
+    size_t lo = 0;
+    while (n > 1) {
+        size_t half = n / 2;
+        if (order[lo + half]->id <= u->id) lo += half, n -= half;
+        else n = half;
+    }
+    return lo;
+}
 /* The same, but not entering nodes with ids up to `floor`: cost is the size of the part above. */
 int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t floor, kn_uop **out);
 /* The same nodes in depth-first post-order from the roots: an order that depends on the graph alone, not on ids. */

@@ -72,7 +72,9 @@ static void derive(rangeifier *r, kn_uop u) {
         const info *s = &r->info[u->src[k]->id];
         value = true;
         f->constant &= s->constant;
-        f->compares |= s->compares || (is_compare((kn_op)u->op) && s->constant && !ki_peel_const(u->src[k]));
+        bool here = is_compare((kn_op)u->op) && s->constant && !ki_peel_const(u->src[k]);
+        f->compares |= s->compares || here;
+        f->counts |= s->counts || here;
         /* The end of a REDUCE's chain, used more than once, will be stored: to its users it is a value to load. */
         bool stored = s->users > 1 && (s->heavy || (u->src[k]->op == KN_REDUCE && !s->folds));
         stored |= !is_view(u) && will_be_stored(s);
@@ -94,28 +96,32 @@ static void derive(rangeifier *r, kn_uop u) {
     if (f->cost > 1e6f) f->cost = 1e6f;
 }
 
-/* The demand d on a sum with its value folded as far as it goes, demands on what lies deeper left in it. Views and arithmetic
- * over comparisons are expanded on the way, and REDUCEs known to fold; bounded. */
+/* Whether folding looks through a value: views and arithmetic over comparisons, and REDUCEs known to fold. */
+static bool goes_through(const rangeifier *r, kn_uop v) {
+    const info *f = &r->info[v->id];
+    if (f->keep) return false;
+    return ki_ops[v->op].cls == KI_C_MOVEMENT || (v->op == KN_REDUCE && f->folds) ||
+           (ki_is_elementwise((kn_op)v->op) && (f->constant || f->compares));
+}
+
+/* The demand d on a sum with its value folded as far as it goes, demands on what lies deeper left in it. What it looks
+ * through is expanded on the way, all demands that are there at a time; bounded. */
 static kn_uop fold_sum(rangeifier *r, kn_uop d) {
-    kn_uop e = ki_range_push(r, d), *order;
-    if (!e) return NULL;
-    for (int steps = 0; steps < 64; steps++) {
-        kn_uop pushed;
-        d = NULL;
-        int64_t n = ki_toposort_above(r->ir, &e, 1, r->top, &order);
-        if (n < 0) return NULL;
-        for (int64_t k = 0; k < n && !d; k++) {
-            if (!is_demand(r, order[k])) continue;
-            kn_uop b = order[k]->src[0];
-            bool through = ki_ops[b->op].cls == KI_C_MOVEMENT || (b->op == KN_REDUCE && r->info[b->id].folds) ||
-                           (ki_is_elementwise((kn_op)b->op) && (r->info[b->id].constant || r->info[b->id].compares));
-            if (through && !r->info[b->id].keep) d = order[k];
-        }
+    enum { WAVE = 32, MOST = 64 };
+    kn_uop e = ki_range_push(r, d), from[WAVE], to[WAVE], *order;
+    size_t n = 1;
+    for (unsigned steps = 0; e && n && steps < MOST; steps += (unsigned)n) {
+        int64_t count = ki_toposort_above(r->ir, &e, 1, r->top, &order);
+        n = 0;
+        for (int64_t k = 0; k < count && n < WAVE && steps + n < MOST; k++)
+            if (is_demand(r, order[k]) && goes_through(r, order[k]->src[0])) from[n++] = order[k];
         ki_free(order);
-        if (!d) break;
-        if (!(pushed = ki_range_push(r, d)) || !(e = ki_substitute(r->ir, e, &d, &pushed, 1))) return NULL;
+        bool ok = count >= 0;
+        for (size_t k = 0; k < n && ok; k++) ok = (to[k] = ki_range_push(r, from[k])) != NULL;
+        if (!ok) return NULL;
+        if (n) e = ki_substitute(r->ir, e, from, to, n);
     }
-    return ki_range_fold(r->ir, e, r->top);
+    return e ? ki_range_fold(r->ir, e, r->top) : NULL;
 }
 
 static bool no_reduce(rangeifier *r, kn_uop e, bool *none) {
@@ -137,6 +143,26 @@ bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out) {
     return true;
 }
 
+/* Whether e still compares loop positions: then what a sum has become may make another one fold. Positions that are data
+ * do not. */
+static bool compares_ranges(rangeifier *r, kn_uop e, bool *does) {
+    kn_uop *order;
+    int64_t n = ki_toposort_above(r->ir, &e, 1, r->top, &order);
+    bool *has = n < 0 ? NULL : ki_malloc((size_t)n + 1); /* a RANGE, other than to read data at */
+    *does = false;
+    for (int64_t i = 0; has && i < n; i++) {
+        kn_uop u = order[i];
+        has[i] = u->op == KN_RANGE;
+        for (uint32_t k = 0; k < u->nsrc && u->op != KN_INDEX; k++)
+            if (u->src[k]->id > r->top) has[i] |= has[ki_place_of(order, (size_t)n, u->src[k])];
+        *does |= has[i] && is_compare((kn_op)u->op);
+    }
+    bool ok = has || n < 0 || (ki_fail(r->ir->env, KI_E_NOMEM), false);
+    ki_free(has);
+    ki_free(order);
+    return ok && n >= 0;
+}
+
 /* Does the sum v fold, or else add terms where data says? */
 static bool try_fold(rangeifier *r, kn_uop v, info *f) {
     kn_uop i[KI_MAX_RANK], range[KI_MAX_RANK], e;
@@ -150,7 +176,8 @@ static bool try_fold(rangeifier *r, kn_uop v, info *f) {
     }
     kn_uop d = ki_push_operand(r->ir, v, i, v->type->rank);
     if (!d || !no_reduce(r, e = fold_sum(r, d), &f->folds)) return false;
-    if (!f->folds) f->scatters = ki_range_scatters(r->ir, e, range, n);
+    if (f->folds) return compares_ranges(r, e, &f->counts);
+    f->scatters = ki_range_scatters(r->ir, e, range, n);
     return r->ir->env->err == KI_E_NONE;
 }
 
@@ -163,10 +190,10 @@ bool ki_range_facts(rangeifier *r) {
         derive(r, u);
         if (u->op != KN_REDUCE || u->arg.reduce.op != KN_ADD) continue;
         if (!f->constant && !f->compares) continue;
-        if (!try_fold(r, u, f)) return false;
+        if ((f->constant || f->counts) && !try_fold(r, u, f)) return false;
         r->nested |= f->folds;
         if (f->folds) f->leaves = f->constant ? 0 : 1, f->cost = 4;
-        else f->compares = false;
+        else f->compares = f->counts = false;
     }
     return true;
 }

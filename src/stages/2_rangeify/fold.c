@@ -91,14 +91,26 @@ static bool exact_sum(kn_uop u) {
            !ki_add_overflow(u->src[0]->hi.i, u->src[1]->hi.i, &hi) && lo == u->lo.i && hi == u->hi.i;
 }
 
-static linear step(ki_ir *ir, kn_uop u, kn_uop r, const linear *l) {
+/* The forms of what e is made of, beside its nodes in order of id: the store may be large, e is small. */
+typedef struct forms {
+    kn_uop *node;
+    linear *l;
+    size_t n;
+} forms;
+
+static const linear *form_of(const forms *f, kn_uop u) { return &f->l[ki_place_of(f->node, f->n, u)]; }
+
+static linear step(ki_ir *ir, kn_uop u, kn_uop r, const forms *f) {
     const linear no = {0, NULL, false};
     if (u == r) return (linear){1, ki_index(ir, 0), true};
     bool has = false;
-    for (uint32_t k = 0; k < u->nsrc; k++) has |= !l[u->src[k]->id].ok || l[u->src[k]->id].coef;
+    for (uint32_t k = 0; k < u->nsrc && !has; k++) {
+        const linear *s = form_of(f, u->src[k]);
+        has = !s->ok || s->coef;
+    }
     if (!ki_is_int((kn_dtype)u->dtype)) return has ? no : (linear){0, NULL, true};
     if (!has) return (linear){0, ki_cast(ir, u, KN_IDX), true};
-    const linear *a = &l[u->src[0]->id], *b = u->nsrc > 1 ? &l[u->src[1]->id] : a;
+    const linear *a = form_of(f, u->src[0]), *b = u->nsrc > 1 ? form_of(f, u->src[1]) : a;
     if (!a->ok || !b->ok || !a->rest || !b->rest) return no;
     linear s = {0, NULL, true};
     switch ((kn_op)u->op) {
@@ -128,14 +140,14 @@ static linear step(ki_ir *ir, kn_uop u, kn_uop r, const linear *l) {
 }
 
 static linear linear_in(ki_ir *ir, kn_uop e, kn_uop r) {
-    kn_uop *order;
+    forms f = {0};
     linear out = {0, NULL, false};
-    int64_t n = ki_toposort(ir, &e, 1, &order);
-    linear *l = n < 0 ? NULL : ki_calloc(ir->n, sizeof *l);
-    for (int64_t i = 0; i < n && l; i++) l[order[i]->id] = step(ir, order[i], r, l);
-    if (l) out = l[e->id];
-    ki_free(order);
-    ki_free(l);
+    int64_t n = ki_toposort(ir, &e, 1, &f.node);
+    if (n > 0) f.n = (size_t)n, f.l = ki_malloc(f.n * sizeof *f.l);
+    for (size_t i = 0; i < f.n && f.l; i++) f.l[i] = step(ir, f.node[i], r, &f);
+    if (f.l) out = f.l[f.n - 1];
+    ki_free(f.node);
+    ki_free(f.l);
     return out;
 }
 

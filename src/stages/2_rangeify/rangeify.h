@@ -50,7 +50,8 @@ typedef struct info { /* of a tensor node */
     uint32_t users;
     bool root, keep;   /* an output; must be stored */
     bool constant;     /* made of constants alone */
-    bool compares;     /* compares with something made of constants: its sum may fold */
+    bool compares;     /* made of comparisons with something made of constants */
+    bool counts;       /* and these are with loop positions still: its sum may fold */
     bool folds;        /* REDUCE that folds away */
     int64_t scatters;  /* REDUCE that adds terms where data says: positions each may go to; else 0 */
     bool heavy;        /* ends a chain of single uses that starts at a REDUCE */

@@ -405,10 +405,23 @@ bool ki_render_c(ki_ir *ir, const ki_target *t, kn_uop kernel, ki_text *out) {
     return ok;
 }
 
+/* The next variable among a call's arguments from k on. */
+static uint32_t next_variable(kn_uop call, uint32_t k) {
+    while (k < call->nsrc && (call->src[k]->op != KN_PARAM || call->src[k]->arg.param->slot >= 0)) k++;
+    return k;
+}
+
+/* Two calls of one kernel are one text unless their variables stand in other places. */
+static bool same_places(kn_uop a, kn_uop b) {
+    uint32_t i = next_variable(a, 1), k = next_variable(b, 1);
+    for (; i < a->nsrc && k < b->nsrc; i = next_variable(a, i + 1), k = next_variable(b, k + 1))
+        if (a->src[i]->arg.param != b->src[k]->arg.param) return false;
+    return i == a->nsrc && k == b->nsrc;
+}
+
 /* CALL(SINK(LINEAR), ...) -> CALL(PROGRAM(LINEAR, SOURCE), ...). */
-static kn_uop render_call(ki_ir *ir, const ki_target *t, kn_uop call, kn_uop *src) {
+static kn_uop render_kernel(ki_ir *ir, const ki_target *t, kn_uop call) {
     kn_uop body = call->src[0];
-    if (body->op != KN_SINK) return call; /* copies and host functions stay */
     ki_text text = {0};
     kn_uop program = NULL;
     if (ki_render_c(ir, t, call, &text)) {
@@ -416,10 +429,7 @@ static kn_uop render_call(ki_ir *ir, const ki_target *t, kn_uop call, kn_uop *sr
         if (s) program = ki_make(ir, KN_PROGRAM, KN_VOID, (kn_uop[]){body->src[0], s}, 2, body->arg, 0);
     }
     ki_text_free(&text);
-    if (!program) return NULL;
-    memcpy(src, call->src, call->nsrc * sizeof *src);
-    src[0] = program;
-    return ki_with_src(ir, call, src);
+    return program;
 }
 
 kn_uop ki_render(ki_ir *ir, const ki_target *t, kn_uop root) {
@@ -428,12 +438,22 @@ kn_uop ki_render(ki_ir *ir, const ki_target *t, kn_uop root) {
     for (uint32_t k = 0; k < root->nsrc; k++)
         if (root->src[k]->nsrc > most) most = root->src[k]->nsrc;
     kn_uop *calls = ki_calloc(root->nsrc, sizeof *calls), *src = ki_calloc(most, sizeof *src), result = NULL;
-    bool ok = calls && src;
+    uint32_t *last = ki_calloc(root->id, sizeof *last); /* of a kernel: its last call, plus one */
+    bool ok = calls && src && last;
     if (!ok) ki_fail(ir->env, KI_E_NOMEM);
-    for (uint32_t k = 0; k < root->nsrc && ok; k++)
-        ok = (calls[k] = root->src[k]->op == KN_CALL ? render_call(ir, t, root->src[k], src) : root->src[k]) != NULL;
+    for (uint32_t k = 0; k < root->nsrc && ok; k++) {
+        kn_uop call = calls[k] = root->src[k];
+        if (call->op != KN_CALL || call->src[0]->op != KN_SINK) continue; /* copies and host functions stay */
+        uint32_t *before = &last[call->src[0]->id];
+        memcpy(src, call->src, call->nsrc * sizeof *src);
+        if (*before && same_places(root->src[*before - 1], call)) src[0] = calls[*before - 1]->src[0];
+        else src[0] = render_kernel(ir, t, call);
+        *before = k + 1;
+        ok = src[0] && (calls[k] = ki_with_src(ir, call, src)) != NULL;
+    }
     if (ok) result = ki_with_src(ir, root, calls);
     ki_free(calls);
     ki_free(src);
+    ki_free(last);
     return result;
 }

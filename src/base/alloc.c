@@ -103,11 +103,10 @@ static int arena_grow(ki_arena *a, size_t n) {
     return 1;
 }
 
-void *ki_arena_alloc(ki_arena *a, size_t n) {
+void *ki_arena_more(ki_arena *a, size_t n) {
     if (n > SIZE_MAX / 4) return NULL;
     n = (n + 15) & ~(size_t)15;
-    if (!a->top || a->top->size - a->top->used < n)
-        if (!arena_grow(a, n)) return NULL;
+    if (!arena_grow(a, n)) return NULL;
     void *p = (char *)a->top + a->top->used;
     a->top->used += n;
     return p;

@@ -39,8 +39,15 @@ typedef struct ki_arena_mark {
     size_t used;
 } ki_arena_mark;
 
+void *ki_arena_more(ki_arena *a, size_t n); /* in a new chunk */
 /* 16-byte aligned, not cleared; NULL when the host has no more. */
-void *ki_arena_alloc(ki_arena *a, size_t n);
+static inline void *ki_arena_alloc(ki_arena *a, size_t n) {
+    size_t up = (n + 15) & ~(size_t)15;
+    if (up < n || !a->top || a->top->size - a->top->used < up) return ki_arena_more(a, n);
+    void *p = (char *)a->top + a->top->used;
+    a->top->used += up;
+    return p;
+}
 ki_arena_mark ki_arena_now(const ki_arena *a);
 void ki_arena_reset(ki_arena *a, ki_arena_mark m);
 /* Empties it, but keeps its youngest chunk for what comes next. */

@@ -235,7 +235,7 @@ bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out
         kn_arg arg = ki_import_arg(to, u);
         const ki_type *type = alike ? import_type(to, &met, u->type) : NULL;
         ok = mapped_sources(to, u, map, 0, &buf, &cap) && !(u->arg.p && ki_arg_is_pointer((kn_op)u->op) && !arg.p);
-        if (ok && type) v = ki_make_as(to, u, buf, arg, type);
+        if (ok && type) v = ki_make_as(to, u, buf, arg, type, u->tag);
         else if (ok) v = ki_make(to, (kn_op)u->op, (kn_dtype)u->dtype, buf, u->nsrc, arg, u->tag);
         ok = v != NULL;
         if (ok) ki_map_set(map, u, v);

@@ -117,8 +117,8 @@ void ki_ir_close(ki_ir *ir) {
 }
 
 bool ki_ir_reset(ki_ir *ir) {
-    enum { KEEP = 4096 }; /* a larger table would cost the next small kernel more than it saves */
-    if (ir->nslot > KEEP) ir->nslot = KEEP;
+    /* The table shrinks with what fills it: clearing all of a large one would cost a small kernel more than it saves. */
+    if (ir->nslot > 256 && ir->nslot > ir->n * 4) ir->nslot /= 2;
     memset(ir->slot, 0, ir->nslot * sizeof *ir->slot);
     if (ir->nintern) memset(ir->intern, 0, ir->intern_cap * sizeof *ir->intern);
     ir->n = 1;
@@ -128,16 +128,9 @@ bool ki_ir_reset(ki_ir *ir) {
     return ir->scalar != NULL;
 }
 
-/* Bytes that identify an arg: the payload's content, else the eight bytes themselves. */
-bool ki_arg_is_pointer(kn_op op) {
-    const uint32_t pointers = 1u << KI_A_INTS | 1u << KI_A_PARAM | 1u << KI_A_BUFFER | 1u << KI_A_LOAD |
-                              1u << KI_A_KERNEL | 1u << KI_A_STR | 1u << KI_A_BYTES;
-    return pointers >> ki_ops[op].arg & 1;
-}
-
-static uint32_t node_hash(kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag) {
+static inline uint32_t node_hash(kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag) {
     uint64_t h = ki_hash_step((uint64_t)op << 40 | (uint64_t)dtype << 32 | nsrc, tag);
-    h = ki_hash_step(h, ki_arg_is_pointer(op) && arg.p ? payload_of(arg.p)->hash : arg.bits);
+    h = ki_hash_step(h, arg.p && ki_arg_is_pointer(op) ? payload_of(arg.p)->hash : arg.bits);
     for (uint32_t i = 0; i < nsrc; i++) h = ki_hash_step(h, src[i]->id);
     return (uint32_t)(h >> 32);
 }
@@ -146,13 +139,13 @@ static uint32_t node_hash(kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t 
  * that the sum of its sources' ids names, so that what is made or looked up in turn lies side by side; where that is
  * full, from its hash on. */
 enum { NEAR = 8, SMALL = 1 << 14 };
-static uint32_t line_of(const kn_uop *src, uint32_t nsrc, uint32_t hash, uint32_t nslot) {
+static inline uint32_t line_of(const kn_uop *src, uint32_t nsrc, uint32_t hash, uint32_t nslot) {
     uint32_t sum = 0;
     if (nslot <= SMALL || nsrc == 0) return hash;
     for (uint32_t i = 0; i < nsrc; i++) sum += src[i]->id;
     return sum * 2 & ~(uint32_t)(NEAR - 1);
 }
-static uint32_t nth_place(uint32_t line, uint32_t hash, uint32_t k, uint32_t nslot) {
+static inline uint32_t nth_place(uint32_t line, uint32_t hash, uint32_t k, uint32_t nslot) {
     return ((k < NEAR ? line : hash) + k) & (nslot - 1);
 }
 
@@ -178,7 +171,7 @@ static bool slots_rebuild(ki_ir *ir, uint32_t cap) {
     return true;
 }
 
-static bool room_for_one(ki_ir *ir) {
+static bool more_room(ki_ir *ir) {
     if (ir->n >= ir->cap) {
         uint32_t cap = ir->cap ? ir->cap * 2 : 128;
         kn_uop *p = ki_realloc(ir->node, cap, sizeof *p);
@@ -189,6 +182,7 @@ static bool room_for_one(ki_ir *ir) {
     }
     return ir->n * 2 < ir->nslot || slots_rebuild(ir, ir->nslot * 2);
 }
+static inline bool room_for_one(ki_ir *ir) { return (ir->n < ir->cap && ir->n * 2 < ir->nslot) || more_room(ir); }
 
 bool ki_ir_reserve(ki_ir *ir, uint32_t more) {
     uint32_t n = ir->n + more, nslot = ir->nslot;
@@ -204,19 +198,20 @@ bool ki_ir_reserve(ki_ir *ir, uint32_t more) {
     return nslot == ir->nslot || slots_rebuild(ir, nslot) || (ki_fail(ir->env, KI_E_NOMEM), false);
 }
 
-static bool same_node(kn_uop u, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag) {
-    return u->op == op && u->nsrc == nsrc && u->arg.bits == arg.bits && u->tag == tag && u->dtype == dtype &&
-           (nsrc == 0 || memcmp(u->src, src, nsrc * sizeof *src) == 0);
+static inline bool same_node(kn_uop u, const ki_draft *d, uint32_t tag) {
+    if (u->op != d->op || u->nsrc != d->nsrc || u->arg.bits != d->arg.bits || u->tag != tag || u->dtype != d->dtype)
+        return false;
+    for (uint32_t i = 0; i < d->nsrc; i++)
+        if (u->src[i] != d->src[i]) return false;
+    return true;
 }
 
 /* The node of this key; NULL, and where it belongs, if there is none. */
-static kn_uop find(const ki_ir *ir, const ki_draft *d, uint32_t tag, uint32_t *hash, uint32_t *slot) {
+static inline kn_uop find(const ki_ir *ir, const ki_draft *d, uint32_t tag, uint32_t *hash, uint32_t *slot) {
     uint32_t h = node_hash(d->op, d->dtype, d->src, d->nsrc, d->arg, tag), at, k = 0;
     uint32_t line = line_of(d->src, d->nsrc, h, ir->nslot);
     for (; ir->slot[at = nth_place(line, h, k, ir->nslot)].id; k++)
-        if (ir->slot[at].hash == h &&
-            same_node(ir->node[ir->slot[at].id], d->op, d->dtype, d->src, d->nsrc, d->arg, tag))
-            return ir->node[ir->slot[at].id];
+        if (ir->slot[at].hash == h && same_node(ir->node[ir->slot[at].id], d, tag)) return ir->node[ir->slot[at].id];
     return *hash = h, *slot = at, NULL;
 }
 
@@ -233,7 +228,7 @@ static kn_uop insert(ki_ir *ir, const ki_draft *d, uint32_t hash, uint32_t slot,
     u->type = d->type;
     u->lo = d->lo;
     u->hi = d->hi;
-    if (d->nsrc) memcpy((kn_uop *)u->src, d->src, d->nsrc * sizeof *d->src);
+    for (uint32_t i = 0; i < d->nsrc; i++) ((kn_uop *)u->src)[i] = d->src[i];
     ir->node[ir->n] = u;
     ir->slot[slot] = (struct ki_slot){ir->n++, hash};
     if (d->op == KN_RANGE && d->arg.range.id >= ir->next_range) ir->next_range = d->arg.range.id + 1;
@@ -269,13 +264,13 @@ kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t 
     return insert(ir, &d, hash, slot, tag);
 }
 
-kn_uop ki_make_as(ki_ir *ir, kn_uop like, const kn_uop *src, kn_arg arg, const ki_type *type) {
+kn_uop ki_make_as(ki_ir *ir, kn_uop like, const kn_uop *src, kn_arg arg, const ki_type *type, uint32_t tag) {
     ki_draft d = {ir,       (kn_op)like->op, (kn_dtype)like->dtype, src, like->nsrc, arg, type, like->flags,
                   like->lo, like->hi};
     uint32_t hash, slot;
     if (!room_for_one(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
-    kn_uop u = find(ir, &d, like->tag, &hash, &slot);
-    return u ? u : insert(ir, &d, hash, slot, like->tag);
+    kn_uop u = find(ir, &d, tag, &hash, &slot);
+    return u ? u : insert(ir, &d, hash, slot, tag);
 }
 
 /* ---- discarding

@@ -209,9 +209,9 @@ bool ki_ir_reserve(ki_ir *ir, uint32_t more);
 /* The maker of every node. dtype is read only where the op's dtype rule is GIVEN. NULL: failed, env says why. */
 KI_NODISCARD kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag);
 
-/* The copy of `like`, a node of another store of the same env, over the copies of its sources, arg and type: what is derived
- * from equal sources is equal and not derived again. */
-KI_NODISCARD kn_uop ki_make_as(ki_ir *ir, kn_uop like, const kn_uop *src, kn_arg arg, const ki_type *type);
+/* The copy of `like`, a node of this store or of another of the same env, over the copies of its sources, arg and type: what
+ * is derived from equal sources is equal and not derived again. */
+KI_NODISCARD kn_uop ki_make_as(ki_ir *ir, kn_uop like, const kn_uop *src, kn_arg arg, const ki_type *type, uint32_t tag);
 
 /* Interned payload of n bytes. NULL when out of memory. */
 const void *ki_intern(ki_ir *ir, const void *data, size_t n);

@@ -221,7 +221,7 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
         /* What a stage leaves behind is forgotten, so that the next one starts from what its text says and no more: a
          * node it makes is a new one, ids and with them every order depend on the program alone. Kernel stages do so
          * by themselves. */
-        bool leaves = !watched && s < to && stages[s + 1].kernel;
+        bool leaves = !watched && s < to && (stages[s + 1].kernel || s + 1 == KI_S_RENDER); /* which makes texts only */
         if (ok && !alone && !leaves) ok = ki_program_collect(out, NULL, 0);
         if (ok) out->stage = s;
         if (ok && shown & 1u << s) debug(out);

@@ -129,7 +129,8 @@ static kn_uop number_kernel(plan *p, kn_uop sink) {
         kn_uop u = linear->src[i];
         at[u->id] = i;
         for (uint32_t k = 0; k < u->nsrc; k++) src[k] = made[at[u->src[k]->id]];
-        made[i] = ki_make(p->ir, (kn_op)u->op, (kn_dtype)u->dtype, src, u->nsrc, u->arg, i);
+        if (u->type->symbolic) made[i] = ki_make(p->ir, (kn_op)u->op, (kn_dtype)u->dtype, src, u->nsrc, u->arg, i);
+        else made[i] = ki_make_as(p->ir, u, src, u->arg, u->type, i);
         ok = made[i] != NULL;
     }
     if (ok) {

@@ -7,7 +7,7 @@
  *    of a kernel is treated apart (what a CUT leaves over) ends up with the same vectors along the reduce, or none.
  *  - Threads split an outer loop when the kernel's work is worth waking them.
  *  - An output larger than the caches, written line by line and not read again, is written past them.
- * Nests are treated one at a time; each step is an OptOp (ki_apply_opt), after which the kernel is looked at anew. A nest is
+ * Nests are treated one at a time; each step is an OptOp (ki_nest_apply), after which the kernel is looked at anew. A nest is
  * done when the ids of its ranges are marked, so what a CUT adds is found by itself. Whatever is decided for a range must
  * hold again after the CUT that it asked for: thresholds ask n >= factor, and a cut leaves a multiple of the factor. */
 #include "stages/3_optimize/choose.h"
@@ -26,7 +26,7 @@ bool ki_choice_look(ki_choice *c, kn_uop sink) {
 bool ki_choice_do(ki_choice *c, ki_optop op, kn_axis target, bool top, uint32_t axis, int64_t arg) {
     ki_opt o = {
         .op = (uint8_t)op, .target = (uint8_t)target, .top = top, .axis = (int32_t)axis, .arg = (int32_t)arg, .id = -1};
-    return ki_choice_look(c, ki_apply_opt(c->ir, c->sink, o));
+    return ki_choice_look(c, c->ok ? ki_nest_apply(&c->nest, o) : NULL);
 }
 
 void ki_choice_mark(ki_choice *c, kn_uop closer) {

@@ -22,6 +22,8 @@ typedef struct ki_nest {
 
 bool ki_nest_open(ki_nest *k, ki_ir *ir, kn_uop sink);
 void ki_nest_close(ki_nest *k);
+/* The kernel after one OptOp; ki_apply_opt of a nest that is open. */
+kn_uop ki_nest_apply(ki_nest *k, ki_opt opt);
 
 /* The RANGE with this id, NULL if the kernel has none. */
 kn_uop ki_nest_range(const ki_nest *k, uint32_t id);

@@ -142,13 +142,18 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     }
 }
 
+kn_uop ki_nest_apply(ki_nest *k, ki_opt opt) {
+    kn_uop result = apply(k, &opt);
+    return ki_kernel_with(k->ir, result, &opt, NULL);
+}
+
 kn_uop ki_apply_opt(ki_ir *ir, kn_uop sink, ki_opt opt) {
     ki_nest k;
     kn_uop result = NULL;
     if (!sink) return NULL;
-    if (ki_nest_open(&k, ir, sink)) result = apply(&k, &opt);
+    if (ki_nest_open(&k, ir, sink)) result = ki_nest_apply(&k, opt);
     ki_nest_close(&k);
-    return ki_kernel_with(ir, result, &opt, NULL);
+    return result;
 }
 
 /* The end of the stage: threads outermost and counted. */

@@ -29,6 +29,11 @@ typedef struct devec {
     uint32_t npart, cap;
     kn_uop *list; /* scratch */
     uint32_t nlist, list_cap;
+    struct {
+        int64_t start, step;
+        uint32_t n;
+        kn_uop list;
+    } known[32];     /* progressions made */
     int64_t *relaid; /* node index of a REG BUFFER * rank + axis: its strides */
     uint8_t *relay;  /* node index: 0 unseen, 1 laid out anew, 2 kept */
 } devec;
@@ -136,8 +141,13 @@ static kn_uop add_index(devec *d, kn_uop a, kn_uop b) { return !a ? b : !b ? a :
 /* STACK(start, start + step, ...) of dtype index. */
 static kn_uop progression(devec *d, int64_t start, int64_t step, uint32_t n) {
     kn_uop s[128];
+    uint32_t at = (uint32_t)((uint64_t)start / n + (uint64_t)step + n) % 32;
+    if (d->known[at].list && d->known[at].start == start && d->known[at].step == step && d->known[at].n == n)
+        return d->known[at].list;
     for (uint32_t k = 0; k < n && k < 128; k++) s[k] = ki_index(d->ir, start + (int64_t)k * step);
-    return ki_opn(d->ir, KN_STACK, s, n);
+    kn_uop list = ki_opn(d->ir, KN_STACK, s, n);
+    d->known[at].start = start, d->known[at].step = step, d->known[at].n = n, d->known[at].list = list;
+    return list;
 }
 
 static kn_uop write_affine(devec *d, const affine *a, uint32_t lanes) {

@@ -120,24 +120,27 @@ static kn_uop number_kernel(plan *p, kn_uop sink) {
     if (p->map[sink->id]) return p->map[sink->id];
     kn_uop linear = sink->src[0];
     kn_uop *made = ki_calloc(linear->nsrc, sizeof *made), *src = NULL, result = NULL;
-    uint32_t *at = ki_calloc((size_t)linear->id + 1, sizeof *at), most = 1;
+    ki_map *map = ki_map_take(p->ir);
+    uint32_t most = 1;
     for (uint32_t i = 0; i < linear->nsrc; i++)
         if (linear->src[i]->nsrc > most) most = linear->src[i]->nsrc;
-    bool ok = made && at && (src = ki_calloc(most, sizeof *src)) != NULL;
+    bool ok = made && map && (src = ki_calloc(most, sizeof *src)) != NULL;
     if (!ok) ki_fail(p->ir->env, KI_E_NOMEM);
     for (uint32_t i = 0; i < linear->nsrc && ok; i++) {
         kn_uop u = linear->src[i];
-        at[u->id] = i;
-        for (uint32_t k = 0; k < u->nsrc; k++) src[k] = made[at[u->src[k]->id]];
-        if (u->type->symbolic) made[i] = ki_make(p->ir, (kn_op)u->op, (kn_dtype)u->dtype, src, u->nsrc, u->arg, i);
+        bool known = !u->type->symbolic;
+        for (uint32_t k = 0; k < u->nsrc; k++) known &= (src[k] = ki_map_get(map, u->src[k])) != NULL;
+        if (!known) made[i] = ki_make(p->ir, (kn_op)u->op, (kn_dtype)u->dtype, src, u->nsrc, u->arg, i);
         else made[i] = ki_make_as(p->ir, u, src, u->arg, u->type, i);
         ok = made[i] != NULL;
+        ki_map_set(map, u, made[i]);
     }
+    ki_map_give(p->ir, map);
     if (ok) {
         kn_uop l = ki_opn(p->ir, KN_LINEAR, made, linear->nsrc);
         if (l) result = ki_with_src(p->ir, sink, &l);
     }
-    ki_free(made), ki_free(at), ki_free(src);
+    ki_free(made), ki_free(src);
     return p->map[sink->id] = result;
 }
 

@@ -419,12 +419,13 @@ static bool same_places(kn_uop a, kn_uop b) {
     return i == a->nsrc && k == b->nsrc;
 }
 
-/* CALL(SINK(LINEAR), ...) -> CALL(PROGRAM(LINEAR, SOURCE), ...). */
-static kn_uop render_kernel(ki_ir *ir, const ki_target *t, kn_uop call) {
+/* CALL(SINK(LINEAR), ...) -> CALL(PROGRAM(LINEAR, SOURCE), ...). The kernel is read in a store of its own: what is known of
+ * a node stands in arrays by id, and these are as long as the kernel then, not as the program. */
+static kn_uop render_kernel(ki_ir *ir, ki_ir *own, const ki_target *t, kn_uop call) {
     kn_uop body = call->src[0];
     ki_text text = {0};
-    kn_uop program = NULL;
-    if (ki_render_c(ir, t, call, &text)) {
+    kn_uop program = NULL, alone;
+    if (ki_ir_reset(own) && ki_import(own, ir, &call, 1, &alone) && ki_render_c(own, t, alone, &text)) {
         kn_uop s = ki_str_op(ir, KN_SOURCE, KN_VOID, text.s, text.n, NULL, 0);
         if (s) program = ki_make(ir, KN_PROGRAM, KN_VOID, (kn_uop[]){body->src[0], s}, 2, body->arg, 0);
     }
@@ -439,15 +440,17 @@ kn_uop ki_render(ki_ir *ir, const ki_target *t, kn_uop root) {
         if (root->src[k]->nsrc > most) most = root->src[k]->nsrc;
     kn_uop *calls = ki_calloc(root->nsrc, sizeof *calls), *src = ki_calloc(most, sizeof *src), result = NULL;
     uint32_t *last = ki_calloc(root->id, sizeof *last); /* of a kernel: its last call, plus one */
+    ki_ir own = {0};
     bool ok = calls && src && last;
     if (!ok) ki_fail(ir->env, KI_E_NOMEM);
+    ok = ok && ki_ir_open(&own, ir->env);
     for (uint32_t k = 0; k < root->nsrc && ok; k++) {
         kn_uop call = calls[k] = root->src[k];
         if (call->op != KN_CALL || call->src[0]->op != KN_SINK) continue; /* copies and host functions stay */
         uint32_t *before = &last[call->src[0]->id];
         memcpy(src, call->src, call->nsrc * sizeof *src);
         if (*before && same_places(root->src[*before - 1], call)) src[0] = calls[*before - 1]->src[0];
-        else src[0] = render_kernel(ir, t, call);
+        else src[0] = render_kernel(ir, &own, t, call);
         *before = k + 1;
         ok = src[0] && (calls[k] = ki_with_src(ir, call, src)) != NULL;
     }
@@ -455,5 +458,6 @@ kn_uop ki_render(ki_ir *ir, const ki_target *t, kn_uop root) {
     ki_free(calls);
     ki_free(src);
     ki_free(last);
+    ki_ir_close(&own);
     return result;
 }

@@ -116,7 +116,7 @@ static kn_status lower(kn_ctx *k, const built *b, ki_stage to, sample *s) {
     if (!ki_plan_open(k, b->out, b->n, &plan)) return (kn_status)ki_settle_failure(k);
     ki_ir ir, tensors;
     ki_program out = {0}, function = {0};
-    ki_lower_opts o = {.threads = ki_cpu_count()};
+    ki_lower_opts o = {.threads = ki_cpu_count(), .rough = true};
     bool ok = ki_ir_open(&ir, &k->env);
     ok = ok && ki_lower(&plan.program, &ir, to, &o, &out);
     if (ok) {

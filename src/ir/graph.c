@@ -209,41 +209,69 @@ typedef struct types {
     const ki_type *from[TYPES], *to[TYPES];
 } types;
 
+/* Copying from one store into another, or into the same. */
+typedef struct copier {
+    ki_ir *to, *from;
+    ki_map *map;
+    kn_uop *buf;
+    uint32_t cap;
+    types met;
+} copier;
+
+static bool copier_open(copier *c, ki_ir *to, ki_ir *from, uint32_t nodes) {
+    *c = (copier){.to = to, .from = from, .map = ki_map_take(from)};
+    if (!c->map) return ki_fail(to->env, KI_E_NOMEM), false;
+    return ki_ir_reserve(to, nodes);
+}
+static void copier_close(copier *c) {
+    ki_map_give(c->from, c->map);
+    ki_free(c->buf);
+}
+
 /* NULL: it has to be derived (symbols are nodes), or there is no memory. */
-static const ki_type *import_type(ki_ir *to, types *t, const ki_type *type) {
+static const ki_type *copy_type(copier *c, const ki_type *type) {
     size_t k = ((uintptr_t)type >> 4) % TYPES;
-    if (type->symbolic) return NULL;
-    if (t->from[k] != type) {
-        t->to[k] = ki_intern(to, type, ki_payload_size(type));
-        t->from[k] = t->to[k] ? type : NULL;
+    if (type->symbolic || c->to->env != c->from->env) return NULL;
+    if (c->to == c->from) return type;
+    if (c->met.from[k] != type) {
+        c->met.to[k] = ki_intern(c->to, type, ki_payload_size(type));
+        c->met.from[k] = c->met.to[k] ? type : NULL;
     }
-    return t->to[k];
+    return c->met.to[k];
+}
+
+/* u over the copies of its sources; those that are none yet stand for nothing, and the maker says so. */
+static kn_uop copy_node(copier *c, kn_uop u, uint32_t tag) {
+    kn_arg arg = c->to == c->from ? u->arg : ki_import_arg(c->to, u);
+    if (u->arg.p && !arg.p) return NULL;
+    if (!mapped_sources(c->from, u, c->map, 0, &c->buf, &c->cap)) return NULL;
+    const ki_type *type = copy_type(c, u->type);
+    for (uint32_t k = 0; k < u->nsrc; k++)
+        if (!c->buf[k]) type = NULL;
+    kn_uop v = type ? ki_make_as(c->to, u, c->buf, arg, type, tag)
+                    : ki_make(c->to, (kn_op)u->op, (kn_dtype)u->dtype, c->buf, u->nsrc, arg, tag);
+    if (v) ki_map_set(c->map, u, v);
+    return v;
 }
 
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out) {
-    kn_uop *order, *buf = NULL;
-    uint32_t cap = 0;
-    types met = {0};
+    kn_uop *order;
+    copier c;
     int64_t count = ki_postorder(from, root, n, &order);
     if (count < 0) return false;
-    ki_map *map = ki_map_take(from);
-    bool ok = map != NULL, alike = to->env == from->env;
-    if (!ok) ki_fail(to->env, KI_E_NOMEM);
-    if (ok) ok = ki_ir_reserve(to, (uint32_t)count);
-    for (int64_t i = 0; i < count && ok; i++) {
-        kn_uop u = order[i], v = NULL;
-        kn_arg arg = ki_import_arg(to, u);
-        const ki_type *type = alike ? import_type(to, &met, u->type) : NULL;
-        ok = mapped_sources(to, u, map, 0, &buf, &cap) && !(u->arg.p && ki_arg_is_pointer((kn_op)u->op) && !arg.p);
-        if (ok && type) v = ki_make_as(to, u, buf, arg, type, u->tag);
-        else if (ok) v = ki_make(to, (kn_op)u->op, (kn_dtype)u->dtype, buf, u->nsrc, arg, u->tag);
-        ok = v != NULL;
-        if (ok) ki_map_set(map, u, v);
-    }
-    for (size_t i = 0; i < n && ok; i++) out[i] = ki_map_get(map, root[i]);
+    bool ok = copier_open(&c, to, from, (uint32_t)count);
+    for (int64_t i = 0; i < count && ok; i++) ok = copy_node(&c, order[i], order[i]->tag) != NULL;
+    for (size_t i = 0; i < n && ok; i++) out[i] = ki_map_get(c.map, root[i]);
     ki_free(order);
-    ki_map_give(from, map);
-    ki_free(buf);
+    copier_close(&c);
+    return ok;
+}
+
+bool ki_import_numbered(ki_ir *to, ki_ir *from, const kn_uop *list, uint32_t n, kn_uop *out) {
+    copier c;
+    bool ok = copier_open(&c, to, from, n);
+    for (uint32_t i = 0; i < n && ok; i++) ok = (out[i] = copy_node(&c, list[i], i)) != NULL;
+    copier_close(&c);
     return ok;
 }
 

@@ -332,6 +332,8 @@ ki_digest ki_graph_digest(ki_ir *ir, const kn_uop *root, size_t nroot, bool *ok)
 kn_arg ki_import_arg(ki_ir *to, kn_uop u);
 /* Copies of the roots in another store, in id order. */
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out);
+/* Copies of a list of nodes, sources before users, each with its place as tag; `to` may be `from`. */
+bool ki_import_numbered(ki_ir *to, ki_ir *from, const kn_uop *list, uint32_t n, kn_uop *out);
 /* Value of a symbolic index expression (constants, variables and integer arithmetic) when var[i] = value[i]. */
 int64_t ki_eval_index(ki_ir *ir, kn_uop u, const kn_uop *var, const int64_t *value, size_t n, bool *ok);
 

@@ -93,7 +93,8 @@ void ki_exec_free(ki_exec *e) {
 }
 
 static bool lower_opts(ki_run *r, ki_lower_opts *o) {
-    *o = (ki_lower_opts){.target = ki_target_chosen(&r->k->env, true), .threads = ki_cpu_threads(&r->k->env)};
+    *o = (ki_lower_opts){
+        .rough = true, .target = ki_target_chosen(&r->k->env, true), .threads = ki_cpu_threads(&r->k->env)};
     o->stream = ki_cpu_stream(&r->k->env);
     return o->target && o->threads;
 }

@@ -75,28 +75,30 @@ static void close_apart(apart *a) {
     ki_ir_close(&a->own[1]);
 }
 
-/* The result, in store `to`. */
+/* The result, in store `to`; numbered on the way, if the plan is next. */
 static kn_uop lower_apart(apart *a, ki_ir *ir, ki_ir *to, const ki_lower_opts *o, ki_stage from, ki_stage last,
-                          kn_uop kernel) {
+                          bool plan, kn_uop kernel) {
     ki_ir *at = ir;
     for (ki_stage s = from; s <= last && kernel; s++) {
-        ki_ir *next = &a->own[s % 2];
-        bool ok = ki_ir_reset(next) && ki_import(next, at, &kernel, 1, &kernel);
+        bool stays = s == KI_S_LINEARIZE && s > from; /* the one stage to which ids mean nothing */
+        ki_ir *next = stays ? at : at == &a->own[0] ? &a->own[1] : &a->own[0];
+        bool ok = stays || (ki_ir_reset(next) && ki_import(next, at, &kernel, 1, &kernel));
         if (ir->env->watch) ki_watch_between(ir->env, s, o->verify >= 2);
         kernel = ok ? stages[s].kernel(next, o, kernel) : NULL;
         /* Here the store still knows which rewrite made what. */
         if (kernel && ir->env->watch && o->verify >= 1 && !ki_verify_kernel(next, kernel, s)) kernel = NULL;
         at = next;
     }
-    return kernel && ki_import(to, at, &kernel, 1, &kernel) ? kernel : NULL;
+    if (!kernel || plan) return kernel ? ki_plan_kernel(to, at, kernel) : NULL;
+    return ki_import(to, at, &kernel, 1, &kernel) ? kernel : NULL;
 }
 
 /* The call over the lowered kernel, in store `to`. lowered[id]: what became of a kernel. */
 static kn_uop lower_call(apart *a, ki_ir *ir, ki_ir *to, const ki_lower_opts *o, ki_stage from, ki_stage last,
-                         kn_uop call, kn_uop *lowered, kn_uop *src) {
+                         bool plan, kn_uop call, kn_uop *lowered, kn_uop *src) {
     kn_uop k = call->nsrc ? call->src[0] : NULL, made = NULL;
     if (call->op != KN_CALL || k->op != KN_SINK) return ki_import(to, ir, &call, 1, &made) ? made : NULL;
-    if (!lowered[k->id]) lowered[k->id] = lower_apart(a, ir, to, o, from, last, k);
+    if (!lowered[k->id]) lowered[k->id] = lower_apart(a, ir, to, o, from, last, plan, k);
     if (!(src[0] = lowered[k->id]) || !ki_import(to, ir, call->src + 1, call->nsrc - 1, src + 1)) return NULL;
     kn_arg arg = ki_import_arg(to, call);
     return ki_make(to, KN_CALL, (kn_dtype)call->dtype, src, call->nsrc, arg, call->tag);
@@ -104,7 +106,7 @@ static kn_uop lower_call(apart *a, ki_ir *ir, ki_ir *to, const ki_lower_opts *o,
 
 /* Stages from..last, kernel stages all. The program moves to a new store as it goes: call by call, as collecting it would
  * (collect, below), which it saves. */
-static bool run_kernels(ki_program *p, ki_stage from, ki_stage last, const ki_lower_opts *o) {
+static bool run_kernels(ki_program *p, ki_stage from, ki_stage last, bool plan, const ki_lower_opts *o) {
     ki_ir *ir = p->ir, fresh = {0};
     apart a = {0};
     uint32_t n = p->root->nsrc, most = 1;
@@ -116,7 +118,7 @@ static bool run_kernels(ki_program *p, ki_stage from, ki_stage last, const ki_lo
     if (!ok) ki_fail(ir->env, KI_E_NOMEM);
     ok = ok && open_apart(&a, ir->env) && ki_ir_open(&fresh, ir->env);
     for (uint32_t i = 0; i < n && ok; i++)
-        ok = (line[i] = lower_call(&a, ir, &fresh, o, from, last, p->root->src[i], lowered, src)) != NULL;
+        ok = (line[i] = lower_call(&a, ir, &fresh, o, from, last, plan, p->root->src[i], lowered, src)) != NULL;
     if (ok) ok = (root = ki_opn(&fresh, KN_LINEAR, line, n)) != NULL;
     for (size_t i = 0; i < p->nin + p->nout && ok; i++) {
         kn_uop *port = i < p->nin ? &p->in[i].node : &p->out[i - p->nin].node;
@@ -216,12 +218,13 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
         ki_stage first = s;
         while (!watched && stages[s].kernel && s < to && stages[s + 1].kernel) s++;
         if (ir->env->watch && s > KI_S_CALLIFY) ki_watch_between(ir->env, s, o.verify >= 2);
-        ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, first, s, &o);
+        ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, first, s, !watched && s < to, &o);
         if (ok && ir->env->watch && o.verify >= 1) out->stage = s, ok = ki_verify_stage(out); /* names the rewrite */
         /* What a stage leaves behind is forgotten, so that the next one starts from what its text says and no more: a
          * node it makes is a new one, ids and with them every order depend on the program alone. Kernel stages do so
          * by themselves. */
         bool leaves = !watched && s < to && (stages[s + 1].kernel || s + 1 == KI_S_RENDER); /* which makes texts only */
+        if (s == KI_S_RENDER && o.rough) leaves = true;
         if (ok && !alone && !leaves) ok = ki_program_collect(out, NULL, 0);
         if (ok) out->stage = s;
         if (ok && shown & 1u << s) debug(out);

@@ -10,6 +10,7 @@ typedef struct ki_lower_opts {
     unsigned threads;        /* threads the device offers; 0: 1 */
     uint64_t stream, alone;  /* as ki_machine */
     int verify;              /* as KN_VERIFY, which counts if it is higher */
+    bool rough;              /* the rendered program is for running: what is left of its making may stay in the store */
 } ki_lower_opts;
 
 /* Lowers `in` (at any stage) to stage `to`, in `ir`, an open and empty store. `in` is not touched; out's ports are the

@@ -7,7 +7,7 @@
  * 4. Each block is ordered on its own by a depth-first walk from its one root (the END, or the SINK), heavier operand
  *    first (Sethi and Ullman), so that loads come close to their uses and few values live at once.
  *
- * Invariants: deterministic (ids decide, never addresses), linear in nodes and edges times the depth of the nest, no
+ * Invariants: deterministic (the graph decides, neither ids nor addresses), linear in nodes and edges times the depth of the nest, no
  * recursion. A block has one root because a node inside a loop reaches an effect only through that loop's END. */
 #include "stages/6_linearize/linearize.h"
 
@@ -349,7 +349,7 @@ kn_uop ki_linearize(ki_ir *ir, kn_uop sink) {
     if (!sink) return NULL;
     if (sink->nsrc == 1 && sink->src[0]->op == KN_LINEAR) return sink;
     lin l = {.ir = ir, .sink = sink};
-    int64_t n = ki_toposort(ir, &sink, 1, &l.node);
+    int64_t n = ki_postorder(ir, &sink, 1, &l.node); /* ids that other stages have left holes in decide nothing */
     if (n < 0) return NULL;
     l.n = (uint32_t)n;
     kn_uop result = NULL;

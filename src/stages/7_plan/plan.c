@@ -114,34 +114,29 @@ static bool assign(plan *p, ki_plan_sizes *sizes) {
     return true;
 }
 
-/* The kernel with each instruction's position as its tag. Calls of one kernel share the result. */
-static kn_uop number_kernel(plan *p, kn_uop sink) {
-    if (sink->op != KN_SINK || sink->nsrc != 1 || sink->src[0]->op != KN_LINEAR) return sink;
-    if (p->map[sink->id]) return p->map[sink->id];
-    kn_uop linear = sink->src[0];
-    kn_uop *made = ki_calloc(linear->nsrc, sizeof *made), *src = NULL, result = NULL;
-    ki_map *map = ki_map_take(p->ir);
-    uint32_t most = 1;
+static bool is_numbered(kn_uop linear) {
     for (uint32_t i = 0; i < linear->nsrc; i++)
-        if (linear->src[i]->nsrc > most) most = linear->src[i]->nsrc;
-    bool ok = made && map && (src = ki_calloc(most, sizeof *src)) != NULL;
-    if (!ok) ki_fail(p->ir->env, KI_E_NOMEM);
-    for (uint32_t i = 0; i < linear->nsrc && ok; i++) {
-        kn_uop u = linear->src[i];
-        bool known = !u->type->symbolic;
-        for (uint32_t k = 0; k < u->nsrc; k++) known &= (src[k] = ki_map_get(map, u->src[k])) != NULL;
-        if (!known) made[i] = ki_make(p->ir, (kn_op)u->op, (kn_dtype)u->dtype, src, u->nsrc, u->arg, i);
-        else made[i] = ki_make_as(p->ir, u, src, u->arg, u->type, i);
-        ok = made[i] != NULL;
-        ki_map_set(map, u, made[i]);
-    }
-    ki_map_give(p->ir, map);
-    if (ok) {
-        kn_uop l = ki_opn(p->ir, KN_LINEAR, made, linear->nsrc);
-        if (l) result = ki_with_src(p->ir, sink, &l);
-    }
-    ki_free(made), ki_free(src);
-    return p->map[sink->id] = result;
+        if (linear->src[i]->tag != i) return false;
+    return true;
+}
+
+kn_uop ki_plan_kernel(ki_ir *to, ki_ir *from, kn_uop sink) {
+    kn_uop linear = sink->nsrc == 1 && sink->src[0]->op == KN_LINEAR ? sink->src[0] : NULL, l = NULL, s = NULL;
+    if (!linear || (to == from && is_numbered(linear)))
+        return to == from ? sink : ki_import(to, from, &sink, 1, &s) ? s : NULL;
+    kn_uop *made = ki_malloc(linear->nsrc * sizeof *made);
+    if (!made) return ki_fail(to->env, KI_E_NOMEM), NULL;
+    if (ki_import_numbered(to, from, linear->src, linear->nsrc, made)) l = ki_opn(to, KN_LINEAR, made, linear->nsrc);
+    ki_free(made);
+    kn_arg arg = ki_import_arg(to, sink);
+    return l ? ki_make(to, KN_SINK, (kn_dtype)sink->dtype, &l, 1, arg, sink->tag) : NULL;
+}
+
+/* Calls of one kernel share the result. */
+static kn_uop number_kernel(plan *p, kn_uop sink) {
+    if (sink->op != KN_SINK) return sink;
+    if (!p->map[sink->id]) p->map[sink->id] = ki_plan_kernel(p->ir, p->ir, sink);
+    return p->map[sink->id];
 }
 
 static kn_uop place(plan *p, kn_uop b) {

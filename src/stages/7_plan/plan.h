@@ -14,6 +14,9 @@ typedef struct ki_plan_sizes {
     int64_t arena;    /* bytes of the arenas */
 } ki_plan_sizes;
 
+/* A kernel, in another store or in its own, with each instruction's position as its tag. ki_plan takes kernels that are so as
+ * they are. */
+kn_uop ki_plan_kernel(ki_ir *to, ki_ir *from, kn_uop sink);
 /* sizes may be NULL. */
 kn_uop ki_plan(ki_ir *ir, kn_uop root, const kn_uop *keep, size_t nkeep, ki_plan_sizes *sizes);
 

@@ -235,8 +235,26 @@ static kn_uop run(rewriter *w, kn_uop root) {
     return NULL;
 }
 
+/* No rule's root is like any node up to the root's id: nothing to do. Nodes that the root does not reach make the answer
+ * false at worst. */
+static bool nothing_fits(const ki_ir *ir, kn_uop root, const ki_rewrite_opts *o) {
+    for (uint32_t id = 1; id <= root->id; id++) {
+        kn_uop u = ir->node[id];
+        for (unsigned k = 0; k < o->nsets; k++) {
+            const ki_ruleset *s = o->sets[k];
+            const ki_bucket *b = ki_dispatch(s, u);
+            for (unsigned i = 0; i < b->n; i++) {
+                const ki_entry *e = &s->entry[s->list[b->first + i]];
+                if (ki_entry_fits(s, e, u) && s->rule[e->rule].kind == KI_R_REWRITE) return false;
+            }
+        }
+    }
+    return true;
+}
+
 kn_uop ki_rewrite(ki_ir *ir, kn_uop root, const ki_rewrite_opts *opts) {
     if (!root || ir->env->err != KI_E_NONE) return NULL;
+    if (!opts->memo && !opts->floor && opts->nsets <= 8 && nothing_fits(ir, root, opts)) return root;
     ki_memo own = ir->spare_memo;
     ir->spare_memo = (ki_memo){0};
     rewriter w = {.ir = ir, .o = opts, .memo = opts->memo ? opts->memo : &own};

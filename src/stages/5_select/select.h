@@ -21,6 +21,7 @@ kn_uop ki_select(ki_ir *ir, const ki_target *t, kn_uop sink);
 kn_uop ki_devectorize(ki_ir *ir, const ki_target *t, kn_uop sink);
 kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink);
 kn_uop ki_lower_index(ki_ir *ir, const ki_target *t, kn_uop sink);
+kn_uop ki_lack(ki_ir *ir, unsigned level, kn_uop sink); /* native targets; level: ki_cpu_level */
 kn_uop ki_select_x86(ki_ir *ir, const ki_target *t, kn_uop sink); /* native targets */
 
 #endif

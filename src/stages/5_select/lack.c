@@ -1,0 +1,14 @@
+/* lack.c: ops on data that the instructions of a level lack, written in ops they have, by the rules of lack_x86.kr. For native
+ * targets, after lower_index (which makes data of index arithmetic) and before instructions are chosen. */
+#include "stages/5_select/select.h"
+
+#include "base/cpuid.h"
+#include "rules/rules.h"
+
+#include "rules.h"
+
+kn_uop ki_lack(ki_ir *ir, unsigned level, kn_uop sink) {
+    static const ki_ruleset *const sets[] = {&ki_rules_lack_sse2, &ki_rules_lack_narrow, &ki_rules_lack};
+    unsigned skip = level >= KI_CPU_AVX512_LEVEL ? 2 : level >= KI_CPU_AVX2_LEVEL ? 1 : 0;
+    return sink ? ki_rewrite(ir, sink, &(ki_rewrite_opts){.sets = sets + skip, .nsets = 3 - skip}) : NULL;
+}

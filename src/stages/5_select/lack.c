@@ -8,7 +8,11 @@
 #include "rules.h"
 
 kn_uop ki_lack(ki_ir *ir, unsigned level, kn_uop sink) {
-    static const ki_ruleset *const sets[] = {&ki_rules_lack_sse2, &ki_rules_lack_narrow, &ki_rules_lack};
-    unsigned skip = level >= KI_CPU_AVX512_LEVEL ? 2 : level >= KI_CPU_AVX2_LEVEL ? 1 : 0;
-    return sink ? ki_rewrite(ir, sink, &(ki_rewrite_opts){.sets = sets + skip, .nsets = 3 - skip}) : NULL;
+    static const ki_ruleset *const sse2[] = {&ki_rules_lack_sse2, &ki_rules_lack_narrow, &ki_rules_lack},
+                                   *const avx2[] = {&ki_rules_lack_avx2, &ki_rules_lack_narrow, &ki_rules_lack},
+                                   *const avx512[] = {&ki_rules_lack_avx512, &ki_rules_lack};
+    ki_rewrite_opts o = {.sets = sse2, .nsets = 3};
+    if (level == KI_CPU_AVX2_LEVEL) o.sets = avx2;
+    if (level >= KI_CPU_AVX512_LEVEL) o = (ki_rewrite_opts){.sets = avx512, .nsets = 2};
+    return sink ? ki_rewrite(ir, sink, &o) : NULL;
 }

@@ -295,55 +295,75 @@ static kn_uop run_steps(execution *x, const steps *s, kn_uop root, ki_stats *sta
     return root;
 }
 
-typedef enum scalars { NO_SCALAR, FIRST_SCALAR, OTHERS_SCALAR } scalars;
+/* What the sources of a root are: lanes, some of them scalars, or the second a constant. */
+typedef enum sources { LANES, FIRST_SCALAR, OTHERS_SCALAR, ABOVE_0, BELOW_0, SOURCE_KINDS } sources;
 
-/* op(x...) for parameters of dtype t, some of them scalars. */
-static kn_uop applied(execution *x, kn_op op, kn_dtype t, scalars which) {
+/* op(x...) for parameters of dtype t. */
+static kn_uop applied(execution *x, kn_op op, kn_dtype t, sources which) {
     kn_uop src[3];
     int64_t dim = ELEMENTS;
     for (int k = 0; k < ki_ops[op].least; k++) {
         char name[2] = {(char)('a' + k), 0};
-        src[k] = ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL,
-                               which == (k ? OTHERS_SCALAR : FIRST_SCALAR) ? NULL : ki_shape_src(&x->ir, &dim, 1));
+        bool scalar = which == (k ? OTHERS_SCALAR : FIRST_SCALAR);
+        if (k == 1 && which >= ABOVE_0) src[k] = ki_const_bits(&x->ir, t, ki_bits_from_f64(t, which == ABOVE_0 ? 7 : -7));
+        else src[k] = ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, scalar ? NULL : ki_shape_src(&x->ir, &dim, 1));
     }
     kn_uop root = ki_make(&x->ir, op, t, src, (uint32_t)ki_ops[op].least, (kn_arg){.bits = 0}, 0);
     ki_env_clear(&x->env);
     return root;
 }
 
+/* cast(x; to) for lanes of dtype `from`. */
+static kn_uop converted(execution *x, kn_dtype from, kn_dtype to) {
+    int64_t dim = ELEMENTS;
+    kn_uop a = ki_param_make(&x->ir, -1, from, KN_GLOBAL, 0, "a", NULL, ki_shape_src(&x->ir, &dim, 1));
+    return ki_cast(&x->ir, a, to);
+}
+
 /* The sets on one root. instances[k] counts what rule k of the first was tried on (NULL: x's rule alone counts). 1 it fired
- * and the result is right, 0 it did not, -1 wrong, 2 a step is left that no rule takes. */
+ * and the result is right, 0 it did not, -1 wrong, 2 it fired, and a step is left that no rule takes. */
 static int derive(execution *x, const steps *s, kn_uop root, uint64_t *instances, const char **why) {
     const ki_ruleset *set = x->p->set;
     ki_stats stats = {0};
     kn_uop v = root ? run_steps(x, s, root, &stats) : NULL;
     ki_rule_count *count = v ? ki_stats_for(&stats, set) : NULL;
     bool fired = count && (instances ? v != root : count[x->p->rule - set->rule].hits != 0);
-    int r = v && mentions(&x->ir, v, KN_STAGE) ? 2 : fired ? compare(x, root, v, KI_DATA_WILD, why) : 0;
+    int r = !fired ? 0 : mentions(&x->ir, v, KN_STAGE) ? 2 : compare(x, root, v, KI_DATA_WILD, why);
     for (uint32_t k = 0; k < set->nrule && r == 1 && instances; k++) instances[k] += count[k].hits ? ELEMENTS : 0;
     if (r == 1 && !instances) x->out->instances += ELEMENTS;
     ki_stats_free(&stats);
     return r;
 }
 
-/* As derive; 2 also where some derivations are complete and one is not. */
+typedef struct outcome {
+    bool any, left;
+} outcome;
+
+/* False: refuted. */
+static bool note(outcome *o, int r) {
+    o->any |= r == 1;
+    o->left |= r == 2;
+    return r >= 0;
+}
+
+/* As derive, on every op of every dtype; 2 also where some derivations are complete and one is not. */
 static int derive_all(execution *x, const steps *s, uint64_t *instances, const char **why) {
-    static const uint8_t dtypes[] = {KN_F32, KN_F16, KN_F64, KN_I32, KN_U64, KN_IDX};
-    bool any = false, left = false;
-    for (unsigned op = 0; op < KI_OP_COUNT; op++) {
-        if (!ki_is_elementwise((kn_op)op) || op == KN_CAST || op == KN_WHERE || !s->set[0]->root[op]) continue;
-        for (unsigned k = 0; k < 3 * sizeof dtypes; k++) {
-            if (k >= sizeof dtypes && ki_ops[op].least < 2) break;
-            ki_mark mark = ki_ir_mark(&x->ir);
-            kn_uop root = applied(x, (kn_op)op, (kn_dtype)dtypes[k % sizeof dtypes], (scalars)(k / sizeof dtypes));
-            int r = derive(x, s, root, instances, why);
-            ki_ir_drop(&x->ir, mark);
-            if (r < 0) return -1;
-            any |= r == 1;
-            left |= r == 2;
-        }
+    outcome o = {false, false};
+    bool ok = true;
+    for (unsigned op = 0; op < KI_OP_COUNT && ok; op++) {
+        if (!ki_is_elementwise((kn_op)op) || op == KN_WHERE || !s->set[0]->root[op]) continue;
+        unsigned kinds = op == KN_CAST ? KI_DTYPE_COUNT : ki_ops[op].least < 2 ? 1 : SOURCE_KINDS;
+        for (unsigned t = KN_BOOL; t < KI_DTYPE_COUNT && ok; t++)
+            for (unsigned k = op == KN_CAST ? KN_BOOL : 0; k < kinds && ok; k++) {
+                ki_mark mark = ki_ir_mark(&x->ir);
+                kn_uop root = op != KN_CAST                            ? applied(x, (kn_op)op, (kn_dtype)t, (sources)k)
+                              : k == t || k == KN_IDX || t == KN_IDX ? NULL
+                                                                       : converted(x, (kn_dtype)t, (kn_dtype)k);
+                ok = note(&o, derive(x, s, root, instances, why));
+                ki_ir_drop(&x->ir, mark);
+            }
     }
-    return left ? 2 : any;
+    return !ok ? -1 : o.left ? 2 : o.any;
 }
 
 /* What the caller had run for the whole set at once; 0: nothing. */

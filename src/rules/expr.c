@@ -321,7 +321,8 @@ static ki_val convert(ki_match *m, const ki_term *t, ki_val v) {
     uint64_t out;
     ki_val to = t->narg ? ki_expr(m, m->set->kid[t->kid + t->nkid], false) : nothing;
     if (to.kind != KI_V_DTYPE) return nothing;
-    if (v.kind == KI_V_INT && t->op == KN_CAST && ki_val_bits(&v, (kn_dtype)to.i, &out)) return scalar((kn_dtype)to.i, out);
+    if (v.kind == KI_V_INT && t->op == KN_CAST && ki_val_bits(&v, (kn_dtype)to.i, &out))
+        return scalar((kn_dtype)to.i, out);
     if (v.kind != KI_V_SCALAR) return nothing;
     kn_dtype d = (kn_dtype)to.i, from = (kn_dtype)v.dtype;
     if (t->op == KN_BITCAST) {

@@ -305,8 +305,11 @@ static kn_uop applied(execution *x, kn_op op, kn_dtype t, sources which) {
     for (int k = 0; k < ki_ops[op].least; k++) {
         char name[2] = {(char)('a' + k), 0};
         bool scalar = which == (k ? OTHERS_SCALAR : FIRST_SCALAR);
-        if (k == 1 && which >= ABOVE_0) src[k] = ki_const_bits(&x->ir, t, ki_bits_from_f64(t, which == ABOVE_0 ? 7 : -7));
-        else src[k] = ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, scalar ? NULL : ki_shape_src(&x->ir, &dim, 1));
+        if (k == 1 && which >= ABOVE_0)
+            src[k] = ki_const_bits(&x->ir, t, ki_bits_from_f64(t, which == ABOVE_0 ? 7 : -7));
+        else
+            src[k] =
+                ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, scalar ? NULL : ki_shape_src(&x->ir, &dim, 1));
     }
     kn_uop root = ki_make(&x->ir, op, t, src, (uint32_t)ki_ops[op].least, (kn_arg){.bits = 0}, 0);
     ki_env_clear(&x->env);
@@ -356,9 +359,9 @@ static int derive_all(execution *x, const steps *s, uint64_t *instances, const c
         for (unsigned t = KN_BOOL; t < KI_DTYPE_COUNT && ok; t++)
             for (unsigned k = op == KN_CAST ? KN_BOOL : 0; k < kinds && ok; k++) {
                 ki_mark mark = ki_ir_mark(&x->ir);
-                kn_uop root = op != KN_CAST                            ? applied(x, (kn_op)op, (kn_dtype)t, (sources)k)
+                kn_uop root = op != KN_CAST                          ? applied(x, (kn_op)op, (kn_dtype)t, (sources)k)
                               : k == t || k == KN_IDX || t == KN_IDX ? NULL
-                                                                       : converted(x, (kn_dtype)t, (kn_dtype)k);
+                                                                     : converted(x, (kn_dtype)t, (kn_dtype)k);
                 ok = note(&o, derive(x, s, root, instances, why));
                 ki_ir_drop(&x->ir, mark);
             }

@@ -29,14 +29,14 @@ static uint64_t rnd(void) {
 /* ---- what may be left ---------------------------------------------------------------------------------------- */
 
 static bool among(kn_dtype t, uint32_t mask) { return mask >> t & 1; }
-#define D(t) (1u << KN_##t)
-#define I8s  (D(I8) | D(U8))
-#define I16s (D(I16) | D(U16))
-#define I32s (D(I32) | D(U32))
-#define I64s (D(I64) | D(U64))
+#define D(t)   (1u << KN_##t)
+#define I8s    (D(I8) | D(U8))
+#define I16s   (D(I16) | D(U16))
+#define I32s   (D(I32) | D(U32))
+#define I64s   (D(I64) | D(U64))
 #define SIGNED (D(I8) | D(I16) | D(I32) | D(I64))
-#define INTS (I8s | I16s | I32s | I64s)
-#define REAL (D(F32) | D(F64))
+#define INTS   (I8s | I16s | I32s | I64s)
+#define REAL   (D(F32) | D(F64))
 
 static bool cast_left(kn_dtype to, kn_dtype from) {
     if (among(to, INTS) && among(from, INTS)) return ki_dtypes[to].bits != ki_dtypes[from].bits;
@@ -47,8 +47,10 @@ static bool cast_left(kn_dtype to, kn_dtype from) {
 
 static bool shift_left(kn_uop u) {
     kn_dtype t = (kn_dtype)u->dtype;
-    if (ki_is_const(u->src[1])) return among(t, I16s | I32s | D(U64)) || (t == KN_I64 && (u->op == KN_SHL || level >= 2));
-    return level >= 1 && (among(t, I32s | D(U64)) || (t == KN_I64 && (u->op == KN_SHL || level >= 2)) || (among(t, I16s) && level >= 2));
+    if (ki_is_const(u->src[1]))
+        return among(t, I16s | I32s | D(U64)) || (t == KN_I64 && (u->op == KN_SHL || level >= 2));
+    return level >= 1 && (among(t, I32s | D(U64)) || (t == KN_I64 && (u->op == KN_SHL || level >= 2)) ||
+                          (among(t, I16s) && level >= 2));
 }
 
 static bool compare_left(kn_uop u) {
@@ -136,8 +138,10 @@ static void fill(kn_dtype t, char *a, int which, const char *other, int sources)
         if (t == KN_BOOL) v = (uint64_t)k >> which & 1;
         else if (w == 8 && sources <= 2) v = (uint64_t)k >> 8 * which;
         else if (w == 16 && sources == 1) v = (uint64_t)k;
-        else if (ki_is_float(t) && k < 64) v = ki_bits_from_f64(t, ((double[]){0.0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 0.5})[k >> 3 * which & 7]);
-        else if (which == 1 && !ki_is_float(t) && k % 3 == 0 && rnd() % 8) { /* the other is a multiple of it, or next to one */
+        else if (ki_is_float(t) && k < 64)
+            v = ki_bits_from_f64(t, ((double[]){0.0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 0.5})[k >> 3 * which & 7]);
+        else if (which == 1 && !ki_is_float(t) && k % 3 == 0 &&
+                 rnd() % 8) { /* the other is a multiple of it, or next to one */
             uint64_t o = ki_storage_get(t, other, k);
             v = o;
             if (v && rnd() % 4) v = o / (1 + rnd() % 1000) + rnd() % 3 - 1;
@@ -187,7 +191,8 @@ static void same(const char *name, kn_uop u, const kn_uop *src, int n) {
     kn_uop v = ki_lack(ir, level, u);
     found = v ? NULL : env.message.s;
     if (v) look(v);
-    CHECK(!found, "%s on %s: %s", name, ki_cpu_level_names[level], found ? found : "only what has instructions is left");
+    CHECK(!found, "%s on %s: %s", name, ki_cpu_level_names[level],
+          found ? found : "only what has instructions is left");
     if (!v) {
         ki_env_clear(&env);
         return;
@@ -211,7 +216,8 @@ static void same(const char *name, kn_uop u, const kn_uop *src, int n) {
         if (!agree(t, ki_storage_get(t, out[0], k), ki_storage_get(t, out[1], k))) bad = k;
     if (bad >= 0)
         for (int k = 0; k < n; k++)
-            printf("# %c = %#llx (%.17g)\n", 'a' + k, (unsigned long long)ki_storage_get((kn_dtype)src[k]->dtype, in[k], bad),
+            printf("# %c = %#llx (%.17g)\n", 'a' + k,
+                   (unsigned long long)ki_storage_get((kn_dtype)src[k]->dtype, in[k], bad),
                    ki_f64_from_bits((kn_dtype)src[k]->dtype, ki_storage_get((kn_dtype)src[k]->dtype, in[k], bad)));
     CHECK(ok && bad < 0, "%s on %s: %#llx, want %#llx", name, ki_cpu_level_names[level],
           (unsigned long long)(bad < 0 ? 0 : ki_storage_get(t, out[1], bad)),
@@ -227,8 +233,8 @@ static kn_uop source(int k, kn_dtype t) {
 
 /* Functions are decompose's; what libm would do is not here. */
 static bool is_function(kn_op op) {
-    return op == KN_EXP || op == KN_EXP2 || op == KN_LOG || op == KN_LOG2 || op == KN_SIN || op == KN_COS || op == KN_TAN ||
-           op == KN_TANH || op == KN_ERF || op == KN_POW || op == KN_THREEFRY;
+    return op == KN_EXP || op == KN_EXP2 || op == KN_LOG || op == KN_LOG2 || op == KN_SIN || op == KN_COS ||
+           op == KN_TAN || op == KN_TANH || op == KN_ERF || op == KN_POW || op == KN_THREEFRY;
 }
 
 static void every_op(kn_dtype t) {
@@ -236,7 +242,9 @@ static void every_op(kn_dtype t) {
         const ki_op_info *f = &ki_ops[op];
         if (!ki_is_elementwise((kn_op)op) || op == KN_CAST || is_function((kn_op)op)) continue;
         if (op == KN_MULACC && level == 0 && among(t, REAL)) continue; /* decompose has split it */
-        if ((f->flags & KI_FLOAT && !ki_is_float(t)) || (f->flags & KI_INT && ki_is_float(t)) || (f->flags & KI_NUM && t == KN_BOOL)) continue;
+        if ((f->flags & KI_FLOAT && !ki_is_float(t)) || (f->flags & KI_INT && ki_is_float(t)) ||
+            (f->flags & KI_NUM && t == KN_BOOL))
+            continue;
         kn_uop src[3];
         char name[64];
         for (int k = 0; k < f->least; k++) src[k] = source(k, op == KN_WHERE && k == 0 ? KN_BOOL : t);
@@ -249,14 +257,16 @@ static void every_op(kn_dtype t) {
 
 static void every_constant(kn_dtype t) {
     static const kn_op ops[] = {KN_IDIV, KN_MOD, KN_SHL, KN_SHR, KN_MUL, KN_CMPLT, KN_CMPGT, KN_CMPEQ, KN_MAX};
-    static const int64_t value[] = {0, 1, -1, 2, 3, 7, 8, 10, 31, 63, -3, -8, 100, 127, 641, 32767, 65535, 1000003, 2147483647, INT64_MAX, INT64_MIN};
+    static const int64_t value[] = {0,  1,   -1,  2,   3,     7,     8,       10,         31,        63,       -3,
+                                    -8, 100, 127, 641, 32767, 65535, 1000003, 2147483647, INT64_MAX, INT64_MIN};
     kn_uop a = source(0, t);
     for (unsigned i = 0; i < sizeof ops / sizeof *ops; i++) {
         for (unsigned k = 0; k < sizeof value / sizeof *value; k++) {
             char name[64];
             ki_mark mark = ki_ir_mark(ir);
             kn_uop c = ki_const_bits(ir, t, ki_bits_wrap(t, value[k]));
-            snprintf(name, sizeof name, "%s of %s by %lld", ki_ops[ops[i]].name, ki_dtypes[t].name, (long long)value[k]);
+            snprintf(name, sizeof name, "%s of %s by %lld", ki_ops[ops[i]].name, ki_dtypes[t].name,
+                     (long long)value[k]);
             same(name, ki_op2(ir, ops[i], a, c), &a, 1);
             ki_ir_drop(ir, mark);
         }

@@ -6,5 +6,6 @@ kn_uop ki_select(ki_ir *ir, const ki_target *t, kn_uop sink) {
     kn_uop s = ki_devectorize(ir, t, sink);
     if (s) s = ki_decompose(ir, t, s);
     if (s) s = ki_lower_index(ir, t, s);
+    if (s && t->native) s = ki_lack(ir, t->level, s);
     return s && t->native ? ki_select_x86(ir, t, s) : s;
 }

@@ -120,6 +120,8 @@ FITS = {
     "exp2_64": lambda: fit(lambda r: (mp.mpf(2) ** r - 1) / r - 1, -0.5001, 0.5001, 11, 53, lambda r: r / mp.mpf(2) ** r),
     # log(1 + f) = 2 s + s z P(z), s = f / (2 + f), z = s^2, 1 + f in [sqrt 1/2, sqrt 2]
     "log64": lambda: fit(root(lambda s: 2 * (mp.atanh(s) - s) / s ** 3), 0, 0.02945, 6, 53, inverse_weight(mp.atanh, 3)),
+    # 3 atanh(s) / s = 3 + z + z^2 P(z), z = s^2, |s| at most (sqrt 3/2 - 1) / (sqrt 3/2 + 1)
+    "pow64": lambda: fit(root(lambda s: (3 * mp.atanh(s) / s - 3 - s * s) / s ** 4), 0, 0.01021, 5, 53, lambda z: z * z / 3),
     # tanh x = x + x^3 P(x^2), x below 0.55
     "tanh64": lambda: fit(root(lambda x: (mp.tanh(x) - x) / x ** 3), 0, 0.3026, 10, 53, inverse_weight(mp.tanh, 3)),
     # erf x = x + x P(x^2), x below 0.84; erf x = 1 - e^-(x + Q(x)) up to 6
@@ -149,7 +151,7 @@ def top(v, bits):
 def constants():
     """What the reductions take off in parts, and the bits of 2 / pi."""
     for name, v, cut, bits in (("log 2", LN2, 15, 24), ("log 2", LN2, 42, 53), ("log2 e", L2E, 12, 24), ("log2 e", L2E, 32, 53),
-                               ("2 log2 e", 2 * L2E, 12, 24), ("pi / 2 2^-32", mp.pi / 2 / 2 ** 32, 12, 24),
+                               ("2 log2 e", 2 * L2E, 12, 24), ("2/3 log2 e", 2 * L2E / 3, 21, 53), ("log2 3/2", mp.log(mp.mpf(3) / 2, 2), 21, 53), ("pi / 2 2^-32", mp.pi / 2 / 2 ** 32, 12, 24),
                                ("pi / 2 2^-64", mp.pi / 2 / 2 ** 64, 26, 53)):
         hi = top(v, cut)
         print(f"{name}: {cut} bits {shortest(hi, bits)}, rest {shortest(rounded(v - hi, bits), bits)}")

@@ -14,13 +14,14 @@ static kn_uop apply(ki_ir *ir, kn_uop u, const ki_ruleset *const *sets, unsigned
 kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink) {
     static const ki_ruleset *const keep[] = {&ki_rules_keep_mulacc}, *const split[] = {&ki_rules_split},
                                    *const back[] = {&ki_rules_back};
-    const ki_ruleset *functions[6] = {&ki_rules_decomp, &ki_rules_math32};
+    const ki_ruleset *functions[7] = {&ki_rules_decomp, &ki_rules_math32};
     unsigned n = 2;
     /* Many shifts and long products for two or four lanes: with short vectors libm is faster. */
     if (!t->libm || t->vector >= 32) {
         functions[n++] = &ki_rules_pow32;
         functions[n++] = &ki_rules_trig32;
         functions[n++] = &ki_rules_math64;
+        functions[n++] = &ki_rules_pow64;
         functions[n++] = &ki_rules_trig64;
     }
     if (ki_target_has(t, KN_MULACC)) return apply(ir, sink, functions, n);

@@ -103,7 +103,12 @@ static bool left(kn_uop u) {
 static uint64_t random_int(void) {
     unsigned w = (unsigned)(rnd() % 65);
     uint64_t v = w == 64 ? rnd() : rnd() & ((UINT64_C(1) << w) - 1);
-    switch (rnd() % 6) {
+    switch (rnd() % 7) {
+    case 6: { /* next to half way between two floats of 24, 11 or 8 bits */
+        unsigned bits = (unsigned[]){24, 11, 8}[rnd() % 3], shift = 1 + (unsigned)(rnd() % (64 - bits));
+        v = ((rnd() | UINT64_C(1) << 63) >> (64 - bits) << shift) + (UINT64_C(1) << (shift - 1)) + rnd() % 3 - 1;
+        return rnd() & 1 ? v : 0 - v;
+    }
     case 0: return 0 - v;
     case 1: return (UINT64_C(1) << (w & 63)) + rnd() % 5 - 2;
     case 2: return 0 - ((UINT64_C(1) << (w & 63)) + rnd() % 5 - 2);

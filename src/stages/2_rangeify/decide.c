@@ -247,22 +247,43 @@ static kn_uop position(rangeifier *r, const ki_type *shape, const kn_uop *i) {
     return e.valid ? NULL : ki_range_simplify(r, e.x);
 }
 
-static uint32_t host_nest(rangeifier *r, kn_uop v) {
-    info *f = &r->info[v->id];
-    uint32_t host = NONE;
-    kn_uop memory = assigned_memory(v);
-    if (f->first == NONE || !writes_all(v)) return NONE;
-    for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
+/* Does the nest ask for all of v, at its own indices alone? *only: and no other nest for any. */
+static bool asks_for_all(rangeifier *r, uint32_t id, kn_uop v, bool *only) {
+    const nest *n = &r->nest[id];
+    *only = true;
+    if (n->shape->numel != v->type->numel || n->nout >= 16 || n->shape->symbolic || n->scatter) return false;
+    for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next) {
         demand q = r->demand[k];
-        nest *n = &r->nest[q.nest];
-        if (host != NONE && q.nest != host) return NONE;
-        if (q.ctx != NONE || n->shape->numel != v->type->numel || n->nout >= 16 || n->shape->symbolic) return NONE;
+        if (q.nest != id) {
+            *only = false;
+            continue;
+        }
+        if (v->op == KN_AFTER && q.ctx != NONE) return false;
         kn_uop at = position(r, v->type, q.d->src + 1);
-        if (!at || at != position(r, n->shape, n->axis)) return NONE;
-        host = q.nest;
+        if (!at || at != position(r, n->shape, n->axis)) return false;
+    }
+    return true;
+}
+
+/* Others read what it stores: so it must not need what they make of v, which is younger, nor overwrite what they read. */
+static bool may_share(const rangeifier *r, const nest *n, kn_uop v) {
+    bool assigns = v->op == KN_AFTER || v->op == KN_LOAD;
+    for (uint32_t k = 0; k < n->nout; k++) assigns |= r->output[n->out[k]].node->op == KN_AFTER;
+    return !assigns && n->youngest < v->id;
+}
+
+static uint32_t host_nest(rangeifier *r, kn_uop v) {
+    enum { LOOK_AT = 8 };
+    uint32_t host = NONE, looked = 0;
+    kn_uop memory = assigned_memory(v);
+    if (!writes_all(v)) return NONE;
+    for (uint32_t k = r->info[v->id].first; k != NONE && host == NONE && looked++ < LOOK_AT; k = r->demand[k].next) {
+        bool only;
+        uint32_t id = r->demand[k].nest;
+        if (asks_for_all(r, id, v, &only) && (only || may_share(r, &r->nest[id], v))) host = id;
     }
     /* Two stores of one nest are unordered: not to the same memory. */
-    for (uint32_t k = 0; memory && k < r->nest[host].nout; k++)
+    for (uint32_t k = 0; memory && host != NONE && k < r->nest[host].nout; k++)
         if (assigned_memory(r->output[r->nest[host].out[k]].node) == memory) return NONE;
     return host;
 }
@@ -306,6 +327,8 @@ static kn_uop whole_memory(rangeifier *r, kn_uop v) {
 static bool read_back(rangeifier *r, kn_uop v, uint32_t host, kn_uop value) {
     for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next) {
         demand q = r->demand[k];
+        nest *n = &r->nest[q.nest];
+        if (n->youngest < v->id && q.nest != host) n->youngest = v->id;
         if (q.nest == host && host != NONE && value) {
             if (!set_map(r, q.d, value)) return false;
             continue;

@@ -42,6 +42,7 @@ typedef struct nest {
     unsigned nprefix;
     uint32_t out[16], nout; /* outputs */
     double reduce_work;     /* elements of the largest REDUCE inlined */
+    uint32_t youngest;      /* id of the last of the stored values it reads */
     bool scatter;           /* stores a REDUCE that scatters, alone */
 } nest;
 

@@ -7,6 +7,7 @@
  *    would be done again each time. (A value that is fixed while a sum runs, a row's maximum or mean, need not be.)
  *  - the value of a sum that two stored values need of which one needs the other: when the second is computed the first
  *    is complete, so it is read again, or done again.
+ *    What alone is made of it, element by element (a bias added, a residual), is stored in its place.
  *    Where the sum behind an operand is stored for this, the operand itself need not be.
  * Each is written once. It is read once by every kernel that cannot be one with another that reads it: two stored values
  * of which one needs the other are not made by one kernel (but element by element), so that is the longest chain of
@@ -23,6 +24,7 @@ typedef struct work {
     bool *fresh;    /* a sum of data stands below, nothing stored between */
     bool *stored;
     bool *must;    /* stored: outputs and assignments */
+    kn_uop *user;  /* by id: the only one; NULL: there are none or several */
     kn_uop *store; /* the stored values, inputs not among them: ids ascending */
     uint32_t nstore;
     int64_t **limit; /* by store, by id: elements that it may read, 0: it does not read this, SAME */
@@ -56,6 +58,27 @@ static void mark(work *w) {
         w->constant[u->id] = constant;
         w->fresh[u->id] = fresh || is_sum(w, u);
     }
+}
+
+static bool find_users(work *w) {
+    uint32_t *n = ki_calloc(w->ir->n, sizeof *n);
+    if (!n) return false;
+    for (int64_t i = 0; i < w->n; i++)
+        for (uint32_t k = 0; k < values(w->order[i]); k++) {
+            uint32_t id = w->order[i]->src[k]->id;
+            w->user[id] = n[id]++ ? NULL : w->order[i];
+        }
+    ki_free(n);
+    return true;
+}
+
+/* What alone is made of u, element by element: as good to store as u. */
+static kn_uop end_of_chain(const work *w, kn_uop u) {
+    for (kn_uop t; !w->stored[u->id] && (t = w->user[u->id]) != NULL; u = t) {
+        bool along = ki_is_elementwise((kn_op)t->op) || t->op == KN_RESHAPE || t->op == KN_PERMUTE;
+        if (!along || t->type->numel != u->type->numel || w->stored[t->id]) break;
+    }
+    return u;
 }
 
 /* ---- operands of sums -------------------------------------------------------------------------------------------- */
@@ -223,7 +246,7 @@ static bool one_more(work *w, int64_t *length, bool *ok) {
     for (int64_t i = 0; i < w->n; i++) {
         kn_uop u = w->order[i];
         if (!is_sum(w, u) || w->stored[u->id] || chain(w, u, length, false) < 2) continue;
-        w->stored[u->id] = true;
+        w->stored[end_of_chain(w, u)->id] = true;
         mark(w);
         for (int64_t j = 0; j < w->n; j++) { /* operands that were stored for this sum alone */
             uint32_t id = w->order[j]->id;
@@ -254,10 +277,11 @@ int64_t floor_bytes(const ki_program *p) {
     w.fresh = ki_calloc(p->ir->n, 1);
     w.stored = ki_calloc(p->ir->n, 1);
     w.must = ki_calloc(p->ir->n, 1);
+    w.user = ki_calloc(p->ir->n, sizeof *w.user);
     w.store = ki_calloc((size_t)w.n + 1, sizeof *w.store);
     w.limit = ki_calloc((size_t)w.n + 1, sizeof *w.limit);
     int64_t *length = ki_calloc((size_t)w.n + 1, sizeof *length), bytes = -1;
-    bool ok = w.constant && w.fresh && w.stored && w.must && w.store && w.limit && length;
+    bool ok = w.constant && w.fresh && w.stored && w.must && w.user && find_users(&w) && w.store && w.limit && length;
     for (int64_t i = 0; i < w.n && ok; i++)
         if (w.order[i]->op == KN_AFTER) w.stored[w.order[i]->id] = w.must[w.order[i]->id] = true;
     for (uint32_t i = 0; i < tuple->nsrc && ok; i++) {
@@ -273,6 +297,7 @@ int64_t floor_bytes(const ki_program *p) {
     ki_free(w.fresh);
     ki_free(w.stored);
     ki_free(w.must);
+    ki_free(w.user);
     ki_free(w.store);
     ki_free(w.limit);
     ki_free(length);

@@ -3,6 +3,7 @@
 #include "ir/eval.h"
 #include "run/run.h"
 #include "../tap.h"
+#include "../text.h"
 
 #include <koine/koine.h>
 
@@ -11,19 +12,6 @@
 #include <string.h>
 
 static kn_ctx *k;
-
-typedef struct text { /* a parsed program and its store */
-    ki_ir ir;
-    ki_program p;
-} text;
-
-static bool parse(text *t, const char *s) {
-    return ki_ir_open(&t->ir, &k->env) && ki_parse(&t->ir, "test", s, strlen(s), &t->p);
-}
-static void drop(text *t) {
-    ki_program_free(&t->p);
-    ki_ir_close(&t->ir);
-}
 
 static const char *why(void) { return k->env.message.s ? k->env.message.s : ""; }
 
@@ -34,13 +22,13 @@ static void lowered(const char *program, const char *target, ki_stage stage, uin
     ki_program q = {0};
     ki_lower_opts o = {.target = ki_target_named(target), .threads = 2, .stream = from, .verify = 1};
     ki_text_cut(out, 0);
-    bool ok =
-        parse(&t, program) && ki_ir_open(&low, &k->env) && ki_lower(&t.p, &low, stage, &o, &q) && ki_print(&q, out);
+    bool ok = text_parse(&t, &k->env, program) && ki_ir_open(&low, &k->env) && ki_lower(&t.p, &low, stage, &o, &q) &&
+              ki_print(&q, out);
     if (!ok) ki_text_printf(out, "failed: %s", why());
     ki_env_clear(&k->env);
     ki_program_free(&q);
     ki_ir_close(&low);
-    drop(&t);
+    text_drop(&t);
 }
 
 static bool says(const ki_text *t, const char *s) { return t->s && strstr(t->s, s); }
@@ -134,7 +122,7 @@ static void everywhere(const char *target) {
             char s[200];
             snprintf(s, sizeof s, "koine 1 tensor\n%%x = param \"x\" : %s [%d]\n%%y = %s %%x %%x\nout \"y\" = %%y\n",
                      types[i].name, sizes[j], i == 5 ? "or" : "add");
-            if (!parse(&t[count], s)) printf("# %s\n", why());
+            if (!text_parse(&t[count], &k->env, s)) printf("# %s\n", why());
             p[count] = &t[count].p;
             count++;
         }
@@ -153,7 +141,7 @@ static void everywhere(const char *target) {
     }
     for (size_t i = 0; i < count; i++) {
         if (ok) ki_exec_free(e[i]);
-        drop(&t[i]);
+        text_drop(&t[i]);
     }
     kn_set(k, "KN_CPU", NULL), kn_set(k, "KN_STREAM", NULL);
 }

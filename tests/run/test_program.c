@@ -1,5 +1,6 @@
 /* Programs as text: run from any stage, on any device, several compiled at once; inputs stay as they are. */
 #include "../tap.h"
+#include "../text.h"
 #include "run/run.h"
 
 #include <koine/koine.h>
@@ -8,19 +9,6 @@
 #include <string.h>
 
 static kn_ctx *k;
-
-typedef struct text { /* a parsed program and its store */
-    ki_ir ir;
-    ki_program p;
-} text;
-
-static bool parse(text *t, const char *s) {
-    return ki_ir_open(&t->ir, &k->env) && ki_parse(&t->ir, "test", s, strlen(s), &t->p);
-}
-static void drop(text *t) {
-    ki_program_free(&t->p);
-    ki_ir_close(&t->ir);
-}
 
 static const char *const add_relu = "koine 1 tensor\n"
                                     "%x = param \"x\" : f32 [4, 6]\n"
@@ -62,7 +50,7 @@ static bool run(const ki_program *p, const char *device) {
 
 static void stages(void) {
     text t;
-    bool ok = parse(&t, add_relu);
+    bool ok = text_parse(&t, &k->env, add_relu);
     CHECK(ok, "the program parses %s", k->env.message.s ? k->env.message.s : "");
     if (!ok) return;
     const char *const devices[] = {"CPU", "INTERP"};
@@ -77,20 +65,21 @@ static void stages(void) {
         if (lowered) ki_program_free(&low);
         ki_ir_close(&ir);
     }
-    drop(&t);
+    text_drop(&t);
 }
 
 /* out = x overwritten in part: the caller's x must not change. */
 static void assigns(const char *device) {
     text t;
-    bool ok = parse(&t, "koine 1 tensor\n"
-                        "%x = param \"x\" : f32 [8]\n"
-                        "%v = shrink %x (2) (3)\n"
-                        "%s = store %v 7.0\n"
-                        "%a = after %x %s\n"
-                        "%y = add %a 1.0\n"
-                        "out \"a\" = %a\n"
-                        "out \"y\" = %y\n");
+    bool ok = text_parse(&t, &k->env,
+                         "koine 1 tensor\n"
+                         "%x = param \"x\" : f32 [8]\n"
+                         "%v = shrink %x (2) (3)\n"
+                         "%s = store %v 7.0\n"
+                         "%a = after %x %s\n"
+                         "%y = add %a 1.0\n"
+                         "out \"a\" = %a\n"
+                         "out \"y\" = %y\n");
     float x[8] = {0, 1, 2, 3, 4, 5, 6, 7}, a[8], y[8];
     void *in[] = {x}, *out[] = {a, y};
     ok = ok && ki_run_program(k, &t.p, device, in, out);
@@ -101,19 +90,20 @@ static void assigns(const char *device) {
     CHECK(ok, "%s: an assigned input is an output, and the caller's stays %s", device,
           k->env.message.s ? k->env.message.s : "");
     ki_env_clear(&k->env);
-    drop(&t);
+    text_drop(&t);
 }
 
 static void variables(const char *device) {
     text t;
-    bool ok = parse(&t, "koine 1 tensor\n"
-                        "%x = param \"x\" : f32 [8]\n"
-                        "%n = param \"n\" bounds=[0, 9] : index\n"
-                        "%f = cast %n : f32\n"
-                        "%y = mul %x %f\n"
-                        "in \"x\" = %x\n"
-                        "in \"n\" = %n\n"
-                        "out \"y\" = %y\n");
+    bool ok = text_parse(&t, &k->env,
+                         "koine 1 tensor\n"
+                         "%x = param \"x\" : f32 [8]\n"
+                         "%n = param \"n\" bounds=[0, 9] : index\n"
+                         "%f = cast %n : f32\n"
+                         "%y = mul %x %f\n"
+                         "in \"x\" = %x\n"
+                         "in \"n\" = %n\n"
+                         "out \"y\" = %y\n");
     CHECK(ok, "a program with a variable parses %s", k->env.message.s ? k->env.message.s : "");
     ki_env_clear(&k->env);
     if (!ok) return;
@@ -129,7 +119,7 @@ static void variables(const char *device) {
     CHECK(!ki_run_program(k, &t.p, device, in, out) && k->env.err == KI_E_VARIABLE_RANGE, "%s: out of its bounds",
           device);
     ki_env_clear(&k->env);
-    drop(&t);
+    text_drop(&t);
 }
 
 static void many(void) {
@@ -145,7 +135,7 @@ static void many(void) {
         char s[256];
         snprintf(s, sizeof s, "koine 1 tensor\n%%x = param \"x\" : f32 [%d]\n%%y = mul %%x %d.0\nout \"y\" = %%y\n",
                  8 + i, i + 2);
-        ok = parse(&t[i], s) && ok;
+        ok = text_parse(&t[i], &k->env, s) && ok;
         p[i] = &t[i].p;
     }
     ok = ok && ki_prepare(k, "CPU", p, N, e);
@@ -159,7 +149,7 @@ static void many(void) {
     CHECK(ok, "each gives its own");
     for (int i = 0; i < N; i++) {
         ki_exec_free(e[i]);
-        drop(&t[i]);
+        text_drop(&t[i]);
     }
     kn_close(k);
     k = keep;
@@ -167,7 +157,7 @@ static void many(void) {
 
 static void refuses(void) {
     text t;
-    if (!parse(&t, add_relu)) return;
+    if (!text_parse(&t, &k->env, add_relu)) return;
     float m[24];
     void *in[] = {m, NULL}, *out[] = {m, m};
     CHECK(!ki_run_program(k, &t.p, "CPU", in, out) && k->env.err == KI_E_INPUT_MISSING &&
@@ -176,7 +166,7 @@ static void refuses(void) {
     ki_env_clear(&k->env);
     CHECK(!ki_run_program(k, &t.p, "TPU", in, out) && k->env.err == KI_E_DEVICE_UNKNOWN, "an unknown device");
     ki_env_clear(&k->env);
-    drop(&t);
+    text_drop(&t);
 }
 
 int main(void) {

@@ -1,6 +1,7 @@
 /* test_x86_access.c: what an instruction reads and writes, as x86.h says, against the processor. Every register, mask and flag is
  * given a random value, the instruction runs, and all are looked at: nothing else than what it is said to write may change.
- * Then once more with other values in everything it is not said to read: what it writes must come out the same. */
+ * Then once more with other values in everything it is not said to read: what it writes must come out the same. Once with
+ * the registers of each level that the processor has: 16 xmm, 16 ymm, 32 zmm and masks. */
 #include "../8_render/x86_forms.h"
 #include "../tap.h"
 #include "device/cpu/codemem.h"
@@ -24,7 +25,15 @@ static uint64_t rnd(void) {
     return seed * UINT64_C(0x2545f4914f6cdd1d);
 }
 static const ki_x86_op none;
-enum { VECTORS = 32 };
+
+/* The level that is tried: its features, its vector registers, their bytes, their kind. */
+typedef struct level {
+    uint64_t features;
+    unsigned vectors, bytes;
+    ki_x86_kind kind;
+    bool masks;
+} level;
+static level now;
 
 static ki_x86_op at(size_t offset) { return ki_x86_mem(KI_X_RDI, KI_X_NOREG, 1, (int32_t)offset); }
 #define GPR(n)  ki_x86_reg(KI_XO_R64, n)
@@ -38,13 +47,13 @@ static void move_all(ki_asm *a, size_t base, bool store) {
         if (store) ki_asm_put(a, KI_X_MOV_EG, m, GPR(r), none);
         else ki_asm_put(a, KI_X_MOV_GE, GPR(r), m, none);
     }
-    for (unsigned k = 0; k < 8; k++) {
+    for (unsigned k = 0; k < 8 && now.masks; k++) {
         ki_x86_op m = at(base + offsetof(state, k) + 8 * k);
         if (store) ki_asm_put(a, KI_X_KMOVQ_ST, m, MASK(k), none);
         else ki_asm_put(a, KI_X_KMOVQ, MASK(k), m, none);
     }
-    for (unsigned v = 0; v < VECTORS; v++) {
-        ki_x86_op m = at(base + offsetof(state, vec) + 64 * v), z = ki_x86_reg(KI_XO_Z, v);
+    for (unsigned v = 0; v < now.vectors; v++) {
+        ki_x86_op m = at(base + offsetof(state, vec) + 64 * v), z = ki_x86_reg(now.kind, v);
         if (store) ki_asm_put(a, KI_X_VMOVUPS_ST, m, z, none);
         else ki_asm_put(a, KI_X_VMOVUPS, z, m, none);
     }
@@ -54,7 +63,7 @@ static bool compile(const ki_x86_ins *i, ki_codemem *out) {
     static const uint8_t saved[] = {3, 5, 12, 13, 14, 15};
     static const uint16_t flags[] = {KI_X_SETB, KI_X_SETE, KI_X_SETS, KI_X_SETO, KI_X_SETP};
     ki_asm a;
-    ki_asm_open(&a, &env, ki_cpu_features());
+    ki_asm_open(&a, &env, now.features);
     for (unsigned k = 0; k < 6; k++) ki_asm_put(&a, KI_X_PUSH, GPR(saved[k]), none, none);
     move_all(&a, offsetof(job, in), false);
     ki_x86_op before = at(offsetof(job, in) + offsetof(state, before));
@@ -64,7 +73,7 @@ static bool compile(const ki_x86_ins *i, ki_codemem *out) {
     for (unsigned k = 0; k < 5; k++)
         ki_asm_put(&a, (ki_x86_id)flags[k], at(offsetof(job, out) + offsetof(state, flag) + k), none, none);
     move_all(&a, offsetof(job, out), true);
-    ki_asm_put(&a, KI_X_VZEROUPPER, none, none, none);
+    if (now.bytes > 16) ki_asm_put(&a, KI_X_VZEROUPPER, none, none, none);
     for (unsigned k = 6; k-- > 0;) ki_asm_put(&a, KI_X_POP, GPR(saved[k]), none, none);
     ki_asm_put(&a, KI_X_RET, none, none, none);
     bool ok = ki_asm_finish(&a) && ki_codemem_make(&env, a.code, a.n, out);
@@ -107,10 +116,10 @@ static void claims(const ki_x86_ins *i, sets *reads, sets *writes) {
 static void randomize(state *s, const sets *keep) {
     for (unsigned r = 0; r < 16; r++)
         if (!(keep->gpr >> r & 1)) s->gpr[r] = rnd();
-    for (unsigned k = 0; k < 8; k++)
+    for (unsigned k = 0; k < 8 && now.masks; k++)
         if (!(keep->k >> k & 1)) s->k[k] = rnd();
-    for (unsigned v = 0; v < VECTORS; v++)
-        for (unsigned b = 0; b < 64 && !(keep->vec >> v & 1); b++) s->vec[v][b] = (uint8_t)rnd();
+    for (unsigned v = 0; v < now.vectors; v++)
+        for (unsigned b = 0; b < now.bytes && !(keep->vec >> v & 1); b++) s->vec[v][b] = (uint8_t)rnd();
     if (!keep->flags) s->before = rnd() % 3 ? (int32_t)rnd() : 77;
 }
 
@@ -120,7 +129,7 @@ static sets differ(const state *x, const state *y) {
     for (unsigned r = 0; r < 16; r++)
         d.gpr |= (uint32_t)(r != KI_X_RSP && r != KI_X_RDI && x->gpr[r] != y->gpr[r]) << r;
     for (unsigned k = 0; k < 8; k++) d.k |= (uint32_t)(x->k[k] != y->k[k]) << k;
-    for (unsigned v = 0; v < VECTORS; v++) d.vec |= (uint32_t)(memcmp(x->vec[v], y->vec[v], 64) != 0) << v;
+    for (unsigned v = 0; v < now.vectors; v++) d.vec |= (uint32_t)(memcmp(x->vec[v], y->vec[v], 64) != 0) << v;
     return d;
 }
 
@@ -140,7 +149,7 @@ static bool outside(sets d, const sets *allowed) {
 
 static void calm(state *s, const ki_x86_ins *i) { /* a division that does not trap */
     /* SSE leaves what lies above 128 bits as it is; a program in SSE has nothing there. */
-    for (unsigned v = 0; v < VECTORS && i->enc == KI_XE_SSE; v++) memset(s->vec[v] + 16, 0, 48);
+    for (unsigned v = 0; v < now.vectors && i->enc == KI_XE_SSE; v++) memset(s->vec[v] + 16, 0, 48);
     if (i->form != KI_X_DIV && i->form != KI_X_IDIV) return;
     s->gpr[KI_X_RDX] = 0;
     s->gpr[KI_X_RAX] &= 0x3f;
@@ -219,7 +228,7 @@ static void each(unsigned form, tally *t) {
         for (w.len = 0; w.len < 3 && w.f->enc & w.enc; w.len++) {
             if (w.f->lens ? !(w.f->lens >> w.len & 1) : w.len) continue;
             if ((w.enc == KI_XE_SSE && w.len) || (w.enc == KI_XE_VEX && w.len == 2)) continue;
-            if (ki_x86_needs(w.f, w.enc, w.len) & ~ki_cpu_features()) continue;
+            if (ki_x86_needs(w.f, w.enc, w.len) & ~now.features) continue;
             w.n = ki_x86_operands(w.f, w.enc, w.code);
             if (!on_registers(&w)) continue;
             ki_x86_ins i = {.form = (uint16_t)form, .enc = (uint8_t)w.enc};
@@ -238,22 +247,29 @@ static void each(unsigned form, tally *t) {
         }
 }
 
-int main(void) {
-    if (!ki_env_open(&env)) return 1;
-    uint64_t want = KI_CPU_BIT(KI_CPU_AVX512F) | KI_CPU_BIT(KI_CPU_AVX512BW);
-    if (want & ~ki_cpu_features()) { /* the states are moved with zmm and kmovq */
-        printf("# this processor has no AVX-512 to compare with\n");
-        return tap_done();
-    }
+static void at_level(const char *name) {
     size_t all = 0;
     for (unsigned form = 0; form < KI_X_COUNT; form++) {
         tally t = {0};
         each(form, &t);
         all += t.n;
         if (t.n)
-            CHECK(!t.bad, "form %u %s reads and writes what it says, %zu ways", form, ki_x86_forms[form].name, t.n);
+            CHECK(!t.bad, "%s: form %u %s reads and writes what it says, %zu ways", name, form, ki_x86_forms[form].name,
+                  t.n);
     }
-    printf("# %zu instructions\n", all);
+    printf("# %s: %zu instructions\n", name, all);
+}
+
+int main(void) {
+    if (!ki_env_open(&env)) return 1;
+    uint64_t has = ki_cpu_features(), masks = KI_CPU_BIT(KI_CPU_AVX512F) | KI_CPU_BIT(KI_CPU_AVX512BW);
+    uint64_t sse = ki_cpu_level_features(KI_CPU_SSE2_LEVEL), avx = ki_cpu_level_features(KI_CPU_AVX2_LEVEL);
+    now = (level){has & sse, 16, 16, KI_XO_X, false};
+    at_level("sse2");
+    now = (level){has & avx, 16, 32, KI_XO_Y, false};
+    if (has & KI_CPU_BIT(KI_CPU_AVX)) at_level("avx2");
+    now = (level){has, 32, 64, KI_XO_Z, true};
+    if (!(masks & ~has)) at_level("all");
     ki_env_close(&env);
     return tap_done();
 }

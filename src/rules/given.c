@@ -59,6 +59,13 @@ static void learn(ki_facts *f, kn_uop c) {
     l->k = 0;
 }
 
+/* What the parts of a conjunction say, but for part number `but` (-1: all). */
+static void learn_all(ki_facts *f, const kn_uop *part, unsigned n, int but) {
+    f->n = 0; /* the rest is read up to n */
+    for (unsigned k = 0; k < n; k++)
+        if ((int)k != but) learn(f, part[k]);
+}
+
 kn_uop ki_given_div(ki_match *m) {
     ki_linear l, q, r;
     if (!ki_linear_of(m->root->src[0], &l) || !modest(l.k)) return NULL;
@@ -199,9 +206,7 @@ kn_uop ki_conjunction(ki_match *m) {
     /* Each under the others as they then stand: of two that imply each other one remains. */
     for (unsigned i = 0; i < n; i++) {
         ki_facts f;
-        f.n = 0; /* the rest is read up to n */
-        for (unsigned j = 0; j < n; j++)
-            if (j != i) learn(&f, part[j]);
+        learn_all(&f, part, n, (int)i);
         kn_uop p = decide(m->ir, part[i], &f);
         if (!p) return NULL;
         part[i] = p;
@@ -269,8 +274,7 @@ kn_uop ki_given_index(ki_match *m) {
     kn_uop c = m->root->src[0], x = m->root->src[1], part[KI_MAX_TERMS];
     unsigned n = ki_conjuncts(c, part);
     ki_facts f;
-    f.n = 0; /* the rest is read up to n */
-    for (unsigned i = 0; i < n; i++) learn(&f, part[i]);
+    learn_all(&f, part, n, -1);
     kn_uop y = index_under(m->ir, x, c, part, n, &f);
     return y && y != x ? ki_op3(m->ir, KN_WHERE, c, y, m->root->src[2]) : NULL;
 }
@@ -279,8 +283,7 @@ kn_uop ki_gate_reads(ki_match *m) {
     kn_uop c = m->root->src[0], x = m->root->src[1], part[KI_MAX_TERMS], from[32], to[32], *order;
     unsigned n = ki_conjuncts(c, part), changes = 0;
     ki_facts f;
-    f.n = 0; /* the rest is read up to n */
-    for (unsigned i = 0; i < n; i++) learn(&f, part[i]);
+    learn_all(&f, part, n, -1);
     if (!f.n || x->op == KN_INVALID || x->dtype == KN_IDX) return NULL;
     int64_t count = ki_toposort(m->ir, &x, 1, &order);
     if (count < 0 || count > 4096) return ki_free(order), NULL;

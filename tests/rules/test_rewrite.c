@@ -59,6 +59,28 @@ static void scalars(void) {
     ok(simplify(ki_cast(&ir, num(KN_I32, 300), KN_U8)) == num(KN_U8, 44), "cast folds");
 }
 
+/* What data says may be any i64: the least has no negation, the greatest no successor. */
+static void ends_of_data(void) {
+    static const ki_ruleset *const sets[] = {&ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod};
+    kn_uop v[2] = {var("v", KN_I64, 1, 0), var("w", KN_I64, 1, 0)}, x[2];
+    for (int k = 0; k < 2; k++) x[k] = ki_cast(&ir, v[k], KN_IDX);
+    static const int64_t some[] = {INT64_MIN, INT64_MIN + 1, -6, 0, 4, 5, INT64_MAX - 1, INT64_MAX};
+    kn_uop c[2] = {ki_op1(&ir, KN_NOT, ki_op2(&ir, KN_CMPLT, x[0], num(KN_IDX, 5))),
+                   ki_op1(&ir, KN_NOT, ki_op2(&ir, KN_CMPLT, x[0], x[1]))};
+    for (int k = 0; k < 2; k++) {
+        kn_uop u = ki_rewrite(&ir, c[k], &(ki_rewrite_opts){.sets = sets, .nsets = 3});
+        bool good = u != NULL, defined = true;
+        for (int i = 0; i < 8 && good; i++)
+            for (int j = 0; j < 8 && good; j++) {
+                /* ki_eval_index knows no NOT: !a is a != true */
+                kn_uop same = ki_op2(&ir, KN_CMPNE, u->op == KN_NOT ? u->src[0] : u, num(KN_BOOL, u->op == KN_NOT));
+                int64_t got = ki_eval_index(&ir, same, v, (int64_t[]){some[i], some[j]}, 2, &defined);
+                good = defined && got == !(some[i] < (k ? some[j] : 5));
+            }
+        ok(good, k ? "!(x < y) of any two i64" : "!(x < 5) of any i64");
+    }
+}
+
 static void shapes(void) {
     kn_uop x = tensor("t", KN_I32, 2, 3);
     kn_uop one = ki_reshape(&ir, num(KN_I32, 0), (int64_t[]){1, 1}, 2),
@@ -186,6 +208,7 @@ static void drivers(void) {
 int main(void) {
     if (!ki_env_open(&env) || !ki_ir_open(&ir, &env)) return 1;
     scalars();
+    ends_of_data();
     shapes();
     args();
     language();

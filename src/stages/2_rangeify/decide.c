@@ -3,7 +3,7 @@
  * Inlining never changes a value; it changes how often it is computed and how many bytes move. The rules of
  * thumb below weigh the two; each stands in one function, wants_*. What is never done: a REDUCE under a range
  * its body lacks. */
-#include "stages/2_rangeify/indexing.h"
+#include "stages/indexing.h"
 #include "stages/2_rangeify/rangeify.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* facts.c: what decide.c needs to know of each tensor value before it starts, sources first. */
-#include "stages/2_rangeify/indexing.h"
+#include "stages/indexing.h"
 #include "stages/2_rangeify/rangeify.h"
 
 float ki_op_cost(kn_uop u) {

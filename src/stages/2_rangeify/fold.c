@@ -2,7 +2,7 @@
 #include "stages/2_rangeify/fold.h"
 
 #include "rules/given.h"
-#include "stages/2_rangeify/indexing.h"
+#include "stages/indexing.h"
 
 #include <string.h>
 
@@ -237,12 +237,8 @@ kn_uop ki_fold_count(ki_match *m) {
 
 kn_uop ki_fold_one_hot(ki_match *m) {
     ki_ir *ir = m->ir;
-    kn_uop w = m->root->src[0], c = w->src[0];
-    bool not = w->src[1]->op == KN_CONST && ki_const_f64(w->src[1]) == 0 && c->op == KN_CMPNE;
-    kn_uop x = not ? w->src[2] : w->src[1], z = not ? w->src[1] : w->src[2];
-    if (not ) c = ki_op2(ir, KN_CMPEQ, c->src[0], c->src[1]);
-    else if (w->src[2]->op != KN_CONST || ki_const_f64(w->src[2]) != 0) return NULL;
-    for (uint32_t k = 1; c && k < m->root->nsrc; k++) {
+    kn_uop w = m->root->src[0], c = w->src[0], x = w->src[1], z = w->src[2];
+    for (uint32_t k = 1; k < m->root->nsrc; k++) {
         kn_uop r = m->root->src[k];
         ki_solved s;
         if (!ki_depends(ir, c, r) || !ki_solve(ir, c, r, &s) || !s.equal) continue;

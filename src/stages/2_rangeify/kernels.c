@@ -2,7 +2,7 @@
  * order.
  *
  * A kernel's RANGEs count from 0 and its PARAMs from slot 0, so that equal kernels are the same node. */
-#include "stages/2_rangeify/indexing.h"
+#include "stages/indexing.h"
 #include "stages/2_rangeify/rangeify.h"
 
 #include <stdio.h>

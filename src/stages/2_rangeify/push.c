@@ -3,7 +3,7 @@
  * set a REDUCE node. */
 #include "stages/2_rangeify/push.h"
 
-#include "stages/2_rangeify/indexing.h"
+#include "stages/indexing.h"
 
 #include <string.h>
 

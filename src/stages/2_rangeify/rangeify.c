@@ -5,7 +5,7 @@
  *   kernels.c   nests to kernels, in execution order              (fold.kr folds reduces, scan.c carries them, scatter.c
  *               adds each term where it belongs)
  */
-#include "stages/2_rangeify/indexing.h"
+#include "stages/indexing.h"
 #include "stages/2_rangeify/rangeify.h"
 
 #include <string.h>

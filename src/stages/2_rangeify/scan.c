@@ -4,7 +4,7 @@
  * windows of a padded value read), becomes an accumulator in a register: set before the loop over i, which is made the
  * innermost, and grown by f(i) in each step. Only sums whose other conditions know neither i nor r. */
 #include "stages/2_rangeify/fold.h"
-#include "stages/2_rangeify/indexing.h"
+#include "stages/indexing.h"
 #include "stages/2_rangeify/rangeify.h"
 
 #include "rules/given.h"

@@ -9,7 +9,7 @@
  * The loop over d keeps its order, so an element's terms add up in the order of d. What d is, i and the condition may be
  * several: each axis that an equality determines is scattered; reduced ranges that the condition does not know are summed first. facts.c asks whether a value is such a sum, decide.c then stores it in a nest of its own. */
 #include "stages/2_rangeify/fold.h"
-#include "stages/2_rangeify/indexing.h"
+#include "stages/indexing.h"
 #include "stages/2_rangeify/rangeify.h"
 
 #include "rules/indexmath.h"

@@ -1,5 +1,6 @@
 /* edit.c: rebuilding a kernel with a range replaced, padded, or its threads hoisted. */
 #include "stages/3_optimize/nest.h"
+#include "stages/indexing.h"
 
 #include "ir/scalar.h"
 
@@ -123,10 +124,6 @@ static kn_uop mapped(const edit *e, kn_uop u) { return e->map[e->k->scope.at[u->
 
 /* ---- PADTO ------------------------------------------------------------------------------------------------- */
 
-static kn_uop valid_index(ki_ir *ir, kn_uop ok, kn_uop idx) {
-    return ki_op3(ir, KN_WHERE, ok, idx, ki_op0(ir, KN_INVALID));
-}
-
 /* The extent of o->axis becomes the next multiple of o->arg. Every access that depends on the range is made invalid beyond
  * the old extent; a REDUCE over it reduces the identity there. */
 kn_uop ki_opt_padto(ki_nest *k, ki_opt *o) {
@@ -148,7 +145,7 @@ kn_uop ki_opt_padto(ki_nest *k, ki_opt *o) {
             if (ki_is_access(u) && ki_scope_has(s, u->src[1], r)) {
                 kn_uop b = ki_storage(u);
                 bool reg = b->op == KN_BUFFER && b->arg.buffer->addrspace == KN_REG;
-                if (!reg) e.src[1] = valid_index(ir, inside, e.src[1]);
+                if (!reg) e.src[1] = ki_element_uop(ir, (ki_element){e.src[1], inside});
             }
             if (u->op == KN_REDUCE && ki_nest_closer(k, r) == u) {
                 kn_dtype t = (kn_dtype)u->dtype;
@@ -183,7 +180,7 @@ static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread) {
         kn_uop b = ki_is_access(u) ? ki_storage(u) : NULL;
         if (b && !(b->op == KN_BUFFER && b->arg.buffer->addrspace != KN_GLOBAL)) {
             src[0] = buf[0];
-            src[1] = valid_index(ir, one, buf[1]);
+            src[1] = ki_element_uop(ir, (ki_element){buf[1], one});
             map[i] = ki_with_src(ir, u, src);
         } else {
             map[i] = ki_with_src(ir, u, buf);

@@ -9,6 +9,7 @@
  *  - REDUCEs are lowered a level at a time (reduce.c), so that independent ones share a loop.
  * The sweep goes by (level, place); a node only needs what came before it in that order. */
 #include "stages/4_expand/lanes.h"
+#include "stages/indexing.h"
 
 #include <string.h>
 
@@ -136,11 +137,6 @@ static kn_uop own_index(ki_ex *x, kn_uop u) {
 /* ---- gates
  * ------------------------------------------------------------------------------------------------- */
 
-static kn_uop gate_and(ki_ir *ir, kn_uop a, kn_uop b) {
-    if (!a || a == b) return b;
-    return b ? ki_op2(ir, KN_AND, a, b) : a;
-}
-
 /* Of an index being computed; what was read from memory is valid, wherever it was read. */
 static kn_uop validity(const ki_ex *x, kn_uop u) {
     bool computed = u->op == KN_INVALID || (u->dtype == KN_IDX && ki_is_elementwise((kn_op)u->op));
@@ -213,7 +209,7 @@ static bool map_load(ki_ex *x, uint32_t i, kn_uop u) {
     kn_uop addr = u->src[0], alt = u->nsrc > 1 ? x->val[PLACE(u->src[1])] : NULL;
     kn_uop gate = u->nsrc > 2 ? x->val[PLACE(u->src[2])] : NULL;
     if (!x->ptr[PLACE(addr)]) return ki_fail(x->ir->env, KI_E_INTERNAL, "expand: LOAD of no address"), false;
-    gate = settle(x->ir, gate_and(x->ir, x->gate[PLACE(addr)], gate));
+    gate = settle(x->ir, ki_and(x->ir, x->gate[PLACE(addr)], gate));
     return (x->val[i] = make_load(x, x->ptr[PLACE(addr)], alt, gate)) != NULL;
 }
 
@@ -221,7 +217,7 @@ static bool map_store(ki_ex *x, uint32_t i, kn_uop u) {
     kn_uop addr = x->ptr[PLACE(u->src[0])], v = x->val[PLACE(u->src[1])];
     kn_uop gate = u->nsrc > 2 ? x->val[PLACE(u->src[2])] : NULL;
     if (!addr) addr = x->val[PLACE(u->src[0])];
-    gate = settle(x->ir, gate_and(x->ir, x->gate[PLACE(u->src[0])], gate));
+    gate = settle(x->ir, ki_and(x->ir, x->gate[PLACE(u->src[0])], gate));
     if (gate && ki_is_const_int(gate, 0)) x->val[i] = ki_op0(x->ir, KN_GROUP);
     else x->val[i] = ki_make(x->ir, KN_STORE, KN_VOID, (kn_uop[]){addr, v, gate}, gate ? 3 : 2, u->arg, 0);
     return x->val[i] != NULL;
@@ -268,7 +264,7 @@ static bool map_elementwise(ki_ex *x, uint32_t i, kn_uop u) {
             return true;
         }
     } else if (u->dtype == KN_IDX) {
-        for (uint32_t k = 0; k < u->nsrc; k++) gate = gate_and(ir, gate, validity(x, u->src[k]));
+        for (uint32_t k = 0; k < u->nsrc; k++) gate = ki_and(ir, gate, validity(x, u->src[k]));
         x->gate[i] = gate;
     }
     if (u->dtype == KN_IDX && u->op != KN_CAST) return map_index_math(x, i, u, src);

@@ -1,4 +1,4 @@
-/* indexing.h: arithmetic on elements of index tuples. Private to rangeify.
+/* indexing.h: arithmetic on elements of index tuples. Private to the stages.
  *
  * An element is an `index` value x or where(valid, x, invalid). Every function here keeps the condition outermost. */
 #ifndef KI_INDEXING_H

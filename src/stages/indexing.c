@@ -1,5 +1,5 @@
 /* indexing.c: arithmetic on elements of index tuples. See indexing.h. */
-#include "stages/2_rangeify/indexing.h"
+#include "stages/indexing.h"
 
 ki_element ki_element_of(kn_uop u) {
     if (u && u->op == KN_WHERE && u->src[2]->op == KN_INVALID) return (ki_element){u->src[1], u->src[0]};

@@ -255,6 +255,8 @@ kn_uop ki_index_lt(ki_match *m) {
     ki_linear_bounds(&l, &lo, &hi);
     if (hi < 0 && hi != INT64_MAX) return ki_const_int(ir, KN_BOOL, 1);
     if (lo >= 0) return ki_const_int(ir, KN_BOOL, 0);
+    /* Data may be any i64: the difference of two is none. */
+    if (!ki_is_const(m->root->src[1]) && (lo == INT64_MIN || hi == INT64_MAX)) return NULL;
     for (unsigned i = 0; i < l.n; i++) g = ki_gcd(l.coef[i], g);
     /* Try the steps of single terms, largest first by trying all: a term smaller than the step only rounds. */
     for (unsigned i = 0; i < l.n; i++) {

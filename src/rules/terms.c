@@ -70,6 +70,52 @@ static int rest_inside(const ki_compiler *c, const ki_ast *a) {
     return -1;
 }
 
+/* ---- what a place takes ------------------------------------------------------------------------------------ */
+
+static bool wants(ki_compiler *c, const ki_ast *a, unsigned term, const char *is, const char *wanted) {
+    const ki_term *t = &c->term.v[term];
+    bool named = t->kind == KI_T_NAME || t->kind == KI_T_REST;
+    const char *name = a->kind == KI_X_NAME || a->kind == KI_X_HASH ? a->name : "this";
+    return ki_compile_fail(c, KI_E_RULE_KIND, a->pos, named ? name : "this", is, wanted);
+}
+
+static ki_nkind kind_of_name(const ki_compiler *c, unsigned term) {
+    return (ki_nkind)c->rname.v[c->now->rname + c->term.v[term].x].kind;
+}
+
+/* Operands of arithmetic and comparisons: a node that is no constant has no value there. */
+static bool take_values(ki_compiler *c, const ki_ast *list, const uint16_t *kid, unsigned n) {
+    const ki_ast *a = list;
+    for (unsigned k = 0; k < n && a; k++, a = a->next) {
+        if (c->term.v[kid[k]].kind != KI_T_NAME) continue;
+        ki_nkind is = kind_of_name(c, kid[k]);
+        if (is == KI_N_NODE) return wants(c, a, kid[k], "node", "a value: a constant, its lo, its hi");
+        if (is == KI_N_REST && !c->mapped) return wants(c, a, kid[k], "rest", "a value: its count");
+    }
+    return true;
+}
+
+/* Names of ops and dtypes have no order. */
+static bool take_order(ki_compiler *c, const ki_ast *list, kn_op op, const uint16_t *kid, unsigned n) {
+    bool order = op == KN_CMPLT || op == KN_CMPLE || op == KN_CMPGT || op == KN_CMPGE;
+    for (unsigned k = 0; k < n && order; k++)
+        if (c->term.v[kid[k]].kind == KI_T_ENUM) return wants(c, list, kid[k], "name", "a number");
+    return true;
+}
+
+/* A guard and each side of && and ||. */
+static bool take_truth(ki_compiler *c, const ki_ast *a, unsigned term) {
+    const ki_term *t = &c->term.v[term];
+    bool good = t->kind == KI_T_AND || t->kind == KI_T_OR || t->kind == KI_T_BOOL;
+    if (t->kind == KI_T_OP) good = ki_dtype_rule[t->op] == KI_DR_BOOL || t->op == KN_NOT;
+    if (t->kind == KI_T_CALL) good = c->file->ext[t->x].result == 'b';
+    if (t->kind == KI_T_NAME) good = kind_of_name(c, term) == KI_N_CONST;
+    if (t->kind == KI_T_BUILTIN)
+        good = t->x == KI_B_isconst || t->x == KI_B_isnan || t->x == KI_B_bounded || t->x == KI_B_symbolic ||
+               t->x == KI_B_sameshape || t->x == KI_B_before;
+    return good || wants(c, a, term, "value", "a condition: a comparison or a predicate");
+}
+
 /* ---- names and constants ----------------------------------------------------------------------------------- */
 
 static bool enum_term(const char *s, ki_term *t) {
@@ -145,6 +191,8 @@ static unsigned host_call(ki_compiler *c, ki_ast *a, ki_tkind kind, unsigned whi
         if (rest >= 0 && c->rname.v[c->now->rname + (uint32_t)rest].kind != KI_N_REST) rest = -1;
         if (types[n] == 'r' && rest < 0)
             return ki_compile_fail(c, KI_E_RULE_KIND, s->pos, s->name ? s->name : "this", "value", "a rest"), 0;
+        if (rest >= 0 && !c->mapped && strchr("nic", types[n]))
+            return ki_compile_fail(c, KI_E_RULE_KIND, s->pos, s->name, "rest", "one node or value"), 0;
         if (rest >= 0) s->dots = types[n] == 'r';
         kid[n] = (uint16_t)compile_term(c, s, VALUE, KI_DTYPE_COUNT);
         s->dots = dots;
@@ -223,6 +271,7 @@ static unsigned op_term(ki_compiler *c, ki_ast *a, kn_op op, mode m, int opname)
         const ki_op_info *f = &ki_ops[op];
         if (m != BUILD && !ki_is_elementwise(op) && op != KN_BITCAST)
             return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, "an op that is not elementwise"), 0;
+        if (m != BUILD && !(take_values(c, a->kid, kid, n) && take_order(c, a->kid, op, kid, n))) return 0;
         if ((int64_t)(n - rest) > f->most || (!rest && (int64_t)n < f->least))
             return ki_compile_fail(c, KI_E_RULE_ARITY, a->pos, f->name, "another number of sources", n), 0;
     }
@@ -239,6 +288,8 @@ static unsigned op_term(ki_compiler *c, ki_ast *a, kn_op op, mode m, int opname)
 static unsigned bracket_term(ki_compiler *c, ki_ast *a, ki_ast *inside, kn_dtype fallback) {
     uint16_t kid = (uint16_t)compile_term(c, inside, VALUE, KI_DTYPE_COUNT);
     if (!kid) return 0;
+    if (c->term.v[kid].kind == KI_T_NAME && kind_of_name(c, kid) == KI_N_OP)
+        return wants(c, inside, kid, "op", "a value"), 0;
     ki_term t = fresh(a, KI_T_EXPR);
     t.nkid = 1;
     dtype_source(c, a, fallback, &t);
@@ -263,6 +314,10 @@ static unsigned call_term(ki_compiler *c, ki_ast *a, mode m, kn_dtype fallback) 
         unsigned n = 0;
         if (!a->kid) return ki_compile_fail(c, KI_E_RULE_ARITY, a->pos, "fold", "an op and its operands", 0u), 0;
         if (!collect(c, a->kid, VALUE, KI_DTYPE_COUNT, kid, &n)) return 0;
+        if (n < 2) return ki_compile_fail(c, KI_E_RULE_ARITY, a->pos, "fold", "an op and its operands", n), 0;
+        const ki_term *op = &c->term.v[kid[0]];
+        bool is_op = op->kind == KI_T_ENUM || (op->kind == KI_T_NAME && kind_of_name(c, kid[0]) == KI_N_OP);
+        if (!is_op) return wants(c, a->kid, kid[0], "value", "an op"), 0;
         t.nkid = (uint8_t)n;
         return set_kids(c, &t, kid, n) ? push_term(c, t) : 0;
     }
@@ -278,7 +333,9 @@ static unsigned logic_term(ki_compiler *c, ki_ast *a, mode m) {
     kid[0] = (uint16_t)compile_term(c, a->kid, m, KI_DTYPE_COUNT);
     kid[1] = kid[0] ? (uint16_t)compile_term(c, a->kid->next, m, KI_DTYPE_COUNT) : 0;
     t.nkid = 2;
-    return kid[1] && set_kids(c, &t, kid, 2) ? push_term(c, t) : 0;
+    return kid[1] && take_truth(c, a->kid, kid[0]) && take_truth(c, a->kid->next, kid[1]) && set_kids(c, &t, kid, 2)
+               ? push_term(c, t)
+               : 0;
 }
 
 static unsigned class_term(ki_compiler *c, ki_ast *a, mode m) {
@@ -330,7 +387,7 @@ static unsigned compile_term(ki_compiler *c, ki_ast *a, mode m, kn_dtype fallbac
 bool ki_compile_guard(ki_compiler *c, ki_ast *guard) {
     if (!guard) return true;
     c->now->guard = (uint16_t)compile_term(c, guard, TRUTH, KI_DTYPE_COUNT);
-    return c->now->guard != 0;
+    return c->now->guard != 0 && take_truth(c, guard, c->now->guard);
 }
 
 /* "do(symbol)". */

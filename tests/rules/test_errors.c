@@ -96,6 +96,14 @@ static void meaning(void) {
     fails(R "a : ins(x:f32, y; \"VADDPS\", f32) => x\nb : ins(p:f32, q; \"VADDPS\", f32) => p", KI_E_RULE_SAME,
           "rule b");
     fails(R "a : x:float + 0.0 => x @fp()", KI_E_RULE_UNKNOWN, "unknown permission");
+    fails(R "a : x:int + 0 => x if x", KI_E_RULE_KIND, "t.kr:2:23: KN3015: x is a value, wanted a condition");
+    fails(R "a : x:int + #c => x if c > 0 && lo(x)", KI_E_RULE_KIND, "this is a value, wanted a condition");
+    fails(R "a : x:int + #c => x if x > 0", KI_E_RULE_KIND, "x is a node, wanted a value: a constant, its lo, its hi");
+    fails(R "a : stack(x...) => [shape(x)] if x > 0", KI_E_RULE_KIND, "x is a rest, wanted");
+    fails(R "a : stack(x...) => stack(x...) if rank(x) > 0", KI_E_RULE_KIND, "x is a rest, wanted one node or value");
+    fails(R "a : index(b, i:index) => index(b, i) if op(b) < param", KI_E_RULE_KIND, "is a name, wanted a number");
+    fails(R "a : #a {alu2:op} #b => [fold(a, b)]", KI_E_RULE_KIND, "a is a value, wanted an op");
+    fails(R "a : #a {alu2:op} #b => [op]", KI_E_RULE_KIND, "op is a op, wanted a value");
     fails(R "a : x:int + 0 => x @ends()", KI_E_RULE_ARITY, "ends takes a reason in quotes");
 }
 

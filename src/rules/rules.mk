@@ -36,3 +36,6 @@ $(B)/gen/x86.c: $(B)/gen/x86.kr $(B)/krc
 
 # Whoever includes <rules.h> of build/gen waits for it; its own dependencies are tracked from then on.
 $(filter-out $(KRCOBJ) $(SELGENOBJ),$(LIBOBJ) $(CLIOBJ) $(TESTBIN:%=%.o)): | $(B)/gen/rules.h
+
+# What nobody waits for is small: reading rules, changing them, graphs and text for proofs.
+$(addprefix $(B)/src/rules/,parse.o pattern.o terms.o infer.o check.o mutate.o prove_smt.o prove_gen.o prove_mutate.o): private CFLAGS += -Os

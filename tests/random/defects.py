@@ -98,7 +98,7 @@ DEFECTS = [
     Defect("select", "what is left of an axis is not reduced", SELECT + "devec.c", "for (uint32_t c = 0; c < chunks; c++) { /* full",
            "for (uint32_t c = 0; c < (full ? full : chunks); c++) { /* full"),
     Defect("select", "registers of an accumulator overlap", SELECT + "devec.c", "at = at * ki_dim_n(i, v) + chunk.offset;", "at = at * (ki_dim_n(i, v) > 1 ? ki_dim_n(i, v) - 1 : 1) + chunk.offset;"),
-    Defect("select", "small floats are not rounded after a function", SELECT + "decomp.kr", "=> cast({op}(cast(x; f32)); [dtype(x)]) @ends", "=> cast({op}(cast(x + x; f32)); [dtype(x)]) @ends"),
+    Defect("select", "small floats are not rounded after a function", SELECT + "decomp.kr", "=> cast({op}(cast(x; f32)); [dtype(x)]) @fp(afn) @ends", "=> cast({op}(cast(x + x; f32)); [dtype(x)]) @fp(afn) @ends"),
     # ---- linearize
     Defect("linearize", "a loop does not wait for what it reads", LINEARIZE, "if (!add_dep(l, loop, item)) return false;", "if (l->node[s]->op != KN_AFTER && !add_dep(l, loop, item)) return false;"),
     Defect("linearize", "an END closes its loops inside out", LINEARIZE, "for (uint32_t k = 1; k < u->nsrc; k++) {\n            uint32_t r = l->range_of",

@@ -116,6 +116,19 @@ def test_wrong_inputs_are_told(koine, tmp_path, args, what):
     assert r.returncode != 0 and what in r.stderr, r.stderr
 
 
+@pytest.mark.parametrize("stage", ["tensor"] + STAGES)
+def test_a_read_is_made_whether_its_loop_runs_or_not(koine, stage):
+    """What does not depend on a loop is computed outside, as in the tensor program: w[n - 1] with n = 0 is an error of the
+    program after every stage, and not one that a stage brings in."""
+    program = ('koine 1 tensor\n%n = param "n" bounds=[0, 8] : index\n%x = param "x" : f32 [8]\n%w = param "w" : f32 [8]\n'
+               '%m = sub %n 1\n%c = index %w %m\n%s = shrink %x (0) (%n)\n%r = reshape %c (1)\n%e = expand %r (%n)\n'
+               '%q = mul %s %e\n%t = reduce add %q axes=(0)\nout "y" = %t\n')
+    text = koine("compile", "-", "--to", stage, stdin=program).stdout
+    assert "[" in koine("run", "-", "--device", "INTERP", "--in", "n=1", stdin=text).stdout
+    r = koine("run", "-", "--device", "INTERP", "--in", "n=0", stdin=text, ok=False)
+    assert r.returncode == 1 and "KN4503" in r.stderr and "index -1 is outside" in r.stderr
+
+
 DTYPES = ["bool", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64", "index"]
 
 

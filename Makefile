@@ -100,6 +100,7 @@ $(LIBA): $(LIBOBJ) $(GENOBJ)
 $(LIBSO): $(LIBOBJ) $(GENOBJ) tools/libkoine.map
 	$(say) ld $@
 	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,libkoine.so.$(SOVER) -Wl,--version-script=tools/libkoine.map -Wl,-z,defs \
+	    -Wl,-z,pack-relative-relocs \
 	    -Wl,--as-needed $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
 	@ln -sf $(@F) $(B)/libkoine.so.$(SOVER)
 	@ln -sf $(@F) $(B)/libkoine.so

@@ -29,8 +29,10 @@ static void put(const ki_x86_form *f, const char *left, const char *sources, kn_
     for (char *s = name; *s; s++)
         if (*s >= 'A' && *s <= 'Z') *s = (char)(*s + 32);
     snprintf(rules[k].left, sizeof rules[k].left, "%s", left);
-    snprintf(rules[k].rule, sizeof rules[k].rule, "%-16s : %s => ins(%s; \"%s\", %s)%s @ends(\"one instruction\")%s\n",
-             name, left, sources, f->id, ki_dtypes[to].name, guard, infix ? " @ordered" : "");
+    bool sign = to == KN_BOOL && ki_x86_codes[f->op[0]].size != 'k'; /* truth as the sign of a lane */
+    snprintf(rules[k].rule, sizeof rules[k].rule,
+             "%-16s : %s => ins(%s; \"%s\", %s)%s%s @ends(\"one instruction\")%s\n", name, left, sources, f->id,
+             ki_dtypes[sign ? ki_x86_dtype(f, 0) : to].name, sign ? " < 0" : "", guard, infix ? " @ordered" : "");
     rules[k].lat = f->lat;
     if (k == nrules) nrules++;
 }
@@ -45,7 +47,7 @@ static bool serves(const ki_x86_form *f, unsigned level) {
     for (unsigned k = 0; k < 4 && f->op[k]; k++) {
         const ki_x86_code_info *c = &ki_x86_codes[f->op[k]];
         if (c->place == KI_XP_IMM && (k == 3 || !f->op[k + 1])) continue;
-        if (c->place == KI_XP_MEM || c->place == KI_XP_VSIB || c->place == KI_XP_IS4) return false;
+        if (c->place == KI_XP_MEM || c->place == KI_XP_VSIB) return false;
         if (!strchr("xhne", c->size) && !(k == 0 && c->size == 'k')) return false;
     }
     return *f->meaning;
@@ -56,10 +58,10 @@ static bool starts(const char *a, const char *b) { return strncmp(a, b, strlen(b
 static unsigned bits(kn_dtype t) { return ki_dtypes[t].bits; }
 
 /* Which dtypes of the width of t an op takes in a row of dtype t. */
-typedef enum which { EXACT, ANY_SIGN, ANY_WIDTH } which;
+typedef enum which { EXACT, ANY_SIGN, TO_32, ANY_WIDTH } which;
 static bool takes(which w, kn_dtype t, kn_dtype d) {
     if (w == EXACT || ki_is_float(t) || ki_is_float(d)) return d == t;
-    return bits(d) == bits(t) || (w == ANY_WIDTH && bits(d) < 64);
+    return bits(d) == bits(t) || w == ANY_WIDTH || (w == TO_32 && bits(d) < 64);
 }
 
 /* x op y for all dtypes the row serves. */
@@ -75,7 +77,7 @@ static void infix(const ki_x86_form *f, const char *op, which w, const char *sou
         kn_dtype d = k == INTS ? t : (kn_dtype)ints[k];
         char left[96], suffix[32];
         if (!takes(w, t, d) || (k == INTS && ki_is_int(t))) continue;
-        snprintf(left, sizeof left, "x:%s %s %s", ki_dtypes[d].name, op, *guard ? "#c" : "y");
+        snprintf(left, sizeof left, "x:%s %s %s", ki_dtypes[d].name, op, strchr(guard, 'c') ? "#c" : "y");
         snprintf(suffix, sizeof suffix, "%s%s%s", word, *word ? "_" : "", ki_dtypes[d].name);
         put(f, left, sources, compares ? KN_BOOL : d, suffix, guard);
     }
@@ -87,7 +89,9 @@ static void two(const ki_x86_form *f, const char *op) {
     const char *end = f->name + strlen(f->name) - 2;
     if (logic && (is(end, "ps") || is(end, "pd"))) return;
     infix(f, op,
-          logic      ? (f->enc & KI_XE_EVEX && bits(ki_x86_dtype(f, 0)) == 64 ? ANY_SIGN : ANY_WIDTH)
+          logic      ? (!(f->enc & KI_XE_EVEX)           ? ANY_WIDTH
+                        : bits(ki_x86_dtype(f, 0)) == 64 ? ANY_SIGN
+                                                         : TO_32)
           : signless ? ANY_SIGN
                      : EXACT,
           "x, y", ki_x86_dtype(f, 0) == KN_BOOL, "");
@@ -99,8 +103,15 @@ static void compare(const ki_x86_form *f) {
                                             {"!=", "x, y, 4:i32"}, {">", "y, x, 1:i32"}, {">=", "y, x, 2:i32"}};
     static const char *const words[][2] = {{"==", "x, y, 0:i32"}, {"<", "x, y, 1:i32"},  {"<=", "x, y, 2:i32"},
                                            {"!=", "x, y, 4:i32"}, {">=", "x, y, 5:i32"}, {">", "x, y, 6:i32"}};
-    bool real = starts(f->meaning, "where(i == 0, a == b, where(i == 1, a < b");
-    if (!real && !starts(f->meaning, "where(i & 7 == 0, a == b, where(i & 7 == 1, a < b")) return;
+    const char *m = f->meaning;
+    if (starts(m, "-cast(a == b; ")) infix(f, "==", ANY_SIGN, "x, y", true, "");
+    if (starts(m, "-cast(a > b; ")) {
+        infix(f, ">", EXACT, "x, y", true, "");
+        infix(f, "<", EXACT, "y, x", true, " if !zero(y)"); /* x < 0 says itself */
+    }
+    if (starts(m, "-cast(")) m += strlen("-cast(");
+    bool real = starts(m, "where(i == 0, a == b, where(i == 1, a < b");
+    if (!real && !starts(m, "where(i & 7 == 0, a == b, where(i & 7 == 1, a < b")) return;
     for (unsigned k = 0; k < 6; k++)
         infix(f, real ? floats[k][0] : words[k][0], EXACT, real ? floats[k][1] : words[k][1], true, "");
 }
@@ -119,6 +130,18 @@ static void shift(const ki_x86_form *f) {
     if (starts(m, "where(b > ") && strstr(m, ", 0, a >> b)") && end && !end[1])
         infix(f, ">>", EXACT, "x, y", false, "");
     if (starts(m, "where((b < 0) | (b > ") && strstr(m, "), a >> ")) infix(f, ">>", EXACT, "x, y", false, "");
+}
+
+/* A sign chooses. */
+static void blend_sign(const ki_x86_form *f) {
+    kn_dtype t = ki_x86_dtype(f, 0), sign = ki_x86_dtype(f, 3);
+    char left[96];
+    for (unsigned k = 0; k <= INTS; k++) {
+        kn_dtype d = k < INTS ? (kn_dtype)ints[k] : t;
+        if (bits(d) != bits(t) || (k == INTS && ki_is_int(t))) continue;
+        snprintf(left, sizeof left, "where(m:%s < 0, x:%s, y)", ki_dtypes[sign].name, ki_dtypes[d].name);
+        put(f, left, "y, x, m", d, ki_dtypes[d].name, "");
+    }
 }
 
 /* A mask chooses. Small floats are words here. */
@@ -161,6 +184,7 @@ static void row(const ki_x86_form *f) {
     for (unsigned k = 0; k < 4 && f->op[k]; k++)
         if (ki_x86_codes[f->op[k]].place == KI_XP_IMM) return; /* no other op has one */
     if (is(m, "where(k, b, a)")) blend(f);
+    if (is(m, "where(c < 0, b, a)")) blend_sign(f);
     for (unsigned k = 0; k < sizeof ops / sizeof *ops; k++) {
         snprintf(text, sizeof text, "a %s b", ops[k]);
         if (is(m, text)) two(f, ops[k]);
@@ -187,7 +211,8 @@ int main(int argc, char **argv) {
         for (unsigned k = 0; k < KI_X_COUNT; k++)
             if (serves(&ki_x86_forms[k], level)) row(&ki_x86_forms[k]);
         if (nrules == MOST) return fputs("selgen: too many rules\n", stderr), 1;
-        fprintf(out, "\nruleset x86_%s : pure\n", levels[level]);
+        fprintf(out, "\nruleset x86_%s : pure\n%s", levels[level],
+                level ? "" : "extern pred zero(node) = ki_is_zero\n");
         for (unsigned k = 0; k < nrules; k++) fputs(rules[k].rule, out);
     }
     return fclose(out) != 0;

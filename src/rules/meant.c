@@ -141,6 +141,18 @@ static ki_ast *mean_one(meant *m, ki_ast *a) {
     return !out || given == result ? out : bits_as(m, out, a->arg->next, NULL);
 }
 
+/* -cast(x < y; i32) < 0 is x < y. */
+static ki_ast *truth_of_sign(ki_ast *a) {
+    ki_ast *neg = a->kid, *zero = neg ? neg->next : NULL, *cast = zero ? neg->kid : NULL;
+    bool sign = a->kind == KI_X_OP && a->op == KN_CMPLT && is_number(zero) && zero->i == 0 && neg->kind == KI_X_OP &&
+                neg->op == KN_NEG && cast->kind == KI_X_CALL && strcmp(cast->name, "cast") == 0;
+    ki_ast *truth = sign ? cast->kid : NULL;
+    static const uint8_t cmps[] = {KN_CMPLT, KN_CMPGT, KN_CMPLE, KN_CMPGE, KN_CMPEQ, KN_CMPNE};
+    if (!truth || truth->next || truth->kind != KI_X_OP || !memchr(cmps, truth->op, sizeof cmps)) return a;
+    truth->next = a->next;
+    return truth;
+}
+
 static ki_ast *expand(meant *m, ki_ast *a) { /* recursion: as deep as the rule is written */
     if (a->kind == KI_X_CALL && strcmp(a->name, "ins") == 0 && a->arg && a->arg->kind == KI_X_TEXT) {
         ki_ast *next = a->next, *out = mean_one(m, a);
@@ -149,7 +161,7 @@ static ki_ast *expand(meant *m, ki_ast *a) { /* recursion: as deep as the rule i
     }
     for (ki_ast **k = &a->kid; *k; k = &(*k)->next)
         if (!(*k = expand(m, *k))) return NULL;
-    return a;
+    return truth_of_sign(a);
 }
 
 bool ki_mean_rhs(ki_compiler *c, ki_ast **rhs) {

@@ -122,9 +122,10 @@ static bool stages_agree(const ki_program *p, arrays *d, const ki_lower_opts *o,
     ki_program q, r, s;
     ki_text text[KI_S_COUNT] = {0};
     char why[400];
+    int last = o->target->native ? KI_S_PLAN : KI_S_RENDER; /* machine code is no text */
     if (!ki_ir_open(&now, env)) return found(f, "tensor", "memory", env, NULL);
     bool ok = through_text(p, &now, &q, &text[0], f);
-    for (int to = KI_S_CALLIFY; to <= KI_S_RENDER && ok; to++) {
+    for (int to = KI_S_CALLIFY; to <= last && ok; to++) {
         const char *stage = ki_stage_names[to];
         if (!ki_ir_open(&next, env)) break;
         ok = ki_lower(&q, &next, (ki_stage)to, o, &r) || found(f, stage, "lower", env, NULL);
@@ -140,8 +141,7 @@ static bool stages_agree(const ki_program *p, arrays *d, const ki_lower_opts *o,
         ki_ir_close(&next);
         ok = ok && (to != KI_S_PLAN || arenas_hold(&q, f)) && values_agree(p, &q, d, f, t);
     }
-    for (int to = KI_S_CALLIFY; to <= KI_S_RENDER && ok; to++) {
-        if (to < KI_S_RENDER) continue;
+    for (int to = last; to <= last && ok; to++) {
         ki_text whole = {0};
         if (!ki_ir_open(&direct, env)) break;
         ok = (ki_lower(p, &direct, (ki_stage)to, o, &s) || found(f, ki_stage_names[to], "lower whole", env, NULL)) &&
@@ -179,11 +179,38 @@ static bool simplify_settles(const ki_program *p, finding *f) {
     return ok;
 }
 
+/* Lowered for machine code: one level a program, or all of them and nothing else. */
+static bool all_native;
+
+/* SSE2 has no exact f64 mulacc yet. */
+static bool fused_f64(const ki_program *p) {
+    kn_uop *node, root = p->root;
+    int64_t n = ki_toposort(p->ir, &root, 1, &node);
+    bool found = false;
+    for (int64_t i = 0; i < n; i++) found |= node[i]->op == KN_MULACC && node[i]->dtype == KN_F64;
+    if (n >= 0) ki_free(node);
+    return found;
+}
+
+static bool native_agrees(const ki_program *p, arrays *d, finding *f, tally *t) {
+    static const char *const levels[] = {"avx512", "avx2", "sse2"};
+    bool ok = true;
+    for (unsigned k = 0; k < 3 && ok; k++) {
+        if (!all_native && p->ir->n % 3 != k) continue;
+        const char *level = k == 2 && fused_f64(p) ? "avx2" : levels[k];
+        ki_lower_opts o = {.target = ki_target_native(level), .threads = 2, .stream = 1, .verify = 1};
+        ok = stages_agree(p, d, &o, f, t);
+    }
+    return ok;
+}
+
 static bool check_stages(const ki_program *p, arrays *d, finding *f, tally *t) {
+    if (all_native) return native_agrees(p, d, f, t);
     ki_lower_opts o = {.target = ki_target_host(), .threads = 2, .stream = 1, .verify = 1};
     /* What is only done for large kernels, done for small ones; short vectors, no fused multiply-add. */
     ki_lower_opts eager = {.target = ki_target_named("sse2"), .threads = 3, .verify = 1, .stream = 1, .alone = 1};
-    return stages_agree(p, d, &o, f, t) && stages_agree(p, d, &eager, f, t) && simplify_settles(p, f);
+    return stages_agree(p, d, &o, f, t) && stages_agree(p, d, &eager, f, t) && native_agrees(p, d, f, t) &&
+           simplify_settles(p, f);
 }
 
 /* ---- the CPU device ----------------------------------------------------------------------------------------- */

@@ -460,6 +460,8 @@ int main(int argc, char **argv) {
         else if (strcmp(a, "--cpu-every") == 0) opt.every = (unsigned)strtoul(v, NULL, 10), i++;
         else if (strcmp(a, "--jobs") == 0) opt.jobs = (unsigned)strtoul(v, NULL, 10), i++;
         else if (strcmp(a, "--stages-only") == 0) opt.stages_only = true;
+        else if (strcmp(a, "--native") == 0)
+            all_native = opt.stages_only = true; /* at all three levels, and no other check */
         else if (strcmp(a, "--one") == 0) one_seed(strtoull(v, NULL, 10)), i++, files = true;
         else if (strcmp(a, "--first") == 0) opt.first = true;
         else if (strcmp(a, "--show") == 0) return show(strtoull(v, NULL, 10)), 0;

@@ -216,9 +216,9 @@ static kn_uop by_bounds(devec *d, kn_uop r) {
 }
 
 static kn_uop elementwise_part(devec *d, kn_uop u, const place *p, affine *aff) {
-    kn_uop s[3];
-    affine a[3] = {{0}};
-    if (u->nsrc > 3) return fail(d, u, "too many operands");
+    kn_uop s[4];
+    affine a[4] = {{0}};
+    if (u->nsrc > 4) return fail(d, u, "too many operands");
     for (uint32_t k = 0; k < u->nsrc; k++) {
         uint32_t i = part_at(d, u->src[k], p);
         s[k] = d->part[i];
@@ -421,6 +421,7 @@ static kn_uop value_part(devec *d, kn_uop u, const place *p, affine *aff) {
         return *aff = d->aff[i], d->part[i];
     }
     case KN_INDEX: return index_part(d, u, p);
+    case KN_INS: return elementwise_part(d, u, p, aff);
     case KN_LOAD: return access_part(d, u, p);
     case KN_REDUCE: return reduce_part(d, u, p);
     case KN_BITCAST:
@@ -484,7 +485,7 @@ static bool scalar_node(devec *d, kn_uop u, uint32_t i) {
                                                     : fail(d, u, "a reduce over ranges");
     else if (u->op == KN_RESHAPE && ki_rank(u) == 0) r = first_part(d, u->src[0], &aff);
     else if (u->op == KN_LOAD && u->nsrc > 2) r = access_part(d, u, &zero);
-    else if (ki_is_elementwise((kn_op)u->op)) r = elementwise_part(d, u, &zero, &aff);
+    else if (ki_is_elementwise((kn_op)u->op) || u->op == KN_INS) r = elementwise_part(d, u, &zero, &aff);
     else r = rebuild(d, u);
     if (!r) return false;
     if (!aff.ok && r->dtype == KN_IDX && ki_rank(r) == 0) aff = plain(r);

@@ -6,6 +6,8 @@
  * found in one ascending sweep. */
 #include "stages/5_select/lanes.h"
 
+#include "base/cpuid.h"
+
 #include "stages/scope.h"
 
 #define MOST_TRIPS (INT64_C(1) << 40)
@@ -146,6 +148,26 @@ static unsigned lane_bytes(kn_dtype t) {
     return ki_is_float(t) && bytes < 4 ? 4 : bytes; /* small floats compute as f32 */
 }
 
+/* Bytes a lane of machine code needs on the way: of an index that i32 does not hold, or that is divided by what is no
+ * power of two; of 8-bit products that a reduce will make. */
+static unsigned native_bytes(const ki_target *t, kn_uop u) {
+    bool product = u->op == KN_MUL || (u->op == KN_REDUCE && u->arg.reduce.op == KN_MUL);
+    bool word = ki_is_int((kn_dtype)u->dtype) && ki_itemsize((kn_dtype)u->dtype) >= 4; /* 32 bits, made of 64 */
+    if (product && word && t->level == KI_CPU_SSE2_LEVEL) return 8;
+    if (u->op == KN_REDUCE && ki_itemsize((kn_dtype)u->dtype) == 1) return 2;
+    bool compares = u->dtype == KN_BOOL && u->nsrc == 2 && u->src[0]->dtype == KN_IDX;
+    if (u->dtype != KN_IDX && !compares) return lane_bytes((kn_dtype)u->dtype);
+    bool fits = true;
+    for (uint32_t k = 0; k < u->nsrc && compares; k++)
+        fits = fits && u->src[k]->lo.i >= INT32_MIN && u->src[k]->hi.i <= INT32_MAX;
+    if (!compares) fits = u->lo.i >= INT32_MIN && u->hi.i <= INT32_MAX;
+    if ((u->op == KN_IDIV || u->op == KN_MOD) && fits) {
+        kn_uop c = u->src[1];
+        fits = ki_is_const(c) && c->arg.i > 0 && !(c->arg.i & (c->arg.i - 1)) && u->src[0]->lo.i >= 0;
+    }
+    return fits ? 4 : 8;
+}
+
 uint32_t ki_lane_chunks(const ki_lanes *l, unsigned axis) {
     uint32_t n = (uint32_t)l->size[axis], rest = n % l->lanes[axis], count = n / l->lanes[axis];
     for (; rest; rest &= rest - 1) count++;
@@ -198,7 +220,7 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
             return ki_fail(ir->env, KI_E_SELECT_LANES, ki_ops[node[i]->op].name, ki_rank(node[i]), l->rank), false;
         for (unsigned k = 0; k < l->rank; k++)
             if (ki_dim_n(node[i], k) > l->size[k]) l->size[k] = ki_dim_n(node[i], k);
-        unsigned b = lane_bytes((kn_dtype)node[i]->dtype);
+        unsigned b = t->native ? native_bytes(t, node[i]) : lane_bytes((kn_dtype)node[i]->dtype);
         if (ki_numel(node[i]) > 1 && b > wide) wide = b;
     }
     if (!l->rank) return true;

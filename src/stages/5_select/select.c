@@ -3,9 +3,18 @@
 
 kn_uop ki_select(ki_ir *ir, const ki_target *t, kn_uop sink) {
     if (!sink) return NULL;
-    kn_uop s = ki_devectorize(ir, t, sink);
-    if (s) s = ki_decompose(ir, t, s);
+    kn_uop s = sink;
+    if (!t->native) {
+        s = ki_devectorize(ir, t, s);
+        if (s) s = ki_decompose(ir, t, s);
+        return s ? ki_lower_index(ir, t, s) : NULL;
+    }
+    /* First what is wide on the way, so that lanes are as many as the widest of it leaves room for in a register; what
+     * lanes and index arithmetic then make may lack instructions again. */
+    s = ki_decompose(ir, t, s);
+    if (s) s = ki_lack(ir, t->level, s);
+    if (s) s = ki_devectorize(ir, t, s);
     if (s) s = ki_lower_index(ir, t, s);
-    if (s && t->native) s = ki_lack(ir, t->level, s);
-    return s && t->native ? ki_select_x86(ir, t, s) : s;
+    if (s) s = ki_lack(ir, t->level, s);
+    return s ? ki_select_x86(ir, t, s) : NULL;
 }

@@ -3,13 +3,20 @@
  * In:  a kernel of stage expand: shaped values with one axis a lane axis, LOADs and STOREs with linear indices.
  * Out: every value is () or (n,) with n a power of two that fits the target's vectors; REDUCE is gone; THREAD ranges are
  *      SPECIAL "thread"; no arithmetic of dtype index is left but RANGE bounds; ops the target lacks are decomposed.
- *      Native targets: scalars of dtype index stay (they are general registers), every op on data is an INS.
  *
- * Native targets, last step: one rewrite with the rule sets of the target's level, in this order, so that a set sees only
- * what those before it left (select_x86.c lists them):
- *   select_<level>  by hand: comparisons, masks, blends, max, shifts, casts
- *   x86_<level>     made from the table: an op that is one instruction's meaning
- *   lack...         dialect to dialect: what no instruction of the level does (lack_x86.kr); what they make is selected in turn */
+ * Native targets (native.spec.kr is the law): scalars of dtype index and truths about them stay, they are general registers;
+ * every op on data is an INS of a row of stages/x86, its sources in the row's order (d a b c i k), an immediate as a
+ * constant of i32. A () source of a vector is broadcast; a row that works bit by bit has lanes of any width, so that its
+ * memory operand is broadcast only where the widths agree. Beside INS: CONST, LOAD, STORE, INDEX (address; lanes at constant
+ * places), STACK, BITCAST of equal width and CAST index -> i32, i64 or word -> index (a transfer).
+ * Truths of data: masks with AVX-512. Below it `m < 0`, m of signed lanes, is left as a gate of LOAD and STORE alone; and these
+ * casts, which no row says: word to word of half the width (SSE2: of double, too), load of bool -> i8 and u8 of 0 and 1 -> bool
+ * (no code), truth -> index (no code).
+ * A value of data fits a vector register, whatever the rules made on the way.
+ *
+ * The order there: decompose and lack first, so that lanes are cut for the widest of what they make; devectorize; lower_index; lack
+ * again for what those two made; then one rewrite with the sets of the level: select_<level>, by hand (select_x86.kr), then
+ * x86_<level>, made from the table by tools/selgen.c. */
 #ifndef KI_SELECT_H
 #define KI_SELECT_H
 
@@ -22,6 +29,7 @@ kn_uop ki_devectorize(ki_ir *ir, const ki_target *t, kn_uop sink);
 kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink);
 kn_uop ki_lower_index(ki_ir *ir, const ki_target *t, kn_uop sink);
 kn_uop ki_lack(ki_ir *ir, unsigned level, kn_uop sink); /* native targets; level: ki_cpu_level */
+kn_uop ki_masks_as_signs(ki_ir *ir, kn_uop sink); /* native targets below AVX-512 */
 kn_uop ki_select_x86(ki_ir *ir, const ki_target *t, kn_uop sink); /* native targets */
 
 #endif

@@ -2,6 +2,7 @@
  * target's level. What no rule takes is an error that names it. */
 #include "stages/5_select/select.h"
 
+#include "base/cpuid.h"
 #include "rules/rules.h"
 
 #include "rules.h"
@@ -9,9 +10,9 @@
 #include <string.h>
 
 /* In the order they are asked (select.h). */
-static const ki_ruleset *const sse2[] = {&ki_rules_select_x86, &ki_rules_x86_sse2},
-                               *const avx2[] = {&ki_rules_select_x86, &ki_rules_x86_avx2},
-                               *const avx512[] = {&ki_rules_select_avx512, &ki_rules_select_x86, &ki_rules_x86_avx512};
+static const ki_ruleset *const sse2[] = {&ki_rules_select_sse2, &ki_rules_select_narrow, &ki_rules_x86_sse2},
+                               *const avx2[] = {&ki_rules_select_avx2, &ki_rules_select_narrow, &ki_rules_x86_avx2},
+                               *const avx512[] = {&ki_rules_select_avx512, &ki_rules_x86_avx512};
 static const struct {
     const ki_ruleset *const *sets;
     unsigned n;
@@ -37,7 +38,38 @@ bool ki_is_masked(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
     return true;
 }
 
-static bool is_left(kn_uop u) { return ki_is_elementwise((kn_op)u->op) && !is_general(u); }
+/* The constant 0, of any shape. */
+bool ki_is_zero(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
+    (void)m, (void)n;
+    kn_uop c = ki_peel_const(v[0].node);
+    *out = (ki_val){.kind = KI_V_BOOL, .i = c && !ki_is_float((kn_dtype)c->dtype) && c->arg.i == 0};
+    return true;
+}
+
+static bool is_word(kn_uop u) { return ki_is_uint((kn_dtype)u->dtype) || ki_is_sint((kn_dtype)u->dtype); }
+
+/* Below AVX-512: what masks.c and select_narrow leave. Signs, lanes that halve or (SSE2) double, bytes that are truths. */
+static bool is_left_narrow(const ki_target *t, kn_uop u) {
+    kn_uop s = u->src[0];
+    if (u->op == KN_CMPLT) return !(ki_is_sint((kn_dtype)s->dtype) && ki_is_const(u->src[1]) && u->src[1]->arg.i == 0);
+    if (u->op != KN_CAST) return true;
+    if (s->dtype == KN_BOOL) return !(u->dtype == KN_I8 && s->op == KN_LOAD);
+    if (u->dtype == KN_BOOL) return s->dtype != KN_U8;
+    unsigned from = ki_dtypes[s->dtype].bits, to = ki_dtypes[u->dtype].bits;
+    return !is_word(u) || !is_word(s) || !(from == 2 * to || (to == 2 * from && t->level == KI_CPU_SSE2_LEVEL));
+}
+
+static bool is_left(const ki_target *t, kn_uop u) {
+    if (!ki_is_elementwise((kn_op)u->op) || is_general(u)) return false;
+    return t->level >= KI_CPU_AVX512_LEVEL || is_left_narrow(t, u);
+}
+
+/* A vector of more than a register. */
+static bool is_wide(const ki_target *t, kn_uop u) {
+    if (!ki_rank(u) || u->dtype == KN_IDX || u->dtype == KN_BOOL || u->dtype == KN_VOID) return false;
+    bool value = u->op == KN_INS || u->op == KN_LOAD || u->op == KN_BITCAST || ki_is_elementwise((kn_op)u->op);
+    return value && (uint64_t)ki_numel(u) * ki_itemsize((kn_dtype)u->dtype) > t->vector;
+}
 
 static bool refuse(ki_ir *ir, const ki_target *t, kn_uop u) {
     char shape[64];
@@ -50,7 +82,7 @@ static bool all_taken(ki_ir *ir, const ki_target *t, kn_uop sink) {
     kn_uop *node;
     int64_t n = ki_toposort(ir, &sink, 1, &node);
     bool ok = n >= 0;
-    for (int64_t k = 0; k < n && ok; k++) ok = !is_left(node[k]) || refuse(ir, t, node[k]);
+    for (int64_t k = 0; k < n && ok; k++) ok = (!is_left(t, node[k]) && !is_wide(t, node[k])) || refuse(ir, t, node[k]);
     ki_free(node);
     return ok;
 }
@@ -71,6 +103,7 @@ static kn_uop marked(ki_ir *ir, kn_uop sink) {
 
 kn_uop ki_select_x86(ki_ir *ir, const ki_target *t, kn_uop sink) {
     ki_rewrite_opts o = {.sets = levels[t->level].sets, .nsets = levels[t->level].n};
-    kn_uop s = ki_rewrite(ir, sink, &o);
+    if (t->level < KI_CPU_AVX512_LEVEL) sink = ki_masks_as_signs(ir, sink);
+    kn_uop s = sink ? ki_rewrite(ir, sink, &o) : NULL;
     return s && all_taken(ir, t, s) ? marked(ir, s) : NULL;
 }

@@ -41,7 +41,9 @@ static bool bitwise(const ki_x86_form *f) {
 static bool on_masks(const ki_x86_form *f) { return ki_x86_codes[f->op[0]].size == 'k'; }
 
 /* Lanes are chosen, not computed: any dtype of their width. */
-static bool moves(const ki_x86_form *f) { return strcmp(f->meaning, "where(k, b, a)") == 0; }
+static bool moves(const ki_x86_form *f) {
+    return strcmp(f->meaning, "where(k, b, a)") == 0 || strcmp(f->meaning, "where(c < 0, b, a)") == 0;
+}
 
 /* The lanes a row has where an instruction's are of dtype t: KI_DTYPE_COUNT, its own. */
 static kn_dtype lanes_for(const ki_x86_form *f, kn_dtype t) {
@@ -59,6 +61,7 @@ static kn_dtype lanes_for(const ki_x86_form *f, kn_dtype t) {
 static kn_dtype dtype_in(const ki_x86_form *f, char name, kn_dtype lanes) {
     if (name == 'i' || name == 'j') return KN_I32;
     if (name == 'k') return KN_BOOL;
+    if (name == 'c' && moves(f)) return ki_x86_dtype(f, 3); /* its sign chooses */
     if (lanes != KI_DTYPE_COUNT) return lanes;
     return ki_x86_dtype(f, name == 'd' || name == 'r' ? 0 : name - 'a' + 1u);
 }

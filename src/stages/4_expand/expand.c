@@ -64,11 +64,6 @@ static bool assign_axes(ki_ex *x) {
     return true;
 }
 
-static kn_uop iota(ki_ex *x, kn_uop range) {
-    const ki_affine *f = ki_affine_leaf(&x->affines, range);
-    return f ? ki_lane_index(x, f) : NULL;
-}
-
 /* ---- storage
  * ----------------------------------------------------------------------------------------------- */
 
@@ -121,7 +116,7 @@ static kn_uop own_index(ki_ex *x, kn_uop u) {
     uint32_t home = x->home[PLACE(u)], seen = 0;
     int64_t dim[KI_MAX_RANK], stride;
     const ki_affine *f = x->form[PLACE(u->src[1])];
-    if (!x->own[home]) return x->val[PLACE(u->src[1])];
+    if (!x->own[home]) return ki_ex_val(x, u->src[1]);
     stride = copies(x, home, dim) * s->node[home]->arg.buffer->size;
     for (unsigned k = 0; k < x->nlane; k++) {
         stride /= dim[k];
@@ -194,29 +189,29 @@ static bool map_index(ki_ex *x, uint32_t i, kn_uop u) {
     ki_ir *ir = x->ir;
     if (!is_storage(u->src[0]) || u->nsrc != 2) {
         kn_uop src[KI_MAX_RANK + 1];
-        for (uint32_t k = 0; k < u->nsrc; k++) src[k] = x->val[PLACE(u->src[k])];
+        for (uint32_t k = 0; k < u->nsrc; k++) src[k] = ki_ex_val(x, u->src[k]);
         return (x->val[i] = ki_with_src(ir, u, src)) != NULL;
     }
     kn_uop gate = x->gate[i] = settle(ir, validity(x, u->src[1]));
     kn_uop idx = own_index(x, u);
     if (gate && idx) idx = widen(x, idx, gate);
-    x->ptr[i] = ki_op2(ir, KN_INDEX, x->val[PLACE(u->src[0])], idx);
+    x->ptr[i] = ki_op2(ir, KN_INDEX, ki_ex_val(x, u->src[0]), idx);
     x->val[i] = x->ptr[i] ? make_load(x, x->ptr[i], NULL, gate) : NULL;
     return x->val[i] != NULL;
 }
 
 static bool map_load(ki_ex *x, uint32_t i, kn_uop u) {
-    kn_uop addr = u->src[0], alt = u->nsrc > 1 ? x->val[PLACE(u->src[1])] : NULL;
-    kn_uop gate = u->nsrc > 2 ? x->val[PLACE(u->src[2])] : NULL;
+    kn_uop addr = u->src[0], alt = u->nsrc > 1 ? ki_ex_val(x, u->src[1]) : NULL;
+    kn_uop gate = u->nsrc > 2 ? ki_ex_val(x, u->src[2]) : NULL;
     if (!x->ptr[PLACE(addr)]) return ki_fail(x->ir->env, KI_E_INTERNAL, "expand: LOAD of no address"), false;
     gate = settle(x->ir, ki_and(x->ir, x->gate[PLACE(addr)], gate));
     return (x->val[i] = make_load(x, x->ptr[PLACE(addr)], alt, gate)) != NULL;
 }
 
 static bool map_store(ki_ex *x, uint32_t i, kn_uop u) {
-    kn_uop addr = x->ptr[PLACE(u->src[0])], v = x->val[PLACE(u->src[1])];
-    kn_uop gate = u->nsrc > 2 ? x->val[PLACE(u->src[2])] : NULL;
-    if (!addr) addr = x->val[PLACE(u->src[0])];
+    kn_uop addr = x->ptr[PLACE(u->src[0])], v = ki_ex_val(x, u->src[1]);
+    kn_uop gate = u->nsrc > 2 ? ki_ex_val(x, u->src[2]) : NULL;
+    if (!addr) addr = ki_ex_val(x, u->src[0]);
     gate = settle(x->ir, ki_and(x->ir, x->gate[PLACE(u->src[0])], gate));
     if (gate && ki_is_const_int(gate, 0)) x->val[i] = ki_op0(x->ir, KN_GROUP);
     else x->val[i] = ki_make(x->ir, KN_STORE, KN_VOID, (kn_uop[]){addr, v, gate}, gate ? 3 : 2, u->arg, 0);
@@ -229,21 +224,19 @@ static bool map_order(ki_ex *x, uint32_t i, kn_uop u, uint32_t first) {
     uint32_t n = 0;
     if (!src) return ki_fail(x->ir->env, KI_E_NOMEM), false;
     for (uint32_t k = 0; k < u->nsrc; k++)
-        if (k < first || ki_is_loop(u->src[k])) src[n++] = x->val[PLACE(u->src[k])];
+        if (k < first || ki_is_loop(u->src[k])) src[n++] = ki_ex_val(x, u->src[k]);
     x->val[i] = n == 1 && (u->op == KN_END || u->op == KN_AFTER) ? src[0] : ki_with_srcs(x->ir, u, src, n);
     if (src != small) ki_free(src);
     return x->val[i] != NULL;
 }
 
-/* dtype index: as an affine form where it has one. */
-static bool map_index_math(ki_ex *x, uint32_t i, kn_uop u, const kn_uop *src) {
+/* dtype index: as an affine form where it has one, written out only where it is read (ki_ex_val). */
+static bool map_index_math(ki_ex *x, uint32_t i, kn_uop u) {
     const ki_affine *form[3] = {0};
+    kn_uop src[3];
     for (uint32_t k = 0; k < u->nsrc; k++) form[k] = x->form[PLACE(u->src[k])];
-    const ki_affine *f = ki_affine_of(&x->affines, u, form);
-    if (f) {
-        x->form[i] = f;
-        return (x->val[i] = ki_lane_index(x, f)) != NULL;
-    }
+    if ((x->form[i] = ki_affine_of(&x->affines, u, form))) return true;
+    for (uint32_t k = 0; k < u->nsrc; k++) src[k] = ki_ex_val(x, u->src[k]);
     x->val[i] = ki_lane_fold(x, (kn_op)u->op, (kn_dtype)u->dtype, src, u->nsrc);
     if (!x->val[i]) x->val[i] = ki_with_src(x->ir, u, src);
     return x->val[i] && (x->form[i] = ki_affine_leaf(&x->affines, x->val[i]));
@@ -252,14 +245,13 @@ static bool map_index_math(ki_ex *x, uint32_t i, kn_uop u, const kn_uop *src) {
 static bool map_elementwise(ki_ex *x, uint32_t i, kn_uop u) {
     ki_ir *ir = x->ir;
     kn_uop src[3], gate = NULL;
-    for (uint32_t k = 0; k < u->nsrc; k++) src[k] = x->val[PLACE(u->src[k])];
     if (u->op == KN_WHERE && u->dtype == KN_IDX) {
         kn_uop a = validity(x, u->src[1]), b = validity(x, u->src[2]);
-        x->gate[i] = gate_where(ir, src[0], a, b);
+        x->gate[i] = gate_where(ir, ki_ex_val(x, u->src[0]), a, b);
         if ((a || b) && !x->gate[i]) return false;
         uint32_t only = u->src[2]->op == KN_INVALID ? 1 : u->src[1]->op == KN_INVALID ? 2 : 0;
         if (only) {
-            x->val[i] = src[only];
+            x->val[i] = ki_ex_val(x, u->src[only]);
             x->form[i] = x->form[PLACE(u->src[only])];
             return true;
         }
@@ -267,10 +259,12 @@ static bool map_elementwise(ki_ex *x, uint32_t i, kn_uop u) {
         for (uint32_t k = 0; k < u->nsrc; k++) gate = ki_and(ir, gate, validity(x, u->src[k]));
         x->gate[i] = gate;
     }
-    if (u->dtype == KN_IDX && u->op != KN_CAST) return map_index_math(x, i, u, src);
+    if (u->dtype == KN_IDX && u->op != KN_CAST) return map_index_math(x, i, u);
     if (u->op == KN_CMPLT && u->src[0]->dtype == KN_IDX)
         x->val[i] = ki_lane_less(x, x->form[PLACE(u->src[0])], x->form[PLACE(u->src[1])]);
-    if (!x->val[i]) x->val[i] = ki_lane_fold(x, (kn_op)u->op, (kn_dtype)u->dtype, src, u->nsrc);
+    if (x->val[i]) return true;
+    for (uint32_t k = 0; k < u->nsrc; k++) src[k] = ki_ex_val(x, u->src[k]);
+    x->val[i] = ki_lane_fold(x, (kn_op)u->op, (kn_dtype)u->dtype, src, u->nsrc);
     if (!x->val[i]) x->val[i] = ki_with_src(ir, u, src);
     return x->val[i] != NULL;
 }
@@ -278,7 +272,7 @@ static bool map_elementwise(ki_ex *x, uint32_t i, kn_uop u) {
 static bool map_reduce(ki_ex *x, uint32_t i, kn_uop u) {
     for (uint32_t k = 1; k < u->nsrc; k++)
         if (ki_is_loop(u->src[k])) return x->pending[x->npending++] = i, true;
-    return (x->val[i] = ki_reduce_lanes(x, u, x->val[PLACE(u->src[0])])) != NULL;
+    return (x->val[i] = ki_reduce_lanes(x, u, ki_ex_val(x, u->src[0]))) != NULL;
 }
 
 static bool map_other(ki_ex *x, uint32_t i, kn_uop u) {
@@ -289,8 +283,7 @@ static bool map_other(ki_ex *x, uint32_t i, kn_uop u) {
         return (x->val[i] = ki_index(x->ir, 0)) && x->gate[i];
     case KN_RANGE:
         if (ki_is_lane(u)) {
-            x->form[i] = ki_affine_leaf(&x->affines, u);
-            return (x->val[i] = iota(x, u)) != NULL;
+            return (x->form[i] = ki_affine_leaf(&x->affines, u)) != NULL;
         }
         if (ki_is_unit(u)) return (x->val[i] = ki_index(x->ir, 0)) != NULL;
         return map_order(x, i, u, 1);

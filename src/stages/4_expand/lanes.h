@@ -16,7 +16,7 @@ typedef struct ki_ex {
                                  meet */
     unsigned nlane;
     uint8_t *axis;               /* by range number: lane axis, KI_NO_LANE for loops */
-    kn_uop *val, *ptr, *gate;    /* as a value; as an address (INDEX); validity of an index, NULL always valid */
+    kn_uop *val, *ptr, *gate;    /* as a value (ki_ex_val); as an address (INDEX); validity of an index, NULL always valid */
     const ki_affine **form;      /* of val, where its dtype is index */
     uint32_t *home;              /* place of the BUFFER or PARAM that an address is in */
     uint32_t *own;               /* BUFFER of the kernel: lane axes it has a copy for */
@@ -24,8 +24,6 @@ typedef struct ki_ex {
     uint32_t *pending, npending; /* REDUCEs of the level being mapped */
 } ki_ex;
 #define KI_NO_LANE 255
-
-static inline kn_uop ki_ex_val(const ki_ex *x, kn_uop u) { return x->val[x->scope.at[u->id]]; }
 
 /* Extents of the axes in mask, 1 elsewhere. */
 void ki_lane_dims(const ki_ex *x, const int64_t *extent, uint32_t mask, int64_t *dim);
@@ -39,6 +37,12 @@ uint64_t ki_lane_elem(kn_uop u, const int64_t *at);
 kn_uop ki_lane_fold(ki_ex *x, kn_op op, kn_dtype t, const kn_uop *src, uint32_t nsrc);
 /* f as base + constants + the rest. */
 kn_uop ki_lane_index(ki_ex *x, const ki_affine *f);
+/* What a node has become; an index is written out here, when it is first read. */
+static inline kn_uop ki_ex_val(ki_ex *x, kn_uop u) {
+    uint32_t i = x->scope.at[u->id];
+    if (!x->val[i] && x->form[i]) x->val[i] = ki_lane_index(x, x->form[i]);
+    return x->val[i];
+}
 /* a < b as constants < scalar where the forms allow, or as a constant; NULL if nothing is gained. */
 kn_uop ki_lane_less(ki_ex *x, const ki_affine *a, const ki_affine *b);
 /* A value whose axes are all 1 as (). */

@@ -37,7 +37,7 @@ void *ki_realloc(void *p, size_t n, size_t size) {
 }
 
 int ki_array_grow(void *array, size_t *cap, size_t need, size_t size) {
-    size_t n = *cap ? *cap : 64;
+    size_t n = *cap ? *cap : 32;
     void *p;
     if (need <= *cap) return 1;
     while (n < need) n = n > SIZE_MAX / 2 ? need : n * 2;

@@ -15,15 +15,7 @@ bool ki_comp_fail(ki_comp *c, kn_uop u, const char *why) {
 
 /* Room for one more element of a growing array; false: out of memory. */
 static bool grow(ki_comp *c, void *array, size_t *cap, size_t n, size_t size) {
-    void *old, *p;
-    if (n < *cap) return true;
-    size_t want = *cap ? *cap * 2 : 16;
-    while (want <= n) want *= 2;
-    memcpy(&old, array, sizeof old);
-    if (!(p = ki_realloc(old, want, size))) return ki_fail(c->env, KI_E_NOMEM), false;
-    memcpy(array, &p, sizeof p);
-    *cap = want;
-    return true;
+    return n < *cap || ki_array_grow(array, cap, n + 1, size) || (ki_fail(c->env, KI_E_NOMEM), false);
 }
 
 uint32_t ki_comp_slots(ki_comp *c, uint64_t lanes) {

@@ -18,18 +18,12 @@ typedef struct swap {
     uint8_t *listed; /* by id */
 } swap;
 
-static bool room(swap *s, void **v, size_t *cap, size_t n, size_t size) {
-    if (n < *cap) return true;
-    size_t want = *cap ? 2 * *cap : 256;
-    void *p = ki_realloc(*v, want, size);
-    if (!p) return ki_fail(s->ir->env, KI_E_NOMEM), false;
-    *v = p;
-    *cap = want;
-    return true;
+static bool room(swap *s, void *array, size_t *cap, size_t n, size_t size) {
+    return ki_array_grow(array, cap, n + 1, size) || (ki_fail(s->ir->env, KI_E_NOMEM), false);
 }
 
 static bool append(swap *s, kn_uop u) {
-    if (!room(s, (void **)&s->list, &s->cap, s->n, sizeof(kn_uop))) return false;
+    if (!room(s, &s->list, &s->cap, s->n, sizeof(kn_uop))) return false;
     s->listed[u->id] = 1;
     s->list[s->n++] = u;
     return true;
@@ -40,7 +34,7 @@ static bool append_all(swap *s, kn_uop u) {
     s->depth = 0;
     for (kn_uop push = u; push || s->depth;) {
         if (push) {
-            if (!room(s, (void **)&s->stack, &s->stack_cap, s->depth, sizeof *s->stack)) return false;
+            if (!room(s, &s->stack, &s->stack_cap, s->depth, sizeof *s->stack)) return false;
             s->stack[s->depth++] = (struct place){push, 0};
             push = NULL;
         }
@@ -71,7 +65,7 @@ static kn_uop relist(swap *s, kn_uop linear) {
 static kn_uop one(swap *s, kn_uop u, kn_uop **src, size_t *cap) {
     if (u->op == KN_LINEAR) return relist(s, u);
     while (u->nsrc > *cap)
-        if (!room(s, (void **)src, cap, *cap, sizeof(kn_uop))) return NULL;
+        if (!room(s, src, cap, *cap, sizeof(kn_uop))) return NULL;
     for (uint32_t k = 0; k < u->nsrc; k++) (*src)[k] = s->map[u->src[k]->id];
     kn_uop v = ki_with_src(s->ir, u, *src);
     return v && v->op == KN_INS ? s->ir->env->ins(s->ir, v) : v;

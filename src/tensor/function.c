@@ -13,13 +13,7 @@ typedef struct list {
     size_t n, cap;
 } list;
 static bool push(kn_ctx *k, list *l, kn_uop u) {
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? 2 * l->cap : 32;
-        kn_uop *v = ki_realloc(l->v, cap, sizeof *v);
-        if (!v) return ki_fail(&k->env, KI_E_NOMEM), false;
-        l->v = v;
-        l->cap = cap;
-    }
+    if (!ki_array_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v)) return ki_fail(&k->env, KI_E_NOMEM), false;
     l->v[l->n++] = u;
     return true;
 }

@@ -13,15 +13,7 @@ static bool nomem(rangeifier *r) {
     return false;
 }
 
-#define GROW(array, count, cap) ((count) < (cap) ? true : grow((void **)&(array), &(cap), sizeof *(array)) || nomem(r))
-static bool grow(void **array, uint32_t *cap, size_t size) {
-    uint32_t n = *cap ? *cap * 2 : 64;
-    void *p = ki_realloc(*array, n, size);
-    if (!p) return false;
-    *array = p;
-    *cap = n;
-    return true;
-}
+#define GROW(array, count, cap) (ki_array_grow(&(array), &(cap), (size_t)(count) + 1, sizeof *(array)) || nomem(r))
 
 static bool set_map(rangeifier *r, kn_uop d, kn_uop to) {
     if (!to) return false;

@@ -72,19 +72,24 @@ typedef struct rangeifier {
     int64_t n;
     info *info;
     demand *demand;
-    uint32_t ndemand, demand_cap;
+    uint32_t ndemand;
+    size_t demand_cap;
     context *context;
-    uint32_t ncontext, context_cap;
+    uint32_t ncontext;
+    size_t context_cap;
     nest *nest;
-    uint32_t nnest, nest_cap;
+    uint32_t nnest;
+    size_t nest_cap;
     output *output;
-    uint32_t noutput, output_cap;
+    uint32_t noutput;
+    size_t output_cap;
     kn_uop *map; /* by id: what a demand became */
     uint32_t map_cap;
     struct {
         uint32_t from, to;
     } *after; /* nest `from` reads what nest `to` has assigned, where order.c cannot see it */
-    uint32_t nafter, after_cap;
+    uint32_t nafter;
+    size_t after_cap;
     bool nested; /* some positions are data: demands may stand inside the indices of demands */
     ki_push push;
     ki_memo memo;

@@ -26,20 +26,11 @@ typedef struct pair {
 } pair;
 typedef struct pairs {
     pair *v;
-    uint32_t n, cap;
+    uint32_t n;
+    size_t cap;
 } pairs;
 
 static bool nomem(ki_family *f) { return ki_fail(f->r->ir->env, KI_E_NOMEM), false; }
-
-static bool room(ki_family *f, void **array, uint32_t n, uint32_t *cap, size_t size) {
-    if (n < *cap) return true;
-    uint32_t more = *cap ? *cap * 2 : 64;
-    void *p = ki_realloc(*array, more, size);
-    if (!p) return nomem(f);
-    *array = p;
-    *cap = more;
-    return true;
-}
 
 /* ---- what a kernel does ------------------------------------------------------------------------------------------ */
 
@@ -49,7 +40,7 @@ static int by_buffer(const void *a, const void *b) {
 }
 
 static bool note(ki_family *f, uint32_t kernel, kn_uop index, kn_uop user, bool read) {
-    if (!room(f, (void **)&f->use, f->nuse, &f->use_cap, sizeof *f->use)) return false;
+    if (!ki_array_grow(&f->use, &f->use_cap, (size_t)f->nuse + 1, sizeof *f->use)) return nomem(f);
     int64_t bytes = ki_range_touched(f->r->ir, index);
     if (bytes < 0) return false;
     f->use[f->nuse++] =
@@ -138,7 +129,7 @@ static bool propose(ki_family *f, pairs *p, uint32_t a, uint32_t b) {
     if (f->fact[a].at > f->fact[b].at) return propose(f, p, b, a);
     int64_t gain = ki_family_shared(f, a, b);
     if (f->fact[b].at - f->fact[a].at > KI_WINDOW || !worth(&f->fact[a], &f->fact[b], gain)) return true;
-    if (!room(f, (void **)&p->v, p->n, &p->cap, sizeof *p->v)) return false;
+    if (!ki_array_grow(&p->v, &p->cap, (size_t)p->n + 1, sizeof *p->v)) return nomem(f);
     p->v[p->n++] = (pair){a, b, gain};
     return true;
 }

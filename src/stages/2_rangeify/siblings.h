@@ -35,7 +35,8 @@ typedef struct ki_family {
     uint32_t nedge;
     ki_fact *fact;
     ki_use *use;
-    uint32_t nuse, use_cap;
+    uint32_t nuse;
+    size_t use_cap;
     uint32_t *order;
 } ki_family;
 

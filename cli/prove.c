@@ -219,17 +219,17 @@ static bool derive(work *w, const ki_ruleset *const *set, int n, uint64_t **deri
     return true;
 }
 
-int cli_prove(cli *c, const ki_ruleset *const *set, int n, bool mutate) {
+int cli_prove(cli *c, const ki_ruleset *const *set, int n, const ki_ruleset *const *peer, int npeer, bool mutate) {
     work w = {.mutate = mutate};
     if (!read_options(c, &w)) return CLI_USAGE;
-    w.opts.peers = set;
-    w.opts.npeers = (unsigned)n;
-    uint64_t **derived = calloc((size_t)n + 1, sizeof *derived);
-    bool ok = derived && derive(&w, set, n, derived) && list_tasks(&w, set, n);
+    w.opts.peers = peer;
+    w.opts.npeers = (unsigned)npeer;
+    uint64_t **derived = calloc((size_t)npeer + 1, sizeof *derived);
+    bool ok = derived && derive(&w, peer, npeer, derived) && list_tasks(&w, set, n);
     if (ok) run_tasks(&w);
     int rc = !ok ? cli_fail(c, "out of memory") : mutate ? sum_mutants(&w) : sum_proofs(&w);
     free_tasks(&w);
-    for (int s = 0; s < n && derived; s++) free(derived[s]);
+    for (int s = 0; s < npeer && derived; s++) free(derived[s]);
     free(derived);
     return rc;
 }

@@ -199,7 +199,7 @@ static int work_on(cli *c, ki_rules *file) {
     int n = 0;
     for (int i = 0; i < nsets; i++)
         if (wanted(c, sets[i])) chosen[n++] = sets[i];
-    return cli_prove(c, chosen, n, cli_has(c, "mutate"));
+    return cli_prove(c, chosen, n, sets, nsets, cli_has(c, "mutate"));
 }
 
 static int rules(cli *c) {
@@ -230,7 +230,8 @@ const cli_verb cli_rules = {
         "the library's.\n"
         "--prove exits with 1 if a rule is refuted or unproved. --mutate says what became of each changed rule: "
         "refuted "
-        "(by a counterexample), refused (it does not compile), harmless (proved, or fires only where the rule does), "
+        "(by a counterexample), refused (it does not compile), harmless (proved, or fires only where the rule does, or "
+        "is a step of functions that stay as near the true values as docs/accuracy.md promises), "
         "idle (never fires), survives (holds on all that was tried: equivalent, or the prover is blind) or open; it "
         "exits with 1 if one is open. tests/rules/survivors.txt says why those that survive are equivalent.",
     .opt = options,

@@ -282,7 +282,7 @@ bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_v
         if (rung != KI_UNPROVED) out->rung = rung;
     }
     if (out->rung != KI_UNPROVED) return true;
-    if (p->mutant && p->scalar && out->instances == 0 && !p->opaque) {
+    if (p->mutant && p->scalar && out->instances == 0 && !p->opaque && !out->blind) {
         out->rung = KI_PROVED_EXHAUSTIVE;
         because(out, "it never fires");
         return true;

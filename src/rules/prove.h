@@ -20,6 +20,8 @@ typedef struct ki_verdict {
     bool arith;         /* both sides are scalar arithmetic */
     bool does;          /* right side is a C function */
     bool narrower;      /* a mutant: it fired only where the rule does, with the same right side */
+    bool within;        /* a step of functions, all of which were as near the true values as is promised of them */
+    bool blind;         /* on some instances the rule could not be tried */
     uint64_t instances; /* on which the guard held and the rule fired */
     ki_text reason;     /* counterexample, or why it is unproved */
 } ki_verdict;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 typedef struct answer {
-    uint32_t rung, narrower, reason; /* reason: bytes that follow */
+    uint32_t rung, narrower, within, reason; /* reason: bytes that follow */
     uint64_t instances;
 } answer;
 
@@ -44,7 +44,7 @@ static void in_child(int fd, const ki_proof *p, const ki_prove_opts *o) {
     int null = open("/dev/null", O_WRONLY); /* a crash here is an answer: nobody need hear of it */
     if (null >= 0) dup2(null, 2);
     if (ki_prove_execute(p, o, &v)) {
-        answer a = {v.rung, v.narrower, v.reason.n < 2000 ? (uint32_t)v.reason.n : 2000, v.instances};
+        answer a = {v.rung, v.narrower, v.within, v.reason.n < 2000 ? (uint32_t)v.reason.n : 2000, v.instances};
         if (write_all(fd, &a, sizeof a) && a.reason) write_all(fd, v.reason.s, a.reason);
     }
     close(fd);
@@ -72,7 +72,7 @@ bool ki_prove_apart(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out) 
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
     ki_text_cut(&out->reason, 0);
     out->rung = whole ? (ki_rung)a.rung : KI_REFUTED;
-    if (whole) out->instances += a.instances, out->narrower = a.narrower;
+    if (whole) out->instances += a.instances, out->narrower = a.narrower, out->within = a.within;
     ki_text_put(&out->reason, whole ? reason : "the C function crashed or did not return");
     return true;
 }

@@ -239,7 +239,7 @@ static int check(search *s, const ki_pval *left) {
         return -1;
     }
     if (s->room) return right.kind != KI_PV_NONE;
-    if (right.kind == KI_PV_NONE) return 0;
+    if (right.kind == KI_PV_NONE) return s->out->blind = true, 0;
     if (t->rule->fp & KI_FP_NNAN && t->saw_nan) return 0;
     if (t->rule->fp & KI_FP_NINF && t->saw_inf) return 0;
     if (ki_theorem_equal(t, left, &right)) return 1;
@@ -409,6 +409,7 @@ static bool one_choice(search *s) {
     s->fired = 0;
     bool good = all_values(s);
     s->out->instances += s->fired;
+    s->out->blind |= s->t.unsupported;
     s->heard[what] |= s->fired != 0;
     s->asked[what] = true;
     if (s->fired)

@@ -6,6 +6,7 @@
 #include "rules/prove_gen.h"
 #include "rules/prove_grid.h"
 #include "rules/prove_impl.h"
+#include "rules/prove_ulps.h"
 
 #include "rules/drive.h"
 
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WANTED = 60, ATTEMPTS = 6000, ROOM = 65536, ELEMENTS = 3000 };
+enum { WANTED = 60, ATTEMPTS = 6000, ROOM = 65536, ELEMENTS = 3000, DENSE = 16384, CELLS = 1 << 21 };
 
 typedef struct execution {
     ki_env env;
@@ -22,8 +23,12 @@ typedef struct execution {
     ki_verdict *out;
     const ki_proof *p;
     void *room;
-    bool keep;  /* the caller's */
-    bool fresh; /* a mutant fired where the rule does not */
+    bool keep;     /* the caller's */
+    bool fresh;    /* a mutant fired where the rule does not */
+    bool loose;    /* something was compared by more than a promise */
+    double worst;  /* of functions: ulps */
+    uint64_t seed; /* of their arguments: one less than the first */
+    int64_t nodes; /* of the last one tried */
 } execution;
 
 static double tolerance(kn_dtype t, bool approximate) {
@@ -291,7 +296,6 @@ static kn_uop run_steps(execution *x, const steps *s, kn_uop root, ki_stats *sta
         root =
             ki_rewrite(&x->ir, root,
                        &(ki_rewrite_opts){.sets = &s->set[k], .nsets = 1, .fp = ~0u, .stats = stats, .user = x->room});
-    ki_env_clear(&x->env);
     return root;
 }
 
@@ -299,9 +303,8 @@ static kn_uop run_steps(execution *x, const steps *s, kn_uop root, ki_stats *sta
 typedef enum sources { LANES, FIRST_SCALAR, OTHERS_SCALAR, ABOVE_0, BELOW_0, SOURCE_KINDS } sources;
 
 /* op(x...) for parameters of dtype t. */
-static kn_uop applied(execution *x, kn_op op, kn_dtype t, sources which) {
+static kn_uop applied(execution *x, kn_op op, kn_dtype t, sources which, int64_t dim) {
     kn_uop src[3];
-    int64_t dim = ELEMENTS;
     for (int k = 0; k < ki_ops[op].least; k++) {
         char name[2] = {(char)('a' + k), 0};
         bool scalar = which == (k ? OTHERS_SCALAR : FIRST_SCALAR);
@@ -323,18 +326,86 @@ static kn_uop converted(execution *x, kn_dtype from, kn_dtype to) {
     return ki_cast(&x->ir, a, to);
 }
 
+/* A function, as the rules write it out, against what is promised of it. Where a rule that
+ * takes it up does not say @fp(afn), its results are the true ones, rounded. 1 kept, -1 not, 0 not evaluated. */
+static int keeps_promise(execution *x, kn_uop root, kn_uop v, bool afn, const char **why) {
+    kn_uop part[3] = {v, root->src[0], root->src[root->nsrc - 1]};
+    kn_dtype t = (kn_dtype)root->dtype;
+    x->nodes = v->id - root->id;
+    for (unsigned k = 0; k < 6; k++) {
+        double most =
+            ki_ulps_promised((kn_op)root->op, t, !(k & 1)) * 1.01; /* two or three digits of a sample's worst */
+        ki_grid g;
+        if (!most) continue;
+        if (!afn) most = 0.5;
+        bool good = (k & 1 ? ki_grid_eval_split : ki_grid_eval)(&g, &x->ir, part, 3, x->seed + 1 + k / 2, KI_DATA_WILD);
+        if (!good) return *why = g.why, ki_grid_free(&g), 0;
+        for (size_t e = 0; e < (size_t)v->type->numel; e++) {
+            uint64_t in[2];
+            for (unsigned j = 0; j < 2; j++) in[j] = g.bits[part[1 + j]->id][part[1 + j]->type->numel == 1 ? 0 : e];
+            double off = ki_ulps_off((kn_op)root->op, t, in, g.bits[v->id][e]);
+            if (g.bad[v->id][e]) off = INFINITY;
+            if (off > x->worst) x->worst = off;
+            if (off <= most) continue;
+            ki_text_cut(&x->out->reason, 0);
+            ki_text_printf(&x->out->reason, "left %s(%.17g", ki_ops[root->op].name, ki_f64_from_bits(t, in[0]));
+            if (root->nsrc > 1) ki_text_printf(&x->out->reason, ", %.17g", ki_f64_from_bits(t, in[1]));
+            ki_text_printf(&x->out->reason, "), right %.17g: %.4g ulp off, %.3g are promised%s",
+                           ki_f64_from_bits(t, g.bits[v->id][e]), off, most / (afn ? 1.01 : 1),
+                           afn ? "" : " without @fp(afn)");
+            ki_grid_free(&g);
+            return -1;
+        }
+        ki_grid_free(&g);
+    }
+    return 1;
+}
+
+/* Whether all rules that took up a function of the program may give another value than the true one, rounded. */
+static bool may_approximate(const ki_ruleset *set, const ki_rule_count *count) {
+    bool afn = true;
+    for (uint32_t k = 0; k < set->nrule; k++) {
+        const ki_pat *p = &set->pat[set->rule[k].pat];
+        if (count[k].hits && p->kind == KI_P_NODE && p->op != KN_STAGE) afn &= (set->rule[k].fp & KI_FP_AFN) != 0;
+    }
+    return afn;
+}
+
 /* The sets on one root. instances[k] counts what rule k of the first was tried on (NULL: x's rule alone counts). 1 it fired
  * and the result is right, 0 it did not, -1 wrong, 2 it fired, and a step is left that no rule takes. */
 static int derive(execution *x, const steps *s, kn_uop root, uint64_t *instances, const char **why) {
     const ki_ruleset *set = x->p->set;
     ki_stats stats = {0};
-    kn_uop v = root ? run_steps(x, s, root, &stats) : NULL;
-    ki_rule_count *count = v ? ki_stats_for(&stats, set) : NULL;
+    if (!root) return 0;
+    kn_uop v = run_steps(x, s, root, &stats);
+    ki_rule_count *count = ki_stats_for(&stats, set);
     bool fired = count && (instances ? v != root : count[x->p->rule - set->rule].hits != 0);
-    int r = !fired ? 0 : mentions(&x->ir, v, KN_STAGE) ? 2 : compare(x, root, v, KI_DATA_WILD, why);
-    for (uint32_t k = 0; k < set->nrule && r == 1 && instances; k++) instances[k] += count[k].hits ? ELEMENTS : 0;
-    if (r == 1 && !instances) x->out->instances += ELEMENTS;
+    bool exact = ki_ulps_promised((kn_op)root->op, (kn_dtype)root->dtype, true) != 0;
+    int r = 0;
+    if (!v && count) {
+        because(x, "the right side could not be built: %s", x->env.message.s);
+        r = -1;
+    } else if (fired && mentions(&x->ir, v, KN_STAGE)) {
+        r = 2;
+    } else if (fired) {
+        r = exact ? keeps_promise(x, root, v, may_approximate(set, count), why)
+                  : compare(x, root, v, KI_DATA_WILD, why);
+        x->loose |= !exact;
+    }
+    ki_env_clear(&x->env);
+    uint64_t n = (uint64_t)root->type->numel;
+    for (uint32_t k = 0; k < set->nrule && r == 1 && instances; k++) instances[k] += count[k].hits ? n : 0;
+    if (r == 1 && !instances) x->out->instances += n;
     ki_stats_free(&stats);
+    return r;
+}
+
+/* A changed function that kept its promise so far: once more, on other arguments. */
+static int derive_densely(execution *x, const steps *s, kn_op op, kn_dtype t, uint64_t *instances, const char **why) {
+    int64_t n = x->nodes > 0 ? CELLS / x->nodes : DENSE;
+    x->seed = 10;
+    int r = derive(x, s, applied(x, op, t, LANES, n < ELEMENTS ? ELEMENTS : n > DENSE ? DENSE : n), instances, why);
+    x->seed = 0;
     return r;
 }
 
@@ -359,10 +430,13 @@ static int derive_all(execution *x, const steps *s, uint64_t *instances, const c
         for (unsigned t = KN_BOOL; t < KI_DTYPE_COUNT && ok; t++)
             for (unsigned k = op == KN_CAST ? KN_BOOL : 0; k < kinds && ok; k++) {
                 ki_mark mark = ki_ir_mark(&x->ir);
-                kn_uop root = op != KN_CAST                          ? applied(x, (kn_op)op, (kn_dtype)t, (sources)k)
+                kn_uop root = op != KN_CAST ? applied(x, (kn_op)op, (kn_dtype)t, (sources)k, ELEMENTS)
                               : k == t || k == KN_IDX || t == KN_IDX ? NULL
                                                                      : converted(x, (kn_dtype)t, (kn_dtype)k);
-                ok = note(&o, derive(x, s, root, instances, why));
+                int r = derive(x, s, root, instances, why);
+                bool again = r == 1 && x->p->mutant && k == LANES && ki_ulps_promised((kn_op)op, (kn_dtype)t, true);
+                if (again) r = derive_densely(x, s, (kn_op)op, (kn_dtype)t, instances, why);
+                ok = note(&o, r);
                 ki_ir_drop(&x->ir, mark);
             }
     }
@@ -374,6 +448,13 @@ static uint64_t derived(const ki_proof *p, const ki_prove_opts *o) {
     for (unsigned k = 0; k < o->npeers && o->derived && !p->mutant; k++)
         if (o->peers[k] == p->set && o->derived[k]) return o->derived[k][p->rule - p->set->rule];
     return 0;
+}
+
+static void kept(execution *x) {
+    x->out->rung = KI_PROVED_EXECUTION;
+    x->out->within = x->worst > 0 && !x->loose;
+    ki_text_cut(&x->out->reason, 0);
+    if (x->out->within) ki_text_printf(&x->out->reason, "as promised: at most %.3f ulp off", x->worst);
 }
 
 /* The set alone; where steps stay open, a set of the same file before or after it. */
@@ -393,9 +474,11 @@ static void by_derivation(execution *x, const ki_prove_opts *o) {
         if (r == 0 || r == 2) x->out->instances = 0, r = derive_all(x, &(steps){{q, set}, 2}, NULL, &why);
         left |= r == 2;
     }
-    if (r == 1) ki_text_cut(&x->out->reason, 0), x->out->rung = KI_PROVED_EXECUTION;
+    if (r == 1) kept(x);
     else if (r < 0) x->out->rung = KI_REFUTED;
     else if (left) because(x, "a step is left that no rule takes%s", ""), x->out->rung = KI_REFUTED;
+    else if (why) because(x, "not evaluated: %s", why);
+    else if (x->p->mutant) because(x, "no function is written out by it any more%s", ""), x->out->rung = KI_REFUTED;
     else because(x, "no derivation it takes part in could be run%s", "");
 }
 

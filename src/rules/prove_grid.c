@@ -13,6 +13,66 @@ static size_t numel(kn_uop u) { return (size_t)u->type->numel; }
 
 /* ---- data -------------------------------------------------------------------------------------------------- */
 
+/* What decides a function's ends; of two operands all pairs. */
+static const double edge[] = {0.0,
+                              -0.0,
+                              1.0,
+                              -1.0,
+                              0.5,
+                              1e-3,
+                              88.0,
+                              -87.0,
+                              1e-30,
+                              3e38,
+                              INFINITY,
+                              -INFINITY,
+                              NAN,
+                              1e-40,
+                              -3e-42,
+                              2.0,
+                              3.0,
+                              -5.0,
+                              -2.5,
+                              0x1.f37c8ap95 /* as near a multiple of pi / 2 as f32 comes */,
+                              0x1.6ac5b262ca1ffp849 /* f64 */};
+enum { NEDGE = sizeof edge / sizeof *edge };
+
+/* One of the graph's constants or a float a few steps beside it; an integer is taken as one and as a float's bits. */
+static uint64_t beside(const ki_grid *g, kn_dtype t, uint64_t h) {
+    kn_uop c = g->point[h % g->npoint];
+    uint64_t sign = h >> 20 & 1 ? UINT64_C(1) << (ki_dtypes[t].bits - 1) : 0, bits = c->arg.bits;
+    if (ki_is_float((kn_dtype)c->dtype)) bits = ki_bits_from_f64(t, ki_f64_from_bits((kn_dtype)c->dtype, bits));
+    else if (h >> 21 & 1) bits = ki_bits_from_f64(t, (double)(int64_t)bits);
+    return ki_extend((bits + (h >> 32) % 7 - 3) ^ sign, ki_dtypes[t].bits, false);
+}
+
+/* Element e of what stands for floats of every kind: ends, what stands beside constants, and of the rest every third of any
+ * size the dtype has, the others from 1/256 to 64. */
+static uint64_t wild(const ki_grid *g, kn_uop u, uint64_t e) {
+    kn_dtype t = (kn_dtype)u->dtype;
+    uint64_t h = ki_hash2(ki_hash2(g->seed, u->id), e);
+    if (u->type->numel == 1) e += 2 * NEDGE * NEDGE; /* alone, an end would hide the rest */
+    if (e < (g->power ? NEDGE * NEDGE : NEDGE)) return ki_bits_from_f64(t, edge[e % NEDGE]);
+    if (g->npoint && e % 5 == 0) return beside(g, t, h);
+    int top = t == KN_F64 ? 1023 : t == KN_F32 || t == KN_BF16 ? 127 : 15, size = (int)(h % 14) - 8;
+    if (e % 3 == 0) size = (int)(h / 14 % (2 * (unsigned)top + 1)) - top;
+    double v = ldexp((double)(h >> 11) / 9007199254740992.0 + 1.0, size);
+    return ki_bits_from_f64(t, h >> 63 ? -v : v);
+}
+
+/* y of x^y: with all ends of x all ends; else three of four times one for which the power is within the dtype's range, or
+ * just outside. */
+static uint64_t exponent(const ki_grid *g, kn_uop u, uint64_t e) {
+    kn_dtype t = (kn_dtype)u->dtype;
+    kn_uop x = g->power->src[0];
+    uint64_t h = ki_hash2(ki_hash2(g->seed, u->id), e);
+    if (e < NEDGE * NEDGE && u->type->numel > 1) return ki_bits_from_f64(t, edge[e / NEDGE]);
+    if (e % 4 == 0) return wild(g, u, e);
+    double base = fabs(ki_f64_from_bits(t, wild(g, x, x->type->numel == 1 ? 0 : e)));
+    double power = ((double)(h >> 11) / 9007199254740992.0 - 0.5) * (h & 2 ? 20 : t == KN_F64 ? 2200 : 310);
+    return ki_bits_from_f64(t, h & 1 ? power / log2(base) : nearbyint(power / log2(base)));
+}
+
 /* Element e of a parameter or buffer: depends on the node's name or number, not on the graph around it. */
 static uint64_t datum(const ki_grid *g, kn_uop u, uint64_t e) {
     kn_dtype t = (kn_dtype)u->dtype;
@@ -34,30 +94,7 @@ static uint64_t datum(const ki_grid *g, kn_uop u, uint64_t e) {
         return ki_bits_from_f64(t, whole ? 1 + (double)(ki_hash2(g->seed, u->id) % 3) / 2 : few[h % 6]);
     }
     if (g->data == KI_DATA_SMALL) return ki_bits_from_f64(t, (double)((int64_t)(h % 17) - 8) / 2);
-    static const double edge[] = {0.0,
-                                  -0.0,
-                                  1.0,
-                                  -1.0,
-                                  0.5,
-                                  1e-3,
-                                  88.0,
-                                  -87.0,
-                                  1e-30,
-                                  3e38,
-                                  INFINITY,
-                                  -INFINITY,
-                                  NAN,
-                                  1e-40,
-                                  -3e-42,
-                                  2.0,
-                                  0x1.f37c8ap95 /* as near a multiple of pi / 2 as f32 comes */,
-                                  0x1.6ac5b262ca1ffp849 /* f64 */};
-    if (e < sizeof edge / sizeof *edge) return ki_bits_from_f64(t, edge[e]);
-    /* every third of any size the dtype has, the others from 1/256 to 64 */
-    int top = t == KN_F64 ? 1023 : t == KN_F32 || t == KN_BF16 ? 127 : 15, size = (int)(h % 14) - 8;
-    if (e % 3 == 0) size = (int)(h / 14 % (2 * (unsigned)top + 1)) - top;
-    double v = ldexp((double)(h >> 11) / 9007199254740992.0 + 1.0, size);
-    return ki_bits_from_f64(t, h >> 63 ? -v : v);
+    return g->power && u == g->power->src[1] ? exponent(g, u, e) : wild(g, u, e);
 }
 
 /* ---- positions --------------------------------------------------------------------------------------------- */
@@ -98,14 +135,23 @@ static bool unknown(ki_grid *g, kn_uop u) {
     return false;
 }
 
+static bool two_roundings(kn_dtype t, const uint64_t *in, uint64_t *out) {
+    const kn_dtype dt[2] = {t, t};
+    uint64_t sum[2] = {0, in[2]};
+    return ki_scalar(KN_MUL, t, dt, in, sum) && ki_scalar(KN_ADD, t, dt, sum, out);
+}
+
 static bool elementwise(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
     int64_t x[KI_MAX_RANK] = {0};
     uint64_t in[4];
     kn_dtype dt[4];
     uint8_t bad = 0;
-    coordinates(u, e, x);
+    bool broadcast = false;
+    for (uint32_t k = 0; k < u->nsrc; k++) broadcast |= numel(u->src[k]) != numel(u) && numel(u->src[k]) != 1;
+    if (broadcast) coordinates(u, e, x);
     for (uint32_t k = 0; k < u->nsrc; k++) {
-        cell c = read_cell(g, u->src[k], p, element(u->src[k], x));
+        size_t at = numel(u->src[k]) == 1 ? 0 : broadcast ? element(u->src[k], x) : e;
+        cell c = read_cell(g, u->src[k], p, at);
         in[k] = c.bits;
         dt[k] = (kn_dtype)u->src[k]->dtype;
         if (u->op == KN_WHERE && k > 0 && (in[0] != 0) != (k == 1)) continue; /* the branch not taken */
@@ -113,6 +159,8 @@ static bool elementwise(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
     }
     *out = (cell){0, bad};
     if (bad) return true;
+    if (g->split && u->op == KN_MULACC && ki_is_float((kn_dtype)u->dtype))
+        return two_roundings((kn_dtype)u->dtype, in, &out->bits);
     if (!ki_scalar((kn_op)u->op, (kn_dtype)u->dtype, dt, in, &out->bits)) out->bad = KI_GRID_OUTSIDE;
     return true;
 }
@@ -148,6 +196,22 @@ static bool indexed(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
     return true;
 }
 
+/* Elements of the last axis are parted, or put together: the first is lowest. */
+static cell recast(const ki_grid *g, kn_uop u, size_t p, size_t e) {
+    kn_uop t = u->src[0];
+    unsigned to = ki_dtypes[u->dtype].bits, from = ki_dtypes[t->dtype].bits;
+    cell out = read_cell(g, t, p, e * to / from);
+    if (to <= from) out.bits >>= to * (e % (from / to));
+    else out.bits = ki_extend(out.bits, from, false);
+    for (unsigned k = 1; k < to / from; k++) {
+        cell next = read_cell(g, t, p, e * (to / from) + k);
+        out.bits |= ki_extend(next.bits, from, false) << (k * from);
+        out.bad |= next.bad;
+    }
+    out.bits = ki_extend(out.bits, to, ki_is_sint((kn_dtype)u->dtype));
+    return out;
+}
+
 static bool moved(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
     int64_t x[KI_MAX_RANK] = {0}, y[KI_MAX_RANK] = {0};
     kn_uop t = u->src[0];
@@ -173,11 +237,7 @@ static bool moved(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
         }
         break;
     case KN_STACK: *out = read_cell(g, u->src[x[0]], p, element(u->src[x[0]], x + 1)); return true;
-    case KN_BITCAST:
-        if (ki_dtypes[u->dtype].bits != ki_dtypes[t->dtype].bits) return unknown(g, u);
-        *out = read_cell(g, t, p, e);
-        out->bits = ki_extend(out->bits, ki_dtypes[u->dtype].bits, ki_is_sint((kn_dtype)u->dtype));
-        return true;
+    case KN_BITCAST: *out = recast(g, u, p, e); return true;
     default: return unknown(g, u);
     }
     *out = read_cell(g, t, p, element(t, y));
@@ -281,9 +341,15 @@ static bool one_node(ki_grid *g, kn_uop u) {
     return true;
 }
 
-bool ki_grid_eval(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uint64_t seed, ki_data data) {
+static bool is_param(kn_uop u) { return u->op == KN_PARAM; }
+
+static bool evaluate(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot) {
     kn_uop *node = NULL;
-    *g = (ki_grid){.ir = ir, .size = 1, .seed = seed, .data = data, .n = ir->n};
+    g->ir = ir;
+    g->size = 1;
+    g->n = ir->n;
+    for (unsigned k = 0; k < nroot; k++)
+        if (root[k]->op == KN_POW && is_param(root[k]->src[0]) && is_param(root[k]->src[1])) g->power = root[k];
     g->bits = ki_calloc(ir->n, sizeof *g->bits);
     g->bad = ki_calloc(ir->n, sizeof *g->bad);
     int64_t n = ki_toposort(ir, root, nroot, &node);
@@ -291,9 +357,21 @@ bool ki_grid_eval(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uin
     if (!good) g->why = "out of memory";
     for (int64_t k = 0; good && k < n; k++)
         if (node[k]->op == KN_RANGE) good = add_range(g, node[k]);
+    for (int64_t k = 0; k < n && g->npoint < KI_GRID_POINTS; k++)
+        if (node[k]->op == KN_CONST && node[k]->dtype != KN_BOOL) g->point[g->npoint++] = node[k];
     for (int64_t k = 0; good && k < n; k++) good = one_node(g, node[k]);
     ki_free(node);
     return good;
+}
+
+bool ki_grid_eval(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uint64_t seed, ki_data data) {
+    *g = (ki_grid){.seed = seed, .data = data};
+    return evaluate(g, ir, root, nroot);
+}
+
+bool ki_grid_eval_split(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uint64_t seed, ki_data data) {
+    *g = (ki_grid){.seed = seed, .data = data, .split = true};
+    return evaluate(g, ir, root, nroot);
 }
 
 void ki_grid_free(ki_grid *g) {

@@ -87,7 +87,7 @@ static ki_fate fate_of(const ki_verdict *v) {
     case KI_REFUTED: return KI_M_REFUTED;
     case KI_PROVED_SMT: return KI_M_HARMLESS;
     case KI_PROVED_EXHAUSTIVE: return v->instances ? KI_M_HARMLESS : KI_M_IDLE;
-    case KI_PROVED_EXECUTION: return v->narrower ? KI_M_HARMLESS : KI_M_SURVIVES;
+    case KI_PROVED_EXECUTION: return v->narrower || v->within ? KI_M_HARMLESS : KI_M_SURVIVES;
     case KI_UNPROVED: break;
     }
     return v->instances ? KI_M_OPEN : KI_M_IDLE;

@@ -106,7 +106,7 @@ static void read_by(ki_cgen *g, kn_uop s, uint32_t block) {
 }
 
 static bool read_address(ki_cgen *g, kn_uop index, uint32_t block) {
-    ki_caddr a;
+    ki_address a;
     if (!ki_caddress(g, index, &a)) return false;
     while (index->op == KN_AFTER) index = index->src[0];
     kn_uop i = index->src[1];
@@ -244,7 +244,7 @@ static void emit_custom(ki_cgen *g, kn_uop u) {
 }
 
 static void emit_atomic(ki_cgen *g, kn_uop u) {
-    ki_caddr a;
+    ki_address a;
     if (!ki_caddress(g, u->src[0], &a)) return;
     kn_dtype t = (kn_dtype)u->src[1]->dtype;
     if (a.lanes != 1 || ki_is_float(t) || t == KN_BOOL || a.buf->op != KN_PARAM) {
@@ -343,7 +343,7 @@ static void bind_params(ki_cgen *g) {
             bind_variable(g, u, variable_place(g, u, seen++));
             continue;
         }
-        bool written = slot >= 4096 || g->written[slot >> 6] >> (slot & 63) & 1;
+        bool written = ki_is_written(&g->st, slot);
         ki_cline(g, "%s%s *restrict const p%d = buf[%d]; /* %s (%lld) */", written ? "" : "const ",
                  ki_celem_name[ki_cmemory_elem((kn_dtype)u->dtype)], slot, slot, ki_dtypes[u->dtype].name,
                  (long long)ki_numel(u));
@@ -367,7 +367,8 @@ static const char basics[] = "#ifndef KN_BASICS\n"
 
 static bool generate(ki_cgen *g, const ki_kernel *info, ki_text *out) {
     uint32_t loops = 0;
-    if (!ki_cplan_storage(g) || !count_uses(g)) return false;
+    const kn_uop linear = (g->kernel->op == KN_CALL ? g->kernel->src[0] : g->kernel)->src[0];
+    if (!ki_locals_open(&g->st, g->ir->env, g->inst, g->n, linear->id) || !count_uses(g)) return false;
     bind_params(g);
     ki_cdeclare_storage(g);
     for (uint32_t i = 0; i < g->n && !g->failed; i++) emit(g, g->inst[i], &loops);
@@ -393,13 +394,11 @@ bool ki_render_c(ki_ir *ir, const ki_target *t, kn_uop kernel, ki_text *out) {
     kn_uop linear = body->src[0];
     ki_cgen g = {.ir = ir, .t = t, .kernel = kernel, .inst = linear->src, .n = linear->nsrc};
     g.val = ki_calloc((size_t)linear->id + 1, sizeof *g.val);
-    g.creg_of = ki_calloc((size_t)linear->id + 1, sizeof *g.creg_of);
-    bool ok = g.val && g.creg_of;
+    bool ok = g.val != NULL;
     if (!ok) ki_fail(ir->env, KI_E_NOMEM);
     ok = ok && generate(&g, body->arg.kernel, out);
     ki_free(g.val);
-    ki_free(g.creg_of);
-    ki_free(g.creg);
+    ki_locals_close(&g.st);
     ki_text_free(&g.body);
     ki_arena_free(&g.strs);
     return ok;

@@ -8,6 +8,7 @@
 #define KI_C_GEN_H
 
 #include "stages/8_render/render.h"
+#include "stages/8_render/locals.h"
 
 typedef enum ki_celem { KI_U8, KI_I8, KI_U16, KI_I16, KI_U32, KI_I32, KI_U64, KI_I64, KI_F32, KI_F64, KI_CELEM_COUNT } ki_celem;
 extern const char *const ki_celem_name[KI_CELEM_COUNT];
@@ -42,14 +43,6 @@ typedef struct ki_cval {
     uint8_t w;       /* bool vectors: bytes of a lane */
 } ki_cval;
 
-typedef struct ki_creg { /* a REG or LOCAL BUFFER */
-    kn_uop buf;
-    uint32_t number;
-    bool split;       /* one variable a slot instead of an array */
-    uint16_t *start;  /* split: element -> first element of its slot, plus 1 */
-    uint8_t *lanes;   /* split: slot -> lanes; 1 = scalar */
-} ki_creg;
-
 typedef struct ki_cgen {
     ki_ir *ir;
     const ki_target *t;
@@ -57,13 +50,10 @@ typedef struct ki_cgen {
     const kn_uop *inst;
     uint32_t n;
     ki_cval *val;      /* by id */
-    uint32_t *creg_of; /* by id of a BUFFER: index + 1 into creg */
-    ki_creg *creg;
-    uint32_t ncreg;
+    ki_locals st;
     ki_arena strs;
     ki_text body, decl;
     uint32_t indent, nvar, block;
-    uint64_t written[64]; /* slots stored to */
     uint8_t need[KI_H_COUNT][KI_CELEM_COUNT]; /* bit k: with 2^k lanes */
     bool lane;   /* a vector op is being written lane by lane, as its scalar form with subscripts [l] */
     bool streams; /* such a store has been written: a fence must follow */
@@ -99,16 +89,7 @@ const char *ki_cexpr(ki_cgen *g, kn_uop u, uint8_t *w);
 bool ki_clanewise(ki_cgen *g, kn_uop u, const char *name);
 
 /* c_mem.c: loads, stores, local storage */
-typedef struct ki_caddr {
-    kn_uop buf;      /* PARAM or BUFFER */
-    kn_uop base;     /* () index, or NULL: 0 */
-    int64_t start;   /* constant added to it */
-    int64_t stride;  /* between lanes, if affine */
-    unsigned lanes;
-    bool affine;     /* else `base` is the whole (n,) index */
-} ki_caddr;
-bool ki_caddress(ki_cgen *g, kn_uop index, ki_caddr *a);
-bool ki_cplan_storage(ki_cgen *g);
+bool ki_caddress(ki_cgen *g, kn_uop index, ki_address *a);
 void ki_cdeclare_storage(ki_cgen *g);
 void ki_cload(ki_cgen *g, kn_uop u);
 void ki_cstore(ki_cgen *g, kn_uop u);

@@ -1,124 +1,27 @@
-/* c_mem.c: loads, stores, and where REG and LOCAL BUFFERs live.
+/* c_mem.c: loads, stores, and where REG and LOCAL BUFFERs live (locals.h).
  *
- * A REG BUFFER whose every access is a constant slice, each element always in the same slice, becomes one variable a
- * slice, which the C compiler keeps in registers. Any other REG or LOCAL BUFFER is an array. A vector access of stride 1
- * goes through the unaligned, may_alias vector type; other strides and gathers are built lane by lane. */
+ * A slice of a split BUFFER is one variable, which the C compiler keeps in registers. A vector access of stride 1 goes
+ * through the unaligned, may_alias vector type; other strides and gathers are built lane by lane. */
 #include "stages/8_render/c_gen.h"
 
 #include <string.h>
 
-static kn_uop buffer_of(kn_uop u) {
-    while (u->op == KN_AFTER) u = u->src[0];
-    return u;
-}
-
-/* STACK of constants in arithmetic progression. */
-static bool progression(kn_uop u, int64_t *start, int64_t *stride) {
-    if (u->op != KN_STACK || u->nsrc == 0) return false;
-    for (uint32_t k = 0; k < u->nsrc; k++)
-        if (!ki_is_const(u->src[k])) return false;
-    *start = u->src[0]->arg.i;
-    *stride = u->nsrc > 1 ? u->src[1]->arg.i - *start : 0;
-    for (uint32_t k = 2; k < u->nsrc; k++)
-        if (u->src[k]->arg.i - u->src[k - 1]->arg.i != *stride) return false;
-    return true;
-}
-
-bool ki_caddress(ki_cgen *g, kn_uop index, ki_caddr *a) {
-    *a = (ki_caddr){0};
-    while (index->op == KN_AFTER) index = index->src[0];
-    if (index->op != KN_INDEX || index->nsrc != 2)
-        return ki_cfail(g, index, "an address is INDEX(buffer, one index)"), false;
-    kn_uop i = index->src[1];
-    a->buf = buffer_of(index->src[0]);
-    a->lanes = ki_lanes(i);
-    a->base = i;
-    a->affine = true;
-    if (a->buf->op != KN_PARAM && a->buf->op != KN_BUFFER) return ki_cfail(g, a->buf, "no buffer"), false;
-    if (ki_rank(i) == 0) {
-        if (ki_is_const(i)) a->base = NULL, a->start = i->arg.i;
-        return true;
-    }
-    if (progression(i, &a->start, &a->stride)) return a->base = NULL, true;
-    if (i->op == KN_ADD)
-        for (int k = 0; k < 2; k++) {
-            kn_uop b = i->src[k], v = i->src[1 - k];
-            if (ki_rank(b) || !progression(v, &a->start, &a->stride)) continue;
-            a->base = b;
-            if (ki_is_const(b)) a->base = NULL, a->start += b->arg.i;
-            return true;
-        }
-    a->affine = false;
-    return true;
+bool ki_caddress(ki_cgen *g, kn_uop index, ki_address *a) {
+    const char *why = ki_address_of(index, a);
+    return !why || (ki_cfail(g, index, why), false);
 }
 
 /* ---- local storage ------------------------------------------------------------------------------------------ */
 
-static ki_creg *reg_of(ki_cgen *g, kn_uop buf) { return &g->creg[g->creg_of[buf->id] - 1]; }
-
-static void note_access(ki_cgen *g, const ki_caddr *a, bool masked) {
-    ki_creg *r = reg_of(g, a->buf);
-    if (!r->split) return;
-    int64_t size = a->buf->arg.buffer->size;
-    bool ok = !masked && a->affine && !a->base && (a->lanes == 1 || a->stride == 1) && a->start >= 0 &&
-              a->start + a->lanes <= size;
-    for (unsigned k = 0; ok && k < a->lanes; k++) {
-        uint16_t *s = &r->start[a->start + k];
-        ok = *s == 0 || *s == a->start + 1;
-        *s = (uint16_t)(a->start + 1);
-    }
-    if (ok) ok = r->lanes[a->start] == 0 || r->lanes[a->start] == a->lanes;
-    if (ok) r->lanes[a->start] = (uint8_t)a->lanes;
-    else r->split = false;
-}
-
-enum { SPLIT_MOST = 2048 };
-
-static bool add_buffer(ki_cgen *g, kn_uop u) {
-    ki_creg *r = &g->creg[g->ncreg];
-    int64_t size = u->arg.buffer->size;
-    *r = (ki_creg){.buf = u, .number = g->ncreg};
-    g->creg_of[u->id] = ++g->ncreg;
-    if (u->arg.buffer->addrspace != KN_REG || size > SPLIT_MOST) return true;
-    r->split = true;
-    r->start = ki_arena_alloc(&g->strs, (size_t)size * sizeof *r->start + 1);
-    r->lanes = ki_arena_alloc(&g->strs, (size_t)size + 1);
-    if (!r->start || !r->lanes) return ki_fail(g->ir->env, KI_E_NOMEM), false;
-    memset(r->start, 0, (size_t)size * sizeof *r->start);
-    memset(r->lanes, 0, (size_t)size);
-    return true;
-}
-
-bool ki_cplan_storage(ki_cgen *g) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < g->n; i++) count += g->inst[i]->op == KN_BUFFER;
-    g->creg = ki_calloc(count, sizeof *g->creg);
-    if (!g->creg) return ki_fail(g->ir->env, KI_E_NOMEM), false;
-    for (uint32_t i = 0; i < g->n; i++)
-        if (g->inst[i]->op == KN_BUFFER && !add_buffer(g, g->inst[i])) return false;
-    for (uint32_t i = 0; i < g->n; i++) {
-        kn_uop u = g->inst[i];
-        ki_caddr a;
-        if (u->op != KN_LOAD && u->op != KN_STORE && u->op != KN_ATOMICADD) continue;
-        if (!ki_caddress(g, u->src[0], &a)) return false;
-        bool masked = u->op != KN_ATOMICADD && u->nsrc > 2 && ki_rank(u->src[2]);
-        if (a.buf->op == KN_BUFFER) note_access(g, &a, masked);
-        else if (u->op != KN_LOAD && a.buf->arg.param->slot >= 0 && a.buf->arg.param->slot < 4096)
-            g->written[a.buf->arg.param->slot >> 6] |= UINT64_C(1) << (a.buf->arg.param->slot & 63);
-    }
-    return true;
-}
-
 static const char *buffer_name(ki_cgen *g, kn_uop buf) {
     if (buf->op == KN_PARAM) return ki_cfmt(g, "p%d", buf->arg.param->slot);
-    const ki_creg *r = reg_of(g, buf);
-    return ki_cfmt(g, "%s%u", buf->arg.buffer->addrspace == KN_REG ? "a" : "l", r->number);
+    return ki_cfmt(g, "%s%u", buf->arg.buffer->addrspace == KN_REG ? "a" : "l", g->st.place[buf->id] - 1);
 }
 
 /* A stack this size is safe in any thread; more lives in thread-local storage. */
 enum { STACK_MOST = 32768 };
 
-static void declare_split(ki_cgen *g, const ki_creg *r) {
+static void declare_split(ki_cgen *g, const ki_local *r) {
     kn_dtype t = (kn_dtype)r->buf->dtype;
     ki_celem e = t == KN_BOOL ? KI_U8 : ki_cvalue_elem(t);
     int64_t size = r->buf->arg.buffer->size;
@@ -135,8 +38,8 @@ static void declare_split(ki_cgen *g, const ki_creg *r) {
 }
 
 void ki_cdeclare_storage(ki_cgen *g) {
-    for (uint32_t k = 0; k < g->ncreg; k++) {
-        const ki_creg *r = &g->creg[k];
+    for (uint32_t k = 0; k < g->st.n; k++) {
+        const ki_local *r = &g->st.local[k];
         ki_celem e = ki_cmemory_elem((kn_dtype)r->buf->dtype);
         int64_t size = r->buf->arg.buffer->size;
         if (r->buf->arg.buffer->addrspace == KN_GLOBAL) ki_cfail(g, r->buf, "a GLOBAL buffer is a PARAM here");
@@ -157,7 +60,7 @@ void ki_cdeclare_storage(ki_cgen *g) {
 /* ---- access ------------------------------------------------------------------------------------------------- */
 
 /* base + start + k, short. */
-static const char *offset(ki_cgen *g, const ki_caddr *a, int64_t k) {
+static const char *offset(ki_cgen *g, const ki_address *a, int64_t k) {
     long long c = (long long)(a->start + k);
     if (!a->base) return ki_cfmt(g, "%lld", c);
     const char *s = ki_cscalar(g, a->base);
@@ -167,7 +70,7 @@ static const char *offset(ki_cgen *g, const ki_caddr *a, int64_t k) {
 }
 
 /* Index of lane k as text. */
-static const char *lane_offset(ki_cgen *g, const ki_caddr *a, kn_uop index, unsigned k) {
+static const char *lane_offset(ki_cgen *g, const ki_address *a, kn_uop index, unsigned k) {
     if (a->affine) return offset(g, a, a->stride * (int64_t)k);
     while (index->op == KN_AFTER) index = index->src[0];
     kn_uop i = index->src[1];
@@ -202,12 +105,12 @@ static const char *to_memory(ki_cgen *g, kn_uop v, kn_dtype t, unsigned lanes) {
 }
 
 /* A slice of a split REG BUFFER: the variable's name, or NULL. */
-static const char *slot_name(ki_cgen *g, const ki_caddr *a) {
-    if (a->buf->op != KN_BUFFER || !reg_of(g, a->buf)->split) return NULL;
+static const char *slot_name(ki_cgen *g, const ki_address *a) {
+    if (a->buf->op != KN_BUFFER || !ki_local_of(&g->st, a->buf)->split) return NULL;
     return ki_cfmt(g, "%s_%lld", buffer_name(g, a->buf), (long long)a->start);
 }
 
-static const char *memory_at(ki_cgen *g, const ki_caddr *a) {
+static const char *memory_at(ki_cgen *g, const ki_address *a) {
     const char *name = buffer_name(g, a->buf), *at = offset(g, a, 0);
     if (a->lanes == 1) return ki_cfmt(g, "%s[%s]", name, at);
     return ki_cfmt(g, "*(%su *)(%s + %s)", ki_ctype(g, ki_cmemory_elem((kn_dtype)a->buf->dtype), a->lanes), name, at);
@@ -236,7 +139,7 @@ static const char *alt_of(ki_cgen *g, kn_uop u, unsigned lanes, uint8_t w) {
 }
 
 /* What every lane repeats becomes a variable first. */
-static void name_parts(ki_cgen *g, kn_uop u, const ki_caddr *a, kn_uop gate) {
+static void name_parts(ki_cgen *g, kn_uop u, const ki_address *a, kn_uop gate) {
     kn_uop i = u->src[0];
     while (i->op == KN_AFTER) i = i->src[0];
     i = i->src[1];
@@ -256,7 +159,7 @@ static const char *lane_alt(ki_cgen *g, kn_uop u, unsigned k) {
 
 /* Lane by lane: gathers, strides, masks without an instruction, 8-bit floats. One initializer, which compilers build from
  * halves; lanes set one after the other would wait for each other. */
-static void load_lanes(ki_cgen *g, kn_uop u, const ki_caddr *a) {
+static void load_lanes(ki_cgen *g, kn_uop u, const ki_address *a) {
     unsigned n = a->lanes;
     kn_uop gate = u->nsrc > 2 ? u->src[2] : NULL;
     kn_dtype t = (kn_dtype)u->dtype;
@@ -290,7 +193,7 @@ static const char *reversed(ki_cgen *g, const char *v, unsigned n) {
 }
 
 /* Stride -1 as stride 1: the address of the last lane. */
-static bool backwards(const ki_caddr *a, ki_caddr *forward) {
+static bool backwards(const ki_address *a, ki_address *forward) {
     if (!a->affine || a->stride != -1 || a->lanes < 2) return false;
     *forward = *a;
     forward->start -= a->lanes - 1;
@@ -299,7 +202,7 @@ static bool backwards(const ki_caddr *a, ki_caddr *forward) {
 }
 
 void ki_cload(ki_cgen *g, kn_uop u) {
-    ki_caddr a;
+    ki_address a;
     kn_dtype t = (kn_dtype)u->dtype;
     kn_uop gate = u->nsrc > 2 ? u->src[2] : NULL;
     uint8_t w = 0;
@@ -328,7 +231,7 @@ void ki_cload(ki_cgen *g, kn_uop u) {
                         offset(g, &a, 0), m, alt_of(g, u, a.lanes, 0)));
         return;
     }
-    ki_caddr f;
+    ki_address f;
     const char *s = wide && !masked ? from_memory(g, t, a.lanes, memory_at(g, &a), &w) : NULL;
     if (!gate && t != KN_BOOL && backwards(&a, &f) && (s = from_memory(g, t, a.lanes, memory_at(g, &f), &w))) {
         const char *v = ki_cfmt(g, "v%u", g->nvar++);
@@ -345,7 +248,7 @@ void ki_cload(ki_cgen *g, kn_uop u) {
     declare(g, u, w, s);
 }
 
-static void store_lanes(ki_cgen *g, kn_uop u, const ki_caddr *a) {
+static void store_lanes(ki_cgen *g, kn_uop u, const ki_address *a) {
     kn_uop gate = u->nsrc > 2 ? u->src[2] : NULL, v = u->src[1];
     kn_dtype t = (kn_dtype)v->dtype;
     const char *buf = buffer_name(g, a->buf), *m = gate && ki_rank(gate) ? ki_clane_name(g, gate) : NULL;
@@ -362,20 +265,20 @@ static void store_lanes(ki_cgen *g, kn_uop u, const ki_caddr *a) {
 }
 
 /* Whether the store, wide and of stride 1, is one that the machine can send past the caches. */
-static bool streams(const ki_cgen *g, kn_uop u, const ki_caddr *a) {
+static bool streams(const ki_cgen *g, kn_uop u, const ki_address *a) {
     unsigned bytes = a->lanes * ki_celem_bytes[ki_cmemory_elem((kn_dtype)u->src[1]->dtype)];
     return u->arg.i && u->nsrc == 2 && a->buf->op == KN_PARAM && g->t && g->t->stream && bytes >= 16 &&
            bytes <= g->t->vector;
 }
 
-static void stream(ki_cgen *g, const ki_caddr *a, ki_celem e, const char *v) {
+static void stream(ki_cgen *g, const ki_address *a, ki_celem e, const char *v) {
     ki_cneed(g, KI_H_STREAM, e, a->lanes);
     g->streams = true;
     ki_cline(g, "%s_stream(%s + %s, %s);", ki_ctype(g, e, a->lanes), buffer_name(g, a->buf), offset(g, a, 0), v);
 }
 
 void ki_cstore(ki_cgen *g, kn_uop u) {
-    ki_caddr a;
+    ki_address a;
     kn_uop v = u->src[1], gate = u->nsrc > 2 ? u->src[2] : NULL;
     kn_dtype t = (kn_dtype)v->dtype;
     if (!ki_caddress(g, u->src[0], &a)) return;
@@ -403,7 +306,7 @@ void ki_cstore(ki_cgen *g, kn_uop u) {
         return;
     }
     const char *s = wide && !masked ? to_memory(g, v, t, a.lanes) : NULL;
-    ki_caddr f;
+    ki_address f;
     if (s && streams(g, u, &a)) stream(g, &a, e, ki_cbare(g, s));
     else if (s) ki_cline(g, "%s%s = %s;", test, memory_at(g, &a), ki_cbare(g, s));
     else if (!gate && t != KN_BOOL && !ki_csmall(t) && ki_rank(v) && backwards(&a, &f))

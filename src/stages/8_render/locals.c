@@ -1,0 +1,110 @@
+/* locals.c: see locals.h. */
+#include "stages/8_render/locals.h"
+
+#include <string.h>
+
+enum { SPLIT_MOST = 2048 };
+
+/* STACK of constants in arithmetic progression. */
+static bool progression(kn_uop u, int64_t *start, int64_t *stride) {
+    if (u->op != KN_STACK || u->nsrc == 0) return false;
+    for (uint32_t k = 0; k < u->nsrc; k++)
+        if (!ki_is_const(u->src[k])) return false;
+    *start = u->src[0]->arg.i;
+    *stride = u->nsrc > 1 ? u->src[1]->arg.i - *start : 0;
+    for (uint32_t k = 2; k < u->nsrc; k++)
+        if (u->src[k]->arg.i - u->src[k - 1]->arg.i != *stride) return false;
+    return true;
+}
+
+const char *ki_address_of(kn_uop index, ki_address *a) {
+    *a = (ki_address){0};
+    while (index->op == KN_AFTER) index = index->src[0];
+    if (index->op != KN_INDEX || index->nsrc != 2) return "an address is INDEX(buffer, one index)";
+    kn_uop i = index->src[1];
+    a->buf = index->src[0];
+    while (a->buf->op == KN_AFTER) a->buf = a->buf->src[0];
+    if (a->buf->op != KN_PARAM && a->buf->op != KN_BUFFER) return "no buffer";
+    a->lanes = i->type->rank ? (unsigned)i->type->dim[0].n : 1;
+    a->base = i;
+    a->affine = true;
+    if (ki_rank(i) == 0) {
+        if (ki_is_const(i)) a->base = NULL, a->start = i->arg.i;
+        return NULL;
+    }
+    if (progression(i, &a->start, &a->stride)) return a->base = NULL, NULL;
+    if (i->op == KN_ADD)
+        for (int k = 0; k < 2; k++) {
+            kn_uop b = i->src[k], v = i->src[1 - k];
+            if (ki_rank(b) || !progression(v, &a->start, &a->stride)) continue;
+            a->base = b;
+            if (ki_is_const(b)) a->base = NULL, a->start += b->arg.i;
+            return NULL;
+        }
+    a->affine = false;
+    return NULL;
+}
+
+static void note_access(ki_local *r, const ki_address *a, bool masked) {
+    if (!r->split) return;
+    int64_t size = r->buf->arg.buffer->size;
+    bool ok = !masked && a->affine && !a->base && (a->lanes == 1 || a->stride == 1) && a->start >= 0 &&
+              a->start + a->lanes <= size;
+    for (unsigned k = 0; ok && k < a->lanes; k++) {
+        uint16_t *s = &r->start[a->start + k];
+        ok = *s == 0 || *s == a->start + 1;
+        *s = (uint16_t)(a->start + 1);
+    }
+    if (ok) ok = r->lanes[a->start] == 0 || r->lanes[a->start] == a->lanes;
+    if (ok) r->lanes[a->start] = (uint8_t)a->lanes;
+    else r->split = false;
+}
+
+static bool may_split(kn_uop u) { return u->arg.buffer->addrspace == KN_REG && u->arg.buffer->size <= SPLIT_MOST; }
+
+static bool list_locals(ki_locals *s, ki_env *env, const kn_uop *inst, uint32_t n, uint32_t top) {
+    size_t elements = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (inst[i]->op != KN_BUFFER) continue;
+        count++;
+        if (may_split(inst[i])) elements += (size_t)inst[i]->arg.buffer->size;
+    }
+    s->local = ki_calloc(count + 1, sizeof *s->local);
+    s->place = ki_calloc((size_t)top + 1, sizeof *s->place);
+    uint16_t *start = s->mem = ki_calloc(elements + 1, sizeof *start + 1);
+    if (!s->local || !s->place || !s->mem) return ki_fail(env, KI_E_NOMEM), false;
+    uint8_t *lanes = (uint8_t *)(start + elements);
+    for (uint32_t i = 0; i < n; i++) {
+        kn_uop u = inst[i];
+        if (u->op != KN_BUFFER) continue;
+        s->local[s->n] = (ki_local){.buf = u, .split = may_split(u), .start = start, .lanes = lanes};
+        s->place[u->id] = ++s->n;
+        if (may_split(u)) start += u->arg.buffer->size, lanes += u->arg.buffer->size;
+    }
+    return true;
+}
+
+bool ki_locals_open(ki_locals *s, ki_env *env, const kn_uop *inst, uint32_t n, uint32_t top) {
+    *s = (ki_locals){0};
+    if (!list_locals(s, env, inst, n, top)) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        kn_uop u = inst[i];
+        ki_address a;
+        if (u->op != KN_LOAD && u->op != KN_STORE && u->op != KN_ATOMICADD) continue;
+        const char *why = ki_address_of(u->src[0], &a);
+        if (why) return ki_fail(env, KI_E_RENDER_FORM, ki_ops[u->op].name, why), false;
+        bool masked = u->op != KN_ATOMICADD && u->nsrc > 2 && ki_rank(u->src[2]);
+        if (a.buf->op == KN_BUFFER) note_access(&s->local[s->place[a.buf->id] - 1], &a, masked);
+        else if (u->op != KN_LOAD && a.buf->arg.param->slot >= 0 && a.buf->arg.param->slot < 4096)
+            s->written[a.buf->arg.param->slot >> 6] |= UINT64_C(1) << (a.buf->arg.param->slot & 63);
+    }
+    return true;
+}
+
+void ki_locals_close(ki_locals *s) {
+    ki_free(s->local);
+    ki_free(s->place);
+    ki_free(s->mem);
+    *s = (ki_locals){0};
+}

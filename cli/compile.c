@@ -3,8 +3,31 @@
 
 #include "io/file.h"
 #include "program.h"
+#include "stages/8_render/x86/native.h"
 
 #include <string.h>
+
+/* Every distinct kernel's machine code as a listing, in the order of their first launch. */
+static int print_listing(cli *c, cli_program *p) {
+    const ki_target *t = ki_target_chosen(p->env, false);
+    printf("# %s, for the target x86 (%s).\n", strcmp(c->operand[0], "-") ? c->operand[0] : "standard input", t->name);
+    for (uint32_t i = 0; i < p->out.root->nsrc; i++) {
+        kn_uop call = p->out.root->src[i];
+        bool seen = call->src[0]->op != KN_PROGRAM;
+        for (uint32_t j = 0; j < i && !seen; j++) seen = p->out.root->src[j]->src[0] == call->src[0];
+        if (seen) continue;
+        ki_text listing = {0};
+        ki_x86_text code;
+        if (!ki_render_x86(p->out.ir, t, call, &code, &listing))
+            return ki_text_free(&listing), cli_program_failed(c, p);
+        printf("\n# %s: %zu bytes, %u values in memory\n", ki_kernel_name(call->src[0]->arg.kernel), code.n,
+               code.spills);
+        fwrite(listing.s, 1, listing.n, stdout);
+        ki_x86_text_free(&code);
+        ki_text_free(&listing);
+    }
+    return CLI_OK;
+}
 
 /* The text of every distinct kernel, in the order of their first launch. */
 static int print_source(cli *c, cli_program *p) {
@@ -33,8 +56,6 @@ static int compile(cli *c) {
     const char *target = cli_str(c, "target", NULL);
     bool x86 = target && strcmp(target, "x86") == 0, source = target && !cli_has(c, "to");
     if (target && !x86 && strcmp(target, "c") != 0) return cli_usage(c, "no target %s; there are c and x86", target);
-    if (x86 && source)
-        return cli_usage(c, "--target x86 is shown up to a stage so far: --to select, linearize or plan");
     ki_stage to = source ? KI_S_RENDER : cli_stage(c, cli_str(c, "to", "render"));
     if (to == KI_S_COUNT) return CLI_USAGE;
     cli_program p;
@@ -46,7 +67,8 @@ static int compile(cli *c) {
             rc = cli_fail(c, "%s is at stage %s already, which comes after %s", c->operand[0],
                           ki_stage_names[p.in.stage], ki_stage_names[to]);
         else if (to == p.in.stage && !source) rc = print_text(c, &p, &p.in);
-        else if (cli_program_lower(c, &p, to)) rc = source ? print_source(c, &p) : print_text(c, &p, &p.out);
+        else if (cli_program_lower(c, &p, to))
+            rc = source ? (x86 ? print_listing : print_source)(c, &p) : print_text(c, &p, &p.out);
     }
     cli_program_close(&p);
     return rc;

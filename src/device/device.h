@@ -18,6 +18,7 @@ typedef struct ki_kernel_text { /* one kernel to compile */
     const char *name;           /* the function that text defines */
     const char *text;
     size_t n;
+    bool machine;    /* it is machine code already */
     ki_entry *entry; /* out */
 } ki_kernel_text;
 

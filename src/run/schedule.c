@@ -107,7 +107,8 @@ static bool add_launch(maker *m, kn_uop call) {
     }
     if (body->op == KN_PROGRAM) {
         l->threads = body->arg.kernel ? body->arg.kernel->threads : 1;
-        if (body->nsrc < 2 || body->src[1]->op != KN_SOURCE) return malformed(m, body, "it has no source text");
+        if (body->nsrc < 2 || (body->src[1]->op != KN_SOURCE && body->src[1]->op != KN_BINARY))
+            return malformed(m, body, "it has neither source text nor machine code");
         s->nkernel++;
     } else if (body->op == KN_LOAD) {
         if (nbuf != 2) return malformed(m, body, "a copy takes two buffers");
@@ -200,7 +201,9 @@ void ki_schedule_texts(const ki_program *p, ki_kernel_text *text) {
         kn_uop body = p->root->src[i]->src[0];
         if (body->op != KN_PROGRAM) continue;
         const ki_bytes *s = body->src[1]->arg.str;
-        *text++ = (ki_kernel_text){ki_kernel_name(body->arg.kernel), s->s, s->n, NULL};
+        const char *name = ki_kernel_name(body->arg.kernel);
+        bool machine = body->src[1]->op == KN_BINARY;
+        *text++ = (ki_kernel_text){.name = name, .text = s->s, .n = s->n, .machine = machine};
     }
 }
 

@@ -26,7 +26,7 @@ static ki_device *fresh(void) {
     "    ((float *)buf[0])[thread] = once(" value ") + (float)var[0];\n}\n"
 
 static ki_kernel_text kernel(const char *name, const char *text) {
-    return (ki_kernel_text){name, text, strlen(text), NULL};
+    return (ki_kernel_text){.name = name, .text = text, .n = strlen(text)};
 }
 
 /* What kernel k writes, run alone with variable 10. */

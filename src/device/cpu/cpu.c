@@ -1,8 +1,9 @@
-/* cpu.c: the CPU device: C text, compiled by the system's compiler, run on a thread pool in host memory. */
+/* cpu.c: the CPU device: machine code, or C text compiled by the system's compiler, run on a thread pool in host memory. */
 #include "device/cpu/cpu.h"
 
 #include "base/thread.h"
 #include "device/cpu/code.h"
+#include "device/cpu/native.h"
 #include "device/host.h"
 
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 typedef struct cpu {
     ki_code code;
+    ki_native native;
     ki_pool *pool; /* made by the first parallel launch */
 } cpu;
 
@@ -32,6 +34,7 @@ static void cpu_close(ki_device *d) {
     if (c) {
         ki_pool_close(c->pool);
         ki_code_close(&c->code);
+        ki_native_close(&c->native);
     }
     ki_free(c);
     d->state = NULL;
@@ -40,6 +43,7 @@ static void cpu_close(ki_device *d) {
 
 static bool cpu_compile(ki_device *d, const char *cflags, ki_kernel_text *k, size_t n) {
     cpu *c = d->state;
+    if (n && k->machine) return ki_native_load(&c->native, d, k, n);
     return ki_code_compile(&c->code, d, ki_cpu_count(), cflags, k, n);
 }
 

@@ -1,0 +1,24 @@
+/* native.h: kernels that are machine code already: those of a program are put into code memory together. Equal ones stand there
+ * once. */
+#ifndef KI_NATIVE_H
+#define KI_NATIVE_H
+
+#include "base/hash.h"
+#include "device/cpu/codemem.h"
+#include "device/device.h"
+
+typedef struct ki_native {
+    ki_codemem *block; /* one a program that brought something new */
+    size_t nblock;
+    struct ki_native_entry { /* entry NULL: free */
+        ki_digest key;
+        ki_entry *entry;
+    } * table; /* open addressing by the code's digest */
+    size_t n, cap;
+} ki_native;
+
+/* Fills k[i].entry; all of k are machine code. */
+bool ki_native_load(ki_native *c, ki_device *d, ki_kernel_text *k, size_t n);
+void ki_native_close(ki_native *c);
+
+#endif

@@ -1,0 +1,75 @@
+/* render.c: stage 8: each kernel becomes a PROGRAM, of C text or of machine code, as the target is. See render.h. */
+#include "stages/8_render/render.h"
+
+#include "stages/8_render/x86/native.h"
+
+#include <string.h>
+
+/* The next variable among a call's arguments from k on. */
+static uint32_t next_variable(kn_uop call, uint32_t k) {
+    while (k < call->nsrc && (call->src[k]->op != KN_PARAM || call->src[k]->arg.param->slot >= 0)) k++;
+    return k;
+}
+
+/* Two calls of one kernel are one text unless their variables stand in other places. */
+static bool same_places(kn_uop a, kn_uop b) {
+    uint32_t i = next_variable(a, 1), k = next_variable(b, 1);
+    for (; i < a->nsrc && k < b->nsrc; i = next_variable(a, i + 1), k = next_variable(b, k + 1))
+        if (a->src[i]->arg.param != b->src[k]->arg.param) return false;
+    return i == a->nsrc && k == b->nsrc;
+}
+
+static kn_uop source_of(ki_ir *ir, ki_ir *own, const ki_target *t, kn_uop call) {
+    ki_text text = {0};
+    kn_uop s = NULL;
+    if (ki_render_c(own, t, call, &text)) s = ki_str_op(ir, KN_SOURCE, KN_VOID, text.s, text.n, NULL, 0);
+    ki_text_free(&text);
+    return s;
+}
+
+static kn_uop binary_of(ki_ir *ir, ki_ir *own, const ki_target *t, kn_uop call) {
+    ki_x86_text code;
+    kn_uop b = NULL;
+    if (ki_render_x86(own, t, call, &code, NULL))
+        b = ki_str_op(ir, KN_BINARY, KN_U8, (const char *)code.bytes, code.n, NULL, 0);
+    ki_x86_text_free(&code);
+    return b;
+}
+
+/* CALL(SINK(LINEAR), ...) -> CALL(PROGRAM(LINEAR, SOURCE or BINARY), ...). The kernel is read in a store of its own: what is known
+ * of a node stands in arrays by id, and these are as long as the kernel then, not as the program. */
+static kn_uop render_kernel(ki_ir *ir, ki_ir *own, const ki_target *t, kn_uop call) {
+    kn_uop body = call->src[0], alone;
+    if (!ki_ir_reset(own) || !ki_import(own, ir, &call, 1, &alone)) return NULL;
+    kn_uop code = t->native ? binary_of(ir, own, t, alone) : source_of(ir, own, t, alone);
+    return code ? ki_make(ir, KN_PROGRAM, KN_VOID, (kn_uop[]){body->src[0], code}, 2, body->arg, 0) : NULL;
+}
+
+kn_uop ki_render(ki_ir *ir, const ki_target *t, kn_uop root) {
+    if (!root || root->op != KN_LINEAR) return ki_fail(ir->env, KI_E_PLAN_FORM, "render wants LINEAR(CALL...)"), NULL;
+    size_t most = root->nsrc;
+    for (uint32_t k = 0; k < root->nsrc; k++)
+        if (root->src[k]->nsrc > most) most = root->src[k]->nsrc;
+    kn_uop *calls = ki_calloc(root->nsrc, sizeof *calls), *src = ki_calloc(most, sizeof *src), result = NULL;
+    uint32_t *last = ki_calloc(root->id, sizeof *last); /* of a kernel: its last call, plus one */
+    ki_ir own = {0};
+    bool ok = calls && src && last;
+    if (!ok) ki_fail(ir->env, KI_E_NOMEM);
+    ok = ok && ki_ir_open(&own, ir->env);
+    for (uint32_t k = 0; k < root->nsrc && ok; k++) {
+        kn_uop call = calls[k] = root->src[k];
+        if (call->op != KN_CALL || call->src[0]->op != KN_SINK) continue; /* copies and host functions stay */
+        uint32_t *before = &last[call->src[0]->id];
+        memcpy(src, call->src, call->nsrc * sizeof *src);
+        if (*before && same_places(root->src[*before - 1], call)) src[0] = calls[*before - 1]->src[0];
+        else src[0] = render_kernel(ir, &own, t, call);
+        *before = k + 1;
+        ok = src[0] && (calls[k] = ki_with_src(ir, call, src)) != NULL;
+    }
+    if (ok) result = ki_with_src(ir, root, calls);
+    ki_free(calls);
+    ki_free(src);
+    ki_free(last);
+    ki_ir_close(&own);
+    return result;
+}

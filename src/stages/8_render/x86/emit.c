@@ -1,0 +1,299 @@
+/* emit.c: machine instructions with registers given to bytes: the frame, what comes back from memory before it is used and goes
+ * there after it was made, moves that move nothing left out. */
+#include "stages/8_render/x86/mir.h"
+
+#include <string.h>
+
+typedef struct emit {
+    ki_mir *m;
+    ki_asm *a;
+    uint8_t taken[KI_RC_COUNT]; /* scratch registers this instruction uses */
+} emit;
+
+static const uint8_t saved[] = {KI_X_RBX, 12, 13, 14, 15};
+
+static ki_x86_op frame_at(int64_t at, unsigned bytes) {
+    ki_x86_op o = ki_x86_mem(KI_X_RSP, KI_X_NOREG, 1, (int32_t)at);
+    o.size = (uint8_t)bytes;
+    return o;
+}
+
+static ki_x86_op pool_at(uint32_t label, bool bcast) {
+    ki_x86_op o = ki_x86_at(label);
+    o.bcast = bcast;
+    return o;
+}
+
+/* ---- between registers and memory ------------------------------------------------------------------------------- */
+
+static void load(emit *e, const ki_vinfo *v, unsigned kind, unsigned reg) {
+    ki_asm *a = e->a;
+    if (v->remat) {
+        static const uint16_t bcast[9] = {
+            [1] = KI_X_VPBROADCASTB, [2] = KI_X_VPBROADCASTW, [4] = KI_X_VBROADCASTSS, [8] = KI_X_VBROADCASTSD};
+        ki_x86_id form = v->es ? (ki_x86_id)bcast[v->es] : KI_X_VMOVUPS;
+        if (form == KI_X_VBROADCASTSD && kind == KI_XO_X) form = KI_X_VPBROADCASTQ;
+        ki_asm_put(a, form, ki_x86_reg((ki_x86_kind)kind, reg), pool_at(v->label, false), (ki_x86_op){0});
+    } else if (v->cls == KI_RC_V) {
+        ki_asm_put(a, KI_X_VMOVUPS, ki_x86_reg((ki_x86_kind)v->kind, reg), frame_at(v->slot, 0), (ki_x86_op){0});
+    } else if (v->cls == KI_RC_K) {
+        ki_asm_put(a, KI_X_KMOVQ, ki_x86_reg(KI_XO_K, reg), frame_at(v->slot, 8), (ki_x86_op){0});
+    } else {
+        ki_asm_put(a, KI_X_MOV_GE, ki_x86_reg(KI_XO_R64, reg), frame_at(v->slot, 8), (ki_x86_op){0});
+    }
+}
+
+static void store(emit *e, const ki_vinfo *v, unsigned reg) {
+    if (v->cls == KI_RC_V)
+        ki_asm_put(e->a, KI_X_VMOVUPS_ST, frame_at(v->slot, 0), ki_x86_reg((ki_x86_kind)v->kind, reg), (ki_x86_op){0});
+    else if (v->cls == KI_RC_K)
+        ki_asm_put(e->a, KI_X_KMOVQ_ST, frame_at(v->slot, 8), ki_x86_reg(KI_XO_K, reg), (ki_x86_op){0});
+    else ki_asm_put(e->a, KI_X_MOV_EG, frame_at(v->slot, 8), ki_x86_reg(KI_XO_R64, reg), (ki_x86_op){0});
+}
+
+static unsigned scratch(emit *e, unsigned cls) {
+    unsigned k = e->taken[cls]++, r = k < 3 ? e->m->scratch[cls][k] : KI_X_NOREG;
+    if (r == KI_X_NOREG) {
+        if (!e->m->failed) ki_fail(e->m->env, KI_E_INTERNAL, "an instruction needs more registers than are set aside");
+        e->m->failed = true;
+        return 0;
+    }
+    return r;
+}
+
+/* A register operand's number; read from memory first if it is there and `reads`. */
+static unsigned number(emit *e, ki_vreg r, unsigned kind, bool reads) {
+    if (ki_is_physical(r)) return r & 255;
+    const ki_vinfo *v = &e->m->v[r];
+    if (v->reg != KI_X_NOREG) return v->reg;
+    unsigned k = scratch(e, v->cls);
+    if (reads) load(e, v, kind, k);
+    return k;
+}
+
+static ki_x86_op memory(emit *e, const ki_mop *o) {
+    if (o->base == KI_MB_POOL) return pool_at(o->label, o->bcast);
+    ki_x86_op x = {
+        .kind = KI_XO_MEM, .reg = KI_X_NOREG, .index = KI_X_NOREG, .scale = o->scale ? o->scale : 1, .v = o->v};
+    if (o->base == KI_MB_FRAME) x.reg = KI_X_RSP;
+    else if (o->reg) x.reg = (uint8_t)number(e, o->reg, KI_XO_R64, true);
+    if (o->index) x.index = (uint8_t)number(e, o->index, o->ikind ? o->ikind : KI_XO_R64, true);
+    x.bcast = o->bcast;
+    x.size = o->size;
+    x.ikind = o->ikind;
+    return x;
+}
+
+/* ---- what stays in memory ---------------------------------------------------------------------------------------- */
+
+static const ki_vinfo *in_memory(const ki_mir *m, const ki_mop *o) {
+    if (o->kind < KI_XO_R8 || o->kind > KI_XO_T || ki_is_physical(o->reg)) return NULL;
+    const ki_vinfo *v = &m->v[o->reg];
+    return v->reg == KI_X_NOREG ? v : NULL;
+}
+
+/* The operand that is read (or, a general register, written) where it lies; -1: none. One instruction has one at most. */
+static int direct(const ki_mir *m, const ki_mins *i) {
+    if (i->form >= KI_X_COUNT || i->flags & KI_MF_LATE) return -1;
+    const ki_x86_form *f = &ki_x86_forms[i->form];
+    uint8_t code[4];
+    unsigned enc = m->sse && f->enc & KI_XE_SSE ? KI_XE_SSE
+                   : f->enc & KI_XE_EVEX        ? KI_XE_EVEX
+                   : f->enc & KI_XE_VEX         ? KI_XE_VEX
+                                                : KI_XE_SSE;
+    unsigned n = ki_x86_operands(f, enc, code);
+    for (unsigned k = 0; k < n; k++)
+        if (i->op[k].kind == KI_XO_MEM) return -1;
+    for (unsigned k = 0; k < n; k++) {
+        const ki_vinfo *v = in_memory(m, &i->op[k]);
+        if (!v || ki_x86_codes[code[k]].place != KI_XP_RM) continue;
+        bool writes = k == 0 && i->flags & KI_MF_WRITES0;
+        if (v->cls == KI_RC_G && i->op[k].kind == KI_XO_R64 && ki_x86_codes[code[k]].size != 'b') return (int)k;
+        if (v->cls != KI_RC_V || writes || i->op[k].kind > v->kind) continue;
+        char size = ki_x86_codes[code[k]].size;
+        if (!v->remat || !v->es) {
+            if (size == 'x') return (int)k;
+        } else if (size == 'x' && f->attr & KI_XA_BCAST && v->es == f->es && m->features >> KI_CPU_AVX512VL & 1) {
+            return (int)k;
+        }
+    }
+    return -1;
+}
+
+/* Its destination can share a source's register. */
+static bool writes_only(const ki_mins *i) {
+    return i->flags & KI_MF_WRITES0 && !(i->flags & (KI_MF_READS0 | KI_MF_LATE));
+}
+
+/* Registers of each class that instruction i has to set aside for what is in memory. */
+static void need_of(const ki_mir *m, const ki_mins *i, unsigned need[KI_RC_COUNT]) {
+    unsigned n[KI_RC_COUNT] = {0};
+    int there = direct(m, i);
+    if (i->form == KI_M_MOVE) { /* one of both is enough in a register */
+        const ki_vinfo *d = in_memory(m, &i->op[0]), *s = in_memory(m, &i->op[1]);
+        if (d && s && !d->remat) n[s->cls]++;
+    } else if (i->form < KI_X_COUNT) {
+        for (unsigned k = 0; k < 4 && i->op[k].kind; k++) {
+            const ki_mop *o = &i->op[k];
+            const ki_vinfo *v = in_memory(m, o);
+            if (v && (int)k != there && k) n[v->cls]++;
+            if (o->kind != KI_XO_MEM) continue;
+            if (o->base == KI_MB_REG && o->reg && m->v[o->reg].reg == KI_X_NOREG) n[KI_RC_G]++;
+            if (o->index && m->v[o->index].reg == KI_X_NOREG) n[m->v[o->index].cls]++;
+        }
+        if (i->mask && m->v[i->mask].reg == KI_X_NOREG) n[KI_RC_K]++;
+        const ki_vinfo *d = in_memory(m, &i->op[0]);
+        if (d && there != 0 && !(writes_only(i) && (d->remat || n[d->cls]))) n[d->cls]++;
+    }
+    for (unsigned c = 0; c < KI_RC_COUNT; c++)
+        if (n[c] > need[c]) need[c] = n[c];
+}
+
+void ki_mneed(const ki_mir *m, unsigned need[KI_RC_COUNT]) {
+    memset(need, 0, KI_RC_COUNT * sizeof *need);
+    for (uint32_t k = 0; k < m->n; k++) need_of(m, &m->ins[k], need);
+}
+
+/* kind: the register it stands for; where the destination is narrower only that says how long it is. */
+static ki_x86_op where_it_lies(const ki_vinfo *v, unsigned kind) {
+    ki_x86_op o = v->remat ? pool_at(v->label, v->es != 0) : frame_at(v->slot, v->cls == KI_RC_V ? 0 : 8);
+    if (v->cls == KI_RC_V) o.ikind = (uint8_t)kind;
+    return o;
+}
+
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
+
+static void put_move(emit *e, const ki_mins *i) {
+    ki_mir *m = e->m;
+    const ki_vinfo *d = ki_is_physical(i->op[0].reg) ? NULL : &m->v[i->op[0].reg];
+    unsigned kind = i->op[0].kind;
+    if (d && d->remat && d->reg == KI_X_NOREG) return;
+    const ki_vinfo *s = in_memory(m, &i->op[1]);
+    if (s && (!d || d->reg != KI_X_NOREG)) {
+        load(e, s, kind, d ? d->reg : i->op[0].reg & 255);
+        return;
+    }
+    unsigned from = number(e, i->op[1].reg, kind, true);
+    if (d && d->reg == KI_X_NOREG) {
+        store(e, d, from);
+        return;
+    }
+    unsigned to = d ? d->reg : i->op[0].reg & 255;
+    if (from == to) return;
+    ki_x86_id form = kind == KI_XO_K ? KI_X_KMOVQ : kind >= KI_XO_X ? KI_X_VMOVAPS : KI_X_MOV_EG;
+    ki_asm_put(e->a, form, ki_x86_reg((ki_x86_kind)kind, to), ki_x86_reg((ki_x86_kind)kind, from), (ki_x86_op){0});
+}
+
+static void put_argument(emit *e, const ki_mins *i) {
+    static const uint8_t where[] = {KI_X_RDI, KI_X_RSI, KI_X_RDX};
+    const ki_vinfo *d = &e->m->v[i->op[0].reg];
+    unsigned from = where[i->op[1].v];
+    if (d->last == d->first) return; /* nobody reads it */
+    if (d->reg == KI_X_NOREG) store(e, d, from);
+    else if (d->reg != from)
+        ki_asm_put(e->a, KI_X_MOV_EG, ki_x86_reg(KI_XO_R64, d->reg), ki_x86_reg(KI_XO_R64, from), (ki_x86_op){0});
+}
+
+static ki_x86_op source(emit *e, const ki_mins *i, unsigned k, bool there) {
+    const ki_mop *o = &i->op[k];
+    if (o->kind == KI_XO_MEM) return memory(e, o);
+    if (there) return where_it_lies(&e->m->v[o->reg], o->kind);
+    if (o->kind == KI_XO_IMM) return ki_x86_imm(o->v);
+    if (o->kind == KI_XO_LABEL) return ki_x86_to(o->label);
+    return ki_x86_reg((ki_x86_kind)o->kind, number(e, o->reg, o->kind, true));
+}
+
+/* Operand 0 where it is a register in memory that is written: a source's register serves, if it is not read. */
+static ki_x86_op written(emit *e, const ki_mins *i, const ki_vinfo *v) {
+    bool shares = writes_only(i) && e->taken[v->cls];
+    unsigned n = shares ? e->m->scratch[v->cls][0] : scratch(e, v->cls);
+    if (i->flags & KI_MF_READS0) load(e, v, i->op[0].kind, n);
+    return ki_x86_reg((ki_x86_kind)i->op[0].kind, n);
+}
+
+static void put(emit *e, const ki_mins *i) {
+    ki_x86_ins x = {.form = i->form, .zero = i->zero, .lock = i->lock};
+    int there = direct(e->m, i);
+    const ki_vinfo *back = i->flags & KI_MF_WRITES0 && there != 0 ? in_memory(e->m, &i->op[0]) : NULL;
+    if (back && back->remat) return; /* made where it is used */
+    memset(e->taken, 0, sizeof e->taken);
+    for (unsigned k = 1; k < 4 && i->op[k].kind; k++) x.op[k] = source(e, i, k, (int)k == there);
+    if (i->mask) x.mask = (uint8_t)number(e, i->mask, KI_XO_K, true);
+    if (back) x.op[0] = written(e, i, back);
+    else if (i->op[0].kind) x.op[0] = source(e, i, 0, there == 0);
+    ki_asm_ins(e->a, &x);
+    if (back) store(e, back, x.op[0].reg);
+}
+
+/* ---- the frame --------------------------------------------------------------------------------------------------- */
+
+enum { FRAME_MOST = 4 << 20, PAGE = 4096 };
+
+static ki_x86_op r64(unsigned n) { return ki_x86_reg(KI_XO_R64, n); }
+
+static void put_entry(emit *e, uint64_t frame) {
+    ki_asm *a = e->a;
+    ki_x86_op none = {0};
+    ki_asm_put(a, KI_X_PUSH, r64(KI_X_RBP), none, none);
+    ki_asm_put(a, KI_X_MOV_EG, r64(KI_X_RBP), r64(KI_X_RSP), none);
+    for (unsigned k = 0; k < sizeof saved; k++)
+        if (e->m->used[KI_RC_G] >> saved[k] & 1) ki_asm_put(a, KI_X_PUSH, r64(saved[k]), none, none);
+    if (!frame) return;
+    ki_asm_put(a, KI_X_AND_EI, r64(KI_X_RSP), ki_x86_imm(-64), none);
+    /* A page at a time: each is touched before the next, so that the one that guards the stack is met. */
+    uint64_t left = frame;
+    for (; left > PAGE && left <= 4 * PAGE; left -= PAGE) {
+        ki_asm_put(a, KI_X_SUB_EI, r64(KI_X_RSP), ki_x86_imm(PAGE), none);
+        ki_x86_op top = ki_x86_mem(KI_X_RSP, KI_X_NOREG, 1, 0);
+        top.size = 8;
+        ki_asm_put(a, KI_X_OR_EB, top, ki_x86_imm(0), none);
+    }
+    if (left > 4 * PAGE) {
+        uint32_t again = ki_asm_label(a);
+        ki_x86_op top = ki_x86_mem(KI_X_RSP, KI_X_NOREG, 1, 0);
+        top.size = 8;
+        ki_asm_put(a, KI_X_MOV_OI, ki_x86_reg(KI_XO_R32, KI_X_RAX), ki_x86_imm((int64_t)(left / PAGE)), none);
+        ki_asm_bind(a, again);
+        ki_asm_put(a, KI_X_SUB_EI, r64(KI_X_RSP), ki_x86_imm(PAGE), none);
+        ki_asm_put(a, KI_X_OR_EB, top, ki_x86_imm(0), none);
+        ki_asm_put(a, KI_X_DEC, r64(KI_X_RAX), none, none);
+        ki_asm_put(a, KI_X_JNE, ki_x86_to(again), none, none);
+        left %= PAGE;
+    }
+    if (left) ki_asm_put(a, KI_X_SUB_EI, r64(KI_X_RSP), ki_x86_imm((int64_t)left), none);
+}
+
+static void put_exit(emit *e, uint64_t frame) {
+    ki_asm *a = e->a;
+    ki_x86_op none = {0};
+    unsigned n = 0;
+    for (unsigned k = 0; k < sizeof saved; k++) n += e->m->used[KI_RC_G] >> saved[k] & 1;
+    if (e->m->fence) ki_asm_put(a, KI_X_SFENCE, none, none, none);
+    if (!e->m->sse) ki_asm_put(a, KI_X_VZEROUPPER, none, none, none);
+    if (frame) ki_asm_put(a, KI_X_LEA, r64(KI_X_RSP), ki_x86_mem(KI_X_RBP, KI_X_NOREG, 1, -8 * (int)n), none);
+    for (unsigned k = sizeof saved; k-- > 0;)
+        if (e->m->used[KI_RC_G] >> saved[k] & 1) ki_asm_put(a, KI_X_POP, r64(saved[k]), none, none);
+    ki_asm_put(a, KI_X_POP, r64(KI_X_RBP), none, none);
+    ki_asm_put(a, KI_X_RET, none, none, none);
+}
+
+bool ki_memit(ki_mir *m, ki_asm *a) {
+    emit e = {.m = m, .a = a};
+    uint64_t frame = (m->frame + 63) / 64 * 64;
+    if (m->failed) return false;
+    if (frame > FRAME_MOST)
+        return ki_fail(m->env, KI_E_X86_FRAME, (unsigned long long)frame, (unsigned long long)FRAME_MOST), false;
+    put_entry(&e, frame);
+    for (uint32_t k = 0; k < m->n && !m->failed; k++) {
+        const ki_mins *i = &m->ins[k];
+        memset(e.taken, 0, sizeof e.taken);
+        if (i->form == KI_M_LABEL) {
+            if (i->op[0].v) ki_asm_align(a, (unsigned)i->op[0].v);
+            ki_asm_bind(a, i->op[0].label);
+        } else if (i->form == KI_M_MOVE) put_move(&e, i);
+        else if (i->form == KI_M_ARG) put_argument(&e, i);
+        else put(&e, i);
+    }
+    put_exit(&e, frame);
+    return !m->failed && ki_asm_finish(a);
+}

@@ -1,0 +1,108 @@
+/* lanes.c: lanes put together (STACK) and taken out (INDEX of a value with constant lanes). */
+#include "stages/8_render/x86/lower.h"
+
+void ki_lstack(ki_lower *l, kn_uop u) {
+    if (ki_lis_const(u) || u->dtype == KN_IDX) return; /* made where it is read */
+    ki_lval *v = ki_lv(l, u);
+    unsigned es = ki_les(u), n = u->nsrc;
+    if (u->dtype == KN_BOOL) {
+        ki_vreg g = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
+        v->reg = ki_vreg_new(&l->m, KI_RC_K, KI_XO_K);
+        KI_LPUT(l, KI_X_MOV_OI, ki_mreg(KI_XO_R32, g), ki_mimm(0));
+        for (unsigned k = n; k-- > 0;)
+            KI_LPUT(l, KI_X_LEA, ki_mreg(KI_XO_R64, g),
+                    (ki_mop){.kind = KI_XO_MEM, .reg = ki_lgeneral(l, u->src[k]), .index = g, .scale = 2});
+        KI_LPUT(l, KI_X_KMOVQ_G, ki_mreg(KI_XO_K, v->reg), ki_mreg(KI_XO_R64, g));
+        return;
+    }
+    uint64_t at = ki_mframe_take(&l->m, 64, 64);
+    for (unsigned k = 0; k < n; k++) ki_lput(l, ki_lvector(l, u->src[k], false), es, ki_mframe(at + k * es, 0), false);
+    v->reg = ki_vreg_new(&l->m, KI_RC_V, ki_lkind(n * es));
+    ki_lget(l, v->reg, n * es, ki_mframe(at, 0));
+}
+
+/* First lane and number, if the lanes wanted stand in a row. */
+static bool run_of(kn_uop i, int64_t *first, unsigned *n) {
+    *n = ki_llanes(i);
+    if (ki_is_const(i)) return *first = i->arg.i, true;
+    if (i->op != KN_STACK) return false;
+    *first = i->src[0]->arg.i;
+    for (uint32_t k = 0; k < i->nsrc; k++)
+        if (!ki_is_const(i->src[k]) || i->src[k]->arg.i != *first + k) return false;
+    return true;
+}
+
+/* Bytes from..from+n of a vector, to the lowest: a part of 128 or 256 bits, then a shift within 128. */
+static ki_vreg bytes_of(ki_lower *l, ki_vreg x, unsigned all, unsigned from, unsigned n) {
+    bool wide = l->m.features >> KI_CPU_AVX512VL & 1;
+    if (n == 32 && from == 32) {
+        ki_vreg r = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Y);
+        KI_LPUT(l, KI_X_VEXTRACTF64X4, ki_mreg(KI_XO_Y, r), ki_mreg(KI_XO_Z, x), ki_mimm(1));
+        return r;
+    }
+    if (from >= 16) {
+        ki_vreg r = ki_vreg_new(&l->m, KI_RC_V, KI_XO_X);
+        KI_LPUT(l, wide ? KI_X_VEXTRACTF32X4 : KI_X_VEXTRACTF128, ki_mreg(KI_XO_X, r), ki_mreg(ki_lkind(all), x),
+                ki_mimm(from / 16));
+        x = r, from %= 16;
+    }
+    if (!from) return x;
+    ki_vreg r;
+    if (l->m.sse) {
+        r = ki_lmove(l, KI_RC_V, KI_XO_X, x);
+        KI_LPUT(l, KI_X_VPSRLDQ_I, ki_mreg(KI_XO_X, r), ki_mimm(from))->flags |= KI_MF_READS0;
+    } else {
+        r = ki_vreg_new(&l->m, KI_RC_V, KI_XO_X);
+        KI_LPUT(l, wide ? KI_X_VPSRLDQ_EI : KI_X_VPSRLDQ_I, ki_mreg(KI_XO_X, r), ki_mreg(KI_XO_X, x), ki_mimm(from));
+    }
+    return r;
+}
+
+static void pick_bits(ki_lower *l, kn_uop u) {
+    ki_lval *v = ki_lv(l, u);
+    int64_t first;
+    unsigned n;
+    if (!run_of(u->src[1], &first, &n)) {
+        ki_lfail(l, u, "lanes of a mask are taken in a row");
+        return;
+    }
+    v->reg = ki_vreg_new(&l->m, KI_RC_K, KI_XO_K);
+    KI_LPUT(l, KI_X_KSHIFTRQ, ki_mreg(KI_XO_K, v->reg), ki_mreg(KI_XO_K, ki_lmask(l, u->src[0], ki_llanes(u->src[0]))),
+            ki_mimm(first));
+}
+
+void ki_lpick(ki_lower *l, kn_uop u) {
+    ki_lval *v = ki_lv(l, u);
+    kn_uop x = u->src[0], i = u->src[1];
+    unsigned es = ki_les(u), all = ki_llanes(x) * es, n;
+    int64_t first;
+    if (u->dtype == KN_BOOL) {
+        pick_bits(l, u);
+        return;
+    }
+    if (!ki_lis_const(i)) {
+        ki_lfail(l, u, "lanes of a value need constant numbers");
+        return;
+    }
+    ki_vreg from = ki_lvector(l, x, true);
+    unsigned at = run_of(i, &first, &n) ? (unsigned)first * es : 0;
+    n = ki_llanes(u);
+    bool inside = run_of(i, &first, &(unsigned){0}) && (at / 16 == (at + n * es - 1) / 16 || at % (n * es) == 0);
+    if (inside) {
+        ki_vreg r = bytes_of(l, from, all, at, n * es);
+        bool slice = x->op == KN_LOAD && ki_lv(l, x)->alias; /* will be written again */
+        v->reg = r == from && slice ? ki_lmove(l, KI_RC_V, ki_lkind(n * es), r) : r;
+    } else {
+        uint64_t there = ki_mframe_take(&l->m, 64, 64), to = ki_mframe_take(&l->m, 64, 64);
+        ki_lput(l, from, all, ki_mframe(there, 0), false);
+        for (unsigned k = 0; k < n; k++) {
+            ki_vreg t = ki_vreg_new(&l->m, KI_RC_V, KI_XO_X);
+            int64_t lane = ki_is_const(i) ? i->arg.i : i->src[k]->arg.i;
+            ki_lget(l, t, es, ki_mframe(there + (uint64_t)lane * es, 0));
+            ki_lput(l, t, es, ki_mframe(to + k * es, 0), false);
+        }
+        v->reg = ki_vreg_new(&l->m, KI_RC_V, ki_lkind(n * es));
+        ki_lget(l, v->reg, n * es, ki_mframe(to, 0));
+    }
+    if (v->wide && n == 1) v->all = ki_lall(l, v->reg, es);
+}

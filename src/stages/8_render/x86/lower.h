@@ -1,0 +1,115 @@
+/* lower.h: a LINEAR's items to machine instructions over virtual registers. Private to 8_render/x86.
+ *
+ * Where values live (MAP: "native"):
+ *   dtype index           general register, 64 bits; a bool () made of comparisons of such: general register, 0 or 1
+ *   other (), other (n,)  vector register; () is its lowest lane, what the lanes above hold is never looked at
+ *   bool of data          mask register (AVX-512); else the sign of integer lanes, M of `M < 0`, or bytes from and for memory
+ * A () that a vector instruction reads is also kept broadcast to all lanes, made where the () is made. A LOAD that one instruction
+ * reads, with no store in between, is that instruction's memory operand. A split REG BUFFER's slice is a virtual register that is
+ * written more than once; a LOAD of it is that register itself where nothing writes the slice before the LOAD's last use. */
+#ifndef KI_X86_LOWER_H
+#define KI_X86_LOWER_H
+
+#include "stages/8_render/locals.h"
+#include "stages/8_render/x86/mir.h"
+#include "stages/target.h"
+
+typedef struct ki_lval { /* by item */
+    uint32_t uses, last; /* how often it is read, and the last item that does */
+    uint32_t block;      /* loop it stands in */
+    uint8_t wide;        /* a vector instruction reads this () */
+    uint8_t general;     /* its one use is a cast to index: a LOAD goes to a general register */
+    uint8_t deferred;    /* a LOAD that waits for its one user */
+    uint8_t gpr;         /* the register is a general one */
+    uint8_t alias;       /* a LOAD of a slice: it is the slice's register */
+    uint8_t outside;     /* it is read in another loop than it stands in */
+    uint32_t nwide;      /* how many of its uses want it in all lanes */
+    ki_vreg reg, all;    /* itself; broadcast */
+    uint32_t slice;      /* 1 + the STORE (item) whose slice it is written to at once */
+} ki_lval;
+
+typedef struct ki_lower {
+    ki_ir *ir;
+    ki_mir m;
+    ki_asm *a;
+    kn_uop kernel;
+    const kn_uop *inst;
+    uint32_t n, now;
+    uint32_t *at; /* by id: item */
+    ki_lval *val;
+    ki_locals local;
+    ki_vreg buf, var, thread;
+    ki_vreg *pointer; /* by item of a PARAM */
+    ki_vreg **slices; /* by local: by element */
+    ki_vreg *slice_mem;
+    uint64_t *home;  /* by local that is an array: place in the frame */
+    uint32_t *epoch; /* by item: stores, loops and branches before it */
+    struct ki_lloop {
+        uint32_t number, head, done; /* of the MIR; labels */
+        ki_vreg counter;
+        kn_uop bound;
+    } loop[64];
+    uint32_t depth;
+    struct ki_lconst {
+        uint64_t bits;
+        uint8_t es;
+        ki_vreg reg;
+    } * konst;
+    uint32_t nkonst, konst_cap;
+} ki_lower;
+
+static inline ki_lval *ki_lv(ki_lower *l, kn_uop u) { return &l->val[l->at[u->id]]; }
+static inline unsigned ki_llanes(kn_uop u) { return u->type->rank ? (unsigned)u->type->dim[0].n : 1; }
+/* bool in memory and in lanes of its own: a byte. */
+static inline unsigned ki_les(kn_uop u) { return (unsigned)ki_itemsize((kn_dtype)u->dtype); }
+ki_x86_kind ki_lkind(unsigned bytes); /* vector register that holds so many */
+bool ki_lfail(ki_lower *l, kn_uop u, const char *why);
+#define KI_LPUT(l, form, ...) KI_MPUT(&(l)->m, form, (l)->now, __VA_ARGS__)
+
+/* value.c: operands. Each makes what it takes to have the value there. */
+ki_vreg ki_lgeneral(ki_lower *l, kn_uop u);                     /* index, bool () */
+ki_vreg ki_lvector(ki_lower *l, kn_uop u, bool all);            /* vector register; all: a () in all lanes */
+ki_vreg ki_lmask(ki_lower *l, kn_uop u, unsigned lanes);        /* mask register; a () in all lanes where lanes > 1 */
+kn_uop ki_lsign(kn_uop truth);                           /* below AVX-512: M of `M < 0`, NULL: it is no such */
+ki_vreg ki_lbytes(ki_lower *l, kn_uop u, unsigned lanes); /* bool as bytes of 0 and 1, in all lanes there are */
+ki_vreg ki_lmask_exact(ki_lower *l, kn_uop u, unsigned lanes);  /* no bit set past the lanes */
+ki_vreg ki_lconst(ki_lower *l, kn_dtype t, uint64_t bits);      /* in all lanes */
+ki_vreg ki_ltable(ki_lower *l, kn_uop stack);                   /* STACK of constants */
+ki_vreg ki_lnumbers(ki_lower *l, const int32_t *v, unsigned n); /* a constant vector */
+ki_vreg ki_lfrom_general(ki_lower *l, ki_vreg r, unsigned es);  /* to the lowest lane */
+ki_vreg ki_lall(ki_lower *l, ki_vreg r, unsigned es);           /* the lowest lane to all */
+ki_vreg ki_lmove(ki_lower *l, ki_rclass c, ki_x86_kind kind, ki_vreg from); /* a copy */
+bool ki_lis_const(kn_uop u);
+
+/* index.c: index arithmetic, transfers. False: not such an op. */
+bool ki_lindex(ki_lower *l, kn_uop u);
+
+/* memory.c */
+bool ki_lplan_memory(ki_lower *l);
+/* A vector of indices as a list of (), one a lane, and what is added to all of them (NULL: nothing). NULL: it is no such. */
+kn_uop ki_llist(kn_uop index, kn_uop *plus);
+kn_uop ki_lpeel(kn_uop base, int64_t *start); /* without constants added, which go to start; NULL: nothing is left */
+ki_mop ki_laddress(ki_lower *l, const ki_address *a,
+                   int64_t lane); /* of an affine address; of lane 0's element + lane */
+void ki_lload(ki_lower *l, kn_uop u);
+void ki_lload_whole(ki_lower *l, kn_uop u); /* one without a gate, of a () or lanes in a row */
+void ki_lstore(ki_lower *l, kn_uop u);
+void ki_latomic(ki_lower *l, kn_uop u);
+/* A deferred LOAD as a memory operand, at its one user. */
+ki_mop ki_ldeferred(ki_lower *l, kn_uop load);
+ki_vreg ki_lslice(ki_lower *l, const ki_address *a); /* 0: no slice */
+
+void ki_lget(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop from); /* a power of two of bytes, to a vector register */
+void ki_lput(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop to, bool stream);
+
+/* ins.c */
+void ki_lins(ki_lower *l, kn_uop u);
+
+/* resize.c: CAST between integers */
+void ki_lresize(ki_lower *l, kn_uop u);
+
+/* lanes.c: STACK, and lanes of a value */
+void ki_lstack(ki_lower *l, kn_uop u);
+void ki_lpick(ki_lower *l, kn_uop u);
+
+#endif

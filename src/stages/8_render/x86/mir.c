@@ -1,0 +1,89 @@
+/* mir.c: see mir.h. */
+#include "stages/8_render/x86/mir.h"
+
+#include "stages/target.h"
+
+#include <string.h>
+
+bool ki_mir_open(ki_mir *m, ki_env *env, const ki_target *t) {
+    *m = (ki_mir){.env = env, .target = t, .nv = 1, .nvector = t->nvector};
+    m->features = ki_cpu_level_features(t->level);
+    m->sse = !(m->features & KI_CPU_BIT(KI_CPU_AVX));
+    return true;
+}
+
+void ki_mir_close(ki_mir *m) {
+    ki_free(m->ins);
+    ki_free(m->entry);
+    ki_free(m->v);
+    ki_free(m->loop);
+    *m = (ki_mir){0};
+}
+
+static bool room(ki_mir *m, void **v, uint32_t *cap, uint32_t n, size_t size) {
+    if (m->failed) return false;
+    if (n < *cap) return true;
+    uint32_t want = *cap ? 2 * *cap : 256;
+    void *p = ki_realloc(*v, want, size);
+    if (!p) return ki_fail(m->env, KI_E_NOMEM), m->failed = true, false;
+    *v = p;
+    *cap = want;
+    return true;
+}
+
+ki_vreg ki_vreg_new(ki_mir *m, ki_rclass cls, ki_x86_kind kind) {
+    if (!room(m, (void **)&m->v, &m->v_cap, m->nv, sizeof *m->v)) return 0;
+    m->v[m->nv] = (ki_vinfo){.cls = (uint8_t)cls, .kind = (uint8_t)kind, .reg = KI_X_NOREG, .slot = -1};
+    return m->nv++;
+}
+
+/* What a form does with operand 0, and whether registers must differ. */
+static unsigned flags_of(unsigned form) {
+    if (form == KI_M_LABEL) return 0;
+    if (form >= KI_X_COUNT) return KI_MF_WRITES0;
+    const ki_x86_form *f = &ki_x86_forms[form];
+    unsigned r = f->attr & KI_XA_READS ? KI_MF_READS0 : f->op[0] ? KI_MF_WRITES0 : 0;
+    if (f->attr & KI_XA_RW) r |= KI_MF_READS0;
+    if (f->attr & KI_XA_DISTINCT) r |= KI_MF_LATE | (f->op[2] ? KI_MF_WRITES2 : 0);
+    return r;
+}
+
+ki_mins *ki_mput(ki_mir *m, unsigned form, uint32_t at, unsigned nop, const ki_mop *op) {
+    ki_mins **list = m->before ? &m->entry : &m->ins;
+    uint32_t *n = m->before ? &m->nentry : &m->n;
+    if (!room(m, (void **)list, m->before ? &m->entry_cap : &m->cap, *n, sizeof **list)) return &m->nowhere;
+    ki_mins *i = &(*list)[(*n)++];
+    *i = (ki_mins){.form = (uint16_t)form, .flags = (uint8_t)flags_of(form), .at = at};
+    memcpy(i->op, op, nop * sizeof *op);
+    return i;
+}
+
+bool ki_mir_join(ki_mir *m) {
+    ki_mins *all = m->failed ? NULL : ki_malloc(((size_t)m->n + m->nentry + 1) * sizeof *all);
+    if (!all) {
+        if (!m->failed) ki_fail(m->env, KI_E_NOMEM);
+        return m->failed = true, false;
+    }
+    if (m->nentry) memcpy(all, m->entry, m->nentry * sizeof *all);
+    memcpy(all + m->nentry, m->ins, m->n * sizeof *all);
+    for (uint32_t k = 0; k < m->nloop; k++) m->loop[k].begin += m->nentry, m->loop[k].end += m->nentry;
+    ki_free(m->ins);
+    m->ins = all;
+    m->cap = m->n + m->nentry + 1;
+    m->n += m->nentry;
+    m->nentry = 0;
+    return true;
+}
+
+uint32_t ki_mloop_open(ki_mir *m) {
+    if (!room(m, (void **)&m->loop, &m->loop_cap, m->nloop, sizeof *m->loop)) return 0;
+    m->loop[m->nloop] = (ki_mloop){m->n, UINT32_MAX / 4};
+    return m->nloop++;
+}
+
+uint64_t ki_mframe_take(ki_mir *m, uint64_t bytes, unsigned align) {
+    m->frame = (m->frame + align - 1) / align * align;
+    uint64_t at = m->frame;
+    m->frame += bytes;
+    return at;
+}

@@ -1,0 +1,21 @@
+/* native.h: a kernel's machine code. All of 8_render/x86 that the rest of the compiler sees.
+ *
+ * The code is a function  void (void *const *buf, const int64_t *var, int64_t thread)  of the System V calling convention, as the C
+ * renderer's (render.h). It names no address but its own, so it runs from any place aligned to 64 bytes. */
+#ifndef KI_X86_NATIVE_H
+#define KI_X86_NATIVE_H
+
+#include "stages/target.h"
+
+typedef struct ki_x86_text {
+    uint8_t *bytes; /* owned */
+    size_t n;
+    uint32_t spills; /* values kept in memory */
+} ki_x86_text;
+
+/* kernel: SINK(LINEAR(...)), or CALL of one, as select leaves it for a native target. listing: NULL, or it is appended: each
+ * instruction under the item of the LINEAR it is for. False: env says why. */
+bool ki_render_x86(ki_ir *ir, const ki_target *t, kn_uop kernel, ki_x86_text *out, ki_text *listing);
+void ki_x86_text_free(ki_x86_text *c);
+
+#endif

@@ -1,0 +1,199 @@
+/* regs.c: registers by linear scan.
+ *
+ * One interval a virtual register, from its first write to its last read, through whole loops where it must (mir.h). In the order
+ * intervals begin, each takes a register that no other holds, its hint's first. Where there is none, of all that compete the one
+ * that costs least to keep in memory, for as long as it would hold a register, goes there, for all its life: its reads and writes
+ * weigh eight times more a loop, constants (which are loaded again from the pool) a quarter. Where what
+ * went to memory must pass through a register, the scan is done again with as many set aside as an instruction needs. */
+#include "stages/8_render/x86/mir.h"
+
+#include <string.h>
+
+/* In the order they are given away: those a callee need not save first. rax and rdx are the divider's and scratch. */
+static const uint8_t general[] = {KI_X_RDI, KI_X_RSI, KI_X_RCX, 8, 9, 10, 11, KI_X_RBX, 12, 13, 14, 15};
+
+typedef struct scan {
+    ki_mir *m;
+    uint64_t avail[KI_RC_COUNT], free[KI_RC_COUNT];
+    ki_vreg holder[KI_RC_COUNT][32];
+    uint32_t *order;
+} scan;
+
+/* ---- intervals -------------------------------------------------------------------------------------------------- */
+
+typedef struct walk {
+    ki_mir *m;
+    uint32_t at, next_loop, depth;
+    uint32_t open[64]; /* loops around, outermost first */
+    float weight;
+} walk;
+
+static void touch(walk *w, ki_vreg r, bool write, bool late) {
+    if (!r || ki_is_physical(r)) return;
+    ki_vinfo *v = &w->m->v[r];
+    uint32_t pos = 2 * w->at + (write || late);
+    if (v->first == UINT32_MAX) v->first = pos;
+    for (uint32_t d = 0; d < w->depth; d++) { /* the outermost loop that began after it */
+        const ki_mloop *l = &w->m->loop[w->open[d]];
+        if (2 * l->begin <= v->first) continue;
+        pos = 2 * l->end + 1;
+        break;
+    }
+    if (pos > v->last) v->last = pos;
+    v->weight += w->weight;
+}
+
+static void touch_ins(walk *w, const ki_mins *i) {
+    bool late = i->flags & KI_MF_LATE;
+    for (unsigned k = 0; k < 4; k++) {
+        const ki_mop *o = &i->op[k];
+        if (o->kind == KI_XO_MEM) {
+            if (o->base == KI_MB_REG) touch(w, o->reg, false, late);
+            touch(w, o->index, false, late);
+        } else if (o->kind >= KI_XO_R8 && o->kind <= KI_XO_T) {
+            bool writes = (k == 0 && i->flags & KI_MF_WRITES0) || (k == 2 && i->flags & KI_MF_WRITES2);
+            if (!writes || (k == 0 && i->flags & KI_MF_READS0) || k == 2) touch(w, o->reg, false, late && k);
+            if (writes) touch(w, o->reg, true, false);
+        }
+    }
+    touch(w, i->mask, false, late);
+}
+
+static bool intervals(ki_mir *m) {
+    walk w = {.m = m, .weight = 1};
+    for (ki_vreg r = 1; r < m->nv; r++) m->v[r].first = UINT32_MAX, m->v[r].last = 0, m->v[r].weight = 0;
+    for (w.at = 0; w.at < m->n; w.at++) {
+        while (w.depth && m->loop[w.open[w.depth - 1]].end < w.at) w.depth--, w.weight /= 8;
+        while (w.next_loop < m->nloop && m->loop[w.next_loop].begin == w.at) {
+            if (w.depth == 64)
+                return ki_fail(m->env, KI_E_RENDER_FORM, "range", "more than 64 loops in one another"), false;
+            w.open[w.depth++] = w.next_loop++;
+            w.weight *= 8;
+        }
+        touch_ins(&w, &m->ins[w.at]);
+    }
+    return true;
+}
+
+/* Virtual registers by first position: positions are few, so they are counted. */
+static bool sort(scan *s) {
+    ki_mir *m = s->m;
+    uint32_t *count = ki_calloc(2 * (size_t)m->n + 2, sizeof *count), total = 0;
+    if (!count) return ki_fail(m->env, KI_E_NOMEM), false;
+    for (ki_vreg r = 1; r < m->nv; r++)
+        if (m->v[r].first != UINT32_MAX) count[m->v[r].first + 1]++;
+    for (uint32_t p = 0; p < 2 * m->n + 1; p++) count[p + 1] += count[p];
+    for (ki_vreg r = 1; r < m->nv; r++)
+        if (m->v[r].first != UINT32_MAX) s->order[count[m->v[r].first]++] = r, total++;
+    s->order[total] = 0;
+    ki_free(count);
+    return true;
+}
+
+/* ---- the scan --------------------------------------------------------------------------------------------------- */
+
+static void expire(scan *s, unsigned c, uint32_t now) {
+    for (uint64_t held = s->avail[c] & ~s->free[c]; held; held &= held - 1) {
+        unsigned k = (unsigned)ki_ctz64(held);
+        if (s->m->v[s->holder[c][k]].last < now) s->free[c] |= UINT64_C(1) << k;
+    }
+}
+
+static unsigned pick(const scan *s, unsigned c, const ki_vinfo *v) {
+    uint64_t free = s->free[c];
+    if (v->hint) {
+        uint8_t k = ki_is_physical(v->hint) ? (uint8_t)(v->hint & 255) : s->m->v[v->hint].reg;
+        if (k != KI_X_NOREG && free >> k & 1) return k;
+    }
+    if (c != KI_RC_G) return (unsigned)ki_ctz64(free);
+    for (unsigned k = 0; k < sizeof general; k++)
+        if (free >> general[k] & 1) return general[k];
+    return KI_X_NOREG;
+}
+
+static float cost(const ki_vinfo *v) {
+    if (v->last - v->first < 4 && !v->remat) return 1e30f; /* what spilling itself would make */
+    return (v->remat ? 0.25f : 1.0f) * v->weight / (float)(v->last - v->first + 1);
+}
+
+static void to_memory(ki_mir *m, ki_vinfo *v) {
+    v->reg = KI_X_NOREG;
+    m->spills++;
+    if (v->remat) return;
+    static const uint8_t bytes[] = {[KI_XO_R64] = 8, [KI_XO_X] = 16, [KI_XO_Y] = 32, [KI_XO_Z] = 64, [KI_XO_K] = 8};
+    unsigned n = bytes[v->kind] ? bytes[v->kind] : 8;
+    v->slot = (int32_t)ki_mframe_take(m, n, n);
+}
+
+static void give(scan *s, ki_vreg r) {
+    ki_mir *m = s->m;
+    ki_vinfo *v = &m->v[r];
+    unsigned c = v->cls;
+    expire(s, c, v->first);
+    if (!s->free[c]) {
+        ki_vreg worst = r;
+        for (uint64_t held = s->avail[c]; held; held &= held - 1) {
+            ki_vreg h = s->holder[c][ki_ctz64(held)];
+            if (cost(&m->v[h]) < cost(&m->v[worst])) worst = h;
+        }
+        if (worst == r) {
+            to_memory(m, v);
+            return;
+        }
+        s->free[c] |= UINT64_C(1) << m->v[worst].reg;
+        to_memory(m, &m->v[worst]);
+    }
+    unsigned k = pick(s, c, v);
+    v->reg = (uint8_t)k;
+    s->free[c] &= ~(UINT64_C(1) << k);
+    s->holder[c][k] = r;
+    m->used[c] |= UINT64_C(1) << k;
+}
+
+static uint64_t bits(unsigned from, unsigned to) { return (UINT64_C(1) << to) - (UINT64_C(1) << from); }
+
+/* Registers to give, and those set aside. rax and rdx are always, last among them: a division holds both. */
+static void set_aside(scan *s, const unsigned need[KI_RC_COUNT]) {
+    ki_mir *m = s->m;
+    uint64_t g = 0;
+    for (unsigned k = 0; k < sizeof general; k++) g |= UINT64_C(1) << general[k];
+    if (need[KI_RC_G]) g &= ~(UINT64_C(1) << KI_X_RCX);
+    unsigned k = need[KI_RC_K] < 2 ? need[KI_RC_K] : 2;
+    s->avail[KI_RC_G] = g;
+    s->avail[KI_RC_V] = bits(0, m->nvector - need[KI_RC_V]);
+    s->avail[KI_RC_K] = bits(1, 8 - k);
+    const uint8_t scratch[KI_RC_COUNT][3] = {
+        {KI_X_RCX, KI_X_RAX, KI_X_RDX},
+        {(uint8_t)(m->nvector - 1), (uint8_t)(m->nvector - 2), (uint8_t)(m->nvector - 3)},
+        {7, 6, KI_X_NOREG}};
+    memcpy(m->scratch, scratch, sizeof scratch);
+}
+
+static void scan_once(scan *s, const unsigned need[KI_RC_COUNT], uint64_t frame) {
+    ki_mir *m = s->m;
+    m->frame = frame;
+    m->spills = 0;
+    for (ki_vreg r = 1; r < m->nv; r++) m->v[r].reg = KI_X_NOREG, m->v[r].slot = -1;
+    for (unsigned c = 0; c < KI_RC_COUNT; c++) m->used[c] = 0;
+    set_aside(s, need);
+    memcpy(s->free, s->avail, sizeof s->free);
+    for (uint32_t k = 0; s->order[k]; k++) give(s, s->order[k]);
+}
+
+bool ki_mregs(ki_mir *m) {
+    if (m->failed || !intervals(m)) return false;
+    scan s = {.m = m, .order = ki_calloc((size_t)m->nv + 1, sizeof *s.order)};
+    bool ok = s.order ? sort(&s) : (ki_fail(m->env, KI_E_NOMEM), false), enough = false;
+    uint64_t frame = m->frame;
+    unsigned aside[KI_RC_COUNT] = {0}, need[KI_RC_COUNT];
+    while (ok && !enough) { /* at most as often as there are registers to set aside */
+        scan_once(&s, aside, frame);
+        if (!m->spills) break;
+        ki_mneed(m, need);
+        enough = true;
+        for (unsigned c = 0; c < KI_RC_COUNT; c++)
+            if (need[c] > aside[c]) aside[c] = need[c], enough = false;
+    }
+    ki_free(s.order);
+    return ok;
+}

@@ -97,11 +97,13 @@ $(LIBA): $(LIBOBJ) $(GENOBJ)
 	$(say) ar $@
 	$(Q)$(AR) rcs $@ $^
 
+# Tables of rules are full of pointers: packed, what the loader must add to them is a fiftieth. Old linkers cannot.
+RELR := $(shell $(CC) -Wl,--help 2>/dev/null | grep -q pack-relative-relocs && echo -Wl,-z,pack-relative-relocs)
+
 $(LIBSO): $(LIBOBJ) $(GENOBJ) tools/libkoine.map
 	$(say) ld $@
 	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,libkoine.so.$(SOVER) -Wl,--version-script=tools/libkoine.map -Wl,-z,defs \
-	    -Wl,-z,pack-relative-relocs \
-	    -Wl,--as-needed $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
+	    $(RELR) -Wl,--as-needed $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
 	@ln -sf $(@F) $(B)/libkoine.so.$(SOVER)
 	@ln -sf $(@F) $(B)/libkoine.so
 

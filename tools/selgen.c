@@ -1,11 +1,12 @@
 /* selgen: the table of instructions read backwards. selgen OUT.kr writes a rule for each packed row whose meaning is one op
  * of the dialect: `vaddps_f32 : x:f32 + y => ins(x, y; "VADDPS", f32)`, in one rule set a level of x86-64, with the rows the
- * level has in the encoding it uses (SSE, VEX, EVEX). Where two rows serve, the one of lower latency is taken, then the
+ * level has in the encoding it uses (SSE, VEX, EVEX) and no lower one already. Where two rows serve, the one of lower latency is taken, then the
  * first of the table; bits of integers do not go through the rows for floats (andps). Run by the build; krc reads it. */
 #include "stages/x86/x86.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 512, WIDEST = 3 };
@@ -200,6 +201,17 @@ static void row(const ki_x86_form *f) {
         snprintf(left, sizeof left, "max(x:%s, y)", ki_dtypes[t].name), put(f, left, "x, y", t, ki_dtypes[t].name, "");
 }
 
+/* Whether a lower level's set has the rule: sets of higher levels are asked before it. Else it has it from now on. */
+static char *written[WIDEST * MOST];
+static unsigned nwritten;
+static bool known(const char *rule) {
+    for (unsigned k = 0; k < nwritten; k++)
+        if (strcmp(written[k], rule) == 0) return true;
+    written[nwritten] = strdup(rule);
+    nwritten += written[nwritten] != NULL;
+    return false;
+}
+
 int main(int argc, char **argv) {
     static const char *const levels[WIDEST] = {"sse2", "avx2", "avx512"};
     if (argc != 2) return fputs("usage: selgen OUT.kr\n", stderr), 2;
@@ -213,7 +225,10 @@ int main(int argc, char **argv) {
         if (nrules == MOST) return fputs("selgen: too many rules\n", stderr), 1;
         fprintf(out, "\nruleset x86_%s : pure\n%s", levels[level],
                 level ? "" : "extern pred zero(node) = ki_is_zero\n");
-        for (unsigned k = 0; k < nrules; k++) fputs(rules[k].rule, out);
+        for (unsigned k = 0; k < nrules; k++)
+            if (strchr(rules[k].left, '#') || !known(rules[k].rule))
+                fputs(rules[k].rule, out); /* #c before what takes any */
     }
+    for (unsigned k = 0; k < nwritten; k++) free(written[k]);
     return fclose(out) != 0;
 }

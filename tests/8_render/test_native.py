@@ -71,3 +71,56 @@ def test_no_page_is_writable_and_executable(root, build, libkoine, tmp_path):
     assert r.returncode == 0, r.stderr
     both, executable = map(int, r.stdout.split())
     assert both == 0 and executable >= 1
+
+
+STAGED = """koine 1 plan
+%1 = stack 4:index                      : index [1]
+%2 = param %1 slot=0                    : f32 [4]
+%3 = const 0                            : index
+%4 = const {last}                       : index
+%5 = buffer 0 LOCAL size={size}         : f32 [{size}]
+%6 = stack 4:index                      : index [1]
+%7 = param %6 slot=1                    : f32 [4]
+%8 = range 0 LOOP 4:index               : index
+%9 = add %8 %4                          : index
+%10 = index %5 %9                       : f32
+%11 = index %7 %8                       : f32
+%12 = load %11                          : f32
+%13 = store %10 %12
+%14 = end %13 %8
+%15 = after %5 %14                      : f32 [{size}]
+%16 = range 1 LOOP 4:index              : index
+%17 = add %16 %4                        : index
+%18 = index %15 %17                     : f32
+%19 = load %18                          : f32
+%20 = index %2 %16                      : f32
+%21 = store %20 %19
+%22 = end %21 %16
+%23 = linear 4:index %1..%22
+%24 = sink %23 name="staged" optimized=1 native=1
+%25 = buffer 1 GLOBAL size=4            : f32 [4]
+%26 = buffer 0 GLOBAL size=4            : f32 [4]
+%27 = call %24..%26
+%28 = linear %27
+in "x" = %26                            : f32 [4]
+root %28
+out "y" = %25                           : f32 [4]
+"""
+
+
+def staged(koine, tmp_path, size, ok=True):
+    p = tmp_path / "staged.kn"
+    p.write_text(STAGED.format(size=size, last=size - 4))
+    return koine("run", p, ok=ok, env={"KN_CODE": "x86"}), koine("run", p, "--device", "INTERP").stdout
+
+
+@pytest.mark.parametrize("size", [4, 1000, 2048, 3000, 100_000, 1_000_000])
+def test_frames(koine, tmp_path, size):
+    """From none to many pages: each is touched in turn."""
+    got, want = staged(koine, tmp_path, size)
+    assert got.stdout == want
+
+
+def test_a_frame_too_large_is_refused(koine, tmp_path):
+    r, _ = staged(koine, tmp_path, 2_000_000, ok=False)
+    assert r.returncode == 1 and "KN4263" in r.stderr and "8000000 bytes" in r.stderr.replace(",", "")

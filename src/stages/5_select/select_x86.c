@@ -11,8 +11,10 @@
 
 /* In the order they are asked (select.h). */
 static const ki_ruleset *const sse2[] = {&ki_rules_select_sse2, &ki_rules_select_narrow, &ki_rules_x86_sse2},
-                               *const avx2[] = {&ki_rules_select_avx2, &ki_rules_select_narrow, &ki_rules_x86_avx2},
-                               *const avx512[] = {&ki_rules_select_avx512, &ki_rules_x86_avx512};
+                               *const avx2[] = {&ki_rules_select_avx2, &ki_rules_select_narrow, &ki_rules_x86_avx2,
+                                                &ki_rules_x86_sse2},
+                               *const avx512[] = {&ki_rules_select_avx512, &ki_rules_x86_avx512, &ki_rules_x86_avx2,
+                                                  &ki_rules_x86_sse2};
 static const struct {
     const ki_ruleset *const *sets;
     unsigned n;

@@ -46,7 +46,6 @@ def test_every_verb_has_help_and_a_place_in_the_man_page(koine, verb):
     (["run", "a.kn", "--seed", "many"], "expected a whole number"),
     (["compile", "a.kn", "--to", "rangefy"], "did you mean rangeify?"),
     (["compile", "a.kn", "--target", "fortran"], "no target fortran"),
-    (["compile", "a.kn", "--target", "x86"], "--to select"),
     (["train", "letters"], "no job letters"),
     (["train", "digits", "--steps", "0"], "from 1 to"),
     (["train", "digits", "--data", "x.npy"], "--data needs X.npy Y.npy"),

@@ -38,11 +38,11 @@ static void one_node(ki_ir *ir, kn_uop u, const ki_ruleset *const *spec, unsigne
     if (found == 1 && set < SPECS && rule < RULES) alone[set][rule]++;
 }
 
-static void one_stage(const ki_program *in, ki_stage s) {
+static void one_stage(const ki_program *in, ki_stage s, const ki_target *target) {
     ki_ir ir;
     ki_program out;
     if (!ki_ir_open(&ir, in->ir->env)) return;
-    if (ki_lower(in, &ir, s, &(ki_lower_opts){.threads = 4}, &out)) {
+    if (ki_lower(in, &ir, s, &(ki_lower_opts){.target = target, .threads = 4}, &out)) {
         kn_uop *node;
         unsigned n;
         const ki_ruleset *const *spec = ki_stage_specs(s, &n);
@@ -61,7 +61,8 @@ static void one_text(const char *path, const char *text, size_t n) {
     ki_program p = {0};
     if (!ki_env_open(&env) || !ki_ir_open(&ir, &env)) return;
     if (ki_parse(&ir, path, text, n, &p)) {
-        for (ki_stage s = p.stage; s < KI_S_COUNT; s++) one_stage(&p, s);
+        for (ki_stage s = p.stage; s < KI_S_COUNT; s++) one_stage(&p, s, NULL);
+        one_stage(&p, KI_S_RENDER, ki_target_native("avx2"));
         ki_program_free(&p);
     }
     ki_ir_close(&ir);

@@ -20,23 +20,18 @@ void ki_asm_close(ki_asm *a) {
 }
 
 /* Room for `more` elements of `size` bytes behind n. */
-static bool room(ki_asm *a, void **v, size_t *cap, size_t n, size_t more, size_t size) {
-    if (a->failed) return false;
-    if (n + more <= *cap) return true;
-    size_t want = *cap ? *cap : 256;
-    while (want < n + more) want *= 2;
-    void *p = ki_realloc(*v, want, size);
-    if (!p) return ki_fail(a->env, KI_E_NOMEM), a->failed = true, false;
-    *v = p;
-    *cap = want;
-    return true;
+static bool room(ki_asm *a, void *array, size_t *cap, size_t n, size_t more, size_t size) {
+    if (a->failed || n + more <= *cap) return !a->failed;
+    if (ki_array_grow(array, cap, n + more, size)) return true;
+    ki_fail(a->env, KI_E_NOMEM);
+    return a->failed = true, false;
 }
 
 /* ---- labels -------------------------------------------------------------------------------------------------------- */
 
 uint32_t ki_asm_label(ki_asm *a) {
     size_t cap = a->label_cap;
-    if (!room(a, (void **)&a->label, &cap, a->nlabel, 1, sizeof *a->label)) return 0;
+    if (!room(a, &a->label, &cap, a->nlabel, 1, sizeof *a->label)) return 0;
     a->label_cap = (uint32_t)cap;
     a->label[a->nlabel] = SIZE_MAX;
     return a->nlabel++;
@@ -79,8 +74,8 @@ void ki_asm_ins(ki_asm *a, const ki_x86_ins *ins) {
     ki_x86_bytes b;
     ki_x86_ins now, *i = &now;
     if (a->failed || !settle(a, ins, i)) return;
-    if (!room(a, (void **)&a->code, &a->cap, a->n, KI_X86_MOST, 1)) return;
-    if (!room(a, (void **)&a->fix, &a->fix_cap, a->nfix, 1, sizeof *a->fix)) return;
+    if (!room(a, &a->code, &a->cap, a->n, KI_X86_MOST, 1)) return;
+    if (!room(a, &a->fix, &a->fix_cap, a->nfix, 1, sizeof *a->fix)) return;
     ki_x86_ins to = now;
     if (i->op[0].kind == KI_XO_LABEL && i->op[0].label < a->nlabel && a->label[i->op[0].label] != SIZE_MAX) {
         /* back: the distance is known */
@@ -118,7 +113,7 @@ void ki_asm_align(ki_asm *a, unsigned to) {
         {0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0},
         {0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0},
     };
-    if (!room(a, (void **)&a->code, &a->cap, a->n, 64, 1)) return;
+    if (!room(a, &a->code, &a->cap, a->n, 64, 1)) return;
     for (size_t gap = (0 - a->n) & (to - 1); gap;) {
         size_t k = gap < 9 ? gap : 9;
         memcpy(a->code + a->n, nop[k - 1], k);
@@ -155,7 +150,7 @@ uint32_t ki_asm_const(ki_asm *a, const void *bytes, unsigned n) {
     struct ki_asm_const *c = find(a, bytes, n);
     if (c->label) return c->label;
     size_t at = (a->npool + n - 1) & ~(size_t)(n - 1);
-    if (!room(a, (void **)&a->pool, &a->pool_cap, a->npool, at + n - a->npool, 1)) return 0;
+    if (!room(a, &a->pool, &a->pool_cap, a->npool, at + n - a->npool, 1)) return 0;
     memset(a->pool + a->npool, 0, at - a->npool);
     memcpy(a->pool + at, bytes, n);
     a->npool = at + n;
@@ -166,7 +161,7 @@ uint32_t ki_asm_const(ki_asm *a, const void *bytes, unsigned n) {
 
 bool ki_asm_finish(ki_asm *a) {
     if (a->npool) ki_asm_align(a, 64);
-    if (!room(a, (void **)&a->code, &a->cap, a->n, a->npool + 1, 1)) return false;
+    if (!room(a, &a->code, &a->cap, a->n, a->npool + 1, 1)) return false;
     if (a->n + a->npool > INT32_MAX) return ki_fail(a->env, KI_E_INTERNAL, "machine code of more than 2 GiB"), false;
     if (a->npool) memcpy(a->code + a->n, a->pool, a->npool);
     for (uint32_t k = 0; k < a->konst_cap; k++)

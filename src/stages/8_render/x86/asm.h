@@ -25,7 +25,7 @@ typedef struct ki_asm {
     struct ki_asm_const {
         uint32_t label, at; /* at: in pool */
         uint32_t n;
-    } *konst; /* open addressing by content; label 0 free */
+    } * konst; /* open addressing by content; label 0 free */
     uint32_t nkonst, konst_cap;
     uint8_t *pool;
     size_t npool, pool_cap;
@@ -36,7 +36,7 @@ typedef struct ki_asm {
 void ki_asm_open(ki_asm *a, ki_env *env, uint64_t features);
 void ki_asm_close(ki_asm *a);
 
-uint32_t ki_asm_label(ki_asm *a);          /* a fresh one; 0 failed */
+uint32_t ki_asm_label(ki_asm *a);            /* a fresh one; 0 failed */
 void ki_asm_bind(ki_asm *a, uint32_t label); /* here; once a label */
 /* Without an encoding asked for, SSE is taken where the features have no AVX. What they lack is refused. */
 void ki_asm_ins(ki_asm *a, const ki_x86_ins *i);

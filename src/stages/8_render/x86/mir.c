@@ -20,19 +20,16 @@ void ki_mir_close(ki_mir *m) {
     *m = (ki_mir){0};
 }
 
-static bool room(ki_mir *m, void **v, uint32_t *cap, uint32_t n, size_t size) {
-    if (m->failed) return false;
-    if (n < *cap) return true;
-    uint32_t want = *cap ? 2 * *cap : 256;
-    void *p = ki_realloc(*v, want, size);
-    if (!p) return ki_fail(m->env, KI_E_NOMEM), m->failed = true, false;
-    *v = p;
-    *cap = want;
-    return true;
+/* Room for one more in the array whose pointer is at `array`. */
+static bool room(ki_mir *m, void *array, size_t *cap, uint32_t n, size_t size) {
+    if (m->failed || n < *cap) return !m->failed;
+    if (ki_array_grow(array, cap, (size_t)n + 1, size)) return true;
+    ki_fail(m->env, KI_E_NOMEM);
+    return m->failed = true, false;
 }
 
 ki_vreg ki_vreg_new(ki_mir *m, ki_rclass cls, ki_x86_kind kind) {
-    if (!room(m, (void **)&m->v, &m->v_cap, m->nv, sizeof *m->v)) return 0;
+    if (!room(m, &m->v, &m->v_cap, m->nv, sizeof *m->v)) return 0;
     m->v[m->nv] = (ki_vinfo){.cls = (uint8_t)cls, .kind = (uint8_t)kind, .reg = KI_X_NOREG, .slot = -1};
     return m->nv++;
 }
@@ -51,7 +48,7 @@ static unsigned flags_of(unsigned form) {
 ki_mins *ki_mput(ki_mir *m, unsigned form, uint32_t at, unsigned nop, const ki_mop *op) {
     ki_mins **list = m->before ? &m->entry : &m->ins;
     uint32_t *n = m->before ? &m->nentry : &m->n;
-    if (!room(m, (void **)list, m->before ? &m->entry_cap : &m->cap, *n, sizeof **list)) return &m->nowhere;
+    if (!room(m, list, m->before ? &m->entry_cap : &m->cap, *n, sizeof **list)) return &m->nowhere;
     ki_mins *i = &(*list)[(*n)++];
     *i = (ki_mins){.form = (uint16_t)form, .flags = (uint8_t)flags_of(form), .at = at};
     memcpy(i->op, op, nop * sizeof *op);
@@ -76,7 +73,7 @@ bool ki_mir_join(ki_mir *m) {
 }
 
 uint32_t ki_mloop_open(ki_mir *m) {
-    if (!room(m, (void **)&m->loop, &m->loop_cap, m->nloop, sizeof *m->loop)) return 0;
+    if (!room(m, &m->loop, &m->loop_cap, m->nloop, sizeof *m->loop)) return 0;
     m->loop[m->nloop] = (ki_mloop){m->n, UINT32_MAX / 4};
     return m->nloop++;
 }

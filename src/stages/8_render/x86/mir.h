@@ -72,14 +72,18 @@ typedef struct ki_mir {
     bool sse;         /* two operands, no VEX */
     unsigned nvector; /* registers */
     ki_mins *ins;
-    uint32_t n, cap;
+    uint32_t n;
+    size_t cap;
     ki_mins *entry; /* what runs once, before all else: where `before` is set appended here; joined by ki_mir_join */
-    uint32_t nentry, entry_cap;
+    uint32_t nentry;
+    size_t entry_cap;
     bool before;
     ki_vinfo *v; /* by vreg; v[0] unused */
-    uint32_t nv, v_cap;
+    uint32_t nv;
+    size_t v_cap;
     ki_mloop *loop; /* in the order they begin */
-    uint32_t nloop, loop_cap;
+    uint32_t nloop;
+    size_t loop_cap;
     uint64_t frame;                  /* bytes of locals and temporaries so far */
     uint64_t used[KI_RC_COUNT];      /* regs.c: registers given away, one bit each */
     uint8_t scratch[KI_RC_COUNT][3]; /* regs.c: what reloads go through; NOREG none */

@@ -37,7 +37,7 @@ static const ki_ruleset *const native_spec[KI_S_COUNT][MOST_SPECS] = {
 };
 
 static bool is_native(kn_uop kernel) {
-    return kernel->op == KN_SINK && kernel->arg.kernel && kernel->arg.kernel->native;
+    return (kernel->op == KN_SINK || kernel->op == KN_PROGRAM) && kernel->arg.kernel && kernel->arg.kernel->native;
 }
 
 /* A program's kernels are all native, or none is. */

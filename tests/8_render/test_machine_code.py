@@ -73,14 +73,14 @@ def test_no_page_is_writable_and_executable(root, build, libkoine, tmp_path):
     assert both == 0 and executable >= 1
 
 
-STAGED = """koine 1 plan
+STAGED = """koine 1 linearize
 %1 = stack 4:index                      : index [1]
 %2 = param %1 slot=0                    : f32 [4]
 %3 = const 0                            : index
 %4 = const {last}                       : index
 %5 = buffer 0 LOCAL size={size}         : f32 [{size}]
-%6 = stack 4:index                      : index [1]
-%7 = param %6 slot=1                    : f32 [4]
+%6 = const {size}                       : index
+%7 = param %1 slot=1                    : f32 [4]
 %8 = range 0 LOOP 4:index               : index
 %9 = add %8 %4                          : index
 %10 = index %5 %9                       : f32
@@ -114,7 +114,7 @@ def staged(koine, tmp_path, size, ok=True):
     return koine("run", p, ok=ok, env={"KN_CODE": "x86"}), koine("run", p, "--device", "INTERP").stdout
 
 
-@pytest.mark.parametrize("size", [4, 1000, 2048, 3000, 100_000, 1_000_000])
+@pytest.mark.parametrize("size", [5, 1000, 2048, 3000, 100_000, 1_000_000])
 def test_frames(koine, tmp_path, size):
     """From none to many pages: each is touched in turn."""
     got, want = staged(koine, tmp_path, size)

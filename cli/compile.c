@@ -7,26 +7,34 @@
 
 #include <string.h>
 
-/* Every distinct kernel's machine code as a listing, in the order of their first launch. */
-static int print_listing(cli *c, cli_program *p) {
-    const ki_target *t = ki_target_chosen(p->env, false);
-    printf("# %s, for the target x86 (%s).\n", strcmp(c->operand[0], "-") ? c->operand[0] : "standard input", t->name);
-    for (uint32_t i = 0; i < p->out.root->nsrc; i++) {
-        kn_uop call = p->out.root->src[i];
-        bool seen = call->src[0]->op != KN_PROGRAM;
-        for (uint32_t j = 0; j < i && !seen; j++) seen = p->out.root->src[j]->src[0] == call->src[0];
-        if (seen) continue;
-        ki_text listing = {0};
-        ki_x86_text code;
-        if (!ki_render_x86(p->out.ir, t, call, &code, &listing))
-            return ki_text_free(&listing), cli_program_failed(c, p);
+static bool print_kernel(cli_program *p, const ki_target *t, kn_uop call) {
+    ki_text listing = {0};
+    ki_x86_text code;
+    bool ok = ki_render_x86(p->out.ir, t, call, &code, &listing);
+    if (ok) {
         printf("\n# %s: %zu bytes, %u values in memory\n", ki_kernel_name(call->src[0]->arg.kernel), code.n,
                code.spills);
         fwrite(listing.s, 1, listing.n, stdout);
         ki_x86_text_free(&code);
-        ki_text_free(&listing);
     }
-    return CLI_OK;
+    ki_text_free(&listing);
+    return ok;
+}
+
+/* Every distinct kernel's machine code as a listing, in the order of their first launch. */
+static int print_listing(cli *c, cli_program *p) {
+    const ki_target *t = ki_target_chosen(p->env, false);
+    bool *seen = ki_calloc(p->out.root->id, sizeof *seen), ok = true;
+    if (!seen) return cli_fail(c, "out of memory");
+    printf("# %s, for the target x86 (%s).\n", strcmp(c->operand[0], "-") ? c->operand[0] : "standard input", t->name);
+    for (uint32_t i = 0; i < p->out.root->nsrc && ok; i++) {
+        kn_uop call = p->out.root->src[i], kernel = call->src[0];
+        if ((kernel->op != KN_SINK && kernel->op != KN_PROGRAM) || seen[kernel->id]) continue;
+        seen[kernel->id] = true;
+        ok = print_kernel(p, t, call);
+    }
+    ki_free(seen);
+    return ok ? CLI_OK : cli_program_failed(c, p);
 }
 
 /* The text of every distinct kernel, in the order of their first launch. */
@@ -62,6 +70,7 @@ static int compile(cli *c) {
     int rc = CLI_FAILED;
     bool open = cli_program_open(c, &p, NULL);
     if (open && target && !ki_setting_set(p.env, KI_VAR_CODE, target)) open = (cli_program_failed(c, &p), false);
+    if (open && source && x86 && p.in.stage < to) to = KI_S_PLAN; /* the listing is made from the list itself */
     if (open) {
         if (to < p.in.stage)
             rc = cli_fail(c, "%s is at stage %s already, which comes after %s", c->operand[0],

@@ -14,7 +14,15 @@
 
 /* What a text's first line names. ORDER: the pipeline's. */
 typedef enum ki_stage {
-    KI_S_TENSOR, KI_S_CALLIFY, KI_S_RANGEIFY, KI_S_OPTIMIZE, KI_S_EXPAND, KI_S_SELECT, KI_S_LINEARIZE, KI_S_PLAN, KI_S_RENDER,
+    KI_S_TENSOR,
+    KI_S_CALLIFY,
+    KI_S_RANGEIFY,
+    KI_S_OPTIMIZE,
+    KI_S_EXPAND,
+    KI_S_SELECT,
+    KI_S_LINEARIZE,
+    KI_S_PLAN,
+    KI_S_RENDER,
     KI_S_COUNT
 } ki_stage;
 extern const char *const ki_stage_names[KI_S_COUNT];
@@ -39,7 +47,8 @@ typedef struct ki_program {
 } ki_program;
 
 void ki_program_free(ki_program *p); /* ports; the store is the caller's */
-bool ki_program_port(ki_program *p, bool output, const char *name, size_t len, kn_uop node); /* shape and dtype from node */
+bool ki_program_port(ki_program *p, bool output, const char *name, size_t len,
+                     kn_uop node);                                   /* shape and dtype from node */
 bool ki_program_clone_ports(ki_program *to, const ki_program *from); /* names, shapes, ranges; nodes too */
 /* ki_ir_collect with the program's nodes and the n of `more` as roots, all updated. */
 bool ki_program_collect(ki_program *p, kn_uop *more, size_t n);
@@ -49,6 +58,8 @@ struct ki_text;
 bool ki_print(const ki_program *p, ki_text *out);
 /* Any one graph, for messages and tests: only node lines. */
 bool ki_print_graph(ki_ir *ir, kn_uop root, ki_text *out);
+/* A node as a short term, add(mul(r0, 4), %17), for messages: its sources `levels` deep, then by id; the first eight of each. */
+void ki_term_put(struct ki_text *t, kn_uop u, unsigned levels);
 /* Fills p (its ports are the caller's to free) with nodes made in ir. False: env says what and where. */
 bool ki_parse(ki_ir *ir, const char *source, const char *text, size_t n, ki_program *p);
 

@@ -39,6 +39,8 @@ def test_the_listing_is_what_an_assembler_reads(koine, tmp_path, example, level)
         subprocess.run(["as", "-o", f"{k}.o", f"{k}.s"], cwd=tmp_path, check=True)
         back = subprocess.run(["objdump", "-d", f"{k}.o"], cwd=tmp_path, check=True, stdout=subprocess.PIPE, text=True).stdout
         assert len(re.findall(r"^ +[0-9a-f]+:\t.*\t", back, re.M)) == len(re.findall(r"^    \S", text, re.M))
+        items = re.findall(r"^# %\d+ = ([\w.]+)(?:\(.*\))? : \w+", text, re.M)
+        assert len(items) > 5 and len(items) == len(re.findall("^# %", text, re.M)), "what each instruction is for"
 
 
 def test_digits_train_with_nothing_on_the_path(koine):

@@ -38,25 +38,6 @@ static double now(void) {
 
 /* ---- in memory ----------------------------------------------------------------------------------------------- */
 
-static ki_code_entry *find(const ki_code *c, ki_digest key) {
-    size_t k = key.a & (c->cap - 1);
-    while (c->table[k].entry && (c->table[k].key.a != key.a || c->table[k].key.b != key.b)) k = (k + 1) & (c->cap - 1);
-    return &c->table[k];
-}
-
-static bool table_room(ki_code *c, size_t more) {
-    if (c->cap && (c->n + more) * 2 <= c->cap) return true;
-    ki_code next = *c;
-    next.cap = c->cap ? c->cap : 64;
-    while ((c->n + more) * 2 > next.cap) next.cap *= 2;
-    if (!(next.table = ki_calloc(next.cap, sizeof *next.table))) return false;
-    for (size_t i = 0; i < c->cap; i++)
-        if (c->table[i].entry) *find(&next, c->table[i].key) = c->table[i];
-    ki_free(c->table);
-    *c = next;
-    return true;
-}
-
 static ki_digest text_key(const char *cflags, const ki_kernel_text *k) {
     ki_digest d = ki_digest_bytes(k->text, k->n);
     d.a = ki_hash_bytes(d.a, cflags, strlen(cflags));
@@ -140,8 +121,7 @@ static bool take_symbols(ki_code *c, ki_device *d, const char *cflags, part *p, 
         void *symbol = dlsym(p->object, name);
         if (!symbol) return ki_fail(d->env, KI_E_CODE_LOAD, k[i]->name), false;
         memcpy(&k[i]->entry, &symbol, sizeof symbol); /* ISO C has no cast for this */
-        ki_code_entry *e = find(c, text_key(cflags, k[i]));
-        if (!e->entry) *e = (ki_code_entry){text_key(cflags, k[i]), k[i]->entry}, c->n++;
+        ki_entries_put(&c->known, text_key(cflags, k[i]), k[i]->entry);
     }
     return true;
 }
@@ -150,7 +130,7 @@ static bool take_symbols(ki_code *c, ki_device *d, const char *cflags, part *p, 
 static bool compile_missing(ki_code *c, ki_device *d, unsigned jobs, const char *cflags, ki_kernel_text *const *k,
                             size_t n) {
     part *p = ki_calloc(MAX_PARTS, sizeof *p);
-    if (!p || !table_room(c, n)) return ki_free(p), ki_fail(d->env, KI_E_NOMEM), false;
+    if (!p || !ki_entries_room(&c->known, n)) return ki_free(p), ki_fail(d->env, KI_E_NOMEM), false;
     size_t parts = cut(k, n, jobs ? jobs : 1, p);
     bool ok = true;
     for (size_t j = 0; j < parts && ok; j++) {
@@ -190,12 +170,11 @@ bool ki_code_compile(ki_code *c, ki_device *d, unsigned jobs, const char *cflags
     double start = now();
     size_t missing = 0;
     ki_kernel_text **list = ki_calloc(n + 1, sizeof *list);
-    if (!list || !table_room(c, n)) return ki_free(list), ki_fail(d->env, KI_E_NOMEM), false;
+    if (!list || !ki_entries_room(&c->known, n)) return ki_free(list), ki_fail(d->env, KI_E_NOMEM), false;
     /* Kernels of equal text, which stand near each other, are compiled once. */
     for (size_t i = 0; i < n; i++) {
-        ki_code_entry *e = find(c, text_key(cflags, &k[i]));
-        k[i].entry = e->entry;
-        if (e->entry) continue;
+        k[i].entry = ki_entries_find(&c->known, text_key(cflags, &k[i]));
+        if (k[i].entry) continue;
         bool listed = false;
         for (size_t j = missing; j-- > 0 && !listed && missing - j <= 64;)
             listed = list[j]->n == k[i].n && memcmp(list[j]->text, k[i].text, k[i].n) == 0 &&
@@ -204,7 +183,7 @@ bool ki_code_compile(ki_code *c, ki_device *d, unsigned jobs, const char *cflags
     }
     bool ok = !missing || (open_tools(c, d->env) && compile_missing(c, d, jobs, cflags, list, missing));
     for (size_t i = 0; i < n && ok; i++)
-        if (!k[i].entry) k[i].entry = find(c, text_key(cflags, &k[i]))->entry;
+        if (!k[i].entry) k[i].entry = ki_entries_find(&c->known, text_key(cflags, &k[i]));
     ki_free(list);
     d->stats.compile_seconds += now() - start;
     return ok;
@@ -213,7 +192,7 @@ bool ki_code_compile(ki_code *c, ki_device *d, unsigned jobs, const char *cflags
 void ki_code_close(ki_code *c) {
     for (size_t i = 0; i < c->nobject; i++) dlclose(c->object[i]);
     ki_free(c->object);
-    ki_free(c->table);
+    ki_entries_free(&c->known);
     ki_cc_free(&c->cc);
     ki_code_cache_close(&c->cache);
     *c = (ki_code){0};

@@ -5,19 +5,13 @@
 
 #include "device/cpu/cache.h"
 #include "device/cpu/cc.h"
-#include "device/device.h"
-
-typedef struct ki_code_entry { /* digest 0, 0: free */
-    ki_digest key;
-    ki_entry *entry;
-} ki_code_entry;
+#include "device/cpu/entries.h"
 
 typedef struct ki_code {
     ki_cc cc;
     ki_code_cache cache;
     bool opened; /* cc and cache are: at the first compilation, so that settings made before it count */
-    ki_code_entry *table;
-    size_t n, cap;
+    ki_entries known; /* by text, name and flags */
     void **object; /* loaded shared objects */
     size_t nobject;
 } ki_code;

@@ -5,25 +5,6 @@
 
 enum { ALIGN = 64 };
 
-static struct ki_native_entry *find(const ki_native *c, ki_digest key) {
-    size_t k = key.a & (c->cap - 1);
-    while (c->table[k].entry && (c->table[k].key.a != key.a || c->table[k].key.b != key.b)) k = (k + 1) & (c->cap - 1);
-    return &c->table[k];
-}
-
-static bool table_room(ki_native *c, size_t more) {
-    if (c->cap && (c->n + more) * 2 <= c->cap) return true;
-    ki_native next = *c;
-    next.cap = c->cap ? c->cap : 64;
-    while ((c->n + more) * 2 > next.cap) next.cap *= 2;
-    if (!(next.table = ki_calloc(next.cap, sizeof *next.table))) return false;
-    for (size_t i = 0; i < c->cap; i++)
-        if (c->table[i].entry) *find(&next, c->table[i].key) = c->table[i];
-    ki_free(c->table);
-    *c = next;
-    return true;
-}
-
 /* What is not there yet, one behind the other, into memory of its own. */
 static bool load_new(ki_native *c, ki_device *d, ki_kernel_text *const *k, const ki_digest *key, size_t n) {
     size_t bytes = 0, at = 0;
@@ -42,10 +23,9 @@ static bool load_new(ki_native *c, ki_device *d, ki_kernel_text *const *k, const
     at = 0;
     for (size_t i = 0; i < n; at += (k[i++]->n + ALIGN - 1) / ALIGN * ALIGN) {
         void *p = code + at;
-        struct ki_native_entry *e = find(c, key[i]);
-        e->key = key[i];
-        memcpy(&e->entry, &p, sizeof p); /* ISO C has no cast for this */
-        c->n++;
+        ki_entry *entry;
+        memcpy(&entry, &p, sizeof p); /* ISO C has no cast for this */
+        ki_entries_put(&c->known, key[i], entry);
     }
     d->stats.compiled += n;
     return true;
@@ -54,18 +34,18 @@ static bool load_new(ki_native *c, ki_device *d, ki_kernel_text *const *k, const
 bool ki_native_load(ki_native *c, ki_device *d, ki_kernel_text *k, size_t n) {
     ki_kernel_text **list = ki_calloc(n + 1, sizeof *list);
     ki_digest *key = ki_calloc(n + 1, sizeof *key), *fresh = ki_calloc(n + 1, sizeof *fresh);
-    bool ok = list && key && fresh && table_room(c, n);
+    bool ok = list && key && fresh && ki_entries_room(&c->known, n);
     size_t missing = 0;
     if (!ok) ki_fail(d->env, KI_E_NOMEM);
     for (size_t i = 0; i < n && ok; i++) {
         key[i] = ki_digest_bytes(k[i].text, k[i].n);
-        bool known = find(c, key[i])->entry != NULL;
+        bool known = ki_entries_find(&c->known, key[i]) != NULL;
         for (size_t j = missing; j-- > 0 && !known && missing - j <= 64;)
             known = fresh[j].a == key[i].a && fresh[j].b == key[i].b;
         if (!known) fresh[missing] = key[i], list[missing++] = &k[i];
     }
     if (ok && missing) ok = load_new(c, d, list, fresh, missing);
-    for (size_t i = 0; i < n && ok; i++) k[i].entry = find(c, key[i])->entry;
+    for (size_t i = 0; i < n && ok; i++) k[i].entry = ki_entries_find(&c->known, key[i]);
     ki_free(list), ki_free(key), ki_free(fresh);
     return ok;
 }
@@ -73,6 +53,6 @@ bool ki_native_load(ki_native *c, ki_device *d, ki_kernel_text *k, size_t n) {
 void ki_native_close(ki_native *c) {
     for (size_t i = 0; i < c->nblock; i++) ki_codemem_free(&c->block[i]);
     ki_free(c->block);
-    ki_free(c->table);
+    ki_entries_free(&c->known);
     *c = (ki_native){0};
 }

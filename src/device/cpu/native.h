@@ -3,18 +3,13 @@
 #ifndef KI_NATIVE_H
 #define KI_NATIVE_H
 
-#include "base/hash.h"
 #include "device/cpu/codemem.h"
-#include "device/device.h"
+#include "device/cpu/entries.h"
 
 typedef struct ki_native {
     ki_codemem *block; /* one a program that brought something new */
     size_t nblock;
-    struct ki_native_entry { /* entry NULL: free */
-        ki_digest key;
-        ki_entry *entry;
-    } * table; /* open addressing by the code's digest */
-    size_t n, cap;
+    ki_entries known; /* by the code */
 } ki_native;
 
 /* Fills k[i].entry; all of k are machine code. */

@@ -120,11 +120,6 @@ static bool read_address(ki_cgen *g, kn_uop index, uint32_t block) {
     return true;
 }
 
-static bool is_storage(kn_uop u) {
-    while (u->op == KN_AFTER) u = u->src[0];
-    return (u->op == KN_PARAM && ki_rank(u)) || u->op == KN_BUFFER;
-}
-
 static bool count_reads(ki_cgen *g, kn_uop u) {
     uint32_t b = ki_cv(g, u)->block, from = 0, to = u->nsrc;
     switch ((kn_op)u->op) {
@@ -135,10 +130,10 @@ static bool count_reads(ki_cgen *g, kn_uop u) {
         from = 1;
         break;
     case KN_INDEX:
-        if (is_storage(u->src[0])) return true; /* its readers read the address themselves */
-        if (ki_rank(u)) to = 1;                 /* a shuffle states its lanes as constants */
+        if (ki_is_memory(u->src[0])) return true; /* its readers read the address themselves */
+        if (ki_rank(u)) to = 1;                   /* a shuffle states its lanes as constants */
         break;
-    case KN_AFTER: to = is_storage(u) || u->dtype == KN_VOID ? 0 : 1; break;
+    case KN_AFTER: to = ki_is_memory(u) || u->dtype == KN_VOID ? 0 : 1; break;
     case KN_RANGE:
     case KN_SPECIAL:
     case KN_IF: to = 1; break;
@@ -292,10 +287,10 @@ static void emit(ki_cgen *g, kn_uop u, uint32_t *loops) {
     case KN_SPECIAL: emit_special(g, u); break;
     case KN_CUSTOM: emit_custom(g, u); break;
     case KN_INDEX:
-        if (!is_storage(u->src[0])) emit_value(g, u);
+        if (!ki_is_memory(u->src[0])) emit_value(g, u);
         break;
     case KN_AFTER:
-        if (!is_storage(u) && u->dtype != KN_VOID) emit_value(g, u);
+        if (!ki_is_memory(u) && u->dtype != KN_VOID) emit_value(g, u);
         break;
     default: emit_value(g, u);
     }
@@ -320,19 +315,6 @@ static void bind_variable(ki_cgen *g, kn_uop u, uint32_t place) {
     }
 }
 
-/* Place of a variable among var[]: from the CALL, else by order of ids. */
-static uint32_t variable_place(const ki_cgen *g, kn_uop u, uint32_t seen) {
-    if (g->kernel->op != KN_CALL) return seen;
-    uint32_t place = 0;
-    for (uint32_t k = 1; k < g->kernel->nsrc; k++) {
-        kn_uop v = g->kernel->src[k];
-        if (v->op != KN_PARAM || v->arg.param->slot >= 0) continue;
-        if (v->arg.param == u->arg.param) return place;
-        place++;
-    }
-    return seen;
-}
-
 static void bind_params(ki_cgen *g) {
     uint32_t seen = 0;
     for (uint32_t i = 0; i < g->n; i++) {
@@ -340,7 +322,7 @@ static void bind_params(ki_cgen *g) {
         if (u->op != KN_PARAM) continue;
         int slot = u->arg.param->slot;
         if (slot < 0) {
-            bind_variable(g, u, variable_place(g, u, seen++));
+            bind_variable(g, u, ki_variable_place(g->kernel, u, seen++));
             continue;
         }
         bool written = ki_is_written(&g->st, slot);

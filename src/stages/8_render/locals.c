@@ -45,6 +45,22 @@ const char *ki_address_of(kn_uop index, ki_address *a) {
     return NULL;
 }
 
+bool ki_is_memory(kn_uop u) {
+    while (u->op == KN_AFTER || u->op == KN_INDEX) u = u->src[0];
+    return (u->op == KN_PARAM && ki_rank(u)) || u->op == KN_BUFFER;
+}
+
+uint32_t ki_variable_place(kn_uop kernel, kn_uop variable, uint32_t seen) {
+    uint32_t place = 0;
+    for (uint32_t k = 1; kernel->op == KN_CALL && k < kernel->nsrc; k++) {
+        kn_uop v = kernel->src[k];
+        if (v->op != KN_PARAM || v->arg.param->slot >= 0) continue;
+        if (v->arg.param == variable->arg.param) return place;
+        place++;
+    }
+    return seen;
+}
+
 static void note_access(ki_local *r, const ki_address *a, bool masked) {
     if (!r->split) return;
     int64_t size = r->buf->arg.buffer->size;

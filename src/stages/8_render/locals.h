@@ -19,6 +19,12 @@ typedef struct ki_address {
 /* The address an INDEX (or an AFTER of one) names. NULL: well; else what is wrong with it. */
 const char *ki_address_of(kn_uop index, ki_address *a);
 
+/* A buffer or an address in one, not a value. */
+bool ki_is_memory(kn_uop u);
+/* Place of a variable among var[]: the order of the CALL's trailing sources; where only the SINK is given, `seen`, how many
+ * variables stand before it in the list. */
+uint32_t ki_variable_place(kn_uop kernel, kn_uop variable, uint32_t seen);
+
 typedef struct ki_local { /* a REG or LOCAL BUFFER */
     kn_uop buf;
     bool split;

@@ -1,5 +1,7 @@
 /* emit.c: machine instructions with registers given to bytes: the frame, what comes back from memory before it is used and goes
  * there after it was made, moves that move nothing left out. */
+#include "ir/parse.h"
+#include "ir/program.h"
 #include "stages/8_render/x86/mir.h"
 
 #include <string.h>
@@ -277,6 +279,16 @@ static void put_exit(emit *e, uint64_t frame) {
     ki_asm_put(a, KI_X_RET, none, none, none);
 }
 
+/* What the instructions that follow are for. */
+static void put_item(const ki_mir *m, ki_text *listing, const ki_mins *i) {
+    kn_uop u = m->item[i->at];
+    ki_text_printf(listing, "# %%%u = ", u->id);
+    ki_term_put(listing, u, 1);
+    ki_text_put(listing, " : ");
+    ki_type_put(listing, m->env, (kn_dtype)u->dtype, u->type);
+    ki_text_put(listing, "\n");
+}
+
 bool ki_memit(ki_mir *m, ki_asm *a) {
     emit e = {.m = m, .a = a};
     uint64_t frame = (m->frame + 63) / 64 * 64;
@@ -286,6 +298,7 @@ bool ki_memit(ki_mir *m, ki_asm *a) {
     put_entry(&e, frame);
     for (uint32_t k = 0; k < m->n && !m->failed; k++) {
         const ki_mins *i = &m->ins[k];
+        if (a->listing && i->form != KI_M_ARG && (!k || i->at != m->ins[k - 1].at)) put_item(m, a->listing, i);
         memset(e.taken, 0, sizeof e.taken);
         if (i->form == KI_M_LABEL) {
             if (i->op[0].v) ki_asm_align(a, (unsigned)i->op[0].v);

@@ -32,7 +32,7 @@ static unsigned place_of(const job *j, unsigned k) { return ki_x86_codes[j->f->o
 /* Sources to operands, as ki_x86_sources names them: d, then a b c, then the immediate, then the mask. */
 static bool deal(job *j) {
     uint32_t s = 0, n = j->u->nsrc;
-    kn_uop *from = (kn_uop *)j->u->src;
+    const kn_uop *from = j->u->src;
     if (j->f->attr & KI_XA_RW && s < n) j->src[0] = from[s++];
     for (unsigned k = 1; k < 4 && j->f->op[k]; k++)
         if (place_of(j, k) != KI_XP_IMM && s < n) j->src[k] = from[s++];

@@ -85,9 +85,9 @@ void ki_lpick(ki_lower *l, kn_uop u) {
         return;
     }
     ki_vreg from = ki_lvector(l, x, true);
-    unsigned at = run_of(i, &first, &n) ? (unsigned)first * es : 0;
-    n = ki_llanes(u);
-    bool inside = run_of(i, &first, &(unsigned){0}) && (at / 16 == (at + n * es - 1) / 16 || at % (n * es) == 0);
+    bool run = run_of(i, &first, &n);
+    unsigned at = run ? (unsigned)first * es : 0;
+    bool inside = run && (at / 16 == (at + n * es - 1) / 16 || at % (n * es) == 0);
     if (inside) {
         ki_vreg r = bytes_of(l, from, all, at, n * es);
         bool slice = x->op == KN_LOAD && ki_lv(l, x)->alias; /* will be written again */

@@ -53,12 +53,6 @@ static bool read_address(reader *r, kn_uop index) {
     return true;
 }
 
-/* Memory, or an address in it; not a value. */
-static bool is_storage(kn_uop u) {
-    while (u->op == KN_AFTER || u->op == KN_INDEX) u = u->src[0];
-    return u->op == KN_PARAM || u->op == KN_BUFFER;
-}
-
 /* Whether u's operands are wanted in all lanes. */
 static bool is_wide(kn_uop u) {
     for (uint32_t k = 0; k < u->nsrc; k++)
@@ -79,11 +73,11 @@ static bool read_sources(ki_lower *l, kn_uop u) {
         from = 1;
         break;
     case KN_INDEX:
-        if (is_storage(u)) return true;
+        if (ki_is_memory(u)) return true;
         to = 1;
         break;
     case KN_AFTER:
-        if (is_storage(u)) return true;
+        if (ki_is_memory(u)) return true;
         to = 1;
         break;
     case KN_RANGE:
@@ -258,27 +252,14 @@ static void argument(ki_lower *l, ki_vreg r, unsigned number) {
     if (r && number < 2) l->m.v[r].hint = KI_PHYSICAL(where[number]);
 }
 
-/* Place of a variable among var[]: from the CALL, else by order of ids. */
-static uint32_t variable_place(const ki_lower *l, kn_uop u) {
-    uint32_t place = 0;
-    if (l->kernel->op == KN_CALL) {
-        for (uint32_t k = 1; k < l->kernel->nsrc; k++) {
-            kn_uop v = l->kernel->src[k];
-            if (v->op != KN_PARAM || v->arg.param->slot >= 0) continue;
-            if (v->arg.param == u->arg.param) return place;
-            place++;
-        }
-        place = 0;
-    }
-    for (uint32_t i = 0; i < l->at[u->id]; i++) place += l->inst[i]->op == KN_PARAM && l->inst[i]->arg.param->slot < 0;
-    return place;
-}
-
-static void variable(ki_lower *l, kn_uop u) {
+/* seen: how many variables stand before it in the list. */
+static void variable(ki_lower *l, kn_uop u, uint32_t seen) {
+    if (!l->val[l->now].uses) return;
     ki_lval *v = ki_lv(l, u);
     kn_dtype t = (kn_dtype)u->dtype;
     ki_vreg g = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
-    ki_mop at = {.kind = KI_XO_MEM, .reg = l->var, .scale = 1, .size = 8, .v = 8 * (int64_t)variable_place(l, u)};
+    int64_t place = ki_variable_place(l->kernel, u, seen);
+    ki_mop at = {.kind = KI_XO_MEM, .reg = l->var, .scale = 1, .size = 8, .v = 8 * place};
     l->m.before = true;
     KI_LPUT(l, KI_X_MOV_GE, r64(g), at);
     if (t == KN_IDX || t == KN_BOOL) {
@@ -360,10 +341,10 @@ static void lower_value(ki_lower *l, kn_uop u) {
     case KN_CAST: cast(l, u); break;
     case KN_SPECIAL: special(l, u); break;
     case KN_INDEX:
-        if (!is_storage(u)) ki_lpick(l, u);
+        if (!ki_is_memory(u)) ki_lpick(l, u);
         break;
     case KN_AFTER:
-        if (!is_storage(u) && u->dtype != KN_VOID) same(l, u);
+        if (!ki_is_memory(u) && u->dtype != KN_VOID) same(l, u);
         break;
     default:
         if (u->dtype == KN_IDX && ki_rank(u)) break; /* an address's tail */
@@ -374,7 +355,7 @@ static void lower_value(ki_lower *l, kn_uop u) {
 static void lower_item(ki_lower *l, kn_uop u) {
     switch ((kn_op)u->op) {
     case KN_PARAM:
-        if (u->arg.param->slot < 0 && l->val[l->now].uses) variable(l, u);
+        if (u->arg.param->slot < 0) variable(l, u, l->variables++);
         break;
     case KN_BUFFER:
     case KN_GROUP:
@@ -432,6 +413,7 @@ bool ki_render_x86(ki_ir *ir, const ki_target *t, kn_uop kernel, ki_x86_text *ou
     ki_mir_open(&l.m, ir->env, t);
     ki_asm_open(&a, ir->env, l.m.features);
     a.listing = listing;
+    l.m.item = l.inst;
     bool ok = lower(&l) && ki_mregs(&l.m) && ki_memit(&l.m, &a);
     if (ok) *out = (ki_x86_text){a.code, a.n, l.m.spills}, a.code = NULL;
     close(&l);

@@ -39,8 +39,9 @@ typedef struct ki_lower {
     ki_lval *val;
     ki_locals local;
     ki_vreg buf, var, thread;
-    ki_vreg *pointer; /* by item of a PARAM */
-    ki_vreg **slices; /* by local: by element */
+    uint32_t variables; /* seen so far */
+    ki_vreg *pointer;   /* by item of a PARAM */
+    ki_vreg **slices;   /* by local: by element */
     ki_vreg *slice_mem;
     uint64_t *home;  /* by local that is an array: place in the frame */
     uint32_t *epoch; /* by item: stores, loops and branches before it */
@@ -70,8 +71,8 @@ bool ki_lfail(ki_lower *l, kn_uop u, const char *why);
 ki_vreg ki_lgeneral(ki_lower *l, kn_uop u);                     /* index, bool () */
 ki_vreg ki_lvector(ki_lower *l, kn_uop u, bool all);            /* vector register; all: a () in all lanes */
 ki_vreg ki_lmask(ki_lower *l, kn_uop u, unsigned lanes);        /* mask register; a () in all lanes where lanes > 1 */
-kn_uop ki_lsign(kn_uop truth);                           /* below AVX-512: M of `M < 0`, NULL: it is no such */
-ki_vreg ki_lbytes(ki_lower *l, kn_uop u, unsigned lanes); /* bool as bytes of 0 and 1, in all lanes there are */
+kn_uop ki_lsign(kn_uop truth);                                  /* below AVX-512: M of `M < 0`, NULL: it is no such */
+ki_vreg ki_lbytes(ki_lower *l, kn_uop u, unsigned lanes);       /* bool as bytes of 0 and 1, in all lanes there are */
 ki_vreg ki_lmask_exact(ki_lower *l, kn_uop u, unsigned lanes);  /* no bit set past the lanes */
 ki_vreg ki_lconst(ki_lower *l, kn_dtype t, uint64_t bits);      /* in all lanes */
 ki_vreg ki_ltable(ki_lower *l, kn_uop stack);                   /* STACK of constants */

@@ -382,7 +382,7 @@ static void scatter(ki_lower *l, kn_uop u, const ki_address *a) {
 /* r holds what was read: as the class of value u is. */
 static void finish_load(ki_lower *l, kn_uop u, ki_vreg r, unsigned n) {
     ki_lval *v = ki_lv(l, u);
-    if (u->dtype == KN_BOOL && !l->m.sse && has(l, KI_CPU_AVX512BW)) {
+    if (u->dtype == KN_BOOL && has(l, KI_CPU_AVX512BW)) {
         v->reg = mask_of_bytes(l, r, n);
         return;
     }

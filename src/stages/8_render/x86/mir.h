@@ -89,7 +89,8 @@ typedef struct ki_mir {
     uint8_t scratch[KI_RC_COUNT][3]; /* regs.c: what reloads go through; NOREG none */
     uint32_t spills;                 /* virtual registers in memory */
     bool failed, fence;
-    ki_mins nowhere; /* what is appended after a failure */
+    const kn_uop *item; /* of the LINEAR, for a listing */
+    ki_mins nowhere;    /* what is appended after a failure */
 } ki_mir;
 
 static inline ki_mop ki_mreg(ki_x86_kind kind, ki_vreg r) { return (ki_mop){.kind = (uint8_t)kind, .reg = r}; }
@@ -98,8 +99,8 @@ static inline ki_mop ki_mlabel(uint32_t l) { return (ki_mop){.kind = KI_XO_LABEL
 static inline ki_mop ki_mframe(uint64_t at, unsigned size) {
     return (ki_mop){.kind = KI_XO_MEM, .base = KI_MB_FRAME, .scale = 1, .size = (uint8_t)size, .v = (int64_t)at};
 }
-static inline ki_mop ki_mpool(uint32_t label, bool bcast) {
-    return (ki_mop){.kind = KI_XO_MEM, .base = KI_MB_POOL, .scale = 1, .bcast = bcast, .label = label};
+static inline ki_mop ki_mpool(uint32_t label) {
+    return (ki_mop){.kind = KI_XO_MEM, .base = KI_MB_POOL, .scale = 1, .label = label};
 }
 
 bool ki_mir_open(ki_mir *m, ki_env *env, const struct ki_target *t);

@@ -14,7 +14,7 @@ typedef struct ki_x86_text {
 } ki_x86_text;
 
 /* kernel: SINK(LINEAR(...)), or CALL of one, as select leaves it for a native target. listing: NULL, or it is appended: each
- * instruction under the item of the LINEAR it is for. False: env says why. */
+ * instruction under the item of the LINEAR it is for, "# %12 = add(%7, 4) : index [8]". False: env says why. */
 bool ki_render_x86(ki_ir *ir, const ki_target *t, kn_uop kernel, ki_x86_text *out, ki_text *listing);
 void ki_x86_text_free(ki_x86_text *c);
 

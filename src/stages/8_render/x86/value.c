@@ -42,7 +42,7 @@ static ki_vreg pooled(ki_lower *l, const void *bytes, unsigned n, unsigned es, k
     bool zero = true, was = m->before;
     for (unsigned k = 0; k < n; k++) zero = zero && !((const uint8_t *)bytes)[k];
     m->before = true;
-    ki_mop d = ki_mreg(kind, r), p = ki_mpool(label, false);
+    ki_mop d = ki_mreg(kind, r), p = ki_mpool(label);
     if (zero && m->sse) KI_LPUT(l, KI_X_VXORPS, d, d);
     else if (zero) KI_LPUT(l, KI_X_VXORPS, d, d, d);
     else if (es == 1) KI_LPUT(l, KI_X_VPBROADCASTB, d, p);

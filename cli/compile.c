@@ -3,6 +3,7 @@
 
 #include "io/file.h"
 #include "program.h"
+#include "stages/8_render/render.h"
 #include "stages/8_render/x86/native.h"
 
 #include <string.h>
@@ -10,7 +11,7 @@
 static bool print_kernel(cli_program *p, const ki_target *t, kn_uop call) {
     ki_text listing = {0};
     ki_x86_text code;
-    bool ok = ki_render_x86(p->out.ir, t, call, &code, &listing);
+    bool ok = (t = ki_render_target(p->env, t, call->src[0])) && ki_render_x86(p->out.ir, t, call, &code, &listing);
     if (ok) {
         printf("\n# %s: %zu bytes, %u values in memory\n", ki_kernel_name(call->src[0]->arg.kernel), code.n,
                code.spills);

@@ -1,5 +1,6 @@
 /* parse_arg.c: the arg of a node line: what stands before the operands, the key=value behind them, and the eight
  * bytes made of both. The layout of each payload is that of uop.h; keys an op does not know are refused. */
+#include "base/cpuid.h"
 #include "ir/parse.h"
 
 #include <stdio.h>
@@ -203,7 +204,10 @@ static bool read_value(ki_reader *r, ki_args *a, key k) {
     case K_NAME: return keep_string(r, a);
     case K_THREADS: return read_u32(r, "a number of threads", &a->threads);
     case K_OPTIMIZED: return read_u32(r, "0 or 1", &a->optimized);
-    case K_NATIVE: return read_u32(r, "0 or 1", &a->native);
+    case K_NATIVE:
+        if (!ki_read_choice(r, KI_E_TEXT_LEVEL, ki_cpu_level_names, KI_CPU_LEVELS, &a->native)) return false;
+        a->native++;
+        return true;
     case K_OPTS: return read_opts(r, a);
     case K_STREAM: return ki_read_i64(r, 0, 1, "0 or 1", &a->number);
     case K_COUNT: break;

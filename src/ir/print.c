@@ -4,6 +4,7 @@
  * part of a node's key is written, and nothing that depends on addresses or on what else the store holds. A node
  * has a line, and a number in depth-first post-order (the graph alone decides it), unless it stands inline wherever it
  * is used (constants, shapes). */
+#include "base/cpuid.h"
 #include "ir/parse.h"
 
 #include <stdio.h>
@@ -294,7 +295,7 @@ static void put_kernel(ki_text *t, const ki_kernel *k) {
     ki_string_put(t, ki_kernel_name(k), k->len);
     if (k->threads != 1) ki_text_printf(t, " threads=%u", k->threads);
     if (k->optimized) ki_text_printf(t, " optimized=%u", k->optimized);
-    if (k->native) ki_text_printf(t, " native=%u", k->native);
+    if (k->native) ki_text_printf(t, " native=%s", ki_cpu_level_names[(k->native - 1) % KI_CPU_LEVELS]);
     if (!k->nopt) return;
     ki_text_put(t, " opts=[");
     for (uint32_t i = 0; i < k->nopt; i++) {

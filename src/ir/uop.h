@@ -105,7 +105,7 @@ typedef struct ki_kernel { /* SINK, PROGRAM; NULL arg: not a kernel */
     uint32_t nopt;
     uint32_t threads; /* extent of the THREAD axis, 1 if none */
     uint32_t optimized; /* 1 once optimize has run */
-    uint32_t native;    /* 1 once select has made machine instructions of it */
+    uint32_t native;    /* 1 + ki_cpu_level once select has made machine instructions of that level of it */
     ki_opt opt[]; /* then the name, NUL-terminated */
 } ki_kernel;
 static inline const char *ki_kernel_name(const ki_kernel *k) { return k ? (const char *)&k->opt[k->nopt] : ""; }

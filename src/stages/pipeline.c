@@ -210,6 +210,7 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     if (ir->env->watch) ki_watch_between(ir->env, KI_S_CALLIFY, o.verify >= 2);
     if (in->stage == KI_S_TENSOR && shown & 1u << KI_S_TENSOR) debug(in);
     bool ok = in->stage == KI_S_TENSOR && to > KI_S_TENSOR ? ki_callify(in, ir, out) : adopt(in, ir, out);
+    if (ok && in->stage == KI_S_RENDER && to == KI_S_RENDER) ok = stages[to].program(out, &o); /* its machine code */
     /* Kernel stages in a row, unless somebody looks at the program in between. */
     bool watched = o.verify >= 1 || ir->env->watch || ki_setting(ir->env, KI_VAR_DEBUG)[0];
     for (ki_stage s = in->stage + 1; s <= to && ok; s++) {

@@ -16,22 +16,26 @@
     {                                                                                                                  \
         name, flags, false, level, vector, n, 64, fma, true, stream, { set(0), set(1) }                                \
     }
-#define NATIVE(name, level, vector, n, fma, set)                                                                       \
+#define NATIVE(name, level, flags, vector, n, fma, set)                                                                \
     {                                                                                                                  \
-        name, "", true, level, vector, n, 64, fma, false, true, { set(0), set(1) }                                     \
+        name, flags, true, level, vector, n, 64, fma, false, true, { set(0), set(1) }                                  \
     }
+
+#define MARCH_SSE2   "-march=x86-64"
+#define MARCH_AVX2   "-march=haswell"
+#define MARCH_AVX512 "-march=skylake-avx512 -mprefer-vector-width=512"
 
 /* By level, sse2 first; a machine runs its own and those before it. Then what any machine has, then the levels again. */
 static const ki_target targets[] = {
-    C_TARGET("sse2", KI_CPU_SSE2_LEVEL, "-march=x86-64", 16, 16, false, true, SET),
-    C_TARGET("avx2", KI_CPU_AVX2_LEVEL, "-march=haswell", 32, 16, true, true, FMA),
-    C_TARGET("avx512", KI_CPU_AVX512_LEVEL, "-march=skylake-avx512 -mprefer-vector-width=512", 64, 32, true, true, FMA),
-    C_TARGET("amx", KI_CPU_AMX_LEVEL, "-march=skylake-avx512 -mprefer-vector-width=512", 64, 32, true, true, FMA),
+    C_TARGET("sse2", KI_CPU_SSE2_LEVEL, MARCH_SSE2, 16, 16, false, true, SET),
+    C_TARGET("avx2", KI_CPU_AVX2_LEVEL, MARCH_AVX2, 32, 16, true, true, FMA),
+    C_TARGET("avx512", KI_CPU_AVX512_LEVEL, MARCH_AVX512, 64, 32, true, true, FMA),
+    C_TARGET("amx", KI_CPU_AMX_LEVEL, MARCH_AVX512, 64, 32, true, true, FMA),
     C_TARGET("generic", KI_CPU_SSE2_LEVEL, "", 16, 32, false, false, SET),
-    NATIVE("sse2", KI_CPU_SSE2_LEVEL, 16, 16, false, SET),
-    NATIVE("avx2", KI_CPU_AVX2_LEVEL, 32, 16, true, FMA),
-    NATIVE("avx512", KI_CPU_AVX512_LEVEL, 64, 32, true, FMA),
-    NATIVE("amx", KI_CPU_AMX_LEVEL, 64, 32, true, FMA),
+    NATIVE("sse2", KI_CPU_SSE2_LEVEL, MARCH_SSE2, 16, 16, false, SET),
+    NATIVE("avx2", KI_CPU_AVX2_LEVEL, MARCH_AVX2, 32, 16, true, FMA),
+    NATIVE("avx512", KI_CPU_AVX512_LEVEL, MARCH_AVX512, 64, 32, true, FMA),
+    NATIVE("amx", KI_CPU_AMX_LEVEL, MARCH_AVX512, 64, 32, true, FMA),
 };
 enum { GENERIC = KI_CPU_LEVELS, FIRST_NATIVE };
 

@@ -98,7 +98,7 @@ STAGED = """koine 1 linearize
 %21 = store %20 %19
 %22 = end %21 %16
 %23 = linear 4:index %1..%22
-%24 = sink %23 name="staged" optimized=1 native=1
+%24 = sink %23 name="staged" optimized=1 native=sse2
 %25 = buffer 1 GLOBAL size=4            : f32 [4]
 %26 = buffer 0 GLOBAL size=4            : f32 [4]
 %27 = call %24..%26
@@ -125,3 +125,51 @@ def test_frames(koine, tmp_path, size):
 def test_a_frame_too_large_is_refused(koine, tmp_path):
     r, _ = staged(koine, tmp_path, 2_000_000, ok=False)
     assert r.returncode == 1 and "KN4263" in r.stderr and "8000000 bytes" in r.stderr.replace(",", "")
+
+
+# ---- texts from select on say what they were selected for ----
+
+SOFTMAX = "softmax.kn"
+
+
+def lowered(koine, root, stage, **env):
+    return koine("compile", root / "examples" / SOFTMAX, "--to", stage, env=env).stdout
+
+
+@pytest.mark.parametrize("stage", ["select", "linearize", "plan", "render"])
+@pytest.mark.parametrize("code, other", [("x86", "c"), ("c", "x86")])
+def test_a_text_is_run_as_what_it_was_selected_for(koine, root, stage, code, other):
+    text = lowered(koine, root, stage, KN_CODE=code)
+    want = koine("run", "-", stdin=text, env={"KN_CODE": code}).stdout
+    assert koine("run", "-", stdin=text, env={"KN_CODE": other}).stdout == want
+
+
+def test_a_text_of_a_lesser_level_runs_as_it_is(koine, root):
+    text = lowered(koine, root, "plan", KN_CODE="x86", KN_CPU="sse2")
+    assert "native=sse2" in text
+    assert koine("run", "-", stdin=text).stdout == koine("run", "-", stdin=text, env={"KN_CPU": "sse2"}).stdout
+
+
+def test_a_text_of_a_higher_level_is_refused(koine, root):
+    text = lowered(koine, root, "render", KN_CODE="x86", KN_CPU="avx2")
+    r = koine("run", "-", stdin=text, env={"KN_CPU": "sse2"}, ok=False)
+    assert r.returncode == 1 and "KN4213" in r.stderr and "avx2" in r.stderr and "sse2" in r.stderr
+
+
+def test_machine_code_in_a_text_is_made_again(koine, root):
+    """Damaged, it would crash or compute something else."""
+    text = lowered(koine, root, "render", KN_CODE="x86")
+    damaged, n = re.subn(r'(?<=x")554889e5', "0f0b0f0b", text)  # ud2 in place of the first two
+    assert n
+    assert koine("run", "-", stdin=damaged).stdout == koine("run", "-", stdin=text).stdout
+
+
+def test_no_such_level(koine, root):
+    text = lowered(koine, root, "plan", KN_CODE="x86", KN_CPU="sse2").replace("native=sse2", "native=z80")
+    r = koine("run", "-", stdin=text, ok=False)
+    assert r.returncode == 1 and "KN2044" in r.stderr and "z80" in r.stderr and "avx512" in r.stderr
+
+
+def test_a_listing_of_what_was_selected_for_c(koine, root):
+    r = koine("compile", "-", "--target", "x86", stdin=lowered(koine, root, "plan", KN_CODE="c"), ok=False)
+    assert r.returncode == 1 and "KN4212" in r.stderr and "selected for C" in r.stderr

@@ -55,6 +55,7 @@ static const bad cases[] = {
     {R "%b = buffer 0 GLOBAL size=999999999999999999 : f32\n", KI_E_TEXT_NUMBER_RANGE, 2, 27, NULL},
     {R "%r = range 4294967295 LOOP 4\n", KI_E_TEXT_NUMBER_RANGE, 2, 12, NULL},
     {R "%r = range 0 LOP 4\n", KI_E_TEXT_AXIS, 2, 14, "LOOP"},
+    {R "%s = sink name=\"r_8\" optimized=1 native=z80\n", KI_E_TEXT_LEVEL, 2, 41, "avx512"},
     {X "%y = reduce sum %x axes=(0)\n", KI_E_TEXT_REDUCE, 3, 13, "add mul max"},
     {X "%y = reduce add %x axes=(40)\n", KI_E_TEXT_AXIS_NO, 3, 6, NULL},
     {X "%y = reduce add %x axes=(0, 1, 2)\n", KI_E_TEXT_NODE, 3, 6, "KN1013"},

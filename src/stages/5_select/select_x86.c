@@ -90,14 +90,14 @@ static bool all_taken(ki_ir *ir, const ki_target *t, kn_uop sink) {
 }
 
 /* The kernel's info says what its ops are from now on. */
-static kn_uop marked(ki_ir *ir, kn_uop sink) {
+static kn_uop marked(ki_ir *ir, const ki_target *t, kn_uop sink) {
     const ki_kernel *old = sink->arg.kernel;
     if (!old) return sink;
     size_t size = sizeof *old + old->nopt * sizeof(ki_opt) + old->len + 1;
     ki_kernel *k = ki_malloc(size);
     if (!k) return ki_fail(ir->env, KI_E_NOMEM), NULL;
     memcpy(k, old, size);
-    k->native = 1;
+    k->native = 1u + t->level;
     const void *p = ki_intern(ir, k, size);
     ki_free(k);
     return p ? ki_with_arg(ir, sink, (kn_arg){.p = p}) : NULL;
@@ -107,5 +107,5 @@ kn_uop ki_select_x86(ki_ir *ir, const ki_target *t, kn_uop sink) {
     ki_rewrite_opts o = {.sets = levels[t->level].sets, .nsets = levels[t->level].n};
     if (t->level < KI_CPU_AVX512_LEVEL) sink = ki_masks_as_signs(ir, sink);
     kn_uop s = sink ? ki_rewrite(ir, sink, &o) : NULL;
-    return s && all_taken(ir, t, s) ? marked(ir, s) : NULL;
+    return s && all_taken(ir, t, s) ? marked(ir, t, s) : NULL;
 }

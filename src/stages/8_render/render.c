@@ -1,6 +1,7 @@
 /* render.c: stage 8: each kernel becomes a PROGRAM, of C text or of machine code, as the target is. See render.h. */
 #include "stages/8_render/render.h"
 
+#include "base/cpuid.h"
 #include "stages/8_render/x86/native.h"
 
 #include <string.h>
@@ -36,11 +37,25 @@ static kn_uop binary_of(ki_ir *ir, ki_ir *own, const ki_target *t, kn_uop call) 
     return b;
 }
 
+const ki_target *ki_render_target(ki_env *env, const ki_target *t, kn_uop body) {
+    const ki_kernel *k = body->arg.kernel;
+    if (!k || !k->native) return t->native ? ki_target_named(t->name) : t;
+    const char *level = ki_cpu_level_names[k->native - 1];
+    if (k->native - 1 <= t->level) return ki_target_native(level);
+    return ki_fail(env, KI_E_RENDER_LEVEL, ki_kernel_name(k), level, t->name), NULL;
+}
+
+/* Machine code that came with a text: of another processor maybe, or damaged. What it was made from stands beside it. */
+static bool is_foreign(kn_uop kernel) {
+    return kernel->op == KN_PROGRAM && kernel->nsrc > 1 && kernel->src[1]->op == KN_BINARY;
+}
+
 /* CALL(SINK(LINEAR), ...) -> CALL(PROGRAM(LINEAR, SOURCE or BINARY), ...). The kernel is read in a store of its own: what is known
  * of a node stands in arrays by id, and these are as long as the kernel then, not as the program. */
 static kn_uop render_kernel(ki_ir *ir, ki_ir *own, const ki_target *t, kn_uop call) {
     kn_uop body = call->src[0], alone;
     if (!ki_ir_reset(own) || !ki_import(own, ir, &call, 1, &alone)) return NULL;
+    if (!(t = ki_render_target(ir->env, t, body))) return NULL;
     kn_uop code = t->native ? binary_of(ir, own, t, alone) : source_of(ir, own, t, alone);
     return code ? ki_make(ir, KN_PROGRAM, KN_VOID, (kn_uop[]){body->src[0], code}, 2, body->arg, 0) : NULL;
 }
@@ -58,7 +73,8 @@ kn_uop ki_render(ki_ir *ir, const ki_target *t, kn_uop root) {
     ok = ok && ki_ir_open(&own, ir->env);
     for (uint32_t k = 0; k < root->nsrc && ok; k++) {
         kn_uop call = calls[k] = root->src[k];
-        if (call->op != KN_CALL || call->src[0]->op != KN_SINK) continue; /* copies and host functions stay */
+        if (call->op != KN_CALL || (call->src[0]->op != KN_SINK && !is_foreign(call->src[0])))
+            continue; /* copies stay */
         uint32_t *before = &last[call->src[0]->id];
         memcpy(src, call->src, call->nsrc * sizeof *src);
         if (*before && same_places(root->src[*before - 1], call)) src[0] = calls[*before - 1]->src[0];

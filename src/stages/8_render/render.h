@@ -12,7 +12,12 @@
 /* kernel: SINK(LINEAR(...)), or CALL of one. Appends to out. */
 bool ki_render_c(ki_ir *ir, const ki_target *t, kn_uop kernel, ki_text *out);
 
-/* LINEAR(CALL(SINK(LINEAR)...)...) with each SINK replaced by PROGRAM(LINEAR, SOURCE). */
+/* What a kernel (SINK or PROGRAM) is written for, in a program lowered for t: machine code of the level whose instructions select
+ * chose, C where it chose none. NULL: t is of a lower level; env says so. */
+const ki_target *ki_render_target(ki_env *env, const ki_target *t, kn_uop kernel);
+
+/* LINEAR(CALL(SINK(LINEAR)...)...) with each SINK replaced by PROGRAM(LINEAR, SOURCE), or BINARY where the target is native. A
+ * PROGRAM(LINEAR, BINARY) is made again from its LINEAR. */
 kn_uop ki_render(ki_ir *ir, const ki_target *t, kn_uop root);
 
 #endif

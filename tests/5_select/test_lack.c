@@ -248,7 +248,6 @@ static void every_op(kn_dtype t) {
     for (unsigned op = 0; op < KI_OP_COUNT; op++) {
         const ki_op_info *f = &ki_ops[op];
         if (!ki_is_elementwise((kn_op)op) || op == KN_CAST || is_function((kn_op)op)) continue;
-        if (op == KN_MULACC && level == 0 && among(t, REAL)) continue; /* decompose has split it */
         if ((f->flags & KI_FLOAT && !ki_is_float(t)) || (f->flags & KI_INT && ki_is_float(t)) ||
             (f->flags & KI_NUM && t == KN_BOOL))
             continue;

@@ -1,7 +1,10 @@
 """Programs lowered for machine code: every op on data is an instruction, and the interpreter, which takes each for what it
 means, gives what it gives for the same program lowered for C at that level."""
+import math
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,8 +29,95 @@ def test_examples(koine, tmp_path, example, level):
     assert " ins " in text or "add" not in example.read_text()
 
 
+CUSTOM = """koine 1 expand
+%1 = param slot=0            : f32 [1]
+%2 = index %1 0              : f32
+%3 = param "x"               : f32
+%4 = custom "-({0})" %3      : f32
+%5 = store %2 %4
+%6 = sink %5 name="c" optimized=1
+%7 = buffer 0 GLOBAL size=1  : f32 [1]
+%8 = call %6 %7 %3
+%9 = linear %8
+in "x" = %3                  : f32 []
+root %9
+out "y" = %7                 : f32 []
+"""
+
+
 def test_what_has_no_instruction_is_named(koine, tmp_path):
     p = tmp_path / "p.kn"
-    p.write_text('koine 1 tensor\n%x = param "x" : f64 [8]\n%y = mulacc %x %x %x\nout "y" = %y\n')
-    r = koine("compile", p, "--target", "x86", "--to", "select", ok=False, env={"KN_CPU": "sse2"})
-    assert r.returncode == 1 and "KN4223" in r.stderr and "mulacc" in r.stderr and "sse2" in r.stderr
+    p.write_text(CUSTOM)
+    r = koine("compile", p, "--target", "x86", "--to", "select", ok=False, env={"KN_CPU": "sse2", "KN_VERIFY": "0"})
+    assert r.returncode == 1 and "KN4223" in r.stderr and "custom" in r.stderr and "sse2" in r.stderr
+    assert koine("run", p, "--in", "x=2", "--out", f"y={tmp_path}/y.npy", env={"KN_CODE": "c", "KN_VERIFY": "0"})
+    assert np.load(tmp_path / "y.npy") == -2
+
+
+# ---- a * b + c of f64 where no instruction does it ----
+
+FUSED = """koine 1 tensor
+%x = param "x" : f64 [{n}]
+%y = param "y" : f64 [{n}]
+%z = param "z" : f64 [{n}]
+%r = mulacc %x %y %z
+in "x" = %x
+in "y" = %y
+in "z" = %z
+out "r" = %r
+"""
+
+
+def exact(x, y, z):
+    """Of rationals, rounded once."""
+    if not (math.isfinite(x) and math.isfinite(y)):
+        return x * y + z
+    if not math.isfinite(z):
+        return z
+    r = Fraction(x) * Fraction(y) + Fraction(z)
+    if r == 0:
+        return x * y + z if x == 0 or y == 0 else 0.0
+    try:
+        return math.copysign(float(r), -1.0 if r < 0 else 1.0)
+    except OverflowError:
+        return math.inf if r > 0 else -math.inf
+
+
+def triples(n):
+    """Sums that cancel, wholly or but for the last digits; products at both ends of the range; terms far apart; every special."""
+    rng = np.random.default_rng(5)
+
+    def number(e):
+        digits = rng.integers(0, 1 << 52, n, dtype=np.uint64)
+        few = rng.integers(0, 53, n).astype(np.uint64)
+        digits = np.where(rng.random(n) < 0.5, digits, digits >> few << few)
+        sign = rng.integers(0, 2, n, dtype=np.uint64) << np.uint64(63)
+        return (sign | np.clip(e, 0, 2046).astype(np.uint64) << np.uint64(52) | digits).view(np.float64)
+    ex = rng.integers(0, 2047, n)
+    ey = np.choose(rng.integers(0, 4, n), [1023 - ex + rng.integers(-120, 60, n), 3069 - ex + rng.integers(-3, 3, n),
+                                           rng.integers(0, 2047, n), 2046 - ex + rng.integers(-60, 60, n)])
+    x, y = number(ex), number(ey)
+    ez = np.clip(ex, 1, 2046) + np.clip(ey, 1, 2046) - 1023 + rng.integers(-120, 120, n)
+    z = number(np.where(rng.random(n) < 0.1, rng.integers(0, 3, n), ez))
+    with np.errstate(all="ignore"):
+        z = np.where(rng.random(n) < 0.3, -(x * y), z)
+    z = np.where(rng.random(n) < 0.1, (z.view(np.int64) + rng.integers(-3, 4, n)).view(np.float64), z)
+    special = np.array([0.0, -0.0, 1.0, -1.0, 5e-324, -5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, np.inf, -np.inf, np.nan])
+    some = np.array(np.meshgrid(special, special, special)).reshape(3, -1)
+    return [np.concatenate([a, b]) for a, b in zip((x, y, z), some)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_fused_product_and_sum_rounds_once(koine, tmp_path, level):
+    abc = triples(6000)
+    p = tmp_path / "p.kn"
+    p.write_text(FUSED.format(n=len(abc[0])))
+    given = []
+    for name, a in zip("xyz", abc):
+        np.save(tmp_path / f"{name}.npy", a)
+        given += ["--in", f"{name}={tmp_path}/{name}.npy"]
+    koine("run", p, *given, "--out", f"r={tmp_path}/r.npy", env={"KN_CODE": "x86", "KN_CPU": level})
+    want = np.array([exact(*t) for t in zip(*(a.tolist() for a in abc))])
+    got = np.load(tmp_path / "r.npy")
+    bad = ~((got.view(np.int64) == want.view(np.int64)) | (np.isnan(got) & np.isnan(want)))
+    assert not bad.any(), [(*(a[k].hex() for a in abc), got[k].hex(), want[k].hex()) for k in np.flatnonzero(bad)[:5]]

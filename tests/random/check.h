@@ -182,23 +182,12 @@ static bool simplify_settles(const ki_program *p, finding *f) {
 /* Lowered for machine code: one level a program, or all of them and nothing else. */
 static bool all_native;
 
-/* SSE2 has no exact f64 mulacc yet. */
-static bool fused_f64(const ki_program *p) {
-    kn_uop *node, root = p->root;
-    int64_t n = ki_toposort(p->ir, &root, 1, &node);
-    bool found = false;
-    for (int64_t i = 0; i < n; i++) found |= node[i]->op == KN_MULACC && node[i]->dtype == KN_F64;
-    if (n >= 0) ki_free(node);
-    return found;
-}
-
 static bool native_agrees(const ki_program *p, arrays *d, finding *f, tally *t) {
     static const char *const levels[] = {"avx512", "avx2", "sse2"};
     bool ok = true;
     for (unsigned k = 0; k < 3 && ok; k++) {
         if (!all_native && p->ir->n % 3 != k) continue;
-        const char *level = k == 2 && fused_f64(p) ? "avx2" : levels[k];
-        ki_lower_opts o = {.target = ki_target_native(level), .threads = 2, .stream = 1, .verify = 1};
+        ki_lower_opts o = {.target = ki_target_native(levels[k]), .threads = 2, .stream = 1, .verify = 1};
         ok = stages_agree(p, d, &o, f, t);
     }
     return ok;

@@ -62,6 +62,7 @@ static bool is_left_narrow(const ki_target *t, kn_uop u) {
 }
 
 static bool is_left(const ki_target *t, kn_uop u) {
+    if (u->op == KN_CUSTOM) return true; /* C text */
     if (!ki_is_elementwise((kn_op)u->op) || is_general(u)) return false;
     return t->level >= KI_CPU_AVX512_LEVEL || is_left_narrow(t, u);
 }

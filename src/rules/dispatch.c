@@ -73,8 +73,8 @@ static bool add_entries(ki_compiler *c, heads *head, uint32_t cap) {
     return true;
 }
 
-/* The bucket for root op and first source op0 (KI_OP_COUNT: none), shared with an equal one of the same table. */
-static bool add_bucket(ki_compiler *c, const heads *head, unsigned op, unsigned op0, uint32_t since) {
+/* The bucket for root op and first source op0 (KI_OP_COUNT: none), shared with an equal one. */
+static bool add_bucket(ki_compiler *c, const heads *head, unsigned op, unsigned op0) {
     uint32_t first = c->list.n;
     for (uint32_t k = 0; k < c->entry.n; k++) {
         const heads *h = &head[k];
@@ -84,7 +84,7 @@ static bool add_bucket(ki_compiler *c, const heads *head, unsigned op, unsigned 
         if (!KI_PUSH(c, list, (uint16_t)k)) return false;
     }
     uint32_t n = c->list.n - first;
-    uint32_t b = n ? since : 0;
+    uint32_t b = n ? 1 : 0;
     for (; b && b < c->bucket.n; b++)
         if (c->bucket.v[b].n == n &&
             memcmp(c->list.v + c->bucket.v[b].first, c->list.v + first, n * sizeof *c->list.v) == 0)
@@ -92,6 +92,18 @@ static bool add_bucket(ki_compiler *c, const heads *head, unsigned op, unsigned 
     if (!n || b < c->bucket.n) c->list.n = first;
     else if (!KI_PUSH(c, bucket, (ki_bucket){(uint16_t)first, (uint16_t)n})) return false;
     return KI_PUSH(c, second, (uint16_t)b);
+}
+
+/* The table just made, or an equal one before it, which takes its place. */
+static uint16_t share_table(ki_compiler *c, unsigned made) {
+    enum { ROW = KI_OP_COUNT + 1 };
+    const uint16_t *row = c->second.v + (size_t)made * ROW;
+    for (unsigned k = 1; k < made; k++)
+        if (memcmp(c->second.v + (size_t)k * ROW, row, ROW * sizeof *row) == 0) {
+            c->second.n -= ROW;
+            return (uint16_t)k;
+        }
+    return (uint16_t)made;
 }
 
 bool ki_compile_dispatch(ki_compiler *c) {
@@ -105,9 +117,9 @@ bool ki_compile_dispatch(ki_compiler *c) {
     for (unsigned op = 0; ok && op < KI_OP_COUNT; op++) {
         bool any = false;
         for (uint32_t k = 0; k < c->entry.n; k++) any |= ki_opset_has(&head[k].root, op);
-        c->root[op] = any ? (uint16_t)++tables : 0;
-        uint32_t since = c->bucket.n;
-        for (unsigned op0 = 0; ok && any && op0 <= KI_OP_COUNT; op0++) ok = add_bucket(c, head, op, op0, since);
+        for (unsigned op0 = 0; ok && any && op0 <= KI_OP_COUNT; op0++) ok = add_bucket(c, head, op, op0);
+        c->root[op] = ok && any ? share_table(c, tables + 1) : 0;
+        if (c->root[op] > tables) tables++;
     }
     ki_free(head);
     return ok;

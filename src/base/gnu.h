@@ -5,6 +5,9 @@
 #if defined(__GNUC__)
 #define KI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define KI_NODISCARD __attribute__((warn_unused_result))
+#define KI_KEPT __attribute__((used))
+#define KI_NOINLINE __attribute__((noinline, used))
+#define KI_OPAQUE() __asm__ volatile("" ::: "memory") /* an empty function that calls are not removed to */
 #define KI_HOT __attribute__((hot))
 #define KI_LIKELY(x) __builtin_expect(!!(x), 1)
 #define KI_UNLIKELY(x) __builtin_expect(!!(x), 0)

@@ -5,30 +5,41 @@
 
 enum { ALIGN = 64 };
 
-/* What is not there yet, one behind the other, into memory of its own. */
-static bool load_new(ki_native *c, ki_device *d, ki_kernel_text *const *k, const ki_digest *key, size_t n) {
-    size_t bytes = 0, at = 0;
-    for (size_t i = 0; i < n; i++) bytes += (k[i]->n + ALIGN - 1) / ALIGN * ALIGN;
+static size_t room(const ki_kernel_text *k) { return (k->n + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* One behind the other, into memory of their own; symbol[i]: where each is. */
+static bool place(ki_native *c, ki_device *d, ki_kernel_text *const *k, size_t n, ki_symbol *symbol) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) symbol[i] = (ki_symbol){k[i]->name, bytes, k[i]->n}, bytes += room(k[i]);
     uint8_t *all = ki_malloc(bytes);
-    ki_codemem *block = all ? ki_realloc(c->block, c->nblock + 1, sizeof *block) : NULL;
-    if (block) c->block = block;
-    bool ok = block || (ki_fail(d->env, KI_E_NOMEM), false);
-    if (ok) memset(all, 0xcc, bytes);
-    for (size_t i = 0; i < n && ok; at += (k[i++]->n + ALIGN - 1) / ALIGN * ALIGN)
-        memcpy(all + at, k[i]->text, k[i]->n);
-    ok = ok && ki_codemem_make(d->env, all, bytes, &c->block[c->nblock]);
+    struct ki_native_block *block = all ? ki_realloc(c->block, c->nblock + 1, sizeof *block) : NULL;
+    if (!block) return ki_free(all), ki_fail(d->env, KI_E_NOMEM), false;
+    c->block = block;
+    block += c->nblock;
+    memset(all, 0xcc, bytes);
+    for (size_t i = 0; i < n; i++) memcpy(all + symbol[i].at, k[i]->text, k[i]->n);
+    bool ok = ki_codemem_make(d->env, all, bytes, &block->mem);
     ki_free(all);
     if (!ok) return false;
-    uint8_t *code = c->block[c->nblock++].code;
-    at = 0;
-    for (size_t i = 0; i < n; at += (k[i++]->n + ALIGN - 1) / ALIGN * ALIGN) {
-        void *p = code + at;
+    block->symbols = ki_symbols_add(d->env, block->mem.code, bytes, symbol, n);
+    c->nblock++;
+    return true;
+}
+
+/* What is not there yet. */
+static bool load_new(ki_native *c, ki_device *d, ki_kernel_text *const *k, const ki_digest *key, size_t n) {
+    ki_symbol *symbol = ki_calloc(n, sizeof *symbol);
+    if (!symbol) return ki_fail(d->env, KI_E_NOMEM), false;
+    bool ok = place(c, d, k, n, symbol);
+    for (size_t i = 0; i < n && ok; i++) {
+        void *p = c->block[c->nblock - 1].mem.code + symbol[i].at;
         ki_entry *entry;
         memcpy(&entry, &p, sizeof p); /* ISO C has no cast for this */
         ki_entries_put(&c->known, key[i], entry);
     }
-    d->stats.compiled += n;
-    return true;
+    ki_free(symbol);
+    if (ok) d->stats.compiled += n;
+    return ok;
 }
 
 bool ki_native_load(ki_native *c, ki_device *d, ki_kernel_text *k, size_t n) {
@@ -51,7 +62,10 @@ bool ki_native_load(ki_native *c, ki_device *d, ki_kernel_text *k, size_t n) {
 }
 
 void ki_native_close(ki_native *c) {
-    for (size_t i = 0; i < c->nblock; i++) ki_codemem_free(&c->block[i]);
+    for (size_t i = 0; i < c->nblock; i++) {
+        ki_symbols_remove(c->block[i].symbols);
+        ki_codemem_free(&c->block[i].mem);
+    }
     ki_free(c->block);
     ki_entries_free(&c->known);
     *c = (ki_native){0};

@@ -5,9 +5,13 @@
 
 #include "device/cpu/codemem.h"
 #include "device/cpu/entries.h"
+#include "device/cpu/symbols.h"
 
 typedef struct ki_native {
-    ki_codemem *block; /* one a program that brought something new */
+    struct ki_native_block { /* one a program that brought something new */
+        ki_codemem mem;
+        ki_symbols *symbols;
+    } *block;
     size_t nblock;
     ki_entries known; /* by the code */
 } ki_native;

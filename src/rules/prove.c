@@ -272,11 +272,19 @@ static bool by_values(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out
     return true;
 }
 
+static bool has_floats(const ki_proof *p) {
+    uint32_t floats = 0;
+    bool any = false;
+    for (int t = 0; t < KI_DTYPE_COUNT; t++) floats |= ki_is_float((kn_dtype)t) ? UINT32_C(1) << t : 0;
+    for (unsigned r = 0; r < p->rule->npat; r++) any |= p->live[r] && p->mask[p->cls[r]] & floats;
+    return any;
+}
+
 bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_verdict *out) {
     *out = (ki_verdict){.arith = p->arith, .does = p->rule->fn_name != NULL};
     if (p->scalar && !by_values(p, o, out)) return ki_fail(env, KI_E_NOMEM), false;
-    bool done =
-        out->rung == KI_PROVED_EXHAUSTIVE && (p->mutant || p->scaled); /* casts of index are hard for a solver */
+    /* Casts of index and floats are hard for a solver. */
+    bool done = out->rung == KI_PROVED_EXHAUSTIVE && (p->mutant || p->scaled || has_floats(p));
     if (out->rung != KI_REFUTED && o->z3 && !done) {
         ki_rung rung = ki_prove_smt(p, o, out);
         if (rung != KI_UNPROVED) out->rung = rung;

@@ -2,7 +2,7 @@
  * real width, index is Int with floor division spelled out, bool is Bool. A guard is over mathematical integers: for
  * words that is a signed bit-vector wide enough that nothing in it overflows. First the guard must be satisfiable,
  * then, with both sides distinct, it must not be. The text goes to a solver as a file on its standard input. */
-#include "rules/prove_impl.h"
+#include "rules/prove_smt.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,30 +14,13 @@
 #include <unistd.h>
 
 extern char **environ;
-enum { MAX_CHOICES = 96, MAX_OPTIONS = 12 };
-
-/* What a piece of SMT text means: a dtype's value, or a number of a guard. */
-typedef enum sort { S_BOOL, S_WORD, S_INT, S_WIDE } sort;
-typedef struct expr {
-    char *s; /* NULL: cannot be said */
-    sort sort;
-    unsigned width;
-    bool is_signed;
-} expr;
-
-typedef struct smt {
-    const ki_proof *p;
-    ki_arena arena;
-    ki_text out, decl;
-    kn_dtype dtype[KI_MAX_REG]; /* by first register of a class */
-    uint8_t op[KI_MAX_REG];
-    unsigned wide, fresh;          /* bits of guard numbers, 0: Int */
-    size_t start[MAX_CHOICES + 1]; /* of each script in out */
-} smt;
+enum { MAX_CHOICES = KI_SMT_CHOICES, NAMED = 96 };
+typedef ki_smt_expr expr;
+typedef ki_smt smt;
 
 static const expr unsaid;
 
-static KI_PRINTF(2, 3) char *format(smt *m, const char *fmt, ...) {
+char *ki_smt_format(ki_smt *m, const char *fmt, ...) {
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
@@ -49,8 +32,16 @@ static KI_PRINTF(2, 3) char *format(smt *m, const char *fmt, ...) {
     return s;
 }
 
+char *ki_smt_name(smt *m, const char *sort, char *term) {
+    if (!term || !sort || term[0] != '(') return term;
+    char *name = ki_smt_format(m, "t%u", m->named++);
+    if (name) ki_text_printf(&m->decl, "(define-fun %s () %s %s)\n", name, sort, term);
+    return name;
+}
+
 static expr like(expr a, char *s) {
     a.s = s;
+    a.fp = NULL;
     return a;
 }
 /* The variable of a leaf, by its name in the rule. */
@@ -60,37 +51,40 @@ static char *leaf_name(smt *m, unsigned reg) {
         const ki_rname *n = &m->p->set->rname[m->p->rule->rname + k];
         if ((n->kind == KI_N_NODE || n->kind == KI_N_CONST) && n->reg == reg) name = n->name;
     }
-    return format(m, "%s!%u", name, reg);
+    return ki_smt_format(m, "%s!%u", name, reg);
 }
 
-static expr yes_no(char *s) { return (expr){s, S_BOOL, 1, false}; }
+static expr yes_no(char *s) { return (expr){.s = s, .sort = KI_S_BOOL, .width = 1}; }
 
 static kn_dtype dtype_of(const smt *m, unsigned reg) { return m->dtype[m->p->cls[reg]]; }
 
 static expr sort_of(kn_dtype t) {
-    if (t == KN_BOOL) return (expr){NULL, S_BOOL, 1, false};
-    if (t == KN_IDX) return (expr){NULL, S_INT, 0, true};
-    return (expr){NULL, S_WORD, ki_dtypes[t].bits, ki_is_sint(t)};
+    if (t == KN_BOOL) return (expr){.sort = KI_S_BOOL, .width = 1};
+    if (t == KN_IDX) return (expr){.sort = KI_S_INT, .is_signed = true};
+    if (ki_is_float(t)) return (expr){.sort = KI_S_FLOAT, .width = ki_dtypes[t].bits, .dtype = t};
+    return (expr){.sort = KI_S_WORD, .width = ki_dtypes[t].bits, .is_signed = ki_is_sint(t)};
 }
 
 static char *sort_name(smt *m, expr e) {
-    return e.sort == S_BOOL ? "Bool" : e.sort == S_INT ? "Int" : format(m, "(_ BitVec %u)", e.width);
+    return e.sort == KI_S_BOOL ? "Bool" : e.sort == KI_S_INT ? "Int" : ki_smt_format(m, "(_ BitVec %u)", e.width);
 }
 
 /* An integer as a value of a sort. */
 static expr number(smt *m, expr want, int64_t v) {
-    if (want.sort == S_BOOL) return v == 0 || v == 1 ? like(want, v ? "true" : "false") : unsaid;
-    if (want.sort == S_INT)
-        return like(want, v < 0 ? format(m, "(- %llu)", -(unsigned long long)v) : format(m, "%lld", (long long)v));
-    if (want.sort == S_WORD && want.width < 64) {
+    if (want.sort == KI_S_FLOAT) return ki_smt_float_number(m, want.dtype, (double)v);
+    if (want.sort == KI_S_BOOL) return v == 0 || v == 1 ? like(want, v ? "true" : "false") : unsaid;
+    if (want.sort == KI_S_INT)
+        return like(want, v < 0 ? ki_smt_format(m, "(- %llu)", -(unsigned long long)v)
+                                : ki_smt_format(m, "%lld", (long long)v));
+    if (want.sort == KI_S_WORD && want.width < 64) {
         int64_t low = want.is_signed ? -(INT64_C(1) << (want.width - 1)) : 0;
         int64_t high = (INT64_C(1) << (want.width - want.is_signed)) - 1;
         if (v < low || v > high) return unsaid;
-    } else if (want.sort == S_WORD && !want.is_signed && v < 0) {
+    } else if (want.sort == KI_S_WORD && !want.is_signed && v < 0) {
         return unsaid;
     }
-    return like(want, v < 0 ? format(m, "(bvneg (_ bv%llu %u))", -(unsigned long long)v, want.width)
-                            : format(m, "(_ bv%llu %u)", (unsigned long long)v, want.width));
+    return like(want, v < 0 ? ki_smt_format(m, "(bvneg (_ bv%llu %u))", -(unsigned long long)v, want.width)
+                            : ki_smt_format(m, "(_ bv%llu %u)", (unsigned long long)v, want.width));
 }
 
 /* ---- ops --------------------------------------------------------------------------------------------------- */
@@ -110,7 +104,7 @@ static expr on_bools(smt *m, kn_op op, const expr *v) {
     case KN_CMPGT: f = "(and %s (not %s))"; break;
     case KN_CMPLE: f = "(or (not %s) %s)"; break;
     case KN_CMPGE: f = "(or %s (not %s))"; break;
-    case KN_NOT: return yes_no(format(m, "(not %s)", a));
+    case KN_NOT: return yes_no(ki_smt_format(m, "(not %s)", a));
     default: return unsaid;
     }
     char *s = ki_arena_alloc(&m->arena, strlen(f) + strlen(a) + strlen(b) + 1), *o = s;
@@ -131,19 +125,20 @@ static expr on_ints(smt *m, kn_op op, const expr *v, unsigned n) {
     } compare[] = {{KN_CMPLT, "<"},  {KN_CMPGT, ">"}, {KN_CMPLE, "<="},
                    {KN_CMPGE, ">="}, {KN_CMPEQ, "="}, {KN_CMPNE, "distinct"}};
     for (size_t k = 0; k < sizeof compare / sizeof *compare; k++)
-        if (compare[k].op == op) return yes_no(format(m, "(%s %s %s)", compare[k].s, a, b));
+        if (compare[k].op == op) return yes_no(ki_smt_format(m, "(%s %s %s)", compare[k].s, a, b));
     char *quotient =
-        n > 1 ? format(m, "(ite (= %s 0) 0 (ite (> %s 0) (div %s %s) (div (- %s) (- %s))))", b, b, a, b, a, b) : NULL;
+        n > 1 ? ki_smt_format(m, "(ite (= %s 0) 0 (ite (> %s 0) (div %s %s) (div (- %s) (- %s))))", b, b, a, b, a, b)
+              : NULL;
     switch (op) {
-    case KN_ADD: return like(v[0], format(m, "(+ %s %s)", a, b));
-    case KN_SUB: return like(v[0], format(m, "(- %s %s)", a, b));
-    case KN_MUL: return like(v[0], format(m, "(* %s %s)", a, b));
-    case KN_NEG: return like(v[0], format(m, "(- %s)", a));
-    case KN_MAX: return like(v[0], format(m, "(ite (< %s %s) %s %s)", a, b, b, a));
-    case KN_MULACC: return like(v[0], format(m, "(+ (* %s %s) %s)", a, b, c));
+    case KN_ADD: return like(v[0], ki_smt_format(m, "(+ %s %s)", a, b));
+    case KN_SUB: return like(v[0], ki_smt_format(m, "(- %s %s)", a, b));
+    case KN_MUL: return like(v[0], ki_smt_format(m, "(* %s %s)", a, b));
+    case KN_NEG: return like(v[0], ki_smt_format(m, "(- %s)", a));
+    case KN_MAX: return like(v[0], ki_smt_format(m, "(ite (< %s %s) %s %s)", a, b, b, a));
+    case KN_MULACC: return like(v[0], ki_smt_format(m, "(+ (* %s %s) %s)", a, b, c));
     case KN_IDIV: return quotient ? like(v[0], quotient) : unsaid;
     case KN_MOD:
-        return quotient ? like(v[0], format(m, "(ite (= %s 0) 0 (- %s (* %s %s)))", b, a, b, quotient)) : unsaid;
+        return quotient ? like(v[0], ki_smt_format(m, "(ite (= %s 0) 0 (- %s (* %s %s)))", b, a, b, quotient)) : unsaid;
     default: return unsaid;
     }
 }
@@ -158,69 +153,95 @@ static expr on_words(smt *m, kn_op op, const expr *v, unsigned n) {
                  {KN_OR, "bvor"},   {KN_XOR, "bvxor"}, {KN_SHL, "bvshl"}},
       compare[] = {{KN_CMPLT, "lt"}, {KN_CMPGT, "gt"}, {KN_CMPLE, "le"}, {KN_CMPGE, "ge"}};
     for (size_t k = 0; k < sizeof plain / sizeof *plain; k++)
-        if (plain[k].op == op) return like(v[0], format(m, "(%s %s %s)", plain[k].s, a, b));
+        if (plain[k].op == op) return like(v[0], ki_smt_format(m, "(%s %s %s)", plain[k].s, a, b));
     for (size_t k = 0; k < sizeof compare / sizeof *compare; k++)
-        if (compare[k].op == op) return yes_no(format(m, "(bv%s%s %s %s)", s, compare[k].s, a, b));
+        if (compare[k].op == op) return yes_no(ki_smt_format(m, "(bv%s%s %s %s)", s, compare[k].s, a, b));
     switch (op) {
-    case KN_CMPEQ: return yes_no(format(m, "(= %s %s)", a, b));
-    case KN_CMPNE: return yes_no(format(m, "(distinct %s %s)", a, b));
-    case KN_NEG: return like(v[0], format(m, "(bvneg %s)", a));
-    case KN_NOT: return like(v[0], format(m, "(bvnot %s)", a));
-    case KN_MAX: return like(v[0], format(m, "(ite (bv%slt %s %s) %s %s)", s, a, b, b, a));
-    case KN_MULACC: return like(v[0], format(m, "(bvadd (bvmul %s %s) %s)", a, b, c));
-    case KN_SHR: return like(v[0], format(m, "(%s %s %s)", v[0].is_signed ? "bvashr" : "bvlshr", a, b));
+    case KN_CMPEQ: return yes_no(ki_smt_format(m, "(= %s %s)", a, b));
+    case KN_CMPNE: return yes_no(ki_smt_format(m, "(distinct %s %s)", a, b));
+    case KN_NEG: return like(v[0], ki_smt_format(m, "(bvneg %s)", a));
+    case KN_NOT: return like(v[0], ki_smt_format(m, "(bvnot %s)", a));
+    case KN_MAX: return like(v[0], ki_smt_format(m, "(ite (bv%slt %s %s) %s %s)", s, a, b, b, a));
+    case KN_MULACC: return like(v[0], ki_smt_format(m, "(bvadd (bvmul %s %s) %s)", a, b, c));
+    case KN_SHR: return like(v[0], ki_smt_format(m, "(%s %s %s)", v[0].is_signed ? "bvashr" : "bvlshr", a, b));
     case KN_MOD:
-        return like(v[0], format(m, "(ite (= %s (_ bv0 %u)) (_ bv0 %u) (%s %s %s))", b, w, w,
-                                 v[0].is_signed ? "bvsmod" : "bvurem", a, b));
+        return like(v[0], ki_smt_format(m, "(ite (= %s (_ bv0 %u)) (_ bv0 %u) (%s %s %s))", b, w, w,
+                                        v[0].is_signed ? "bvsmod" : "bvurem", a, b));
     case KN_IDIV:
         if (!v[0].is_signed)
-            return like(v[0], format(m, "(ite (= %s (_ bv0 %u)) (_ bv0 %u) (bvudiv %s %s))", b, w, w, a, b));
-        return like(v[0], format(m,
-                                 "(ite (= %s (_ bv0 %u)) (_ bv0 %u) (let ((q (bvsdiv %s %s)) (r (bvsrem %s %s))) "
-                                 "(ite (and (distinct r (_ bv0 %u)) (xor (bvslt r (_ bv0 %u)) (bvslt %s (_ bv0 %u)))) "
-                                 "(bvsub q (_ bv1 %u)) q)))",
-                                 b, w, w, a, b, a, b, w, w, b, w, w));
+            return like(v[0], ki_smt_format(m, "(ite (= %s (_ bv0 %u)) (_ bv0 %u) (bvudiv %s %s))", b, w, w, a, b));
+        return like(v[0],
+                    ki_smt_format(m,
+                                  "(ite (= %s (_ bv0 %u)) (_ bv0 %u) (let ((q (bvsdiv %s %s)) (r (bvsrem %s %s))) "
+                                  "(ite (and (distinct r (_ bv0 %u)) (xor (bvslt r (_ bv0 %u)) (bvslt %s (_ bv0 %u)))) "
+                                  "(bvsub q (_ bv1 %u)) q)))",
+                                  b, w, w, a, b, a, b, w, w, b, w, w));
     default: return unsaid;
     }
 }
 
-static expr operate(smt *m, kn_op op, const expr *v, unsigned n) {
+static expr operation(smt *m, kn_op op, const expr *v, unsigned n) {
     if (!n) return unsaid;
     for (unsigned k = 0; k < n; k++)
-        if (!v[k].s) return unsaid;
+        if (!ki_smt_said(v[k])) return unsaid;
     unsigned first = op == KN_WHERE;
     for (unsigned k = first + 1; k < n; k++)
-        if (v[k].sort != v[first].sort || v[k].width != v[first].width) return unsaid;
+        if (v[k].sort != v[first].sort || v[k].width != v[first].width || v[k].dtype != v[first].dtype) return unsaid;
+    if (op == KN_WHERE && v[0].sort != KI_S_BOOL) return unsaid;
+    if (v[first].sort == KI_S_FLOAT) return n <= 3 ? ki_smt_on_floats(m, op, v, n) : unsaid;
     if (op == KN_WHERE)
-        return v[0].sort == S_BOOL ? like(v[1], format(m, "(ite %s %s %s)", v[0].s, v[1].s, v[2].s)) : unsaid;
-    if (v[0].sort == S_BOOL) {
+        return v[0].sort == KI_S_BOOL ? like(v[1], ki_smt_format(m, "(ite %s %s %s)", v[0].s, v[1].s, v[2].s)) : unsaid;
+    if (v[0].sort == KI_S_BOOL) {
         expr two[2] = {v[0], n > 1 ? v[1] : v[0]};
         return n <= 2 ? on_bools(m, op, two) : unsaid;
     }
-    return v[0].sort == S_INT ? on_ints(m, op, v, n) : on_words(m, op, v, n);
+    return v[0].sort == KI_S_INT ? on_ints(m, op, v, n) : on_words(m, op, v, n);
 }
 
-static expr convert(smt *m, kn_op op, expr v, kn_dtype t) {
+/* Long terms are written once: a rule may use them often. */
+static expr brief(smt *m, expr e) {
+    if (e.s && strlen(e.s) > NAMED) e.s = ki_smt_name(m, sort_name(m, e), e.s);
+    return e;
+}
+
+static expr operate(smt *m, kn_op op, const expr *v, unsigned n) { return brief(m, operation(m, op, v, n)); }
+
+static expr reinterpret(smt *m, expr v, expr to) {
+    bool bits = v.sort == KI_S_WORD || v.sort == KI_S_FLOAT, takes = to.sort == KI_S_WORD || to.sort == KI_S_FLOAT;
+    if (!bits || !takes || v.width != to.width) return unsaid;
+    return v.sort == KI_S_FLOAT && to.dtype == v.dtype && to.sort == KI_S_FLOAT ? v : like(to, ki_smt_bits(m, v));
+}
+
+static expr conversion(smt *m, kn_op op, expr v, kn_dtype t) {
     expr to = sort_of(t);
-    if (!v.s || ki_is_float(t)) return unsaid;
-    if (op == KN_BITCAST) return v.sort == S_WORD && to.sort == S_WORD && v.width == to.width ? like(to, v.s) : unsaid;
-    if (v.sort == S_BOOL) {
+    if (!ki_smt_said(v)) return unsaid;
+    if (op == KN_BITCAST) return reinterpret(m, v, to);
+    if (to.sort == KI_S_FLOAT) return ki_smt_to_float(m, v, t);
+    if (v.sort == KI_S_FLOAT) return ki_smt_from_float(m, v, to);
+    if (v.sort == KI_S_BOOL) {
         expr one = number(m, to, 1), zero = number(m, to, 0);
-        return to.sort == S_BOOL ? v : like(to, format(m, "(ite %s %s %s)", v.s, one.s, zero.s));
+        return to.sort == KI_S_BOOL ? v : like(to, ki_smt_format(m, "(ite %s %s %s)", v.s, one.s, zero.s));
     }
-    if (to.sort == S_BOOL) return like(to, format(m, "(distinct %s %s)", v.s, number(m, v, 0).s));
-    if (v.sort == S_INT) return to.sort == S_INT ? v : like(to, format(m, "((_ int2bv %u) %s)", to.width, v.s));
-    if (to.sort == S_INT) {
-        if (!v.is_signed) return like(to, format(m, "(bv2nat %s)", v.s));
-        return like(
-            to, format(m, "(ite (bvslt %s (_ bv0 %u)) (- (bv2nat (bvneg %s))) (bv2nat %s))", v.s, v.width, v.s, v.s));
+    if (to.sort == KI_S_BOOL) return like(to, ki_smt_format(m, "(distinct %s %s)", v.s, number(m, v, 0).s));
+    if (v.sort == KI_S_INT)
+        return to.sort == KI_S_INT ? v : like(to, ki_smt_format(m, "((_ int2bv %u) %s)", to.width, v.s));
+    if (to.sort == KI_S_INT) {
+        if (!v.is_signed) return like(to, ki_smt_format(m, "(bv2nat %s)", v.s));
+        return like(to, ki_smt_format(m, "(ite (bvslt %s (_ bv0 %u)) (- (bv2nat (bvneg %s))) (bv2nat %s))", v.s,
+                                      v.width, v.s, v.s));
     }
     if (to.width == v.width) return like(to, v.s);
-    if (to.width < v.width) return like(to, format(m, "((_ extract %u 0) %s)", to.width - 1, v.s));
-    return like(to, format(m, "((_ %s_extend %u) %s)", v.is_signed ? "sign" : "zero", to.width - v.width, v.s));
+    if (to.width < v.width) return like(to, ki_smt_format(m, "((_ extract %u 0) %s)", to.width - 1, v.s));
+    return like(to, ki_smt_format(m, "((_ %s_extend %u) %s)", v.is_signed ? "sign" : "zero", to.width - v.width, v.s));
 }
 
+static expr convert(smt *m, kn_op op, expr v, kn_dtype t) { return brief(m, conversion(m, op, v, t)); }
+
 /* ---- both sides -------------------------------------------------------------------------------------------- */
+
+static expr real(smt *m, expr want, double v) {
+    return want.sort == KI_S_FLOAT ? ki_smt_float_number(m, want.dtype, v) : unsaid;
+}
 
 static expr left(smt *m, unsigned reg) {
     const ki_pat *pat = m->p->set->pat + m->p->rule->pat;
@@ -229,7 +250,8 @@ static expr left(smt *m, unsigned reg) {
     if (m->p->leaf[reg]) return like(want, leaf_name(m, reg));
     if (m->p->kind[reg] == KI_P_LIT) {
         const ki_term *t = &m->p->term[pat[reg].term];
-        if (t->kind == KI_T_FLOAT || (t->kind == KI_T_BOOL && want.sort != S_BOOL)) return unsaid;
+        if (t->kind == KI_T_FLOAT) return real(m, want, t->f);
+        if (t->kind == KI_T_BOOL && want.sort != KI_S_BOOL) return unsaid;
         return number(m, want, t->i);
     }
     unsigned op = pat[reg].op == KI_OP_COUNT ? m->op[reg] : pat[reg].op;
@@ -246,7 +268,16 @@ static expr bound(smt *m, const ki_term *s) {
     const ki_pat *pat = m->p->set->pat + m->p->rule->pat;
     unsigned reg = pat[n->reg].same == KI_NOREG ? n->reg : pat[n->reg].same;
     if (m->p->kind[reg] == KI_P_CONST) return left(m, reg);
-    return like(sort_of(dtype_of(m, reg)), format(m, "%s%u", s->x == KI_B_lo ? "lo" : "hi", reg));
+    return like(sort_of(dtype_of(m, reg)), ki_smt_format(m, "%s%u", s->x == KI_B_lo ? "lo" : "hi", reg));
+}
+
+/* The dtype that the arg of a cast names; void: cannot be said. */
+static kn_dtype dtype_arg(const smt *m, const ki_term *a) {
+    const ki_proof *p = m->p;
+    if (a->kind == KI_T_EXPR) a = &p->term[p->set->kid[a->kid]];
+    if (a->kind == KI_T_BUILTIN && a->x == KI_B_dtype && a->nkid) a = &p->term[p->set->kid[a->kid]];
+    if (a->kind == KI_T_ENUM) return (kn_dtype)a->i;
+    return a->kind == KI_T_NAME ? dtype_of(m, p->set->rname[p->rule->rname + a->x].reg) : KN_VOID;
 }
 
 /* A value of the right side; `want`: the sort of its place, for literals. */
@@ -263,6 +294,7 @@ static expr right(smt *m, unsigned term, expr want) {
     }
     case KI_T_INT:
     case KI_T_BOOL: return number(m, want, s->i);
+    case KI_T_FLOAT: return real(m, want, s->f);
     case KI_T_EXPR: return right(m, kid[0], want);
     case KI_T_BUILTIN: return s->x == KI_B_lo || s->x == KI_B_hi ? bound(m, s) : unsaid;
     case KI_T_OP:
@@ -275,17 +307,15 @@ static expr right(smt *m, unsigned term, expr want) {
         for (unsigned pass = 0; pass < 2; pass++)
             for (unsigned k = 0; k < s->nkid; k++) {
                 const ki_term *t = &m->p->term[kid[k]];
-                bool literal = t->kind == KI_T_INT || t->kind == KI_T_BOOL;
+                bool literal = t->kind == KI_T_INT || t->kind == KI_T_BOOL || t->kind == KI_T_FLOAT;
                 if (literal != (pass == 1)) continue;
                 v[k] = right(m, kid[k], of);
                 if (!literal && !(op == KN_WHERE && k == 0)) of = v[k];
             }
+        if (s->flags & KI_TF_DIV && s->nkid && v[0].sort == KI_S_FLOAT) op = KN_DIV;
         if (!cast) return operate(m, op, v, s->nkid);
-        const ki_term *a = s->narg ? &m->p->term[kid[s->nkid]] : NULL;
-        if (!a || (a->kind != KI_T_NAME && a->kind != KI_T_ENUM)) return unsaid;
-        kn_dtype t =
-            a->kind == KI_T_ENUM ? (kn_dtype)a->i : dtype_of(m, m->p->set->rname[m->p->rule->rname + a->x].reg);
-        return convert(m, op, v[0], t);
+        kn_dtype t = s->narg ? dtype_arg(m, &m->p->term[kid[s->nkid]]) : KN_VOID;
+        return t == KN_VOID ? unsaid : convert(m, op, v[0], t);
     }
     default: return unsaid;
     }
@@ -294,21 +324,23 @@ static expr right(smt *m, unsigned term, expr want) {
 /* ---- guards ------------------------------------------------------------------------------------------------ */
 
 static expr wide_sort(const smt *m) {
-    return m->wide ? (expr){NULL, S_WIDE, m->wide, true} : (expr){NULL, S_INT, 0, true};
+    return m->wide ? (expr){.sort = KI_S_WIDE, .width = m->wide, .is_signed = true}
+                   : (expr){.sort = KI_S_INT, .is_signed = true};
 }
 
 /* A value of a dtype as a number of the guard. */
 static expr widen(smt *m, expr v) {
-    if (!v.s || v.sort == S_BOOL || v.sort == S_WIDE) return v;
-    if (v.sort == S_INT) return m->wide ? unsaid : v;
+    if (!v.s || v.sort == KI_S_BOOL || v.sort == KI_S_WIDE) return v;
+    if (v.sort == KI_S_FLOAT) return unsaid;
+    if (v.sort == KI_S_INT) return m->wide ? unsaid : v;
     expr to = wide_sort(m);
     if (!m->wide || v.width > to.width) return unsaid;
-    return like(to, format(m, "((_ %s_extend %u) %s)", v.is_signed ? "sign" : "zero", to.width - v.width, v.s));
+    return like(to, ki_smt_format(m, "((_ %s_extend %u) %s)", v.is_signed ? "sign" : "zero", to.width - v.width, v.s));
 }
 
 /* What cannot be said is left open: any truth value. */
 static expr open_truth(smt *m) {
-    char *s = format(m, "open%u", m->fresh++);
+    char *s = ki_smt_format(m, "open%u", m->fresh++);
     ki_text_printf(&m->decl, "(declare-const %s Bool)\n", s ? s : "open");
     return yes_no(s);
 }
@@ -323,9 +355,15 @@ static expr template(smt *m, const ki_extern *e, const expr *v, unsigned n) {
         else if (*s == '#') ki_text_printf(&t, "(_ bv%ld %u)", strtol(s + 1, (char **)&s, 10), m->wide), s--;
         else ki_text_putc(&t, *s);
     }
-    expr out = yes_no(t.s ? format(m, "%s", t.s) : NULL);
+    expr out = yes_no(t.s ? ki_smt_format(m, "%s", t.s) : NULL);
     ki_text_free(&t);
     return out;
+}
+
+/* A number that comes from graphs, not from values. */
+static bool unmodelled(const smt *m, unsigned term) {
+    const ki_term *s = &m->p->term[term];
+    return s->kind == KI_T_BUILTIN && (s->x == KI_B_rank || s->x == KI_B_numel || s->x == KI_B_nsrc);
 }
 
 static expr guard(smt *m, unsigned term) {
@@ -336,8 +374,9 @@ static expr guard(smt *m, unsigned term) {
     case KI_T_AND:
     case KI_T_OR:
         v[0] = guard(m, kid[0]), v[1] = guard(m, kid[1]);
-        return v[0].s && v[1].s ? yes_no(format(m, "(%s %s %s)", s->kind == KI_T_AND ? "and" : "or", v[0].s, v[1].s))
-                                : unsaid;
+        return v[0].s && v[1].s
+                   ? yes_no(ki_smt_format(m, "(%s %s %s)", s->kind == KI_T_AND ? "and" : "or", v[0].s, v[1].s))
+                   : unsaid;
     case KI_T_INT: return number(m, wide_sort(m), s->i);
     case KI_T_BOOL: return yes_no(s->i ? "true" : "false");
     case KI_T_NAME: return widen(m, right(m, term, unsaid));
@@ -356,7 +395,10 @@ static expr guard(smt *m, unsigned term) {
     }
     case KI_T_OP:
         if (s->nkid > 3 || s->op == KN_SHL || s->op == KN_SHR) return unsaid;
-        for (unsigned k = 0; k < s->nkid; k++) v[k] = guard(m, kid[k]);
+        for (unsigned k = 0; k < s->nkid; k++) {
+            if (unmodelled(m, kid[k])) return open_truth(m);
+            v[k] = guard(m, kid[k]);
+        }
         if (s->op == KN_MUL && m->p->term[kid[0]].kind == KI_T_OP && m->p->term[kid[1]].kind == KI_T_OP) return unsaid;
         return operate(m, (kn_op)s->op, v, s->nkid);
     default: return unsaid;
@@ -370,36 +412,46 @@ static bool script(smt *m) {
     const ki_proof *p = m->p;
     m->decl.n = 0;
     m->wide = 0;
-    bool ints = false;
+    bool ints = false, floats = false, bounds = false;
     for (unsigned r = 0; r < p->rule->npat; r++) {
         if (!p->live[r]) continue;
         expr e = sort_of(dtype_of(m, r));
-        if (e.sort == S_WORD && 2 * e.width + 8 > m->wide) m->wide = 2 * e.width + 8;
-        ints |= e.sort == S_INT;
+        if (e.sort == KI_S_WORD && 2 * e.width + 8 > m->wide) m->wide = 2 * e.width + 8;
+        ints |= e.sort == KI_S_INT;
+        floats |= e.sort == KI_S_FLOAT;
     }
-    if (ints && m->wide && p->guard) return false;
+    if ((ints && m->wide && p->guard) || (ints && floats)) return false;
     ki_text_put(&m->decl, "(push)\n");
     for (unsigned r = 0; r < p->rule->npat; r++) {
         if (!p->live[r] || !p->leaf[r]) continue;
         expr e = sort_of(dtype_of(m, r));
-        const char *name = sort_name(m, e), *le = e.sort == S_INT ? "<=" : e.is_signed ? "bvsle" : "bvule";
+        const char *name = sort_name(m, e), *le = e.sort == KI_S_INT ? "<=" : e.is_signed ? "bvsle" : "bvule";
         ki_text_printf(&m->decl, "(declare-const %s %s)\n", leaf_name(m, r), name);
         if (!p->bounds[r] || p->kind[r] == KI_P_CONST) continue;
-        if (e.sort == S_BOOL) return false;
+        if (e.sort == KI_S_BOOL || e.sort == KI_S_FLOAT) return false;
+        bounds = true;
         ki_text_printf(&m->decl,
                        "(declare-const lo%u %s)\n(declare-const hi%u %s)\n(assert (and (%s lo%u %s) (%s %s hi%u)))\n",
                        r, name, r, name, le, r, leaf_name(m, r), le, leaf_name(m, r), r);
     }
     expr l = left(m, 0), r = right(m, p->rule->rhs, sort_of(dtype_of(m, 0))), g = yes_no("true");
     if (p->guard) g = guard(m, p->guard);
-    if (!l.s || !r.s || !g.s || l.sort != r.sort || l.width != r.width || g.sort != S_BOOL) return false;
-    ki_text_printf(&m->out, "%s(assert %s)\n(check-sat)\n(assert (distinct %s %s))\n(check-sat)\n(pop)\n", m->decl.s,
-                   g.s, l.s, r.s);
+    if (!ki_smt_said(l) || !ki_smt_said(r) || !g.s || g.sort != KI_S_BOOL) return false;
+    if (l.sort != r.sort || l.width != r.width || l.dtype != r.dtype) return false;
+    if (l.sort == KI_S_FLOAT) l.s = ki_smt_fp(m, l), r.s = ki_smt_fp(m, r); /* all NaN are one */
+    floats |= strstr(m->decl.s, "fp") != NULL;
+    const char *ask =
+        floats ? "(check-sat-using (then simplify fpa2bv simplify solve-eqs simplify bit-blast sat))" : "(check-sat)";
+    ki_text_printf(&m->out, "%s(assert %s)\n%s\n(assert (distinct %s %s))\n%s\n(pop)\n", m->decl.s, g.s,
+                   p->guard || bounds ? ask : "(echo \"sat\")", l.s, r.s, ask);
+    m->floats |= floats;
     return true;
 }
 
 static bool op_fits(unsigned op, kn_dtype t) {
-    return op != KN_THREEFRY && !(ki_ops[op].flags & KI_FLOAT) && !(ki_ops[op].flags & KI_NUM && t == KN_BOOL);
+    unsigned f = ki_ops[op].flags;
+    if (op == KN_THREEFRY || (f & KI_NUM && t == KN_BOOL)) return false;
+    return !(f & (ki_is_float(t) ? KI_INT : KI_FLOAT));
 }
 
 /* The dtypes that computed nodes get must be those chosen for them. */
@@ -428,7 +480,7 @@ static int scripts(smt *m) {
         if (!p->live[r] || noption[c]) continue;
         for (unsigned t = 1; t < KI_DTYPE_COUNT; t++) {
             if (!(p->mask[c] >> t & 1)) continue;
-            if (ki_is_float((kn_dtype)t)) return -1;
+            if (ki_is_float((kn_dtype)t) && p->rule->fp) return -1; /* true in looser arithmetic only */
             option[c][noption[c]++] = (uint8_t)t;
         }
     }
@@ -520,25 +572,40 @@ static void counterexample(smt *m, const char *z3, int at, ki_text *reason) {
     ki_text_free(&answer);
 }
 
+/* All choices, asked once. made: scripts, 0 or less none. */
+static ki_rung ask(smt *m, const ki_prove_opts *o, uint64_t *held, int *at) {
+    ki_text answer = {0};
+    ki_rung rung = KI_UNPROVED;
+    *held = 0;
+    m->out.n = 0;
+    m->fresh = m->named = 0;
+    ki_text_printf(&m->out, "(set-option :timeout %u)\n", o->z3_ms ? o->z3_ms : 1000);
+    m->start[0] = m->out.n;
+    int made = scripts(m);
+    if (made > 0 && !m->out.oom && solve(o->z3, &m->out, &answer)) rung = read_answers(answer.s, made, held, at);
+    ki_text_free(&answer);
+    if (rung == KI_REFUTED && m->fresh) rung = KI_UNPROVED; /* what was left open may not be so */
+    return rung;
+}
+
 ki_rung ki_prove_smt(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out) {
     if (!p->scalar || p->opaque || !o->z3) return KI_UNPROVED;
     smt *m = ki_calloc(1, sizeof *m);
     if (!m) return KI_UNPROVED;
-    ki_text answer = {0};
-    ki_rung rung = KI_UNPROVED;
     uint64_t held = 0;
+    int at = 0;
     m->p = p;
-    ki_text_printf(&m->out, "(set-option :timeout %u)\n", o->z3_ms ? o->z3_ms : 1000);
-    m->start[0] = m->out.n;
-    int made = scripts(m), at = 0;
-    if (made > 0 && !m->out.oom && solve(o->z3, &m->out, &answer)) rung = read_answers(answer.s, made, &held, &at);
-    if (rung == KI_REFUTED && m->fresh) rung = KI_UNPROVED; /* what was left open may not be so */
+    ki_rung rung = ask(m, o, &held, &at);
+    if (rung == KI_REFUTED && m->floats) { /* with the NaN of the interpreter as well? */
+        m->canonical = true;
+        rung = ask(m, o, &held, &at);
+        if (rung == KI_PROVED_SMT || m->payload) rung = KI_UNPROVED;
+    }
     if (rung == KI_PROVED_SMT) {
         ki_text_cut(&out->reason, 0);
         out->instances += held;
     }
     if (rung == KI_REFUTED) counterexample(m, o->z3, at, &out->reason);
-    ki_text_free(&answer);
     ki_text_free(&m->out);
     ki_text_free(&m->decl);
     ki_arena_free(&m->arena);

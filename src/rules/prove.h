@@ -3,7 +3,7 @@
  *   exhaustive  every value: 4-bit words with wraparound (signed and not), a window of mathematical integers for
  *               index, all 256 values of the 8-bit floats; every interval that contains the value where a guard asks for
  *               bounds. Rules that hold in real arithmetic only (@fp) are checked in exact rationals.
- *   smt         bit-vectors of 8 to 64 bits, index over Int, when z3 is installed
+ *   smt         bit-vectors of 8 to 64 bits, floats of all dtypes, index over Int, when z3 is installed
  *   execution   values of the real dtypes, sampled; graphs that match the pattern, interpreted on both sides
  *
  * A rule that never fired on any instance is not proved. */

@@ -1,11 +1,13 @@
 /* prove_smt.c: the rung by SMT. A rule becomes SMT-LIB text for each choice of dtypes: words are bit-vectors of their
- * real width, index is Int with floor division spelled out, bool is Bool. A guard is over mathematical integers: for
- * words that is a signed bit-vector wide enough that nothing in it overflows. First the guard must be satisfiable,
- * then, with both sides distinct, it must not be. The text goes to a solver as a file on its standard input. */
+ * real width, index is Int with floor division spelled out, bool is Bool, floats are those of smt_float.c. A guard is over
+ * mathematical integers: for words that is a signed bit-vector wide enough that nothing in it overflows. First the guard
+ * must be satisfiable, then, with both sides distinct, it must not be. The text goes to a solver as a file on its standard
+ * input. */
 #include "rules/prove_smt.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -407,6 +409,8 @@ static expr guard(smt *m, unsigned term) {
 
 /* ---- a script ---------------------------------------------------------------------------------------------- */
 
+#define BY_CIRCUITS "(check-sat-using (then simplify fpa2bv simplify solve-eqs simplify bit-blast sat))"
+
 /* One choice of dtypes and ops. False: something cannot be said. */
 static bool script(smt *m) {
     const ki_proof *p = m->p;
@@ -440,10 +444,10 @@ static bool script(smt *m) {
     if (l.sort != r.sort || l.width != r.width || l.dtype != r.dtype) return false;
     if (l.sort == KI_S_FLOAT) l.s = ki_smt_fp(m, l), r.s = ki_smt_fp(m, r); /* all NaN are one */
     floats |= strstr(m->decl.s, "fp") != NULL;
-    const char *ask =
-        floats ? "(check-sat-using (then simplify fpa2bv simplify solve-eqs simplify bit-blast sat))" : "(check-sat)";
-    ki_text_printf(&m->out, "%s(assert %s)\n%s\n(assert (distinct %s %s))\n%s\n(pop)\n", m->decl.s, g.s,
-                   p->guard || bounds ? ask : "(echo \"sat\")", l.s, r.s, ask);
+    const char *check = floats ? BY_CIRCUITS : "(check-sat)";
+    unsigned ms = m->ms * (!floats ? 1 : p->mutant ? 2 : 10);
+    ki_text_printf(&m->out, "(set-option :timeout %u)\n%s(assert %s)\n%s\n(assert (distinct %s %s))\n%s\n(pop)\n", ms,
+                   m->decl.s, g.s, p->guard || bounds ? check : "(echo \"sat\")", l.s, r.s, check);
     m->floats |= floats;
     return true;
 }
@@ -527,8 +531,11 @@ static bool solve(const char *z3, const ki_text *script_text, ki_text *answer) {
     close(out[1]);
     char buf[4096];
     ssize_t n;
-    while (good && ((n = read(out[0], buf, sizeof buf)) > 0 || (n < 0 && errno == EINTR)))
-        if (n > 0) ki_text_putn(answer, buf, (size_t)n);
+    while (good && ((n = read(out[0], buf, sizeof buf)) > 0 || (n < 0 && errno == EINTR))) {
+        if (n <= 0) continue;
+        ki_text_putn(answer, buf, (size_t)n);
+        if (answer->s && strstr(answer->s, "unknown")) kill(pid, SIGKILL); /* one open choice leaves the rule open */
+    }
     close(out[0]);
     while (good && waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
     return good && answer->s;
@@ -579,7 +586,6 @@ static ki_rung ask(smt *m, const ki_prove_opts *o, uint64_t *held, int *at) {
     *held = 0;
     m->out.n = 0;
     m->fresh = m->named = 0;
-    ki_text_printf(&m->out, "(set-option :timeout %u)\n", o->z3_ms ? o->z3_ms : 1000);
     m->start[0] = m->out.n;
     int made = scripts(m);
     if (made > 0 && !m->out.oom && solve(o->z3, &m->out, &answer)) rung = read_answers(answer.s, made, held, at);
@@ -595,6 +601,7 @@ ki_rung ki_prove_smt(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out)
     uint64_t held = 0;
     int at = 0;
     m->p = p;
+    m->ms = o->z3_ms ? o->z3_ms : 1000;
     ki_rung rung = ask(m, o, &held, &at);
     if (rung == KI_REFUTED && m->floats) { /* with the NaN of the interpreter as well? */
         m->canonical = true;

@@ -25,6 +25,7 @@ typedef struct ki_smt {
     kn_dtype dtype[KI_MAX_REG]; /* by first register of a class */
     uint8_t op[KI_MAX_REG];
     unsigned wide, fresh;             /* bits of guard numbers, 0: Int; truths left open */
+    unsigned ms;                      /* for a question on words; floats get more */
     unsigned named;                   /* terms with a name of their own */
     bool floats;                      /* some value is one */
     bool canonical;                   /* a computed NaN is the one the interpreter makes, not any */

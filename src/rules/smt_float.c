@@ -108,7 +108,7 @@ expr ki_smt_to_float(ki_smt *m, expr v, kn_dtype t) {
         return one;
     }
     if (v.sort == KI_S_WORD) {
-        format f = t == KN_F8E4M3 ? (format){8, 66} : format_of(t); /* 66: exact */
+        format f = format_of(t == KN_F8E4M3 ? KN_F32 : t); /* what f32 has to round is too large for f8e4m3 */
         char *x = ki_smt_format(m, "((_ to_fp%s %u %u) RNE %s)", v.is_signed ? "" : "_unsigned", f.e, f.s, v.s);
         return number(m, t, t == KN_F8E4M3 ? rounded(m, t, f, x) : x);
     }
@@ -186,14 +186,21 @@ static char *arithmetic(ki_smt *m, kn_op op, format f, char *const *x) {
     }
 }
 
-/* f8e4m3 is calculated in a wider format and rounded: exactly, or to more than twice its bits. */
-static expr on_e4m3(ki_smt *m, kn_op op, char *const *x, unsigned n) {
+/* f8e4m3 is calculated in a wider format and rounded: exactly, or to more than twice its bits. So is what z3 refuses of
+ * the least formats. */
+static bool goes_wide(kn_op op, kn_dtype t) {
+    bool rounds = op == KN_ADD || op == KN_SUB || op == KN_DIV || op == KN_RECIP || op == KN_TRUNC;
+    return t == KN_F8E4M3 || (t == KN_F8E5M2 && rounds) || (t == KN_BF16 && op == KN_TRUNC);
+}
+
+static expr calculated(ki_smt *m, kn_op op, kn_dtype t, char *const *x, unsigned n) {
+    if (!goes_wide(op, t)) return number(m, t, arithmetic(m, op, format_of(t), x));
     kn_dtype wide = op == KN_MULACC ? KN_F64 : KN_F32;
     format f = format_of(wide);
     char *y[3] = {NULL, NULL, NULL};
-    for (unsigned k = 0; k < n; k++) y[k] = ki_smt_format(m, "((_ to_fp %u %u) RNE %s)", f.e, f.s, x[k]);
+    for (unsigned k = 0; k < n && k < 3; k++) y[k] = ki_smt_format(m, "((_ to_fp %u %u) RNE %s)", f.e, f.s, x[k]);
     char *r = arithmetic(m, op, f, y);
-    return r ? number(m, KN_F8E4M3, rounded(m, KN_F8E4M3, f, named(m, wide, r))) : unsaid;
+    return r ? number(m, t, rounded(m, t, f, named(m, wide, r))) : unsaid;
 }
 
 /* Moves bits; where both were computed, numbers. */
@@ -222,5 +229,5 @@ expr ki_smt_on_floats(ki_smt *m, kn_op op, const expr *v, unsigned n) {
     if (op == KN_NEG) return number(m, t, ki_smt_format(m, "(fp.neg %s)", x[0]));
     const char *compare = comparison(op);
     if (compare) return (expr){.s = x[0] && x[1] ? fill(m, compare, x[0], x[1]) : NULL, .sort = KI_S_BOOL, .width = 1};
-    return t == KN_F8E4M3 ? on_e4m3(m, op, x, n) : number(m, t, arithmetic(m, op, format_of(t), x));
+    return calculated(m, op, t, x, n);
 }

@@ -19,6 +19,7 @@ typedef struct ki_kernel_text { /* one kernel to compile */
     const char *text;
     size_t n;
     bool machine;    /* it is machine code already */
+    bool kept;       /* which was found on disk */
     ki_entry *entry; /* out */
 } ki_kernel_text;
 

@@ -2,7 +2,7 @@
  *
  * A device that launches kernels gets the program lowered to stage render and turned into a schedule, and the graph is
  * dropped; a device that executes programs keeps the program as it was given. */
-#include "run/run.h"
+#include "run/kept.h"
 
 #include "device/cpu/cpu.h"
 #include "ir/scalar.h"
@@ -115,14 +115,41 @@ static bool add_variables(ki_exec *e) {
     return true;
 }
 
+/* A callified program rendered, or as the disk has it. */
+static bool render(ki_run *r, ki_exec *e, const ki_program *p, const ki_lower_opts *o) {
+    ki_digest key;
+    bool keep = ki_kept_key(r, p, o, &key);
+    e->kept = keep && ki_kept_find(r, key, &e->ir, &e->program);
+    if (!e->kept && !ki_lower(p, &e->ir, KI_S_RENDER, o, &e->program)) return false;
+    for (size_t i = 0; e->kept && i < p->nin; i++) e->program.in[i].origin = p->in[i].origin;
+    if (keep && !e->kept) ki_kept_store(r, key, &e->program);
+    return true;
+}
+
+/* The same of any stage. */
+static bool render_any(ki_run *r, ki_exec *e, const ki_program *p, const ki_lower_opts *o) {
+    if (!o->target->native || p->stage == KI_S_CALLIFY) return render(r, e, p, o);
+    if (p->stage > KI_S_CALLIFY) return ki_lower(p, &e->ir, KI_S_RENDER, o, &e->program);
+    ki_ir ir;
+    ki_program called;
+    if (!ki_ir_open(&ir, &r->k->env)) return false;
+    bool ok = ki_lower(p, &ir, KI_S_CALLIFY, o, &called);
+    if (ok) {
+        ok = render(r, e, &called, o);
+        ki_program_free(&called);
+    }
+    ki_ir_close(&ir);
+    return ok;
+}
+
 /* e->ir and e->program: p lowered as far as the device needs it. */
 static bool lower(ki_run *r, ki_exec *e, const ki_program *p, const ki_lower_opts *o) {
     if (!ki_ir_open(&e->ir, &r->k->env)) return false;
     double start = ki_now();
-    ki_stage to = e->device->is->execute ? p->stage : KI_S_RENDER;
-    bool ok = ki_lower(p, &e->ir, to, o, &e->program);
+    bool executes = e->device->is->execute != NULL;
+    bool ok = executes ? ki_lower(p, &e->ir, p->stage, o, &e->program) : render_any(r, e, p, o);
     r->lower_seconds += ki_now() - start;
-    return ok && (!e->device->is->execute || add_variables(e));
+    return ok && (!executes || add_variables(e));
 }
 
 static bool compile(ki_run *r, ki_device *d, ki_exec *const *e, size_t n, const char *cflags) {
@@ -130,7 +157,7 @@ static bool compile(ki_run *r, ki_device *d, ki_exec *const *e, size_t n, const 
     for (size_t i = 0; i < n; i++) total += e[i]->schedule->nkernel;
     ki_kernel_text *text = ki_calloc(total + 1, sizeof *text);
     if (!text) return nomem(r);
-    for (size_t i = 0; i < n; at += e[i++]->schedule->nkernel) ki_schedule_texts(&e[i]->program, text + at);
+    for (size_t i = 0; i < n; at += e[i++]->schedule->nkernel) ki_schedule_texts(&e[i]->program, e[i]->kept, text + at);
     bool ok = d->is->compile(d, cflags, text, total);
     at = 0;
     for (size_t i = 0; i < n && ok; at += e[i++]->schedule->nkernel) ki_schedule_entries(e[i]->schedule, text + at);
@@ -212,10 +239,10 @@ ki_exec *ki_exec_find(ki_run *r, ki_device *d, const ki_program *p) {
     ki_digest key = ki_graph_digest(p->ir, &p->root, 1, &ok);
     if (!ok || !cache_room(r)) return NULL;
     const char *cpu = ki_setting(env, KI_VAR_CPU), *threads = ki_setting(env, KI_VAR_THREADS),
-               *stream = ki_setting(env, KI_VAR_STREAM);
+               *stream = ki_setting(env, KI_VAR_STREAM), *code = ki_setting(env, KI_VAR_CODE);
     key.a = ki_hash2(ki_hash_bytes(key.a, cpu, strlen(cpu)), d->id);
     key.b = ki_hash2(ki_hash_bytes(key.b, threads, strlen(threads)), d->id);
-    key.b = ki_hash_bytes(key.b, stream, strlen(stream));
+    key.b = ki_hash_bytes(ki_hash_bytes(key.b, stream, strlen(stream)), code, strlen(code));
     ki_exec *e = *find(r->exec, r->exec_cap, key);
     if (!e) {
         if (r->nexec >= KEEP_EXECS && !thin_out(r)) return NULL;

@@ -39,6 +39,7 @@ static void run_close(kn_ctx *k) {
     for (size_t i = 0; i < r->nbinding; i++) ki_free(r->binding[i].name);
     ki_free(r->binding);
     ki_free(r->value);
+    ki_code_cache_close(&r->cache);
     ki_free(r);
     k->run = NULL;
     k->run_close = NULL;

@@ -6,6 +6,7 @@
 #ifndef KI_RUN_H
 #define KI_RUN_H
 
+#include "device/cpu/cache.h"
 #include "run/schedule.h"
 #include "stages/stages.h"
 #include "tensor/context.h"
@@ -24,6 +25,7 @@ typedef struct ki_exec {
     ki_digest key;
     ki_device *device;
     ki_schedule *schedule; /* devices that launch kernels */
+    bool kept;             /* it was found on disk */
     ki_ir ir;              /* devices that execute programs: the store of `program` */
     ki_program program;
     ki_exec_port *in, *out;
@@ -48,6 +50,7 @@ typedef struct ki_run {
     ki_exec **exec; /* open addressing by key */
     size_t nexec, exec_cap;
     uint64_t tick;
+    ki_code_cache cache; /* of programs; opened by the first that wants it */
     ki_binding *binding;
     size_t nbinding;
     int64_t *value; /* of the variables of the program now running */

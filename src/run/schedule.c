@@ -196,14 +196,14 @@ ki_schedule *ki_schedule_make(const ki_program *p) {
     return NULL;
 }
 
-void ki_schedule_texts(const ki_program *p, ki_kernel_text *text) {
+void ki_schedule_texts(const ki_program *p, bool kept, ki_kernel_text *text) {
     for (uint32_t i = 0; i < p->root->nsrc; i++) {
         kn_uop body = p->root->src[i]->src[0];
         if (body->op != KN_PROGRAM) continue;
         const ki_bytes *s = body->src[1]->arg.str;
         const char *name = ki_kernel_name(body->arg.kernel);
         bool machine = body->src[1]->op == KN_BINARY;
-        *text++ = (ki_kernel_text){.name = name, .text = s->s, .n = s->n, .machine = machine};
+        *text++ = (ki_kernel_text){.name = name, .text = s->s, .n = s->n, .machine = machine, .kept = kept};
     }
 }
 

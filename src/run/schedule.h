@@ -46,7 +46,7 @@ typedef struct ki_schedule {
 /* p: stage render. NULL: env says why. Its kernels are compiled by the caller, who may do so for several programs at
  * once: ki_schedule_texts fills text[0 .. nkernel), ki_schedule_entries takes their entries back. */
 ki_schedule *ki_schedule_make(const ki_program *p);
-void ki_schedule_texts(const ki_program *p, ki_kernel_text *text);
+void ki_schedule_texts(const ki_program *p, bool kept, ki_kernel_text *text);
 void ki_schedule_entries(ki_schedule *s, const ki_kernel_text *text);
 void ki_schedule_free(ki_schedule *s);
 

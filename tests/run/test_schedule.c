@@ -55,7 +55,7 @@ static ki_program example(void) {
 
 static bool compile(ki_schedule *s, const ki_program *p) {
     ki_kernel_text text[16];
-    ki_schedule_texts(p, text);
+    ki_schedule_texts(p, false, text);
     if (s->nkernel > 16 || !device->is->compile(device, "", text, s->nkernel)) return false;
     ki_schedule_entries(s, text);
     return true;

@@ -1,4 +1,4 @@
-/* cache.c: compiled kernels on disk. See cache.h. */
+/* cache.c: see cache.h. */
 #include "device/cpu/cache.h"
 
 #include <dirent.h>
@@ -67,9 +67,10 @@ void ki_code_cache_close(ki_code_cache *c) {
     *c = (ki_code_cache){0};
 }
 
-static char *path_of(const ki_code_cache *c, ki_digest key) {
+static char *path_of(const ki_code_cache *c, ki_digest key, const char *suffix) {
     ki_text t = {0};
-    ki_text_printf(&t, "%s/%016llx%016llx.so", c->dir, (unsigned long long)key.a, (unsigned long long)key.b);
+    if (!c->dir) return NULL;
+    ki_text_printf(&t, "%s/%016llx%016llx%s", c->dir, (unsigned long long)key.a, (unsigned long long)key.b, suffix);
     return ki_text_take(&t);
 }
 
@@ -99,26 +100,39 @@ static char *read_own(const char *path, size_t *n) {
 
 static bool same_digest(ki_digest a, ki_digest b) { return a.a == b.a && a.b == b.b; }
 
-static bool is_sound(const char *path, ki_digest key) {
-    size_t n;
+/* What stands before the trailer of the file of a key, ki_malloc'ed. NULL: there is none, or it is not sound. */
+static char *read_sound(const char *path, ki_digest key, size_t *n) {
     trailer t;
-    char *s = read_own(path, &n);
-    bool ok = s && n > sizeof t;
+    char *s = path ? read_own(path, n) : NULL;
+    bool ok = s && *n > sizeof t;
     if (ok) {
-        memcpy(&t, s + n - sizeof t, sizeof t);
-        ok = memcmp(t.magic, MAGIC, sizeof MAGIC) == 0 && t.length == n - sizeof t && same_digest(t.key, key) &&
-             same_digest(t.content, ki_digest_bytes(s, n - sizeof t));
+        *n -= sizeof t;
+        memcpy(&t, s + *n, sizeof t);
+        ok = memcmp(t.magic, MAGIC, sizeof MAGIC) == 0 && t.length == *n && same_digest(t.key, key) &&
+             same_digest(t.content, ki_digest_bytes(s, *n));
+    }
+    if (ok) {
+        s[*n] = 0;
+        utimensat(AT_FDCWD, path, NULL, 0); /* the oldest go first */
+        return s;
     }
     ki_free(s);
-    return ok;
+    return NULL;
 }
 
 void *ki_code_cache_load(ki_code_cache *c, ki_digest key) {
-    char *path = c->dir ? path_of(c, key) : NULL;
-    void *object = path && is_sound(path, key) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (object) utimensat(AT_FDCWD, path, NULL, 0); /* the oldest go first */
+    size_t n;
+    char *path = path_of(c, key, ".so"), *s = read_sound(path, key, &n);
+    void *object = s ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    ki_free(s);
     ki_free(path);
     return object;
+}
+
+char *ki_code_cache_read(ki_code_cache *c, ki_digest key, size_t *n) {
+    char *path = path_of(c, key, ".kn"), *s = read_sound(path, key, n);
+    ki_free(path);
+    return s;
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------- */
@@ -170,7 +184,9 @@ static void prune(const char *dir) {
     struct stat st;
     for (struct dirent *e; d && (e = readdir(d));) {
         size_t len = strlen(e->d_name);
-        if (len != 35 || strcmp(e->d_name + 32, ".so") || fstatat(dirfd(d), e->d_name, &st, 0)) continue;
+        if (len != 35 || (strcmp(e->d_name + 32, ".so") && strcmp(e->d_name + 32, ".kn")) ||
+            fstatat(dirfd(d), e->d_name, &st, 0))
+            continue;
         if (n == cap) {
             entry *p = ki_realloc(v, cap = cap ? cap * 2 : 1024, sizeof *p);
             if (!p) break;
@@ -187,8 +203,13 @@ static void prune(const char *dir) {
     ki_free(v);
 }
 
+static bool is_kept(const ki_code_cache *c) { return c->dir && strcmp(c->dir, c->temp) == 0; }
+static void stored(ki_code_cache *c) {
+    if (c->stored++ % PRUNE_EVERY == 0) prune(c->dir);
+}
+
 void *ki_code_cache_store(ki_env *env, ki_code_cache *c, ki_digest key, char *path) {
-    char *to = c->dir && strcmp(c->dir, c->temp) == 0 ? path_of(c, key) : NULL;
+    char *to = is_kept(c) ? path_of(c, key, ".so") : NULL;
     bool kept = to && seal(path, key) && rename(path, to) == 0;
     void *object = dlopen(kept ? to : path, RTLD_NOW | RTLD_LOCAL);
     if (!object) {
@@ -196,8 +217,25 @@ void *ki_code_cache_store(ki_env *env, ki_code_cache *c, ki_digest key, char *pa
         ki_fail(env, KI_E_CODE_LOAD, why ? why : "unknown reason");
     }
     if (!kept) unlink(path);
-    if (kept && c->stored++ % PRUNE_EVERY == 0) prune(c->dir);
+    if (kept) stored(c);
     ki_free(to);
     ki_free(path);
     return object;
+}
+
+void ki_code_cache_write(ki_code_cache *c, ki_digest key, const char *text, size_t n) {
+    char *path = is_kept(c) ? format(c->temp, "/.koine-XXXXXX.kn") : NULL, *to = path_of(c, key, ".kn");
+    int fd = path ? mkstemps(path, 3) : -1;
+    bool ok = fd >= 0 && to;
+    for (size_t at = 0; ok && at < n;) {
+        ssize_t w = write(fd, text + at, n - at);
+        if (w > 0) at += (size_t)w;
+        else ok = w < 0 && errno == EINTR;
+    }
+    if (fd >= 0) ok = close(fd) == 0 && ok;
+    ok = ok && seal(path, key) && rename(path, to) == 0;
+    if (ok) stored(c);
+    else if (fd >= 0) unlink(path);
+    ki_free(path);
+    ki_free(to);
 }

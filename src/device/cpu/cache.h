@@ -1,4 +1,5 @@
-/* cache.h: compiled kernels on disk, one shared object a file, named by the digest of all that it was made from.
+/* cache.h: what was compiled, on disk, named by the digest of all that it was made from: shared objects of kernels (.so), programs
+ * made ready (.kn, run/kept.h).
  *
  * A file ends in a trailer (magic, length, digest of its bytes, its key), so one that was cut, damaged or renamed is
  * noticed and simply made again. Files appear by rename, so no reader ever sees a part. A folder that cannot be made or
@@ -24,5 +25,10 @@ void *ki_code_cache_load(ki_code_cache *c, ki_digest key);
 char *ki_code_cache_new(ki_env *env, ki_code_cache *c);
 /* Loads the object just made at `path` and keeps it under the key where it can. NULL: env says why. Takes path. */
 void *ki_code_cache_store(ki_env *env, ki_code_cache *c, ki_digest key, char *path);
+
+/* The text kept under a key, ki_malloc'ed, NUL-terminated. NULL: it is not there, or is not sound. */
+char *ki_code_cache_read(ki_code_cache *c, ki_digest key, size_t *n);
+/* Keeps a text where it can. */
+void ki_code_cache_write(ki_code_cache *c, ki_digest key, const char *text, size_t n);
 
 #endif

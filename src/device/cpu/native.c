@@ -38,7 +38,7 @@ static bool load_new(ki_native *c, ki_device *d, ki_kernel_text *const *k, const
         ki_entries_put(&c->known, key[i], entry);
     }
     ki_free(symbol);
-    if (ok) d->stats.compiled += n;
+    for (size_t i = 0; i < n && ok; i++) *(k[i]->kept ? &d->stats.cached : &d->stats.compiled) += 1;
     return ok;
 }
 

@@ -1,0 +1,120 @@
+/* kept.c: see kept.h. */
+#include "run/kept.h"
+
+#include "base/cpuid.h"
+#include "base/text.h"
+
+#include <link.h>
+#include <string.h>
+
+/* ---- the key ----------------------------------------------------------------------------------------------------- */
+
+typedef struct build {
+    uintptr_t here; /* an address of ours */
+    ki_digest id;
+    bool known;
+} build;
+
+/* The build id (a note the linker writes) of the object that holds `here`. */
+static int look_at(struct dl_phdr_info *info, size_t size, void *arg) {
+    build *b = arg;
+    bool ours = false;
+    (void)size;
+    for (unsigned k = 0; k < info->dlpi_phnum; k++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[k];
+        ours |= h->p_type == PT_LOAD && b->here - (info->dlpi_addr + h->p_vaddr) < h->p_memsz;
+    }
+    for (unsigned k = 0; ours && k < info->dlpi_phnum; k++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[k];
+        const char *at = (const char *)(info->dlpi_addr + h->p_vaddr), *end = at + h->p_memsz;
+        while (h->p_type == PT_NOTE && !b->known && (size_t)(end - at) > sizeof(ElfW(Nhdr))) {
+            const ElfW(Nhdr) *n = (const void *)at;
+            const char *name = at + sizeof *n, *id = name + (n->n_namesz + 3) / 4 * 4;
+            if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 && memcmp(name, "GNU", 4) == 0)
+                b->id = ki_digest_bytes(id, n->n_descsz), b->known = true;
+            at = id + (n->n_descsz + 3) / 4 * 4;
+        }
+    }
+    return ours;
+}
+
+static bool own_build(ki_digest *id) {
+    build b = {.here = (uintptr_t)&ki_cpu_level_names};
+    dl_iterate_phdr(look_at, &b);
+    *id = b.id;
+    return b.known;
+}
+
+static bool program_digest(const ki_program *p, ki_digest *d) {
+    size_t n = 0;
+    kn_uop *node = ki_calloc(1 + p->nin + p->nout, sizeof *node);
+    bool ok = node != NULL;
+    if (!ok) return false;
+    node[n++] = p->root;
+    for (size_t i = 0; i < p->nin; i++) node[n++] = p->in[i].node;
+    for (size_t i = 0; i < p->nout; i++) node[n++] = p->out[i].node;
+    *d = ki_graph_digest(p->ir, node, n, &ok);
+    ki_free(node);
+    return ok;
+}
+
+bool ki_kept_key(ki_run *r, const ki_program *p, const ki_lower_opts *o, ki_digest *key) {
+    ki_env *env = &r->k->env;
+    ki_digest id;
+    /* Who looks at the stages wants to see them run. */
+    bool watched =
+        ki_setting_number(env, KI_VAR_VERIFY) || *ki_setting(env, KI_VAR_DEBUG) || *ki_setting(env, KI_VAR_TRACE);
+    if (!o->target->native || watched || !own_build(&id) || !program_digest(p, key)) return false;
+    const uint64_t also[] = {id.a, id.b, ki_cpu_features(), o->target->level, o->threads, o->stream, p->nin, p->nout};
+    for (unsigned k = 0; k < sizeof also / sizeof *also; k++) {
+        key->a = ki_hash2(key->a, also[k]);
+        key->b = ki_hash2(key->b ^ also[k], k + 1);
+    }
+    if (!r->cache.temp && !ki_code_cache_open(env, &r->cache)) return false;
+    return r->cache.dir != NULL;
+}
+
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+bool ki_kept_find(ki_run *r, ki_digest key, ki_ir *ir, ki_program *out) {
+    size_t n;
+    char *text = ki_code_cache_read(&r->cache, key, &n);
+    if (!text) return false;
+    bool ok = ki_parse(ir, "the program cache", text, n, out);
+    ki_free(text);
+    if (ok && out->stage == KI_S_RENDER) return true;
+    if (ok) ki_program_free(out);
+    ki_env_clear(&r->k->env);
+    return ki_ir_reset(ir) && false;
+}
+
+/* LINEAR(CALL(PROGRAM(LINEAR(...), BINARY), ...)...) with the inner lists empty. NULL: not all of it is machine code. */
+static kn_uop without_lists(ki_ir *ir, kn_uop root) {
+    uint32_t most = root->nsrc;
+    for (uint32_t i = 0; i < root->nsrc; i++)
+        if (root->src[i]->nsrc > most) most = root->src[i]->nsrc;
+    kn_uop *call = ki_calloc(root->nsrc + 1, sizeof *call), *src = ki_calloc(most, sizeof *src), result = NULL;
+    kn_uop empty = ki_opn(ir, KN_LINEAR, NULL, 0);
+    bool ok = call && src && empty;
+    for (uint32_t i = 0; i < root->nsrc && ok; i++) {
+        kn_uop c = call[i] = root->src[i], k = c->src[0];
+        if (k->op != KN_PROGRAM) continue;
+        if (k->src[1]->op != KN_BINARY) ok = false;
+        memcpy(src, c->src, c->nsrc * sizeof *src);
+        ok = ok && (src[0] = ki_make(ir, KN_PROGRAM, KN_VOID, (kn_uop[]){empty, k->src[1]}, 2, k->arg, 0));
+        ok = ok && (call[i] = ki_with_src(ir, c, src));
+    }
+    if (ok) result = ki_with_src(ir, root, call);
+    ki_free(call);
+    ki_free(src);
+    return result;
+}
+
+void ki_kept_store(ki_run *r, ki_digest key, const ki_program *low) {
+    ki_program p = *low;
+    ki_text t = {0};
+    p.root = without_lists(p.ir, low->root);
+    if (p.root && ki_print(&p, &t) && !t.oom) ki_code_cache_write(&r->cache, key, t.s, t.n);
+    ki_text_free(&t);
+    ki_env_clear(&r->k->env); /* the program is there; that it is not kept is no failure */
+}

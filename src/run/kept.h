@@ -1,0 +1,18 @@
+/* kept.h: programs that were made ready once, kept on disk for the next process: where kernels are machine code, the text of
+ * stage render without the lists the code was made from. A program found there is neither lowered nor compiled.
+ *
+ * The key holds the program, this build of the library, the processor's features and every setting that lowering looks at. Files are
+ * those of device/cpu/cache.h (KN_CACHE): what is cut, damaged or another's is not used, and made again. */
+#ifndef KI_KEPT_H
+#define KI_KEPT_H
+
+#include "run/run.h"
+
+/* Whether programs lowered so are kept at all; key: p's. p: callified. */
+bool ki_kept_key(ki_run *r, const ki_program *p, const ki_lower_opts *o, ki_digest *key);
+/* Reads the program of a key into ir, which is empty. False: it is not there, or is not sound; env and ir are as before. */
+bool ki_kept_find(ki_run *r, ki_digest key, ki_ir *ir, ki_program *out);
+/* Keeps a rendered program, where it can. Makes nodes in its store. */
+void ki_kept_store(ki_run *r, ki_digest key, const ki_program *low);
+
+#endif

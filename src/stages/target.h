@@ -27,8 +27,8 @@ typedef struct ki_machine {
 } ki_machine;
 
 /* Flags every C kernel is compiled with; the meaning of the text depends on them. gcc 12's value range propagation takes
- * c ? v : (d ? 3 : 0), vectors v, for another value (found by a random program). */
-#define KI_C_FLAGS "-std=gnu17 -O2 -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -fno-strict-aliasing -fno-tree-vrp -w -Wno-psabi"
+ * c ? v : (d ? 3 : 0), vectors v, for another value, and its loop vectorizer adds 0 where c ? v : -0 is added (found by random programs). */
+#define KI_C_FLAGS "-std=gnu17 -O2 -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -fno-strict-aliasing -fno-tree-vrp -fno-tree-vectorize -ftree-slp-vectorize -w -Wno-psabi"
 
 /* By name; NULL if unknown. The first is the least every x86-64 has. */
 const ki_target *ki_target_named(const char *name);  /* for C */

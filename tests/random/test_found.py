@@ -10,10 +10,11 @@ FOUND = sorted((Path(__file__).parent / "found").glob("*.kn"))
 
 @pytest.mark.parametrize("program", FOUND, ids=lambda p: p.stem)
 @pytest.mark.parametrize("level", ["", "avx2", "sse2"])
-def test_gives_the_interpreters_bits(koine, tmp_path, program, level):
+@pytest.mark.parametrize("code", ["c", "x86"])
+def test_gives_the_interpreters_bits(koine, tmp_path, program, code, level):
     got = []
     for device in ("INTERP", "CPU"):
         out = tmp_path / f"{device}.npy"
-        koine("run", program, "--device", device, "--out", f"y0={out}", env={"KN_CPU": level})
+        koine("run", program, "--device", device, "--out", f"y0={out}", env={"KN_CODE": code, "KN_CPU": level})
         got.append(np.load(out))
     assert got[0].tobytes() == got[1].tobytes(), f"{np.sum(got[0] != got[1])} of {got[0].size} differ"

@@ -221,7 +221,8 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
         for (unsigned k = 0; k < l->rank; k++)
             if (ki_dim_n(node[i], k) > l->size[k]) l->size[k] = ki_dim_n(node[i], k);
         unsigned b = t->native ? native_bytes(t, node[i]) : lane_bytes((kn_dtype)node[i]->dtype);
-        if (ki_numel(node[i]) > 1 && b > wide) wide = b;
+        kn_uop lanes = node[i]->op == KN_REDUCE ? node[i]->src[0] : node[i]; /* which it combines by halves */
+        if (ki_numel(lanes) > 1 && b > wide) wide = b;
     }
     if (!l->rank) return true;
     l->coef = ki_calloc((size_t)n * l->rank, sizeof *l->coef);

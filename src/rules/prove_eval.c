@@ -70,19 +70,16 @@ static ki_pval on_ratios(kn_op op, const ki_pval *v, unsigned n) {
 
 /* ---- domains ----------------------------------------------------------------------------------------------- */
 
-static const double edge_floats[] = {0.0,  -0.0,    1.0,        -1.0, 0.5,  -0.5, 2.0,   -2.0,   3.0,   0.1,
-                                     1.5,  -1.5,    7.0,        -3.0, 0.75, 10.0, 100.0, -129.0, 255.0, 256.0,
-                                     1e-3, 65504.0, 16777217.0, 3e9,  -3e9, 1e20, 1e-20, 1e-40,  1e300, -1e300};
-static const int64_t edge_ints[] = {0,         1,          -1,
-                                    2,         3,          -2,
-                                    7,         8,          -7,
-                                    127,       128,        -128,
-                                    -129,      255,        256,
-                                    32767,     32768,      -32768,
-                                    65535,     65536,      INT32_MAX,
-                                    INT32_MIN, UINT32_MAX, INT64_C(1) << 32,
-                                    INT64_MAX, INT64_MIN,  INT64_C(0x123456789abcdef),
-                                    1000003,   -77,        100};
+static const double edge_floats[] = {
+    0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 0.1, 1.5, -1.5, 7.0, -3.0, 0.75, 10.0, 100.0, -129.0, 255.0, 256.0,
+    1e-3, 65504.0, 16777217.0, 3e9, -3e9, 1e20, 1e-20, 1e-40, 1e300, -1e300,
+    /* a little above halfway in f16, bf16, f8e4m3, f8e5m2, f32: rounding twice goes wrong */
+    1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-4 + 0x1p-40, -1 - 0x1p-3 - 0x1p-40, 1 + 0x1p-24 + 0x1p-50};
+static const int64_t edge_ints[] = {0, 1, -1, 2, 3, -2, 7, 8, -7, 127, 128, -128, -129, 255, 256, 32767, 32768, -32768,
+                                    65535, 65536, INT32_MAX, INT32_MIN, UINT32_MAX, INT64_C(1) << 32, INT64_MAX,
+                                    INT64_MIN, INT64_C(0x123456789abcdef), 1000003, -77, 100,
+                                    /* the same of bf16 by way of f32 and of f64, of f32 by way of f64 */
+                                    0x40400001, INT64_C(0x4040000000000001), INT64_C(0x4000004000000001)};
 /* Where only the size matters; a constant of an address is none of the last two. */
 static const int64_t far_ints[KI_FAR_INDICES] = {
     0, 1, -1, 7, INT64_C(1) << 20, -(INT64_C(1) << 20), INT64_C(1) << 40, -(INT64_C(1) << 40)};

@@ -72,7 +72,8 @@ static int compare(execution *x, kn_uop a, kn_uop b, ki_data data, const char **
         if (!ki_grid_eval(&g, &x->ir, root, 2, seed, data)) {
             *why = g.why;
             result = 0;
-        } else if (!ki_grid_equal(&g, a, b, tolerance((kn_dtype)a->dtype, data == KI_DATA_WILD), &at)) {
+        } else if (!ki_grid_equal(
+                       &g, a, b, data == KI_DATA_HARD ? 0 : tolerance((kn_dtype)a->dtype, data == KI_DATA_WILD), &at)) {
             result = -1;
             kn_dtype t = (kn_dtype)a->dtype;
             ki_text *o = &x->out->reason;
@@ -119,6 +120,8 @@ static int attempt(execution *x, ki_gen *g, const char **why) {
         return *why = "another dtype or shape", 0;
     if (mentions(&x->ir, v, KN_STAGE)) return *why = "a step of a derivation", 0;
     int r = compare(x, root, v, KI_DATA_SMALL, why);
+    bool word = ki_is_sint((kn_dtype)root->dtype) || ki_is_uint((kn_dtype)root->dtype);
+    if (r > 0 && x->p->arith && word && !x->p->rule->fp) r = compare(x, root, v, KI_DATA_WILD, why);
     if (r > 0 && x->p->was) {
         ki_match before = {.ir = &x->ir, .user = x->room};
         x->fresh |= !ki_match_rule(&before, x->p->was, x->p->was_rule, 0, root);
@@ -390,6 +393,7 @@ static int derive(execution *x, const steps *s, kn_uop root, uint64_t *instances
     } else if (fired) {
         r = exact ? keeps_promise(x, root, v, may_approximate(set, count), why)
                   : compare(x, root, v, KI_DATA_WILD, why);
+        if (r == 1 && !exact) r = compare(x, root, v, KI_DATA_HARD, why);
         x->loose |= !exact;
     }
     ki_env_clear(&x->env);

@@ -73,6 +73,71 @@ static uint64_t exponent(const ki_grid *g, kn_uop u, uint64_t e) {
     return ki_bits_from_f64(t, h & 1 ? power / log2(base) : nearbyint(power / log2(base)));
 }
 
+/* ---- where steps go wrong ---- */
+
+/* A number of few digits, now and then a step beside one, at 2^size: of such there are ties. */
+static double digits(uint64_t h, int size) {
+    unsigned zeros = (unsigned)(h >> 8) % 53;
+    double v = (double)(((h >> 11) | UINT64_C(1) << 52) >> zeros << zeros & ((UINT64_C(1) << 53) - 1));
+    return ldexp(h & 1 ? -v : v, size - 52);
+}
+
+static int least_size(kn_dtype t) { return t == KN_F64 ? -1074 : t == KN_F32 ? -149 : t == KN_BF16 ? -133 : -24; }
+
+/* Of integers a second that is the first or near it, a count, or like the first beside a power of two. */
+static int64_t hard_integer(const ki_grid *g, unsigned which, uint64_t e) {
+    uint64_t h = ki_hash2(ki_hash2(g->seed, 700 + which), e), size = h & 63;
+    if (which == 0 || h >> 32 & 1) {
+        uint64_t v = (UINT64_C(1) << size) + (h >> 33) % 3 - 1;
+        if (h >> 36 & 1) v += UINT64_C(1) << (h >> 40 & 63);
+        if (h >> 37 & 1) v += UINT64_C(1) << (h >> 46 & 63);
+        return (int64_t)(h >> 38 & 1 ? 0 - v : v);
+    }
+    uint64_t first = (uint64_t)hard_integer(g, 0, e);
+    switch (h >> 34 & 3) {
+    case 0: return (int64_t)first;
+    case 1: return (int64_t)(first + (h >> 40) % 5 - 2);
+    case 2: return (int64_t)(first ^ UINT64_C(1) << size);
+    default: return (int64_t)((h >> 40) % 68) - 2;
+    }
+}
+
+/* Of floats the ends of narrower ones and what lies halfway between two; a second whose product with the first is near
+ * either end; a third near that product's opposite, or far off by as many places as decide the rounding. */
+static uint64_t hard_float(const ki_grid *g, kn_dtype t, unsigned which, uint64_t e) {
+    uint64_t h = ki_hash2(ki_hash2(g->seed, 800 + which), e), k = ki_mix(h), step = k % 5 < 2 ? k / 5 % 3 - 1 : 0;
+    int least = least_size(t),
+        span = t == KN_F64                   ? 2098
+               : t == KN_F32 || t == KN_BF16 ? 276
+                                             : 39,
+        size = least + (int)(k / 16 % (unsigned)span);
+    if (g->npoint && k % 7 == 0) return beside(g, t, h);
+    if (e % 64 == which * 7) return ki_bits_from_f64(t, edge[k / 64 % NEDGE]);
+    double v = digits(h, k & 1 ? size : (int)(k / 16 % 70) - 35);
+    if (which == 1) {
+        int first = 0;
+        (void)frexp(ki_f64_from_bits(t, hard_float(g, t, 0, e)), &first);
+        if (k / 2 % 3 == 0) v = digits(h, least + (int)(k / 16 % 120) - first);
+        if (k / 2 % 3 == 1) v = digits(h, least + span - (int)(k / 16 % 4) - first);
+    } else if (which == 2) {
+        double p = ki_f64_from_bits(t, hard_float(g, t, 0, e)) * ki_f64_from_bits(t, hard_float(g, t, 1, e));
+        int at = 0;
+        if (isfinite(p)) (void)frexp(p, &at);
+        if (k / 2 % 8 < 3) v = -p;
+        else if (k / 2 % 8 < 6) v = digits(h, at + (int)(k / 16 % 230) - 115);
+        else if (k / 2 % 8 == 6)
+            v = digits(h & ~UINT64_C(0xfff00), at + (int)(k / 16 % 8) + (t == KN_F64 ? 50 : t == KN_F32 ? 21 : 8));
+    } else if (which == 0 && k & 2) {
+        static const uint8_t narrow[] = {KN_F8E4M3, KN_F8E5M2, KN_F16, KN_BF16, KN_F32};
+        kn_dtype s = (kn_dtype)narrow[k / 4 % 5];
+        uint64_t b = (h >> 20) & ((UINT64_C(1) << (ki_dtypes[s].bits - 1)) - 1) & (h & 2 ? ~UINT64_C(0) : 7);
+        double low = ki_f64_from_bits(s, b), high = ki_f64_from_bits(s, b + 1);
+        if (isfinite(low)) v = k & 4 ? low : isfinite(high) ? low + (high - low) / 2 : low * 1.03125;
+        if (h & 1) v = -v;
+    }
+    return ki_extend(ki_bits_from_f64(t, v) + step, ki_dtypes[t].bits, false);
+}
+
 /* Element e of a parameter or buffer: depends on the node's name or number, not on the graph around it. */
 static uint64_t datum(const ki_grid *g, kn_uop u, uint64_t e) {
     kn_dtype t = (kn_dtype)u->dtype;
@@ -83,6 +148,10 @@ static uint64_t datum(const ki_grid *g, kn_uop u, uint64_t e) {
             return ki_bits_wrap(t, u->lo.i + (int64_t)(h % (uint64_t)(u->hi.i - u->lo.i + 1)));
     }
     if (t == KN_BOOL) return h & 1;
+    if (g->data == KI_DATA_HARD && u->op == KN_PARAM) {
+        unsigned which = (unsigned)(u->arg.param->name[0] - 'a') % 3;
+        return ki_is_float(t) ? hard_float(g, t, which, e) : ki_bits_wrap(t, hard_integer(g, which, e));
+    }
     if (!ki_is_float(t))
         return ki_bits_wrap(t, g->data == KI_DATA_WILD ? (int64_t)(h >> (h & 63)) : (int64_t)(h % 21) - 10);
     if (g->data == KI_DATA_SMOOTH) return ki_bits_from_f64(t, 0.2 + 1.6 * (double)(h >> 11) / 9007199254740992.0);
@@ -390,6 +459,7 @@ static bool near(kn_dtype t, uint64_t a, uint64_t b, double tolerance) {
     if (!ki_is_float(t)) return false;
     double x = ki_f64_from_bits(t, a), y = ki_f64_from_bits(t, b);
     if (isnan(x) || isnan(y)) return isnan(x) && isnan(y);
+    if (tolerance == 0) return false;
     if (isinf(x) || isinf(y)) return x == y;
     return x == y || fabs(x - y) <= tolerance * (fabs(x) + fabs(y)) + 1e-37;
 }

@@ -7,8 +7,8 @@
 enum { KI_GRID_RANGES = 8, KI_GRID_MOST = 1 << 16, KI_GRID_POINTS = 48 };
 
 /* Small numbers on which sums are exact; floats of all magnitudes, those beside the graph's constants among them; distinct reals between 0.2 and 1.8; few numbers, many
- * equal and many zero (a parameter named d... holds one number throughout). */
-typedef enum ki_data { KI_DATA_SMALL, KI_DATA_WILD, KI_DATA_SMOOTH, KI_DATA_TIES } ki_data;
+ * equal and many zero (a parameter named d... holds one number throughout); of parameters a, b, c what steps written out round or compare wrongly. */
+typedef enum ki_data { KI_DATA_SMALL, KI_DATA_WILD, KI_DATA_SMOOTH, KI_DATA_TIES, KI_DATA_HARD } ki_data;
 /* Elements are bits as CONST stores them. A node's array is [grid position][element]. */
 typedef struct ki_grid {
     ki_ir *ir;
@@ -33,7 +33,7 @@ bool ki_grid_eval(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uin
 bool ki_grid_eval_split(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uint64_t seed, ki_data data);
 void ki_grid_free(ki_grid *g);
 /* Compares two roots of one dtype and shape element by element. False: they differ; *where is the element. Elements
- * of a that have no value are passed over. tolerance: relative, for floats. */
+ * of a that have no value are passed over. tolerance: relative, for floats; 0, the same bits or both NaN. */
 bool ki_grid_equal(const ki_grid *g, kn_uop a, kn_uop b, double tolerance, size_t *where);
 
 #endif

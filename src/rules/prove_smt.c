@@ -409,8 +409,6 @@ static expr guard(smt *m, unsigned term) {
 
 /* ---- a script ---------------------------------------------------------------------------------------------- */
 
-#define BY_CIRCUITS "(check-sat-using (then simplify fpa2bv simplify solve-eqs simplify bit-blast sat))"
-
 /* One choice of dtypes and ops. False: something cannot be said. */
 static bool script(smt *m) {
     const ki_proof *p = m->p;
@@ -444,7 +442,7 @@ static bool script(smt *m) {
     if (l.sort != r.sort || l.width != r.width || l.dtype != r.dtype) return false;
     if (l.sort == KI_S_FLOAT) l.s = ki_smt_fp(m, l), r.s = ki_smt_fp(m, r); /* all NaN are one */
     floats |= strstr(m->decl.s, "fp") != NULL;
-    const char *check = floats ? BY_CIRCUITS : "(check-sat)";
+    const char *check = floats ? KI_SMT_CIRCUITS : "(check-sat)";
     unsigned ms = m->ms * (!floats ? 1 : p->mutant ? 2 : 10);
     ki_text_printf(&m->out, "(set-option :timeout %u)\n%s(assert %s)\n%s\n(assert (distinct %s %s))\n%s\n(pop)\n", ms,
                    m->decl.s, g.s, p->guard || bounds ? check : "(echo \"sat\")", l.s, r.s, check);
@@ -562,6 +560,7 @@ static ki_rung read_answers(const char *s, int made, uint64_t *held, int *at) {
 /* The values of the script that refutes, asked for in a run of its own. */
 static void counterexample(smt *m, const char *z3, int at, ki_text *reason) {
     ki_text one = {0}, answer = {0};
+    ki_text_put(&one, KI_SMT_PRELUDE);
     ki_text_putn(&one, m->out.s + m->start[at], m->start[at + 1] - m->start[at] - strlen("(pop)\n"));
     ki_text_put(&one, "(get-value (");
     for (unsigned r = 0; r < m->p->rule->npat; r++)
@@ -586,6 +585,7 @@ static ki_rung ask(smt *m, const ki_prove_opts *o, uint64_t *held, int *at) {
     *held = 0;
     m->out.n = 0;
     m->fresh = m->named = 0;
+    ki_text_put(&m->out, KI_SMT_PRELUDE);
     m->start[0] = m->out.n;
     int made = scripts(m);
     if (made > 0 && !m->out.oom && solve(o->z3, &m->out, &answer)) rung = read_answers(answer.s, made, held, at);
@@ -606,7 +606,7 @@ ki_rung ki_prove_smt(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out)
     if (rung == KI_REFUTED && m->floats) { /* with the NaN of the interpreter as well? */
         m->canonical = true;
         rung = ask(m, o, &held, &at);
-        if (rung == KI_PROVED_SMT || m->payload) rung = KI_UNPROVED;
+        if (rung == KI_PROVED_SMT) rung = KI_UNPROVED;
     }
     if (rung == KI_PROVED_SMT) {
         ki_text_cut(&out->reason, 0);

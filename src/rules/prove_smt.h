@@ -5,6 +5,10 @@
 #include "rules/prove_impl.h"
 
 enum { KI_SMT_CHOICES = 96 };
+/* Casts to integers are guarded, so it does not matter what they are out of range; open functions would. */
+#define KI_SMT_PRELUDE "(set-option :rewriter.hi_fp_unspecified true)\n"
+/* How floats are asked for. */
+#define KI_SMT_CIRCUITS "(check-sat-using (then simplify fpa2bv simplify solve-eqs simplify bit-blast sat))"
 
 /* What a piece of SMT text means: a dtype's value, or a number of a guard. A float is its bits, its number, or both: a
  * value that was read or moved has bits; what was computed is a number, whose bits are open where it is NaN. */
@@ -15,6 +19,7 @@ typedef struct ki_smt_expr {
     ki_smt_sort sort;
     unsigned width;
     bool is_signed;
+    bool carried;   /* a NaN would have bits that were carried along: the solver does not know them */
     kn_dtype dtype; /* of a float */
 } ki_smt_expr;
 
@@ -29,7 +34,6 @@ typedef struct ki_smt {
     unsigned named;                   /* terms with a name of their own */
     bool floats;                      /* some value is one */
     bool canonical;                   /* a computed NaN is the one the interpreter makes, not any */
-    bool payload;                     /* a cast took a NaN along, whose bits the solver does not know */
     size_t start[KI_SMT_CHOICES + 1]; /* of each script in out */
 } ki_smt;
 

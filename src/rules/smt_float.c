@@ -71,7 +71,8 @@ char *ki_smt_bits(ki_smt *m, expr e) {
     char *back = b ? number_of_bits(m, e.dtype, b) : NULL;
     if (!back) return NULL;
     ki_text_printf(&m->decl, "(declare-const %s (_ BitVec %u))\n(assert (= %s %s))\n", b, e.width, back, e.fp);
-    if (m->canonical)
+    if (m->canonical && e.carried) ki_text_printf(&m->decl, "(assert (not (fp.isNaN %s)))\n", e.fp);
+    else if (m->canonical)
         ki_text_printf(&m->decl, "(assert (=> (fp.isNaN %s) (= %s (_ bv%llu %u))))\n", e.fp, b,
                        (unsigned long long)canonical_nan(e.dtype), e.width);
     return b;
@@ -113,8 +114,9 @@ expr ki_smt_to_float(ki_smt *m, expr v, kn_dtype t) {
         return number(m, t, t == KN_F8E4M3 ? rounded(m, t, f, x) : x);
     }
     if (v.sort != KI_S_FLOAT) return unsaid;
-    m->payload = true;
-    return number(m, t, rounded(m, t, format_of(v.dtype), ki_smt_fp(m, v)));
+    expr e = number(m, t, rounded(m, t, format_of(v.dtype), ki_smt_fp(m, v)));
+    e.carried = true;
+    return e;
 }
 
 /* Truncated and saturated; NaN is 0. */
@@ -208,6 +210,7 @@ static expr chosen(ki_smt *m, const expr *v) {
     expr e = v[1];
     if (!v[1].s && !v[2].s) {
         e.fp = ki_smt_format(m, "(ite %s %s %s)", v[0].s, v[1].fp, v[2].fp);
+        e.carried = v[1].carried || v[2].carried;
         return e;
     }
     e.fp = NULL;
@@ -226,7 +229,11 @@ expr ki_smt_on_floats(ki_smt *m, kn_op op, const expr *v, unsigned n) {
     }
     char *x[3] = {NULL, NULL, NULL};
     for (unsigned k = 0; k < n && k < 3; k++) x[k] = ki_smt_fp(m, v[k]);
-    if (op == KN_NEG) return number(m, t, ki_smt_format(m, "(fp.neg %s)", x[0]));
+    if (op == KN_NEG) {
+        expr e = number(m, t, ki_smt_format(m, "(fp.neg %s)", x[0]));
+        e.carried = true;
+        return e;
+    }
     const char *compare = comparison(op);
     if (compare) return (expr){.s = x[0] && x[1] ? fill(m, compare, x[0], x[1]) : NULL, .sort = KI_S_BOOL, .width = 1};
     return calculated(m, op, t, x, n);

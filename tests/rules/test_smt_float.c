@@ -140,8 +140,7 @@ static void query_op(ki_smt *m, const char *what, kn_op op, kn_dtype from, unsig
             ki_text_put(&script, "))\n");
         }
     }
-    ki_text_put(&script,
-                "))\n(check-sat-using (then simplify fpa2bv simplify solve-eqs simplify bit-blast sat))\n(pop)\n");
+    ki_text_put(&script, "))\n" KI_SMT_CIRCUITS "\n(pop)\n");
     snprintf(asked[nasked++], sizeof *asked, "%s", what);
 }
 
@@ -199,6 +198,7 @@ int main(void) {
         CHECK(true, "floats by the solver # SKIP no z3 in PATH");
         return tap_done();
     }
+    ki_text_put(&script, KI_SMT_PRELUDE);
     for (unsigned k = 0; k < FLOATS; k++) {
         kn_dtype t = (kn_dtype)floats[k];
         for (unsigned j = 0; j < sizeof ops; j++) one_op((kn_op)ops[j], t);

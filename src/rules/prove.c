@@ -256,6 +256,7 @@ static bool by_values(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out
     if (out->rung != KI_REFUTED && any && !p->real_dtypes &&
         !ki_prove_enumerate(p, budget, KI_PASS_WIDE, out, &sampled, vain))
         return false;
+    if (out->rung != KI_REFUTED && !ki_prove_enumerate(p, budget, KI_PASS_EDGES, out, &sampled, NULL)) return false;
     if (out->rung != KI_REFUTED && out->instances && !ki_prove_enumerate(p, budget, KI_PASS_ROOM, out, NULL, NULL))
         return false;
     if (out->rung == KI_REFUTED) {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MAX_OPTIONS = 24 };
+enum { MAX_OPTIONS = 24, MOST_EDGES = 16 };
 
 typedef struct search {
     ki_theorem t;
@@ -14,7 +14,9 @@ typedef struct search {
     unsigned noption[KI_MAX_REG];
     unsigned leaf[KI_MAX_REG], nleaf;
     uint64_t fired; /* under the present choice */
-    bool sampled, wide, room;
+    bool sampled, wide, room, edges;
+    int64_t edge[MOST_EDGES]; /* where a guard's truth may change, and the least numbers; edges: all values are these */
+    unsigned nedge;
     bool asked[12], heard[12], again[12]; /* by kind of domain: tried, fired; of an earlier pass: tried in vain */
     ki_verdict *out;
 } search;
@@ -125,6 +127,43 @@ static void room_options(search *s, unsigned reg, uint32_t mask) {
             add(s, reg, w);
         }
     }
+}
+
+/* ---- edges ------------------------------------------------------------------------------------------------- */
+
+static void add_edge(search *s, int64_t v) {
+    for (unsigned k = 0; k < s->nedge; k++)
+        if (s->edge[k] == v) return;
+    if (s->nedge < MOST_EDGES) s->edge[s->nedge++] = v;
+}
+
+/* recursion: as deep as a guard. */
+static void guard_edges(search *s, unsigned term) {
+    const ki_term *t = &s->p->term[term];
+    bool far = t->kind == KI_T_INT && (t->i > 2 || t->i < -2) && t->i > INT64_MIN && t->i < INT64_MAX;
+    for (int d = -1; d <= 1 && far; d++) add_edge(s, t->i + d);
+    for (unsigned k = 0; k < (unsigned)t->nkid + t->narg; k++) guard_edges(s, s->p->set->kid[t->kid + k]);
+}
+
+/* Numbers for words of real width: few enough that every interval of them can be tried. */
+static void find_edges(search *s) {
+    if (!s->p->guard || !s->p->any_bounds || !s->p->real_dtypes) return;
+    guard_edges(s, s->p->guard);
+    if (s->nedge) add_edge(s, 0), add_edge(s, 1), add_edge(s, -1), add_edge(s, 3);
+}
+
+static bool all_words(const search *s) {
+    for (unsigned k = 0; k < s->nleaf; k++)
+        if (s->t.dom[s->leaf[k]].kind != KI_D_WORD || !s->t.dom[s->leaf[k]].sampled) return false;
+    return s->nleaf > 0 && s->nleaf <= 2;
+}
+
+/* The k-th edge as a value of the domain. False: it holds no such number. */
+static bool edge_value(const search *s, const ki_domain *d, uint32_t k, ki_pval *v) {
+    int64_t e = s->edge[k];
+    *v = (ki_pval){.kind = KI_PV_TYPED, .d = *d, .bits = ki_bits_wrap((kn_dtype)d->dtype, e)};
+    if (d->is_signed || d->width == 64) return d->is_signed ? (int64_t)v->bits == e : e >= 0;
+    return e >= 0 && v->bits == (uint64_t)e;
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------- */
@@ -287,7 +326,8 @@ static int intervals(search *s, unsigned k, const ki_pval *left);
 static int leaf_intervals(search *s, unsigned k, const ki_pval *left) {
     unsigned r = s->leaf[k];
     ki_pval v = s->t.value[r], end[33];
-    uint32_t n = endpoints(&s->t.dom[r], end, 32);
+    uint32_t n = s->edges ? 0 : endpoints(&s->t.dom[r], end, 32);
+    for (unsigned e = 0; s->edges && e < s->nedge; e++) n += edge_value(s, &s->t.dom[r], e, &end[n]);
     end[n++] = v;
     s->t.lo[r].kind = s->t.hi[r].kind = KI_PV_NONE;
     int best = intervals(s, k + 1, left);
@@ -350,6 +390,19 @@ static bool one_value(search *s) {
     return r >= 0;
 }
 
+static bool all_edges(search *s) {
+    uint32_t total = 1;
+    for (unsigned k = 0; k < s->nleaf; k++) total *= s->nedge;
+    for (uint32_t i = 0; i < total; i++) {
+        bool there = true;
+        for (unsigned k = 0, at = i; k < s->nleaf; k++, at /= s->nedge)
+            there = edge_value(s, &s->t.dom[s->leaf[k]], at % s->nedge, &s->t.value[s->leaf[k]]) && there;
+        if (there && !one_value(s)) return false;
+        if (s->t.unsupported) return true;
+    }
+    return true;
+}
+
 static bool all_values(search *s) {
     uint32_t at[KI_MAX_REG] = {0}, size[KI_MAX_REG];
     for (unsigned k = 0; k < s->nleaf; k++) {
@@ -404,10 +457,11 @@ static bool one_choice(search *s) {
     if (!consistent(s)) return true;
     unsigned what = s->t.dom[s->nleaf ? s->leaf[0] : 0].kind * 2u + s->t.dom[s->nleaf ? s->leaf[0] : 0].is_signed;
     if (s->wide && !s->again[what]) return true;
-    fit(s);
+    if (s->edges && !all_words(s)) return true;
+    if (!s->edges) fit(s);
     s->t.unsupported = false;
     s->fired = 0;
-    bool good = all_values(s);
+    bool good = s->edges ? all_edges(s) : all_values(s);
     s->out->instances += s->fired;
     s->out->blind |= s->t.unsupported;
     s->heard[what] |= s->fired != 0;
@@ -451,6 +505,7 @@ bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, ki_pass pass, ki_ver
     s->budget = budget;
     s->wide = pass == KI_PASS_WIDE;
     s->room = pass == KI_PASS_ROOM;
+    s->edges = pass == KI_PASS_EDGES;
     s->out = out;
     if (s->wide) memcpy(s->again, vain, sizeof s->again);
     s->t.set = p->set;
@@ -471,8 +526,9 @@ bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, ki_pass pass, ki_ver
         else if (p->real_dtypes) real_options(s, c, p->mask[c]);
         else small_options(s, c, p->mask[c]);
     }
+    if (s->edges) find_edges(s);
     uint64_t instances = out->instances;
-    bool good = all_choices(s);
+    bool good = (s->edges && !s->nedge) || all_choices(s);
     if (s->room) out->instances = instances; /* no value was compared */
     if (sampled) *sampled |= s->sampled;
     for (unsigned k = 0; vain && k < 12; k++) vain[k] = s->asked[k] && !s->heard[k];

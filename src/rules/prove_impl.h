@@ -30,9 +30,10 @@ typedef struct ki_proof {
 } ki_proof;
 
 void ki_proof_make(ki_proof *p, const ki_ruleset *set, const ki_rule *rule, const ki_term *term, uint16_t guard);
-/* SMALL: every value of small domains. WIDE: sampled larger ones. ROOM: whether an index of the right side can leave 64
+/* SMALL: every value of small domains. WIDE: sampled larger ones. EDGES: words of real width about the constants of a guard, in all
+ * intervals between them. ROOM: whether an index of the right side can leave 64
  * bits where those of the left are addresses (constants up to 2^20, others up to 2^40) and the guard holds. */
-typedef enum ki_pass { KI_PASS_SMALL, KI_PASS_WIDE, KI_PASS_ROOM } ki_pass;
+typedef enum ki_pass { KI_PASS_SMALL, KI_PASS_WIDE, KI_PASS_EDGES, KI_PASS_ROOM } ki_pass;
 bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, ki_pass pass, ki_verdict *out, bool *sampled, bool *vain);
 bool ki_prove_execute(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
 bool ki_prove_apart(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out); /* the same, in a process of its own */

@@ -196,7 +196,7 @@ uninstall:
 clean:
 	rm -rf $(B)
 
--include $(LIBOBJ:.o=.d) $(CLIOBJ:.o=.d) $(GENOBJ:.o=.d) $(TESTBIN:%=%.d) $(EXBIN:%=%.d)
+-include $(LIBOBJ:.o=.d) $(CLIOBJ:.o=.d) $(GENOBJ:.o=.d) $(sort $(KRCOBJ:.o=.d) $(SELGENOBJ:.o=.d)) $(TESTBIN:%=%.d) $(EXBIN:%=%.d)
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: all tests zoo run test check bench tidy format docs install uninstall clean

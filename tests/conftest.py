@@ -147,6 +147,10 @@ class Koine:
         self.cwd = cwd
         self.path = BUILD / "koine"
 
+    def env(self, **more):
+        """The environment its children get."""
+        return child_env(**more)
+
     def __call__(self, *args, ok=True, stdin=None, env=None, cwd=None, timeout=600, text=True):
         r = subprocess.run([str(self.path), *map(str, args)], input=stdin, stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, text=text, cwd=cwd or self.cwd, timeout=timeout,

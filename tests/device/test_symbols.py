@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import child_env
 
 
 def kernel_of(koine, example):
@@ -19,14 +18,14 @@ def test_gdb_knows_kernels(koine, root, tmp_path):
     script = tmp_path / "gdb"
     script.write_text(f"set breakpoint pending on\nset pagination off\nbreak {name}\nrun\ninfo symbol $pc\nbacktrace 2\n")
     r = subprocess.run(["gdb", "-nx", "-batch", "-x", script, "--args", str(koine.path), "run", str(example)], text=True,
-                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, env=child_env(KN_CODE="x86", KN_THREADS="1"))
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, env=koine.env(KN_CODE="x86", KN_THREADS="1"))
     assert re.search(rf"^{name} \+ \d+ in section \.text of <in-memory@", r.stdout, re.M), r.stdout
     assert re.search(rf"^#0 .* in {name} ", r.stdout, re.M) and re.search(r"^#1 .* in cpu_submit", r.stdout, re.M), r.stdout
 
 
 def perf_map(koine, root, **env):
     p = subprocess.Popen([koine.path, "run", root / "examples/softmax.kn"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                         cwd=koine.cwd, env=child_env(KN_CODE="x86", **env))
+                         cwd=koine.cwd, env=koine.env(KN_CODE="x86", **env))
     assert p.wait(300) == 0
     path = Path(f"/tmp/perf-{p.pid}.map")
     if not path.exists():

@@ -68,9 +68,9 @@ static const double special[] = {0.0,
 enum { SPECIAL = sizeof special / sizeof *special };
 
 static float next_f32(float x, int k) {
-    int32_t b;
+    uint32_t b;
     memcpy(&b, &x, 4);
-    b += k;
+    b += (uint32_t)k;
     memcpy(&x, &b, 4);
     return x;
 }

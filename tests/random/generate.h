@@ -634,6 +634,39 @@ static kn_uop arange_mask(gen *g) {
     return chance(g, 40) && w ? total(g, w, chance(g, 70) ? KN_ADD : KN_MAX, 1u << dice(g, rank)) : w;
 }
 
+/* A sum that several want: what is made of it over all rows, by itself and with it. */
+static kn_uop wanted_sum(gen *g) {
+    kn_uop v = rows(g, 2, 17);
+    if (!v || ki_rank(v) < 2) return v;
+    if (v->dtype == KN_BOOL) v = to_dtype(g, v, KN_I32);
+    unsigned rank = ki_rank(v), b = dice(g, rank - 1);
+    kn_uop s = total(g, v, KN_ADD, 1u << (rank - 1)), m = NULL, d;
+    if (!s) return NULL;
+    int64_t dim[KI_MAX_RANK];
+    dims_of(s, dim);
+    if (chance(g, 50)) m = ki_op1(g->ir, KN_CONTIGUOUS, s);
+    else m = ki_expand(g->ir, ki_reduce(g->ir, s, KN_MAX, 1u << b), dim, rank);
+    d = ki_op2(g->ir, KN_SUB, s, m);
+    if (!d) return NULL;
+    keep(g, d);
+    return chance(g, 50) ? ki_op2(g->ir, KN_MAX, m, s) : total(g, d, KN_ADD, 1u << b);
+}
+
+/* Every second element of a value as far as there are any, from there on another value. */
+static kn_uop continued(gen *g) {
+    int64_t R = 1 + dice(g, 3), k = 1 + dice(g, 9), n = k + 1 + dice(g, 8), wide[2] = {R, 2 * k}, part[2] = {R, k}, all[2] = {R, n};
+    int64_t off[3] = {0, 0, 0}, thin[3] = {R, k, 1}, one[2] = {1, n};
+    kn_uop v = ensure(g, fit(g, take(g), wide, 2), R, 2 * k);
+    if (!v) return NULL;
+    kn_uop w = ensure(g, fit(g, to_dtype(g, take(g), (kn_dtype)v->dtype), all, 2), R, n);
+    if (chance(g, 70)) v = ki_shrink(g->ir, ki_reshape(g->ir, v, (int64_t[]){R, k, 2}, 3), (int64_t[]){0, 0, dice(g, 2)}, thin);
+    else v = ki_shrink(g->ir, v, off, part);
+    v = ki_pad(g->ir, ki_reshape(g->ir, v, part, 2), off, all);
+    kn_uop i = ki_expand(g->ir, ki_reshape(g->ir, arange(g, n, KN_I32), one, 2), all, 2);
+    kn_uop there = ki_op2(g->ir, KN_CMPLT, i, ki_const_int(g->ir, KN_I32, k));
+    return w ? ki_op3(g->ir, KN_WHERE, there, v, w) : NULL;
+}
+
 /* A view of an input is written; what is read elsewhere is the old value. The result is an output. */
 static kn_uop assignment(gen *g) {
     if (!g->p->nin || g->nassigned == 8) return NULL;
@@ -691,7 +724,8 @@ static const struct {
 } steps[] = {{elementwise, 38}, {movement, 18}, {reduction, 10}, {cast, 8},      {stacked, 3},
              {indexed, 3},      {softmax, 2},   {layernorm, 1},  {gather, 3},    {scatter, 2},
              {attention, 1},    {siblings, 3},  {matmul, 3},     {window_op, 4}, {argmax, 1},
-             {arange_mask, 3},  {marker, 4},    {function, 1},   {assignment, 2}};
+             {arange_mask, 3},  {marker, 4},    {function, 1},   {assignment, 2},
+             {wanted_sum, 2},   {continued, 2}};
 
 static void one_step(gen *g) {
     unsigned total = 0, k = 0;

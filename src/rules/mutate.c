@@ -88,14 +88,17 @@ static void exchange(mutator *m, const ki_ast *b, const ki_ast *c, const char *w
 
 /* ---- constants and names ----------------------------------------------------------------------------------- */
 
-static void integer(mutator *m, const ki_ast *a) {
+static void another(mutator *m, const ki_ast *a, int64_t v, const char *what) {
     char buf[32];
-    snprintf(buf, sizeof buf, "%lld", (long long)(a->i + 1));
-    splice_node(m, a, buf, "constant + 1");
-    snprintf(buf, sizeof buf, "%lld", (long long)(a->i - 1));
-    splice_node(m, a, buf, "constant - 1");
-    snprintf(buf, sizeof buf, "%lld", (long long)-a->i);
-    if (a->i && a->i != 1) splice_node(m, a, buf, "sign");
+    snprintf(buf, sizeof buf, "%lld", (long long)v);
+    splice_node(m, a, buf, what);
+}
+
+static void integer(mutator *m, const ki_ast *a) {
+    int64_t v;
+    if (!ki_add_overflow(a->i, 1, &v)) another(m, a, v, "constant + 1");
+    if (!ki_sub_overflow(a->i, 1, &v)) another(m, a, v, "constant - 1");
+    if (!ki_sub_overflow(0, a->i, &v) && v && a->i != 1) another(m, a, v, "sign");
 }
 
 static const char *real_text(char *buf, size_t n, double f) {

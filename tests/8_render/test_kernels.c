@@ -130,6 +130,25 @@ static void test_lanes(void) {
     CHECK(ok, "masked tail, gather, strided lanes, lane-wise exp2");
 }
 
+/* Where the gate is false each lane has a value of its own: with one instruction (step 1), and lane by lane. */
+static void test_alternatives(int step) {
+    enum { L = 8, M = 32 };
+    U r = range(M / L), o = param(0, KN_F32, M), a = param(1, KN_F32, 2 * M), b = param(2, KN_F32, M);
+    U i = add(mul(r, C(L)), iota(L, 0, 1)), other = load(b, i);
+    U x = ki_op3(ir, KN_LOAD, at(a, add(mul(r, C(L * step)), iota(L, 0, step))), other, lt(other, F(4)));
+    char name[16];
+    snprintf(name, sizeof name, "k_alt%d", step);
+    U s = end1(store(o, i, x), r);
+    kernel_fn *f = compile(sink(name, &s, 1), name);
+    float p[2 * M], q[M], z[M];
+    for (int k = 0; k < 2 * M; k++) p[k] = (float)-k;
+    for (int k = 0; k < M; k++) q[k] = (float)(k * 5 % 9), z[k] = -99;
+    if (f) f((void *[]){z, p, q}, NULL, 0);
+    int ok = f != NULL;
+    for (int k = 0; k < M && ok; k++) ok = z[k] == (q[k] < 4 ? p[k * step] : q[k]);
+    CHECK(ok, "step %d: lanes with alternatives of their own", step);
+}
+
 /* Lanes backwards, loaded and stored. */
 static void test_reverse(kn_dtype t) {
     enum { L = 8 };
@@ -268,6 +287,8 @@ static void all(void) {
     test_sum();
     test_softmax();
     test_gates();
+    test_alternatives(1);
+    test_alternatives(2);
     test_vector(4);
     test_vector(16);
     test_lanes();

@@ -115,7 +115,7 @@ DEFECTS = [
     # ---- render
     Defect("render", "> for >=", RENDER + "c_expr.c", 'case KN_CMPGE: return ">=";', 'case KN_CMPGE: return ">";', True),
     Defect("render", "vectors reversed wrongly", RENDER + "c_mem.c", 'for (unsigned k = n; k-- > 0;) ki_text_printf(&t, ", %u", k);', 'for (unsigned k = n; k-- > 0;) ki_text_printf(&t, ", %u", k ? k - 1 : 0);', True),
-    Defect("render", "a gated lane takes lane 0 of the alternative", RENDER + "c_mem.c", 'return ki_cfmt(g, "%s[%u]", ki_clane_name(g, alt), k);', 'return ki_cfmt(g, "%s[%u]", ki_clane_name(g, alt), k * 0);', True),
+    Defect("render", "the gate of every lane is that of lane 0", RENDER + "c_mem.c", '"%s[%u] ? %s : %s", m, k, s, lane_alt', '"%s[%u] ? %s : %s", m, 0u, s, lane_alt', True),
     Defect("render", "a strided access steps by one", RENDER + "c_mem.c", "offset(g, a, a->stride * (int64_t)k)", "offset(g, a, (int64_t)k)", True),
     Defect("render", "xor of bools is or", RENDER + "c_expr.c", 'case KN_CMPNE: return "(%s ^ %s)";', 'case KN_CMPNE: return "(%s | %s)";', True),
     # ---- interpreter: a wrong oracle is found as well

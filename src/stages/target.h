@@ -27,9 +27,9 @@ typedef struct ki_machine {
 } ki_machine;
 
 /* Flags every C kernel is compiled with; the meaning of the text depends on them. What gcc 12 gets wrong, found by random programs:
- * value range propagation takes c ? v : (d ? 3 : 0), vectors v, for another value; the loop vectorizer adds 0 where c ? v : -0 is
- * added; without trapping math (f32)(i8)x keeps the sign of a zero. */
-#define KI_C_FLAGS "-std=gnu17 -O2 -ffp-contract=off -fwrapv -fno-math-errno -fno-strict-aliasing -fno-tree-vrp -fno-tree-vectorize -ftree-slp-vectorize -w -Wno-psabi"
+ * value range propagation takes c ? v : (d ? 3 : 0), vectors v, for another value; without trapping math (f32)(i8)x keeps the sign
+ * of a zero. (It also needs kn_pick, c_helpers.c.) Loops must be turned into blends: without, training takes 20 times as long. */
+#define KI_C_FLAGS "-std=gnu17 -O2 -ffp-contract=off -fwrapv -fno-math-errno -fno-strict-aliasing -fno-tree-vrp -w -Wno-psabi"
 
 /* By name; NULL if unknown. The first is the least every x86-64 has. */
 const ki_target *ki_target_named(const char *name);  /* for C */

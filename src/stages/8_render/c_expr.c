@@ -253,6 +253,11 @@ static const char *lesser_or_greater(kn_uop u) {
     return !same && !turned ? NULL : (p->op == KN_CMPLT) == same ? "lt" : "gt";
 }
 
+static bool is_minus_zero(kn_uop u) {
+    return ki_is_const(u) && ki_is_float((kn_dtype)u->dtype) &&
+           u->arg.bits == ki_bits_from_f64((kn_dtype)u->dtype, -0.0);
+}
+
 static const char *where(ki_cgen *g, kn_uop u, uint8_t *w) {
     unsigned n = lanes_now(g, u);
     kn_dtype t = (kn_dtype)u->dtype;
@@ -266,8 +271,12 @@ static const char *where(ki_cgen *g, kn_uop u, uint8_t *w) {
         return ki_cfmt(g, "((%s & %s) | (~%s & %s))", m, a, m, b);
     }
     const char *a = ki_cvector(g, u->src[1], n), *b = ki_cvector(g, u->src[2], n);
-    if (n == 1 || !ki_rank(p)) return ki_cfmt(g, "(%s ? %s : %s)", ki_cscalar(g, p), a, b);
     ki_celem e = ki_cvalue_elem(t);
+    if (n == 1 && (is_minus_zero(u->src[1]) || is_minus_zero(u->src[2]))) { /* see kn_pick */
+        ki_cneed(g, KI_H_BITS, KI_U8, 1);
+        return ki_cfmt(g, "kn_pick_%s(%s, %s, %s)", e == KI_F64 ? "f64" : "f32", ki_cscalar(g, p), a, b);
+    }
+    if (n == 1 || !ki_rank(p)) return ki_cfmt(g, "(%s ? %s : %s)", ki_cscalar(g, p), a, b);
     const char *type = ki_ctype(g, e, n), *pick = ki_is_float(t) ? lesser_or_greater(u) : NULL;
     ki_ctype(g, ki_cmask_elem(ki_celem_bytes[e]), n);
     if (pick) return ki_cneed(g, KI_H_MAX, e, n), ki_cfmt(g, "%s_%s(%s, %s)", type, pick, a, b);

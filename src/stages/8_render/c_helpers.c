@@ -296,12 +296,20 @@ static void stream(ki_text *o, ki_celem e, unsigned n) {
                                  : "");
 }
 
+/* pick: c ? a : b, c 0 or 1, where one is -0: of s += c ? a : -0.0 gcc 12's loop vectorizer makes s += c ? a : 0.0 (found by a
+ * random program). */
 static void bits(ki_text *o, ki_celem e, unsigned n) {
     (void)e, (void)n;
     ki_text_put(o, "KN_F u32 kn_bits_f32(f32 x) { u32 b; __builtin_memcpy(&b, &x, 4); return b; }\n"
                    "KN_F u64 kn_bits_f64(f64 x) { u64 b; __builtin_memcpy(&b, &x, 8); return b; }\n"
                    "KN_F f32 kn_from_f32(u32 b) { f32 x; __builtin_memcpy(&x, &b, 4); return x; }\n"
-                   "KN_F f64 kn_from_f64(u64 b) { f64 x; __builtin_memcpy(&x, &b, 8); return x; }\n");
+                   "KN_F f64 kn_from_f64(u64 b) { f64 x; __builtin_memcpy(&x, &b, 8); return x; }\n"
+                   "KN_F f32 kn_pick_f32(u32 c, f32 a, f32 b) {\n"
+                   "    return kn_from_f32((kn_bits_f32(a) & -c) | (kn_bits_f32(b) & (c - 1)));\n"
+                   "}\n"
+                   "KN_F f64 kn_pick_f64(u64 c, f64 a, f64 b) {\n"
+                   "    return kn_from_f64((kn_bits_f64(a) & -c) | (kn_bits_f64(b) & (c - 1)));\n"
+                   "}\n");
 }
 
 /* One encoder and decoder for all; f16 and bf16 have short cuts from f32. */

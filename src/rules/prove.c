@@ -120,10 +120,15 @@ static bool small_constants(const ki_proof *p, unsigned term) {
     return good;
 }
 
+static uint32_t float_dtypes(void) {
+    uint32_t set = 0;
+    for (int t = 0; t < KI_DTYPE_COUNT; t++) set |= ki_is_float((kn_dtype)t) ? UINT32_C(1) << t : 0;
+    return set;
+}
+
 static bool may_scale(const ki_proof *p) {
-    uint32_t floats = 0;
+    uint32_t floats = float_dtypes();
     bool good = !p->guard || small_constants(p, p->guard);
-    for (int t = 0; t < KI_DTYPE_COUNT; t++) floats |= ki_is_float((kn_dtype)t) ? UINT32_C(1) << t : 0;
     for (unsigned r = 0; r < p->rule->npat; r++) {
         good = good && (!p->live[r] || !(p->mask[r] & floats));
         if (p->kind[r] == KI_P_LIT) good = good && small_constants(p, p->set->pat[p->rule->pat + r].term);
@@ -274,9 +279,8 @@ static bool by_values(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out
 }
 
 static bool has_floats(const ki_proof *p) {
-    uint32_t floats = 0;
+    uint32_t floats = float_dtypes();
     bool any = false;
-    for (int t = 0; t < KI_DTYPE_COUNT; t++) floats |= ki_is_float((kn_dtype)t) ? UINT32_C(1) << t : 0;
     for (unsigned r = 0; r < p->rule->npat; r++) any |= p->live[r] && p->mask[p->cls[r]] & floats;
     return any;
 }

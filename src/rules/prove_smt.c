@@ -41,6 +41,17 @@ char *ki_smt_name(smt *m, const char *sort, char *term) {
     return name;
 }
 
+char *ki_smt_fill(smt *m, const char *f, const char *a, const char *b) {
+    char *s = ki_arena_alloc(&m->arena, strlen(f) + strlen(a) + strlen(b) + 1), *o = s;
+    if (!s) return NULL;
+    for (unsigned k = 0; *f; f++) {
+        if (*f == '%') o = stpcpy(o, k++ ? b : a), f++;
+        else *o++ = *f;
+    }
+    *o = 0;
+    return s;
+}
+
 static expr like(expr a, char *s) {
     a.s = s;
     a.fp = NULL;
@@ -109,14 +120,7 @@ static expr on_bools(smt *m, kn_op op, const expr *v) {
     case KN_NOT: return yes_no(ki_smt_format(m, "(not %s)", a));
     default: return unsaid;
     }
-    char *s = ki_arena_alloc(&m->arena, strlen(f) + strlen(a) + strlen(b) + 1), *o = s;
-    if (!s) return unsaid;
-    for (unsigned k = 0; *f; f++) { /* the two %s, in order */
-        if (*f == '%') o = stpcpy(o, k++ ? b : a), f++;
-        else *o++ = *f;
-    }
-    *o = 0;
-    return yes_no(s);
+    return yes_no(ki_smt_fill(m, f, a, b));
 }
 
 static expr on_ints(smt *m, kn_op op, const expr *v, unsigned n) {

@@ -40,6 +40,8 @@ typedef struct ki_smt {
 static inline bool ki_smt_said(ki_smt_expr e) { return e.s || e.fp; }
 
 KI_PRINTF(2, 3) char *ki_smt_format(ki_smt *m, const char *fmt, ...);
+/* f with its two %s replaced, in order; f is no constant. */
+char *ki_smt_fill(ki_smt *m, const char *f, const char *a, const char *b);
 /* A name for a term of the sort, so that it is written once. */
 char *ki_smt_name(ki_smt *m, const char *sort, char *term);
 

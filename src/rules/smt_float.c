@@ -156,18 +156,6 @@ static const char *comparison(kn_op op) {
     }
 }
 
-/* Both %s of f, in order. */
-static char *fill(ki_smt *m, const char *f, const char *a, const char *b) {
-    char *s = ki_arena_alloc(&m->arena, strlen(f) + strlen(a) + strlen(b) + 1), *o = s;
-    if (!s) return NULL;
-    for (unsigned k = 0; *f; f++) {
-        if (*f == '%') o = stpcpy(o, k++ ? b : a), f++;
-        else *o++ = *f;
-    }
-    *o = 0;
-    return s;
-}
-
 /* On numbers of one format. */
 static char *arithmetic(ki_smt *m, kn_op op, format f, char *const *x) {
     switch (op) {
@@ -235,6 +223,7 @@ expr ki_smt_on_floats(ki_smt *m, kn_op op, const expr *v, unsigned n) {
         return e;
     }
     const char *compare = comparison(op);
-    if (compare) return (expr){.s = x[0] && x[1] ? fill(m, compare, x[0], x[1]) : NULL, .sort = KI_S_BOOL, .width = 1};
+    if (compare)
+        return (expr){.s = x[0] && x[1] ? ki_smt_fill(m, compare, x[0], x[1]) : NULL, .sort = KI_S_BOOL, .width = 1};
     return calculated(m, op, t, x, n);
 }

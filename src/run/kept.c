@@ -85,7 +85,8 @@ bool ki_kept_find(ki_run *r, ki_digest key, ki_ir *ir, ki_program *out) {
     if (ok && out->stage == KI_S_RENDER) return true;
     if (ok) ki_program_free(out);
     ki_env_clear(&r->k->env);
-    return ki_ir_reset(ir) && false;
+    (void)ki_ir_reset(ir);
+    return false;
 }
 
 /* LINEAR(CALL(PROGRAM(LINEAR(...), BINARY), ...)...) with the inner lists empty. NULL: not all of it is machine code. */

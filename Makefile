@@ -149,7 +149,7 @@ check:
 	@$(MAKE) --no-print-directory B=build/asan CFLAGS='-O1 -g $(SAN)' KOINE_SAN=1 test
 
 # JSON=1: one object a line. The peers come from the network once, into build/bench-venv.
-bench: all
+bench: all zoo
 	@PYTHON='$(PYTHON)' VENV=build/bench-venv KOINE_BUILD='$(abspath $(B))' CC='$(CC)' JSON='$(JSON)' OFFLINE='$(OFFLINE)' bench/run
 
 # All inputs of the f32 functions, samples of the others: minutes a function. T: functions (exp, sin:f64, ...).

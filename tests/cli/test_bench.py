@@ -1,5 +1,6 @@
 """`koine bench kernels`: few kernels, no byte too many. The floors are checked against sums done here by hand."""
 import json
+import subprocess
 
 import pytest
 
@@ -39,3 +40,10 @@ ZOO = {"resnet50_forward": 54, "resnet50_train": 400, "gpt2_forward": 8 * 12 + 4
 @pytest.mark.parametrize("program", ZOO)
 def test_networks(koine, program):
     assert koine.json("bench", "kernels", program)[0]["kernels"] <= ZOO[program]
+
+
+def test_make_bench_builds_what_it_runs(root, tmp_path):
+    """From a fresh clone `make bench` alone must do; that `make test` has built the networks before is no excuse."""
+    plan = subprocess.run(["make", "-n", "-C", root, f"B={tmp_path}/b", "bench"], capture_output=True, text=True).stdout
+    for program in ("koine", *(f"zoo/{z}" for z in ZOO)):
+        assert f"-o {tmp_path}/b/{program}" in plan, program

@@ -2,9 +2,10 @@
  * stands), all values of all leaves; for values whose sides differ, all intervals and open outcomes the guard may see. */
 #include "rules/prove_impl.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { MAX_OPTIONS = 24, MOST_EDGES = 16 };
+enum { MAX_OPTIONS = 24, MOST_EDGES = 16, DRAWS = 1 << 18 };
 
 typedef struct search {
     ki_theorem t;
@@ -423,6 +424,35 @@ static bool all_values(search *s) {
     }
 }
 
+/* A float from 1/8 to 8, where functions neither overflow nor vanish, with any bits below the point. */
+static ki_pval draw_float(const ki_domain *d, uint64_t random) {
+    double x = ldexp(1 + (double)(random >> 12) * 0x1p-52, (int)(random % 6) - 3);
+    return (ki_pval){
+        .kind = KI_PV_TYPED, .d = *d, .bits = ki_bits_from_f64((kn_dtype)d->dtype, random >> 8 & 1 ? -x : x)};
+}
+
+/* Beyond the listed values of floats: what rounds twice is seen once in thousands, and at no round number. */
+static bool some_draws(search *s) {
+    bool draws = s->p->real_dtypes && !s->p->any_bounds && s->fired && !s->room;
+    unsigned floats = 0;
+    for (unsigned k = 0; k < s->nleaf; k++) {
+        const ki_domain *d = &s->t.dom[s->leaf[k]];
+        floats += d->kind == KI_D_FLOAT && d->sampled;
+    }
+    uint64_t state = 0;
+    for (unsigned i = 0; draws && floats && i < DRAWS && !s->t.unsupported; i++) {
+        for (unsigned k = 0; k < s->nleaf; k++) {
+            const ki_domain *d = &s->t.dom[s->leaf[k]];
+            uint64_t random = ki_mix(state += UINT64_C(0x9e3779b97f4a7c15));
+            bool real = d->kind == KI_D_FLOAT && s->p->kind[s->leaf[k]] != KI_P_CONST;
+            s->t.value[s->leaf[k]] =
+                real ? draw_float(d, random) : ki_domain_value(d, (uint32_t)(random % ki_domain_size(d)));
+        }
+        if (!one_value(s)) return false;
+    }
+    return true;
+}
+
 /* ---- choices ----------------------------------------------------------------------------------------------- */
 
 static bool op_allows(unsigned op, const ki_domain *d) {
@@ -461,7 +491,7 @@ static bool one_choice(search *s) {
     if (!s->edges) fit(s);
     s->t.unsupported = false;
     s->fired = 0;
-    bool good = s->edges ? all_edges(s) : all_values(s);
+    bool good = s->edges ? all_edges(s) : all_values(s) && some_draws(s);
     s->out->instances += s->fired;
     s->out->blind |= s->t.unsupported;
     s->heard[what] |= s->fired != 0;

@@ -93,16 +93,16 @@ static bool accept_in(ki_reader *r) {
     return false;
 }
 
-/* Adds a port and its name to the table of names. */
+/* Adds a port and its name to the table of names. Tensors that nobody named give ports without a name, as many as they are. */
 static bool add_port(file *f, bool output, const char *name, size_t len, kn_uop node, size_t at) {
     ki_names *t = output ? &f->out : &f->in;
     const char *kind = output ? "out" : "in";
     if (memchr(name, 0, len)) return KI_READ_FAIL(&f->r, KI_E_TEXT_NUL, at, "a name");
-    if (ki_names_find(t, name, len))
+    if (len && ki_names_find(t, name, len))
         return KI_READ_FAIL(&f->r, KI_E_TEXT_PORT_TWICE, at, kind, (int)(len > 60 ? 60 : len), name);
     if (!ki_program_port(f->p, output, name, len, node)) return false;
     ki_port *q = output ? &f->p->out[f->p->nout - 1] : &f->p->in[f->p->nin - 1];
-    return ki_names_add(t, q->name, len, node, at) || ki_read_nomem(&f->r);
+    return !len || ki_names_add(t, q->name, len, node, at) || ki_read_nomem(&f->r);
 }
 
 /* The shape and dtype the user sees. */

@@ -66,6 +66,17 @@ static void test_ports(void) {
                 "in \"x\" = %4                             : f32 [2, 2]\nroot %5\n"
                 "out \"y\" = %6                            : f32 [2, 2]\n"),
           "ports above the root, with the user's shape");
+    CHECK(
+        gives(
+            "koine 1 callify\n%1 = param slot=0                       : f32 [4]\n"
+            "%2 = param slot=1                       : f32 [4]\n"
+            "%3 = add %1 %2                          : f32 [4]\n%4 = tuple %3\n"
+            "%5 = buffer 0 GLOBAL size=4             : f32 [4]\n%6 = buffer 1 GLOBAL size=4             : f32 [4]\n"
+            "%7 = function %4..%6\n%8 = gettuple %7 at=0                   : f32 [4]\n"
+            "in \"\" = %5                              : f32 [4]\nin \"\" = %6                              : f32 [4]\n"
+            "root %7\nout \"\" = %8                             : f32 [4]\n",
+            NULL),
+        "what the library's own tensors give: ports without names");
 }
 
 static void test_inline(void) {

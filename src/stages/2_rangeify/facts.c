@@ -105,9 +105,14 @@ static bool goes_through(const rangeifier *r, kn_uop v) {
 }
 
 /* The demand d on a sum with its value folded as far as it goes, demands on what lies deeper left in it. What it looks
- * through is expanded on the way, all demands that are there at a time; bounded. */
-static kn_uop fold_sum(rangeifier *r, kn_uop d) {
+ * through is expanded on the way, all demands that are there at a time; bounded. Positions that are data stay as they are:
+ * they come from outside, where they may have been met. */
+static kn_uop fold_sum(rangeifier *r, kn_uop asked) {
     enum { WAVE = 32, MOST = 64 };
+    hidden h = {0};
+    kn_uop d = r->nested ? ki_range_hide(r, asked, &h) : asked;
+    if (!d) return NULL;
+    if (h.too_many) return ki_range_push(r, asked);
     kn_uop e = ki_range_push(r, d), from[WAVE], to[WAVE], *order;
     size_t n = 1;
     for (unsigned steps = 0; e && n && steps < MOST; steps += (unsigned)n) {
@@ -121,7 +126,7 @@ static kn_uop fold_sum(rangeifier *r, kn_uop d) {
         if (!ok) return NULL;
         if (n) e = ki_substitute(r->ir, e, from, to, n);
     }
-    return e ? ki_range_fold(r->ir, e, r->top) : NULL;
+    return ki_range_show(r, e ? ki_range_fold(r->ir, e, r->top) : NULL, &h);
 }
 
 static bool no_reduce(rangeifier *r, kn_uop e, bool *none) {

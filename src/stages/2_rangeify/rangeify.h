@@ -102,6 +102,16 @@ static inline bool is_demand(const rangeifier *r, kn_uop u) {
 }
 
 /* simplify.c */
+/* Demands inside the indices of others (positions that are data) become variables, all but u itself. A demand has been
+ * registered as it is, perhaps already met: what rewriting would make of it nobody would meet. */
+enum { MOST_HIDDEN = 32 };
+typedef struct hidden {
+    kn_uop demand[MOST_HIDDEN], name[MOST_HIDDEN];
+    size_t n;
+    bool too_many; /* nothing is hidden: leave u as it is */
+} hidden;
+kn_uop ki_range_hide(rangeifier *r, kn_uop u, hidden *h);
+kn_uop ki_range_show(rangeifier *r, kn_uop u, const hidden *h);
 kn_uop ki_range_simplify(rangeifier *r, kn_uop u);
 /* The tensor graph before anything else: in normal form, large reduces cut. */
 kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple);

@@ -5,31 +5,31 @@
 
 #include <stdio.h>
 
-/* Demands inside the indices of others (positions that are data) become variables, all but u itself. A demand has been
- * registered as it is, perhaps already met: what simplifying would make of it nobody would meet. */
-static kn_uop hide_demands(rangeifier *r, kn_uop u, kn_uop *demand, kn_uop *name, size_t *n, size_t most) {
+kn_uop ki_range_hide(rangeifier *r, kn_uop u, hidden *h) {
     kn_uop *order;
     int64_t count = ki_toposort_above(r->ir, &u, 1, r->top, &order);
     bool ok = count >= 0;
-    *n = 0;
-    for (int64_t i = 0; i < count && ok; i++) {
+    h->n = 0;
+    h->too_many = false;
+    for (int64_t i = 0; i < count && ok && !h->too_many; i++) {
         kn_uop d = order[i];
         char text[24];
         if (d == u || !is_demand(r, d)) continue;
-        if (*n == most) {
-            *n = most + 1;
-            break;
-        }
+        if ((h->too_many = h->n == MOST_HIDDEN)) break;
         int len = snprintf(text, sizeof text, "demand %u", d->id);
         int64_t bounds[2] = {d->lo.i, d->hi.i};
         bool whole = !ki_is_float((kn_dtype)d->dtype) && d->flags & KI_BOUNDED;
-        demand[*n] = d;
-        ok = len > 0 && (name[(*n)++] = ki_param_make(r->ir, -1, (kn_dtype)d->dtype, KN_GLOBAL, d->type->device, text,
-                                                      whole ? bounds : NULL, NULL)) != NULL;
+        h->demand[h->n] = d;
+        ok = len > 0 && (h->name[h->n++] = ki_param_make(r->ir, -1, (kn_dtype)d->dtype, KN_GLOBAL, d->type->device,
+                                                         text, whole ? bounds : NULL, NULL)) != NULL;
     }
     ki_free(order);
     if (!ok) return NULL;
-    return *n && *n <= most ? ki_substitute(r->ir, u, demand, name, *n) : u;
+    return h->n && !h->too_many ? ki_substitute(r->ir, u, h->demand, h->name, h->n) : u;
+}
+
+kn_uop ki_range_show(rangeifier *r, kn_uop u, const hidden *h) {
+    return u && h->n && !h->too_many ? ki_substitute(r->ir, u, h->name, h->demand, h->n) : u;
 }
 
 kn_uop ki_range_simplify(rangeifier *r, kn_uop u) {
@@ -40,14 +40,10 @@ kn_uop ki_range_simplify(rangeifier *r, kn_uop u) {
                          .driver = KI_FIXPOINT,
                          .floor = r->top,
                          /* values are what facts.c has looked at */ .memo = &r->memo};
-    kn_uop demand[32], name[32], v = u;
-    size_t n = 0;
-    if (u && r->nested) {
-        v = hide_demands(r, u, demand, name, &n, 32);
-        if (n > 32) return u;
-    }
-    v = v ? ki_rewrite(r->ir, v, &o) : NULL;
-    return v && n ? ki_substitute(r->ir, v, name, demand, n) : v;
+    hidden h = {0};
+    kn_uop v = u && r->nested ? ki_range_hide(r, u, &h) : u;
+    if (h.too_many) return u;
+    return ki_range_show(r, v ? ki_rewrite(r->ir, v, &o) : NULL, &h);
 }
 
 kn_uop ki_range_fold(ki_ir *ir, kn_uop u, uint32_t floor) {

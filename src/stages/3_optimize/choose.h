@@ -6,6 +6,7 @@
 #include "stages/3_optimize/optimize.h"
 
 #define KI_MOST_RANGES 1024
+#define KI_MOST_OPTS   2048 /* of one kernel: beyond, the heuristics contradict themselves and it stays as it is */
 
 typedef struct ki_choice {
     ki_ir *ir;
@@ -13,6 +14,7 @@ typedef struct ki_choice {
     unsigned threads;
     int64_t count;  /* threads chosen, 0: none yet */
     bool even;      /* all get the same */
+    uint32_t steps; /* OptOps so far */
     double alone;   /* less work than this is not worth waking them */
     unsigned lanes; /* of a vector of the kernel's widest element */
     kn_uop sink;

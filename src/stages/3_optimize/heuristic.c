@@ -26,6 +26,7 @@ bool ki_choice_look(ki_choice *c, kn_uop sink) {
 bool ki_choice_do(ki_choice *c, ki_optop op, kn_axis target, bool top, uint32_t axis, int64_t arg) {
     ki_opt o = {
         .op = (uint8_t)op, .target = (uint8_t)target, .top = top, .axis = (int32_t)axis, .arg = (int32_t)arg, .id = -1};
+    c->ok = c->ok && c->steps++ < KI_MOST_OPTS;
     return ki_choice_look(c, c->ok ? ki_nest_apply(&c->nest, o) : NULL);
 }
 

@@ -56,14 +56,16 @@ static kn_uop common_row(const ki_choice *c, kn_uop x, kn_uop a, kn_uop b) {
     return NULL;
 }
 
-/* Of the nest's loops the longest (or, given u, the innermost other) that `has` uses and `lacks` does not. */
+/* Of the nest's loops the longest (or, given u, the innermost other) that `has` uses and `lacks` does not; of two that are
+ * equally long the older, wherever it stands: a SWAP must not change what is chosen. */
 static kn_uop apart(const ki_nest *k, kn_uop e, kn_uop has, kn_uop lacks, kn_uop v, kn_uop u) {
     kn_uop best = NULL;
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
         if (r == v || r == u || !is_loop_range(r) || ki_extent(r) < 2) continue;
         if (!uses(k, has, r) || uses(k, lacks, r) || !ki_nest_independent(k, r)) continue;
-        if (!best || u || ki_extent(r) > ki_extent(best)) best = r;
+        bool older = best && ki_extent(r) == ki_extent(best) && r->arg.range.id < best->arg.range.id;
+        if (!best || u || ki_extent(r) > ki_extent(best) || older) best = r;
     }
     return best;
 }

@@ -433,14 +433,14 @@ static ki_pval draw_float(const ki_domain *d, uint64_t random) {
 
 /* Beyond the listed values of floats: what rounds twice is seen once in thousands, and at no round number. */
 static bool some_draws(search *s) {
-    bool draws = s->p->real_dtypes && !s->p->any_bounds && s->fired && !s->room;
+    uint64_t most = s->budget < DRAWS ? s->budget : DRAWS, state = 0;
+    bool draws = s->p->real_dtypes && !s->p->any_bounds && s->fired;
     unsigned floats = 0;
     for (unsigned k = 0; k < s->nleaf; k++) {
         const ki_domain *d = &s->t.dom[s->leaf[k]];
         floats += d->kind == KI_D_FLOAT && d->sampled;
     }
-    uint64_t state = 0;
-    for (unsigned i = 0; draws && floats && i < DRAWS && !s->t.unsupported; i++) {
+    for (uint64_t i = 0; draws && floats && i < most && !s->t.unsupported; i++) {
         for (unsigned k = 0; k < s->nleaf; k++) {
             const ki_domain *d = &s->t.dom[s->leaf[k]];
             uint64_t random = ki_mix(state += UINT64_C(0x9e3779b97f4a7c15));

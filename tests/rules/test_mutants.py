@@ -134,7 +134,8 @@ def test_a_slip_by_hand_is_refuted(koine_session, root, tmp_path, path, was, sli
     assert was in text, "the rule reads otherwise by now: change this test with it"
     changed = tmp_path / (path.split("/")[-1])
     changed.write_text(text.replace(was, slip, 1))
-    r = koine_session("rules", "--prove", changed, "--budget", 60000, "--no-z3", ok=False, timeout=300)
+    budget = 300000 if "narrow_pow" in text else 60000  # rounding twice shows once in thousands of drawn floats
+    r = koine_session("rules", "--prove", changed, "--budget", budget, "--no-z3", ok=False, timeout=300)
     assert r.returncode == 1, r.stdout + r.stderr
     refuted = [line for line in r.stdout.splitlines() if line.startswith("refuted")]
     assert refuted and re.search(r"left .* right|slope .* gradient|a gradient has|could not be built|no rule takes|written out", refuted[0]), r.stdout

@@ -119,6 +119,12 @@ static void report(const zoo *z, bool json, uint64_t kernels, double ms) {
                ms, weights >> 20, peak());
 }
 
+/* What KN_DEBUG asks for. */
+static void log_line(void *user, const char *text) {
+    (void)user;
+    fprintf(stderr, "%s\n", text);
+}
+
 int main(int argc, char **argv) {
     options o;
     zoo z = {0};
@@ -126,6 +132,7 @@ int main(int argc, char **argv) {
     uint64_t kernels = 0;
     if (!read_options(argc, argv, &o)) return usage();
     kn_ctx *k = kn_open(o.device);
+    kn_set_log(k, log_line, NULL);
     if (!k) return fputs("out of memory\n", stderr), 1;
     kn_status s = zoo_open(&z, k, zoo_find(ZOO), o.batch, o.small);
     if (!s) s = run(&z, &o, &ms, &kernels);

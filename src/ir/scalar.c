@@ -151,6 +151,10 @@ uint64_t ki_var_bits(kn_dtype t, int64_t value) {
     return ki_is_float(t) ? ki_bits_from_f64(t, d) : ki_bits_wrap(t, value);
 }
 
+bool ki_is_minus_zero(kn_uop u) {
+    kn_dtype t = (kn_dtype)u->dtype;
+    return ki_is_const(u) && ki_is_float(t) && u->arg.bits == ki_bits_from_f64(t, -0.0);
+}
 double ki_const_f64(kn_uop u) { return ki_f64_from_bits((kn_dtype)u->dtype, u->arg.bits); }
 
 /* ---- storage

@@ -10,13 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool same_form(const ki_linear *a, const ki_linear *b, int sign) {
-    if (a->n != b->n) return false;
-    for (unsigned i = 0; i < a->n; i++)
-        if (a->term[i] != b->term[i] || a->coef[i] != sign * b->coef[i]) return false;
-    return true;
-}
-
 /* Least and greatest value of one term, by the facts on it alone. */
 static void term_bounds(const ki_facts *f, kn_uop t, int64_t *lo, int64_t *hi) {
     *lo = t->lo.i;
@@ -27,6 +20,46 @@ static void term_bounds(const ki_facts *f, kn_uop t, int64_t *lo, int64_t *hi) {
         if (l->coef[0] == 1 && f->hi[i] < *hi) *hi = f->hi[i];
         if (l->coef[0] == -1 && -f->hi[i] > *lo) *lo = -f->hi[i];
     }
+}
+
+static int64_t coef_of(const ki_linear *l, kn_uop t) {
+    for (unsigned i = 0; i < l->n; i++)
+        if (l->term[i] == t) return l->coef[i];
+    return 0;
+}
+
+/* How often `fact` stands in sign * l, all of its terms alike: 8 y - 8 r + x has 8 of y - r. 0: not once. */
+static int64_t times_in(const ki_linear *l, const ki_linear *fact, int sign) {
+    int64_t times = 0;
+    for (unsigned i = 0; i < fact->n; i++) {
+        int64_t c = sign * coef_of(l, fact->term[i]), f = fact->coef[i];
+        if (c % f || c / f < 1 || (i && c / f != times)) return 0;
+        times = c / f;
+    }
+    return times;
+}
+
+/* An upper bound of sign * (l less its constant) from facts on several terms at a time, of the rest by each term. False: none. */
+static bool bound_by_parts(const ki_facts *f, const ki_linear *l, int sign, ki_int128 *out) {
+    ki_linear rest = *l;
+    bool any = false;
+    *out = 0;
+    for (unsigned i = 0; i < f->n; i++) {
+        const ki_linear *fact = &f->form[i];
+        int64_t times = fact->n > 1 ? times_in(&rest, fact, sign) : 0;
+        if (!times) continue;
+        any = true;
+        *out += (ki_int128)times * f->hi[i];
+        for (unsigned k = 0; k < rest.n; k++)
+            if (coef_of(fact, rest.term[k])) rest.coef[k] = 0;
+    }
+    for (unsigned k = 0; k < rest.n && any; k++) {
+        int64_t lo, hi, c = sign * rest.coef[k];
+        term_bounds(f, rest.term[k], &lo, &hi);
+        if (c && (c > 0 ? hi == INT64_MAX : lo == INT64_MIN)) return false;
+        *out += (ki_int128)c * (c > 0 ? hi : lo);
+    }
+    return any;
 }
 
 void ki_facts_tighten(const ki_facts *f, const ki_linear *l, int64_t *lo, int64_t *hi) {
@@ -42,10 +75,9 @@ void ki_facts_tighten(const ki_facts *f, const ki_linear *l, int64_t *lo, int64_
     }
     if (!open_a && a > *lo && a < INT64_MAX) *lo = (int64_t)a;
     if (!open_b && b < *hi && b > INT64_MIN) *hi = (int64_t)b;
-    for (unsigned i = 0; i < f->n; i++) {
-        if (same_form(l, &f->form[i], 1) && f->hi[i] + l->k < *hi) *hi = f->hi[i] + l->k;
-        if (same_form(l, &f->form[i], -1) && l->k - f->hi[i] > *lo) *lo = l->k - f->hi[i];
-    }
+    ki_int128 up;
+    if (bound_by_parts(f, l, 1, &up) && up + l->k < *hi && up + l->k > INT64_MIN) *hi = (int64_t)(up + l->k);
+    if (bound_by_parts(f, l, -1, &up) && l->k - up > *lo && l->k - up < INT64_MAX) *lo = (int64_t)(l->k - up);
 }
 
 /* Bounds this side of 2^61 keep every sum above inside int64. */

@@ -118,6 +118,18 @@ static const ki_rule_ast *meaning_of(meant *m, const ki_ast *ins, kn_dtype given
 
 static ki_ast *expand(meant *m, ki_ast *a);
 
+static bool names_old(const meant *m) { return m->names && strcmp(m->names->name, "d") == 0; }
+
+static ki_ast *where_else(meant *m, ki_ast *mask, ki_ast *yes, ki_ast *no) {
+    ki_ast *w = fresh(m, KI_X_CALL);
+    if (!w || !yes || !no) return NULL;
+    w->name = "where";
+    mask->next = yes;
+    yes->next = no;
+    w->kid = mask;
+    return w;
+}
+
 static ki_ast *mean_one(meant *m, ki_ast *a) {
     kn_dtype given = only_dtype(m->c, a), result;
     const ki_rule_ast *rule = meaning_of(m, a, given, &result);
@@ -125,9 +137,13 @@ static ki_ast *mean_one(meant *m, ki_ast *a) {
     meant own = {.c = m->c, .names = rule->pattern->kid, .pos = a->pos};
     unsigned k = 0;
     const ki_ast *n = own.names;
-    ki_ast *next;
+    ki_ast *next, *mask = NULL;
     for (ki_ast *s = a->kid; s; s = next, n = n ? n->next : NULL, k++) {
         next = s->next;
+        if (!n && !next && names_old(&own)) { /* {k}: lanes it does not name keep the destination's old value */
+            if (!(mask = expand(m, s))) return NULL;
+            break;
+        }
         if (!n || k == 8)
             return ki_compile_fail(m->c, KI_E_RULE_ARITY, a->pos, a->arg->name, "fewer sources", k + 1), NULL;
         kn_dtype has = only_dtype(m->c, s), want = (kn_dtype)ki_ctz64(n->dtypes);
@@ -138,6 +154,7 @@ static ki_ast *mean_one(meant *m, ki_ast *a) {
     }
     if (n) return ki_compile_fail(m->c, KI_E_RULE_ARITY, a->pos, a->arg->name, "more sources", k), NULL;
     ki_ast *out = copy_tree(&own, rule->rhs, true);
+    if (out && mask) out = where_else(m, mask, out, copy_tree(m, own.source[0], false));
     return !out || given == result ? out : bits_as(m, out, a->arg->next, NULL);
 }
 

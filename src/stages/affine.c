@@ -14,7 +14,7 @@ const ki_affine *ki_affine_leaf(ki_affines *a, kn_uop x) {
     ki_affine *f = x ? fresh(a, 1) : NULL;
     if (!f) return NULL;
     if (x->op == KN_CONST) f->k = x->arg.i;
-    else f->t[f->n++] = (ki_term){x, 1};
+    else f->t[f->n++] = (ki_affine_term){x, 1};
     return f;
 }
 
@@ -30,7 +30,7 @@ const ki_affine *ki_affine_add(ki_affines *a, const ki_affine *f, const ki_affin
         if (ki_mul_overflow(g->t[j].c, s, &c)) return NULL;
         kn_uop x = g->t[j++].x;
         if (i < f->n && f->t[i].x == x && ki_add_overflow(f->t[i++].c, c, &c)) return NULL;
-        if (c) h->t[h->n++] = (ki_term){x, c};
+        if (c) h->t[h->n++] = (ki_affine_term){x, c};
     }
     return h;
 }

@@ -9,14 +9,14 @@
 
 #include "ir/uop.h"
 
-typedef struct ki_term {
+typedef struct ki_affine_term {
     kn_uop x;
     int64_t c;
-} ki_term;
+} ki_affine_term;
 typedef struct ki_affine {
     int64_t k;
     uint32_t n;
-    ki_term t[];
+    ki_affine_term t[];
 } ki_affine;
 typedef struct ki_affines {
     ki_ir *ir;

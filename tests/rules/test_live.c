@@ -26,8 +26,8 @@ static bool fires(const ki_ruleset *const *sets, unsigned n, const ki_ruleset *s
         kn_uop root = ki_gen_root(&g);
         memset(room, 0, sizeof room);
         ki_env_clear(&env);
-        /* A swap into canonical order comes first where it may. */
-        ki_rewrite_opts o = {.sets = sets, .nsets = n, .fp = ~0u, .user = room};
+        /* A swap into canonical order comes first where it may; looser arithmetic may leave nothing for a rule. */
+        ki_rewrite_opts o = {.sets = sets, .nsets = n, .fp = k & 1 ? 0 : ~0u, .user = room};
         for (unsigned step = 0; step < 2 && root && root->dtype != KN_VOID && !live; step++) {
             root = ki_rewrite_one(&ir, root, &o, &fired);
             live = root && fired == &set->rule[rule];

@@ -57,6 +57,23 @@ static void count_reads(rangeifier *r) {
 /* An operand of a product, in short: see wants_storage_elementwise. */
 static bool will_be_stored(const info *f) { return f->cost >= 4 && f->again >= 16 && f->cost * f->again > 256; }
 
+/* Do all users of s come together in u, by way of values used once: relu(s) = s <= 0 ? 0 : s? Then u ends what s began. */
+static bool meets(const rangeifier *r, kn_uop s, kn_uop u) {
+    enum { LOOK_AT = 12 };
+    kn_uop seen[LOOK_AT] = {u};
+    uint32_t n = 1, found = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        bool uses = false;
+        for (uint32_t k = 0; k < seen[i]->nsrc; k++) {
+            kn_uop v = seen[i]->src[k];
+            uses |= v == s;
+            if (v != s && n < LOOK_AT && ki_is_elementwise((kn_op)v->op) && r->info[v->id].users == 1) seen[n++] = v;
+        }
+        found += uses;
+    }
+    return found == r->info[s->id].users;
+}
+
 static bool is_compare(kn_op op) {
     return op == KN_CMPLT || op == KN_CMPNE || op == KN_CMPEQ || op == KN_CMPGT || op == KN_CMPGE || op == KN_CMPLE;
 }
@@ -83,7 +100,8 @@ static void derive(rangeifier *r, kn_uop u) {
         if (!repeated) f->leaves += stored ? 1 : s->leaves;
         bool grows = u->op == KN_EXPAND || u->op == KN_PAD || u->op == KN_INDEX;
         bool chain = u->src[k]->op == KN_REDUCE ? !s->folds : s->heavy;
-        if (!grows && chain && s->users == 1) f->heavy = true;
+        if (!grows && chain && (s->users == 1 || (ki_is_elementwise((kn_op)u->op) && meets(r, u->src[k], u))))
+            f->heavy = true;
     }
     if (ki_is_elementwise((kn_op)u->op)) f->cost += ki_op_cost(u);
     if (u->op == KN_EXPAND && u->type->numel) f->leaves *= (float)u->src[0]->type->numel / (float)u->type->numel;

@@ -372,7 +372,7 @@ static bool emit(rangeifier *r, call *c, uint32_t n) {
 }
 
 /* What a kernel alone decides, in a store of its own: its size is what it costs. *fill: one to run before it, or NULL. */
-kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, kn_uop *fill) {
+kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, ki_layouts *l, kn_uop *fill) {
     ki_ir own;
     kn_uop k[2] = {NULL, NULL};
     uint32_t n = 1;
@@ -380,7 +380,7 @@ kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, kn_uop *fill) {
     bool ok = ki_import(&own, ir, &sink, 1, k);
     own.next_buffer = ir->next_buffer;
     ok = ok && (k[0] = ki_range_fold(&own, k[0], 0)) && (k[0] = ki_range_scan(&own, k[0])) &&
-         (k[0] = ki_range_join_loops(&own, k[0]));
+         (k[0] = ki_layouts_apply(scatter ? NULL : l, &own, k[0])) && (k[0] = ki_range_join_loops(&own, k[0]));
     if (ok && scatter) ok = (k[0] = ki_range_scatter(&own, k[0], &k[1])) != NULL;
     if (k[1]) n = 2;
     for (uint32_t i = 0; ok && n == 2 && i < n; i++) ok = (k[i] = ki_range_join_loops(&own, k[i])) != NULL;
@@ -406,6 +406,31 @@ static bool resolve_all(rangeifier *r, kn_uop *sink) {
     return ok && r->p->root && ki_program_collect(r->p, sink, r->nnest);
 }
 
+/* Every nest's kernel; again, if there are axes to be moved, those that see it. */
+static bool finish_all(rangeifier *r, ki_kernels *k) {
+    ki_layouts l;
+    kn_uop *nest = ki_calloc(r->nnest + 1, sizeof *nest), fill;
+    bool ok = (nest || nomem(r)) && ki_layouts_open(&l, r->p), any = true;
+    if (!ok) return ki_free(nest), false;
+    memcpy(nest, k->sink, r->nnest * sizeof *nest);
+    for (int step = KI_WISH; step <= KI_MOVE && ok && any; step++) {
+        l.step = step;
+        for (uint32_t i = 0; i < r->nnest && ok; i++) {
+            bool touched = true;
+            if (step != KI_WISH) ok = ki_layouts_touch(&l, r->ir, nest[i], r->nest[i].scatter, &touched);
+            if (!ok || !touched) continue;
+            kn_uop done = ki_range_finish(r->ir, nest[i], r->nest[i].scatter, &l, &fill);
+            ok = done != NULL;
+            if (ok && step != KI_TRY) k->sink[i] = done;
+            if (fill) k->sink[k->n++] = fill; /* order.c: the other reads what this one makes */
+        }
+        any = ki_layouts_any(&l);
+    }
+    ki_layouts_close(&l);
+    ki_free(nest);
+    return ok;
+}
+
 bool ki_range_kernels(rangeifier *r) {
     ki_kernels k = {.n = r->nnest,
                     .cap = 2 * r->nnest + 1}; /* nest i is kernel i; a scattering one has a kernel more */
@@ -413,12 +438,7 @@ bool ki_range_kernels(rangeifier *r) {
     call *c = NULL;
     bool ok = (k.sink = ki_calloc(k.cap, sizeof *k.sink)) != NULL || nomem(r);
     ok = ok && resolve_all(r, k.sink);
-    for (uint32_t i = 0; i < r->nnest && ok; i++) {
-        kn_uop fill = NULL;
-        ok = (k.sink[i] = ki_range_finish(r->ir, k.sink[i], r->nest[i].scatter, &fill)) != NULL;
-        if (fill) k.sink[k.n++] = fill; /* order.c: the other reads what this one makes */
-    }
-    ok = ok && ki_range_order(r, &k, &order);
+    ok = ok && finish_all(r, &k) && ki_range_order(r, &k, &order);
     ok = ok && ((c = ki_calloc(k.used + 1, sizeof *c)) != NULL || nomem(r));
     for (uint32_t i = 0; i < k.used && ok; i++) ok = number(r, k.sink[order[i]], &c[i]);
     ok = ok && name_all(r, c, k.used) && emit(r, c, k.used);

@@ -105,8 +105,8 @@ static bool part(ki_family *f, uint32_t b, kn_uop end, kn_uop sum) {
     s[0] = ki_op2(ir, KN_STORE, to, sum);
     kn_uop first = ki_op1(ir, KN_SINK, ki_with_src(ir, end, s));
     kn_uop rest = to ? ki_substitute(ir, k->sink[b], &sum, &to, 1) : NULL;
-    if (first) first = ki_range_finish(ir, first, false, &fill);
-    if (rest) rest = ki_range_finish(ir, rest, false, &fill);
+    if (first) first = ki_range_finish(ir, first, false, NULL, &fill);
+    if (rest) rest = ki_range_finish(ir, rest, false, NULL, &fill);
     if (!first || !rest) return false;
     if (k->n == k->cap) {
         kn_uop *p = ki_realloc(k->sink, k->cap * 2, sizeof *p);

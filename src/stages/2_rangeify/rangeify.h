@@ -55,7 +55,7 @@ typedef struct info { /* of a tensor node */
     bool counts;       /* and these are with loop positions still: its sum may fold */
     bool folds;        /* REDUCE that folds away */
     int64_t scatters;  /* REDUCE that adds terms where data says: positions each may go to; else 0 */
-    bool heavy;        /* ends a chain of single uses that starts at a REDUCE */
+    bool heavy;        /* ends a chain of single uses, or of uses that come together, that starts at a REDUCE */
     float cost;        /* arithmetic an element, when inlined */
     float again;       /* a sum, by way of views alone, reads each element so often; 0: none does */
     float leaves;      /* values read an element; of one that is broadcast, its part of them */
@@ -119,6 +119,23 @@ kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple);
  * `floor`. */
 kn_uop ki_range_fold(ki_ir *ir, kn_uop u, uint32_t floor);
 
+/* layout.c */
+typedef struct ki_wish {
+    int64_t stride, extent; /* of the axis to be innermost; extent 0: none, < 0: never */
+} ki_wish;
+typedef struct ki_layouts {
+    enum { KI_WISH, KI_TRY, KI_MOVE } step; /* every kernel's wishes; which leave no quotients; those done */
+    ki_wish *wish;                          /* by buffer id */
+    uint32_t nbuffer;
+} ki_layouts;
+bool ki_layouts_open(ki_layouts *l, const ki_program *p);
+void ki_layouts_close(ki_layouts *l);
+bool ki_layouts_any(const ki_layouts *l);
+/* *any: the kernel reads or writes what is to be moved; one that scatters takes back what it touches. False: env says why. */
+bool ki_layouts_touch(ki_layouts *l, ki_ir *ir, kn_uop sink, bool scatters, bool *any);
+/* The present step for one kernel, which names buffers. l may be NULL. */
+kn_uop ki_layouts_apply(ki_layouts *l, ki_ir *ir, kn_uop sink);
+
 /* loops.c */
 kn_uop ki_range_join_loops(ki_ir *ir, kn_uop sink);
 
@@ -167,7 +184,7 @@ bool ki_range_siblings(rangeifier *r, ki_kernels *k, uint32_t *order, const ki_e
 int64_t ki_range_touched(ki_ir *ir, kn_uop index);
 /* kernels.c: nests to LINEAR(CALL...). Forgets what decided. */
 /* What a kernel alone decides. scatter: it may become a loop of additions; *fill: the kernel before it, or NULL. */
-kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, kn_uop *fill);
+kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, ki_layouts *l, kn_uop *fill);
 bool ki_range_kernels(rangeifier *r);
 
 #endif

@@ -1,6 +1,8 @@
 /* choose.c: vectors for one nest, or for one reduce whose nest has none. */
 #include "stages/3_optimize/choose.h"
 
+#include "base/cpuid.h"
+
 /* Weight of what runs in each iteration of r. */
 static unsigned weight_in(const ki_nest *k, kn_uop r) {
     unsigned w = 0;
@@ -14,7 +16,8 @@ int64_t ki_lanes_for(const ki_choice *c, int64_t n) {
     if (n >= c->lanes) return c->lanes;
     if (n < 2 || n * 4 < c->lanes) return 0;
     for (int64_t m = n; m; m &= m - 1) bits++;
-    if (bits == 1 || (bits == 2 && n >= 6)) return n; /* one or two registers, no masks */
+    bool masks = c->target->native && c->target->level >= KI_CPU_AVX512_LEVEL; /* of lanes cost nothing there */
+    if (bits == 1 || (bits == 2 && n >= 6 && !masks)) return n;                /* one or two registers, no masks */
     while (up < n) up *= 2;
     return up;
 }

@@ -14,18 +14,27 @@ typedef struct opened { /* what is inside a REDUCE's value */
     kn_uop when[8];     /* conditions around it */
     uint32_t nwhen;
     bool plus_zero;
+    bool signless; /* nobody sees the sign of a zero: what is left out adds -0.0, which changes no running sum */
 } opened;
 
 static bool is_zero(kn_uop u) { return u->op == KN_CONST && (u->arg.bits == 0); }
 
+static bool adds_zero(kn_uop u) {
+    return u->op == KN_ADD && ki_is_float((kn_dtype)u->dtype) && is_zero(u->src[1]) && u->src[0] != u->src[1];
+}
+
+static bool leaves_out(kn_uop u, const opened *o) {
+    return u->op == KN_WHERE && (is_zero(u->src[2]) || (o->signless && ki_is_minus_zero(u->src[2])));
+}
+
 /* Follows where(p, ., 0) and . + 0 down to a sum that only this chain uses. */
-static bool open_value(kn_uop u, const uint32_t *users, const ki_scope *s, opened *o) {
-    memset(o, 0, sizeof *o);
+static bool open_value(kn_uop u, const uint32_t *users, const ki_scope *s, bool signless, opened *o) {
+    *o = (opened){.signless = signless};
     for (; users[s->at[u->id]] == 1; u = u->op == KN_WHERE ? u->src[1] : u->src[0]) {
         if (u->op == KN_REDUCE && u->arg.reduce.op == KN_ADD && u->nsrc > 1 && !u->arg.reduce.axes)
             return (o->inner = u) != NULL;
-        if (u->op == KN_WHERE && is_zero(u->src[2]) && o->nwhen < 8) o->when[o->nwhen++] = u->src[0];
-        else if (u->op == KN_ADD && u->dtype != KN_IDX && is_zero(u->src[1])) o->plus_zero = true;
+        if (leaves_out(u, o) && o->nwhen < 8) o->when[o->nwhen++] = u->src[0];
+        else if (adds_zero(u)) o->plus_zero = true;
         else return false;
     }
     return false;
@@ -54,9 +63,11 @@ static bool implies(kn_uop p, kn_uop q) {
 }
 
 /* where(p, x, 0), with what x is under already. */
-static kn_uop under(ki_ir *ir, kn_uop p, kn_uop x) {
-    kn_uop zero = ki_const_int(ir, (kn_dtype)x->dtype, 0);
-    if (x->op != KN_WHERE || !is_zero(x->src[2])) return ki_op3(ir, KN_WHERE, p, x, zero);
+static kn_uop under(ki_ir *ir, kn_uop p, kn_uop x, const opened *o) {
+    kn_dtype t = (kn_dtype)x->dtype;
+    bool minus = o->signless && ki_is_float(t);
+    kn_uop zero = minus ? ki_const_bits(ir, t, ki_bits_from_f64(t, -0.0)) : ki_const_int(ir, t, 0);
+    if (!leaves_out(x, o)) return ki_op3(ir, KN_WHERE, p, x, zero);
     if (implies(x->src[0], p)) return x;
     return ki_op3(ir, KN_WHERE, ki_op2(ir, KN_AND, x->src[0], p), x->src[1], zero);
 }
@@ -83,31 +94,39 @@ static kn_uop join(ki_ir *ir, kn_uop u, const opened *o) {
     uint32_t n = 1;
     if (u->nsrc + o->inner->nsrc > MOST_RANGES) return u;
     src[0] = o->inner->src[0];
-    for (uint32_t i = 0; i < o->nwhen && src[0]; i++) src[0] = under(ir, o->when[i], src[0]);
+    for (uint32_t i = 0; i < o->nwhen && src[0]; i++) src[0] = under(ir, o->when[i], src[0], o);
     for (uint32_t i = 1; i < u->nsrc; i++) src[n++] = u->src[i];
     for (uint32_t i = 1; i < o->inner->nsrc; i++) src[n++] = o->inner->src[i];
     if (src[0] && !condition_first(ir, src, n)) return NULL;
     kn_uop sum = ki_with_srcs(ir, u, src, n);
-    return o->plus_zero && sum ? ki_op2(ir, KN_ADD, sum, ki_const_int(ir, (kn_dtype)u->dtype, 0)) : sum;
+    return o->plus_zero && !o->signless && sum ? ki_op2(ir, KN_ADD, sum, ki_const_int(ir, (kn_dtype)u->dtype, 0)) : sum;
 }
 
 kn_uop ki_flatten_sums(ki_ir *ir, kn_uop sink) {
     for (bool again = true; again && sink;) {
         ki_scope s;
-        uint32_t *users = NULL;
+        uint32_t *users = NULL, *signless = NULL; /* of users, those that add +0.0 */
         again = false;
-        bool ok = ki_scope_open(&s, ir, sink) && (users = ki_calloc(s.n, sizeof *users));
+        bool ok = ki_scope_open(&s, ir, sink) && (users = ki_calloc(s.n, sizeof *users)) &&
+                  (signless = ki_calloc(s.n, sizeof *signless));
         for (uint32_t i = 0; ok && i < s.n; i++)
-            for (uint32_t j = 0; j < s.node[i]->nsrc; j++) users[s.at[s.node[i]->src[j]->id]]++;
+            for (uint32_t j = 0; j < s.node[i]->nsrc; j++) {
+                uint32_t at = s.at[s.node[i]->src[j]->id];
+                users[at]++;
+                signless[at] += j == 0 && adds_zero(s.node[i]);
+            }
         for (uint32_t i = s.n; ok && i-- > 0 && !again;) {
             kn_uop u = s.node[i], joined;
             opened o;
             if (u->op != KN_REDUCE || u->arg.reduce.op != KN_ADD || u->nsrc < 2 || u->arg.reduce.axes) continue;
-            if (!open_value(u->src[0], users, &s, &o) || (joined = join(ir, u, &o)) == u) continue;
+            if (!open_value(u->src[0], users, &s, users[i] && signless[i] == users[i], &o) ||
+                (joined = join(ir, u, &o)) == u)
+                continue;
             again = true;
             sink = joined ? ki_substitute(ir, sink, &u, &joined, 1) : NULL;
         }
         ki_free(users);
+        ki_free(signless);
         ki_scope_close(&s);
         if (!ok) return ki_fail(ir->env, KI_E_NOMEM), NULL;
     }

@@ -141,7 +141,7 @@ static bool mixed_radix(digit *d, uint32_t n) {
 }
 
 /* What has no bounds spans so much that no digit can be larger: it may be the last. */
-static digit term_digit(ki_term t) {
+static digit term_digit(ki_affine_term t) {
     ki_int128 span = (ki_int128)t.x->hi.i - t.x->lo.i;
     return (digit){llabs(t.c), span < INT64_MAX ? span : INT64_MAX};
 }

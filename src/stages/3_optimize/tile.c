@@ -6,6 +6,7 @@
 #include "stages/3_optimize/choose.h"
 
 #define MOST_PACKED (1 << 19) /* bytes: a panel should stay in a core's second-level cache */
+#define MANY_TERMS  256       /* of a sum: beside them a store of lanes one by one is nothing */
 #define FAR         (1 << 14) /* bytes of memory that a panel may span and still be read in place */
 
 static bool is_loop_range(kn_uop r) { return !ki_is_lane(r) && r->arg.range.axis != KN_AX_THREAD; }
@@ -99,6 +100,7 @@ static int64_t pieces(const ki_choice *c, int64_t n) {
 
 /* nv, mu, mw: many products for each load, few left over. A short v is padded to whole vectors. */
 static void tile_size(const ki_choice *c, ki_tile *t) {
+    int64_t panel = own_extent(t->reduce) * (int64_t)ki_itemsize((kn_dtype)t->streamed->dtype) * t->lanes;
     int64_t regs =
         t->row ? pieces(c, ki_extent(t->row) < c->lanes ? ki_extent(t->row) : c->lanes) : pieces(c, t->lanes);
     int64_t most = (c->target->nvector >= 32 ? 24 : 12) / regs, n = t->u ? ki_extent(t->u) : 1, m = ki_extent(t->v);
@@ -109,6 +111,7 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
     for (int64_t nv = 1; nv <= (t->row ? 6 : 4); nv++)
         for (int64_t mw = 1; mw <= most_w; mw++)
             for (int64_t mu = 1; mu <= 12; mu++) {
+                if (!t->row && nv > 1 && panel * nv * mw > MOST_PACKED) continue;
                 if (mu * nv * mw > most || mu > n || nv * t->lanes > m || (t->row && (mu > 4 || mu * nv > 20)))
                     continue;
                 if (t->row && nv > 4 && m != nv) continue; /* each product of a dot tile ends in a sum across lanes */
@@ -138,13 +141,22 @@ static bool alone(const ki_nest *k, kn_uop e, kn_uop access) {
     return ok;
 }
 
+/* How often the panel is read once it is packed: iterations of the loops it does not vary in. */
+static int64_t uses_of_panel(const ki_nest *k, kn_uop e, const ki_tile *t) {
+    int64_t n = 1;
+    for (uint32_t j = 1; j < e->nsrc && n < 1 << 20; j++)
+        if (is_loop_range(e->src[j]) && ki_extent(e->src[j]) && !uses(k, t->streamed, e->src[j]))
+            n *= ki_extent(e->src[j]);
+    return n;
+}
+
 static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t item = (int64_t)ki_itemsize((kn_dtype)t->streamed->dtype), own = own_extent(t->reduce), span = 0;
     bool known, hard = t->streamed->src[1]->op == KN_WHERE;
     hard |= ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known;
     if (t->row || !t->u || own * t->step * t->mw * item > MOST_PACKED || !alone(k, e, t->streamed)) return false;
-    if (hard) return ki_extent(t->u) >= 8;
+    if (hard) return uses_of_panel(k, e, t) >= 8;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {
         int64_t s = ki_nest_stride(k, t->streamed, t->reduce->src[j], &known);
         if (!ki_extent(t->reduce->src[j])) return false;
@@ -193,25 +205,48 @@ static bool find_pair(const ki_choice *c, kn_uop e, ki_tile *t) {
     return false;
 }
 
-void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
-    const ki_nest *k = &c->nest;
-    *t = (ki_tile){.step = 1};
-    if (!(t->v = vector_range(c, e))) return;
-    if (!find_pair(c, e, t)) {
-        unsigned weight = 0;
-        for (uint32_t i = 0; i < k->scope.n; i++)
-            if (ki_scope_has(&k->scope, k->scope.node[i], t->v)) weight += ki_weight(k->scope.node[i]);
-        t->step = ki_lanes_for(c, ki_extent(t->v)) * ki_unroll(c, t->v, sums_columns(k, e, t->v) ? 0 : weight);
-        return;
-    }
+/* The tile with vectors along t->v. False: none, or one that would gather in its inner loop. */
+static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
+    bool known;
+    if (!find_pair(c, e, t)) return false;
     if (c->tile.v == t->v->arg.range.id + 1) t->nv = c->tile.nv, t->mu = c->tile.mu, t->mw = c->tile.mw;
     else tile_size(c, t);
     t->step = t->nv * t->lanes;
     t->pack = worth_packing(c, e, t);
-    if (!t->row && !t->pack) { /* gathers in the inner loop: better none of this */
-        bool known;
-        if (ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known) *t = (ki_tile){.v = t->v, .step = 0};
+    return t->row || t->pack || (ki_nest_stride(&c->nest, t->streamed, t->v, &known) == 1 && known);
+}
+
+/* Where the store's way is no good: whole vectors along another loop in which an operand is contiguous, its results, which
+ * are few beside what each adds up, stored one by one. */
+static bool tile_across(ki_choice *c, kn_uop e, ki_tile *t) {
+    ki_tile best = {0};
+    bool known;
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        int64_t n = is_loop_range(r) ? ki_extent(r) : 0, most = best.v ? ki_extent(best.v) : 0;
+        if (n < c->lanes || n % c->lanes || !ki_nest_independent(&c->nest, r)) continue;
+        if (n < most || (n == most && r->arg.range.id > best.v->arg.range.id)) continue;
+        *t = (ki_tile){.step = 1, .v = r};
+        if (tile_along(c, e, t) && !t->row && !t->pack && own_extent(t->reduce) >= MANY_TERMS &&
+            ki_nest_stride(&c->nest, t->streamed, r, &known) == 1 && known)
+            best = *t;
     }
+    return best.v ? (*t = best, true) : false;
+}
+
+void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    kn_uop v = vector_range(c, e);
+    *t = (ki_tile){.step = 1, .v = v};
+    if (!v || tile_along(c, e, t)) return;
+    bool gathers = t->reduce != NULL;
+    if (ki_nest_store(e) && tile_across(c, e, t)) return;
+    *t = (ki_tile){.step = gathers ? 0 : 1, .v = v};
+    if (gathers) return; /* better none of this */
+    unsigned weight = 0;
+    for (uint32_t i = 0; i < k->scope.n; i++)
+        if (ki_scope_has(&k->scope, k->scope.node[i], v)) weight += ki_weight(k->scope.node[i]);
+    t->step = ki_lanes_for(c, ki_extent(v)) * ki_unroll(c, v, sums_columns(k, e, v) ? 0 : weight);
 }
 
 static uint32_t place_in(kn_uop e, kn_uop r) {
@@ -244,12 +279,36 @@ static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
     return t->pack && last != t->u && ki_nest_independent(&c->nest, last) && swap(c, t->u, last);
 }
 
-/* The panel is packed before u, the innermost loop. */
+/* Reads of this PARAM in the whole kernel, and the one in e. */
+static uint32_t reads_of(const ki_nest *k, kn_uop e, int32_t slot, kn_uop *inside) {
+    kn_uop *node;
+    uint32_t count = 0;
+    *inside = NULL;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop s = k->read[i] ? ki_storage(k->scope.node[i]) : NULL;
+        count += s && s->op == KN_PARAM && s->arg.param->slot == slot;
+    }
+    int64_t n = ki_toposort(k->ir, &e, 1, &node);
+    for (int64_t i = 0; i < n; i++) {
+        kn_uop s = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
+        if (s && s->op == KN_PARAM && s->arg.param->slot == slot) *inside = node[i];
+    }
+    if (n >= 0) ki_free(node);
+    return count;
+}
+
+/* The panel is packed before u, the innermost loop, and before all loops around that it does not vary in. */
 static bool pack(ki_choice *c, uint32_t u, int32_t slot) {
-    kn_uop r = ki_nest_range(&c->nest, u), e = ki_nest_closer(&c->nest, r), before = NULL;
-    for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) before = e->src[j];
-    if (!before || last_loop(e) != r) return true;
-    return ki_choice_do(c, KI_OPT_STAGE, 0, false, before->arg.range.id, slot);
+    kn_uop r = ki_nest_range(&c->nest, u), e = ki_nest_closer(&c->nest, r), before = NULL, last = NULL, access;
+    uint32_t count = reads_of(&c->nest, e, slot, &access);
+    if (last_loop(e) != r || !access) return true;
+    for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
+        last = e->src[j];
+        bool varies = last->arg.range.axis == KN_AX_THREAD || (ki_extent(last) != 1 && uses(&c->nest, access, last));
+        if (varies) before = last;
+    }
+    if (!before && count > 1 && !(before = last)) return true; /* outside all loops it must be the only one */
+    return ki_choice_do(c, KI_OPT_STAGE, 0, false, before ? before->arg.range.id : UINT32_MAX, slot);
 }
 
 static bool upcast(ki_choice *c, kn_axis to, uint32_t id, int64_t n) {

@@ -50,6 +50,8 @@ kn_uop ki_lane_squeeze(ki_ir *ir, kn_uop u);
 
 /* v over the lane RANGEs (and axes) of the REDUCE u. */
 kn_uop ki_reduce_lanes(ki_ex *x, kn_uop u, kn_uop v);
+/* skip.c: a sum's value and its innermost loop, terms that are left out skipped. */
+bool ki_skip_left_out(ki_ir *ir, kn_uop *value, kn_uop *loop);
 /* Lowers the pending REDUCEs, which all stand on one level. */
 bool ki_expand_reduces(ki_ex *x);
 /* The sink with RANGEs renamed such that every loop is closed in one place. */

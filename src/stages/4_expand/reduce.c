@@ -104,20 +104,28 @@ static kn_uop inside_outer(ki_ex *x, kn_uop u, kn_uop buffer) {
     return result;
 }
 
-/* A product added to the accumulator is contracted where the target does that in one instruction. */
+/* A product added to the accumulator is contracted where the target does that in one instruction. One that is left out
+ * where c does not hold, by adding -0.0, leaves the accumulator as it is. */
 static kn_uop accumulate(ki_ex *x, kn_op op, kn_uop old, kn_uop v) {
-    bool contract = op == KN_ADD && v->op == KN_MUL && (v->dtype == KN_F32 || v->dtype == KN_F64) && x->target &&
-                    ki_target_has(x->target, KN_MULACC);
-    return contract ? ki_op3(x->ir, KN_MULACC, v->src[0], v->src[1], old) : ki_op2(x->ir, op, old, v);
+    ki_ir *ir = x->ir;
+    bool contracts =
+        op == KN_ADD && (v->dtype == KN_F32 || v->dtype == KN_F64) && x->target && ki_target_has(x->target, KN_MULACC);
+    bool left_out = contracts && v->op == KN_WHERE && v->src[1]->op == KN_MUL && ki_is_minus_zero(v->src[2]);
+    kn_uop product = left_out ? v->src[1] : v;
+    if (!contracts || product->op != KN_MUL) return ki_op2(ir, op, old, v);
+    kn_uop sum = ki_op3(ir, KN_MULACC, product->src[0], product->src[1], old);
+    return left_out ? ki_op3(ir, KN_WHERE, v->src[0], sum, old) : sum;
 }
 
-static bool open_acc(ki_ex *x, kn_uop u, kn_uop *loop, uint32_t nloop, acc *a) {
+/* alone: the loops are this REDUCE's only. */
+static bool open_acc(ki_ex *x, kn_uop u, bool alone, kn_uop *loop, uint32_t nloop, acc *a) {
     ki_ir *ir = x->ir;
     kn_uop v = ki_ex_val(x, u->src[0]), *src = ki_malloc((nloop + 2) * sizeof *src);
     kn_op op = (kn_op)u->arg.reduce.op;
     kn_dtype t = (kn_dtype)u->dtype;
     int64_t n;
     if (!src) return ki_fail(ir->env, KI_E_NOMEM), false;
+    if (alone && op == KN_ADD && nloop && !ki_skip_left_out(ir, &v, &loop[nloop - 1])) return ki_free(src), false;
     a->lanes = lane_numbers(x, v, &n);
     a->buffer = ki_buffer_make(ir, ir->next_buffer, n, t, KN_REG, 0);
     kn_uop start = ki_const_bits(ir, t, ki_scalar_identity(op, t, true));
@@ -157,7 +165,7 @@ static bool lower_group(ki_ex *x, const uint32_t *member, uint32_t n) {
     if (!ok) ki_fail(ir->env, KI_E_NOMEM);
     uint32_t nloop = ok ? loops_of(first, loop + 1) : 0;
     for (uint32_t k = 1; k <= nloop; k++) loop[k] = ki_ex_val(x, loop[k]);
-    for (uint32_t j = 0; j < n && ok; j++) ok = open_acc(x, x->scope.node[member[j]], loop + 1, nloop, &a[j]);
+    for (uint32_t j = 0; j < n && ok; j++) ok = open_acc(x, x->scope.node[member[j]], n == 1, loop + 1, nloop, &a[j]);
     if (ok && n > 1 && !(list = ki_calloc(n, sizeof *list))) ok = (ki_fail(ir->env, KI_E_NOMEM), false);
     for (uint32_t j = 0; ok && list && j < n; j++) list[j] = a[j].update;
     if (ok) loop[0] = list ? ki_opn(ir, KN_GROUP, list, n) : a[0].update;

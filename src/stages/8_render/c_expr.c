@@ -253,11 +253,6 @@ static const char *lesser_or_greater(kn_uop u) {
     return !same && !turned ? NULL : (p->op == KN_CMPLT) == same ? "lt" : "gt";
 }
 
-static bool is_minus_zero(kn_uop u) {
-    return ki_is_const(u) && ki_is_float((kn_dtype)u->dtype) &&
-           u->arg.bits == ki_bits_from_f64((kn_dtype)u->dtype, -0.0);
-}
-
 static const char *where(ki_cgen *g, kn_uop u, uint8_t *w) {
     unsigned n = lanes_now(g, u);
     kn_dtype t = (kn_dtype)u->dtype;
@@ -272,7 +267,7 @@ static const char *where(ki_cgen *g, kn_uop u, uint8_t *w) {
     }
     const char *a = ki_cvector(g, u->src[1], n), *b = ki_cvector(g, u->src[2], n);
     ki_celem e = ki_cvalue_elem(t);
-    if (n == 1 && (is_minus_zero(u->src[1]) || is_minus_zero(u->src[2]))) { /* see kn_pick */
+    if (n == 1 && (ki_is_minus_zero(u->src[1]) || ki_is_minus_zero(u->src[2]))) { /* see kn_pick */
         ki_cneed(g, KI_H_BITS, KI_U8, 1);
         return ki_cfmt(g, "kn_pick_%s(%s, %s, %s)", e == KI_F64 ? "f64" : "f32", ki_cscalar(g, p), a, b);
     }

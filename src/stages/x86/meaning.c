@@ -153,13 +153,17 @@ kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
     kn_uop src[8];
     if (!f) return refuse(ir, name, "there is no such row");
     if (!*f->meaning) return refuse(ir, name, "it has no meaning");
-    if (ki_x86_sources(f, sources) != u->nsrc) return refuse(ir, name, "it has another number of sources");
+    unsigned n = ki_x86_sources(f, sources);
+    bool masked = u->nsrc == n + 1 && sources[0] == 'd' && f->attr & KI_XA_MASK; /* {k}: the others keep the old value */
+    if (n + masked != u->nsrc) return refuse(ir, name, "it has another number of sources");
+    if (masked && u->src[n]->dtype != KN_BOOL) return refuse(ir, name, "a source has another dtype");
     kn_dtype lanes = lanes_for(f, (kn_dtype)u->dtype);
-    for (unsigned k = 0; k < u->nsrc; k++)
+    for (unsigned k = 0; k < n; k++)
         if (!(src[k] = bits_as(ir, u->src[k], dtype_in(f, sources[k], lanes))))
             return ir->env->err ? NULL : refuse(ir, name, "a source has another dtype");
     if (ki_numel(u) > 64) return refuse(ir, name, "no register has so many lanes");
-    kn_uop v = meaning(ir, f, lanes, src, u->nsrc, (unsigned)ki_numel(u));
+    kn_uop v = meaning(ir, f, lanes, src, n, (unsigned)ki_numel(u));
+    if (v && masked) v = ki_op3(ir, KN_WHERE, u->src[n], v, src[0]);
     if (!v) return ir->env->err ? NULL : refuse(ir, name, "its meaning does not fit the sources");
     if (!(v = bits_as(ir, v, (kn_dtype)u->dtype)))
         return ir->env->err ? NULL : refuse(ir, name, "its result has another dtype");

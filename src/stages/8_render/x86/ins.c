@@ -142,7 +142,7 @@ static void copy_to(job *j, ki_mop d, ki_vreg from) {
     if (d.reg && !j->l->m.v[d.reg].hint) j->l->m.v[d.reg].hint = from;
 }
 
-/* d + a * b: overwritten is what dies, d first. */
+/* d + a * b: overwritten is what dies, d first; under a mask d, whose lanes stay. */
 static bool put_fused(job *j, ki_mop d) {
     unsigned t = 0;
     while (t < sizeof fused / sizeof *fused && fused[t].f231 != j->form) t++;
@@ -151,7 +151,8 @@ static bool put_fused(job *j, ki_mop d) {
     kn_uop z = j->src[0], x = j->src[1], y = j->src[2];
     bool all = j->lanes > 1;
     ki_lval *vz = ki_lis_const(z) ? NULL : ki_lv(l, z);
-    bool onto = (vz && vz->reg == d.reg) || (dies(j, z) && !is_deferred(j, 0));
+    bool onto = j->mask || (vz && vz->reg == d.reg) || (dies(j, z) && !is_deferred(j, 0));
+    ki_vreg k = j->mask ? ki_lmask(l, j->mask, j->lanes) : 0;
     if (!onto && !is_deferred(j, 1) && dies(j, x)) {
         j->src[1] = y, j->src[2] = z; /* x2 = y, x3 = z */
         copy_to(j, d, ki_lvector(l, x, all));
@@ -167,7 +168,7 @@ static bool put_fused(job *j, ki_mop d) {
     read_operand(j, 1);
     read_operand(j, 2);
     j->op[0] = d;
-    ki_mput(&l->m, j->form, l->now, 3, j->op);
+    ki_mput(&l->m, j->form, l->now, 3, j->op)->mask = k;
     return true;
 }
 

@@ -1,0 +1,204 @@
+/* layout.c: in which order the axes of a buffer between kernels lie in memory. Row-major, but for products whose innermost
+ * axis fills no vectors: a convolution's channels, of which there are whole vectors, go innermost, its rows of 7 or 28
+ * further out. What the outside sees (inputs, outputs, what is assigned) stays as it is.
+ *
+ * A *wish* moves one axis of a buffer: position i becomes i / (s e) (s e) + i % s e + i / s % e, s the axis's stride, e its
+ * extent. It is granted if no index of any kernel keeps a quotient or a remainder more from it: all or none, so that no
+ * reader pays for it. */
+#include "stages/2_rangeify/rangeify.h"
+#include "stages/affine.h"
+#include "stages/scope.h"
+
+#include <string.h>
+
+/* MANY_ROWS: what the other factor's axes have together. A factor that is read across its own order is packed first, which
+ * must pay. */
+enum { LANES = 16, MOST_AXES = 8, MANY_ROWS = 512 };
+
+static ki_wish *wish_for(const ki_layouts *l, kn_uop access) {
+    kn_uop b = access->src[0];
+    while (b->op == KN_AFTER) b = b->src[0];
+    if (b->op != KN_BUFFER || b->arg.buffer->addrspace != KN_GLOBAL || b->arg.buffer->id >= l->nbuffer) return NULL;
+    ki_wish *w = &l->wish[b->arg.buffer->id];
+    return w->extent > 0 ? w : NULL;
+}
+
+/* ---- wishing ------------------------------------------------------------------------------------------------- */
+
+/* The axes of a store, outermost first; 0 if its index is not a row-major walk over its loops. */
+static uint32_t axes_of(const ki_affine *f, int64_t size, ki_affine_term *axis) {
+    uint32_t n = f && !f->k && f->n <= MOST_AXES ? f->n : 0;
+    int64_t below = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t k = i;
+        for (; k > 0 && axis[k - 1].c < f->t[i].c; k--) axis[k] = axis[k - 1];
+        axis[k] = f->t[i];
+    }
+    for (uint32_t i = n; i-- > 0; below *= ki_extent(axis[i].x))
+        if (axis[i].x->op != KN_RANGE || !ki_extent(axis[i].x) || axis[i].c != below) return 0;
+    return below == size ? n : 0;
+}
+
+/* Sums and what is left out of them, down to a product. */
+static kn_uop product_in(kn_uop u) {
+    while (u && u->op != KN_MUL) {
+        bool more = u->op == KN_WHERE || u->op == KN_REDUCE || (u->op == KN_ADD && ki_is_const(u->src[1]));
+        u = more ? u->src[u->op == KN_WHERE] : NULL;
+    }
+    return u;
+}
+
+/* The product that a stored sum adds up, the outermost one; NULL: there is none. */
+static kn_uop product_of(const ki_scope *s, kn_uop value) {
+    kn_uop x = NULL, *node;
+    int64_t n = ki_toposort(s->ir, &value, 1, &node);
+    for (int64_t i = n; i-- > 0 && !x;)
+        if (node[i]->op == KN_REDUCE && node[i]->arg.reduce.op == KN_ADD) x = product_in(node[i]);
+    if (n >= 0) ki_free(node);
+    return x;
+}
+
+/* An axis of whole vectors between the outermost and the innermost; best one that only the other factor has, then the
+ * longest. */
+static void wish_of(const ki_scope *s, const ki_affine *index, kn_uop store, ki_wish *w) {
+    ki_affine_term axis[MOST_AXES];
+    const ki_buffer *b = store->src[0]->src[0]->arg.buffer;
+    uint32_t n = axes_of(index, b->size, axis);
+    if (n < 3 || ki_extent(axis[n - 1].x) % LANES == 0 || !ki_is_float((kn_dtype)b->dtype)) return;
+    kn_uop x = product_of(s, store->src[1]);
+    if (!x) return;
+    bool last = ki_scope_has(s, x->src[0], axis[n - 1].x);
+    for (uint32_t k = 0; k < n; k++)
+        if (ki_scope_has(s, x->src[0], axis[k].x) == ki_scope_has(s, x->src[1], axis[k].x)) return;
+    int64_t best = 0, rows[2] = {1, 1}; /* products of the axes that the one factor has, and the other */
+    for (uint32_t k = 0; k < n; k++) rows[ki_scope_has(s, x->src[0], axis[k].x)] *= ki_extent(axis[k].x);
+    for (uint32_t k = 1; k + 1 < n; k++) {
+        int64_t e = ki_extent(axis[k].x);
+        if (rows[!ki_scope_has(s, x->src[0], axis[k].x)] < MANY_ROWS) continue;
+        int64_t worth = e * (ki_scope_has(s, x->src[0], axis[k].x) != last ? 1 << 20 : 1);
+        if (e % LANES == 0 && worth > best) best = worth, *w = (ki_wish){axis[k].c, e};
+    }
+}
+
+static bool make_wishes(ki_layouts *l, ki_ir *ir, kn_uop sink) {
+    ki_scope s;
+    ki_affines a = {.ir = ir};
+    bool ok = ki_scope_open(&s, ir, sink);
+    const ki_affine **form = ok ? ki_affine_all(&a, s.node, s.n, s.at) : NULL;
+    ok = ok && (form || (ki_fail(ir->env, KI_E_NOMEM), false));
+    for (uint32_t i = 0; ok && i < s.n; i++) {
+        kn_uop u = s.node[i];
+        if (u->op != KN_STORE || u->src[0]->op != KN_INDEX || u->src[0]->src[0]->op != KN_BUFFER) continue;
+        const ki_buffer *b = u->src[0]->src[0]->arg.buffer;
+        if (b->addrspace != KN_GLOBAL || b->id >= l->nbuffer || l->wish[b->id].extent < 0) continue;
+        l->wish[b->id] = (ki_wish){0};
+        wish_of(&s, form[s.at[u->src[0]->src[1]->id]], u, &l->wish[b->id]);
+    }
+    ki_free(form);
+    ki_arena_free(&a.arena);
+    ki_scope_close(&s);
+    return ok;
+}
+
+/* ---- granting ------------------------------------------------------------------------------------------------ */
+
+static uint32_t quotients(ki_ir *ir, kn_uop u) {
+    kn_uop *node;
+    int64_t n = ki_toposort(ir, &u, 1, &node);
+    uint32_t found = 0;
+    for (int64_t i = 0; i < n; i++) found += node[i]->op == KN_IDIV || node[i]->op == KN_MOD;
+    if (n >= 0) ki_free(node);
+    return found;
+}
+
+/* An access at position i, where that is now. */
+static kn_uop moved(ki_ir *ir, kn_uop access, const ki_wish *w) {
+    kn_uop i = access->src[1], gate = NULL;
+    if (i->op == KN_WHERE && i->src[2]->op == KN_INVALID) gate = i->src[0], i = i->src[1];
+    int64_t all;
+    if (ki_mul_overflow(w->stride, w->extent, &all)) return access;
+    kn_uop s = ki_index(ir, w->stride), e = ki_index(ir, w->extent), se = ki_index(ir, all);
+    kn_uop outer = ki_op2(ir, KN_MUL, ki_op2(ir, KN_IDIV, i, se), se);
+    kn_uop middle = ki_op2(ir, KN_MUL, ki_op2(ir, KN_MOD, i, s), e);
+    kn_uop inner = ki_op2(ir, KN_MOD, ki_op2(ir, KN_IDIV, i, s), e);
+    kn_uop at = ki_op2(ir, KN_ADD, ki_op2(ir, KN_ADD, outer, middle), inner);
+    if (gate) at = ki_op3(ir, KN_WHERE, gate, at, ki_op0(ir, KN_INVALID));
+    return ki_range_fold(ir, ki_op2(ir, KN_INDEX, access->src[0], at), 0);
+}
+
+/* sink with what is wished moved; NULL: env says why. A wish that leaves quotients is taken back. */
+static kn_uop move_all(ki_layouts *l, ki_ir *ir, kn_uop sink) {
+    kn_uop *node, result = NULL;
+    int64_t n = ki_toposort(ir, &sink, 1, &node);
+    kn_uop *now = n < 0 ? NULL : ki_calloc(ir->n, sizeof *now);
+    bool ok = now || (n >= 0 && (ki_fail(ir->env, KI_E_NOMEM), false));
+    for (int64_t i = 0; ok && i < n; i++) {
+        kn_uop u = node[i], src[64], *v = u->nsrc <= 64 ? src : ki_calloc(u->nsrc, sizeof *v);
+        if (!(ok = v != NULL)) break;
+        for (uint32_t k = 0; k < u->nsrc; k++) v[k] = now[u->src[k]->id];
+        kn_uop x = ki_with_src(ir, u, v);
+        if (v != src) ki_free(v);
+        ki_wish *w = x && x->op == KN_INDEX ? wish_for(l, x) : NULL;
+        if (w) {
+            kn_uop y = moved(ir, x, w);
+            bool clean = y && y->op == KN_INDEX && quotients(ir, y) <= quotients(ir, x);
+            if (y && !clean) w->extent = 0;
+            else x = y;
+        }
+        ok = (now[u->id] = x) != NULL;
+    }
+    if (ok) result = now[sink->id];
+    ki_free(now);
+    if (n >= 0) ki_free(node);
+    return result;
+}
+
+/* Might a sum of products be stored here whose axes could be moved? */
+static bool may_wish(const ki_layouts *l, kn_uop sink) {
+    for (uint32_t i = 0; i < sink->nsrc; i++) {
+        kn_uop e = sink->src[i], s = e->op == KN_END ? e->src[0] : NULL;
+        if (s && s->op == KN_GROUP && s->nsrc) s = s->src[0];
+        if (s && s->op == KN_STORE && e->nsrc >= 4 && s->src[0]->op == KN_INDEX && s->src[0]->src[0]->op == KN_BUFFER &&
+            s->src[0]->src[0]->arg.buffer->id < l->nbuffer)
+            return true;
+    }
+    return false;
+}
+
+bool ki_layouts_open(ki_layouts *l, const ki_program *p) {
+    *l = (ki_layouts){.nbuffer = p->ir->next_buffer};
+    if (!(l->wish = ki_calloc(l->nbuffer + 1, sizeof *l->wish))) return ki_fail(p->ir->env, KI_E_NOMEM), false;
+    for (size_t i = 0; i < p->nin + p->nout; i++) {
+        kn_uop b = i < p->nin ? p->in[i].node : p->out[i - p->nin].node;
+        if (b->op == KN_BUFFER && b->arg.buffer->id < l->nbuffer) l->wish[b->arg.buffer->id].extent = -1;
+    }
+    return true;
+}
+
+void ki_layouts_close(ki_layouts *l) { ki_free(l->wish); }
+
+bool ki_layouts_any(const ki_layouts *l) {
+    for (uint32_t i = 0; i < l->nbuffer; i++)
+        if (l->wish[i].extent > 0) return true;
+    return false;
+}
+
+bool ki_layouts_touch(ki_layouts *l, ki_ir *ir, kn_uop sink, bool scatters, bool *any) {
+    kn_uop *node;
+    int64_t n = ki_toposort(ir, &sink, 1, &node);
+    *any = false;
+    for (int64_t i = 0; i < n; i++) {
+        ki_wish *w = node[i]->op == KN_INDEX ? wish_for(l, node[i]) : NULL;
+        if (w && scatters) w->extent = 0;
+        else if (w) *any = true;
+    }
+    if (n >= 0) ki_free(node);
+    return n >= 0;
+}
+
+kn_uop ki_layouts_apply(ki_layouts *l, ki_ir *ir, kn_uop sink) {
+    if (!l) return sink;
+    if (l->step == KI_WISH) return !may_wish(l, sink) || make_wishes(l, ir, sink) ? sink : NULL;
+    kn_uop to = move_all(l, ir, sink);
+    return l->step == KI_MOVE || !to ? to : sink;
+}

@@ -65,6 +65,8 @@ static void print_small(ki_ir *ir, kn_uop u, ki_text *out) {
 /* 1 equal, 0 could not be evaluated (why), -1 differ. */
 static int compare(execution *x, kn_uop a, kn_uop b, ki_data data, const char **why) {
     int result = 1;
+    bool signless = x->p->rule && x->p->rule->fp & KI_FP_NSZ;
+    double most = data == KI_DATA_HARD ? 0 : tolerance((kn_dtype)a->dtype, data == KI_DATA_WILD);
     for (uint64_t seed = 1; seed <= 3 && result == 1; seed++) {
         ki_grid g;
         size_t at;
@@ -72,8 +74,7 @@ static int compare(execution *x, kn_uop a, kn_uop b, ki_data data, const char **
         if (!ki_grid_eval(&g, &x->ir, root, 2, seed, data)) {
             *why = g.why;
             result = 0;
-        } else if (!ki_grid_equal(
-                       &g, a, b, data == KI_DATA_HARD ? 0 : tolerance((kn_dtype)a->dtype, data == KI_DATA_WILD), &at)) {
+        } else if (!ki_grid_equal(&g, a, b, most, signless, &at)) {
             result = -1;
             kn_dtype t = (kn_dtype)a->dtype;
             ki_text *o = &x->out->reason;

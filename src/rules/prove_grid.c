@@ -454,21 +454,24 @@ void ki_grid_free(ki_grid *g) {
     g->bad = NULL;
 }
 
-static bool near(kn_dtype t, uint64_t a, uint64_t b, double tolerance) {
+/* A sum is -0.0 only if all its terms are, in whatever order they are added: a zero's sign is no matter of tolerance. */
+static bool near(kn_dtype t, uint64_t a, uint64_t b, double tolerance, bool signless) {
     if (a == b) return true;
     if (!ki_is_float(t)) return false;
     double x = ki_f64_from_bits(t, a), y = ki_f64_from_bits(t, b);
     if (isnan(x) || isnan(y)) return isnan(x) && isnan(y);
+    if (x == 0 && y == 0) return signless;
     if (tolerance == 0) return false;
     if (isinf(x) || isinf(y)) return x == y;
     return x == y || fabs(x - y) <= tolerance * (fabs(x) + fabs(y)) + 1e-37;
 }
 
-bool ki_grid_equal(const ki_grid *g, kn_uop a, kn_uop b, double tolerance, size_t *where) {
+bool ki_grid_equal(const ki_grid *g, kn_uop a, kn_uop b, double tolerance, bool signless, size_t *where) {
     size_t n = g->size * numel(a);
     for (size_t k = 0; k < n; k++) {
         if (g->bad[a->id][k]) continue;
-        if (!g->bad[b->id][k] && near((kn_dtype)a->dtype, g->bits[a->id][k], g->bits[b->id][k], tolerance)) continue;
+        if (!g->bad[b->id][k] && near((kn_dtype)a->dtype, g->bits[a->id][k], g->bits[b->id][k], tolerance, signless))
+            continue;
         *where = k;
         return false;
     }

@@ -33,7 +33,7 @@ bool ki_grid_eval(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uin
 bool ki_grid_eval_split(ki_grid *g, ki_ir *ir, const kn_uop *root, unsigned nroot, uint64_t seed, ki_data data);
 void ki_grid_free(ki_grid *g);
 /* Compares two roots of one dtype and shape element by element. False: they differ; *where is the element. Elements
- * of a that have no value are passed over. tolerance: relative, for floats; 0, the same bits or both NaN. */
-bool ki_grid_equal(const ki_grid *g, kn_uop a, kn_uop b, double tolerance, size_t *where);
+ * of a that have no value are passed over. tolerance: relative, for floats; 0, the same bits or both NaN. signless: -0.0 and 0.0 are equal. */
+bool ki_grid_equal(const ki_grid *g, kn_uop a, kn_uop b, double tolerance, bool signless, size_t *where);
 
 #endif

@@ -142,7 +142,7 @@ static kn_uop move_all(ki_layouts *l, ki_ir *ir, kn_uop sink) {
         if (w) {
             kn_uop y = moved(ir, x, w);
             bool clean = y && y->op == KN_INDEX && quotients(ir, y) <= quotients(ir, x);
-            if (y && !clean) w->extent = 0;
+            if (y && !clean && l->step == KI_TRY) w->extent = 0;
             else x = y;
         }
         ok = (now[u->id] = x) != NULL;

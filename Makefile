@@ -98,8 +98,10 @@ $(LIBA): $(LIBOBJ) $(GENOBJ)
 	$(Q)$(AR) rcs $@ $^
 
 # What runs once a call of the user's or once a kernel, not once a node, is built small.
-$(addprefix $(B)/src/,tensor/unary.o tensor/binary.o tensor/view.o tensor/reduce.o tensor/network.o nn/digits.o stages/8_render/c_helpers.o): \
+$(addprefix $(B)/src/,tensor/unary.o tensor/binary.o tensor/view.o tensor/reduce.o tensor/network.o stages/8_render/c_helpers.o): \
     private CFLAGS += -Os
+# Digits are drawn in rows of pixels, tens of thousands of times: worth vectors.
+$(B)/src/nn/digits.o: private CFLAGS += -ftree-vectorize -fno-math-errno -fno-trapping-math
 
 # Tables of rules are full of pointers: packed, what the loader must add to them is a fiftieth. Old linkers cannot.
 RELR := $(shell $(CC) -Wl,--help 2>/dev/null | grep -q pack-relative-relocs && echo -Wl,-z,pack-relative-relocs)

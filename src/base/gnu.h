@@ -9,6 +9,10 @@
 #define KI_NOINLINE __attribute__((noinline, used))
 #define KI_OPAQUE() __asm__ volatile("" ::: "memory") /* an empty function that calls are not removed to */
 #define KI_HOT __attribute__((hot))
+#define KI_INLINED inline __attribute__((always_inline))
+#if defined(__x86_64__)
+#define KI_AVX512 __attribute__((target("avx512f,avx512cd,avx512bw,avx512dq,avx512vl"))) /* asked of cpuid.h first */
+#endif
 #define KI_LIKELY(x) __builtin_expect(!!(x), 1)
 #define KI_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define ki_add_overflow(a, b, r) __builtin_add_overflow(a, b, r)

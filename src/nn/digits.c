@@ -8,6 +8,8 @@
  * measure both (tests/nn/test_digits.py does). */
 #include "nn/digits.h"
 
+#include "base/cpuid.h"
+#include "base/gnu.h"
 #include "base/hash.h"
 
 #include <math.h>
@@ -97,48 +99,60 @@ typedef struct rng {
     uint64_t s;
 } rng;
 
-static uint64_t next(rng *r) { return ki_mix(r->s += UINT64_C(0x9e3779b97f4a7c15)); }
-static float uniform(rng *r, float lo, float hi) { return lo + (hi - lo) * (float)(next(r) >> 40) * 0x1p-24f; }
+static KI_INLINED uint64_t next(rng *r) { return ki_mix(r->s += UINT64_C(0x9e3779b97f4a7c15)); }
+static KI_INLINED float uniform(rng *r, float lo, float hi) {
+    return lo + (hi - lo) * (float)(next(r) >> 40) * 0x1p-24f;
+}
 
 /* Nearly normal, deviation 1, never beyond 3.5: the sum of four 16-bit uniforms. */
-static float normal(rng *r) {
+static KI_INLINED float normal(rng *r) {
     uint64_t v = next(r);
     float s = (float)((v & 0xffff) + (v >> 16 & 0xffff) + (v >> 32 & 0xffff) + (v >> 48));
     return (s - 131070.0f) * (1.7320508f / 65536.0f);
 }
 
+/* v, kept from 0 to 1; without a branch, since what noise decides is not to be foreseen. */
+static KI_INLINED float unit(float v) {
+    v = v > 1 ? 1 : v;
+    return v < 0 ? 0 : v;
+}
+
+/* Pixels are inked LANES at a time; what lies beyond the right border is never read. */
+enum { LANES = 8, ROW = KI_DIGIT + LANES };
+
 typedef struct canvas {
-    float *ink;
+    float ink[KI_DIGIT][ROW];
     float a[2][3];       /* sheet (percent) to pixels */
     float bend[3][3][2]; /* displacement at the sheet's corners, edges and middle */
 } canvas;
 
-/* Inks the pixels within a pen's half width (r0 to r1) of the segment p..q. */
-static void segment(canvas *c, const float p[2], const float q[2], float r0, float r1, float dark) {
+/* Inks the pixels within a pen's half width (r0 to r1) of the segment p..q. A pixel too many is inked with nothing. */
+static KI_INLINED void segment(canvas *c, const float p[2], const float q[2], float r0, float r1, float dark) {
     float r = r0 > r1 ? r0 : r1, reach = r + 0.8f;
-    float lo[2], hi[2];
+    int lo[2], hi[2];
     for (int k = 0; k < 2; k++) {
-        lo[k] = ceilf((p[k] < q[k] ? p[k] : q[k]) - reach);
-        hi[k] = floorf((p[k] < q[k] ? q[k] : p[k]) + reach);
-        if (lo[k] < 0) lo[k] = 0;
-        if (hi[k] > KI_DIGIT - 1) hi[k] = KI_DIGIT - 1;
+        float least = ceilf((p[k] < q[k] ? p[k] : q[k]) - reach), most = floorf((p[k] < q[k] ? q[k] : p[k]) + reach);
+        lo[k] = least < 0 ? 0 : (int)least;
+        hi[k] = most > KI_DIGIT - 1 ? KI_DIGIT - 1 : (int)most;
     }
     float dx = q[0] - p[0], dy = q[1] - p[1], len2 = dx * dx + dy * dy, inv = len2 > 1e-9f ? 1 / len2 : 0;
-    for (int y = (int)lo[1]; y <= (int)hi[1]; y++)
-        for (int x = (int)lo[0]; x <= (int)hi[0]; x++) {
-            float ex = (float)x - p[0], ey = (float)y - p[1], t = (ex * dx + ey * dy) * inv;
-            t = t < 0 ? 0 : t > 1 ? 1 : t;
-            ex -= t * dx;
-            ey -= t * dy;
-            float v = r0 + (r1 - r0) * t + 0.5f - sqrtf(ex * ex + ey * ey); /* one pixel of soft edge */
-            v = (v < 0 ? 0 : v > 1 ? 1 : v) * dark;
-            float *ink = &c->ink[y * KI_DIGIT + x];
-            if (v > *ink) *ink = v;
+    for (int y = lo[1]; y <= hi[1]; y++)
+        for (int x = lo[0]; x <= hi[0]; x += LANES) {
+            float *ink = &c->ink[y][x];
+            for (int k = 0; k < LANES; k++) {
+                float ex = (float)(x + k) - p[0], ey = (float)y - p[1], t = (ex * dx + ey * dy) * inv;
+                t = unit(t);
+                ex -= t * dx;
+                ey -= t * dy;
+                float v = r0 + (r1 - r0) * t + 0.5f - sqrtf(ex * ex + ey * ey); /* one pixel of soft edge */
+                v = unit(v) * dark;
+                ink[k] = v > ink[k] ? v : ink[k];
+            }
         }
 }
 
 /* From the sheet to pixels, bent. */
-static void place(const canvas *c, float x, float y, float out[2]) {
+static KI_INLINED void place(const canvas *c, float x, float y, float out[2]) {
     float u = x * 0.02f, v = y * 0.02f; /* in grid cells, 0 to 2 */
     int i = u < 1 ? 0 : 1, j = v < 1 ? 0 : 1;
     float fu = u - (float)i, fv = v - (float)j, at[2] = {x, y};
@@ -149,7 +163,7 @@ static void place(const canvas *c, float x, float y, float out[2]) {
 }
 
 /* Catmull-Rom through n placed points; a repeated point is a corner. */
-static void stroke(canvas *c, float (*p)[2], const bool *corner, int n, float pen, rng *r) {
+static KI_INLINED void stroke(canvas *c, float (*p)[2], const bool *corner, int n, float pen, rng *r) {
     float r0 = pen * uniform(r, 0.75f, 1.15f);
     for (int i = 0; i + 1 < n; i++) {
         if (corner[i]) continue; /* between the two copies of a corner nothing is drawn */
@@ -176,7 +190,7 @@ static void stroke(canvas *c, float (*p)[2], const bool *corner, int n, float pe
     }
 }
 
-static void write_digit(canvas *c, const int8_t *s, float pen, rng *r) {
+static KI_INLINED void write_digit(canvas *c, const int8_t *s, float pen, rng *r) {
     while (*s != END) {
         float p[MAX_POINTS][2];
         bool corner[MAX_POINTS] = {false};
@@ -197,7 +211,7 @@ static void write_digit(canvas *c, const int8_t *s, float pen, rng *r) {
 }
 
 /* Stray marks: short faint lines that belong to nothing, often cut off by the border. */
-static void clutter(canvas *c, rng *r) {
+static KI_INLINED void clutter(canvas *c, rng *r) {
     for (int n = (int)(next(r) % 3); n > 0; n--) {
         float p[2] = {uniform(r, -2, 29), uniform(r, -2, 29)}, q[2];
         float turn = uniform(r, 0, 6.2831853f), len = uniform(r, 1, 7), w = uniform(r, 0.3f, 0.9f);
@@ -207,33 +221,28 @@ static void clutter(canvas *c, rng *r) {
     }
 }
 
-static void blur(float *ink, float a) {
-    float row[KI_DIGIT * KI_DIGIT];
+static KI_INLINED void blur(const canvas *c, float a, float *out) {
+    float row[KI_DIGIT + 2][KI_DIGIT] = {{0}}; /* a border above and below */
     for (int y = 0; y < KI_DIGIT; y++)
         for (int x = 0; x < KI_DIGIT; x++) {
-            const float *p = &ink[y * KI_DIGIT + x];
-            row[y * KI_DIGIT + x] = (1 - 2 * a) * *p + a * ((x ? p[-1] : 0) + (x < KI_DIGIT - 1 ? p[1] : 0));
+            const float *p = &c->ink[y][x];
+            row[y + 1][x] = (1 - 2 * a) * *p + a * ((x ? p[-1] : 0) + (x < KI_DIGIT - 1 ? p[1] : 0));
         }
     for (int y = 0; y < KI_DIGIT; y++)
-        for (int x = 0; x < KI_DIGIT; x++) {
-            const float *p = &row[y * KI_DIGIT + x];
-            float up = y ? p[-KI_DIGIT] : 0, down = y < KI_DIGIT - 1 ? p[KI_DIGIT] : 0;
-            ink[y * KI_DIGIT + x] = (1 - 2 * a) * *p + a * (up + down);
-        }
+        for (int x = 0; x < KI_DIGIT; x++)
+            out[y * KI_DIGIT + x] = (1 - 2 * a) * row[y + 1][x] + a * (row[y][x] + row[y + 2][x]);
 }
 
-static void grain(float *ink, float contrast, float noise, float ground, rng *r) {
+static KI_INLINED void grain(float *ink, float contrast, float noise, float ground, rng *r) {
     for (int i = 0; i < KI_DIGIT * KI_DIGIT; i++) {
-        float v = ground + (contrast - ground) * ink[i] + noise * normal(r);
-        ink[i] = v < 0 ? 0 : v > 1 ? 1 : v;
+        ink[i] = unit(ground + (contrast - ground) * ink[i] + noise * normal(r));
     }
 }
 
-int ki_digit_draw(uint64_t seed, uint64_t i, float *pixels) {
+static KI_INLINED int draw(uint64_t seed, uint64_t i, float *pixels) {
     rng r = {ki_hash2(ki_hash2(UINT64_C(0x646967697473), seed), i)};
     int label = (int)(next(&r) % 10);
-    canvas c = {.ink = pixels};
-    for (int k = 0; k < KI_DIGIT * KI_DIGIT; k++) pixels[k] = 0;
+    canvas c = {0};
     for (int k = 0; k < 18; k++) (&c.bend[0][0][0])[k] = BEND * 0.5f * normal(&r);
     float turn = ROTATE * normal(&r), shear = SHEAR * normal(&r), cs = cosf(turn), sn = sinf(turn);
     float w = uniform(&r, WIDTH_LO, WIDTH_HI) / 100, h = uniform(&r, HEIGHT_LO, HEIGHT_HI) / 100;
@@ -247,7 +256,19 @@ int ki_digit_draw(uint64_t seed, uint64_t i, float *pixels) {
     }
     write_digit(&c, skeleton[label][next(&r) % VARIANTS], uniform(&r, PEN_LO, PEN_HI), &r);
     clutter(&c, &r);
-    blur(pixels, uniform(&r, 0, 0.2f));
+    blur(&c, uniform(&r, 0, 0.2f), pixels);
     grain(pixels, uniform(&r, 0.6f, 1), uniform(&r, 0, NOISE), uniform(&r, 0, 0.12f), &r);
     return label;
+}
+
+/* The same bits either way: nothing is contracted or reordered. */
+#ifdef KI_AVX512
+KI_AVX512 static int draw_wide(uint64_t seed, uint64_t i, float *pixels) { return draw(seed, i, pixels); }
+#endif
+
+int ki_digit_draw(uint64_t seed, uint64_t i, float *pixels) {
+#ifdef KI_AVX512
+    if (ki_cpu_host_level() >= KI_CPU_AVX512_LEVEL) return draw_wide(seed, i, pixels);
+#endif
+    return draw(seed, i, pixels);
 }

@@ -154,7 +154,8 @@ kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
     if (!f) return refuse(ir, name, "there is no such row");
     if (!*f->meaning) return refuse(ir, name, "it has no meaning");
     unsigned n = ki_x86_sources(f, sources);
-    bool masked = u->nsrc == n + 1 && sources[0] == 'd' && f->attr & KI_XA_MASK; /* {k}: the others keep the old value */
+    bool masked =
+        u->nsrc == n + 1 && sources[0] == 'd' && f->attr & KI_XA_MASK; /* {k}: the others keep the old value */
     if (n + masked != u->nsrc) return refuse(ir, name, "it has another number of sources");
     if (masked && u->src[n]->dtype != KN_BOOL) return refuse(ir, name, "a source has another dtype");
     kn_dtype lanes = lanes_for(f, (kn_dtype)u->dtype);

@@ -213,7 +213,7 @@ static KI_INLINED void write_digit(canvas *c, const int8_t *s, float pen, rng *r
 /* Stray marks: short faint lines that belong to nothing, often cut off by the border. */
 static KI_INLINED void clutter(canvas *c, rng *r) {
     for (int n = (int)(next(r) % 3); n > 0; n--) {
-        float p[2] = {uniform(r, -2, 29), uniform(r, -2, 29)}, q[2];
+        float x = uniform(r, -2, 29), y = uniform(r, -2, 29), p[2] = {x, y}, q[2];
         float turn = uniform(r, 0, 6.2831853f), len = uniform(r, 1, 7), w = uniform(r, 0.3f, 0.9f);
         q[0] = p[0] + len * cosf(turn);
         q[1] = p[1] + len * sinf(turn);
@@ -254,10 +254,12 @@ static KI_INLINED int draw(uint64_t seed, uint64_t i, float *pixels) {
         c.a[k][1] = m[k][1];
         c.a[k][2] = 13.5f + SHIFT * normal(&r) - 50 * (m[k][0] + m[k][1]);
     }
-    write_digit(&c, skeleton[label][next(&r) % VARIANTS], uniform(&r, PEN_LO, PEN_HI), &r);
+    float pen = uniform(&r, PEN_LO, PEN_HI);
+    write_digit(&c, skeleton[label][next(&r) % VARIANTS], pen, &r);
     clutter(&c, &r);
     blur(&c, uniform(&r, 0, 0.2f), pixels);
-    grain(pixels, uniform(&r, 0.6f, 1), uniform(&r, 0, NOISE), uniform(&r, 0, 0.12f), &r);
+    float ground = uniform(&r, 0, 0.12f), noise = uniform(&r, 0, NOISE), contrast = uniform(&r, 0.6f, 1);
+    grain(pixels, contrast, noise, ground, &r);
     return label;
 }
 

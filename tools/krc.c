@@ -106,10 +106,11 @@ static void terms(FILE *f, const ki_ruleset *s) {
     fprintf(f, "static const ki_term term_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nterm; k++) {
         const ki_term *t = &s->term[k];
-        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, {", t->kind, t->op, t->nkid, t->narg, t->x,
-                t->dtype_reg, t->dtype, t->flags, t->kid, t->pos);
+        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, {", t->kind, t->flags, t->nkid, t->narg, t->dtype_reg, t->pos,
+                t->dtype);
         if (t->kind == KI_T_TEXT) fputs(".s = ", f), quoted(f, t->s);
-        else if (t->kind != KI_T_FLOAT) fprintf(f, ".i = %lld", (long long)t->i);
+        else if (t->kind == KI_T_INT || t->kind == KI_T_BOOL) fprintf(f, ".i = %lld", (long long)t->i);
+        else if (t->kind != KI_T_FLOAT) fprintf(f, "{%u, %u, %u, %d}", t->op, t->x, t->kid, t->which);
         else if (isfinite(t->f)) fprintf(f, ".f = %a", t->f);
         else fprintf(f, ".f = %s", isnan(t->f) ? "(double)NAN" : t->f < 0 ? "-(double)INFINITY" : "(double)INFINITY");
         fputs("}},\n", f);

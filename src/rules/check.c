@@ -103,9 +103,12 @@ static unsigned child(const ki_compiler *c, const ki_rule *r, uint32_t variant, 
     return KI_NOREG;
 }
 
-static bool same_literal(const ki_term *a, const ki_term *b) {
-    return a->kind == b->kind && (a->kind == KI_T_FLOAT ? memcmp(&a->f, &b->f, sizeof a->f) == 0 : a->i == b->i);
+static bool is_literal(const ki_term *t) {
+    return t->kind == KI_T_INT || t->kind == KI_T_FLOAT || t->kind == KI_T_BOOL;
 }
+
+/* Of floats the bits. */
+static bool same_literal(const ki_term *a, const ki_term *b) { return a->kind == b->kind && a->i == b->i; }
 
 static void pat_ops(const ki_compiler *c, const ki_pat *p, ki_opset *s) {
     *s = c->opset.v[p->opset];
@@ -204,13 +207,14 @@ static bool same_guard(const ki_compiler *c, const ki_rule *p, const ki_rule *q,
                        const uint8_t *map) {
     if (!x || !y) return x == y;
     const ki_term *a = &c->term.v[x], *b = &c->term.v[y];
-    if (a->kind != b->kind || a->op != b->op || a->nkid != b->nkid || a->narg != b->narg) return false;
+    if (a->kind != b->kind || a->nkid != b->nkid || a->narg != b->narg) return false;
     if (a->kind == KI_T_NAME || a->kind == KI_T_REST) {
         const ki_rname *m = &c->rname.v[p->rname + a->x], *n = &c->rname.v[q->rname + b->x];
         if (m->kind != n->kind || m->field != n->field) return false;
         return m->kind == KI_N_REST ? m->reg == n->reg : canonical(c, q, map[m->reg]) == canonical(c, q, n->reg);
     }
-    if (a->x != b->x || (a->kind == KI_T_FLOAT ? memcmp(&a->f, &b->f, sizeof a->f) != 0 : a->i != b->i)) return false;
+    if (is_literal(a)) return same_literal(a, b);
+    if (a->op != b->op || a->x != b->x || a->which != b->which) return false;
     for (unsigned k = 0; k < (unsigned)a->nkid + a->narg; k++)
         if (!same_guard(c, p, q, c->kid.v[a->kid + k], c->kid.v[b->kid + k], map)) return false;
     return true;

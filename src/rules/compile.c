@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+enum { MOST_BYTES = (1 << 24) - 1 }; /* what ki_term.pos counts to */
+
 bool ki_vec_room(void **v, uint32_t n, uint32_t *cap, size_t size) {
     if (n < *cap) return true;
     uint32_t grown = *cap ? *cap * 2 : 32;
@@ -200,7 +202,7 @@ static bool compile(ki_env *env, const char *source, const char *text, size_t n,
     ki_reader r = {.env = env, .arena = &out->arena, .source = source ? source : "rules", .text = text, .n = n};
     r.meaning = meaning;
     ki_file_ast file;
-    if (n > INT32_MAX) return ki_fail(env, KI_E_RULE_LIMIT, "bytes of rules", INT32_MAX), false;
+    if (n > MOST_BYTES) return ki_fail(env, KI_E_RULE_LIMIT, "bytes of rules", MOST_BYTES), false;
     if (ki_rules_parse(&r, &file) && ki_compile_file(&r, &file, out)) return true;
     ki_rules_free(out);
     return false;

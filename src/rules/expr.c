@@ -355,7 +355,7 @@ ki_val ki_expr(ki_match *m, unsigned term, bool truth) {
     case KI_T_INT: return number(t->i);
     case KI_T_FLOAT: return (ki_val){.kind = KI_V_REAL, .f = t->f};
     case KI_T_BOOL: return truth_of(t->i);
-    case KI_T_ENUM: return (ki_val){.kind = t->x, .op = t->op, .i = t->x == KI_V_SPACE ? t->op : t->i};
+    case KI_T_ENUM: return (ki_val){.kind = t->x, .op = t->op, .i = t->x == KI_V_SPACE ? t->op : t->which};
     case KI_T_OP:
     case KI_T_OPNAME: return operation(m, t, truth);
     case KI_T_EXPR: return ki_expr(m, m->set->kid[t->kid], truth);

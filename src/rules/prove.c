@@ -70,7 +70,7 @@ static bool take_term(ki_proof *p, unsigned term, bool rhs) {
         else if (n->kind == KI_N_ARG || n->kind == KI_N_REST) good = !rhs;
         break;
     }
-    case KI_T_ENUM: p->real_dtypes |= t->x == KI_V_DTYPE && t->i != KN_IDX && t->i != KN_BOOL; break;
+    case KI_T_ENUM: p->real_dtypes |= t->x == KI_V_DTYPE && t->which != KN_IDX && t->which != KN_BOOL; break;
     case KI_T_OP:
         p->real_dtypes |= t->op == KN_CAST || t->op == KN_BITCAST;
         good = ki_is_elementwise((kn_op)t->op) || t->op == KN_BITCAST || t->op == KN_INVALID;
@@ -142,7 +142,7 @@ static bool may_scale(const ki_proof *p) {
 static bool same_side(const ki_proof *p, unsigned reg, unsigned term) {
     const ki_term *t = &p->term[term];
     const ki_pat *pat = &p->set->pat[p->rule->pat + reg];
-    const uint16_t *kid = &p->set->kid[t->kid];
+    const uint16_t *kid = ki_term_kids(p->set, t);
     if (t->kind == KI_T_EXPR) return same_side(p, reg, kid[0]);
     if (t->kind == KI_T_NAME) {
         const ki_rname *n = &p->set->rname[p->rule->rname + t->x];
@@ -165,7 +165,7 @@ static bool same_side(const ki_proof *p, unsigned reg, unsigned term) {
     if (t->narg == 0) return pat->narg == 0 && op != KN_CAST && op != KN_BITCAST;
     const ki_term *arg = &p->term[kid[t->nkid]];
     if (t->narg == 1 && arg->kind == KI_T_ENUM && (op == KN_CAST || op == KN_BITCAST))
-        return pat->narg == 0 && arg->x == KI_V_DTYPE && pat->mask == UINT32_C(1) << arg->i;
+        return pat->narg == 0 && arg->x == KI_V_DTYPE && pat->mask == UINT32_C(1) << arg->which;
     const ki_rname *n = &p->set->rname[p->rule->rname + arg->x];
     return t->narg == 1 && arg->kind == KI_T_NAME && n->kind == KI_N_ARG && n->reg == reg;
 }

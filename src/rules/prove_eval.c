@@ -512,7 +512,7 @@ ki_pval ki_theorem_term(ki_theorem *t, unsigned term) {
         bool context = s->dtype_reg != KI_NOREG || s->dtype != KI_DTYPE_COUNT;
         return context ? adopt(v, term_domain(t, s)) : v;
     }
-    case KI_T_ENUM: return (ki_pval){.kind = KI_PV_ENUM, .i = s->i};
+    case KI_T_ENUM: return (ki_pval){.kind = KI_PV_ENUM, .i = s->which};
     case KI_T_OP:
     case KI_T_OPNAME:
     case KI_T_FOLD: return operation(t, s);

@@ -282,14 +282,14 @@ static kn_dtype dtype_arg(const smt *m, const ki_term *a) {
     const ki_proof *p = m->p;
     if (a->kind == KI_T_EXPR) a = &p->term[p->set->kid[a->kid]];
     if (a->kind == KI_T_BUILTIN && a->x == KI_B_dtype && a->nkid) a = &p->term[p->set->kid[a->kid]];
-    if (a->kind == KI_T_ENUM) return (kn_dtype)a->i;
+    if (a->kind == KI_T_ENUM) return (kn_dtype)a->which;
     return a->kind == KI_T_NAME ? dtype_of(m, p->set->rname[p->rule->rname + a->x].reg) : KN_VOID;
 }
 
 /* A value of the right side; `want`: the sort of its place, for literals. */
 static expr right(smt *m, unsigned term, expr want) {
     const ki_term *s = &m->p->term[term];
-    const uint16_t *kid = &m->p->set->kid[s->kid];
+    const uint16_t *kid = ki_term_kids(m->p->set, s);
     expr v[4];
     if (s->dtype_reg != KI_NOREG) want = sort_of(dtype_of(m, s->dtype_reg));
     else if (s->dtype != KI_DTYPE_COUNT) want = sort_of((kn_dtype)s->dtype);
@@ -374,7 +374,7 @@ static bool unmodelled(const smt *m, unsigned term) {
 
 static expr guard(smt *m, unsigned term) {
     const ki_term *s = &m->p->term[term];
-    const uint16_t *kid = &m->p->set->kid[s->kid];
+    const uint16_t *kid = ki_term_kids(m->p->set, s);
     expr v[4] = {unsaid, unsaid, unsaid, unsaid};
     switch ((ki_tkind)s->kind) {
     case KI_T_AND:

@@ -114,7 +114,7 @@ typedef enum ki_tkind {
     KI_T_INT,    /* i */
     KI_T_FLOAT,  /* f */
     KI_T_BOOL,   /* i */
-    KI_T_ENUM,   /* x: ki_vkind, i */
+    KI_T_ENUM,   /* x: ki_vkind, which */
     KI_T_OP,     /* op, kids: sources, then nargs args */
     KI_T_OPNAME, /* the same, op is name x */
     KI_T_EXPR,   /* [kid] */
@@ -129,21 +129,24 @@ typedef enum ki_tkind {
     KI_T_NOTHING /* _ : no gradient; `none`: no arg */
 } ki_tkind;
 
-typedef struct ki_term {
-    uint8_t kind, op;
-    uint8_t nkid, narg; /* kids: nkid sources or operands, then narg args */
-    uint8_t x;
-    uint8_t dtype_reg;  /* literal, EXPR: register whose dtype it takes, KI_NOREG: fixed */
-    uint8_t dtype;      /* fixed dtype, KI_DTYPE_COUNT: unknown */
-    uint8_t flags;
-    uint16_t kid;
-    uint32_t pos;
+typedef struct ki_term { /* 16 bytes: there are ten thousand of them in the library */
+    unsigned kind : 6, flags : 2;
+    unsigned nkid : 8, narg : 8; /* kids: nkid sources or operands, then narg args */
+    unsigned dtype_reg : 8;      /* literal, EXPR: register whose dtype it takes, KI_NOREG: fixed */
+    unsigned pos : 24;
+    unsigned dtype : 8;          /* fixed dtype, KI_DTYPE_COUNT: unknown */
     union {
-        int64_t i;
+        struct {
+            uint8_t op, x;
+            uint16_t kid;
+            int32_t which;
+        };
+        int64_t i; /* the kinds that have no op, x or kid */
         double f;
         const char *s;
     };
 } ki_term;
+_Static_assert(sizeof(ki_term) == 16, "of two words");
 enum { KI_TF_DIV = 1 /* `/`: idiv or div by the operands' dtype */ };
 
 #define KI_BUILTINS(X)                                                                                                 \
@@ -236,6 +239,11 @@ typedef struct ki_ruleset {
     const uint16_t *root;     /* by root op: table number, 0 none */
     const uint16_t *second;   /* table number * (ops + 1) + op of source 0 (ops: no source): bucket */
 } ki_ruleset;
+
+/* Of a term that has none, nothing to be read. */
+static inline const uint16_t *ki_term_kids(const ki_ruleset *s, const ki_term *t) {
+    return &s->kid[t->nkid || t->narg ? t->kid : 0];
+}
 
 /* ---- matching ---------------------------------------------------------------------------------------------- */
 

@@ -25,8 +25,7 @@ static unsigned push_term(ki_compiler *c, ki_term t) {
 }
 
 static ki_term fresh(const ki_ast *a, ki_tkind kind) {
-    return (ki_term){
-        .kind = (uint8_t)kind, .pos = a->pos, .op = KI_OP_COUNT, .dtype_reg = KI_NOREG, .dtype = KI_DTYPE_COUNT};
+    return (ki_term){.kind = kind, .pos = a->pos, .op = KI_OP_COUNT, .dtype_reg = KI_NOREG, .dtype = KI_DTYPE_COUNT};
 }
 
 static bool set_kids(ki_compiler *c, ki_term *t, const uint16_t *kid, unsigned n) {
@@ -124,16 +123,16 @@ static bool enum_term(const char *s, ki_term *t) {
     t->kind = KI_T_ENUM;
     kn_op op = ki_op_named(s, n);
     kn_dtype dtype = ki_dtype_named(s, n);
-    /* `index` is a dtype and an op: i is the one, op the other; expr.c and terms of args take what they need. */
-    if (dtype != KI_DTYPE_COUNT) return t->x = KI_V_DTYPE, t->i = (int64_t)dtype, t->op = (uint8_t)op, true;
-    if (op != KI_OP_COUNT) return t->x = KI_V_OP, t->i = (int64_t)op, true;
-    /* GLOBAL, LOCAL are an axis type and an address space: i is the one, op the other, KI_OP_COUNT none. */
-    t->i = -1;
+    /* `index` is a dtype and an op: which is the one, op the other; expr.c and terms of args take what they need. */
+    if (dtype != KI_DTYPE_COUNT) return t->x = KI_V_DTYPE, t->which = (int)dtype, t->op = (uint8_t)op, true;
+    if (op != KI_OP_COUNT) return t->x = KI_V_OP, t->which = (int)op, true;
+    /* GLOBAL, LOCAL are an axis type and an address space: which is the one, op the other, KI_OP_COUNT none. */
+    t->which = -1;
     for (int k = 0; k < KI_AX_COUNT; k++)
-        if (strcmp(s, ki_axis_names[k]) == 0) t->x = KI_V_AXIS, t->i = k;
+        if (strcmp(s, ki_axis_names[k]) == 0) t->x = KI_V_AXIS, t->which = k;
     for (int k = 0; k < 3; k++)
-        if (strcmp(s, spaces[k]) == 0) t->op = (uint8_t)k, t->x = t->i < 0 ? KI_V_SPACE : KI_V_AXIS;
-    return t->i >= 0 || t->op != KI_OP_COUNT;
+        if (strcmp(s, spaces[k]) == 0) t->op = (uint8_t)k, t->x = t->which < 0 ? KI_V_SPACE : KI_V_AXIS;
+    return t->which >= 0 || t->op != KI_OP_COUNT;
 }
 
 static unsigned name_term(ki_compiler *c, const ki_ast *a, mode m) {
@@ -280,7 +279,7 @@ static unsigned op_term(ki_compiler *c, ki_ast *a, kn_op op, mode m, int opname)
     t.narg = (uint8_t)(n - nkid);
     if (op == KN_IDIV && a->divide && a->kid->var >= 0) {
         uint32_t mask = c->var[ki_var_root(c, a->kid->var)].mask, floats = ki_dtype_class("float");
-        if (!(mask & floats) && m == BUILD) t.flags &= (uint8_t)~KI_TF_DIV;
+        if (!(mask & floats) && m == BUILD) t.flags = 0;
     }
     return set_kids(c, &t, kid, n) ? push_term(c, t) : 0;
 }

@@ -117,7 +117,8 @@ static kn_uop lane_numbers(ki_ir *ir, unsigned lanes) {
     return ki_opn(ir, KN_STACK, number, lanes < 64 ? lanes : 64);
 }
 
-static kn_uop meaning(ki_ir *ir, const ki_x86_form *f, kn_dtype dtype, const kn_uop *src, unsigned nsrc,
+/* mask: NULL, or the lanes that change; the others keep the old value, src[0]. */
+static kn_uop meaning(ki_ir *ir, const ki_x86_form *f, kn_dtype dtype, const kn_uop *src, unsigned nsrc, kn_uop mask,
                       unsigned lanes) {
     kn_uop all[8];
     if (nsrc > 7) return NULL;
@@ -127,11 +128,12 @@ static kn_uop meaning(ki_ir *ir, const ki_x86_form *f, kn_dtype dtype, const kn_
     if (mentions(f->meaning, 'j')) all[nsrc++] = lane_numbers(ir, lanes);
     kn_uop root = ki_opn(ir, KN_TUPLE, all, nsrc);
     const ki_ruleset *set = &rules->set[0];
-    return root ? ki_rewrite_one(ir, root, &(ki_rewrite_opts){.sets = &set, .nsets = 1, .fp = ~0u}, NULL) : NULL;
+    kn_uop v = root ? ki_rewrite_one(ir, root, &(ki_rewrite_opts){.sets = &set, .nsets = 1, .fp = ~0u}, NULL) : NULL;
+    return v && mask ? ki_op3(ir, KN_WHERE, mask, v, src[0]) : v;
 }
 
 kn_uop ki_x86_meaning(ki_ir *ir, const ki_x86_form *f, const kn_uop *src, unsigned nsrc, unsigned lanes) {
-    return meaning(ir, f, KI_DTYPE_COUNT, src, nsrc, lanes);
+    return meaning(ir, f, KI_DTYPE_COUNT, src, nsrc, NULL, lanes);
 }
 
 static kn_uop refuse(ki_ir *ir, const char *name, const char *why) {
@@ -154,8 +156,7 @@ kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
     if (!f) return refuse(ir, name, "there is no such row");
     if (!*f->meaning) return refuse(ir, name, "it has no meaning");
     unsigned n = ki_x86_sources(f, sources);
-    bool masked =
-        u->nsrc == n + 1 && sources[0] == 'd' && f->attr & KI_XA_MASK; /* {k}: the others keep the old value */
+    bool masked = u->nsrc == n + 1 && sources[0] == 'd' && f->attr & KI_XA_MASK;
     if (n + masked != u->nsrc) return refuse(ir, name, "it has another number of sources");
     if (masked && u->src[n]->dtype != KN_BOOL) return refuse(ir, name, "a source has another dtype");
     kn_dtype lanes = lanes_for(f, (kn_dtype)u->dtype);
@@ -163,8 +164,7 @@ kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
         if (!(src[k] = bits_as(ir, u->src[k], dtype_in(f, sources[k], lanes))))
             return ir->env->err ? NULL : refuse(ir, name, "a source has another dtype");
     if (ki_numel(u) > 64) return refuse(ir, name, "no register has so many lanes");
-    kn_uop v = meaning(ir, f, lanes, src, n, (unsigned)ki_numel(u));
-    if (v && masked) v = ki_op3(ir, KN_WHERE, u->src[n], v, src[0]);
+    kn_uop v = meaning(ir, f, lanes, src, n, masked ? u->src[n] : NULL, (unsigned)ki_numel(u));
     if (!v) return ir->env->err ? NULL : refuse(ir, name, "its meaning does not fit the sources");
     if (!(v = bits_as(ir, v, (kn_dtype)u->dtype)))
         return ir->env->err ? NULL : refuse(ir, name, "its result has another dtype");

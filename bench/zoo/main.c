@@ -132,8 +132,8 @@ int main(int argc, char **argv) {
     uint64_t kernels = 0;
     if (!read_options(argc, argv, &o)) return usage();
     kn_ctx *k = kn_open(o.device);
-    kn_set_log(k, log_line, NULL);
     if (!k) return fputs("out of memory\n", stderr), 1;
+    kn_set_log(k, log_line, NULL);
     kn_status s = zoo_open(&z, k, zoo_find(ZOO), o.batch, o.small);
     if (!s) s = run(&z, &o, &ms, &kernels);
     if (s) fprintf(stderr, "%s: %s\n", ZOO, kn_error(k) ? kn_message(k) : "out of memory");

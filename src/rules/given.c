@@ -39,14 +39,17 @@ static int64_t times_in(const ki_linear *l, const ki_linear *fact, int sign) {
     return times;
 }
 
-/* An upper bound of sign * (l less its constant) from facts on several terms at a time, of the rest by each term. False: none. */
-static bool bound_by_parts(const ki_facts *f, const ki_linear *l, int sign, ki_int128 *out) {
+/* An upper bound of sign * (l less its constant) from facts on several terms at a time, fact `first` before the others, of
+ * the rest by each term. False: none. */
+static bool bound_by_parts(const ki_facts *f, const ki_linear *l, int sign, unsigned first, ki_int128 *out) {
     ki_linear rest = *l;
     bool any = false;
     *out = 0;
-    for (unsigned i = 0; i < f->n; i++) {
+    for (unsigned j = 0; j < f->n; j++) {
+        unsigned i = (first + j) % f->n;
         const ki_linear *fact = &f->form[i];
         int64_t times = fact->n > 1 ? times_in(&rest, fact, sign) : 0;
+        if (!times && !j) return false; /* as with another one first */
         if (!times) continue;
         any = true;
         *out += (ki_int128)times * f->hi[i];
@@ -76,8 +79,10 @@ void ki_facts_tighten(const ki_facts *f, const ki_linear *l, int64_t *lo, int64_
     if (!open_a && a > *lo && a < INT64_MAX) *lo = (int64_t)a;
     if (!open_b && b < *hi && b > INT64_MIN) *hi = (int64_t)b;
     ki_int128 up;
-    if (bound_by_parts(f, l, 1, &up) && up + l->k < *hi && up + l->k > INT64_MIN) *hi = (int64_t)(up + l->k);
-    if (bound_by_parts(f, l, -1, &up) && l->k - up > *lo && l->k - up < INT64_MAX) *lo = (int64_t)(l->k - up);
+    for (unsigned i = 0; i < f->n; i++) {
+        if (bound_by_parts(f, l, 1, i, &up) && up + l->k < *hi && up + l->k > INT64_MIN) *hi = (int64_t)(up + l->k);
+        if (bound_by_parts(f, l, -1, i, &up) && l->k - up > *lo && l->k - up < INT64_MAX) *lo = (int64_t)(l->k - up);
+    }
 }
 
 /* Bounds this side of 2^61 keep every sum above inside int64. */

@@ -20,28 +20,40 @@ static bool varies(kn_uop u, kn_uop r, ki_ir *ir, bool *ok) {
 
 static kn_uop both(ki_ir *ir, kn_uop a, kn_uop b) { return a ? ki_op2(ir, KN_AND, a, b) : b; }
 
-/* x, its gates rid of what is known. */
-static kn_uop without_gates(ki_ir *ir, kn_uop x, const kn_uop *known, unsigned nknown) {
-    kn_uop *node, from[64], to[64], part[KI_MAX_TERMS];
+/* A LOAD's gate without the parts that are known; NULL: nothing is left of it. */
+static kn_uop left_of(ki_ir *ir, kn_uop gate, const kn_uop *known, unsigned nknown) {
+    kn_uop part[KI_MAX_TERMS], left = NULL;
+    unsigned n = ki_conjuncts(gate, part);
+    if (!n) return gate;
+    for (unsigned k = 0; k < n; k++) {
+        bool said = false;
+        for (unsigned j = 0; j < nknown; j++) said |= part[k] == known[j];
+        if (!said) left = both(ir, left, part[k]);
+    }
+    return left;
+}
+
+/* x, the gates of its LOADs rid of what is known: of those inside r alone; what does not vary there is read before it. */
+static kn_uop without_gates(ki_ir *ir, kn_uop x, kn_uop r, const kn_uop *known, unsigned nknown) {
+    kn_uop *node, from[64], to[64];
     uint32_t m = 0;
     int64_t n = ki_toposort(ir, &x, 1, &node);
-    for (int64_t i = 0; i < n && m < 64; i++) {
-        kn_uop u = node[i], gate = u->op == KN_INDEX ? u->src[1] : NULL, left = NULL;
-        if (!gate || gate->op != KN_WHERE || gate->src[2]->op != KN_INVALID) continue;
-        unsigned parts = ki_conjuncts(gate->src[0], part), drop = 0;
-        for (unsigned k = 0; k < parts; k++) {
-            bool said = false;
-            for (unsigned j = 0; j < nknown; j++) said |= part[k] == known[j];
-            drop += said;
-            if (!said) left = both(ir, left, part[k]);
-        }
-        if (!drop) continue;
+    ki_map *inside = n < 0 ? NULL : ki_map_take(ir);
+    if (inside) ki_map_set(inside, r, r);
+    for (int64_t i = 0; inside && i < n && m < 64; i++) {
+        kn_uop u = node[i];
+        for (uint32_t k = 0; k < u->nsrc; k++)
+            if (ki_map_get(inside, u->src[k])) ki_map_set(inside, u, u);
+        if (u->op != KN_LOAD || u->nsrc < 3 || !ki_map_get(inside, u->src[0])) continue;
+        kn_uop left = left_of(ir, u->src[2], known, nknown);
+        if (left == u->src[2]) continue;
         from[m] = u;
-        to[m++] = ki_op2(ir, KN_INDEX, u->src[0],
-                         left ? ki_op3(ir, KN_WHERE, left, gate->src[1], gate->src[2]) : gate->src[1]);
+        to[m++] = left ? ki_op3(ir, KN_LOAD, u->src[0], u->src[1], left) : ki_op1(ir, KN_LOAD, u->src[0]);
     }
+    bool ok = inside != NULL;
+    if (ok) ki_map_give(ir, inside);
     if (n >= 0) ki_free(node);
-    return n < 0 ? NULL : m ? ki_substitute(ir, x, from, to, m) : x;
+    return !ok ? NULL : m ? ki_substitute(ir, x, from, to, m) : x;
 }
 
 bool ki_skip_left_out(ki_ir *ir, kn_uop *value, kn_uop *loop) {
@@ -55,7 +67,7 @@ bool ki_skip_left_out(ki_ir *ir, kn_uop *value, kn_uop *loop) {
     }
     if (!ok || !p) return ok;
     kn_uop end = ki_op3(ir, KN_WHERE, p, r->src[0], ki_index(ir, 0)), range = end ? ki_with_src(ir, r, &end) : NULL;
-    kn_uop x = range ? without_gates(ir, v->src[1], known, nknown) : NULL;
+    kn_uop x = range ? without_gates(ir, v->src[1], r, known, nknown) : NULL;
     if (x && q) x = ki_op3(ir, KN_WHERE, q, x, v->src[2]);
     if (!x || !(x = ki_substitute(ir, x, &r, &range, 1))) return false;
     return *value = x, *loop = range, true;

@@ -136,6 +136,14 @@ static ki_mop destination(job *j) {
     return ki_mreg(kind, slice ? slice : ki_vreg_new(m, KI_RC_V, kind));
 }
 
+/* Does another source than the one overwritten stand in d? */
+static bool stands_in(const job *j, ki_mop d) {
+    for (unsigned k = 1; k < 4; k++)
+        if (j->src[k] && j->src[k] != j->src[0] && !ki_lis_const(j->src[k]) && ki_lv(j->l, j->src[k])->reg == d.reg)
+            return true;
+    return false;
+}
+
 static void copy_to(job *j, ki_mop d, ki_vreg from) {
     if (d.reg == from) return;
     KI_LPUT(j->l, KI_M_MOVE, d, ki_mreg((ki_x86_kind)d.kind, from));
@@ -230,10 +238,13 @@ void ki_lins(ki_lower *l, kn_uop u) {
         return;
     }
     measure(&j);
-    ki_mop d = destination(&j);
+    ki_mop d = destination(&j), own = d;
     if (l->m.failed) return;
-    if (l->m.sse) put_sse(&j, d);
-    else if (!put_fused(&j, d)) put_plain(&j, d);
+    if (j.f->attr & KI_XA_RW && stands_in(&j, d))
+        own = ki_mreg((ki_x86_kind)d.kind, ki_vreg_new(&l->m, KI_RC_V, (ki_x86_kind)d.kind));
+    if (l->m.sse) put_sse(&j, own);
+    else if (!put_fused(&j, own)) put_plain(&j, own);
+    copy_to(&j, d, own.reg);
     ki_lval *v = ki_lv(l, u);
     v->reg = d.reg;
     v->gpr = d.kind <= KI_XO_R64;

@@ -1,5 +1,5 @@
-"""Programs that random programs once failed with, shrunk: found/*.kn, each named after what was wrong. All their values are exact,
-so every device gives the interpreter's bits."""
+"""Programs that once went wrong: found/*.kn, each named after what was wrong; most are random programs, shrunk, some a kernel
+written by hand. No value depends on the order or the contraction of arithmetic, so every device gives the interpreter's bits."""
 from pathlib import Path
 
 import numpy as np

@@ -5,7 +5,7 @@
 #   make test       the whole suite (sets up build/venv; OFFLINE=1: run what can be run without it)
 #   make check      the same under ASan and UBSan, built in build/asan
 #   make tidy       layers, forbidden calls, lengths, recursion, format
-#   make bench      kernels, compile time and speed, side by side with tinygrad and numpy (JSON=1: one object a line)
+#   make bench      kernels, compile time and speed, side by side with numpy, PyTorch and tinygrad (ROWS='matmul conv': some of it)
 #   make zoo        build/zoo/NAME: whole networks with random weights
 #   make accuracy   errors of the mathematical functions over all f32 inputs (T='exp sin:f64': some of them)
 #   make install    PREFIX=/usr/local DESTDIR=
@@ -21,6 +21,7 @@ PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 PYTHON  ?= python3
 VENV    ?= build/venv
+BENCHVENV ?= build/bench-venv
 VERSION := $(shell sed -n 's/^\#define KN_VERSION_M[A-Z]* //p;s/^\#define KN_VERSION_PATCH //p' include/koine/base.h | paste -sd.)
 SOVER   := 0
 
@@ -41,6 +42,7 @@ TESTBIN := $(TESTSRC:%.c=$(B)/%)
 EXBIN   := $(EXSRC:%.c=$(B)/%)
 ZOOOBJ  := $(ZOOSRC:%.c=$(B)/%.o)
 ZOOBIN  := $(addprefix $(B)/zoo/,resnet50_forward resnet50_train gpt2_forward gpt2_train gpt2_decode llama_decode)
+BENCHBIN := $(addprefix $(B)/bench/,libprobe.so libstep.so dispatch)
 LIBA    := $(B)/libkoine.a
 LIBSO   := $(B)/libkoine.so.$(VERSION)
 
@@ -133,7 +135,7 @@ $(B)/zoo/%: bench/zoo/main.c $(ZOOOBJ) $(LIBA)
 
 zoo: $(ZOOBIN)
 
-tests: all $(TESTBIN) $(EXBIN) zoo
+tests: all $(TESTBIN) $(EXBIN) zoo $(BENCHBIN)
 
 # ---- the main job ----
 
@@ -150,9 +152,22 @@ SAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-fr
 check:
 	@$(MAKE) --no-print-directory B=build/asan CFLAGS='-O1 -g $(SAN)' KOINE_SAN=1 test
 
-# JSON=1: one object a line. The peers come from the network once, into build/bench-venv.
-bench: all zoo
-	@PYTHON='$(PYTHON)' VENV=build/bench-venv KOINE_BUILD='$(abspath $(B))' CC='$(CC)' JSON='$(JSON)' OFFLINE='$(OFFLINE)' bench/run
+# What the bench itself runs: the machine's ceilings (for the machine it is on), koine's steps, the dispatch row.
+$(B)/bench/libprobe.so: bench/probe.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O3 -march=native $(WARN) -fPIC -shared -pthread $< -o $@
+$(B)/bench/libstep.so: bench/step.c $(LIBSO)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) -shared $< $(LIBSO) -Wl,-rpath,'$(abspath $(B))' -o $@
+$(B)/bench/dispatch: bench/dispatch.c $(LIBA)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) $(LDFLAGS) $< $(LIBA) $(LDLIBS) -o $@
+
+# ROWS='matmul conv': rows whose names begin so. JSON=1: one object a line. BEAM=n, THREADS=1,2. The peers come from the network once, into
+# build/bench-venv; OFFLINE=1: only those that are there.
+bench: all zoo $(BENCHBIN)
+	@PYTHON='$(PYTHON)' VENV='$(BENCHVENV)' KOINE_BUILD='$(abspath $(B))' JSON='$(JSON)' OFFLINE='$(OFFLINE)' ROWS='$(ROWS)' BEAM='$(BEAM)' \
+	    THREADS='$(THREADS)' bench/run
 
 # All inputs of the f32 functions, samples of the others: minutes a function. T: functions (exp, sin:f64, ...).
 accuracy: $(B)/tests/math/accuracy

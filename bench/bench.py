@@ -1,114 +1,205 @@
-"""`make bench`: koine beside its peers in one run; ratios of medians.
+"""`make bench`: koine beside its peers in one run; ratios of medians, fractions of what the machine can do.
 
-    bench.py KOINE LIBKOINE LIBPROBE PEERS [--json]
+    bench.py BUILD PYTHON [--json] [--beam N] [--threads N,N] [--rows NAME...]
 
-PEERS is the python that has numpy and tinygrad; what it lacks is named, with what would fetch it, and left out.
+PYTHON is that of the peers (numpy, torch, tinygrad, onnxruntime). A row is run if its name begins with one of the names given; without any, all
+are. Rows: rows.py (kernels), and kernels_, compile_, dispatch, zoo_ below. --json: one object a line, {row, threads, koine, beam, unit,
+peers, ratio, ceiling, ...}; docs/performance.md says what each means.
 """
+import argparse
 import json
-import statistics
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import compiling
 import networks
+from ceilings import Ceilings
+from players import Match, Player, cleared, progress
+from rows import ROWS
 
-HERE = Path(__file__).resolve().parent
-KOINE, LIB, PROBE, PEERS = sys.argv[1:5]
-JSON = "--json" in sys.argv
-TIMES = 3
-NETWORKS = (HERE / "peer_networks.py").read_text()
-
-
-def run(*command):
-    p = subprocess.run([str(c) for c in command], capture_output=True, text=True)
-    if p.returncode:
-        print("bench:", *command[1:3], (p.stderr.strip().splitlines() or ["failed"])[-1], file=sys.stderr)
-    return p.stdout.splitlines()
+PEERS = {"numpy": "numpy", "torch": "torch", "tinygrad": "tinygrad", "onnxruntime": "onnxruntime, onnx"}
+SIDES = ("numpy", "torch", "tinygrad")
+COLUMNS = f"  {'row':20} thr {'koine':>9} {'beam':>9} {'numpy':>9} {'torch':>9} {'tinygrad':>9} {'ratio':>6} {'beam':>5} {'bar':>4} {'ceiling':>8}"
 
 
-def has(module):
-    """The version of a peer, or None."""
-    code = f"from importlib.metadata import version as v; import {module}; print(v('{module}'))"
-    p = subprocess.run([PEERS, "-c", code], capture_output=True, text=True)
-    return p.stdout.strip() or None
+def arguments():
+    a = argparse.ArgumentParser()
+    a.add_argument("build", type=Path)
+    a.add_argument("python")
+    a.add_argument("--json", action="store_true")
+    a.add_argument("--beam", default="4")
+    a.add_argument("--threads", default="1,2")
+    a.add_argument("--rows", nargs="*", default=[])
+    return a.parse_args()
+
+
+ARGS = arguments()
+KOINE = ARGS.build / "koine"
+CODE = os.environ.setdefault("KN_CODE", "x86")
+failures, below = [], []
+
+
+def versions():
+    """Of the peers that are here."""
+    found = {}
+    for peer, modules in PEERS.items():
+        code = f"from importlib.metadata import version as v; import {modules}; print(v('{peer}'))"
+        p = subprocess.run([ARGS.python, "-c", code], capture_output=True, text=True)
+        if p.returncode == 0:
+            found[peer] = p.stdout.strip()
+        else:
+            print(f"bench: {peer} is not here, its column is left out: {ARGS.python} -m pip install {modules.replace(',', '')}", file=sys.stderr)
+    return found
+
+
+def wanted(name, hidden=False):
+    return name in ARGS.rows or not hidden and (not ARGS.rows or any(name.startswith(r) for r in ARGS.rows))
 
 
 def out(record, text):
-    print(json.dumps(record) if JSON else text, flush=True)
+    cleared()
+    base = {"row": None, "threads": 1, "code": CODE, "koine": None, "beam": None, "unit": None, "peers": {}, "ratio": None, "ceiling": None}
+    r = base | record
+    met = r.get("met")
+    if met is False:
+        below.append(r)
+    print(json.dumps(r) if ARGS.json else "  " + text + ("  below" if met is False else ""), flush=True)
 
 
 def title(*text):
-    if not JSON:
+    if not ARGS.json:
         print("", *text, sep="\n", flush=True)
 
 
-def kernels():
-    title("Kernels: bytes moved, and the least any schedule could move", f"  {'program':16} kernels    ratio")
-    names = []
-    for line in run(KOINE, "bench", "kernels", "--json"):
-        r = json.loads(line)
-        names.append(r["program"])
-        out({"bench": "kernels"} | r, f"  {r['program']:16} {r['kernels']:7} {r['bytes'] / r['floor']:8.3f}")
-    return names
+def rounded(v):
+    return None if v is None else float(f"{v:.4g}")
 
 
-def compile_row(name, tinygrad):
-    ours, cold, again, row = [], [], [], {"bench": "compile", "program": name}
-    network = f'"{name}":' in NETWORKS  # seconds a time, so once
-    for _ in range(1 if network else TIMES):  # by turns: what else the machine does falls on both
-        ours += [json.loads(line) for line in run(KOINE, "bench", "compile", name, "--json")]
-        theirs = run(PEERS, HERE / "peer_compile.py", name) if tinygrad else []
-        if theirs:
-            c, a, row["peer_kernels"] = (int(v) for v in theirs[-1].split())
-            cold.append(c)
-            again.append(a)
-    row |= {"us": statistics.median(r["us"] for r in ours), "kernels": ours[0]["kernels"]}
-    if cold:
-        row |= {"peer": "tinygrad " + tinygrad, "peer_us": statistics.median(cold), "peer_again_us": statistics.median(again)}
-        row |= {f: round(row[p] / row["us"], 1) for f, p in (("ratio", "peer_us"), ("ratio_again", "peer_again_us"))}
-    return row
+def shown(v, width=9):
+    return f"{'-' if v is None else f'{v:.4g}' if v < 1e4 else f'{v:.0f}':>{width}}"
 
 
-def compiling(names, tinygrad):
-    title(f"Compiling, tensor calls to rendered kernels, us: koine and tinygrad {tinygrad or '(not here)'}",
-          f"  {'program':16} {'koine':>8} kernels {'cold':>11} {'again':>11} kernels {'ratio':>7} {'again':>7}")
-    for name in names:
-        r = compile_row(name, tinygrad)
-        text = f"  {name:16} {r['us']:8.0f} {r['kernels']:7}"
-        if "peer_us" in r:
-            text += f" {r['peer_us']:11.0f} {r['peer_again_us']:11.0f} {r['peer_kernels']:7}"
-            text += f" {r['ratio']:7.0f} {r['ratio_again']:7.0f}"
+def ratio(v, width):
+    return f"{'-' if v is None else f'{v:.2f}':>{width}}"
+
+
+# ---- kernels of rows.py ----
+
+
+def record_of(row, threads, played, ceilings, tiles):
+    us, r = played["us"], {"row": row.name, "threads": threads, "unit": "us"}
+    bar, beam_bar = (None, None) if row.tiles and not tiles else (row.bar, row.beam_bar)
+    r |= {"koine": rounded(us.get("koine")), "beam": rounded(us.get("beam")), "peers": {p: rounded(us[p]) for p in SIDES if p in us}}
+    r |= {"bar": bar, "over": played["over"], "failed": played["failed"], "how": played["how"]}
+    best = min(r["peers"].values(), default=None)
+    if r["koine"] is None:
+        why = played["failed"].get("koine") or f"over {played['over'].get('koine')} s"
+        failures.append(f"{row.name}, {threads} threads: {why}")
+        return r | {"met": False, "why": why}
+    floor, kind = ceilings.floor(row, threads)
+    r |= {"ratio": best and rounded(best / r["koine"]), "beam_ratio": best and r["beam"] and rounded(best / r["beam"])}
+    r |= {"ceiling": rounded(1e6 * floor / r["koine"]), "ceiling_of": kind, "floor": rounded(1e6 * floor), "floor_bar": row.floor_bar}
+    met = [r["ratio"] >= bar] if bar and best else []
+    met += [r["beam_ratio"] >= beam_bar] if beam_bar and r["beam_ratio"] else []
+    met += [max(r["ceiling"], 1e6 * floor / (r["beam"] or r["koine"])) >= row.floor_bar] if row.floor_bar else []
+    return r | {"met": all(met) if met else None} | ({"note": "no AMX here: no bar"} if row.tiles and not tiles else {})
+
+
+def kernel_text(r):
+    cells = [shown(r["koine"]), shown(r["beam"])]
+    for p in SIDES:
+        cells.append(shown(r["peers"].get(p)) if p not in r["over"] else f"{'>' + str(r['over'][p]) + ' s':>9}")
+    text = f"{r['row']:20} {r['threads']:3} {' '.join(cells)}"
+    if r["koine"] is None:
+        return f"{text}  koine: {r['why']}"
+    text += f" {shown(r['ratio'], 6)} {shown(r['beam_ratio'], 5)} {shown(r['bar'], 4)} {r['ceiling']:8.2f} {r['ceiling_of']}"
+    notes = [f"{p} {how}" for p, how in r["how"].items()] + [f"{p}: {why}" for p, why in r["failed"].items()] + [r.get("note")]
+    return text + "".join(f"; {n}" for n in notes if n)
+
+
+def kernels(rows, found, beam):
+    ceilings, b = Ceilings(ARGS.build / "bench/libprobe.so"), ARGS.build / "bench"
+    libraries = ARGS.build / "libkoine.so", b / "libstep.so"
+    tiles = ceilings.tiles()
+    title(f"Kernels on the CPU, us; ratio: the best peer's time over koine's; ceiling: the least the machine allows over koine's{'' if tiles else '; no AMX'}", COLUMNS)
+    for threads in map(int, ARGS.threads.split(",")):
+        players = {"koine": Player("koine", ARGS.python, threads, {"KN_BEAM": "0"} if beam else {}, *libraries)}
+        if beam:
+            players["beam"] = Player("beam", ARGS.python, threads, {"KN_BEAM": ARGS.beam}, *libraries)
+        match = Match(players | {p: Player(p, ARGS.python, threads, {}) for p in SIDES if p in found}, progress)
+        try:
+            for row in rows:
+                played = {}
+                match.play(row, played)
+                r = record_of(row, threads, played, ceilings, tiles)
+                out(r, kernel_text(r))
+        finally:
+            match.close()
+    if not ARGS.json:
+        title("Ceilings: the best rates seen in this run")
+    for c in ceilings.records():
+        out(c, f"{c['row']:20} {c['threads']:3} {c['ceiling']:9} {c['unit']}")
+
+
+# ---- the rest ----
+
+
+def dispatch():
+    title("Dispatch: 1,000 dependent tiny kernels in a realised schedule, ns a kernel beyond the kernels, one thread")
+    p = subprocess.run([ARGS.build / "bench/dispatch"], capture_output=True, text=True, env=os.environ | {"KN_THREADS": "1"})
+    if p.returncode:
+        failures.append("dispatch: " + p.stderr.strip())
+        return
+    d = json.loads(p.stdout)
+    r = {"row": "dispatch", "koine": d["ns"], "unit": "ns", "kernel_ns": d["kernel_ns"], "bar": 300, "met": d["ns"] <= 300}
+    out(r, f"{'dispatch':20} {1:3} {d['ns']:9.1f}  (a kernel itself: {d['kernel_ns']:.1f}); bar 300")
+
+
+def section(rows, *head):
+    first = True
+    for r, text in rows:
+        if first:
+            title(*head)
+        first = False
+        if r.get("error"):
+            failures.append(f"{r['row']}: {r['error']}")
         out(r, text)
 
 
-def speed_text(r):
-    if r["bench"] == "ceiling":
-        return (f"  on {r['threads']}: read {r['read_gbs']} GB/s, copy {r['copy_gbs']} GB/s, "
-                f"multiply-add {r['fma_gflops']} GFLOP/s")
-    if "error" in r:
-        return f"  {r['program']:16} {r['threads']:7}  {r['error']}"
-    met = "" if r["ratio"] >= r["bar"] else "  below"
-    return (f"  {r['program']:16} {r['threads']:7} {r['us']:8.0f} {r['peer_us']:8.0f} {r['ratio']:6.2f} {r['cpu_ratio']:6.2f} {r['bar']:5}"
-            f" {r['floor_us']:8.0f} {r['distance']:6.2f}{met}")
+def summary():
+    cleared()
+    if below and not ARGS.json:
+        title("Below their bar, the worst first:")
+        for r in sorted(below, key=lambda r: r.get("ratio") if r.get("ratio") is not None else -1):
+            print(f"  {r['row']:24} threads {r['threads']}  ratio {r.get('ratio')}  ceiling {r.get('ceiling')}")
+    for f in failures:
+        print("bench: failed:", f, file=sys.stderr)
+    return 1 if failures else 0
 
 
-def speed(numpy):
-    title(f"Running on the CPU, us: koine and numpy {numpy}; the floor is what the machine needs",
-          f"  {'program':16} threads {'koine':>8} {'numpy':>8} {'ratio':>6} {'cpu':>6} {'bar':>5} {'floor':>8} {'x floor':>6}")
-    for threads in (1, 2):
-        for line in run(PEERS, HERE / "speed.py", threads, LIB, PROBE):
-            r = json.loads(line)
-            out(r, speed_text(r))
+def main():
+    found = versions()
+    beam = re.search(r"\bKN_BEAM\b", subprocess.run([KOINE, "info"], capture_output=True, text=True).stdout)
+    cpu = re.search(r"^cpu +(.*)", subprocess.run([KOINE, "info"], capture_output=True, text=True).stdout, re.M)
+    head = (f"koine: {'machine code' if CODE == 'x86' else 'C, compiled'} (KN_CODE={CODE}), {cpu[1] if cpu else '?'}, "
+            f"{f'search KN_BEAM={ARGS.beam}' if beam else 'no search (KN_BEAM) in this build'}; peers: {', '.join(f'{p} {v}' for p, v in found.items()) or 'none'}")
+    print(head, file=sys.stderr if ARGS.json else sys.stdout, flush=True)
+    rows = [r for r in ROWS if wanted(r.name, hidden=r.name.startswith("tiny"))]
+    if rows and "numpy" in found:
+        kernels(rows, found, beam)
+    elif rows:
+        failures.append("no rows of kernels without numpy, which the results are checked against")
+    if wanted("dispatch"):
+        dispatch()
+    section(compiling.kernels(KOINE, wanted), "Kernels of a program, and the bytes they move over the least any schedule could move", compiling.KERNELS_HEAD)
+    section(compiling.rows(KOINE, ARGS.python if "tinygrad" in found else None, wanted, progress),
+            f"Compiling, from tensor calls to {'machine code' if CODE == 'x86' else 'C'}, us, one thread; tinygrad: to machine code, by clang", compiling.COMPILE_HEAD)
+    section(networks.rows(ARGS.build, ARGS.python, found, ARGS.beam if beam else None, wanted, map(int, ARGS.threads.split(",")), progress),
+            "Whole networks, ms a step, and peak memory, MiB", networks.HEAD)
+    return summary()
 
 
-def whole_networks():
-    title("Whole networks on the CPU, ms a step and peak memory", f"  {'program':16} batch threads {'koine':>9}")
-    for r in networks.rows(Path(KOINE).parent, PROBE, [PEERS, "/usr/bin/python3"]):
-        out(r, networks.text(r))
-
-
-tinygrad, numpy = has("tinygrad"), has("numpy")
-compiling(kernels(), tinygrad)
-if numpy:
-    speed(numpy)
-whole_networks()
+sys.exit(main())

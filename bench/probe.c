@@ -1,45 +1,199 @@
-/* probe.c: what the machine can do, for the floors of bench/speed.py: read, copy, and multiply-add as fast as it goes.
- * Loaded as a shared library; each function is one thread's share, compiled for the machine it runs on. */
+/* probe.c: what the machine can do: the ceilings of `make bench`. Loaded as a shared library, compiled for the machine it runs on.
+ * A rate is the work of all threads over the time from when they began together to when the last one ended. */
 #include <immintrin.h>
+#include <pthread.h>
 #include <stddef.h>
-
-/* Sums n floats, n a multiple of 64. */
-float probe_read(const float *x, size_t n) {
-    __m256 s[8] = {0};
-    for (size_t i = 0; i < n; i += 64)
-        for (int k = 0; k < 8; k++) s[k] = _mm256_add_ps(s[k], _mm256_loadu_ps(x + i + 8 * k));
-    for (int k = 1; k < 8; k++) s[0] = _mm256_add_ps(s[0], s[k]);
-    return _mm256_cvtss_f32(s[0]);
-}
-
-/* Copies n floats past the caches; y is aligned to 32 bytes. */
-void probe_copy(float *y, const float *x, size_t n) {
-    for (size_t i = 0; i < n; i += 8) _mm256_stream_ps(y + i, _mm256_loadu_ps(x + i));
-    _mm_sfence();
-}
-
-#ifdef __AVX512F__
-enum { LANES = 16, ACCUMULATORS = 12 };
-typedef __m512 lanes;
-#define SET   _mm512_set1_ps
-#define FMA   _mm512_fmadd_ps
-#define FIRST _mm512_cvtss_f32
-#else
-enum { LANES = 8, ACCUMULATORS = 12 };
-typedef __m256 lanes;
-#define SET   _mm256_set1_ps
-#define FMA   _mm256_fmadd_ps
-#define FIRST _mm256_cvtss_f32
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+#ifdef __AMX_TILE__
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
-/* Does at least `flops` operations in registers; returns how many, *sink keeps them alive. */
-double probe_fma(double flops, float *sink) {
+/* Kinds, in the order of KINDS in ceilings.py. */
+enum kind { FMA, DOT_BF16, DOT_I8, AMX_BF16, AMX_I8, READ, COPY, TRIAD };
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- arithmetic in registers: operations done -------------------------------------------------------------------- */
+
+enum { ACCUMULATORS = 12, TURNS = 1 << 21 };
+static volatile float sink;
+
+#ifdef __AVX512F__
+enum { LANES = 16 };
+typedef __m512 lanes;
+#define SET    _mm512_set1_ps
+#define MULACC _mm512_fmadd_ps
+#define FIRST  _mm512_cvtss_f32
+#else
+enum { LANES = 8 };
+typedef __m256 lanes;
+#define SET    _mm256_set1_ps
+#define MULACC _mm256_fmadd_ps
+#define FIRST  _mm256_cvtss_f32
+#endif
+
+static double fma_peak(void) {
     lanes a[ACCUMULATORS], m = SET(0.999f), c = SET(0.001f);
     for (int k = 0; k < ACCUMULATORS; k++) a[k] = SET((float)k);
-    size_t n = (size_t)(flops / (2.0 * LANES * ACCUMULATORS)) + 1;
-    for (size_t i = 0; i < n; i++)
-        for (int k = 0; k < ACCUMULATORS; k++) a[k] = FMA(a[k], m, c);
-    *sink = 0;
-    for (int k = 0; k < ACCUMULATORS; k++) *sink += FIRST(a[k]);
-    return 2.0 * LANES * ACCUMULATORS * (double)n;
+    for (int i = 0; i < TURNS; i++)
+        for (int k = 0; k < ACCUMULATORS; k++) a[k] = MULACC(a[k], m, c);
+    for (int k = 0; k < ACCUMULATORS; k++) sink += FIRST(a[k]);
+    return 2.0 * LANES * ACCUMULATORS * TURNS;
+}
+
+static double dot_bf16_peak(void) {
+#ifdef __AVX512BF16__
+    __m512 a[ACCUMULATORS];
+    __m512i bits = _mm512_set1_epi16(0x3c01); /* small */
+    __m512bh x = (__m512bh)bits;
+    for (int k = 0; k < ACCUMULATORS; k++) a[k] = _mm512_set1_ps((float)k);
+    for (int i = 0; i < TURNS; i++)
+        for (int k = 0; k < ACCUMULATORS; k++) a[k] = _mm512_dpbf16_ps(a[k], x, x);
+    for (int k = 0; k < ACCUMULATORS; k++) sink += _mm512_cvtss_f32(a[k]);
+    return 2.0 * 32 * ACCUMULATORS * TURNS;
+#else
+    return 0;
+#endif
+}
+
+static double dot_i8_peak(void) {
+#ifdef __AVX512VNNI__
+    __m512i a[ACCUMULATORS], x = _mm512_set1_epi8(3);
+    for (int k = 0; k < ACCUMULATORS; k++) a[k] = _mm512_set1_epi32(k);
+    for (int i = 0; i < TURNS; i++)
+        for (int k = 0; k < ACCUMULATORS; k++) a[k] = _mm512_dpbusd_epi32(a[k], x, x);
+    for (int k = 0; k < ACCUMULATORS; k++) sink += (float)_mm_cvtsi128_si32(_mm512_castsi512_si128(a[k]));
+    return 2.0 * 64 * ACCUMULATORS * TURNS;
+#else
+    return 0;
+#endif
+}
+
+#if defined __AMX_TILE__ && defined __AMX_BF16__ && defined __AMX_INT8__
+#define EACH(a, b, c, d)                                                                                               \
+    do {                                                                                                               \
+        a;                                                                                                             \
+        b;                                                                                                             \
+        c;                                                                                                             \
+        d;                                                                                                             \
+    } while (0) /* gcc's are statements */
+enum { TILE_PERMISSION = 0x1023, TILE_DATA = 18, TILES = 8, TILE_TURNS = 1 << 17 };
+typedef struct tile_config {
+    uint8_t palette, start, reserved[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+} tile_config;
+
+/* Four accumulators, two tiles on either side, random enough: tiles of zeros run faster. */
+static double tile_peak(enum kind kind) {
+    static int8_t data[2][1024];
+    if (syscall(SYS_arch_prctl, TILE_PERMISSION, TILE_DATA)) return 0;
+    tile_config c = {.palette = 1};
+    for (int t = 0; t < TILES; t++) c.bytes[t] = 64, c.rows[t] = 16;
+    for (int i = 0; i < 1024; i++)
+        data[0][i] = (int8_t)(i % 2 ? 0x3c : i * 37), data[1][i] = (int8_t)(i % 2 ? 0x3b : i * 91);
+    _tile_loadconfig(&c);
+    EACH(_tile_zero(0), _tile_zero(1), _tile_zero(2), _tile_zero(3));
+    EACH(_tile_loadd(4, data[0], 64), _tile_loadd(5, data[1], 64), _tile_loadd(6, data[1], 64),
+         _tile_loadd(7, data[0], 64));
+    if (kind == AMX_BF16)
+        for (int i = 0; i < TILE_TURNS; i++)
+            EACH(_tile_dpbf16ps(0, 4, 6), _tile_dpbf16ps(1, 4, 7), _tile_dpbf16ps(2, 5, 6), _tile_dpbf16ps(3, 5, 7));
+    else
+        for (int i = 0; i < TILE_TURNS; i++)
+            EACH(_tile_dpbssd(0, 4, 6), _tile_dpbssd(1, 4, 7), _tile_dpbssd(2, 5, 6), _tile_dpbssd(3, 5, 7));
+    _tile_release();
+    return 4.0 * TILE_TURNS * 2 * 16 * 16 * (kind == AMX_BF16 ? 32 : 64);
+}
+#else
+static double tile_peak(enum kind kind) {
+    (void)kind;
+    return 0;
+}
+#endif
+
+/* ---- memory: bytes moved. Each thread has its part of three arrays that are larger than any cache ---------------- */
+
+enum { FLOATS = 32 << 20 };
+static float *array[3];
+
+static double memory_rate(enum kind kind, size_t from, size_t n) {
+    float *a = array[0] + from, *b = array[1] + from, *c = array[2] + from;
+    __m256 s[8] = {_mm256_setzero_ps()}, three = _mm256_set1_ps(3);
+    for (size_t i = 0; i + 64 <= n; i += 64)
+        for (size_t k = 0; k < 8; k++) {
+            size_t j = i + 8 * k;
+            if (kind == READ) s[k] = _mm256_add_ps(s[k], _mm256_load_ps(a + j));
+            else if (kind == COPY) _mm256_stream_ps(b + j, _mm256_load_ps(a + j));
+            else _mm256_stream_ps(c + j, _mm256_fmadd_ps(three, _mm256_load_ps(a + j), _mm256_load_ps(b + j)));
+        }
+    _mm_sfence();
+    for (int k = 0; k < 8; k++) sink += _mm256_cvtss_f32(s[k]);
+    return (double)(n / 64 * 64) * sizeof(float) * (kind == READ ? 1 : kind == COPY ? 2 : 3);
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+typedef struct share {
+    enum kind kind;
+    size_t from, n;
+    pthread_barrier_t *gate;
+    double work, begun, ended;
+} share;
+
+static void *work(void *user) {
+    share *s = user;
+    pthread_barrier_wait(s->gate);
+    s->begun = now();
+    switch (s->kind) {
+    case FMA: s->work = fma_peak(); break;
+    case DOT_BF16: s->work = dot_bf16_peak(); break;
+    case DOT_I8: s->work = dot_i8_peak(); break;
+    case AMX_BF16:
+    case AMX_I8: s->work = tile_peak(s->kind); break;
+    default: s->work = memory_rate(s->kind, s->from, s->n);
+    }
+    s->ended = now();
+    return NULL;
+}
+
+static int open_arrays(void) {
+    for (int i = 0; i < 3; i++) {
+        if (!array[i]) array[i] = aligned_alloc(1 << 21, sizeof(float) * FLOATS);
+        if (!array[i]) return 0;
+        for (size_t j = 0; j < FLOATS; j++) array[i][j] = (float)(i + 1);
+    }
+    return 1;
+}
+
+/* Operations or bytes a second; 0 where the processor has none of it; -1: out of memory or threads. */
+double probe_rate(int kind, int threads) {
+    enum { MOST = 64 };
+    if (threads < 1 || threads > MOST || (kind >= READ && !array[2] && !open_arrays())) return -1;
+    pthread_t id[MOST];
+    share s[MOST];
+    pthread_barrier_t gate;
+    pthread_barrier_init(&gate, NULL, (unsigned)threads);
+    size_t part = (size_t)FLOATS / (size_t)threads / 64 * 64;
+    for (int i = 0; i < threads; i++) {
+        s[i] = (share){.kind = (enum kind)kind, .from = part * (size_t)i, .n = part, .gate = &gate};
+        if (i + 1 < threads && pthread_create(&id[i], NULL, work, &s[i])) return -1;
+    }
+    work(&s[threads - 1]);
+    double done = s[threads - 1].work, begun = s[threads - 1].begun, ended = s[threads - 1].ended;
+    for (int i = 0; i + 1 < threads; i++) {
+        pthread_join(id[i], NULL);
+        done += s[i].work;
+        if (s[i].begun < begun) begun = s[i].begun;
+        if (s[i].ended > ended) ended = s[i].ended;
+    }
+    pthread_barrier_destroy(&gate);
+    return done / (ended - begun);
 }

@@ -1,0 +1,40 @@
+"""What the machine can do, by bench/probe.c: the best rate seen in the run so far, since another program can only lower it."""
+import ctypes
+
+KINDS = ["fma", "dot_bf16", "dot_i8", "amx_bf16", "amx_i8", "read", "copy", "triad"]
+UNIT = {"read": "GB/s", "copy": "GB/s", "triad": "GB/s"}
+PEAKS = {"fma": ["fma"], "bf16": ["amx_bf16", "dot_bf16", "fma"], "i8": ["amx_i8", "dot_i8"]}  # the best the processor has
+
+
+class Ceilings:
+    """Operations and bytes a second by kind and number of threads."""
+
+    def __init__(self, library):
+        self.rate = ctypes.CDLL(str(library)).probe_rate
+        self.rate.restype, self.rate.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int]
+        self.best = {}
+
+    def look(self, kind, threads, times=1):
+        seen = [self.rate(KINDS.index(kind), threads) for _ in range(times)]
+        self.best[kind, threads] = max(seen + [self.best.get((kind, threads), 0.0)])
+        return self.best[kind, threads]
+
+    def peak_of(self, row, threads):
+        """The kind that bounds the row's arithmetic here; None: nothing does."""
+        return next((k for k in PEAKS[row.peak] if self.best.get((k, threads)) or self.look(k, threads, 3)), None)
+
+    def tiles(self):
+        return self.look("amx_bf16", 1) > 0
+
+    def floor(self, row, threads):
+        """The least seconds the row can take, and the kind that says so."""
+        kind = self.peak_of(row, threads) if row.flops else None
+        floors = [(row.bytes / self.look(row.memory, threads, 2), row.memory)]
+        if kind:
+            floors.append((row.flops / self.look(kind, threads, 2), kind))
+        return max(floors)
+
+    def records(self):
+        for (kind, threads), rate in sorted(self.best.items(), key=lambda b: (b[0][1], KINDS.index(b[0][0]))):
+            if rate > 0:
+                yield {"row": f"ceiling_{kind}", "threads": threads, "unit": UNIT.get(kind, "Gop/s"), "ceiling": round(rate / 1e9, 1)}

@@ -1,0 +1,144 @@
+"""Koine and its peers, by turns: each a process of its own (player.py), waiting while another has its turn.
+
+What the machine does else falls on all of them alike, so the ratio of their medians is worth more than any one of the times.
+"""
+import json
+import os
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TURN_MS = 25
+TURNS = 9  # of a row, fewer where they take long:
+BUDGET = 4.0  # seconds a row for all turns
+FEWEST = 3
+FAR = 4  # a peer that takes so many times what koine does has no more than the fewest turns
+PREPARE = {"koine": 60, "beam": 300, "numpy": 30, "torch": 30, "tinygrad": 12}  # seconds in which to be ready, compiling included
+LOAD = 60
+
+
+class Over(Exception):
+    pass
+
+
+class Player:
+    """A process, started when it is first asked and again after it died or took too long."""
+
+    def __init__(self, name, python, threads, environment, *libraries):
+        side = "koine" if name == "beam" else name
+        self.name, self.command = name, [python, str(HERE / "player.py"), side, str(threads), *map(str, libraries)]
+        self.environment, self.process = {**os.environ, **environment}, None
+
+    def ask(self, limit, **command):
+        fresh = self.process is None
+        if fresh:
+            self.said = tempfile.TemporaryFile("w+")
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, env=self.environment,
+                                            text=True)
+            limit += LOAD
+        try:
+            print(json.dumps(command), file=self.process.stdin, flush=True)
+            answer = self.process.stdout.readline() if select.select([self.process.stdout], [], [], limit)[0] else None
+        except BrokenPipeError:
+            answer = ""
+        if answer is None:
+            self.end()
+            raise Over(limit - LOAD * fresh)
+        if not answer:
+            code = self.process.wait()
+            self.said.seek(0)
+            text = self.said.read().strip().splitlines()
+            self.end()
+            return {"error": f"died ({code}) {text[-1] if text else ''}"}
+        return json.loads(answer)
+
+    def end(self):
+        if self.process:
+            self.process.kill()
+            self.process.communicate()
+            self.said.close()
+            self.process = None
+
+
+class Match:
+    """All sides at one number of threads."""
+
+    def __init__(self, players, say):
+        self.players, self.say = players, say
+        self.folder = tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+
+    def close(self):
+        for p in self.players.values():
+            p.end()
+        self.folder.cleanup()
+
+    def ready(self, row, want, r):
+        """The sides that can play it: each has run it once and got the right result."""
+        sides = {}
+        for name, p in self.players.items():
+            if name not in ("koine", "beam") and not getattr(row, name):
+                continue
+            self.say(f"{row.name}: {name}")
+            try:
+                answer = p.ask(PREPARE[name], do="row", name=row.name)
+                checked = answer if "error" in answer else p.ask(LOAD, do="check", of=want)
+            except Over as over:
+                r["over"][name] = over.args[0]
+                continue
+            if "error" in checked:
+                r["failed"][name] = checked["error"]
+                continue
+            sides[name] = answer["once"]
+            if answer["how"]:
+                r["how"][name] = answer["how"]
+        return sides
+
+    def turns(self, sides):
+        """How many turns each side has. A turn is two calls, or as many as its time allows; one where a call takes long."""
+        least = sides.get("koine", min(sides.values()))
+        far = {n for n, once in sides.items() if once > max(FAR * least, 0.1)}
+        near = sum(max(TURN_MS / 1e3, 2 * once) for n, once in sides.items() if n not in far)
+        n = int(min(TURNS, max(FEWEST, BUDGET / near)))
+        return {name: (n if name not in far else 1 if once > 0.5 else FEWEST) for name, once in sides.items()}
+
+    def play(self, row, r):
+        """Fills r: median microseconds by side in `us`, and why a side has none."""
+        r |= {"over": {}, "failed": {}, "how": {}, "us": {}}
+        want = Path(self.folder.name) / "want.npy"
+        answer = self.players["numpy"].ask(120, do="want", name=row.name, to=str(want))
+        if "error" in answer:
+            raise RuntimeError(f"{row.name}: no reference: {answer['error']}")
+        sides = self.ready(row, str(want), r)
+        want.unlink()
+        if not sides:
+            return
+        due, times = self.turns(sides), {name: [] for name in sides}
+        for i in range(max(due.values())):
+            self.say(f"{row.name}: turn {i + 1} of {max(due.values())}")
+            for name in sides:
+                if i >= due[name] or name in r["failed"]:
+                    continue
+                try:
+                    answer = self.players[name].ask(4 * LOAD, do="turn", ms=TURN_MS)
+                except Over as over:
+                    answer = {"error": f"hangs: over {over.args[0]:.0f} s"}
+                if "error" in answer:
+                    r["failed"][name] = answer["error"]
+                else:
+                    times[name].append(answer["us"])
+        r["us"] = {name: statistics.median(t) for name, t in times.items() if t and name not in r["failed"]}
+
+
+def progress(text):
+    """A line that the next one replaces, for who watches."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K  {text}", end="", file=sys.stderr, flush=True)
+
+
+def cleared():
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -112,7 +112,7 @@ void ki_ir_close(ki_ir *ir) {
     ki_free(ir->intern);
     ki_free(ir->seen);
     ki_map_free(ir->spare);
-    ki_free(ir->spare_memo.visit);
+    for (unsigned k = 0; k < 2; k++) ki_free(ir->spare_memo[k].visit);
     *ir = (ki_ir){0};
 }
 

@@ -252,11 +252,29 @@ static bool nothing_fits(const ki_ir *ir, kn_uop root, const ki_rewrite_opts *o)
     return true;
 }
 
+static ki_memo *spare(ki_ir *ir, bool used) {
+    for (unsigned k = 0; k < 2; k++)
+        if ((ir->spare_memo[k].visit != NULL) == used) return &ir->spare_memo[k];
+    return NULL;
+}
+
+static ki_memo take_memo(ki_ir *ir) {
+    ki_memo *s = spare(ir, true), m = {0};
+    if (s) m = *s, *s = (ki_memo){0};
+    return m;
+}
+
+static void give_memo(ki_ir *ir, ki_memo *m) {
+    ki_memo *s = m->visit ? spare(ir, false) : NULL;
+    if (s) *s = *m;
+    else ki_memo_free(m);
+}
+
 kn_uop ki_rewrite(ki_ir *ir, kn_uop root, const ki_rewrite_opts *opts) {
     if (!root || ir->env->err != KI_E_NONE) return NULL;
     if (!opts->memo && !opts->floor && opts->nsets <= 8 && nothing_fits(ir, root, opts)) return root;
-    ki_memo own = ir->spare_memo;
-    ir->spare_memo = (ki_memo){0};
+    ki_memo own = {0};
+    if (!opts->memo) own = take_memo(ir);
     rewriter w = {.ir = ir, .o = opts, .memo = opts->memo ? opts->memo : &own};
     w.m.ir = ir;
     w.m.user = opts->user;
@@ -266,8 +284,7 @@ kn_uop ki_rewrite(ki_ir *ir, kn_uop root, const ki_rewrite_opts *opts) {
     kn_uop out = opts->nsets > 8 ? (ki_fail(ir->env, KI_E_RULE_LIMIT, "rule sets", 8), NULL) : run(&w, root);
     ki_free(w.stack);
     ki_free(w.src);
-    if (ir->spare_memo.visit) ki_memo_free(&own); /* a rewrite within this one left its own */
-    else ir->spare_memo = own;
+    if (!opts->memo) give_memo(ir, &own);
     return out;
 }
 

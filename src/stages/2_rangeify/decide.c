@@ -130,7 +130,8 @@ kn_uop ki_range_push(rangeifier *r, kn_uop d) {
     const ki_rule *fired;
     kn_uop e = ki_rewrite_one(r->ir, d, &o, &fired);
     if (!e && r->ir->env->err == KI_E_NONE) ki_fail(r->ir->env, KI_E_RANGEIFY_OP, ki_ops[d->src[0]->op].name);
-    return e ? ki_range_simplify(r, e) : NULL;
+    /* Arithmetic keeps its indices, which are as simple as they were; its values wait for the whole kernel. */
+    return e && ki_is_elementwise((kn_op)d->src[0]->op) ? e : ki_range_simplify(r, e);
 }
 
 /* A tensor-level view between a REDUCE and the one it feeds keeps sums sums. */

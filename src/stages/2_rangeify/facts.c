@@ -37,7 +37,7 @@ static void count_users(rangeifier *r) {
     }
 }
 
-static bool is_view(kn_uop u) { return ki_ops[u->op].cls == KI_C_MOVEMENT && u->op != KN_STACK && u->op != KN_INDEX; }
+bool ki_range_is_view(kn_uop u) { return ki_ops[u->op].cls == KI_C_MOVEMENT && u->op != KN_STACK && u->op != KN_INDEX; }
 
 /* How often sums read what: users first. A view passes on how often it is read; the body of a sum reads its operands once. */
 static void count_reads(rangeifier *r) {
@@ -46,8 +46,8 @@ static void count_reads(rangeifier *r) {
         const kn_uop s = u->nsrc ? u->src[0] : NULL;
         if (u->op == KN_REDUCE && u->arg.reduce.op == KN_ADD && ki_is_elementwise((kn_op)s->op)) {
             for (uint32_t k = 0; k < s->nsrc; k++)
-                if (is_view(s->src[k]) && r->info[s->src[k]->id].again < 1) r->info[s->src[k]->id].again = 1;
-        } else if (is_view(u) && s->type->numel) {
+                if (ki_range_is_view(s->src[k]) && r->info[s->src[k]->id].again < 1) r->info[s->src[k]->id].again = 1;
+        } else if (ki_range_is_view(u) && s->type->numel) {
             float again = r->info[u->id].again * (float)u->type->numel / (float)s->type->numel;
             if (again > r->info[s->id].again) r->info[s->id].again = again;
         }
@@ -83,7 +83,7 @@ static void derive(rangeifier *r, kn_uop u) {
     bool value = false; /* has a source that is not a shape */
     f->constant =
         u->op != KN_PARAM && u->op != KN_BUFFER && u->op != KN_LOAD && u->op != KN_AFTER && u->op != KN_BINARY;
-    uint32_t last = is_view(u) ? 1 : u->nsrc;
+    uint32_t last = ki_range_is_view(u) ? 1 : u->nsrc;
     if (u->op == KN_PARAM) last = 0;
     for (uint32_t k = 0; k < last; k++) {
         const info *s = &r->info[u->src[k]->id];
@@ -94,7 +94,7 @@ static void derive(rangeifier *r, kn_uop u) {
         f->counts |= s->counts || here;
         /* The end of a REDUCE's chain, used more than once, will be stored: to its users it is a value to load. */
         bool stored = s->users > 1 && (s->heavy || (u->src[k]->op == KN_REDUCE && !s->folds));
-        stored |= !is_view(u) && will_be_stored(s);
+        stored |= !ki_range_is_view(u) && will_be_stored(s);
         bool repeated = k > 0 && u->src[k] == u->src[k - 1];
         if (!stored) f->cost += s->cost;
         if (!repeated) f->leaves += stored ? 1 : s->leaves;
@@ -114,8 +114,7 @@ static void derive(rangeifier *r, kn_uop u) {
     if (f->cost > 1e6f) f->cost = 1e6f;
 }
 
-/* Whether folding looks through a value: views and arithmetic over comparisons, and REDUCEs known to fold. */
-static bool goes_through(const rangeifier *r, kn_uop v) {
+bool ki_range_goes_through(const rangeifier *r, kn_uop v) {
     const info *f = &r->info[v->id];
     if (f->keep) return false;
     return ki_ops[v->op].cls == KI_C_MOVEMENT || (v->op == KN_REDUCE && f->folds) ||
@@ -137,7 +136,7 @@ static kn_uop fold_sum(rangeifier *r, kn_uop asked) {
         int64_t count = ki_toposort_above(r->ir, &e, 1, r->top, &order);
         n = 0;
         for (int64_t k = 0; k < count && n < WAVE && steps + n < MOST; k++)
-            if (is_demand(r, order[k]) && goes_through(r, order[k]->src[0])) from[n++] = order[k];
+            if (is_demand(r, order[k]) && ki_range_goes_through(r, order[k]->src[0])) from[n++] = order[k];
         ki_free(order);
         bool ok = count >= 0;
         for (size_t k = 0; k < n && ok; k++) ok = (to[k] = ki_range_push(r, from[k])) != NULL;
@@ -204,6 +203,17 @@ static bool try_fold(rangeifier *r, kn_uop v, info *f) {
     return r->ir->env->err == KI_E_NONE;
 }
 
+/* As try_fold, once for all sums that are made alike. */
+static bool fold_once(rangeifier *r, kn_uop v, info *f) {
+    ki_alike_sum *s;
+    bool known;
+    if (!ki_alike_find(r, v, &s, &known)) return false;
+    if (known) return f->folds = s->folds, f->counts = s->counts, f->scatters = s->scatters, true;
+    if (!try_fold(r, v, f)) return false;
+    if (s) s->folds = f->folds, s->counts = f->counts, s->scatters = f->scatters;
+    return true;
+}
+
 bool ki_range_facts(rangeifier *r) {
     count_users(r);
     count_reads(r);
@@ -213,7 +223,7 @@ bool ki_range_facts(rangeifier *r) {
         derive(r, u);
         if (u->op != KN_REDUCE || u->arg.reduce.op != KN_ADD) continue;
         if (!f->constant && !f->compares) continue;
-        if ((f->constant || f->counts) && !try_fold(r, u, f)) return false;
+        if ((f->constant || f->counts) && !fold_once(r, u, f)) return false;
         r->nested |= f->folds;
         if (f->folds) f->leaves = f->constant ? 0 : 1, f->cost = 4;
         else f->compares = f->counts = false;

@@ -100,6 +100,7 @@ void ki_range_forget(rangeifier *r) {
     ki_free(r->demand);
     ki_free(r->context);
     ki_memo_free(&r->memo);
+    ki_alike_free(&r->alike);
     r->order = NULL;
     r->info = NULL;
     r->push.range = NULL;

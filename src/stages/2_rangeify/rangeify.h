@@ -61,7 +61,24 @@ typedef struct info { /* of a tensor node */
     float leaves;      /* values read an element; of one that is broadcast, its part of them */
     kn_uop buffer;     /* flat BUFFER that holds it */
     uint32_t nest;     /* that stores it */
+    uint32_t met;      /* alike.c: its number in the last key it was in */
 } info;
+
+typedef struct ki_alike_sum { /* what facts.c has found of sums with this key */
+    uint64_t hash;
+    size_t at, n; /* the key's words */
+    int64_t scatters;
+    bool folds, counts;
+} ki_alike_sum;
+typedef struct ki_alike {
+    uint64_t *word; /* keys, one after the other */
+    size_t nword, word_cap;
+    ki_alike_sum *sum;
+    uint32_t nsum;
+    size_t sum_cap;
+    uint32_t *slot, nslot; /* 1 + place among sums, by hash */
+    uint32_t met;          /* nodes numbered so far */
+} ki_alike;
 
 typedef struct rangeifier {
     ki_ir *ir;
@@ -93,6 +110,7 @@ typedef struct rangeifier {
     bool nested; /* some positions are data: demands may stand inside the indices of demands */
     ki_push push;
     ki_memo memo;
+    ki_alike alike;
 } rangeifier;
 
 static inline bool is_tensor(const rangeifier *r, kn_uop u) { return u->id <= r->top; }
@@ -100,6 +118,11 @@ static inline bool is_tensor(const rangeifier *r, kn_uop u) { return u->id <= r-
 static inline bool is_demand(const rangeifier *r, kn_uop u) {
     return u->op == KN_INDEX && u->id > r->top && is_tensor(r, u->src[0]) && u->src[0]->op != KN_BUFFER;
 }
+
+/* alike.c: the entry of all sums that are made as v is; *known: something was found of one before. *out is NULL where v is too
+ * large, and valid until the next call. False: env says why. */
+bool ki_alike_find(rangeifier *r, kn_uop v, ki_alike_sum **out, bool *known);
+void ki_alike_free(ki_alike *a);
 
 /* simplify.c */
 /* Demands inside the indices of others (positions that are data) become variables, all but u itself. A demand has been
@@ -159,6 +182,10 @@ bool ki_range_facts(rangeifier *r);
 /* Arithmetic of one element of an elementwise op, in units of an addition, roughly, as vector code. */
 float ki_op_cost(kn_uop u);
 bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out);
+/* A movement op of one value: what else it has is its shape. */
+bool ki_range_is_view(kn_uop u);
+/* Whether folding looks through a value: views and arithmetic over comparisons, and REDUCEs known to fold. */
+bool ki_range_goes_through(const rangeifier *r, kn_uop v);
 /* decide.c: users first; fills nests, outputs and map. */
 bool ki_range_decide(rangeifier *r);
 kn_uop ki_range_push(rangeifier *r, kn_uop d);

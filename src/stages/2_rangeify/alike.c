@@ -1,0 +1,115 @@
+/* alike.c: sums that are made alike, of values that are alike, fold alike. Each layer of a network has the same ones, so what
+ * was found of the first is remembered under a key: the graph that folding looks through, written out in preorder, with what
+ * it does not look through as leaves of which only dtype, shape and bounds count.
+ *
+ * Whatever decides how a sum folds must be in its key. */
+#include "stages/2_rangeify/rangeify.h"
+
+#include "base/hash.h"
+
+#include <string.h>
+
+enum { MOST_NODES = 256, MET_AGAIN = 1, CONSTANT, LEAF, INSIDE };
+
+static bool nomem(rangeifier *r) { return ki_fail(r->ir->env, KI_E_NOMEM), false; }
+
+static bool put(rangeifier *r, uint64_t word) {
+    ki_alike *a = &r->alike;
+    if (!ki_array_grow(&a->word, &a->word_cap, a->nword + 1, sizeof *a->word)) return nomem(r);
+    return a->word[a->nword++] = word, true;
+}
+
+static bool put_leaf(rangeifier *r, kn_uop u) {
+    bool bounded = u->flags & KI_BOUNDED;
+    bool ok = put(r, LEAF | (uint64_t)u->dtype << 8 | (uint64_t)bounded << 16) && put(r, (uintptr_t)u->type);
+    return ok && (!bounded || (put(r, (uint64_t)u->lo.i) && put(r, (uint64_t)u->hi.i)));
+}
+
+static bool put_inside(rangeifier *r, kn_uop u, uint32_t values) {
+    bool ok = put(r, INSIDE | (uint64_t)u->dtype << 8 | (uint64_t)u->op << 16 | (uint64_t)u->nsrc << 32) &&
+              put(r, (uintptr_t)u->type) && put(r, u->arg.bits);
+    for (uint32_t k = values; ok && k < u->nsrc; k++) ok = put(r, u->src[k]->id); /* a shape */
+    return ok;
+}
+
+/* Appends the key of v. *whole: it is complete; else v is too large to be remembered. */
+static bool key_of(rangeifier *r, kn_uop v, bool *whole) {
+    kn_uop stack[MOST_NODES] = {v};
+    uint32_t depth = 1, base = r->alike.met, n = 0;
+    bool ok = put(r, r->nested);
+    while (ok && depth) {
+        kn_uop u = stack[--depth];
+        info *f = &r->info[u->id];
+        bool inside = u == v || ki_range_goes_through(r, u);
+        uint32_t values = ki_range_is_view(u) ? 1 : u->nsrc;
+        if (f->met > base) {
+            ok = put(r, MET_AGAIN | (uint64_t)(f->met - base) << 8);
+            continue;
+        }
+        f->met = ++r->alike.met;
+        if (u->op == KN_CONST) ok = put(r, CONSTANT | (uint64_t)u->id << 8);
+        else if (!inside) ok = put_leaf(r, u);
+        else ok = put_inside(r, u, values);
+        if (u->op == KN_CONST || !inside) continue;
+        if (++n + depth + values >= MOST_NODES) return *whole = false, ok;
+        for (uint32_t k = values; k-- > 0;) stack[depth++] = u->src[k];
+    }
+    return *whole = true, ok;
+}
+
+static uint64_t hash_of(const uint64_t *word, size_t n) {
+    uint64_t h = n;
+    for (size_t k = 0; k < n; k++) h = ki_hash2(h, word[k]);
+    return h;
+}
+
+/* The place of a key among the slots: its entry's, or a free one. */
+static uint32_t *slot_of(const ki_alike *a, const uint64_t *word, size_t n, uint64_t h) {
+    for (uint64_t k = h;; k++) {
+        uint32_t *s = &a->slot[k & (a->nslot - 1)];
+        if (!*s) return s;
+        const ki_alike_sum *e = &a->sum[*s - 1];
+        if (e->hash == h && e->n == n && memcmp(a->word + e->at, word, n * sizeof *word) == 0) return s;
+    }
+}
+
+static bool more_slots(rangeifier *r) {
+    ki_alike *a = &r->alike;
+    uint32_t n = a->nslot ? 2 * a->nslot : 64;
+    uint32_t *slot = ki_calloc(n, sizeof *slot);
+    if (!slot) return nomem(r);
+    ki_free(a->slot);
+    a->slot = slot;
+    a->nslot = n;
+    for (uint32_t k = 0; k < a->nsum; k++)
+        *slot_of(a, a->word + a->sum[k].at, a->sum[k].n, a->sum[k].hash) = k + 1;
+    return true;
+}
+
+bool ki_alike_find(rangeifier *r, kn_uop v, ki_alike_sum **out, bool *known) {
+    ki_alike *a = &r->alike;
+    size_t at = a->nword;
+    bool whole;
+    *out = NULL;
+    *known = false;
+    if (!key_of(r, v, &whole)) return false;
+    if (!whole) return a->nword = at, true;
+    if (2 * a->nsum >= a->nslot && !more_slots(r)) return false;
+    uint64_t h = hash_of(a->word + at, a->nword - at);
+    uint32_t *s = slot_of(a, a->word + at, a->nword - at, h);
+    if (*s) {
+        a->nword = at;
+        return *known = true, *out = &a->sum[*s - 1], true;
+    }
+    if (!ki_array_grow(&a->sum, &a->sum_cap, a->nsum + 1, sizeof *a->sum)) return nomem(r);
+    a->sum[a->nsum] = (ki_alike_sum){.hash = h, .at = at, .n = a->nword - at};
+    *out = &a->sum[a->nsum++];
+    return *s = a->nsum, true;
+}
+
+void ki_alike_free(ki_alike *a) {
+    ki_free(a->word);
+    ki_free(a->sum);
+    ki_free(a->slot);
+    *a = (ki_alike){0};
+}

@@ -166,11 +166,14 @@ static bool fixpoint_step(rewriter *w, kn_uop u) {
     int done = follow(w, u);
     if (done == 0) done = next_source(w, u);
     if (done) return done > 0;
-    kn_uop v = rebuild(w, u);
-    if (!v) return false;
-    if (v == u && !apply(w, u, &v)) return false;
-    if (v != u) return link_to(w, u, v);
-    settle(w, u->id, u->id);
+    kn_uop v = rebuild(w, u), x;
+    if (!v || !ki_memo_room(w->memo, w->ir->n)) return v ? nomem(w) : false;
+    if (v != u && (visit(w, v->id)->form || visit(w, v->id)->link || visit(w, v->id)->at)) return link_to(w, u, v);
+    /* Its sources are final, so v need not be visited. */
+    if (!apply(w, v, &x)) return false;
+    if (x != v) return link_to(w, v, x) && (v == u || link_to(w, u, x));
+    visit(w, v->id)->form = v->id;
+    settle(w, u->id, v->id);
     return true;
 }
 

@@ -81,8 +81,7 @@ static bool more_slots(rangeifier *r) {
     ki_free(a->slot);
     a->slot = slot;
     a->nslot = n;
-    for (uint32_t k = 0; k < a->nsum; k++)
-        *slot_of(a, a->word + a->sum[k].at, a->sum[k].n, a->sum[k].hash) = k + 1;
+    for (uint32_t k = 0; k < a->nsum; k++) *slot_of(a, a->word + a->sum[k].at, a->sum[k].n, a->sum[k].hash) = k + 1;
     return true;
 }
 

@@ -13,7 +13,7 @@
 
 /* MANY_ROWS: what the other factor's axes have together. A factor that is read across its own order is packed first, which
  * must pay. */
-enum { LANES = 16, MOST_AXES = 8, MANY_ROWS = 512 };
+enum { LANES = 16, MOST_AXES = 8, MANY_ROWS = 128 };
 
 static ki_wish *wish_for(const ki_layouts *l, kn_uop access) {
     kn_uop b = access->src[0];

@@ -98,9 +98,17 @@ static int64_t pieces(const ki_choice *c, int64_t n) {
     return bits;
 }
 
+/* Is the streamed operand no plain row along v? Then it must be packed. */
+static bool is_hard(const ki_nest *k, const ki_tile *t) {
+    bool known;
+    return t->streamed->src[1]->op == KN_WHERE || ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known;
+}
+
 /* nv, mu, mw: many products for each load, few left over. A short v is padded to whole vectors. */
 static void tile_size(const ki_choice *c, ki_tile *t) {
-    int64_t panel = own_extent(t->reduce) * (int64_t)ki_itemsize((kn_dtype)t->streamed->dtype) * t->lanes;
+    int64_t panel = is_hard(&c->nest, t)
+                        ? own_extent(t->reduce) * (int64_t)ki_itemsize((kn_dtype)t->streamed->dtype) * t->lanes
+                        : 0;
     int64_t regs =
         t->row ? pieces(c, ki_extent(t->row) < c->lanes ? ki_extent(t->row) : c->lanes) : pieces(c, t->lanes);
     int64_t most = (c->target->nvector >= 32 ? 24 : 12) / regs, n = t->u ? ki_extent(t->u) : 1, m = ki_extent(t->v);
@@ -153,8 +161,7 @@ static int64_t uses_of_panel(const ki_nest *k, kn_uop e, const ki_tile *t) {
 static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t item = (int64_t)ki_itemsize((kn_dtype)t->streamed->dtype), own = own_extent(t->reduce), span = 0;
-    bool known, hard = t->streamed->src[1]->op == KN_WHERE;
-    hard |= ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known;
+    bool known, hard = is_hard(k, t);
     if (t->row || !t->u || own * t->step * t->mw * item > MOST_PACKED || !alone(k, e, t->streamed)) return false;
     if (hard) return uses_of_panel(k, e, t) >= 8;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {

@@ -1,9 +1,10 @@
 /* rangeify.c: stage 2, movement ops become index arithmetic over RANGEs and the function is cut into kernels.
  *
- *   facts.c     what a value costs, which sums fold away          (sources first)
+ *   facts.c     what a value costs, which sums fold away          (sources first; alike.c: once for sums made alike)
  *   decide.c    which values get storage                          (users first; push.kr moves the INDEX)
- *   kernels.c   nests to kernels, in execution order              (fold.kr folds reduces, scan.c carries them, scatter.c
- *               adds each term where it belongs)
+ *   kernels.c   nests to kernels: fold.kr folds sums, scan.c carries them, scatter.c adds each term where it belongs,
+ *               loops.c joins loops, row.c keeps rows, layout.c orders the axes of what lies between kernels
+ *   order.c     kernels in execution order                        (part.c and siblings.c: which become one)
  */
 #include "stages/indexing.h"
 #include "stages/2_rangeify/rangeify.h"

@@ -253,6 +253,20 @@ bool ki_nest_carries(const ki_nest *k, kn_uop end) {
     return false;
 }
 
+kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *count) {
+    kn_uop found = NULL, *node;
+    int64_t n = ki_toposort(k->ir, &root, 1, &node);
+    *count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        kn_uop p = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
+        if (!p || p->op != KN_PARAM || p->arg.param->slot != slot) continue;
+        found = node[i];
+        ++*count;
+    }
+    if (n >= 0) ki_free(node);
+    return found;
+}
+
 bool ki_nest_independent(const ki_nest *k, kn_uop r) {
     const ki_scope *s = &k->scope;
     kn_uop c = ki_nest_closer(k, r);

@@ -35,6 +35,8 @@ int64_t ki_nest_stride(const ki_nest *k, kn_uop access, kn_uop r, bool *known);
 /* True if u is an INDEX of storage. */
 bool ki_is_access(kn_uop u);
 kn_uop ki_storage(kn_uop u); /* PARAM, BUFFER or SLICE an address is in */
+/* The access under root that reads the PARAM of this slot, the last of *count; NULL: none does. */
+kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *count);
 /* Iterations of r may run in any order and at once: nothing is carried from one to another, and they write to different
  * places. REDUCE ranges are not asked about (false). */
 bool ki_nest_independent(const ki_nest *k, kn_uop r);

@@ -12,21 +12,6 @@
 #define FAIL(...)  (ki_fail(k->ir->env, __VA_ARGS__), NULL)
 #define MOST_INNER 16
 
-/* The one access inside the loop (NULL: of the kernel) that reads this PARAM. */
-static kn_uop find_operand(const ki_nest *k, kn_uop axis, int32_t slot, uint32_t *count) {
-    kn_uop root = axis ? ki_nest_closer(k, axis) : k->sink, found = NULL, *node;
-    int64_t n = ki_toposort(k->ir, &root, 1, &node);
-    *count = 0;
-    for (int64_t i = 0; i < n; i++) {
-        kn_uop p = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
-        if (!p || p->op != KN_PARAM || p->arg.param->slot != slot) continue;
-        found = node[i];
-        ++*count;
-    }
-    ki_free(node);
-    return found;
-}
-
 /* Ranges that `axis` stands inside, and axis itself: those before it in its END, and those of the ENDs around. */
 static bool mark_outer(const ki_nest *k, kn_uop axis, uint64_t *set) {
     const ki_scope *s = &k->scope;
@@ -68,7 +53,8 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     const ki_scope *s = &k->scope;
     uint32_t count, n = 0, nout = 1, next = ki_nest_next_range(k);
     kn_uop axis = o->axis < 0 ? NULL : ki_nest_range(k, (uint32_t)o->axis);
-    kn_uop u = find_operand(k, axis, o->arg, &count), inner[MOST_INNER], outer[64], loops[MOST_INNER + 1];
+    kn_uop u = ki_nest_read_of(k, axis ? ki_nest_closer(k, axis) : k->sink, o->arg, &count), inner[MOST_INNER],
+           outer[64], loops[MOST_INNER + 1];
     uint64_t *set = ki_calloc(s->words, sizeof *set);
     int64_t size = 1;
     if (!set) return FAIL(KI_E_NOMEM);

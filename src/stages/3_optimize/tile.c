@@ -286,28 +286,12 @@ static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
     return t->pack && last != t->u && ki_nest_independent(&c->nest, last) && swap(c, t->u, last);
 }
 
-/* Reads of this PARAM in the whole kernel, and the one in e. */
-static uint32_t reads_of(const ki_nest *k, kn_uop e, int32_t slot, kn_uop *inside) {
-    kn_uop *node;
-    uint32_t count = 0;
-    *inside = NULL;
-    for (uint32_t i = 0; i < k->scope.n; i++) {
-        kn_uop s = k->read[i] ? ki_storage(k->scope.node[i]) : NULL;
-        count += s && s->op == KN_PARAM && s->arg.param->slot == slot;
-    }
-    int64_t n = ki_toposort(k->ir, &e, 1, &node);
-    for (int64_t i = 0; i < n; i++) {
-        kn_uop s = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
-        if (s && s->op == KN_PARAM && s->arg.param->slot == slot) *inside = node[i];
-    }
-    if (n >= 0) ki_free(node);
-    return count;
-}
-
 /* The panel is packed before u, the innermost loop, and before all loops around that it does not vary in. */
 static bool pack(ki_choice *c, uint32_t u, int32_t slot) {
-    kn_uop r = ki_nest_range(&c->nest, u), e = ki_nest_closer(&c->nest, r), before = NULL, last = NULL, access;
-    uint32_t count = reads_of(&c->nest, e, slot, &access);
+    kn_uop r = ki_nest_range(&c->nest, u), e = ki_nest_closer(&c->nest, r), before = NULL, last = NULL;
+    uint32_t count, inside;
+    kn_uop access = ki_nest_read_of(&c->nest, e, slot, &inside);
+    ki_nest_read_of(&c->nest, c->nest.sink, slot, &count);
     if (last_loop(e) != r || !access) return true;
     for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
         last = e->src[j];

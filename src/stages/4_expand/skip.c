@@ -23,13 +23,14 @@ static kn_uop both(ki_ir *ir, kn_uop a, kn_uop b) { return a ? ki_op2(ir, KN_AND
 /* A LOAD's gate without the parts that are known; NULL: nothing is left of it. */
 static kn_uop left_of(ki_ir *ir, kn_uop gate, const kn_uop *known, unsigned nknown) {
     kn_uop part[KI_MAX_TERMS], left = NULL;
-    unsigned n = ki_conjuncts(gate, part);
-    if (!n) return gate;
+    unsigned n = ki_conjuncts(gate, part), nleft = 0;
     for (unsigned k = 0; k < n; k++) {
         bool said = false;
         for (unsigned j = 0; j < nknown; j++) said |= part[k] == known[j];
-        if (!said) left = both(ir, left, part[k]);
+        if (!said) part[nleft++] = part[k];
     }
+    if (nleft == n) return gate;
+    for (unsigned k = 0; k < nleft; k++) left = both(ir, left, part[k]);
     return left;
 }
 

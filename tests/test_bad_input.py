@@ -232,9 +232,9 @@ SETTINGS = [
     ("a stage to print there is not", {"KN_DEBUG": "rangeify,nosuch"}, ["run", "p.kn"], "KN4052: KN_DEBUG: no stage is named 'nosuch'"),
     ("a default device there is not", {"KN_DEVICE": "TPU"}, ["run", "p.kn"], "CPU, INTERP, NULL"),
     ("a unit there is not", {"KN_DEVICE": "CPU:64"}, ["run", "p.kn"], "0 to 63"),
-    ("a compiler there is not", {"KN_CC": "/nonexistent/cc", "KN_CACHE": "off"}, ["run", "p.kn"], "/nonexistent/cc"),
-    ("a compiler that fails", {"KN_CC": "/bin/false", "KN_CACHE": "off"}, ["run", "p.kn"], "exit status 1"),
-    ("no folder for temporary files", {"TMPDIR": "/nonexistent", "KN_CACHE": "off"}, ["run", "p.kn"], "TMPDIR"),
+    ("a compiler there is not", {"KN_CODE": "c", "KN_CC": "/nonexistent/cc", "KN_CACHE": "off"}, ["run", "p.kn"], "/nonexistent/cc"),
+    ("a compiler that fails", {"KN_CODE": "c", "KN_CC": "/bin/false", "KN_CACHE": "off"}, ["run", "p.kn"], "exit status 1"),
+    ("no folder for temporary files", {"KN_CODE": "c", "TMPDIR": "/nonexistent", "KN_CACHE": "off"}, ["run", "p.kn"], "TMPDIR"),
 ]
 
 
@@ -248,13 +248,14 @@ def test_settings_that_only_cost_time_are_told_and_passed_over(koine_session, fo
     """A cache that cannot be kept, a misspelt name: the program runs, and says so."""
     for env, what in (({"KN_CACHE": "/proc/nosuch"}, "KN_CACHE=/proc/nosuch"), ({"KN_CACHE": "/dev/null"}, "Not a directory"),
                       ({"KN_THREAD": "2"}, "did you mean KN_THREADS?")):
-        r = koine_session("run", "p.kn", cwd=folder, env=env)
-        assert "y : f32 (4, 4)" in r.stdout and what in r.stderr, r.stderr
+        for code in ("c", "x86"):
+            r = koine_session("run", "p.kn", cwd=folder, env={"KN_CODE": code, "KN_VERIFY": "0", **env})
+            assert "y : f32 (4, 4)" in r.stdout and what in r.stderr, r.stderr
 
 
 def test_a_damaged_cache_is_no_obstacle(koine_session, folder, tmp_path):
-    """Cut, filled with rubbish, emptied, read-only: a cached kernel that is not sound is compiled again."""
-    env = {"KN_CACHE": str(tmp_path)}
+    """Cut, filled with rubbish, emptied, read-only: a cached kernel that is not sound is compiled again. Machine code: tests/run/test_kept.py."""
+    env = {"KN_CODE": "c", "KN_CACHE": str(tmp_path)}
     want = koine_session("run", "p.kn", cwd=folder, env=env).stdout
     (kept,) = tmp_path.glob("*.so")
     whole = kept.read_bytes()

@@ -175,6 +175,13 @@ static void debug(const ki_program *p) {
     ki_text_free(&t);
 }
 
+/* A program with C text in it stays C: its kernels are all native, or none is. */
+static bool has_text(const ki_program *p) {
+    for (uint32_t i = 1; i < p->ir->n; i++)
+        if (p->ir->node[i]->op == KN_CUSTOM) return true;
+    return false;
+}
+
 /* Fresh numbers of RANGEs and BUFFERs go on from those in use: what a stage makes does not depend on what was there
  * before and is gone, so lowering in steps and at once give the same. */
 static bool settle_numbers(ki_program *p) {
@@ -214,6 +221,7 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     /* Kernel stages in a row, unless somebody looks at the program in between. */
     bool watched = o.verify >= 1 || ir->env->watch || ki_setting(ir->env, KI_VAR_DEBUG)[0];
     for (ki_stage s = in->stage + 1; s <= to && ok; s++) {
+        if (stages[s].kernel && o.target->native && has_text(out)) o.target = ki_target_named(o.target->name);
         bool alone = stages[s].kernel != NULL; /* kernels leave for stores of their own, and number for themselves */
         if (s > KI_S_CALLIFY && !alone && !(ok = settle_numbers(out))) break;
         ki_stage first = s;

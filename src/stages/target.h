@@ -36,8 +36,8 @@ const ki_target *ki_target_named(const char *name);  /* for C */
 const ki_target *ki_target_native(const char *name); /* for machine code: sse2, avx2, avx512, amx */
 /* The best one this processor runs. */
 const ki_target *ki_target_host(void);
-/* What KN_CODE and KN_CPU say, else C for the host. here: code of it is to run on this machine, so what the machine lacks is refused. NULL: env
- * says what there is. The one reader of these settings. */
+/* What KN_CODE and KN_CPU say, else machine code for the host (C, where that is no x86-64). here: code of it is to run on this
+ * machine, so what the machine lacks is refused. NULL: env says what there is. The one reader of these settings. */
 const ki_target *ki_target_chosen(ki_env *env, bool here);
 
 static inline bool ki_target_has(const ki_target *t, kn_op op) {

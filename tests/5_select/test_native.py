@@ -45,13 +45,37 @@ out "y" = %7                 : f32 []
 """
 
 
-def test_what_has_no_instruction_is_named(koine, tmp_path):
+def test_a_program_with_c_text_in_it_stays_c(koine, tmp_path):
     p = tmp_path / "p.kn"
     p.write_text(CUSTOM)
-    r = koine("compile", p, "--target", "x86", "--to", "select", ok=False, env={"KN_CPU": "sse2", "KN_VERIFY": "0"})
-    assert r.returncode == 1 and "KN4223" in r.stderr and "custom" in r.stderr and "sse2" in r.stderr
-    assert koine("run", p, "--in", "x=2", "--out", f"y={tmp_path}/y.npy", env={"KN_CODE": "c", "KN_VERIFY": "0"})
+    text = koine("compile", p, "--target", "x86", "--to", "plan").stdout
+    assert "custom" in text and "native" not in text
+    assert koine("run", p, "--in", "x=2", "--out", f"y={tmp_path}/y.npy", env={"KN_CODE": "x86", "KN_VERIFY": "0"})
     assert np.load(tmp_path / "y.npy") == -2
+    r = koine("compile", p, "--target", "x86", ok=False)
+    assert r.returncode == 1 and "KN4212" in r.stderr and "C text" in r.stderr
+
+
+# ---- dtype index: general registers, but data in memory ----
+
+INDEX = {
+    "a variable": '%n = param "n" bounds=[1, 4] : index\n%y = add %n 1\n',
+    "vectors": '%z = param "z" : index [67]\n%y = add %z 1:index\n',
+    "sums": '%z = param "z" : index [67]\n%s = reduce add %z axes=(0) : index [1]\n%m = reduce max %z axes=(0) : index [1]\n'
+            "%e = add %s %m\n%y = mod %e 9:index\n",
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", INDEX)
+def test_data_of_dtype_index(koine, tmp_path, name, level):
+    p = tmp_path / "p.kn"
+    p.write_text(f'koine 1 tensor\n{INDEX[name]}out "y" = %y\n')
+    env = {"KN_CPU": level, "KN_CODE": "x86"}
+    want = koine("run", p, "--device", "INTERP").stdout
+    assert koine("run", p, env=env).stdout == want
+    text = koine("compile", p, "--to", "plan", env=env).stdout
+    assert koine("run", "-", "--device", "INTERP", stdin=text).stdout == want
 
 
 # ---- a * b + c of f64 where no instruction does it ----

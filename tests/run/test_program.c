@@ -130,6 +130,7 @@ static void many(void) {
     kn_ctx *keep = k;
     k = kn_open("CPU");
     kn_set(k, "KN_CACHE", "off");
+    kn_set(k, "KN_CODE", "c");
     bool ok = true;
     for (int i = 0; i < N; i++) {
         char s[256];

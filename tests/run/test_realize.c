@@ -184,6 +184,7 @@ static void failures(void) {
           "an unknown device");
     kn_close(k);
     k = kn_open("CPU");
+    kn_set(k, "KN_CODE", "c");
     kn_set(k, "KN_CC", "/no/such/cc");
     kn_set(k, "KN_CACHE", "off");
     CHECK(kn_realize(kn_adds(kn_ones(k, KN_SHAPE(2), KN_F32), 3)) == KN_DEVICE && strstr(kn_message(k), "KN_CC"),
@@ -192,8 +193,9 @@ static void failures(void) {
 }
 
 /* Each allocation of a realize may fail: it says so, and the context works on. */
-static void no_memory(void) {
+static void no_memory(const char *code) {
     kn_ctx *k = kn_open("CPU");
+    kn_set(k, "KN_CODE", code);
     kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(6));
     bool good = kn_realize(kn_adds(kn_exp(x), 77)) == KN_OK; /* compiled, loaded, pooled */
     int tried = 0;
@@ -213,7 +215,7 @@ static void no_memory(void) {
         kn_scope_close(k);
         tried++;
     }
-    CHECK(good && tried > 10, "each of %d allocations may fail", tried);
+    CHECK(good && tried > 10, "%s: each of %d allocations may fail", code, tried);
     kn_close(k);
 }
 
@@ -240,7 +242,8 @@ int main(void) {
     storage();
     training();
     failures();
-    no_memory();
+    no_memory("c");
+    no_memory("x86");
     counts();
     return tap_done();
 }

@@ -43,8 +43,13 @@ static void cpu_close(ki_device *d) {
 
 static bool cpu_compile(ki_device *d, const char *cflags, ki_kernel_text *k, size_t n) {
     cpu *c = d->state;
-    if (n && k->machine) return ki_native_load(&c->native, d, k, n);
-    return ki_code_compile(&c->code, d, ki_cpu_count(), cflags, k, n);
+    bool ok = true;
+    for (size_t run; n && ok; k += run, n -= run) { /* of one kind */
+        for (run = 1; run < n && k[run].machine == k->machine;) run++;
+        if (k->machine) ok = ki_native_load(&c->native, d, k, run);
+        else ok = ki_code_compile(&c->code, d, ki_cpu_count(), cflags, k, run);
+    }
+    return ok;
 }
 
 static void run_thread(void *arg, int64_t thread) {
@@ -79,7 +84,7 @@ static bool cpu_wait(ki_device *d) {
 
 const ki_device_class ki_device_cpu = {
     .name = "CPU",
-    .doc = "C text through the system's compiler, vector instructions, a thread pool",
+    .doc = "machine code of x86-64, or C through the system's compiler; a thread pool",
     .runs = true,
     .open = cpu_open,
     .close = cpu_close,

@@ -8,7 +8,8 @@
  *
  * For native targets scalars stay of dtype index, the domain of general registers, and so do tails of addresses; only
  * vectors read as values are lowered, over casts of the scalars they are made from. A cast to data is one to i32 or i64,
- * which is a transfer between registers, and from there to what is wanted. */
+ * which is a transfer between registers, and from there to what is wanted. Memory of dtype index holds i64 there: what is
+ * loaded from it is data, cast like any other. */
 #include "stages/5_select/select.h"
 
 typedef struct lower {
@@ -55,9 +56,41 @@ static bool is_address_tail(kn_uop i) {
     return true;
 }
 
+static bool in_memory(kn_uop u) {
+    return u->op == KN_BUFFER || u->op == KN_PARAM || u->op == KN_AFTER || u->op == KN_SLICE;
+}
+
+/* What was loaded, or a lane of a vector. */
+static bool is_value(kn_uop u) { return u->op == KN_LOAD || (u->op == KN_INDEX && !in_memory(u->src[0])); }
+
+/* Memory, an address in it, a value: over sources that are i64 already, i64. NULL: u is none of that. */
+static kn_uop as_words(lower *l, kn_uop u) {
+    bool memory = u->op == KN_BUFFER || (u->op == KN_PARAM && u->nsrc);
+    bool within = u->op == KN_AFTER || u->op == KN_INDEX || u->op == KN_SLICE || u->op == KN_LOAD;
+    if (u->op == KN_PARAM && memory) {
+        const ki_param *p = u->arg.param;
+        const int64_t bounds[] = {p->lo, p->hi};
+        return ki_param_make(l->ir, p->slot, KN_I64, (kn_addrspace)p->addrspace, p->device, p->len ? p->name : NULL,
+                             p->bounded ? bounds : NULL, l->src[0]);
+    }
+    if (memory) {
+        const ki_buffer *b = u->arg.buffer;
+        return ki_buffer_make(l->ir, b->id, b->size, KN_I64, (kn_addrspace)b->addrspace, b->device);
+    }
+    if (!within || l->src[0]->dtype != KN_I64) return NULL;
+    return ki_make(l->ir, (kn_op)u->op, KN_I64, l->src, u->nsrc, u->arg, u->tag);
+}
+
+/* Does u take this source as data? */
+static bool is_data(kn_uop u, uint32_t k) {
+    if (u->op == KN_INDEX) return k == 0 && is_value(u);
+    return k == 1 && (u->op == KN_STORE || u->op == KN_ATOMICADD || u->op == KN_LOAD);
+}
+
 /* How user u wants its source k, when that is of dtype index. */
 static uint8_t wanted(const lower *l, kn_uop u, uint32_t k, uint8_t mine) {
     kn_uop s = u->src[k];
+    if (l->native && is_data(u, k)) return W64;
     if (u->op == KN_RANGE || u->op == KN_SPECIAL || u->op == KN_PARAM || u->op == KN_AFTER || u->op == KN_END)
         return SELF;
     if (u->dtype == KN_IDX && is_leaf(u) && !(u->op == KN_INDEX && k > 0)) return SELF;
@@ -110,7 +143,10 @@ static kn_uop by_power(lower *l, kn_uop u, kn_dtype t) {
 static kn_uop make_at(lower *l, kn_uop u, uint8_t w) {
     kn_dtype t = w == W64 ? KN_I64 : KN_I32;
     if (ki_is_const(u)) return ki_const_int(l->ir, t, u->arg.i);
-    if (is_leaf(u)) return ki_cast(l->ir, l->as[2][l->at[u->id]], t);
+    if (is_leaf(u)) {
+        kn_uop self = l->as[2][l->at[u->id]];
+        return ki_cast(l->ir, l->native && is_value(u) && self->op == KN_CAST ? self->src[0] : self, t);
+    }
     if (u->op == KN_CAST) return ki_cast(l->ir, l->as[2][l->at[u->src[0]->id]], t);
     for (uint32_t k = 0; k < u->nsrc; k++) l->src[k] = at_width(l, u->src[k], w);
     kn_uop v = by_power(l, u, t);
@@ -129,6 +165,8 @@ static kn_uop transfer(lower *l, kn_uop u, kn_uop from) {
 static kn_uop make_self(lower *l, kn_uop u, uint8_t mine) {
     for (uint32_t k = 0; k < u->nsrc; k++)
         l->src[k] = at_width(l, u->src[k], u->src[k]->dtype != KN_IDX ? SELF : wanted(l, u, k, mine));
+    kn_uop words = l->native && u->dtype == KN_IDX ? as_words(l, u) : NULL;
+    if (words) return is_value(u) ? ki_cast(l->ir, words, KN_IDX) : words;
     if (l->native && u->op == KN_CAST && u->dtype != KN_IDX && is_general(l, u->src[0]))
         return transfer(l, u, l->src[0]);
     if (u->op == KN_CAST)

@@ -409,8 +409,9 @@ bool ki_render_x86(ki_ir *ir, const ki_target *t, kn_uop kernel, ki_x86_text *ou
     if ((body->op != KN_SINK && body->op != KN_PROGRAM) || body->nsrc < 1 || body->src[0]->op != KN_LINEAR)
         return ki_fail(ir->env, KI_E_RENDER_FORM, ki_ops[body->op].name, "SINK(LINEAR(...)) was expected"), false;
     if (!t->native)
-        return ki_fail(ir->env, KI_E_RENDER_FORM, ki_kernel_name(body->arg.kernel),
-                       "it was selected for C; select must know that x86 is wanted"),
+        return ki_fail(
+                   ir->env, KI_E_RENDER_FORM, ki_kernel_name(body->arg.kernel),
+                   "it was selected for C: it has C text in it (custom), or select did not know that x86 is wanted"),
                false;
     ki_asm a;
     ki_lower l = {.ir = ir, .a = &a, .kernel = kernel, .inst = body->src[0]->src, .n = body->src[0]->nsrc};

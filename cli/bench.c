@@ -116,8 +116,8 @@ static kn_status lower(kn_ctx *k, const built *b, ki_stage to, sample *s) {
     if (!ki_plan_open(k, b->out, b->n, &plan)) return (kn_status)ki_settle_failure(k);
     ki_ir ir, tensors;
     ki_program out = {0}, function = {0};
-    ki_lower_opts o = {.threads = ki_cpu_count(), .rough = true};
-    bool ok = ki_ir_open(&ir, &k->env);
+    ki_lower_opts o = {.threads = ki_cpu_count(), .rough = true, .target = ki_target_chosen(&k->env, false)};
+    bool ok = o.target && ki_ir_open(&ir, &k->env);
     ok = ok && ki_lower(&plan.program, &ir, to, &o, &out);
     if (ok) {
         ki_traffic t = ki_count_traffic(&out);
@@ -244,8 +244,7 @@ const cli_verb cli_bench = {
         "read it and need each other. What must be stored: an operand that was computed by a sum and that another sum "
         "reads more than once; a sum that two stored values need of which one needs the other. Values made element by "
         "element from each other are one kernel's.\n"
-        "compile: microseconds from tensor calls to rendered C, or to machine code (KN_CODE=x86), cold, in a fresh "
-        "context on "
+        "compile: microseconds from tensor calls to machine code (C text with KN_CODE=c), cold, in a fresh context on "
         "NULL; median of 5.\n"
         "text: the programs themselves, for `koine compile -`.\n"
         "Programs: add, matmul, linear_relu, softmax, layernorm, attention, embedding, conv_bn, digits_step; whole "

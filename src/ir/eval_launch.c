@@ -110,7 +110,7 @@ static bool bind(launches *l, const ki_program *p, const void *const *in) {
         kn_uop u = p->in[i].node;
         if (is_variable(u)) {
             const ki_param *a = u->arg.param;
-            int64_t v = ki_var_value((kn_dtype)u->dtype, ki_storage_get((kn_dtype)u->dtype, in[i], 0));
+            int64_t v = (int64_t)ki_storage_get((kn_dtype)u->dtype, in[i], 0);
             l->var[l->nvar] = u;
             l->value[l->nvar++] = v;
             if (a->bounded && !ki_is_float((kn_dtype)u->dtype) && (v < a->lo || v > a->hi)) {

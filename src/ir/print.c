@@ -422,7 +422,9 @@ static bool prepare(printer *c, ki_ir *ir, const kn_uop *root, size_t nroot) {
     c->env = ir->env;
     c->n = ki_postorder(ir, root, nroot, &c->node);
     if (c->n < 0) return false;
-    c->nord = c->n ? c->node[c->n - 1]->id + 1 : 1;
+    c->nord = 1;
+    for (int64_t i = 0; i < c->n; i++) /* the last one is not the youngest, if a port stands apart from the root */
+        if (c->node[i]->id >= c->nord) c->nord = c->node[i]->id + 1;
     c->ord = ki_calloc(c->nord, sizeof *c->ord);
     if (!c->ord) return ki_free(c->node), ki_fail(ir->env, KI_E_NOMEM), false;
     for (size_t i = 0; i < nroot; i++) mark_line(c, root[i]);

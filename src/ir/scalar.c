@@ -139,17 +139,7 @@ uint64_t ki_bits_wrap(kn_dtype t, int64_t v) {
     return out;
 }
 
-int64_t ki_var_value(kn_dtype t, uint64_t bits) {
-    double d = ki_is_float(t) ? ki_f64_from_bits(t, bits) : 0;
-    int64_t v = (int64_t)bits;
-    if (ki_is_float(t)) memcpy(&v, &d, sizeof v);
-    return v;
-}
-uint64_t ki_var_bits(kn_dtype t, int64_t value) {
-    double d;
-    memcpy(&d, &value, sizeof d);
-    return ki_is_float(t) ? ki_bits_from_f64(t, d) : ki_bits_wrap(t, value);
-}
+uint64_t ki_var_bits(kn_dtype t, int64_t value) { return ki_is_float(t) ? (uint64_t)value : ki_bits_wrap(t, value); }
 
 bool ki_is_minus_zero(kn_uop u) {
     kn_dtype t = (kn_dtype)u->dtype;

@@ -46,9 +46,8 @@ static inline uint64_t ki_extend(uint64_t v, unsigned width, bool is_signed) {
     if (is_signed && (v >> (width - 1))) v |= ~UINT64_C(0) << width;
     return v;
 }
-/* A variable's value travels as an int64_t: an integer as it is, a float as the bits of its f64. From and to the bits of
- * an element of its dtype. */
-int64_t ki_var_value(kn_dtype t, uint64_t bits);
+/* A variable's value travels as an int64_t: an integer as it is, a float as its bits, as a CONST holds them. To the bits of an
+ * element of its dtype. */
 uint64_t ki_var_bits(kn_dtype t, int64_t value);
 
 /* uop.h declares ki_bits_from_f64, ki_f64_from_bits, ki_bits_wrap and ki_const_f64; scalar.c defines them. */

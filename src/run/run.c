@@ -131,7 +131,7 @@ static bool take_inputs(ki_run *r, const ki_exec *e, const ki_program *p, void *
             ki_fail(env, KI_E_INPUT_MISSING, o >= 0 ? p->in[o].name : "?");
             ok = false;
         } else if (v >= 0) {
-            var[v] = ki_var_value(e->var[v].dtype, ki_storage_get(e->var[v].dtype, to[i], 0));
+            var[v] = (int64_t)ki_storage_get(e->var[v].dtype, to[i], 0);
             known[v] = 1;
             ok = check_variable(env, &e->var[v], var[v]);
         }

@@ -141,6 +141,19 @@ static void test_shared_text(void) {
     lab_close(&l);
 }
 
+/* A port that the root does not need is the last to be visited, and the eldest. */
+static void test_port_apart(void) {
+    lab l;
+    lab_open(&l);
+    kn_uop x = ki_param_make(&l.ir, -1, KN_F32, KN_GLOBAL, 0, "x", NULL, NULL), u = ki_const_float(&l.ir, KN_F32, 2);
+    for (int i = 0; i < 100; i++) u = ki_op1(&l.ir, KN_NEG, u);
+    ki_program p = {.ir = &l.ir, .stage = KI_S_TENSOR, .root = ki_op1(&l.ir, KN_SINK, u)};
+    bool ok = p.root && ki_program_port(&p, false, "x", 1, x) && ki_program_port(&p, true, "y", 1, u);
+    CHECK(ok && round_trip(&p, "apart"), "an input apart from the root");
+    ki_program_free(&p);
+    lab_close(&l);
+}
+
 /* A chain as deep as it is long, then a list with as many sources. */
 static void test_million(void) {
     enum { N = 1000000 };
@@ -240,6 +253,7 @@ int main(void) {
     test_ports();
     test_inline();
     test_shared_text();
+    test_port_apart();
     test_million();
     test_run_limit();
     test_out_of_memory();

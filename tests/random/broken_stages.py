@@ -64,7 +64,7 @@ def programs_until_found(defect, most=MOST, seed=1):
     with tempfile.TemporaryDirectory(prefix="koine-broken-") as folder:
         program = compile_broken(defect, folder)
         command = [program, "--first", "--jobs", 1, "--programs", most, "--seed", seed]
-        command += ["--cpu-every", 1] if defect.cpu else ["--stages-only"]
+        command += ["--c-every", 1 if defect.cpu == "c" else most + 1] if defect.cpu else ["--stages-only"]
         env = {**os.environ, "KN_CACHE": str(Path(folder) / "cache")}
         env.pop("LD_PRELOAD", None)
         r = subprocess.run([str(c) for c in command], cwd=folder, env=env, capture_output=True, text=True, timeout=1800)

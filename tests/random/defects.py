@@ -1,6 +1,7 @@
 """Mistakes made by hand, for broken_stages.py: in the C or the rules of each stage, one that a person would make.
 
-cpu: nothing but the C text is wrong, which the interpreter does not read, so programs run on the CPU device as well."""
+cpu: nothing but the C text (c) or the machine code (x86) is wrong, which the interpreter does not read, so programs run on the CPU
+device as well."""
 from typing import NamedTuple
 
 
@@ -10,7 +11,7 @@ class Defect(NamedTuple):
     file: str
     before: str
     after: str
-    cpu: bool = False
+    cpu: str = ""
 
     def __str__(self):
         return f"{self.stage}: {self.name}"
@@ -25,6 +26,7 @@ SELECT = S + "5_select/"
 LINEARIZE = S + "6_linearize/linearize.c"
 PLAN = S + "7_plan/"
 RENDER = S + "8_render/"
+X86 = RENDER + "x86/"
 
 DEFECTS = [
     # ---- callify
@@ -113,11 +115,21 @@ DEFECTS = [
     Defect("plan", "the first call that reads ends the range", PLAN + "plan.c", "p->last[b->id] = i + 1;", "if (!p->last[b->id] || p->last[b->id] == p->first[b->id]) p->last[b->id] = i + 1;"),
     Defect("plan", "outputs are planned as intermediates are", PLAN + "plan.c", "if (b && b->id < p->top) p->first[b->id] = 0;", "if (b && b->id < p->top && !k) p->first[b->id] = 0;"),
     # ---- render
-    Defect("render", "> for >=", RENDER + "c_expr.c", 'case KN_CMPGE: return ">=";', 'case KN_CMPGE: return ">";', True),
-    Defect("render", "vectors reversed wrongly", RENDER + "c_mem.c", 'for (unsigned k = n; k-- > 0;) ki_text_printf(&t, ", %u", k);', 'for (unsigned k = n; k-- > 0;) ki_text_printf(&t, ", %u", k ? k - 1 : 0);', True),
-    Defect("render", "the gate of every lane is that of lane 0", RENDER + "c_mem.c", '"%s[%u] ? %s : %s", m, k, s, lane_alt', '"%s[%u] ? %s : %s", m, 0u, s, lane_alt', True),
-    Defect("render", "a strided access steps by one", RENDER + "c_mem.c", "offset(g, a, a->stride * (int64_t)k)", "offset(g, a, (int64_t)k)", True),
-    Defect("render", "xor of bools is or", RENDER + "c_expr.c", 'case KN_CMPNE: return "(%s ^ %s)";', 'case KN_CMPNE: return "(%s | %s)";', True),
+    Defect("render", "> for >=", RENDER + "c_expr.c", 'case KN_CMPGE: return ">=";', 'case KN_CMPGE: return ">";', "c"),
+    Defect("render", "vectors reversed wrongly", RENDER + "c_mem.c", 'for (unsigned k = n; k-- > 0;) ki_text_printf(&t, ", %u", k);', 'for (unsigned k = n; k-- > 0;) ki_text_printf(&t, ", %u", k ? k - 1 : 0);', "c"),
+    Defect("render", "the gate of every lane is that of lane 0", RENDER + "c_mem.c", '"%s[%u] ? %s : %s", m, k, s, lane_alt', '"%s[%u] ? %s : %s", m, 0u, s, lane_alt', "c"),
+    Defect("render", "a strided access steps by one", RENDER + "c_mem.c", "offset(g, a, a->stride * (int64_t)k)", "offset(g, a, (int64_t)k)", "c"),
+    Defect("render", "xor of bools is or", RENDER + "c_expr.c", 'case KN_CMPNE: return "(%s ^ %s)";', 'case KN_CMPNE: return "(%s | %s)";', "c"),
+    # ---- machine code
+    Defect("machine code", "a register is free one instruction too soon", X86 + "regs.c", ".last < now) s->free[c]", ".last < now + 2) s->free[c]", "x86"),
+    Defect("machine code", "the larger of what competes goes to memory without its value", X86 + "emit.c", "else ki_asm_put(e->a, KI_X_MOV_EG, frame_at(v->slot, 8)",
+           "else ki_asm_put(e->a, KI_X_MOV_EG, frame_at(v->slot + 8, 8)", "x86"),
+    Defect("machine code", "a quotient of negatives is not floored", X86 + "index.c", "else KI_LPUT(l, KI_X_DEC, r64(r));", "else KI_LPUT(l, KI_X_INC, r64(r));", "x86"),
+    Defect("machine code", "a multiply-add adds the wrong one of three", X86 + "ins.c", "copy_to(j, d, ki_lvector(l, x, all));\n        j->form = (ki_x86_id)fused[t].f213;",
+           "copy_to(j, d, ki_lvector(l, x, all));", "x86"),
+    Defect("machine code", "the upper half of a register is taken a lane too low", X86 + "lanes.c", "ki_mimm(from / 16));", "ki_mimm((from - 1) / 16));", "x86"),
+    Defect("machine code", "a lane of a strided access is that of lane 0", X86 + "memory.c", "int64_t start = a->start + lane * a->stride;",
+           "int64_t start = a->start + (lane > 1 ? 1 : lane) * a->stride;", "x86"),
     # ---- interpreter: a wrong oracle is found as well
     Defect("interpreter", "pad ends one too late", "src/ir/eval_view.c", "v->lo[k] = off[k], v->hi[k] = off[k] + in[k];", "v->lo[k] = off[k], v->hi[k] = off[k] + in[k] - (in[k] > 1);"),
     Defect("interpreter", "a maximum starts at 0", "src/ir/eval_node.c", "op == KN_MAX ? -INFINITY :", "op == KN_MAX ? 0 :"),

@@ -24,5 +24,5 @@ def test_random_programs_find(defect, sanitized):
 
 
 def test_every_stage_has_three():
-    for stage in ("callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render", "interpreter"):
+    for stage in ("callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render", "machine code", "interpreter"):
         assert sum(d.stage == stage for d in DEFECTS) >= 3, stage

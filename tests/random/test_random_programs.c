@@ -1,12 +1,12 @@
 /* test_random_programs.c: random tensor programs, each through every stage, the text form and the CPU device, against the
  * interpreter. What fails is made small, printed and saved as build/failing/SEED.kn.
  *
- *   test_random_programs [--programs N] [--seed S] [--stages-only] [--cpu-every K] [--jobs J] [FILE.kn...]
+ *   test_random_programs [--programs N] [--seed S] [--stages-only] [--c-every K] [--jobs J] [FILE.kn...]
  *   test_random_programs [...] --first      stops at the first program that fails and prints its number, for broken_stages.py
  *   test_random_programs [...] --exempt     counts exempt elements by the op that made them so
  *   test_random_programs --one SEED, --show SEED
  *
- * Every K-th program runs on the CPU too (--cpu-every, 8: the C compiler is what takes time; 1 for a full run).
+ * Each runs on the CPU as machine code, every K-th as C too (--c-every, 8: the compiler is what takes time; 1 for a full run).
  * Seeds S, S+1, ... are dealt to worker processes in blocks, so that a crash or a hang costs one program; a block's
  * kernels are compiled in one go. With FILEs or --one only these are checked. */
 #include "../tap.h"
@@ -109,13 +109,14 @@ static void count_ops(const ki_program *p) {
 
 /* ---- a worker ----------------------------------------------------------------------------------------------- */
 
-static void device_block(kn_ctx *k, subject *s, unsigned n) {
+/* Those whose seed `every` divides. */
+static void device_block(kn_ctx *k, unsigned every, subject *s, unsigned n) {
     const ki_program *p[BLOCK];
     ki_exec *e[BLOCK];
     unsigned idx[BLOCK], m = 0;
     finding f;
     for (unsigned i = 0; i < n; i++)
-        if (s[i].ok && (n == 1 || s[i].seed % opt.every == 0)) p[m] = &s[i].p, idx[m++] = i;
+        if (s[i].ok && (n == 1 || s[i].seed % every == 0)) p[m] = &s[i].p, idx[m++] = i;
     bool whole = m && ki_prepare(k, "CPU", p, m, e);
     if (!whole) ki_env_clear(&k->env);
     for (unsigned j = 0; j < m; j++) {
@@ -128,18 +129,19 @@ static void device_block(kn_ctx *k, subject *s, unsigned n) {
     }
 }
 
-/* Every output that can be is written past the caches, whatever its size. */
-static kn_ctx *streaming_cpu(void) {
+/* Kernels are written in this; every output that can be is written past the caches, whatever its size. */
+static kn_ctx *streaming_cpu(const char *code) {
     kn_ctx *k = kn_open("CPU");
     if (k) kn_set(k, "KN_STREAM", "1");
+    if (k) kn_set(k, "KN_CODE", code);
     return k;
 }
 
 /* Programs first .. last of one block; with_cpu false: a block whose device part crashed before. */
 static void work(unsigned w, uint64_t first, uint64_t last, bool with_cpu) {
     static subject s[BLOCK];
-    kn_ctx *k = streaming_cpu();
-    for (uint64_t seed = first; seed < last && k; seed++) {
+    kn_ctx *k = streaming_cpu("x86"), *c = streaming_cpu("c");
+    for (uint64_t seed = first; seed < last && k && c; seed++) {
         finding f;
         tally t = {0};
         subject *u = &s[seed - first];
@@ -155,10 +157,12 @@ static void work(unsigned w, uint64_t first, uint64_t last, bool with_cpu) {
     }
     alarm(0);
     B->cpu[w] = true;
-    if (with_cpu) device_block(k, s, (unsigned)(last - first));
+    if (with_cpu) device_block(k, 1, s, (unsigned)(last - first));
+    if (with_cpu) device_block(c, opt.every, s, (unsigned)(last - first));
     B->cpu[w] = false;
     for (uint64_t i = 0; i < last - first; i++) free_subject(&s[i]);
     kn_close(k);
+    kn_close(c);
 }
 
 /* ---- the parent --------------------------------------------------------------------------------------------- */
@@ -171,16 +175,17 @@ static bool fails_alone(const ki_program *p, bool cpu, finding *f) {
     pid_t pid = fork();
     if (pid == 0) {
         alarm(SLOW);
-        kn_ctx *k = streaming_cpu();
+        kn_ctx *k = streaming_cpu("x86"), *c = streaming_cpu("c");
         ki_ir ir;
         ki_program q = {0};
         ki_text text = {0};
         arrays d;
         tally t = {0};
-        bool ok = k && ki_ir_open(&ir, &k->env) && ki_print(p, &text);
+        bool ok = k && c && ki_ir_open(&ir, &k->env) && ki_print(p, &text);
         ok = ok && (ki_parse(&ir, "program", text.s, text.n, &q) || found(shared, "tensor", "parse", &k->env, NULL));
         ok = ok && (arrays_make(&q, &d) || found(shared, "tensor", "eval", &k->env, NULL));
-        ok = ok && check_stages(&q, &d, shared, &t) && (!cpu || check_cpu(k, &q, &d, shared, &t));
+        ok = ok && check_stages(&q, &d, shared, &t);
+        ok = ok && (!cpu || (check_cpu(k, &q, &d, shared, &t) && check_cpu(c, &q, &d, shared, &t)));
         _exit(ok ? 0 : 1);
     }
     int status = 0;
@@ -457,7 +462,7 @@ int main(int argc, char **argv) {
         const char *a = argv[i], *v = i + 1 < argc ? argv[i + 1] : "0";
         if (strcmp(a, "--programs") == 0) opt.programs = strtoull(v, NULL, 10), i++;
         else if (strcmp(a, "--seed") == 0) opt.seed = strtoull(v, NULL, 10), i++;
-        else if (strcmp(a, "--cpu-every") == 0) opt.every = (unsigned)strtoul(v, NULL, 10), i++;
+        else if (strcmp(a, "--c-every") == 0) opt.every = (unsigned)strtoul(v, NULL, 10), i++;
         else if (strcmp(a, "--jobs") == 0) opt.jobs = (unsigned)strtoul(v, NULL, 10), i++;
         else if (strcmp(a, "--stages-only") == 0) opt.stages_only = true;
         else if (strcmp(a, "--native") == 0)

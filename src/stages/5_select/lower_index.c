@@ -153,22 +153,18 @@ static kn_uop make_at(lower *l, kn_uop u, uint8_t w) {
     return v ? v : ki_make(l->ir, (kn_op)u->op, t, l->src, u->nsrc, u->arg, u->tag);
 }
 
-/* A scalar of dtype index as data, by a transfer to i32 or i64. */
-static kn_uop transfer(lower *l, kn_uop u, kn_uop from) {
-    kn_dtype to = (kn_dtype)u->dtype;
-    if (to == KN_BOOL) return ki_op2(l->ir, KN_CMPNE, from, ki_const_int(l->ir, KN_IDX, 0));
-    bool narrow = ki_is_float(to) ? l->fits[l->at[u->src[0]->id]] : ki_dtypes[to].bits <= 32;
-    return ki_cast(l->ir, ki_cast(l->ir, from, narrow ? KN_I32 : KN_I64), to);
-}
-
-/* A node as itself, over its sources as it wants them. */
+/* A node as itself, over its sources as it wants them. A scalar of dtype index becomes data by a transfer to i32 or i64. */
 static kn_uop make_self(lower *l, kn_uop u, uint8_t mine) {
     for (uint32_t k = 0; k < u->nsrc; k++)
         l->src[k] = at_width(l, u->src[k], u->src[k]->dtype != KN_IDX ? SELF : wanted(l, u, k, mine));
     kn_uop words = l->native && u->dtype == KN_IDX ? as_words(l, u) : NULL;
     if (words) return is_value(u) ? ki_cast(l->ir, words, KN_IDX) : words;
-    if (l->native && u->op == KN_CAST && u->dtype != KN_IDX && is_general(l, u->src[0]))
-        return transfer(l, u, l->src[0]);
+    kn_dtype to = (kn_dtype)u->dtype;
+    if (l->native && u->op == KN_CAST && to != KN_IDX && is_general(l, u->src[0])) {
+        if (to == KN_BOOL) return ki_op2(l->ir, KN_CMPNE, l->src[0], ki_const_int(l->ir, KN_IDX, 0));
+        bool narrow = ki_is_float(to) ? l->fits[l->at[u->src[0]->id]] : ki_dtypes[to].bits <= 32;
+        return ki_cast(l->ir, ki_cast(l->ir, l->src[0], narrow ? KN_I32 : KN_I64), to);
+    }
     if (u->op == KN_CAST)
         return ki_cast(l->ir, l->src[0], (kn_dtype)u->dtype); /* none where the lowered dtype is wanted */
     kn_uop v = is_general(l, u) ? by_power(l, u, KN_IDX) : NULL;

@@ -305,14 +305,16 @@ static void bind_variable(ki_cgen *g, kn_uop u, uint32_t place) {
     ki_cv(g, u)->s = name;
     for (uint32_t k = 0; k < p->len; k++)
         if (p->name[k] == '*' || p->name[k] == '\\' || p->name[k] == '\n') note = "";
-    if (ki_is_float(t)) {
-        ki_cneed(g, KI_H_BITS, KI_U8, 1);
-        ki_cline(g, "const %s %s = (%s)kn_from_f64((u64)var[%u]); /* %s */", ki_celem_name[ki_cvalue_elem(t)], name,
-                 ki_celem_name[ki_cvalue_elem(t)], place, note);
-    } else {
-        ki_cline(g, "const %s %s = (%s)var[%u]; /* %s */", ki_celem_name[ki_cvalue_elem(t)], name,
-                 ki_celem_name[ki_cvalue_elem(t)], place, note);
-    }
+    if (ki_is_float(t)) ki_cneed(g, ki_csmall(t) ? KI_H_SMALL : KI_H_BITS, KI_U8, 1);
+    const char *from = ki_csmall(t)  ? ki_cfmt(g, "kn_%s_get", ki_dtypes[t].name)
+                       : t == KN_F32 ? "kn_from_f32"
+                       : t == KN_F64 ? "kn_from_f64"
+                                     : "";
+    ki_cline(g, "const %s %s = %s((%s)var[%u]); /* %s */", ki_celem_name[ki_cvalue_elem(t)], name, from,
+             t == KN_F32   ? "u32"
+             : t == KN_F64 ? "u64"
+                           : ki_celem_name[ki_cmemory_elem(t)],
+             place, note);
 }
 
 static void bind_params(ki_cgen *g) {

@@ -264,11 +264,6 @@ static void variable(ki_lower *l, kn_uop u, uint32_t seen) {
     KI_LPUT(l, KI_X_MOV_GE, r64(g), at);
     if (t == KN_IDX || t == KN_BOOL) {
         v->reg = g, v->gpr = 1;
-    } else if (ki_is_float(t) && t != KN_F64) {
-        if (t != KN_F32) ki_lfail(l, u, "a variable of a small float");
-        ki_vreg x = ki_lfrom_general(l, g, 8);
-        v->reg = ki_vreg_new(&l->m, KI_RC_V, KI_XO_X);
-        KI_LPUT(l, KI_X_VCVTPD2PS, ki_mreg(KI_XO_X, v->reg), ki_mreg(KI_XO_X, x));
     } else {
         v->reg = ki_lfrom_general(l, g, ki_les(u));
     }

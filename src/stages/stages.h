@@ -10,6 +10,9 @@ typedef struct ki_lower_opts {
     unsigned threads;        /* threads the device offers; 0: 1 */
     uint64_t stream, alone;  /* as ki_machine */
     int verify;              /* as KN_VERIFY, which counts if it is higher */
+    /* An optimized kernel in place of what the heuristics would make; NULL: none, and env is as it was. */
+    kn_uop (*choose)(void *user, ki_ir *ir, const struct ki_lower_opts *o, kn_uop sink);
+    void *user;
     bool rough;              /* the rendered program is for running: what is left of its making may stay in the store */
 } ki_lower_opts;
 

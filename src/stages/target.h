@@ -24,6 +24,7 @@ typedef struct ki_machine {
     unsigned threads; /* to run on; 0: 1 */
     uint64_t stream;  /* bytes of an output from which on it is better written past the caches; 0: never */
     uint64_t alone;   /* weighted operations below which a kernel stays on one thread; 0: as measured */
+    uint64_t cache[3]; /* bytes of the first, second and last cache; 0: as most machines have */
 } ki_machine;
 
 /* Flags every C kernel is compiled with; the meaning of the text depends on them. What gcc 12 gets wrong, found by random programs:

@@ -28,8 +28,9 @@ int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight) {
     int64_t n = vectors_of(c, r);
     int64_t most = weight == 0 ? c->target->nvector / 4 : weight <= 12 ? 4 : weight <= 40 ? 2 : 1;
     if (!ki_lanes_for(c, ki_extent(r))) return 0;
-    if (n > KI_SHORT && most > n / 2) most = most > 8 && n >= 16 ? 8 : 4;
-    while (n < KI_SHORT && n % most) most /= 2;
+    if (c->knobs.unroll) most = c->knobs.unroll;
+    else if (n > KI_SHORT && most > n / 2) most = most > 8 && n >= 16 ? 8 : 4;
+    while (n < KI_SHORT && n % most) most = c->knobs.unroll ? most - 1 : most / 2;
     return most;
 }
 

@@ -11,6 +11,7 @@
 typedef struct ki_choice {
     ki_ir *ir;
     const ki_target *target;
+    ki_knobs knobs;
     unsigned threads;
     int64_t count;  /* threads chosen, 0: none yet */
     bool even;      /* all get the same */
@@ -46,7 +47,7 @@ bool ki_choice_do(ki_choice *c, ki_optop op, kn_axis target, bool top, uint32_t 
 /* Makes r's extent a multiple of f by CUT; true if a step was made. */
 bool ki_choice_even(ki_choice *c, kn_uop r, int64_t f);
 void ki_choice_mark(ki_choice *c, kn_uop closer);
-unsigned ki_weight(kn_uop u);
+
 
 /* choose.c */
 void ki_choose_nest(ki_choice *c, kn_uop end);

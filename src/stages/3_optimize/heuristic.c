@@ -256,26 +256,32 @@ static kn_uop next_closer(const ki_choice *c) {
 static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     kn_uop u;
     if (ki_choice_look(c, sink)) {
-        c->lanes = c->target->vector / widest(&c->nest);
+        c->lanes = c->target->vector / widest(&c->nest) >> c->knobs.narrow;
+        if (c->lanes < 1) c->lanes = 1;
         thread_kernel(c);
     }
     while (c->ok && (u = next_closer(c))) {
         if (u->op == KN_END) ki_choose_nest(c, u);
         else ki_choose_reduce(c, u);
     }
-    if (m->stream && c->target->stream) ki_choose_streams(c, m->stream);
+    uint64_t from = c->knobs.stream == 2 ? 1 : c->knobs.stream ? 0 : m->stream;
+    if (from && c->target->stream) ki_choose_streams(c, from);
     if (c->open) ki_nest_close(&c->nest);
     return c->ok ? c->sink : NULL;
 }
 
-kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink) {
+kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, const ki_knobs *knobs, kn_uop sink) {
     bool clean = ir->env->err == KI_E_NONE;
-    double alone = m->alone ? (double)m->alone : WORTH_THREADS;
-    ki_choice c = {.ir = ir, .target = t, .threads = m->threads ? m->threads : 1, .alone = alone, .ok = true};
+    ki_choice c = {.ir = ir, .target = t, .threads = m->threads ? m->threads : 1, .ok = true}, from;
+    c.alone = m->alone ? (double)m->alone : WORTH_THREADS;
+    if (knobs) c.knobs = *knobs;
+    if (c.knobs.threads && c.knobs.threads < c.threads) c.threads = c.knobs.threads;
+    from = c;
     kn_uop chosen = choose(&c, m, sink);
     if (chosen || c.even || !clean || ir->env->status == KI_NOMEM) return chosen;
     /* A step was refused that wants a constant bound: with even parts only. */
     ki_env_clear(ir->env);
-    c = (ki_choice){.ir = ir, .target = t, .threads = c.threads, .alone = alone, .even = true, .ok = true};
+    c = from;
+    c.even = true;
     return choose(&c, m, sink);
 }

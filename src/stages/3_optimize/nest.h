@@ -65,6 +65,18 @@ kn_uop ki_kernel_with(ki_ir *ir, kn_uop sink, const ki_opt *add, const uint32_t 
 
 /* ---- choosing (heuristic.c) -------------------------------------------------------------------------------- */
 
-kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink);
+unsigned ki_weight(kn_uop u); /* of one node, an addition being 1; 0: it is no work */
+/* What search decides in their place. 0: as they see fit. */
+typedef struct ki_knobs {
+    uint8_t mu, nv, mw; /* register tile: rows, vectors, columns (tile.c) */
+    uint8_t pack;       /* its streamed operand: 1 never packed, 2 wherever it can be */
+    uint8_t unroll;     /* vectors of a nest or of a row's reduce */
+    uint8_t narrow;     /* vectors are so many times halved */
+    uint8_t stream;     /* 1 never, 2 every output that may be */
+    uint8_t plain;      /* 1: no register tiles */
+    uint32_t threads;   /* at most so many */
+} ki_knobs;
+/* knobs: NULL, all 0. NULL: a step was refused, env says which. */
+kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, const ki_knobs *knobs, kn_uop sink);
 
 #endif

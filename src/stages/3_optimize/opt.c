@@ -180,7 +180,7 @@ kn_uop ki_optimize(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop si
     bool untouched = !sink->arg.kernel || sink->arg.kernel->nopt == 0, clean = ir->env->err == KI_E_NONE;
     if (untouched && !(sink = ki_flatten_sums(ir, sink))) return NULL;
     if (untouched && t) {
-        kn_uop chosen = ki_opt_choose(ir, t, m, sink);
+        kn_uop chosen = ki_opt_choose(ir, t, m, NULL, sink);
         /* An OptOp that was refused is the heuristics' mistake, not the program's: the kernel is right without. */
         if (clean && ir->env->err != KI_E_NONE && ir->env->status == KI_NOMEM) return NULL;
         if (!chosen && !clean) return NULL;

@@ -104,6 +104,10 @@ static bool is_hard(const ki_nest *k, const ki_tile *t) {
     return t->streamed->src[1]->op == KN_WHERE || ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known;
 }
 
+static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
+    return (!k->mu || mu == k->mu) && (!k->nv || nv == k->nv) && (!k->mw || mw == k->mw);
+}
+
 /* nv, mu, mw: many products for each load, few left over. A short v is padded to whole vectors. */
 static void tile_size(const ki_choice *c, ki_tile *t) {
     int64_t panel = is_hard(&c->nest, t)
@@ -112,6 +116,7 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
     int64_t regs =
         t->row ? pieces(c, ki_extent(t->row) < c->lanes ? ki_extent(t->row) : c->lanes) : pieces(c, t->lanes);
     int64_t most = (c->target->nvector >= 32 ? 24 : 12) / regs, n = t->u ? ki_extent(t->u) : 1, m = ki_extent(t->v);
+    if (c->knobs.mu || c->knobs.nv || c->knobs.mw) most = (c->target->nvector - 2) / regs;
     int64_t most_w = t->w ? 6 : 1, cut_from = t->row ? 8 : KI_SHORT * t->lanes;
     double best = 0;
     if (!t->row && m < cut_from) m = (m + t->lanes - 1) / t->lanes * t->lanes;
@@ -120,6 +125,7 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
         for (int64_t mw = 1; mw <= most_w; mw++)
             for (int64_t mu = 1; mu <= 12; mu++) {
                 if (!t->row && nv > 1 && panel * nv * mw > MOST_PACKED) continue;
+                if (!wanted(&c->knobs, mu, nv, mw)) continue;
                 if (mu * nv * mw > most || mu > n || nv * t->lanes > m || (t->row && (mu > 4 || mu * nv > 20)))
                     continue;
                 if (t->row && nv > 4 && m != nv) continue; /* each product of a dot tile ends in a sum across lanes */
@@ -162,8 +168,10 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t item = (int64_t)ki_itemsize((kn_dtype)t->streamed->dtype), own = own_extent(t->reduce), span = 0;
     bool known, hard = is_hard(k, t);
+    if (c->knobs.pack == 1) return false;
     if (t->row || !t->u || own * t->step * t->mw * item > MOST_PACKED || !alone(k, e, t->streamed)) return false;
     if (hard) return uses_of_panel(k, e, t) >= 8;
+    if (c->knobs.pack == 2) return true;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {
         int64_t s = ki_nest_stride(k, t->streamed, t->reduce->src[j], &known);
         if (!ki_extent(t->reduce->src[j])) return false;
@@ -215,7 +223,7 @@ static bool find_pair(const ki_choice *c, kn_uop e, ki_tile *t) {
 /* The tile with vectors along t->v. False: none, or one that would gather in its inner loop. */
 static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
     bool known;
-    if (!find_pair(c, e, t)) return false;
+    if (c->knobs.plain || !find_pair(c, e, t)) return false;
     if (c->tile.v == t->v->arg.range.id + 1) t->nv = c->tile.nv, t->mu = c->tile.mu, t->mw = c->tile.mw;
     else tile_size(c, t);
     t->step = t->nv * t->lanes;

@@ -1,0 +1,150 @@
+/* kernels.h: kernels built by hand, run before and after what stage 3 does to them. */
+#ifndef KERNELS_H
+#define KERNELS_H
+
+#include "../4_expand/build.h"
+#include "../4_expand/machine.h"
+#include "../tap.h"
+#include "base/alloc.h"
+#include "ir/program.h"
+#include "stages/3_optimize/optimize.h"
+#include "stages/4_expand/expand.h"
+
+enum { MOST = 1 << 14 };
+static float in1[MOST], in2[MOST], got[MOST], want[MOST];
+
+static uint32_t seed = 1;
+static uint32_t rnd(uint32_t n) {
+    seed = seed * 1664525 + 1013904223;
+    return (seed >> 8) % n;
+}
+static void fill(void) {
+    for (int i = 0; i < MOST; i++) {
+        in1[i] = (float)((int)rnd(15) - 7);
+        in2[i] = (float)((int)rnd(15) - 7);
+        got[i] = want[i] = -77;
+    }
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------------- */
+
+static kn_uop matmul(int m, int k, int n) {
+    kn_uop i = rng(KN_AX_LOOP, m), j = rng(KN_AX_LOOP, n), r = rng(KN_AX_REDUCE, k);
+    kn_uop v =
+        mul(at(param(1, KN_F32, m * k), add(mul(i, I(k)), r)), at(param(2, KN_F32, k * n), add(mul(r, I(n)), j)));
+    return sink1(end(store(param(0, KN_F32, m * n), add(mul(i, I(n)), j), reduce(KN_ADD, v, r, NULL)), i, j));
+}
+static kn_uop matmul_t(int m, int k, int n) {
+    kn_uop i = rng(KN_AX_LOOP, m), j = rng(KN_AX_LOOP, n), r = rng(KN_AX_REDUCE, k);
+    kn_uop v =
+        mul(at(param(1, KN_F32, m * k), add(mul(i, I(k)), r)), at(param(2, KN_F32, k * n), add(mul(j, I(k)), r)));
+    return sink1(end(store(param(0, KN_F32, m * n), add(mul(i, I(n)), j), reduce(KN_ADD, v, r, NULL)), i, j));
+}
+/* max, then sum of differences, then the output: three loops under a row */
+static kn_uop rows(int m, int n) {
+    kn_uop i = rng(KN_AX_LOOP, m), a = rng(KN_AX_REDUCE, n), b = rng(KN_AX_REDUCE, n), c = rng(KN_AX_LOOP, n),
+           p = param(1, KN_F32, m * n);
+    kn_uop base = mul(i, I(n)), mx = reduce(KN_MAX, at(p, add(base, a)), a, NULL);
+    kn_uop sum = reduce(KN_ADD, ki_op2(&ir, KN_SUB, at(p, add(base, b)), mx), b, NULL);
+    return sink1(end(
+        store(param(0, KN_F32, m * n), add(base, c), add(ki_op2(&ir, KN_SUB, at(p, add(base, c)), mx), sum)), i, c));
+}
+static kn_uop columns(int m, int n) {
+    kn_uop j = rng(KN_AX_LOOP, n), r = rng(KN_AX_REDUCE, m);
+    return sink1(
+        end(store(param(0, KN_F32, n), j, reduce(KN_ADD, at(param(1, KN_F32, m * n), add(mul(r, I(n)), j)), r, NULL)),
+            j, NULL));
+}
+static kn_uop whole(int n) {
+    kn_uop r = rng(KN_AX_REDUCE, n);
+    return sink1(store(param(0, KN_F32, 1), I(0), reduce(KN_ADD, at(param(1, KN_F32, n), r), r, NULL)));
+}
+static kn_uop transpose(int m, int n) {
+    kn_uop i = rng(KN_AX_LOOP, n), j = rng(KN_AX_LOOP, m);
+    return sink1(end(
+        store(param(0, KN_F32, m * n), add(mul(i, I(m)), j), at(param(1, KN_F32, m * n), add(mul(j, I(n)), i))), i, j));
+}
+/* out[x] = a[x - 3] + b[x] inside, b[x] outside */
+static kn_uop padded(int n) {
+    kn_uop x = rng(KN_AX_LOOP, n), valid = ki_op2(&ir, KN_AND, lt(I(2), x), lt(x, I(n - 4)));
+    kn_uop v = at(param(1, KN_F32, n - 7), where(valid, add(x, I(-3)), invalid()));
+    return sink1(end(store(param(0, KN_F32, n), x, add(v, at(param(2, KN_F32, n), x))), x, NULL));
+}
+/* one channel in, c out, 3 x 3, zero padding on the left and above */
+static kn_uop convolve(int c, int h, int w) {
+    kn_uop o = rng(KN_AX_LOOP, c), y = rng(KN_AX_LOOP, h), x = rng(KN_AX_LOOP, w), a = rng(KN_AX_REDUCE, 3),
+           b = rng(KN_AX_REDUCE, 3);
+    kn_uop iy = add(add(y, a), I(-1)), ix = add(add(x, b), I(-1));
+    kn_uop valid = ki_op2(&ir, KN_AND, ki_op2(&ir, KN_AND, lt(I(-1), iy), lt(iy, I(h))),
+                          ki_op2(&ir, KN_AND, lt(I(-1), ix), lt(ix, I(w))));
+    kn_uop v = at(param(1, KN_F32, h * w), where(valid, add(mul(iy, I(w)), ix), invalid()));
+    kn_uop k = at(param(2, KN_F32, c * 9), add(add(mul(o, I(9)), mul(a, I(3))), b));
+    kn_uop out = add(mul(o, I(h * w)), add(mul(y, I(w)), x));
+    return sink1(ki_opn(
+        &ir, KN_END, (kn_uop[]){store(param(0, KN_F32, c * h * w), out, reduce(KN_ADD, mul(v, k), a, b)), o, y, x}, 4));
+}
+/* running sums down the columns of n rows */
+static kn_uop scan(int n, int cols) {
+    kn_uop c = rng(KN_AX_LOOP, cols), i = rng(KN_AX_LOOP, n), x = add(mul(i, I(cols)), c), z = I(0),
+           acc = ki_buffer_make(&ir, 0, 1, KN_F32, KN_REG, 0);
+    kn_uop init = store(ki_op2(&ir, KN_AFTER, acc, c), z, ki_const_float(&ir, KN_F32, 0)),
+           acc1 = ki_op3(&ir, KN_AFTER, acc, init, i);
+    kn_uop upd = store(acc1, z, add(ki_op1(&ir, KN_LOAD, at(acc1, z)), at(param(1, KN_F32, n * cols), x)));
+    kn_uop out = store(param(0, KN_F32, n * cols), x, ki_op1(&ir, KN_LOAD, at(ki_op2(&ir, KN_AFTER, acc, upd), z)));
+    return sink1(end(out, c, i));
+}
+/* two outputs of different size in one kernel */
+static kn_uop two(int n, int m) {
+    kn_uop i = rng(KN_AX_LOOP, n), j = rng(KN_AX_LOOP, m);
+    kn_uop a = end(store(param(0, KN_F32, n + m), i, at(param(1, KN_F32, n), i)), i, NULL);
+    kn_uop b = end(
+        store(param(0, KN_F32, n + m), add(j, I(n)), mul(at(param(2, KN_F32, m), j), ki_const_float(&ir, KN_F32, 2))),
+        j, NULL);
+    return ki_op2(&ir, KN_SINK, a, b);
+}
+enum { KERNELS = 16 };
+static const char *build(int which, kn_uop *sink) {
+    switch (which) {
+    case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
+    case 1: return *sink = matmul(64, 40, 128), "matmul 64 40 128";
+    case 2: return *sink = matmul(7, 5, 10), "matmul 7 5 10";
+    case 3: return *sink = matmul_t(13, 70, 9), "matmul transposed";
+    case 4: return *sink = rows(6, 50), "rows 6 50";
+    case 5: return *sink = rows(3, 150), "rows 3 150";
+    case 6: return *sink = columns(30, 70), "columns";
+    case 7: return *sink = columns(9, 600), "columns, wide";
+    case 8: return *sink = whole(1003), "whole";
+    case 9: return *sink = transpose(37, 50), "transpose";
+    case 10: return *sink = padded(301), "padded";
+    case 11: return *sink = convolve(20, 9, 21), "convolution";
+    case 12: return *sink = scan(11, 24), "scan";
+    case 13: return *sink = two(90, 33), "two nests";
+    case 14: return *sink = matmul(5, 300, 1), "matrix times vector";
+    default: return *sink = matmul(1, 100, 90), "vector times matrix";
+    }
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------- */
+
+static bool run(kn_uop sink, float *out) {
+    mach_mem m[] = {{(unsigned char *)out, MOST, KN_F32}, MEM(in1, KN_F32), MEM(in2, KN_F32)};
+    for (int i = 0; i < MOST; i++) out[i] = -77;
+    kn_uop e = sink ? ki_expand_kernel(&ir, NULL, sink) : NULL;
+    if (!e) return printf("# %s\n", env.message.s ? env.message.s : "?"), false;
+    return mach_run(&ir, e, m);
+}
+static bool agrees(kn_uop sink) {
+    if (!run(sink, got)) return false;
+    for (int i = 0; i < MOST; i++)
+        if (got[i] != want[i])
+            return printf("# element %d: %g, expected %g\n", i, (double)got[i], (double)want[i]), false;
+    return true;
+}
+static void show(kn_uop root) {
+    ki_text t = {0};
+    ki_print_graph(&ir, root, &t);
+    for (char *s = strtok(t.s, "\n"); s; s = strtok(NULL, "\n")) printf("# %s\n", s);
+    ki_text_free(&t);
+}
+
+#endif

@@ -25,6 +25,8 @@ typedef struct kn_stats {
     uint64_t kernels_compiled; /* by the C compiler */
     uint64_t kernels_cached;   /* found on disk */
     uint64_t compiler_runs;    /* processes */
+    uint64_t kernels_searched; /* KN_BEAM: for which OptOps were searched for, or gone on with */
+    uint64_t trials_measured;  /* that were run for it */
     double lower_seconds;      /* from graph to source text */
     double compile_seconds;    /* from source text to loaded code */
     double run_seconds;

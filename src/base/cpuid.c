@@ -2,6 +2,7 @@
 #include "base/cpuid.h"
 
 #include "base/gnu.h"
+#include "base/hash.h"
 
 #include <stdatomic.h>
 
@@ -101,6 +102,22 @@ static uint64_t detect(void) {
     return f;
 }
 
+uint64_t ki_cpu_model(void) {
+    unsigned r[4] = {0};
+    uint64_t h = 0;
+    for (unsigned leaf = 0; leaf <= 1; leaf++) { /* who made it; which family, model and stepping */
+        __cpuid(leaf, r[EAX], r[EBX], r[ECX], r[EDX]);
+        if (leaf == 1) r[EBX] = r[ECX] = r[EDX] = 0; /* of this core, and what it has */
+        h = ki_hash_bytes(h, r, sizeof r);
+    }
+    for (unsigned leaf = 0x80000002u; leaf <= 0x80000004u && leaf <= (unsigned)__get_cpuid_max(0x80000000u, NULL);
+         leaf++) {
+        __cpuid(leaf, r[EAX], r[EBX], r[ECX], r[EDX]);
+        h = ki_hash_bytes(h, r, sizeof r);
+    }
+    return h;
+}
+
 bool ki_cpu_tiles(void) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
     static atomic_int state; /* 0 not asked, 1 no, 2 yes */
@@ -116,6 +133,7 @@ bool ki_cpu_tiles(void) {
 #else
 
 static uint64_t detect(void) { return HAS(BASE); }
+uint64_t ki_cpu_model(void) { return 0; }
 bool ki_cpu_tiles(void) { return false; }
 
 #endif

@@ -36,6 +36,9 @@ uint64_t ki_cpu_level_core(unsigned level);
 /* The highest level whose core features are all there. */
 ki_cpu_level ki_cpu_host_level(void);
 
+/* A number that differs where the processor's model does. */
+uint64_t ki_cpu_model(void);
+
 /* Asks the kernel to let this process use tiles (arch_prctl); true if it may. Once a process; any thread. */
 bool ki_cpu_tiles(void);
 

@@ -290,6 +290,13 @@ static void put_opt(ki_text *t, const ki_opt *o) {
     if (o->id) ki_text_printf(t, " #%d", o->id);
 }
 
+void ki_opts_put(ki_text *t, const ki_opt *opt, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (i) ki_text_put(t, ", ");
+        put_opt(t, &opt[i]);
+    }
+}
+
 static void put_kernel(ki_text *t, const ki_kernel *k) {
     ki_text_put(t, " name=");
     ki_string_put(t, ki_kernel_name(k), k->len);
@@ -298,10 +305,7 @@ static void put_kernel(ki_text *t, const ki_kernel *k) {
     if (k->native) ki_text_printf(t, " native=%s", ki_cpu_level_names[(k->native - 1) % KI_CPU_LEVELS]);
     if (!k->nopt) return;
     ki_text_put(t, " opts=[");
-    for (uint32_t i = 0; i < k->nopt; i++) {
-        if (i) ki_text_put(t, ", ");
-        put_opt(t, &k->opt[i]);
-    }
+    ki_opts_put(t, k->opt, k->nopt);
     ki_text_putc(t, ']');
 }
 

@@ -58,6 +58,8 @@ struct ki_text;
 bool ki_print(const ki_program *p, ki_text *out);
 /* Any one graph, for messages and tests: only node lines. */
 bool ki_print_graph(ki_ir *ir, kn_uop root, ki_text *out);
+/* OptOps as the text of a kernel has them: split 0 8 u #4, swap 0 1 */
+void ki_opts_put(struct ki_text *t, const ki_opt *opt, uint32_t n);
 /* A node as a short term, add(mul(r0, 4), %17), for messages: its sources `levels` deep, then by id; the first eight of each. */
 void ki_term_put(struct ki_text *t, kn_uop u, unsigned levels);
 /* Fills p (its ports are the caller's to free) with nodes made in ir. False: env says what and where. */

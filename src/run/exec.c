@@ -3,6 +3,7 @@
  * A device that launches kernels gets the program lowered to stage render and turned into a schedule, and the graph is
  * dropped; a device that executes programs keeps the program as it was given. */
 #include "run/kept.h"
+#include "run/search/tune.h"
 
 #include "device/cpu/cpu.h"
 #include "ir/scalar.h"
@@ -92,10 +93,11 @@ void ki_exec_free(ki_exec *e) {
     ki_free(e);
 }
 
-static bool lower_opts(ki_run *r, ki_lower_opts *o) {
+static bool lower_opts(ki_run *r, const ki_device *d, ki_lower_opts *o) {
     *o = (ki_lower_opts){
         .rough = true, .target = ki_target_chosen(&r->k->env, true), .threads = ki_cpu_threads(&r->k->env)};
     o->stream = ki_cpu_stream(&r->k->env);
+    if (d->is == &ki_device_cpu) ki_tune(r, o);
     return o->target && o->threads;
 }
 
@@ -119,10 +121,11 @@ static bool add_variables(ki_exec *e) {
 static bool render(ki_run *r, ki_exec *e, const ki_program *p, const ki_lower_opts *o) {
     ki_digest key;
     bool keep = ki_kept_key(r, p, o, &key);
+    uint64_t unsettled = r->unsettled;
     e->kept = keep && ki_kept_find(r, key, &e->ir, &e->program);
     if (!e->kept && !ki_lower(p, &e->ir, KI_S_RENDER, o, &e->program)) return false;
     for (size_t i = 0; e->kept && i < p->nin; i++) e->program.in[i].origin = p->in[i].origin;
-    if (keep && !e->kept) ki_kept_store(r, key, &e->program);
+    if (keep && !e->kept && unsettled == r->unsettled) ki_kept_store(r, key, &e->program);
     return true;
 }
 
@@ -167,7 +170,7 @@ static bool compile(ki_run *r, ki_device *d, ki_exec *const *e, size_t n, const 
 
 bool ki_exec_make(ki_run *r, ki_device *d, const ki_program *const *p, size_t n, ki_exec **out) {
     ki_lower_opts o;
-    bool ok = lower_opts(r, &o);
+    bool ok = lower_opts(r, d, &o);
     memset(out, 0, n * sizeof *out);
     for (size_t i = 0; i < n && ok; i++) {
         ki_exec *e = out[i] = ki_calloc(1, sizeof *e);
@@ -241,6 +244,7 @@ ki_exec *ki_exec_find(ki_run *r, ki_device *d, const ki_program *p) {
     const char *cpu = ki_setting(env, KI_VAR_CPU), *threads = ki_setting(env, KI_VAR_THREADS),
                *stream = ki_setting(env, KI_VAR_STREAM), *code = ki_setting(env, KI_VAR_CODE);
     key.a = ki_hash2(ki_hash_bytes(key.a, cpu, strlen(cpu)), d->id);
+    key.a = ki_hash2(key.a, ki_setting_number(env, KI_VAR_BEAM));
     key.b = ki_hash2(ki_hash_bytes(key.b, threads, strlen(threads)), d->id);
     key.b = ki_hash_bytes(ki_hash_bytes(key.b, stream, strlen(stream)), code, strlen(code));
     ki_exec *e = *find(r->exec, r->exec_cap, key);

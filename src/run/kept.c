@@ -38,7 +38,7 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg) {
     return ours;
 }
 
-static bool own_build(ki_digest *id) {
+bool ki_build_id(ki_digest *id) {
     build b = {.here = (uintptr_t)&ki_cpu_level_names};
     dl_iterate_phdr(look_at, &b);
     *id = b.id;
@@ -64,8 +64,16 @@ bool ki_kept_key(ki_run *r, const ki_program *p, const ki_lower_opts *o, ki_dige
     /* Who looks at the stages wants to see them run. */
     bool watched =
         ki_setting_number(env, KI_VAR_VERIFY) || *ki_setting(env, KI_VAR_DEBUG) || *ki_setting(env, KI_VAR_TRACE);
-    if (!o->target->native || watched || !own_build(&id) || !program_digest(p, key)) return false;
-    const uint64_t also[] = {id.a, id.b, ki_cpu_features(), o->target->level, o->threads, o->stream, p->nin, p->nout};
+    if (!o->target->native || watched || !ki_build_id(&id) || !program_digest(p, key)) return false;
+    const uint64_t also[] = {id.a,
+                             id.b,
+                             ki_cpu_features(),
+                             o->target->level,
+                             o->threads,
+                             o->stream,
+                             p->nin,
+                             p->nout,
+                             ki_setting_number(env, KI_VAR_BEAM)};
     for (unsigned k = 0; k < sizeof also / sizeof *also; k++) {
         key->a = ki_hash2(key->a, also[k]);
         key->b = ki_hash2(key->b ^ also[k], k + 1);
@@ -78,7 +86,7 @@ bool ki_kept_key(ki_run *r, const ki_program *p, const ki_lower_opts *o, ki_dige
 
 bool ki_kept_find(ki_run *r, ki_digest key, ki_ir *ir, ki_program *out) {
     size_t n;
-    char *text = ki_code_cache_read(&r->cache, key, &n);
+    char *text = ki_code_cache_read(&r->cache, key, ".kn", &n);
     if (!text) return false;
     bool ok = ki_parse(ir, "the program cache", text, n, out);
     ki_free(text);
@@ -115,7 +123,7 @@ void ki_kept_store(ki_run *r, ki_digest key, const ki_program *low) {
     ki_program p = *low;
     ki_text t = {0};
     p.root = without_lists(p.ir, low->root);
-    if (p.root && ki_print(&p, &t) && !t.oom) ki_code_cache_write(&r->cache, key, t.s, t.n);
+    if (p.root && ki_print(&p, &t) && !t.oom) ki_code_cache_write(&r->cache, key, ".kn", t.s, t.n);
     ki_text_free(&t);
     ki_env_clear(&r->k->env); /* the program is there; that it is not kept is no failure */
 }

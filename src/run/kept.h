@@ -8,6 +8,8 @@
 
 #include "run/run.h"
 
+/* What this build of the library is; false: the linker did not say. */
+bool ki_build_id(ki_digest *id);
 /* Whether programs lowered so are kept at all; key: p's. p: callified. */
 bool ki_kept_key(ki_run *r, const ki_program *p, const ki_lower_opts *o, ki_digest *key);
 /* Reads the program of a key into ir, which is empty. False: it is not there, or is not sound; env and ir are as before. */

@@ -13,47 +13,54 @@ enum { MAX_SLOTS = 256 };
 typedef struct job {
     ki_ir ir;
     ki_program p;
-    uint32_t nslot;
 } job;
 
-static bool fail(kn_ctx *k, const char *why) { return ki_fail(&k->env, KI_E_KERNEL_FORM, why), false; }
+static bool fail(ki_env *env, const char *why) { return ki_fail(env, KI_E_KERNEL_FORM, why), false; }
 
 /* arg[slot]: a BUFFER like the PARAM of that slot. Variables follow. */
-static bool arguments(kn_ctx *k, job *j, kn_uop sink, kn_uop *arg, uint32_t *n) {
+static bool arguments(ki_ir *ir, kn_uop sink, kn_uop *arg, uint32_t *nslot, uint32_t *n) {
     kn_uop *order;
-    int64_t count = ki_toposort(&j->ir, &sink, 1, &order);
+    int64_t count = ki_toposort(ir, &sink, 1, &order);
     bool ok = count >= 0;
+    *nslot = 0;
     for (int64_t i = 0; i < count && ok; i++) {
         const ki_param *p = order[i]->op == KN_PARAM ? order[i]->arg.param : NULL;
         if (!p || p->slot < 0) continue;
-        if (p->slot >= MAX_SLOTS) ok = fail(k, "its PARAM slots are numbered from 0, and below 256");
-        else if (arg[p->slot]) ok = fail(k, "two PARAMs have one slot");
+        if (p->slot >= MAX_SLOTS) ok = fail(ir->env, "its PARAM slots are numbered from 0, and below 256");
+        else if (arg[p->slot]) ok = fail(ir->env, "two PARAMs have one slot");
         else {
             arg[p->slot] =
-                ki_buffer_make(&j->ir, (uint32_t)p->slot + 1, order[i]->type->numel, (kn_dtype)p->dtype, KN_GLOBAL, 0);
+                ki_buffer_make(ir, (uint32_t)p->slot + 1, order[i]->type->numel, (kn_dtype)p->dtype, KN_GLOBAL, 0);
             ok = arg[p->slot] != NULL;
-            if ((uint32_t)p->slot >= j->nslot) j->nslot = (uint32_t)p->slot + 1;
+            if ((uint32_t)p->slot >= *nslot) *nslot = (uint32_t)p->slot + 1;
         }
     }
-    for (uint32_t s = 0; s < j->nslot && ok; s++) ok = arg[s] || fail(k, "its PARAM slots leave a gap");
-    *n = j->nslot;
+    for (uint32_t s = 0; s < *nslot && ok; s++) ok = arg[s] || fail(ir->env, "its PARAM slots leave a gap");
+    *n = *nslot;
     for (int64_t i = 0; i < count && ok; i++)
         if (order[i]->op == KN_PARAM && order[i]->arg.param->slot < 0) {
-            if (*n == 2 * MAX_SLOTS) ok = fail(k, "it has too many variables");
+            if (*n == 2 * MAX_SLOTS) ok = fail(ir->env, "it has too many variables");
             else arg[(*n)++] = order[i];
         }
-    ki_free(order);
+    if (count >= 0) ki_free(order);
     return ok;
 }
 
-static bool add_ports(job *j, const kn_uop *arg, uint32_t n) {
+bool ki_kernel_program(ki_ir *ir, kn_uop sink, ki_program *p) {
+    kn_uop src[2 * MAX_SLOTS + 1] = {sink}, *arg = src + 1;
+    uint32_t nslot, n;
     char name[24];
-    for (uint32_t s = 0; s < n; s++) {
-        int len = snprintf(name, sizeof name, "%s%u", s < j->nslot ? "data" : "var", (unsigned)s);
-        if (!ki_program_port(&j->p, false, name, (size_t)len, arg[s])) return false;
-        if (s < j->nslot && !ki_program_port(&j->p, true, name, (size_t)len, arg[s])) return false;
+    *p = (ki_program){.ir = ir, .stage = KI_S_RANGEIFY};
+    if (!arguments(ir, sink, arg, &nslot, &n)) return false;
+    kn_uop call = ki_opn(ir, KN_CALL, src, n + 1);
+    p->root = call ? ki_op1(ir, KN_LINEAR, call) : NULL;
+    bool ok = p->root != NULL;
+    for (uint32_t s = 0; s < n && ok; s++) {
+        int len = snprintf(name, sizeof name, "%s%u", s < nslot ? "data" : "var", (unsigned)s);
+        ok = ki_program_port(p, false, name, (size_t)len, arg[s]) &&
+             (s >= nslot || ki_program_port(p, true, name, (size_t)len, arg[s]));
     }
-    return true;
+    return ok;
 }
 
 static void close_job(job *j) {
@@ -63,18 +70,13 @@ static void close_job(job *j) {
 }
 
 static bool open_job(kn_ctx *k, kn_uop kernel, job *j) {
-    kn_uop src[2 * MAX_SLOTS + 1] = {NULL};
-    uint32_t n;
-    *j = (job){.nslot = 0};
+    *j = (job){0};
     ki_settle_failure(k);
-    if (!kernel) return fail(k, "it is NULL: an earlier constructor failed");
-    if (kernel->op != KN_SINK || !kernel->arg.kernel) return fail(k, "its root is no SINK with a name (kn_u_kernel)");
-    if (!ki_ir_open(&j->ir, &k->env)) return false;
-    j->p = (ki_program){.ir = &j->ir, .stage = KI_S_RANGEIFY};
-    if (!ki_import(&j->ir, &k->ir, &kernel, 1, src) || !arguments(k, j, src[0], src + 1, &n)) return false;
-    kn_uop call = ki_opn(&j->ir, KN_CALL, src, n + 1);
-    j->p.root = call ? ki_op1(&j->ir, KN_LINEAR, call) : NULL;
-    return j->p.root && add_ports(j, src + 1, n);
+    if (!kernel) return fail(&k->env, "it is NULL: an earlier constructor failed");
+    if (kernel->op != KN_SINK || !kernel->arg.kernel)
+        return fail(&k->env, "its root is no SINK with a name (kn_u_kernel)");
+    return ki_ir_open(&j->ir, &k->env) && ki_import(&j->ir, &k->ir, &kernel, 1, &kernel) &&
+           ki_kernel_program(&j->ir, kernel, &j->p);
 }
 
 /* ---- public ------------------------------------------------------------------------------------------------------ */

@@ -2,6 +2,7 @@
 #include "run/run.h"
 
 #include "ir/scalar.h"
+#include "run/search/tune.h"
 
 #include <string.h>
 #include <time.h>
@@ -39,6 +40,7 @@ static void run_close(kn_ctx *k) {
     for (size_t i = 0; i < r->nbinding; i++) ki_free(r->binding[i].name);
     ki_free(r->binding);
     ki_free(r->value);
+    ki_tuned_free(r);
     ki_code_cache_close(&r->cache);
     ki_free(r);
     k->run = NULL;
@@ -85,6 +87,8 @@ kn_stats kn_stats_of(const kn_ctx *k) {
     if (!r) return s;
     s.programs = r->programs;
     s.replays = r->replays;
+    s.kernels_searched = r->searched;
+    s.trials_measured = r->measured;
     s.lower_seconds = r->lower_seconds;
     s.run_seconds = r->run_seconds;
     s.scratch_bytes = r->scratch_bytes;

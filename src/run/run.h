@@ -53,9 +53,12 @@ typedef struct ki_run {
     ki_code_cache cache; /* of programs; opened by the first that wants it */
     ki_binding *binding;
     size_t nbinding;
+    struct ki_tuned *tuned; /* kernels that were searched for (search/tune.h) */
+    size_t ntuned, tuned_cap;
+    uint64_t unsettled; /* kernels whose search was not ended */
     int64_t *value; /* of the variables of the program now running */
     size_t value_cap;
-    uint64_t programs, replays;
+    uint64_t programs, replays, searched, measured;
     double lower_seconds, run_seconds;
 } ki_run;
 
@@ -78,6 +81,10 @@ ki_exec *ki_exec_find(ki_run *r, ki_device *d, const ki_program *p);
 bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place);
 /* The value kn_bind gave a variable; false: none. */
 bool ki_bound_value(const ki_run *r, const char *name, int64_t *value);
+
+/* A program of stage rangeify that launches one kernel, a SINK of ir: a port in and out for each PARAM slot, in order,
+ * and one in for each variable. The ports are the caller's to free, in any case. */
+bool ki_kernel_program(ki_ir *ir, kn_uop sink, ki_program *p);
 
 /* Runs a program of any stage: in[i] and out[i] are host memory of the size of p's ports. */
 bool ki_run_program(kn_ctx *k, const ki_program *p, const char *device, void *const *in, void *const *out);

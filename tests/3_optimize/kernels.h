@@ -102,7 +102,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 16 };
+enum { KERNELS = 18 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -120,6 +120,8 @@ static const char *build(int which, kn_uop *sink) {
     case 12: return *sink = scan(11, 24), "scan";
     case 13: return *sink = two(90, 33), "two nests";
     case 14: return *sink = matmul(5, 300, 1), "matrix times vector";
+    case 15: return *sink = columns(9, 127), "columns, a vector's remainder short";
+    case 16: return *sink = columns(9, 130), "columns, an element too many";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";
     }
 }

@@ -1,6 +1,7 @@
 /* test_optimize.c: OptOps, alone, in random sequences and as the heuristics choose them, leave a kernel's results as they
  * are (the machine of stage 4's tests runs both forms); illegal ones are refused with their own message. */
 #include "kernels.h"
+#include "stages/3_optimize/nest.h"
 
 static ki_opt opt(ki_optop op, int axis, int arg, kn_axis target, bool top) {
     return (ki_opt){.op = (uint8_t)op, .axis = axis, .arg = arg, .target = (uint8_t)target, .top = top, .id = -1};
@@ -11,15 +12,17 @@ static ki_opt opt(ki_optop op, int axis, int arg, kn_axis target, bool top) {
 static void heuristics(void) {
     static const char *const target[] = {"sse2", "avx2", "avx512"};
     for (int w = 0; w < KERNELS; w++) {
-        bool ok = true, replayed = true;
+        bool ok = true, replayed = true, chosen = true;
         const char *name = "";
         for (int t = 0; t < 3; t++)
-            for (unsigned threads = 1; threads <= 7; threads += 2) {
+            for (unsigned threads = 1, n = 0; threads <= 7; threads += 1 + n % 2, n++) {
                 kn_uop sink;
                 begin(), fill();
                 name = build(w, &sink);
                 if (!run(sink, want)) ok = false;
-                kn_uop o = ki_optimize(&ir, ki_target_named(target[t]), &(ki_machine){.threads = threads}, sink);
+                ki_machine m = {.threads = threads, .alone = n % 2};
+                chosen &= ki_opt_choose(&ir, ki_target_named(target[t]), &m, NULL, ki_flatten_sums(&ir, sink)) != NULL;
+                kn_uop o = ki_optimize(&ir, ki_target_named(target[t]), &m, sink);
                 if (!agrees(o)) ok = (o ? show(o) : (void)0, false);
                 /* the list, applied again to the plain kernel, gives the same node */
                 const ki_kernel *k = o ? o->arg.kernel : NULL;
@@ -27,6 +30,7 @@ static void heuristics(void) {
                 finish();
             }
         CHECK(ok, "heuristics: %s", name);
+        CHECK(chosen, "heuristics: %s: no step is refused", name);
         CHECK(replayed, "heuristics: %s: the list of OptOps replays", name);
     }
 }

@@ -68,8 +68,8 @@ static void all_agree(int w, const char *target, unsigned threads, unsigned samp
         else ok = false;
         if (!ok && o) show(o);
     }
-    CHECK(ok && ran > wide, "%s, %s, %u threads: %u of %zu trials run agree (%u refused)", name, target, threads, ran, s.n,
-          s.refused);
+    CHECK(ok && ran > wide, "%s, %s, %u threads: %u of %zu trials run agree (%u refused)", name, target, threads, ran,
+          s.n, s.refused);
     ki_search_close(&s);
     finish();
 }
@@ -150,7 +150,8 @@ static void resumed(void) {
         ki_search_close(&b);
     }
     ki_search_close(&s);
-    CHECK(ok && whole.calls > 4, "a search stopped after any of %u calls goes on and measures nothing twice", whole.calls);
+    CHECK(ok && whole.calls > 4, "a search stopped after any of %u calls goes on and measures nothing twice",
+          whole.calls);
     finish();
 }
 
@@ -160,8 +161,8 @@ static void by_the_model(void) {
     build(1, &sink);
     ki_search s = search_of(sink, "avx512", 1, NULL);
     bool ok = ki_search_run(&s);
-    CHECK(ok && ki_search_best(&s)->cost <= s.trial[0].cost && s.n > 50,
-          "without a clock the model decides among %zu", s.n);
+    CHECK(ok && ki_search_best(&s)->cost <= s.trial[0].cost && s.n > 50, "without a clock the model decides among %zu",
+          s.n);
     ki_search_close(&s);
     finish();
 }

@@ -129,8 +129,8 @@ void *ki_code_cache_load(ki_code_cache *c, ki_digest key) {
     return object;
 }
 
-char *ki_code_cache_read(ki_code_cache *c, ki_digest key, size_t *n) {
-    char *path = path_of(c, key, ".kn"), *s = read_sound(path, key, n);
+char *ki_code_cache_read(ki_code_cache *c, ki_digest key, const char *suffix, size_t *n) {
+    char *path = path_of(c, key, suffix), *s = read_sound(path, key, n);
     ki_free(path);
     return s;
 }
@@ -223,8 +223,8 @@ void *ki_code_cache_store(ki_env *env, ki_code_cache *c, ki_digest key, char *pa
     return object;
 }
 
-void ki_code_cache_write(ki_code_cache *c, ki_digest key, const char *text, size_t n) {
-    char *path = is_kept(c) ? format(c->temp, "/.koine-XXXXXX.kn") : NULL, *to = path_of(c, key, ".kn");
+void ki_code_cache_write(ki_code_cache *c, ki_digest key, const char *suffix, const char *text, size_t n) {
+    char *path = is_kept(c) ? format(c->temp, "/.koine-XXXXXX.kn") : NULL, *to = path_of(c, key, suffix);
     int fd = path ? mkstemps(path, 3) : -1;
     bool ok = fd >= 0 && to;
     for (size_t at = 0; ok && at < n;) {

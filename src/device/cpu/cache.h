@@ -1,5 +1,5 @@
 /* cache.h: what was compiled, on disk, named by the digest of all that it was made from: shared objects of kernels (.so), programs
- * made ready (.kn, run/kept.h).
+ * made ready (.kn, run/kept.h), searches (.opt, run/search; these are small and dear, and stay when the oldest files go).
  *
  * A file ends in a trailer (magic, length, digest of its bytes, its key), so one that was cut, damaged or renamed is
  * noticed and simply made again. Files appear by rename, so no reader ever sees a part. A folder that cannot be made or
@@ -26,9 +26,9 @@ char *ki_code_cache_new(ki_env *env, ki_code_cache *c);
 /* Loads the object just made at `path` and keeps it under the key where it can. NULL: env says why. Takes path. */
 void *ki_code_cache_store(ki_env *env, ki_code_cache *c, ki_digest key, char *path);
 
-/* The text kept under a key, ki_malloc'ed, NUL-terminated. NULL: it is not there, or is not sound. */
-char *ki_code_cache_read(ki_code_cache *c, ki_digest key, size_t *n);
+/* The text kept under a key, of a kind named by its suffix, ki_malloc'ed, NUL-terminated. NULL: it is not there, or is not sound. */
+char *ki_code_cache_read(ki_code_cache *c, ki_digest key, const char *suffix, size_t *n);
 /* Keeps a text where it can. */
-void ki_code_cache_write(ki_code_cache *c, ki_digest key, const char *text, size_t n);
+void ki_code_cache_write(ki_code_cache *c, ki_digest key, const char *suffix, const char *text, size_t n);
 
 #endif

@@ -41,6 +41,8 @@ bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors) {
         if (left == 0) return false;
         /* What is left over must be worth a vector itself, so that it is computed in the same order. */
         if (!ki_lanes_for(c, left)) left += vectors * lanes;
+        if (left >= ki_extent(r)) /* not one such piece */
+            return ki_choice_do(c, KI_OPT_PADTO, 0, false, r->arg.range.id, vectors * lanes), true;
         return ki_choice_do(c, KI_OPT_CUT, 0, false, r->arg.range.id, ki_extent(r) - left), true;
     }
     if (ki_extent(r) % lanes == 0) return false;

@@ -293,8 +293,7 @@ static double cycles(model *m) {
     const ki_scope *s = &m->k->scope;
     double ports = 0, memory;
     order_loops(m);
-    for (uint32_t i = 0; i < s->n; i++)
-        close_set(m, s->free + (size_t)i * s->words, m->runs + (size_t)i * s->words);
+    for (uint32_t i = 0; i < s->n; i++) close_set(m, s->free + (size_t)i * s->words, m->runs + (size_t)i * s->words);
     count_ports(m);
     for (uint32_t i = 0; i < m->nbody; i++) ports += body_cycles(m, &m->body[i]);
     memory = memory_cycles(m);

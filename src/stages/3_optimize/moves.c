@@ -31,7 +31,12 @@ static void edit(ki_moves *m, uint32_t at, const ki_opt *instead) {
 }
 
 static ki_opt split(kn_uop r, kn_axis to, bool top, int64_t f) {
-    return (ki_opt){.op = KI_OPT_SPLIT, .target = (uint8_t)to, .top = top, .axis = (int32_t)r->arg.range.id, .arg = (int32_t)f, .id = -1};
+    return (ki_opt){.op = KI_OPT_SPLIT,
+                    .target = (uint8_t)to,
+                    .top = top,
+                    .axis = (int32_t)r->arg.range.id,
+                    .arg = (int32_t)f,
+                    .id = -1};
 }
 static ki_opt simple(ki_optop op, int64_t axis, int64_t arg) {
     return (ki_opt){.op = (uint8_t)op, .axis = (int32_t)axis, .arg = (int32_t)arg, .id = -1};
@@ -42,7 +47,8 @@ static ki_opt simple(ki_optop op, int64_t axis, int64_t arg) {
 /* The q-th loop that is no lane and no thread; NULL: this one is not. */
 static kn_uop loop_at(const ki_moves *m, uint32_t q) {
     kn_uop r = m->k->scope.range[q];
-    return ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || !ki_nest_closer(m->k, r) || ki_extent(r) < 2 ? NULL : r;
+    return ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || !ki_nest_closer(m->k, r) || ki_extent(r) < 2 ? NULL
+                                                                                                              : r;
 }
 static bool of_reduce(const ki_moves *m, kn_uop r) { return ki_nest_closer(m->k, r)->op == KN_REDUCE; }
 #define EACH_LOOP(m, r)                                                                                                \

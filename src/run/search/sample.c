@@ -1,0 +1,205 @@
+/* sample.c: children that run a kernel and report, and the parent that waits for them. See sample.h. */
+#include "run/search/sample.h"
+
+#include "run/search/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_THREADS = 64, MOST_JOBS = 16 };
+
+/* ---- memory: a page that nothing may touch behind each buffer -------------------------------------------------- */
+
+static size_t pages(size_t n) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (n + page - 1) & ~(page - 1);
+}
+
+void *ki_sample_map(size_t bytes, bool shared, size_t page) {
+    size_t n = (bytes + page - 1) & ~(page - 1), pad = n - ((bytes + 63) & ~(size_t)63);
+    int kind = MAP_ANONYMOUS | (shared ? MAP_SHARED : MAP_PRIVATE);
+    char *p = mmap(NULL, n + page, PROT_READ | PROT_WRITE, kind, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    madvise(p, n, MADV_HUGEPAGE);
+    mprotect(p + n, page, PROT_NONE);
+    return p + pad; /* its end, to the next 64 bytes, is the page's */
+}
+
+static void unmap(void *data, size_t bytes) {
+    size_t page = pages(1), n = pages(bytes), pad = n - ((bytes + 63) & ~(size_t)63);
+    if (data) munmap((char *)data - pad, n + page);
+}
+
+bool ki_sampling_open(ki_sampling *s, ki_env *env) {
+    s->env = env;
+    s->has_want = false;
+    bool ok = true;
+    for (size_t i = 0; i < s->nbuffer; i++) s->buffer[i].data = s->buffer[i].want = s->buffer[i].shared = NULL;
+    for (size_t i = 0; i < s->nbuffer && ok; i++) {
+        ki_sample_buffer *b = &s->buffer[i];
+        if (b->read) ok = (b->data = ki_sample_map(b->bytes, false, pages(1))) != NULL;
+        if (ok && b->written) ok = (b->want = ki_sample_map(b->bytes, true, pages(1))) != NULL;
+    }
+    return ok || (ki_fail(env, KI_E_NOMEM), false);
+}
+
+void ki_sampling_seal(ki_sampling *s) {
+    for (size_t i = 0; i < s->nbuffer; i++) {
+        ki_sample_buffer *b = &s->buffer[i];
+        size_t pad = pages(b->bytes) - ((b->bytes + 63) & ~(size_t)63);
+        if (b->data) mprotect((char *)b->data - pad, pages(b->bytes), PROT_READ);
+    }
+}
+
+void ki_sampling_close(ki_sampling *s) {
+    for (size_t i = 0; i < s->nbuffer; i++) {
+        ki_sample_buffer *b = &s->buffer[i];
+        unmap(b->data, b->bytes);
+        unmap(b->want, b->bytes);
+        unmap(b->shared, b->bytes);
+        b->data = b->want = b->shared = NULL;
+    }
+}
+
+/* Outputs that the threads of a kernel share. */
+static bool share(ki_sampling *s) {
+    for (size_t i = 0; i < s->nbuffer; i++) {
+        ki_sample_buffer *b = &s->buffer[i];
+        if (b->written && !b->shared && !(b->shared = ki_sample_map(b->bytes, true, pages(1)))) return false;
+    }
+    return true;
+}
+
+/* ---- children -------------------------------------------------------------------------------------------------- */
+
+typedef struct job {
+    ki_sample *sample; /* NULL: none */
+    ki_report *report; /* shared with its children */
+    pid_t pid[MOST_THREADS];
+    unsigned n;
+    int signal; /* by which one of them ended */
+    int end;    /* readable once all children are gone */
+    double deadline;
+} job;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* True once the child is gone; *status: how, -1 if somebody else has seen it. */
+static bool reap(pid_t pid, bool wait, int *status) {
+    pid_t p;
+    while ((p = waitpid(pid, status, wait ? 0 : WNOHANG)) < 0 && errno == EINTR) continue;
+    if (p < 0) *status = -1;
+    return p != 0;
+}
+
+/* One child is gone: how, if it was no kill of ours. */
+static void note_end(job *j, unsigned i, int status) {
+    j->pid[i] = 0;
+    if (status != -1 && WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) j->signal = WTERMSIG(status);
+}
+
+/* Ends all of a job's children and says what came of it. */
+static void finish(job *j, bool late) {
+    ki_sample *s = j->sample;
+    const ki_report *r = j->report;
+    for (unsigned i = 0; i < j->n; i++)
+        if (j->pid[i]) kill(j->pid[i], SIGKILL); /* one that crashed has its own signal already */
+    for (unsigned i = 0; i < j->n; i++) {
+        int status;
+        if (j->pid[i]) reap(j->pid[i], true, &status), note_end(j, i, status);
+    }
+    close(j->end);
+    s->seconds = (double)INFINITY;
+    s->signal = j->signal;
+    if (r->state == KI_REPORT_RAN) {
+        s->outcome = KI_RAN;
+        s->seconds = r->seconds;
+    } else if (r->state == KI_REPORT_WRONG) {
+        s->outcome = KI_WRONG;
+        s->buffer = r->buffer, s->at = r->at, s->got = r->got, s->expected = r->expected;
+    } else {
+        s->outcome = late ? KI_TIMED_OUT : KI_CRASHED;
+    }
+    munmap(j->report, sizeof *j->report);
+    j->sample = NULL;
+}
+
+/* A run that is to be waited for: several of the best's, and never less than the floor, for a busy machine is no fault. */
+static double patience(const ki_sampling *s, double best) {
+    double least = s->floor > 0 ? s->floor : 1;
+    return best > 0 ? least + 20 * best : 20 * least;
+}
+
+static bool start(ki_sampling *s, ki_sample *v, double best, job *j) {
+    int fd[2];
+    *j = (job){.sample = v};
+    v->seconds = (double)INFINITY, v->outcome = KI_NO_CHILD;
+    if (v->threads > MOST_THREADS || (v->threads > 1 && !share(s))) return j->sample = NULL, false;
+    j->report = mmap(NULL, sizeof *j->report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (j->report == MAP_FAILED) return j->sample = NULL, false;
+    if (pipe2(fd, O_CLOEXEC)) return munmap(j->report, sizeof *j->report), j->sample = NULL, false;
+    ki_child c = {s, v, j->report, best, pages(1), getpid()};
+    unsigned want = v->threads ? v->threads : 1;
+    j->end = fd[0];
+    for (; j->n < want; j->n++) {
+        pid_t pid = fork();
+        if (pid == 0) ki_child_run(&c, j->n);
+        if (pid < 0) break;
+        j->pid[j->n] = pid;
+    }
+    close(fd[1]);
+    j->deadline = now() + patience(s, best);
+    if (j->n == want) return true;
+    finish(j, false);
+    v->outcome = KI_NO_CHILD;
+    return false;
+}
+
+/* Waits a while; ends the job if its first child is gone, any other crashed, or it is late. */
+static void look(job *j, int wait_ms) {
+    struct pollfd p = {.fd = j->end, .events = POLLIN};
+    int status;
+    poll(&p, 1, wait_ms);
+    bool over = (p.revents & (POLLHUP | POLLIN)) || j->report->state >= KI_REPORT_RAN;
+    for (unsigned i = 0; i < j->n && !over; i++)
+        if (j->pid[i] && reap(j->pid[i], false, &status)) note_end(j, i, status), over = true;
+    bool late = !over && now() > j->deadline;
+    if (over || late) finish(j, late);
+}
+
+void ki_sample_all(ki_sampling *s, ki_sample *v, size_t n, double best) {
+    job jobs[MOST_JOBS] = {0};
+    unsigned most = s->jobs < 1 ? 1 : s->jobs > MOST_JOBS ? MOST_JOBS : s->jobs, running = 0;
+    for (size_t next = 0; next < n || running;) {
+        /* The one that sets the results, and what has threads, runs alone. */
+        bool alone = next < n && (!s->has_want || v[next].threads > 1);
+        for (unsigned i = 0; i < most && next < n && running < (alone ? 1 : most); i++) {
+            if (jobs[i].sample) continue;
+            if (start(s, &v[next++], best, &jobs[i])) running++;
+            alone = next < n && (!s->has_want || v[next].threads > 1 || v[next - 1].threads > 1);
+            if (alone) break;
+        }
+        for (unsigned i = 0; i < most; i++) {
+            ki_sample *was = jobs[i].sample;
+            if (!was) continue;
+            look(&jobs[i], running > 1 ? 1 : 5);
+            if (jobs[i].sample) continue;
+            running--;
+            if (was->outcome != KI_RAN) continue;
+            s->has_want = true;
+            if (best == 0 || was->seconds < best) best = was->seconds;
+        }
+    }
+}

@@ -193,6 +193,9 @@ static void timings(const runner *r, double wall) {
     fprintf(stderr, "lower %.2f ms, compile %.2f ms (%llu kernels, %llu cached), run %.2f ms, %.2f ms in all\n",
             1e3 * s.lower_seconds, 1e3 * s.compile_seconds, (unsigned long long)(s.kernels_compiled + s.kernels_cached),
             (unsigned long long)s.kernels_cached, 1e3 * s.run_seconds, 1e3 * wall);
+    if (s.kernels_searched)
+        fprintf(stderr, "searched for %llu kernels, measured %llu lists of OptOps\n",
+                (unsigned long long)s.kernels_searched, (unsigned long long)s.trials_measured);
 }
 
 static int run_program(runner *r) {

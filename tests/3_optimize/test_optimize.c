@@ -108,6 +108,8 @@ static void added_places(bool both) {
     REFUSED(s, opt(KI_OPT_SPLIT, 1, 2, KN_AX_THREAD, true), OPT_SPLIT, "threads of what is added to places");
     REFUSED(s, opt(KI_OPT_SWAP, 0, 1, 0, false), OPT_SWAP, "the order of what is added to places");
     REFUSED(s, opt(KI_OPT_CUT, 1, 3, 0, false), OPT_CUT_KIND, "what is added to places cut");
+    REFUSED(s, opt(KI_OPT_STAGE, 0, 0, 0, false), OPT_STAGE, "a copy of what is added to");
+    CHECK(ki_apply_opt(&ir, s, opt(KI_OPT_STAGE, 0, 1, 0, false)), "a copy of what is only read");
     kn_uop lanes = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 2, 4, KN_AX_UPCAST, false));
     CHECK(both == (lanes != NULL), "lanes behind the places, if these stay inside their row");
     kn_uop threads = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 0, 3, KN_AX_THREAD, true));

@@ -1,0 +1,187 @@
+"""KN_BEAM=n: a kernel's loops are searched for once and found from then on; stopped, it goes on; whatever happened to its file, the
+answer is that of the heuristics, up to the order of sums."""
+import random
+import re
+import resource
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+MATMUL = """koine 1 tensor
+%a = param "a" : f32 [{0}, {1}] in [-2, 2]
+%b = param "b" : f32 [{1}, {2}] in [-2, 2]
+%a3 = reshape %a ({0}, {1}, 1)
+%ax = expand %a3 ({0}, {1}, {2})
+%b3 = reshape %b (1, {1}, {2})
+%bx = expand %b3 ({0}, {1}, {2})
+%p = mul %ax %bx
+%s = reduce add %p axes=(1)
+%y = reshape %s ({0}, {2})
+out "y" = %y
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    p = tmp_path / "small.kn"
+    p.write_text(MATMUL.format(17, 19, 33))
+    return p
+
+
+class Ran:
+    def __init__(self, r, out):
+        self.log = r.stderr
+        m = re.search(r"searched for (\d+) kernels, measured (\d+) lists", r.stderr)
+        self.searched, self.measured = map(int, m.groups()) if m else (0, 0)
+        self.y = np.load(out)
+
+
+@pytest.fixture
+def run(koine, tmp_path):
+    def go(program, *args, **env):
+        out = tmp_path / "y.npy"
+        env = {"KN_CODE": "x86", "KN_CACHE": str(tmp_path / "cache"), "KN_VERIFY": "0", "KN_BEAM": "1", **env}
+        return Ran(koine("run", program, "--out", f"y={out}", *args, env=env), out)
+    return go
+
+
+def records(tmp_path):
+    return sorted((tmp_path / "cache").glob("*.opt"))
+
+
+def drop_programs(tmp_path):
+    for f in (tmp_path / "cache").glob("*.kn"):
+        f.unlink()
+
+
+def agrees(a, b):
+    return np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=1e-5, atol=1e-5 * np.abs(b).max())
+
+
+# In C each list is compiled by a process of its own: one program of it is enough.
+@pytest.mark.parametrize("name, code", [(n, "x86") for n in ("softmax", "matmul", "gather", "scatter", "cumsum", "conv")] + [("gather", "c")])
+def test_the_second_run_measures_nothing(run, root, tmp_path, name, code):
+    program = root / "examples" / f"{name}.kn"
+    plain = run(program, KN_BEAM="0", KN_CODE=code)
+    assert plain.searched == 0 and not records(tmp_path)
+    first = run(program, KN_CODE=code)
+    assert first.searched == len(records(tmp_path)) > 0 and first.measured > 3, first.log
+    assert "a defect of the compiler" not in first.log and agrees(first.y, plain.y)
+    for again in (run(program, KN_CODE=code), run(program, KN_CODE=code, KN_VERIFY="1")):
+        assert again.searched == 0 and again.y.tobytes() == first.y.tobytes()
+    drop_programs(tmp_path)
+    assert run(program, KN_CODE=code).searched == 0
+
+
+def test_what_it_depends_on(run, small, tmp_path):
+    """Another level, other threads: another search. A narrower one takes what a wider one found; a wider one goes on."""
+    first = run(small)
+    for k, env in enumerate([{"KN_CPU": "sse2"}, {"KN_CPU": "avx2"}, {"KN_STREAM": "4096"}]):
+        assert run(small, **env).searched == 1 and len(records(tmp_path)) == k + 2
+    wider = run(small, KN_BEAM="2")
+    assert wider.searched == 1 and len(records(tmp_path)) == 4
+    drop_programs(tmp_path)
+    assert run(small).searched == 0 and run(small, KN_BEAM="2").searched == 0 and first.measured > 0
+
+
+def test_kernels_that_are_alike_are_searched_for_once(run, tmp_path):
+    p = tmp_path / "two.kn"
+    p.write_text("""koine 1 tensor
+%a = param "a" : f32 [40, 50]
+%b = param "b" : f32 [40, 50]
+%s = reduce add %a axes=(1)
+%t = reduce add %b axes=(1)
+%x = reshape %s (40)
+%y = reshape %t (40)
+%z = reduce max %a axes=(0)
+out "x" = %x
+out "y" = %y
+out "z" = %z
+""")
+    got = run(p)
+    assert got.searched == len(records(tmp_path))
+
+
+def damages(data):
+    rng = random.Random(5)
+    yield b""
+    yield data[:1]
+    for _ in range(4):
+        yield data[:rng.randrange(len(data))]
+    for _ in range(8):
+        at = rng.randrange(len(data))
+        yield data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1:]
+    yield data + b"\0"
+    yield data.replace(b"koine search 1", b"koine search 2")
+    yield data.replace(b"opt 0", b"opt 5")
+
+
+def test_a_damaged_file_is_made_again(run, small, tmp_path):
+    want = run(small)
+    file, = records(tmp_path)
+    good = file.read_bytes()
+    for bad in damages(good):
+        drop_programs(tmp_path)
+        file.write_bytes(bad)
+        got = run(small)
+        assert got.searched == 1 and agrees(got.y, want.y), bad[:60]
+        drop_programs(tmp_path)
+        assert run(small).searched == 0
+
+
+def test_a_file_of_another_kernel(run, small, root, tmp_path):
+    run(small)
+    mine, = records(tmp_path)
+    want = run(root / "examples/softmax.kn")
+    for other in set(records(tmp_path)) - {mine}:
+        other.write_bytes(mine.read_bytes())
+    drop_programs(tmp_path)
+    got = run(root / "examples/softmax.kn")
+    assert got.searched and agrees(got.y, want.y)
+
+
+def test_no_folder(run, small, tmp_path):
+    """Nothing can be kept: each process searches, and says what is wrong with a folder it was told of."""
+    plain = run(small, KN_BEAM="0")
+    (tmp_path / "file").write_text("not a folder")
+    for cache in ["off", str(tmp_path / "file"), "/proc/nowhere"]:
+        got = run(small, KN_CACHE=cache)
+        assert got.searched == 1 and agrees(got.y, plain.y)
+        assert cache == "off" or f"KN_CACHE={cache}" in got.log
+
+
+def test_a_full_folder(koine, small, tmp_path):
+    def full():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    env = koine.env(KN_CODE="x86", KN_CACHE=str(tmp_path / "cache"), KN_VERIFY="0", KN_BEAM="1")
+    r = subprocess.run([koine.path, "run", small], env=env, capture_output=True, text=True, preexec_fn=full)
+    assert r.returncode == 0 and "searched for 1 kernels" in r.stderr, r.stderr
+    assert not records(tmp_path) and not list((tmp_path / "cache").glob(".koine*"))
+
+
+def test_stopped_and_gone_on_with(koine, run, tmp_path):
+    p = tmp_path / "long.kn"
+    p.write_text(MATMUL.format(160, 160, 160))
+    env = koine.env(KN_CODE="x86", KN_CACHE=str(tmp_path / "cache"), KN_VERIFY="0", KN_BEAM="6")
+    begun = subprocess.Popen([koine.path, "run", p], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(2400):
+        if records(tmp_path) or begun.poll() is not None:
+            break
+        time.sleep(0.05)
+    begun.kill()
+    begun.wait()
+    file, = records(tmp_path)
+    known = file.read_text(errors="replace")
+    if "\nfound " in known:
+        pytest.skip("it was done before it could be stopped")
+    times = known.count("\ntime ")
+    got = run(p, KN_BEAM="6")
+    assert "some before" in got.log and got.searched == 1
+    after = file.read_text(errors="replace")
+    assert "\nfound 6 " in after and after.count("\ntime ") == times + got.measured
+    kept = set(re.findall(r"time (\w+ \w+) \w+", known))
+    assert kept <= set(re.findall(r"time (\w+ \w+) \w+", after))

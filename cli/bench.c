@@ -7,6 +7,7 @@
 
 #include "floor.h"
 #include "net.h"
+#include "rank.h"
 #include "zoo/zoo.h"
 
 #include <stdlib.h>
@@ -178,6 +179,32 @@ static int bench_text(cli *c, int i) {
     return rc;
 }
 
+/* The program's kernels, for rank.h. */
+static int bench_model(cli *c, int i) {
+    kn_ctx *k = kn_open("CPU");
+    if (!k) return cli_fail(c, "out of memory");
+    built b = {.n = 0};
+    ki_plan plan;
+    ki_ir ir;
+    ki_program low = {0};
+    int rc = CLI_OK;
+    kn_status st = kn_error(k);
+    if (!st) st = hold(k, i, &b);
+    if (!st) st = build(k, i, &b);
+    if (!st && ki_plan_open(k, b.out, b.n, &plan)) {
+        if (ki_ir_open(&ir, &k->env) && ki_lower(&plan.program, &ir, KI_S_RANGEIFY, NULL, &low))
+            rc = rank_kernels(c, name_of(i), &k->env, &low);
+        ki_program_free(&low);
+        ki_ir_close(&ir);
+        ki_plan_close(&plan);
+    }
+    st = st ? st : (kn_status)ki_settle_failure(k);
+    if (st) rc = cli_fail(c, "%s: %s", name_of(i), kn_message(k));
+    let_go(&b);
+    kn_close(k);
+    return rc;
+}
+
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -207,17 +234,26 @@ static int bench_compile(cli *c, int i) {
     return CLI_OK;
 }
 
+static const struct {
+    const char *name;
+    int (*run)(cli *c, int i);
+    bool zoo; /* without a name, the networks too */
+} benches[] = {{"kernels", bench_kernels, true},
+               {"compile", bench_compile, true},
+               {"text", bench_text, true},
+               {"model", bench_model, false}};
+
 static int bench(cli *c) {
-    bool kernels = strcmp(c->operand[0], "kernels") == 0, text = strcmp(c->operand[0], "text") == 0;
-    if (!kernels && !text && strcmp(c->operand[0], "compile") != 0)
-        return cli_usage(c, "no benchmark %s; there are kernels, compile and text", c->operand[0]);
+    size_t which = 0, n = sizeof benches / sizeof *benches;
+    while (which < n && strcmp(c->operand[0], benches[which].name)) which++;
+    if (which == n) return cli_usage(c, "no benchmark %s; there are kernels, compile, text and model", c->operand[0]);
     int rc = CLI_OK, matched = 0;
     for (int i = 0; name_of(i); i++) {
-        bool wanted = c->noperand == 1;
+        bool wanted = c->noperand == 1 && (benches[which].zoo || i < PROGRAMS);
         for (int o = 1; o < c->noperand; o++) wanted |= strcmp(c->operand[o], name_of(i)) == 0;
         if (!wanted) continue;
         matched++;
-        int one_rc = (kernels ? bench_kernels : text ? bench_text : bench_compile)(c, i);
+        int one_rc = benches[which].run(c, i);
         if (one_rc) rc = one_rc;
         fflush(stdout);
     }
@@ -233,7 +269,7 @@ static int bench(cli *c) {
 static const cli_opt options[] = {{"json", NULL, "one object a line"}, {NULL, NULL, NULL}};
 const cli_verb cli_bench = {
     .name = "bench",
-    .args = "kernels|compile|text [PROGRAM]... [--json]",
+    .args = "kernels|compile|text|model [PROGRAM]... [--json]",
     .summary = "measure the compiler",
     .text =
         "kernels: how many kernels each program becomes, the bytes they move (each buffer once for each kernel that "
@@ -247,6 +283,8 @@ const cli_verb cli_bench = {
         "compile: microseconds from tensor calls to machine code (C text with KN_CODE=c), cold, in a fresh context on "
         "NULL; median of 5.\n"
         "text: the programs themselves, for `koine compile -`.\n"
+        "model: how well the cost model that KN_BEAM searches by orders lists of OptOps: for each kernel the rank "
+        "correlation with measured time (the networks only if they are named).\n"
         "Programs: add, matmul, linear_relu, softmax, layernorm, attention, embedding, conv_bn, digits_step; whole "
         "networks: "
         "resnet50_forward, resnet50_train, gpt2_forward, gpt2_train, gpt2_decode, llama_decode.",

@@ -47,3 +47,10 @@ def test_make_bench_builds_what_it_runs(root, tmp_path):
     plan = subprocess.run(["make", "-n", "-C", root, f"B={tmp_path}/b", "bench"], capture_output=True, text=True).stdout
     for program in ("koine", *(f"zoo/{z}" for z in ZOO)):
         assert f"-o {tmp_path}/b/{program}" in plan, program
+
+
+def test_the_model_is_held_against_the_clock(koine):
+    """What it says depends on the machine; that each kernel is measured, and nothing fails, does not."""
+    row, = koine.json("bench", "model", "linear_relu", env={"KN_CODE": "x86", "KN_THREADS": "1"})
+    assert row["program"] == "linear_relu" and row["measured"] > 20 and row["lists"] > row["measured"]
+    assert -1 <= row["correlation"] <= 1 and row["first"] >= 1 and row["heuristics"] >= 1

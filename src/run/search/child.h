@@ -27,6 +27,7 @@ typedef struct ki_child {
 
 /* Does not return. */
 void ki_child_run(const ki_child *c, unsigned thread);
+double ki_sample_largest(const ki_sample_buffer *b);
 /* Memory with a page behind it that nothing may touch; by system calls alone. */
 void *ki_sample_map(size_t bytes, bool shared, size_t page);
 

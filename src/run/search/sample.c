@@ -139,6 +139,7 @@ static void finish(job *j, bool late) {
 /* A run that is to be waited for: several of the best's, and never less than the floor, for a busy machine is no fault. */
 static double patience(const ki_sampling *s, double best) {
     double least = s->floor > 0 ? s->floor : 1;
+    for (size_t i = 0; i < s->nbuffer; i++) least += 1e-8 * (double)s->buffer[i].bytes; /* results are compared */
     return best > 0 ? least + 20 * best : 20 * least;
 }
 
@@ -179,6 +180,12 @@ static void look(job *j, int wait_ms) {
     if (over || late) finish(j, late);
 }
 
+static void set_want(ki_sampling *s) {
+    s->has_want = true;
+    for (size_t i = 0; i < s->nbuffer; i++)
+        if (s->buffer[i].written) s->buffer[i].most = ki_sample_largest(&s->buffer[i]);
+}
+
 void ki_sample_all(ki_sampling *s, ki_sample *v, size_t n, double best) {
     job jobs[MOST_JOBS] = {0};
     unsigned most = s->jobs < 1 ? 1 : s->jobs > MOST_JOBS ? MOST_JOBS : s->jobs, running = 0;
@@ -198,7 +205,7 @@ void ki_sample_all(ki_sampling *s, ki_sample *v, size_t n, double best) {
             if (jobs[i].sample) continue;
             running--;
             if (was->outcome != KI_RAN) continue;
-            s->has_want = true;
+            if (!s->has_want) set_want(s);
             if (best == 0 || was->seconds < best) best = was->seconds;
         }
     }

@@ -18,6 +18,7 @@ typedef struct ki_sample_buffer {
     bool read, written;
     void *data;   /* what it holds at first, NULL: zeros */
     void *want;   /* of one that is written: what the first sample left there; shared */
+    double most;  /* the largest number there, infinities aside */
     void *shared; /* of one that is written: for kernels with threads */
 } ki_sample_buffer;
 

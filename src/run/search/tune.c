@@ -24,8 +24,7 @@ static kn_uop nameless(ki_ir *ir, kn_uop sink) {
     return arg.p ? ki_make(ir, KN_SINK, KN_VOID, sink->src, sink->nsrc, arg, 0) : NULL;
 }
 
-/* A program that launches the kernel alone, as text. */
-static bool text_of(ki_env *env, ki_ir *from, kn_uop sink, ki_text *t) {
+bool ki_tune_text(ki_env *env, ki_ir *from, kn_uop sink, ki_text *t) {
     ki_ir ir;
     ki_program p = {0};
     if (!ki_ir_open(&ir, env)) return false;
@@ -36,7 +35,7 @@ static bool text_of(ki_env *env, ki_ir *from, kn_uop sink, ki_text *t) {
     return ok;
 }
 
-static void caches(uint64_t *cache) {
+void ki_tune_caches(uint64_t cache[3]) {
     long first = sysconf(_SC_LEVEL1_DCACHE_SIZE), second = sysconf(_SC_LEVEL2_CACHE_SIZE);
     cache[0] = first > 0 ? (uint64_t)first : 0;
     cache[1] = second > 0 ? (uint64_t)second : 0;
@@ -157,8 +156,8 @@ static ki_tuned *look_up(ki_run *r, ki_ir *ir, const ki_lower_opts *o, kn_uop si
     uint64_t cache[3];
     ki_tuned *t = NULL;
     unsigned width = (unsigned)ki_setting_number(&r->k->env, KI_VAR_BEAM);
-    caches(cache);
-    if (!text_of(&r->k->env, ir, sink, &text)) return ki_text_free(&text), NULL;
+    ki_tune_caches(cache);
+    if (!ki_tune_text(&r->k->env, ir, sink, &text)) return ki_text_free(&text), NULL;
     hunt h = {.r = r, .key = key_of(&text, o, cache), .name = ki_kernel_name(sink->arg.kernel), .begun = ki_now()};
     h.told = h.begun;
     if (!(t = find(r, h.key)) && (r->cache.temp || ki_code_cache_open(&r->k->env, &r->cache))) {

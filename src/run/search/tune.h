@@ -27,6 +27,9 @@ typedef struct ki_tuned { /* what was decided for a kernel */
 /* Lowering for the CPU device asks for searches, if KN_BEAM does. */
 void ki_tune(ki_run *r, ki_lower_opts *o);
 void ki_tuned_free(ki_run *r);
+/* A program that launches the kernel alone, as text: equal kernels have equal ones, whatever program they are of. */
+bool ki_tune_text(ki_env *env, ki_ir *from, kn_uop sink, ki_text *t);
+void ki_tune_caches(uint64_t cache[3]); /* bytes of the first, second and last; 0: not known */
 
 /* record.c: a search on disk. */
 typedef struct ki_record {

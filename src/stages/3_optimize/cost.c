@@ -16,6 +16,7 @@ typedef struct body { /* what runs in one set of loops */
     const uint64_t *runs;
     double alu, load, store, shuffle; /* instructions an iteration */
     double acc, live;                 /* registers: of accumulators, of what is loaded for several */
+    double width;                     /* registers of the widest value */
     bool chain;
 } body;
 
@@ -27,9 +28,12 @@ typedef struct model {
     uint32_t norder;
     uint64_t *around; /* by range: the loops it stands in */
     uint64_t *runs;   /* by place */
+    bool *vector;     /* by range: lanes that lie side by side in some access */
     body *body;
     uint32_t nbody;
 } model;
+
+static double most(double a, double b) { return a > b ? a : b; }
 
 enum { LEAST_TRIPS = 64 }; /* of a loop whose extent is not known */
 
@@ -104,28 +108,35 @@ static double item(kn_uop u) {
     return ki_is_float((kn_dtype)u->dtype) && b < 4 ? 4 : b;
 }
 
-/* Registers, or instructions, for so many lanes. */
-static double vectors(const model *m, double lanes, double bytes) {
-    double n = ceil(lanes * bytes / m->t->vector);
-    return n < 1 ? 1 : n;
+/* Registers, or instructions, for a value: those along one lane axis share them, every other lane has its own. */
+static double vectors(const model *m, kn_uop u) {
+    const ki_scope *s = &m->k->scope;
+    double n = 1, along = 1;
+    for (uint32_t r = 0; r < s->nrange; r++) {
+        if (!ki_is_lane(s->range[r]) || !ki_scope_has(s, u, s->range[r])) continue;
+        double e = trips(s->range[r]);
+        if (m->vector[r] && e > along) n *= along, along = e;
+        else n *= e;
+    }
+    return n * ceil(along * item(u) / m->t->vector);
 }
 
 /* An access: pieces that lie side by side, and whether it gathers. */
 static void access_ports(const model *m, kn_uop u, body *b, bool stores) {
     const ki_scope *s = &m->k->scope;
-    double bytes = (double)ki_itemsize((kn_dtype)u->dtype), unit = 1, others = 1, n;
+    double bytes = item(u), unit = 1, others = 1, n;
     bool gather = false, known;
     for (uint32_t r = 0; r < s->nrange; r++) {
         if (!ki_is_lane(s->range[r]) || !ki_scope_has(s, u->src[1], s->range[r])) continue;
         int64_t c = ki_nest_stride(m->k, u, s->range[r], &known);
         double e = trips(s->range[r]);
-        if (known && (double)(c < 0 ? -c : c) <= unit && c) unit *= e; /* goes on where the last one ended */
-        else others *= e, gather |= !known || c != 0;
+        if (known && (c == 1 || c == -1) && unit == 1) unit = e;
+        else others *= e, gather |= m->vector[r]; /* each lane of a tile's rows has a register of its own */
     }
-    n = others * vectors(m, unit, bytes);
+    n = others * ceil(unit * bytes / m->t->vector);
     if (stores) b->store += n;
     else b->load += n;
-    if (gather && unit * bytes < 16) b->shuffle += 1.2 * n; /* put together lane by lane */
+    if (gather) b->shuffle += 1.2 * n; /* put together lane by lane */
     if (u->src[1]->op == KN_WHERE) b->alu += n;
     if (!stores && unit > 1 && others == 1) b->live += n;
 }
@@ -133,7 +144,7 @@ static void access_ports(const model *m, kn_uop u, body *b, bool stores) {
 /* A reduce's accumulators, and the sum across lanes at its end. */
 static void reduce_ports(const model *m, kn_uop u, body *inner, body *outer) {
     const ki_scope *s = &m->k->scope;
-    double in = vectors(m, lanes_of(s, u->src[0]), item(u)), out = vectors(m, lanes_of(s, u), item(u));
+    double in = vectors(m, u->src[0]), out = vectors(m, u);
     kn_uop x = u->src[0];
     bool fused = m->t->fma && x->op == KN_MUL && ki_is_float((kn_dtype)x->dtype) && u->arg.reduce.op == KN_ADD;
     inner->alu += fused ? 0 : in; /* the product counts as one already */
@@ -155,8 +166,20 @@ static body *body_at(model *m, const uint64_t *runs) {
     return &m->body[m->nbody++];
 }
 
+static void find_vectors(model *m) {
+    const ki_scope *s = &m->k->scope;
+    bool known;
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (!ki_is_access(s->node[i])) continue;
+        for (uint32_t r = 0; r < s->nrange; r++)
+            if (ki_is_lane(s->range[r]) && ki_nest_stride(m->k, s->node[i], s->range[r], &known) == 1 && known)
+                m->vector[r] = true;
+    }
+}
+
 static void count_ports(model *m) {
     const ki_scope *s = &m->k->scope;
+    find_vectors(m);
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop u = s->node[i];
         const uint64_t *runs = m->runs + (size_t)i * s->words;
@@ -174,13 +197,13 @@ static void count_ports(model *m) {
             if (u->nsrc > 1 && !ki_is_lane(u->src[u->nsrc - 1])) in = m->runs + (size_t)at * s->words;
             reduce_ports(m, u, body_at(m, in), body_at(m, runs));
         } else if (u->dtype != KN_IDX && u->dtype != KN_VOID && ki_is_elementwise((kn_op)u->op)) {
-            unsigned w = ki_weight(u);
-            body_at(m, runs)->alu += vectors(m, lanes_of(s, u), item(u)) * (w == 4 ? 8 : w);
+            double w = ki_weight(u) == 4 ? 8 : ki_weight(u), n = vectors(m, u);
+            body *b = body_at(m, runs);
+            b->alu += n * w;
+            b->width = most(b->width, n);
         }
     }
 }
-
-static double most(double a, double b) { return a > b ? a : b; }
 
 enum { LATENCY = 4 };
 
@@ -188,6 +211,9 @@ static double body_cycles(const model *m, const body *b) {
     double regs = b->acc + 2 + (b->acc > 1 && b->live < b->acc ? b->live : 0), spill = regs - m->t->nvector;
     double load = b->load, store = b->store, alu = b->alu;
     if (b->chain && spill > 0) load += 2 * spill, store += 2 * spill;
+    /* Wide values are computed one op after the other: what does not fit waits in memory. */
+    double room = m->t->nvector / 2.0;
+    if (b->width > room) load += alu * (1 - room / b->width), store += alu * (1 - room / b->width);
     double all = alu + load * 0.7 + store + b->shuffle, c = most(most(alu / 2, load / 2), most(store, b->shuffle));
     c = most(most(c, all / 5), 1.2);
     if (b->chain) c = most(c, LATENCY);
@@ -256,7 +282,10 @@ static double traffic(const model *m, const stream *a, uint32_t n, double size, 
     uint32_t from = d ? d - 1 : 0; /* once around, what does not vary there is still at hand */
     for (uint32_t i = 0; i < n; i++) {
         if (last && a[i].local) continue;
-        sum += lines(m, &a[i], from) * m->t->line * ran(m, &a[i], from) * (last ? a[i].factor : 1);
+        uint32_t own = from; /* a loop inside which there is nothing of it is not once around */
+        for (uint32_t q = m->norder; q-- > 0 && own == from;)
+            if (ki_in_set(a[i].runs, m->order[q])) own = q < from ? q : from, q = 0;
+        sum += lines(m, &a[i], own) * m->t->line * ran(m, &a[i], own) * (last ? a[i].factor : 1);
     }
     return sum;
 }
@@ -266,7 +295,7 @@ static double memory_cycles(const model *m) {
     stream *a = ki_calloc(s->n, sizeof *a);
     uint32_t n = 0;
     double cache[3] = {32 << 10, 1 << 20, 32 << 20}, c = 0;
-    static const double bytes_a_cycle[3] = {40, 14, 5};
+    static const double bytes_a_cycle[3] = {48, 16, 6};
     if (!a) return 0;
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop u = s->node[i];
@@ -310,10 +339,11 @@ double ki_cost(ki_ir *ir, const ki_target *t, const ki_machine *machine, kn_uop 
         m.order = ki_calloc(k.scope.nrange + 1, sizeof *m.order);
         m.around = ki_calloc((k.scope.nrange + 1) * words, sizeof *m.around);
         m.runs = ki_calloc(k.scope.n * words, sizeof *m.runs);
+        m.vector = ki_calloc(k.scope.nrange + 1, sizeof *m.vector);
         m.body = ki_calloc(2 * (size_t)k.scope.n, sizeof *m.body);
-        if (m.order && m.around && m.runs && m.body) c = cycles(&m);
+        if (m.order && m.around && m.runs && m.vector && m.body) c = cycles(&m);
         else ki_fail(ir->env, KI_E_NOMEM);
-        ki_free(m.order), ki_free(m.around), ki_free(m.runs), ki_free(m.body);
+        ki_free(m.order), ki_free(m.around), ki_free(m.runs), ki_free(m.vector), ki_free(m.body);
     }
     ki_nest_close(&k);
     return c;

@@ -37,22 +37,24 @@ static kn_uop make(ki_search *s, const ki_opt *opt, uint32_t n) {
 }
 
 enum { WIDEST = 64 }; /* registers that one value may take: beyond, code grows and nothing gets faster */
+#define MOST_LOCAL ((double)(1 << 20)) /* bytes of local memory, which lies on the stack */
 
-static bool too_wide(const ki_search *s, kn_uop kernel) {
-    double bytes = 1;
+static bool too_large(const ki_search *s, kn_uop kernel) {
+    double lanes = 1, local = 0;
     kn_uop *node;
     int64_t n = ki_toposort((ki_ir *)&s->scratch, &kernel, 1, &node);
     for (int64_t i = 0; i < n; i++) {
         kn_uop u = node[i];
-        double lanes = 1;
+        double own = u->op == KN_REDUCE ? (double)ki_itemsize((kn_dtype)u->dtype) : 1;
+        if (u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_LOCAL)
+            local += (double)u->arg.buffer->size * (double)ki_itemsize((kn_dtype)u->dtype);
         if (u->op != KN_END && u->op != KN_REDUCE) continue;
         for (uint32_t j = 1; j < u->nsrc; j++)
-            if (ki_is_lane(u->src[j])) lanes *= (double)ki_extent(u->src[j]);
-        if (u->op == KN_REDUCE) lanes *= (double)ki_itemsize((kn_dtype)u->dtype);
-        if (lanes > bytes) bytes = lanes;
+            if (ki_is_lane(u->src[j])) own *= (double)ki_extent(u->src[j]);
+        if (own > lanes) lanes = own;
     }
     if (n >= 0) ki_free(node);
-    return n < 0 || bytes > (double)s->target->vector * WIDEST;
+    return n < 0 || lanes > (double)s->target->vector * WIDEST || local > MOST_LOCAL;
 }
 
 static bool same(ki_digest a, ki_digest b) { return a.a == b.a && a.b == b.b; }
@@ -69,7 +71,7 @@ static unsigned most_threads(const ki_search *s) { return s->machine.threads ? s
 static ki_trial *add(ki_search *s, const ki_opt *opt, uint32_t n) {
     if (s->n >= MOST_TRIALS) return NULL;
     kn_uop kernel = make(s, opt, n);
-    bool ok = kernel && !too_wide(s, kernel) && kernel->arg.kernel->threads <= most_threads(s);
+    bool ok = kernel && !too_large(s, kernel) && kernel->arg.kernel->threads <= most_threads(s);
     ki_digest key = {0};
     if (ok) key = ki_graph_digest(&s->scratch, kernel->src, kernel->nsrc, &ok);
     ki_trial *t = ok ? find(s, key) : NULL;

@@ -55,10 +55,13 @@ all: $(LIBA) $(LIBSO) $(B)/koine
 
 # ---- objects: dependencies are tracked, and other flags or another compiler rebuild everything ----
 
-# V=1 shows the commands.
+# V=1 shows the commands; where JSON=1 is asked for, nothing else is printed.
 ifeq ($(V),1)
 say = @:
 Q   =
+else ifeq ($(JSON),1)
+say = @:
+Q   = @
 else
 say = @printf '  %-4s %s\n'
 Q   = @

@@ -93,7 +93,8 @@ def record_of(row, threads, played, ceilings, tiles):
     us, r = played["us"], {"row": row.name, "threads": threads, "unit": "us"}
     bar, beam_bar = (None, None) if row.tiles and not tiles else (row.bar, row.beam_bar)
     r |= {"koine": rounded(us.get("koine")), "beam": rounded(us.get("beam")), "peers": {p: rounded(us[p]) for p in SIDES if p in us}}
-    r |= {"bar": bar, "over": played["over"], "failed": played["failed"], "how": played["how"]}
+    r |= {"bar": bar} | {f: played[f] for f in ("over", "failed", "how")}
+    r |= {f: {side: rounded(v) for side, v in played[f].items()} for f in ("least", "cpu")}
     best = min(r["peers"].values(), default=None)
     if r["koine"] is None:
         why = played["failed"].get("koine") or f"over {played['over'].get('koine')} s"
@@ -120,12 +121,10 @@ def kernel_text(r):
     return text + "".join(f"; {n}" for n in notes if n)
 
 
-def kernels(rows, found, beam):
-    ceilings, b = Ceilings(ARGS.build / "bench/libprobe.so"), ARGS.build / "bench"
-    libraries = ARGS.build / "libkoine.so", b / "libstep.so"
-    tiles = ceilings.tiles()
+def kernels(rows, found, beam, ceilings, all_threads):
+    libraries, tiles = (ARGS.build / "libkoine.so", ARGS.build / "bench/libstep.so"), ceilings.tiles()
     title(f"Kernels on the CPU, us; ratio: the best peer's time over koine's; ceiling: the least the machine allows over koine's{'' if tiles else '; no AMX'}", COLUMNS)
-    for threads in map(int, ARGS.threads.split(",")):
+    for threads in all_threads:
         players = {"koine": Player("koine", ARGS.python, threads, {"KN_BEAM": "0"} if beam else {}, *libraries)}
         if beam:
             players["beam"] = Player("beam", ARGS.python, threads, {"KN_BEAM": ARGS.beam}, *libraries)
@@ -138,10 +137,6 @@ def kernels(rows, found, beam):
                 out(r, kernel_text(r))
         finally:
             match.close()
-    if not ARGS.json:
-        title("Ceilings: the best rates seen in this run")
-    for c in ceilings.records():
-        out(c, f"{c['row']:20} {c['threads']:3} {c['ceiling']:9} {c['unit']}")
 
 
 # ---- the rest ----
@@ -187,9 +182,10 @@ def main():
     head = (f"koine: {'machine code' if CODE == 'x86' else 'C, compiled'} (KN_CODE={CODE}), {cpu[1] if cpu else '?'}, "
             f"{f'search KN_BEAM={ARGS.beam}' if beam else 'no search (KN_BEAM) in this build'}; peers: {', '.join(f'{p} {v}' for p, v in found.items()) or 'none'}")
     print(head, file=sys.stderr if ARGS.json else sys.stdout, flush=True)
+    ceilings, threads = Ceilings(ARGS.build / "bench/libprobe.so"), list(map(int, ARGS.threads.split(",")))
     rows = [r for r in ROWS if wanted(r.name, hidden=r.name.startswith("tiny"))]
     if rows and "numpy" in found:
-        kernels(rows, found, beam)
+        kernels(rows, found, beam, ceilings, threads)
     elif rows:
         failures.append("no rows of kernels without numpy, which the results are checked against")
     if wanted("dispatch"):
@@ -197,8 +193,9 @@ def main():
     section(compiling.kernels(KOINE, wanted), "Kernels of a program, and the bytes they move over the least any schedule could move", compiling.KERNELS_HEAD)
     section(compiling.rows(KOINE, ARGS.python if "tinygrad" in found else None, wanted, progress),
             f"Compiling, from tensor calls to {'machine code' if CODE == 'x86' else 'C'}, us, one thread; tinygrad: to machine code, by clang", compiling.COMPILE_HEAD)
-    section(networks.rows(ARGS.build, ARGS.python, found, ARGS.beam if beam else None, wanted, map(int, ARGS.threads.split(",")), progress),
+    section(networks.rows(ARGS.build, ARGS.python, found, ARGS.beam if beam else None, wanted, threads, ceilings, progress),
             "Whole networks, ms a step, and peak memory, MiB", networks.HEAD)
+    section(((c, f"{c['row']:20} {c['threads']:3} {c['ceiling']:9} {c['unit']}") for c in ceilings.records()), "Ceilings: the best rates seen in this run")
     return summary()
 
 

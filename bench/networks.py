@@ -1,6 +1,5 @@
 """The networks of bench/zoo beside their peers, each run a process of its own, by turns: time a step and peak memory. Yields (record, text)
 a row. peer_zoo.py holds the peers."""
-import ctypes
 import json
 import os
 import statistics
@@ -8,50 +7,42 @@ import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TIMES = 3
-LIMIT = 300  # seconds a process may take
+LIMIT, SEARCH = 300, 1800  # seconds a process may take; one that may have to search
 HEAD = f"  {'row':24} thr {'koine':>9} {'beam':>9} {'memory':>7}  peers"
-# program, batch, steps, peers, the bar over the best of them; None: 1.25 of the time to read the weights once
+# program, batch, runs, steps of each, peers, the bar over the best of them; None: none, or 1.25 of the time to read the weights once
 ROWS = [
-    ("resnet50_forward", 1, 15, ("onnxruntime", "torch"), 1.0),
-    ("resnet50_forward", 16, 3, ("onnxruntime", "torch"), 1.0),
-    ("resnet50_train", 16, 1, ("torch",), None),
-    ("gpt2_forward", 1, 5, ("torch",), 1.5),
-    ("gpt2_train", 1, 3, ("torch",), 1.5),
-    ("gpt2_decode", 1, 15, ("torch",), None),
-    ("llama_decode", 1, 5, ("torch",), None),
+    ("resnet50_forward", 1, 3, 15, ("onnxruntime", "torch"), 1.0),
+    ("resnet50_forward", 16, 3, 3, ("onnxruntime", "torch"), 1.0),
+    ("resnet50_train", 16, 1, 1, ("torch",), None),
+    ("gpt2_forward", 1, 3, 5, ("torch",), 1.5),
+    ("gpt2_train", 1, 3, 3, ("torch",), 1.5),
+    ("gpt2_decode", 1, 3, 15, ("torch",), None),
+    ("llama_decode", 1, 3, 5, ("torch",), None),
 ]
 OF_FLOOR = 1.25  # decode steps: at most so many times the time to read the weights once
 
 
-def read_rate(probe, threads):
-    """Bytes a second from memory."""
-    rate = ctypes.CDLL(str(probe)).probe_rate
-    rate.restype, rate.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int]
-    return max(rate(5, threads) for _ in range(7))
-
-
-def process(*command, threads, **settings):
+def process(*command, threads, limit=LIMIT, **settings):
     env = os.environ | {"KN_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)} | settings
     try:
-        p = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=env, timeout=LIMIT)
+        p = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=env, timeout=limit)
     except subprocess.TimeoutExpired:
-        return {"error": f"over {LIMIT} s"}
+        return {"error": f"over {limit} s"}
     if p.returncode:
         return {"error": (p.stderr.strip().splitlines() or [f"died ({p.returncode})"])[-1]}
     return json.loads(p.stdout.splitlines()[-1])
 
 
-def runs(build, python, beam, threads, program, batch, steps, peers):
+def runs(build, python, beam, threads, program, batch, times, steps, peers):
     """Every side's runs, by turns; a side that failed once is not asked again."""
     zoo = [build / "zoo" / program, "--json", "--batch", batch, "--steps", steps]
     sides = {"koine": lambda: process(*zoo, threads=threads, **({"KN_BEAM": "0"} if beam else {}))}
     if beam:
-        sides["beam"] = lambda: process(*zoo, threads=threads, KN_BEAM=beam)
+        sides["beam"] = lambda: process(*zoo, threads=threads, limit=SEARCH, KN_BEAM=beam)
     for p in peers:
         sides[p] = lambda p=p: process(python, HERE / "peer_zoo.py", p, program, batch, threads, steps, threads=threads)
     done = {side: [] for side in sides}
-    for _ in range(TIMES):
+    for _ in range(times):
         for side, run in sides.items():
             if not any("error" in r for r in done[side]):
                 done[side].append(run())
@@ -95,14 +86,12 @@ def text_of(r):
     return f"{r['row']:24} {r['threads']:3} {r['koine']:9.1f} {beam} {r['peak_mib']['koine']:7}  {peers}{aim}{lost}"
 
 
-def rows(build, python, found, beam, wanted, threads, say):
+def rows(build, python, found, beam, wanted, threads, ceilings, say):
     for n in threads:
-        rate = None
-        for program, batch, steps, peers, bar in ROWS:
+        for program, batch, times, steps, peers, bar in ROWS:
             if not wanted(f"zoo_{program}_b{batch}"):
                 continue
             say(f"zoo_{program}_b{batch}")
-            rate = rate or read_rate(build / "bench/libprobe.so", n)
-            done = runs(build, python, beam, n, program, batch, steps, [p for p in peers if p in found])
-            r = record(done, rate, n, program, batch, bar)
+            done = runs(build, python, beam, n, program, batch, times, steps, [p for p in peers if p in found])
+            r = record(done, ceilings.look("read", n, 5), n, program, batch, bar)
             yield r, text_of(r)

@@ -17,7 +17,8 @@ TURNS = 9  # of a row, fewer where they take long:
 BUDGET = 4.0  # seconds a row for all turns
 FEWEST = 3
 FAR = 4  # a peer that takes so many times what koine does has no more than the fewest turns
-PREPARE = {"koine": 60, "beam": 300, "numpy": 30, "torch": 30, "tinygrad": 12}  # seconds in which to be ready, compiling included
+PREPARE = {"koine": 60, "beam": 900, "numpy": 30, "torch": 30, "tinygrad": 12}  # seconds in which to be ready, compiling
+# (and for beam a search that no earlier run has left on disk) included
 LOAD = 60
 
 
@@ -106,8 +107,9 @@ class Match:
         return {name: (n if name not in far else 1 if once > 0.5 else FEWEST) for name, once in sides.items()}
 
     def play(self, row, r):
-        """Fills r: median microseconds by side in `us`, and why a side has none."""
-        r |= {"over": {}, "failed": {}, "how": {}, "us": {}}
+        """Fills r: microseconds a call by side: the median of its turns in `us`, the `least` of any call, and `cpu`, of all its threads' processor
+        time, which waiting for a core that others have is not in. And why a side has none."""
+        r |= {"over": {}, "failed": {}, "how": {}, "us": {}, "least": {}, "cpu": {}}
         want = Path(self.folder.name) / "want.npy"
         answer = self.players["numpy"].ask(120, do="want", name=row.name, to=str(want))
         if "error" in answer:
@@ -129,8 +131,11 @@ class Match:
                 if "error" in answer:
                     r["failed"][name] = answer["error"]
                 else:
-                    times[name].append(answer["us"])
-        r["us"] = {name: statistics.median(t) for name, t in times.items() if t and name not in r["failed"]}
+                    times[name].append(answer)
+        for name, t in times.items():
+            if t and name not in r["failed"]:
+                r["us"][name], r["cpu"][name] = (statistics.median(turn[what] for turn in t) for what in ("us", "cpu"))
+                r["least"][name] = min(turn["least"] for turn in t)
 
 
 def progress(text):

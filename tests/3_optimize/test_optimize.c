@@ -35,6 +35,30 @@ static void heuristics(void) {
     }
 }
 
+static kn_uop square(int m, int n) { return matmul(m, m, n); }
+static kn_uop square_t(int m, int n) { return matmul_t(m, m, n); }
+
+/* A step that is refused leaves the whole kernel as it was, right and a hundred times slower. */
+static void no_step_is_refused(void) {
+    static const char *const target[] = {"sse2", "avx2", "avx512"}, *const name[] = {"matmul", "matmul_t", "rows",
+                                                                                     "columns", "transpose"};
+    kn_uop (*const make[])(int, int) = {square, square_t, rows, columns, transpose};
+    for (int kind = 0; kind < 5; kind++) {
+        int refused = 0;
+        for (int n = 1; n <= 520; n += n < 140 ? 1 : 17)
+            for (int t = 0; t < 3; t++)
+                for (unsigned threads = 1; threads <= 5; threads += 1 + threads / 3) {
+                    begin();
+                    ki_machine m = {.threads = threads, .alone = 1};
+                    kn_uop sink = ki_flatten_sums(&ir, make[kind](n, n));
+                    if (!ki_opt_choose(&ir, ki_target_named(target[t]), &m, NULL, sink) && refused++ < 5)
+                        printf("# %s %d, %u threads, %s: %s\n", name[kind], n, threads, target[t], env.message.s);
+                    finish();
+                }
+        CHECK(!refused, "no step of the heuristics is refused: %s of any size (%d are)", name[kind], refused);
+    }
+}
+
 /* Random OptOps; most are refused, and must leave no trace but the message. */
 static void random_ops(int w, int runs) {
     bool ok = true;
@@ -279,6 +303,7 @@ int main(void) {
     uneven();
     refusals();
     heuristics();
+    no_step_is_refused();
     for (int w = 0; w < KERNELS; w++) random_ops(w, 12);
     return tap_done();
 }

@@ -171,6 +171,8 @@ static void refusals(void) {
     t = ki_apply_opt(&ir, m, opt(KI_OPT_SPLIT, 0, 2, KN_AX_THREAD, true));
     REFUSED(t, opt(KI_OPT_SPLIT, 1, 5, KN_AX_THREAD, true), OPT_THREAD, "two THREAD axes");
     REFUSED(t, opt(KI_OPT_CUT, 3, 1, 0, false), OPT_CUT_KIND, "a THREAD axis is cut");
+    s = ki_apply_opt(&ir, m, opt(KI_OPT_STAGE, -1, 2, 0, false)); /* the copy's loops are 3 and 4 */
+    REFUSED(s, opt(KI_OPT_SPLIT, 3, 2, KN_AX_THREAD, true), OPT_THREAD, "threads of a loop that fills local memory");
     s = ki_apply_opt(&ir, m, opt(KI_OPT_NOLOCALS, 0, 0, 0, false));
     REFUSED(s, opt(KI_OPT_SPLIT, 0, 2, KN_AX_LOCAL, false), OPT_NOLOCALS, "LOCAL after NOLOCALS");
     REFUSED(s, opt(KI_OPT_STAGE, 1, 1, 0, false), OPT_NOLOCALS, "STAGE after NOLOCALS");

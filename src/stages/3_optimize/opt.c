@@ -56,6 +56,13 @@ static kn_uop shorter_last(ki_ir *ir, kn_uop t, int64_t q, int64_t n) {
     return ki_op2(ir, KN_ADD, cut, ki_index(ir, q));
 }
 
+/* A nest of the kernel's own, not one that fills local memory, of which each thread has its own. */
+static bool is_outermost(const ki_nest *k, kn_uop closer) {
+    for (uint32_t i = 0; i < k->sink->nsrc; i++)
+        if (k->sink->src[i] == closer) return true;
+    return false;
+}
+
 static kn_uop opt_split(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis), t = o->target == KN_AX_THREAD ? thread_range(k) : NULL, part, rest,
@@ -68,8 +75,7 @@ static kn_uop opt_split(ki_nest *k, ki_opt *o) {
         return FAIL(KI_E_OPT_NOLOCALS, ki_axis_names[o->target]);
     bool uneven = o->target == KN_AX_THREAD && f > 0 && (f - 1) * ((n + f - 1) / f) < n; /* work for each */
     if (f < 1 || n < 1 || (n % f && !uneven)) return FAIL(KI_E_OPT_DIVIDE, (int)f, (int)o->axis, (long long)n);
-    if (o->target == KN_AX_THREAD && k->around[k->scope.at[ki_nest_closer(k, r)->id]])
-        return FAIL(KI_E_OPT_THREAD, (int)o->axis);
+    if (o->target == KN_AX_THREAD && !is_outermost(k, ki_nest_closer(k, r))) return FAIL(KI_E_OPT_THREAD, (int)o->axis);
     if (t && (o->id < 0 || (uint32_t)o->id == t->arg.range.id)) {
         if (ki_extent(t) != f || ki_scope_has(&k->scope, ki_nest_closer(k, r)->src[0], t))
             return FAIL(KI_E_OPT_THREAD, (int)o->axis);

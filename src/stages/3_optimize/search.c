@@ -41,11 +41,13 @@ enum { WIDEST = 64 }; /* registers that one value may take: beyond, code grows a
 
 static bool too_large(const ki_search *s, kn_uop kernel) {
     double lanes = 1, local = 0;
+    unsigned axes = 0;
     kn_uop *node;
     int64_t n = ki_toposort((ki_ir *)&s->scratch, &kernel, 1, &node);
     for (int64_t i = 0; i < n; i++) {
         kn_uop u = node[i];
         double own = u->op == KN_REDUCE ? (double)ki_itemsize((kn_dtype)u->dtype) : 1;
+        axes += ki_is_lane(u);
         if (u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_LOCAL)
             local += (double)u->arg.buffer->size * (double)ki_itemsize((kn_dtype)u->dtype);
         if (u->op != KN_END && u->op != KN_REDUCE) continue;
@@ -54,7 +56,7 @@ static bool too_large(const ki_search *s, kn_uop kernel) {
         if (own > lanes) lanes = own;
     }
     if (n >= 0) ki_free(node);
-    return n < 0 || lanes > (double)s->target->vector * WIDEST || local > MOST_LOCAL;
+    return n < 0 || axes > KI_MAX_RANK || lanes > (double)s->target->vector * WIDEST || local > MOST_LOCAL;
 }
 
 static bool same(ki_digest a, ki_digest b) { return a.a == b.a && a.b == b.b; }

@@ -118,6 +118,19 @@ static void uneven(void) {
     }
 }
 
+/* out[i] = the sum of eight times in1[i], in lanes of two kinds that what is added varies along neither of. */
+static void repeated(void) {
+    begin(), fill();
+    kn_uop i = rng(KN_AX_LOOP, 6), r = rng(KN_AX_REDUCE, 8), v = reduce(KN_ADD, at(param(1, KN_F32, 6), i), r, NULL);
+    kn_uop s = sink1(end(store(param(0, KN_F32, 6), i, v), i, NULL));
+    bool ok = run(s, want);
+    s = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false));
+    for (int n = 0; n < 2; n++) s = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 1, 2, KN_AX_UNROLL, false));
+    CHECK(ok && want[0] == 8 * in1[0] && s && agrees(ki_apply_opts(&ir, s, NULL, 0)),
+          "a sum of what does not vary, in lanes");
+    finish();
+}
+
 /* out[o][idx[d]][t] += a[o][d][t], idx inside [0, 5) by its gate or, without its lower half, below 5. */
 static void added_places(bool both) {
     begin();
@@ -304,6 +317,7 @@ int main(void) {
     forms();
     uneven();
     refusals();
+    repeated();
     heuristics();
     no_step_is_refused();
     for (int w = 0; w < KERNELS; w++) random_ops(w, 12);

@@ -22,12 +22,20 @@ void ki_lane_dims(const ki_ex *x, const int64_t *extent, uint32_t mask, int64_t 
 /* ---- lane axes
  * --------------------------------------------------------------------------------------------- */
 
-/* True if some node varies along both ranges; then they need two axes. */
+/* What is added up varies along r, or it is added up along r: then each lane of r counts, though nothing may vary. */
+static bool sums_in(const ki_ex *x, kn_uop reduce, uint32_t r) {
+    for (uint32_t j = 1; j < reduce->nsrc; j++)
+        if (reduce->src[j] == x->scope.range[r]) return true;
+    return ki_scope_has(&x->scope, reduce->src[0], x->scope.range[r]);
+}
+
+/* True if some node varies along both ranges, or adds up along one what varies along the other; then they need two axes. */
 static bool meet(const ki_ex *x, uint32_t a, uint32_t b) {
     const ki_scope *s = &x->scope;
     for (uint32_t i = 0; i < s->n; i++) {
         const uint64_t *set = s->free + (size_t)i * s->words;
         if (ki_in_set(set, a) && ki_in_set(set, b)) return true;
+        if (s->node[i]->op == KN_REDUCE && sums_in(x, s->node[i], a) && sums_in(x, s->node[i], b)) return true;
     }
     return false;
 }

@@ -10,12 +10,15 @@
 /* ---- order
  * ------------------------------------------------------------------------------------------------- */
 
+/* Marks for a new walk, and a queue with room for every node: a walk puts each there once. */
 static bool seen_room(ki_ir *ir) {
     if (ir->seen_cap < ir->n) {
         uint32_t *p = ki_realloc(ir->seen, ir->cap, sizeof *p);
-        if (!p) return false;
-        memset(p + ir->seen_cap, 0, (ir->cap - ir->seen_cap) * sizeof *p);
-        ir->seen = p;
+        if (p) ir->seen = p;
+        ki_free(ir->queue);
+        ir->queue = ki_malloc(ir->cap * sizeof *ir->queue);
+        if (!p || !ir->queue) return ir->seen_cap = 0, false;
+        memset(p, 0, ir->cap * sizeof *p);
         ir->seen_cap = ir->cap;
     }
     if (++ir->epoch == 0) {
@@ -25,14 +28,9 @@ static bool seen_room(ki_ir *ir) {
     return true;
 }
 
-/* By id. A list gathered from its roots down is nearly in falling order: turned round it needs few moves; a long one is
- * sorted a byte at a time. */
+/* By id. A list gathered from its roots down and turned round is nearly in order and needs few moves; a long one is sorted a
+ * byte at a time. */
 static bool sort_by_id(kn_uop *v, size_t n, uint32_t first, uint32_t last) {
-    for (size_t i = 0, j = n; i + 1 < j; i++) {
-        kn_uop t = v[i];
-        v[i] = v[--j];
-        v[j] = t;
-    }
     if (n <= 48) {
         for (size_t i = 1; i < n; i++) {
             kn_uop t = v[i];
@@ -58,50 +56,39 @@ static bool sort_by_id(kn_uop *v, size_t n, uint32_t first, uint32_t last) {
     return true;
 }
 
-typedef struct list {
-    kn_uop *v;
-    size_t n, cap;
-} list;
-static bool push(list *l, kn_uop u) {
-    if (l->n == l->cap && !ki_array_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v)) return false;
-    l->v[l->n++] = u;
-    return true;
-}
-
 int64_t ki_toposort(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) {
     return ki_toposort_above(ir, root, nroot, 0, out);
 }
 
 int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t floor, kn_uop **out) {
-    list l = {0};
     *out = NULL;
     if (!seen_room(ir)) return ki_fail(ir->env, KI_E_NOMEM), -1;
-    uint32_t now = ir->epoch;
-    bool ok = true;
-    for (size_t i = 0; i < nroot && ok; i++)
-        if (root[i]->id > floor && ir->seen[root[i]->id] != now) ir->seen[root[i]->id] = now, ok = push(&l, root[i]);
-    /* The list is its own work queue. */
-    for (size_t at = 0; at < l.n && ok; at++) {
-        kn_uop u = l.v[at];
-        for (uint32_t k = 0; k < u->nsrc && ok; k++)
-            if (u->src[k]->id > floor && ir->seen[u->src[k]->id] != now)
-                ir->seen[u->src[k]->id] = now, ok = push(&l, u->src[k]);
+    uint32_t now = ir->epoch, *seen = ir->seen, first = UINT32_MAX, last = 0;
+    kn_uop *queue = ir->queue;
+    size_t n = 0;
+    for (size_t i = 0; i < nroot; i++)
+        if (root[i]->id > floor && seen[root[i]->id] != now) seen[root[i]->id] = now, queue[n++] = root[i];
+    for (size_t at = 0; at < n; at++) {
+        kn_uop u = queue[at];
+        if (u->id < first) first = u->id;
+        if (u->id > last) last = u->id;
+        for (uint32_t k = 0; k < u->nsrc; k++) {
+            uint32_t id = u->src[k]->id;
+            if (id > floor && seen[id] != now) seen[id] = now, queue[n++] = u->src[k];
+        }
     }
-    if (!ok) return ki_free(l.v), ki_fail(ir->env, KI_E_NOMEM), -1;
-    uint32_t first = UINT32_MAX, last = 0;
-    for (size_t i = 0; i < l.n; i++) {
-        if (l.v[i]->id < first) first = l.v[i]->id;
-        if (l.v[i]->id > last) last = l.v[i]->id;
-    }
-    if (l.n && (last - first) / 32 <= l.n) { /* a sweep over the marks costs less than sorting */
-        size_t n = 0;
+    kn_uop *v = ki_malloc(n * sizeof *v);
+    if (!v) return ki_fail(ir->env, KI_E_NOMEM), -1;
+    if (n && (last - first) / 8 <= n) { /* a sweep over the marks costs less than sorting */
+        size_t to = 0;
         for (uint32_t id = first; id <= last; id++)
-            if (ir->seen[id] == now) l.v[n++] = ir->node[id];
-    } else if (l.n && !sort_by_id(l.v, l.n, first, last)) {
-        return ki_free(l.v), ki_fail(ir->env, KI_E_NOMEM), -1;
+            if (seen[id] == now) v[to++] = ir->node[id];
+    } else {
+        for (size_t i = 0; i < n; i++) v[i] = queue[n - 1 - i];
+        if (n && !sort_by_id(v, n, first, last)) return ki_free(v), ki_fail(ir->env, KI_E_NOMEM), -1;
     }
-    *out = l.v;
-    return (int64_t)l.n;
+    *out = v;
+    return (int64_t)n;
 }
 
 /* A node whose sources are being visited. */
@@ -111,19 +98,19 @@ typedef struct frame {
 } frame;
 
 int64_t ki_postorder(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) {
-    list done = {0};
     frame *stack = NULL;
-    size_t top = 0, cap = 0;
+    size_t top = 0, cap = 0, n = 0;
     *out = NULL;
     bool ok = seen_room(ir);
     uint32_t now = ir->epoch, *seen = ir->seen;
+    kn_uop *done = ir->queue;
     for (size_t i = 0; i < nroot && ok; i++) {
         kn_uop next = seen[root[i]->id] == now ? NULL : root[i];
         while (ok && (next || top)) {
             if (next) {
                 seen[next->id] = now;
                 if (next->nsrc == 0) {
-                    ok = push(&done, next);
+                    done[n++] = next;
                 } else if (top < cap || (ok = ki_array_grow(&stack, &cap, top + 1, sizeof *stack))) {
                     stack[top++] = (frame){next, 0};
                 }
@@ -133,13 +120,13 @@ int64_t ki_postorder(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) 
             frame *f = &stack[top - 1];
             while (f->at < f->u->nsrc && seen[f->u->src[f->at]->id] == now) f->at++;
             if (f->at < f->u->nsrc) next = f->u->src[f->at++];
-            else top--, ok = push(&done, f->u);
+            else top--, done[n++] = f->u;
         }
     }
     ki_free(stack);
-    if (!ok) return ki_free(done.v), ki_fail(ir->env, KI_E_NOMEM), -1;
-    *out = done.v;
-    return (int64_t)done.n;
+    if (!ok || !(*out = ki_malloc(n * sizeof **out))) return ki_fail(ir->env, KI_E_NOMEM), -1;
+    if (n) memcpy(*out, done, n * sizeof **out);
+    return (int64_t)n;
 }
 
 /* ---- rebuilding
@@ -241,9 +228,7 @@ static const ki_type *copy_type(copier *c, const ki_type *type) {
 }
 
 /* u over the copies of its sources; those that are none yet stand for nothing, and the maker says so. */
-static kn_uop copy_node(copier *c, kn_uop u, uint32_t tag) {
-    kn_arg arg = c->to == c->from ? u->arg : ki_import_arg(c->to, u);
-    if (u->arg.p && !arg.p) return NULL;
+static kn_uop copy_as(copier *c, kn_uop u, kn_arg arg, uint32_t tag) {
     if (!mapped_sources(c->from, u, c->map, 0, &c->buf, &c->cap)) return NULL;
     const ki_type *type = copy_type(c, u->type);
     for (uint32_t k = 0; k < u->nsrc; k++)
@@ -252,6 +237,10 @@ static kn_uop copy_node(copier *c, kn_uop u, uint32_t tag) {
                     : ki_make(c->to, (kn_op)u->op, (kn_dtype)u->dtype, c->buf, u->nsrc, arg, tag);
     if (v) ki_map_set(c->map, u, v);
     return v;
+}
+static kn_uop copy_node(copier *c, kn_uop u, uint32_t tag) {
+    kn_arg arg = c->to == c->from ? u->arg : ki_import_arg(c->to, u);
+    return u->arg.p && !arg.p ? NULL : copy_as(c, u, arg, tag);
 }
 
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out) {
@@ -273,6 +262,19 @@ bool ki_import_numbered(ki_ir *to, ki_ir *from, const kn_uop *list, uint32_t n, 
     for (uint32_t i = 0; i < n && ok; i++) ok = (out[i] = copy_node(&c, list[i], i)) != NULL;
     copier_close(&c);
     return ok;
+}
+
+kn_uop ki_import_renamed(ki_ir *to, ki_ir *from, const kn_uop *list, uint32_t n, ki_renamer *rename, void *user) {
+    copier c;
+    bool ok = copier_open(&c, to, from, n);
+    kn_uop last = NULL;
+    for (uint32_t i = 0; i < n && ok; i++) {
+        kn_arg arg;
+        uint32_t tag = list[i]->tag;
+        ok = rename(user, to, list[i], &arg, &tag) && (last = copy_as(&c, list[i], arg, tag)) != NULL;
+    }
+    copier_close(&c);
+    return ok ? last : NULL;
 }
 
 bool ki_ir_collect(ki_ir *ir, kn_uop *root, size_t nroot) {

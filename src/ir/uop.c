@@ -111,6 +111,7 @@ void ki_ir_close(ki_ir *ir) {
     ki_free(ir->slot);
     ki_free(ir->intern);
     ki_free(ir->seen);
+    ki_free(ir->queue);
     ki_map_free(ir->spare);
     for (unsigned k = 0; k < 2; k++) ki_free(ir->spare_memo[k].visit);
     *ir = (ki_ir){0};
@@ -188,11 +189,12 @@ bool ki_ir_reserve(ki_ir *ir, uint32_t more) {
     uint32_t n = ir->n + more, nslot = ir->nslot;
     if (n < ir->n || n > UINT32_MAX / 8) return true; /* room is made as it fills, or fails there */
     if (n > ir->cap) {
-        kn_uop *p = ki_realloc(ir->node, n, sizeof *p);
+        uint32_t cap = n < 2 * ir->cap ? 2 * ir->cap : n;
+        kn_uop *p = ki_realloc(ir->node, cap, sizeof *p);
         if (!p) return ki_fail(ir->env, KI_E_NOMEM), false;
         p[0] = NULL;
         ir->node = p;
-        ir->cap = n;
+        ir->cap = cap;
     }
     while (n * 2 >= nslot) nslot *= 2;
     return nslot == ir->nslot || slots_rebuild(ir, nslot) || (ki_fail(ir->env, KI_E_NOMEM), false);

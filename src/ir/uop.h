@@ -194,6 +194,7 @@ typedef struct ki_ir {
     uint32_t nintern, intern_cap;
     uint32_t next_range, next_buffer; /* fresh ids */
     uint32_t *seen, seen_cap, epoch;  /* scratch of ki_toposort */
+    kn_uop *queue;                    /* as many as seen */
     struct ki_map *spare;             /* for the next ki_map_take */
     ki_memo spare_memo[2];            /* for rewrites that have none of their own; one may run within another */
     const ki_type *scalar;            /* shape (), no device */
@@ -335,6 +336,10 @@ kn_arg ki_import_arg(ki_ir *to, kn_uop u);
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out);
 /* Copies of a list of nodes, sources before users, each with its place as tag; `to` may be `from`. */
 bool ki_import_numbered(ki_ir *to, ki_ir *from, const kn_uop *list, uint32_t n, kn_uop *out);
+/* The copy of the last of a list of nodes, sources before users, each with the arg (its payload in `to`) and the tag that
+ * `rename` gives it: names other than the node's own. */
+typedef bool ki_renamer(void *user, ki_ir *to, kn_uop u, kn_arg *arg, uint32_t *tag);
+kn_uop ki_import_renamed(ki_ir *to, ki_ir *from, const kn_uop *list, uint32_t n, ki_renamer *rename, void *user);
 /* Value of a symbolic index expression (constants, variables and integer arithmetic) when var[i] = value[i]. */
 int64_t ki_eval_index(ki_ir *ir, kn_uop u, const kn_uop *var, const int64_t *value, size_t n, bool *ok);
 

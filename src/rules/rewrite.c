@@ -1,5 +1,5 @@
 /* rewrite.c: the drivers. Iterative: a stack of ids, and per id a visit record: the next source to look at, the node
- * it became (`link`, not yet final), its final form.
+ * it became (`link`, not yet final), its final form. Where all is new to the memo, fixpoint sweeps and needs no stack.
  *
  *   fixpoint  sources first; a node that changed is visited again until no rule fires
  *   topdown   rules on the node first, until none fires; then its sources
@@ -220,11 +220,9 @@ static void open_memo(rewriter *w) {
     w->memo->key = keeps_forms(w->o) ? key : 0;
 }
 
-static kn_uop run(rewriter *w, kn_uop root) {
-    open_memo(w);
-    if (!ki_memo_room(w->memo, w->ir->n)) return nomem(w), NULL;
-    if (visit(w, root->id)->form) return w->ir->node[visit(w, root->id)->form];
-    bool ok = push(w, root->id);
+/* Until the stack is empty. */
+static bool climb(rewriter *w) {
+    bool ok = true;
     while (ok && w->nstack) {
         kn_uop u = w->ir->node[w->stack[w->nstack - 1]];
         switch (w->o->driver) {
@@ -233,6 +231,42 @@ static kn_uop run(rewriter *w, kn_uop root) {
         case KI_WALK: ok = walk_step(w, u); break;
         }
     }
+    return ok;
+}
+
+/* fixpoint over what is there already, sources first: only what rules make takes the stack. */
+static bool sweep(rewriter *w, kn_uop root) {
+    kn_uop *node;
+    int64_t n = ki_toposort(w->ir, &root, 1, &node);
+    bool ok = n >= 0;
+    for (int64_t i = 0; i < n && ok; i++) {
+        kn_uop u = node[i], v, x;
+        if (visit(w, u->id)->form) continue;
+        ok = (v = rebuild(w, u)) != NULL && (ki_memo_room(w->memo, w->ir->n) || nomem(w));
+        if (!ok) break;
+        const ki_visit *met = visit(w, v->id);
+        if (v == u ? met->link : met->form || met->link) { /* made of another node before */
+            ok = (v == u || link_to(w, u, v)) && push(w, u->id) && climb(w);
+            continue;
+        }
+        if (!(ok = apply(w, v, &x))) break;
+        if (x != v) {
+            ok = link_to(w, v, x) && (v == u || link_to(w, u, x)) && push(w, u->id) && climb(w);
+        } else {
+            visit(w, v->id)->form = v->id;
+            visit(w, u->id)->form = v->id;
+        }
+    }
+    if (n >= 0) ki_free(node);
+    return ok;
+}
+
+static kn_uop run(rewriter *w, kn_uop root) {
+    open_memo(w);
+    if (!ki_memo_room(w->memo, w->ir->n)) return nomem(w), NULL;
+    if (visit(w, root->id)->form) return w->ir->node[visit(w, root->id)->form];
+    bool sweeps = w->o->driver == KI_FIXPOINT && !w->o->memo && !w->o->floor && !w->o->closed;
+    bool ok = sweeps ? sweep(w, root) : push(w, root->id) && climb(w);
     if (ok) return w->ir->node[w->memo->visit[root->id].form];
     w->memo->key = 0;
     return NULL;

@@ -409,9 +409,10 @@ static bool resolve_all(rangeifier *r, kn_uop *sink) {
 /* Every nest's kernel; again, if there are axes to be moved, those that see it. */
 static bool finish_all(rangeifier *r, ki_kernels *k) {
     ki_layouts l;
-    kn_uop *nest = ki_calloc(r->nnest + 1, sizeof *nest), fill;
-    bool ok = (nest || nomem(r)) && ki_layouts_open(&l, r->p), any = true;
-    if (!ok) return ki_free(nest), false;
+    ki_twins twins;
+    kn_uop *nest = ki_calloc(r->nnest + 1, sizeof *nest), fill = NULL;
+    if ((!nest && !nomem(r)) || !ki_twins_open(&twins, r->ir->env)) return ki_free(nest), false;
+    bool ok = ki_layouts_open(&l, r->p), any = true;
     memcpy(nest, k->sink, r->nnest * sizeof *nest);
     for (int step = KI_WISH; step <= KI_MOVE && ok && any; step++) {
         l.step = step;
@@ -419,14 +420,17 @@ static bool finish_all(rangeifier *r, ki_kernels *k) {
             bool touched = true;
             if (step != KI_WISH) ok = ki_layouts_touch(&l, r->ir, nest[i], r->nest[i].scatter, &touched);
             if (!ok || !touched) continue;
-            kn_uop done = ki_range_finish(r->ir, nest[i], r->nest[i].scatter, &l, &fill);
+            bool apart = step != KI_WISH || r->nest[i].scatter;
+            kn_uop done = apart ? ki_range_finish(r->ir, nest[i], r->nest[i].scatter, &l, &fill)
+                                : ki_twins_finish(&twins, r->ir, nest[i], &l);
             ok = done != NULL;
             if (ok && step != KI_TRY) k->sink[i] = done;
-            if (fill) k->sink[k->n++] = fill; /* order.c: the other reads what this one makes */
+            if (apart && fill) k->sink[k->n++] = fill; /* order.c: the other reads what this one makes */
         }
         any = ki_layouts_any(&l);
     }
     ki_layouts_close(&l);
+    ki_twins_close(&twins);
     ki_free(nest);
     return ok;
 }

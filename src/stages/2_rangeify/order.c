@@ -234,16 +234,17 @@ static bool overwrites_too_soon(ki_ir *ir, kn_uop sink, kn_uop store, bool *ok) 
 
 /* Some store of a kernel that must be redirected; NULL: none. must: any that overwrites memory. */
 static kn_uop bad_store(orderer *o, uint32_t k, bool must, bool *ok) {
-    kn_uop *order, found = NULL;
-    int64_t n = ki_toposort(o->r->ir, &o->k->sink[k], 1, &order);
-    *ok = n >= 0;
-    for (int64_t i = 0; i < n && !found && *ok; i++) {
-        kn_uop u = order[i];
-        if (u->op != KN_STORE || !u->tag || !is_memory(u->src[0])) continue;
-        if (must || overwrites_too_soon(o->r->ir, o->k->sink[k], u, ok)) found = u;
+    kn_uop sink = o->k->sink[k];
+    for (uint32_t i = 0; i < sink->nsrc; i++) {
+        kn_uop e = sink->src[i], body = e->op == KN_END ? e->src[0] : e;
+        for (uint32_t j = 0; j < (body->op == KN_GROUP ? body->nsrc : 1); j++) {
+            kn_uop u = body->op == KN_GROUP ? body->src[j] : body;
+            if (u->op != KN_STORE || !u->tag || !is_memory(u->src[0])) continue;
+            if (must || overwrites_too_soon(o->r->ir, sink, u, ok)) return *ok ? u : NULL;
+            if (!*ok) return NULL;
+        }
     }
-    ki_free(order);
-    return *ok ? found : NULL;
+    return NULL;
 }
 
 /* ---- order ------------------------------------------------------------------------------------------------------ */

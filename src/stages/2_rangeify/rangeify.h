@@ -214,4 +214,27 @@ int64_t ki_range_touched(ki_ir *ir, kn_uop index);
 kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, ki_layouts *l, kn_uop *fill);
 bool ki_range_kernels(rangeifier *r);
 
+/* twins.c: nests that differ in names alone are finished once. */
+typedef struct ki_naming { /* names by number, from 0 on, in the order they were met */
+    uint32_t *number, cap; /* 1 + number, by name; 0: not met */
+    uint32_t *name, n;
+    size_t name_cap;
+} ki_naming;
+typedef struct ki_twin {
+    kn_uop done;   /* finished, named by numbers */
+    ki_wish *wish; /* by number of the buffer; NULL: none */
+} ki_twin;
+typedef struct ki_twins {
+    ki_ir ir; /* nests named by numbers, and what they became */
+    ki_twin *twin;
+    uint32_t ntwin, *of, of_cap; /* of: 1 + place among twins, by the nest's id */
+    size_t twin_cap;
+    ki_naming buffer, version, range;
+    uint32_t fresh; /* what the LOCAL buffers of the kernel at hand are named from */
+} ki_twins;
+bool ki_twins_open(ki_twins *t, ki_env *env);
+void ki_twins_close(ki_twins *t);
+/* As ki_range_finish of a nest that does not scatter, at step KI_WISH. */
+kn_uop ki_twins_finish(ki_twins *t, ki_ir *ir, kn_uop sink, ki_layouts *l);
+
 #endif

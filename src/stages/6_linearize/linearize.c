@@ -246,6 +246,7 @@ static uint16_t need_of(const lin *l, uint32_t i) {
 /* The k-th source in visiting order: heavier operands of a value first, effects in their own order. */
 static uint32_t visit_source(const lin *l, kn_uop u, uint32_t k) {
     if (u->nsrc < 2 || u->nsrc > 3 || u->dtype == KN_VOID || u->op == KN_AFTER) return k;
+    if (u->nsrc == 2) return k ^ (l->need[index_of(l, u->src[0])] < l->need[index_of(l, u->src[1])]);
     uint32_t order[3] = {0, 1, 2};
     for (uint32_t a = 0; a + 1 < u->nsrc; a++)
         for (uint32_t b = 0; b + 1 < u->nsrc - a; b++) {

@@ -96,7 +96,12 @@ static const ki_vinfo *in_memory(const ki_mir *m, const ki_mop *o) {
 
 /* The operand that is read (or, a general register, written) where it lies; -1: none. One instruction has one at most. */
 static int direct(const ki_mir *m, const ki_mins *i) {
-    if (i->form >= KI_X_COUNT || i->flags & KI_MF_LATE) return -1;
+    bool any = false;
+    for (unsigned k = 0; k < 4 && i->op[k].kind; k++) {
+        if (i->op[k].kind == KI_XO_MEM) return -1;
+        any |= in_memory(m, &i->op[k]) != NULL;
+    }
+    if (!any || i->form >= KI_X_COUNT || i->flags & KI_MF_LATE) return -1;
     const ki_x86_form *f = &ki_x86_forms[i->form];
     uint8_t code[4];
     unsigned enc = m->sse && f->enc & KI_XE_SSE ? KI_XE_SSE
@@ -104,8 +109,6 @@ static int direct(const ki_mir *m, const ki_mins *i) {
                    : f->enc & KI_XE_VEX         ? KI_XE_VEX
                                                 : KI_XE_SSE;
     unsigned n = ki_x86_operands(f, enc, code);
-    for (unsigned k = 0; k < n; k++)
-        if (i->op[k].kind == KI_XO_MEM) return -1;
     for (unsigned k = 0; k < n; k++) {
         const ki_vinfo *v = in_memory(m, &i->op[k]);
         if (!v || ki_x86_codes[code[k]].place != KI_XP_RM) continue;

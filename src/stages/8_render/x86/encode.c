@@ -31,11 +31,15 @@ const char *ki_x86_error_text(ki_x86_error e) {
 
 unsigned ki_x86_operands(const ki_x86_form *f, unsigned enc, uint8_t code[4]) {
     unsigned n = 0;
+    if (enc != KI_XE_SSE || f->enc == KI_XE_SSE) { /* as the row has them */
+        memcpy(code, f->op, 4);
+        while (n < 4 && code[n]) n++;
+        return n;
+    }
     bool dest = ki_x86_codes[f->op[0]].place == KI_XP_VVVV;
     for (unsigned k = 0; k < 4 && f->op[k]; k++) {
         /* SSE shifts by an immediate: the one register stands first, the second operand is left out. */
-        bool gone =
-            enc == KI_XE_SSE && f->enc != KI_XE_SSE && (dest ? k == 1 : ki_x86_codes[f->op[k]].place == KI_XP_VVVV);
+        bool gone = dest ? k == 1 : ki_x86_codes[f->op[k]].place == KI_XP_VVVV;
         if (!gone) code[n++] = f->op[k];
     }
     for (unsigned k = n; k < 4; k++) code[k] = KI_XC_NONE;

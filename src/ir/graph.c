@@ -202,13 +202,14 @@ typedef struct copier {
     ki_map *map;
     kn_uop *buf;
     uint32_t cap;
+    bool empty; /* `to` held nothing: what is different there is new */
     types met;
 } copier;
 
 static bool copier_open(copier *c, ki_ir *to, ki_ir *from, uint32_t nodes) {
-    *c = (copier){.to = to, .from = from, .map = ki_map_take(from)};
+    *c = (copier){.to = to, .from = from, .map = ki_map_take(from), .empty = to->n == 1};
     if (!c->map) return ki_fail(to->env, KI_E_NOMEM), false;
-    return ki_ir_reserve(to, nodes);
+    return ki_ir_reserve(to, nodes, !c->empty);
 }
 static void copier_close(copier *c) {
     ki_map_give(c->from, c->map);
@@ -243,13 +244,25 @@ static kn_uop copy_node(copier *c, kn_uop u, uint32_t tag) {
     return u->arg.p && !arg.p ? NULL : copy_as(c, u, arg, tag);
 }
 
+/* The same where different nodes stay different and nothing else is there. */
+static kn_uop copy_new(copier *c, kn_uop u) {
+    const ki_type *type = copy_type(c, u->type);
+    kn_arg arg = ki_import_arg(c->to, u);
+    if (u->arg.p && !arg.p) return NULL;
+    if (!type) return copy_as(c, u, arg, u->tag);
+    kn_uop v = ki_make_new(c->to, u, c->map, arg, type);
+    if (v) ki_map_set(c->map, u, v);
+    return v;
+}
+
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out) {
     kn_uop *order;
     copier c;
     int64_t count = ki_postorder(from, root, n, &order);
     if (count < 0) return false;
     bool ok = copier_open(&c, to, from, (uint32_t)count);
-    for (int64_t i = 0; i < count && ok; i++) ok = copy_node(&c, order[i], order[i]->tag) != NULL;
+    for (int64_t i = 0; i < count && ok; i++)
+        ok = (c.empty ? copy_new(&c, order[i]) : copy_node(&c, order[i], order[i]->tag)) != NULL;
     for (size_t i = 0; i < n && ok; i++) out[i] = ki_map_get(c.map, root[i]);
     ki_free(order);
     copier_close(&c);

@@ -98,7 +98,7 @@ const ki_type *ki_type_make(ki_ir *ir, unsigned rank, const ki_dim *dim, unsigne
 static bool slots_rebuild(ki_ir *ir, uint32_t cap);
 
 bool ki_ir_open(ki_ir *ir, ki_env *env) {
-    *ir = (ki_ir){.env = env, .n = 1, .next_range = 0, .next_buffer = 0};
+    *ir = (ki_ir){.env = env, .n = 1, .hashed = 1, .next_range = 0, .next_buffer = 0};
     if (!slots_rebuild(ir, 256)) return ki_fail(env, KI_E_NOMEM), false;
     ir->scalar = ki_type_make(ir, 0, NULL, 0, -1);
     if (!ir->scalar) ki_ir_close(ir);
@@ -122,7 +122,7 @@ bool ki_ir_reset(ki_ir *ir) {
     if (ir->nslot > 256 && ir->nslot > ir->n * 4) ir->nslot /= 2;
     memset(ir->slot, 0, ir->nslot * sizeof *ir->slot);
     if (ir->nintern) memset(ir->intern, 0, ir->intern_cap * sizeof *ir->intern);
-    ir->n = 1;
+    ir->n = ir->hashed = 1;
     ir->nintern = ir->next_range = ir->next_buffer = 0;
     ki_arena_clear(&ir->arena);
     ir->scalar = ki_type_make(ir, 0, NULL, 0, -1);
@@ -150,6 +150,16 @@ static inline uint32_t nth_place(uint32_t line, uint32_t hash, uint32_t k, uint3
     return ((k < NEAR ? line : hash) + k) & (nslot - 1);
 }
 
+static inline uint32_t hash_of(kn_uop u) {
+    return node_hash((kn_op)u->op, (kn_dtype)u->dtype, u->src, u->nsrc, u->arg, u->tag);
+}
+
+static void seat(struct ki_slot *slot, uint32_t nslot, kn_uop u, uint32_t hash) {
+    uint32_t line = line_of(u->src, u->nsrc, hash, nslot), k = 0;
+    while (slot[nth_place(line, hash, k, nslot)].id) k++;
+    slot[nth_place(line, hash, k, nslot)] = (struct ki_slot){u->id, hash};
+}
+
 /* In order of ids, as if all had been made with this size: the youngest leaves no hole (ki_ir_drop). */
 static bool slots_rebuild(ki_ir *ir, uint32_t cap) {
     struct ki_slot *slot = ki_calloc(cap, sizeof *slot);
@@ -160,44 +170,46 @@ static bool slots_rebuild(ki_ir *ir, uint32_t cap) {
         return false;
     }
     for (uint32_t i = 0; i < ir->nslot; i++) hash[ir->slot[i].id] = ir->slot[i].hash;
-    for (uint32_t id = 1; id < ir->n; id++) {
-        uint32_t line = line_of(ir->node[id]->src, ir->node[id]->nsrc, hash[id], cap), k = 0;
-        while (slot[nth_place(line, hash[id], k, cap)].id) k++;
-        slot[nth_place(line, hash[id], k, cap)] = (struct ki_slot){id, hash[id]};
-    }
+    for (uint32_t id = 1; id < ir->n; id++)
+        seat(slot, cap, ir->node[id], id < ir->hashed ? hash[id] : hash_of(ir->node[id]));
     ki_free(hash);
     ki_free(ir->slot);
     ir->slot = slot;
     ir->nslot = cap;
+    ir->hashed = ir->n;
     return true;
 }
 
-static bool more_room(ki_ir *ir) {
-    if (ir->n >= ir->cap) {
-        uint32_t cap = ir->cap ? ir->cap * 2 : 128;
-        kn_uop *p = ki_realloc(ir->node, cap, sizeof *p);
-        if (!p) return false;
-        p[0] = NULL;
-        ir->node = p;
-        ir->cap = cap;
-    }
-    return ir->n * 2 < ir->nslot || slots_rebuild(ir, ir->nslot * 2);
+static bool grow_nodes(ki_ir *ir, uint32_t least) {
+    uint32_t cap = ir->cap ? ir->cap * 2 : 128;
+    if (cap < least) cap = least;
+    kn_uop *p = ki_realloc(ir->node, cap, sizeof *p);
+    if (!p) return false;
+    p[0] = NULL;
+    ir->node = p;
+    ir->cap = cap;
+    return true;
 }
-static inline bool room_for_one(ki_ir *ir) { return (ir->n < ir->cap && ir->n * 2 < ir->nslot) || more_room(ir); }
 
-bool ki_ir_reserve(ki_ir *ir, uint32_t more) {
-    uint32_t n = ir->n + more, nslot = ir->nslot;
+static bool grow_slots(ki_ir *ir, uint32_t n) {
+    uint32_t cap = ir->nslot;
+    while (n * 2 >= cap) cap *= 2;
+    if (cap != ir->nslot) return slots_rebuild(ir, cap);
+    for (; ir->hashed < ir->n; ir->hashed++) seat(ir->slot, cap, ir->node[ir->hashed], hash_of(ir->node[ir->hashed]));
+    return true;
+}
+
+static bool more_room(ki_ir *ir) { return (ir->n < ir->cap || grow_nodes(ir, ir->n + 1)) && grow_slots(ir, ir->n); }
+/* Every node is in a slot then. */
+static inline bool room_for_one(ki_ir *ir) {
+    return (ir->n < ir->cap && ir->n * 2 < ir->nslot && ir->hashed == ir->n) || more_room(ir);
+}
+
+bool ki_ir_reserve(ki_ir *ir, uint32_t more, bool sought) {
+    uint32_t n = ir->n + more;
     if (n < ir->n || n > UINT32_MAX / 8) return true; /* room is made as it fills, or fails there */
-    if (n > ir->cap) {
-        uint32_t cap = n < 2 * ir->cap ? 2 * ir->cap : n;
-        kn_uop *p = ki_realloc(ir->node, cap, sizeof *p);
-        if (!p) return ki_fail(ir->env, KI_E_NOMEM), false;
-        p[0] = NULL;
-        ir->node = p;
-        ir->cap = cap;
-    }
-    while (n * 2 >= nslot) nslot *= 2;
-    return nslot == ir->nslot || slots_rebuild(ir, nslot) || (ki_fail(ir->env, KI_E_NOMEM), false);
+    bool ok = (n <= ir->cap || grow_nodes(ir, n)) && (!sought || grow_slots(ir, n));
+    return ok || (ki_fail(ir->env, KI_E_NOMEM), false);
 }
 
 static inline bool same_node(kn_uop u, const ki_draft *d, uint32_t tag) {
@@ -217,6 +229,12 @@ static inline kn_uop find(const ki_ir *ir, const ki_draft *d, uint32_t tag, uint
     return *hash = h, *slot = at, NULL;
 }
 
+/* Fresh RANGEs and BUFFERs are numbered on from those there are. */
+static inline void number_on(ki_ir *ir, kn_uop u) {
+    if (u->op == KN_RANGE && u->arg.range.id >= ir->next_range) ir->next_range = u->arg.range.id + 1;
+    if (u->op == KN_BUFFER && u->arg.buffer->id >= ir->next_buffer) ir->next_buffer = u->arg.buffer->id + 1;
+}
+
 static kn_uop insert(ki_ir *ir, const ki_draft *d, uint32_t hash, uint32_t slot, uint32_t tag) {
     kn_uop_s *u = ki_arena_alloc(&ir->arena, sizeof *u + d->nsrc * sizeof(kn_uop));
     if (!u) return ki_fail(ir->env, KI_E_NOMEM), NULL;
@@ -233,8 +251,8 @@ static kn_uop insert(ki_ir *ir, const ki_draft *d, uint32_t hash, uint32_t slot,
     for (uint32_t i = 0; i < d->nsrc; i++) ((kn_uop *)u->src)[i] = d->src[i];
     ir->node[ir->n] = u;
     ir->slot[slot] = (struct ki_slot){ir->n++, hash};
-    if (d->op == KN_RANGE && d->arg.range.id >= ir->next_range) ir->next_range = d->arg.range.id + 1;
-    if (d->op == KN_BUFFER && d->arg.buffer->id >= ir->next_buffer) ir->next_buffer = d->arg.buffer->id + 1;
+    ir->hashed = ir->n;
+    number_on(ir, u);
     return u;
 }
 
@@ -273,6 +291,19 @@ kn_uop ki_make_as(ki_ir *ir, kn_uop like, const kn_uop *src, kn_arg arg, const k
     if (!room_for_one(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
     kn_uop u = find(ir, &d, tag, &hash, &slot);
     return u ? u : insert(ir, &d, hash, slot, tag);
+}
+
+kn_uop ki_make_new(ki_ir *ir, kn_uop like, const ki_map *map, kn_arg arg, const ki_type *type) {
+    kn_uop_s *u = ki_arena_alloc(&ir->arena, sizeof *u + like->nsrc * sizeof(kn_uop));
+    if (!u || (ir->n >= ir->cap && !grow_nodes(ir, ir->n + 1))) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+    *u = *like;
+    u->id = ir->n;
+    u->arg = arg;
+    u->type = type;
+    for (uint32_t k = 0; k < like->nsrc; k++) ((kn_uop *)u->src)[k] = ki_map_get(map, like->src[k]);
+    ir->node[ir->n++] = u;
+    number_on(ir, u);
+    return u;
 }
 
 /* ---- discarding
@@ -316,7 +347,9 @@ static void intern_drop(ki_ir *ir, ki_arena_mark m) {
 void ki_ir_drop(ki_ir *ir, ki_mark m) {
     while (ir->n > m.n) {
         kn_uop u = ir->node[--ir->n];
-        uint32_t h = node_hash((kn_op)u->op, (kn_dtype)u->dtype, u->src, u->nsrc, u->arg, u->tag);
+        if (ir->n >= ir->hashed) continue;
+        ir->hashed = ir->n;
+        uint32_t h = hash_of(u);
         uint32_t line = line_of(u->src, u->nsrc, h, ir->nslot), k = 0, at;
         while (ir->slot[at = nth_place(line, h, k, ir->nslot)].id != ir->n) k++;
         ir->slot[at] = (struct ki_slot){0};

@@ -189,7 +189,7 @@ typedef struct ki_ir {
     struct ki_slot {
         uint32_t id, hash; /* id 0: free */
     } *slot;               /* open addressing */
-    uint32_t nslot;
+    uint32_t nslot, hashed; /* nodes from id `hashed` on are in no slot yet: nobody has looked for one since */
     const void **intern; /* payloads and types, open addressing */
     uint32_t nintern, intern_cap;
     uint32_t next_range, next_buffer; /* fresh ids */
@@ -204,8 +204,8 @@ bool ki_ir_open(ki_ir *ir, ki_env *env);
 void ki_ir_close(ki_ir *ir);
 /* Empties an open store, as if opened anew; its memory serves what comes next. */
 bool ki_ir_reset(ki_ir *ir);
-/* Room for so many more nodes at once. */
-bool ki_ir_reserve(ki_ir *ir, uint32_t more);
+/* Room for so many more nodes at once; whether they will be looked for. */
+bool ki_ir_reserve(ki_ir *ir, uint32_t more, bool sought);
 
 /* The maker of every node. dtype is read only where the op's dtype rule is GIVEN. NULL: failed, env says why. */
 KI_NODISCARD kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag);
@@ -213,6 +213,10 @@ KI_NODISCARD kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *s
 /* The copy of `like`, a node of this store or of another of the same env, over the copies of its sources, arg and type: what
  * is derived from equal sources is equal and not derived again. */
 KI_NODISCARD kn_uop ki_make_as(ki_ir *ir, kn_uop like, const kn_uop *src, kn_arg arg, const ki_type *type, uint32_t tag);
+
+/* The same, in a store known not to hold it: not looked for, over what `map` has for each source. */
+struct ki_map;
+KI_NODISCARD kn_uop ki_make_new(ki_ir *ir, kn_uop like, const struct ki_map *map, kn_arg arg, const ki_type *type);
 
 /* Interned payload of n bytes. NULL when out of memory. */
 const void *ki_intern(ki_ir *ir, const void *data, size_t n);

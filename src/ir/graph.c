@@ -60,9 +60,26 @@ int64_t ki_toposort(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) {
     return ki_toposort_above(ir, root, nroot, 0, out);
 }
 
+/* A walk down the ids, where nearly all of them are in the graph: as after a copy. */
+static int64_t toposort_dense(ki_ir *ir, kn_uop root, kn_uop **out) {
+    uint32_t now = ir->epoch, *seen = ir->seen, n = 0;
+    kn_uop *queue = ir->queue, *v;
+    seen[root->id] = now;
+    for (uint32_t id = root->id; id > 0; id--) {
+        if (seen[id] != now) continue;
+        kn_uop u = queue[n++] = ir->node[id];
+        for (uint32_t k = 0; k < u->nsrc; k++) seen[u->src[k]->id] = now;
+    }
+    ir->reached = n;
+    if (!(v = *out = ki_malloc(n * sizeof *v))) return ki_fail(ir->env, KI_E_NOMEM), -1;
+    for (uint32_t i = 0; i < n; i++) v[i] = queue[n - 1 - i];
+    return n;
+}
+
 int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t floor, kn_uop **out) {
     *out = NULL;
     if (!seen_room(ir)) return ki_fail(ir->env, KI_E_NOMEM), -1;
+    if (nroot == 1 && !floor && root[0]->id / 4 < ir->reached) return toposort_dense(ir, root[0], out);
     uint32_t now = ir->epoch, *seen = ir->seen, first = UINT32_MAX, last = 0;
     kn_uop *queue = ir->queue;
     size_t n = 0;
@@ -87,6 +104,7 @@ int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t 
         for (size_t i = 0; i < n; i++) v[i] = queue[n - 1 - i];
         if (n && !sort_by_id(v, n, first, last)) return ki_free(v), ki_fail(ir->env, KI_E_NOMEM), -1;
     }
+    if (!floor) ir->reached = (uint32_t)n;
     *out = v;
     return (int64_t)n;
 }
@@ -264,6 +282,7 @@ bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out
     for (int64_t i = 0; i < count && ok; i++)
         ok = (c.empty ? copy_new(&c, order[i]) : copy_node(&c, order[i], order[i]->tag)) != NULL;
     for (size_t i = 0; i < n && ok; i++) out[i] = ki_map_get(c.map, root[i]);
+    if (c.empty) to->reached = (uint32_t)count;
     ki_free(order);
     copier_close(&c);
     return ok;

@@ -199,7 +199,11 @@ static bool grow_slots(ki_ir *ir, uint32_t n) {
     return true;
 }
 
-static bool more_room(ki_ir *ir) { return (ir->n < ir->cap || grow_nodes(ir, ir->n + 1)) && grow_slots(ir, ir->n); }
+/* A small table grows to the fourfold: it would soon be seated anew. */
+static bool more_room(ki_ir *ir) {
+    uint32_t n = ir->n * 2 >= ir->nslot && ir->nslot < SMALL ? ir->n * 2 : ir->n;
+    return (ir->n < ir->cap || grow_nodes(ir, ir->n + 1)) && grow_slots(ir, n);
+}
 /* Every node is in a slot then. */
 static inline bool room_for_one(ki_ir *ir) {
     return (ir->n < ir->cap && ir->n * 2 < ir->nslot && ir->hashed == ir->n) || more_room(ir);

@@ -195,6 +195,7 @@ typedef struct ki_ir {
     uint32_t next_range, next_buffer; /* fresh ids */
     uint32_t *seen, seen_cap, epoch;  /* scratch of ki_toposort */
     kn_uop *queue;                    /* as many as seen */
+    uint32_t reached;                 /* by the last walk from roots */
     struct ki_map *spare;             /* for the next ki_map_take */
     ki_memo spare_memo[2];            /* for rewrites that have none of their own; one may run within another */
     const ki_type *scalar;            /* shape (), no device */

@@ -62,6 +62,7 @@ int64_t ki_toposort(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) {
 
 /* A walk down the ids, where nearly all of them are in the graph: as after a copy. */
 static int64_t toposort_dense(ki_ir *ir, kn_uop root, kn_uop **out) {
+    if (!seen_room(ir)) return ki_fail(ir->env, KI_E_NOMEM), -1;
     uint32_t now = ir->epoch, *seen = ir->seen, n = 0;
     kn_uop *queue = ir->queue, *v;
     seen[root->id] = now;
@@ -76,27 +77,40 @@ static int64_t toposort_dense(ki_ir *ir, kn_uop root, kn_uop **out) {
     return n;
 }
 
-int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t floor, kn_uop **out) {
+int64_t ki_reach_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t floor, const kn_uop **out) {
     *out = NULL;
     if (!seen_room(ir)) return ki_fail(ir->env, KI_E_NOMEM), -1;
-    if (nroot == 1 && !floor && root[0]->id / 4 < ir->reached) return toposort_dense(ir, root[0], out);
-    uint32_t now = ir->epoch, *seen = ir->seen, first = UINT32_MAX, last = 0;
+    uint32_t now = ir->epoch, *seen = ir->seen;
     kn_uop *queue = ir->queue;
     size_t n = 0;
     for (size_t i = 0; i < nroot; i++)
         if (root[i]->id > floor && seen[root[i]->id] != now) seen[root[i]->id] = now, queue[n++] = root[i];
     for (size_t at = 0; at < n; at++) {
         kn_uop u = queue[at];
-        if (u->id < first) first = u->id;
-        if (u->id > last) last = u->id;
         for (uint32_t k = 0; k < u->nsrc; k++) {
             uint32_t id = u->src[k]->id;
             if (id > floor && seen[id] != now) seen[id] = now, queue[n++] = u->src[k];
         }
     }
+    *out = queue;
+    return (int64_t)n;
+}
+
+int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t floor, kn_uop **out) {
+    *out = NULL;
+    if (nroot == 1 && !floor && root[0]->id / 4 < ir->reached) return toposort_dense(ir, root[0], out);
+    const kn_uop *queue;
+    int64_t count = ki_reach_above(ir, root, nroot, floor, &queue);
+    if (count < 0) return -1;
+    size_t n = (size_t)count;
+    uint32_t now = ir->epoch, *seen = ir->seen, first = UINT32_MAX, last = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (queue[i]->id < first) first = queue[i]->id;
+        if (queue[i]->id > last) last = queue[i]->id;
+    }
     kn_uop *v = ki_malloc(n * sizeof *v);
     if (!v) return ki_fail(ir->env, KI_E_NOMEM), -1;
-    if (n && (last - first) / 8 <= n) { /* a sweep over the marks costs less than sorting */
+    if (n && (last - first) / 16 <= n) { /* a sweep over the marks costs less than sorting */
         size_t to = 0;
         for (uint32_t id = first; id <= last; id++)
             if (seen[id] == now) v[to++] = ir->node[id];
@@ -106,7 +120,7 @@ int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t 
     }
     if (!floor) ir->reached = (uint32_t)n;
     *out = v;
-    return (int64_t)n;
+    return count;
 }
 
 /* A node whose sources are being visited. */

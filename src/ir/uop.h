@@ -316,6 +316,8 @@ static inline size_t ki_place_of(const kn_uop *order, size_t n, kn_uop u) {
 }
 /* The same, but not entering nodes with ids up to `floor`: cost is the size of the part above. */
 int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t floor, kn_uop **out);
+/* The same nodes in no order; nothing to free: the next walk over the store takes the list's place. */
+int64_t ki_reach_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t floor, const kn_uop **out);
 /* The same nodes in depth-first post-order from the roots: an order that depends on the graph alone, not on ids. */
 int64_t ki_postorder(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out);
 /* What a pass makes of each node. Empty when taken; given back, its memory serves the next one (clearing as much memory as

@@ -41,19 +41,18 @@ typedef struct ranges {
 /* Free RANGEs of the index tuple of d. Inner demands (an index that was loaded) count through their own
  * tuples. */
 static bool free_ranges(rangeifier *r, const nest *n, kn_uop d, ranges *out) {
-    kn_uop *order;
+    const kn_uop *node;
     *out = (ranges){.count = 1};
-    int64_t count = ki_toposort_above(r->ir, d->src + 1, d->nsrc - 1, r->top, &order);
+    int64_t count = ki_reach_above(r->ir, d->src + 1, d->nsrc - 1, r->top, &node);
     if (count < 0) return false;
     for (int64_t i = 0; i < count; i++) {
-        if (order[i]->op != KN_RANGE) continue;
+        if (node[i]->op != KN_RANGE) continue;
         bool mine = false;
         for (unsigned j = 0; j < n->nrange; j++)
-            if (n->range[j] == order[i]) out->nest |= 1u << j, mine = true;
+            if (n->range[j] == node[i]) out->nest |= 1u << j, mine = true;
         if (!mine) out->reduce++;
-        out->count *= (double)(order[i]->hi.i + 1);
+        out->count *= (double)(node[i]->hi.i + 1);
     }
-    ki_free(order);
     return true;
 }
 

@@ -51,17 +51,16 @@ static bool note(orderer *o, uint8_t kind, kn_uop index, uint32_t version, uint3
 static bool collect(orderer *o) {
     o->naccess = 0;
     for (uint32_t k = 0; k < o->k->n; k++) {
-        kn_uop *order;
-        int64_t n = ki_toposort(o->r->ir, &o->k->sink[k], 1, &order);
+        const kn_uop *node;
+        int64_t n = ki_reach_above(o->r->ir, &o->k->sink[k], 1, 0, &node);
         bool ok = n >= 0;
         for (int64_t i = 0; i < n && ok; i++) {
-            kn_uop u = order[i], t = u->op == KN_STORE ? u->src[0] : NULL;
+            kn_uop u = node[i], t = u->op == KN_STORE ? u->src[0] : NULL;
             if (t && is_memory(t))
                 ok = note(o, MAKES, t, u->tag, k) && (!u->tag || note(o, ENDS, t, t->src[0]->tag, k));
             for (uint32_t s = t ? 1 : 0; s < u->nsrc && ok; s++)
                 if (is_memory(u->src[s])) ok = note(o, READS, u->src[s], u->src[s]->src[0]->tag, k);
         }
-        ki_free(order);
         if (!ok) return false;
     }
     return true;
@@ -210,24 +209,23 @@ static bool copy_first(orderer *o, const access *a, const bool *placed) {
 
 /* The kernel reads what this store overwrites, other than to make what is stored in the same place. */
 static bool overwrites_too_soon(ki_ir *ir, kn_uop sink, kn_uop store, bool *ok) {
-    kn_uop *order, to = store->src[0];
+    const kn_uop *node;
+    kn_uop to = store->src[0];
     uint32_t id = to->src[0]->arg.buffer->id;
     bool soon = false, own = false, any = false;
-    int64_t n = ki_toposort(ir, &sink, 1, &order);
+    int64_t n = ki_reach_above(ir, &sink, 1, 0, &node);
     for (int64_t i = 0; i < n; i++)
-        for (uint32_t s = order[i]->op == KN_STORE ? 1 : 0; s < order[i]->nsrc; s++) {
-            kn_uop x = order[i]->src[s];
+        for (uint32_t s = node[i]->op == KN_STORE ? 1 : 0; s < node[i]->nsrc; s++) {
+            kn_uop x = node[i]->src[s];
             if (!is_memory(x) || x->src[0]->arg.buffer->id != id) continue;
             any = true;
             soon |= x != to;
         }
-    ki_free(order);
     *ok = n >= 0;
     if (!any || soon || !*ok) return soon;
     /* Read in the same place, then: for this store's value? If so the read comes first by that alone. */
-    n = ki_toposort(ir, &store->src[1], 1, &order);
-    for (int64_t i = 0; i < n; i++) own |= order[i] == to;
-    ki_free(order);
+    n = ki_reach_above(ir, &store->src[1], 1, 0, &node);
+    for (int64_t i = 0; i < n; i++) own |= node[i] == to;
     *ok = n >= 0;
     return !own;
 }

@@ -7,10 +7,15 @@
 
 kn_uop ki_range_hide(rangeifier *r, kn_uop u, hidden *h) {
     kn_uop *order;
-    int64_t count = ki_toposort_above(r->ir, &u, 1, r->top, &order);
-    bool ok = count >= 0;
+    const kn_uop *node;
+    int64_t count = ki_reach_above(r->ir, &u, 1, r->top, &node);
+    bool ok = count >= 0, any = false;
     h->n = 0;
     h->too_many = false;
+    for (int64_t i = 0; i < count && !any; i++) any = node[i] != u && is_demand(r, node[i]);
+    if (!any) return ok ? u : NULL; /* nearly always */
+    count = ki_toposort_above(r->ir, &u, 1, r->top, &order);
+    ok = count >= 0;
     for (int64_t i = 0; i < count && ok && !h->too_many; i++) {
         kn_uop d = order[i];
         char text[24];

@@ -5,7 +5,8 @@
 /* The product of the extents of its ranges, at most all of it. */
 int64_t ki_range_touched(ki_ir *ir, kn_uop index) {
     const kn_uop *node;
-    int64_t n = ki_reach_above(ir, &index->src[1], index->nsrc - 1, 0, &node), count = 1, size = ki_numel(index->src[0]);
+    int64_t n = ki_reach_above(ir, &index->src[1], index->nsrc - 1, 0, &node), count = 1,
+            size = ki_numel(index->src[0]);
     for (int64_t i = 0; i < n; i++)
         if (node[i]->op == KN_RANGE && count < INT64_C(1) << 40) count *= node[i]->hi.i + 1;
     return n < 0 ? -1 : (count < size ? count : size) * (int64_t)ki_itemsize((kn_dtype)index->dtype);

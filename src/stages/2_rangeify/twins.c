@@ -51,7 +51,8 @@ static bool to_numbers(void *user, ki_ir *to, kn_uop u, kn_arg *arg, uint32_t *t
         if (!number_of(&t->version, to->env, *tag, &id)) return false;
         *tag = id + 1;
     }
-    if (u->op == KN_BUFFER) return number_of(&t->buffer, to->env, u->arg.buffer->id, &id) && buffer_called(to, u, id, arg);
+    if (u->op == KN_BUFFER)
+        return number_of(&t->buffer, to->env, u->arg.buffer->id, &id) && buffer_called(to, u, id, arg);
     if (u->op == KN_RANGE) {
         *arg = u->arg;
         return number_of(&t->range, to->env, u->arg.range.id, &arg->range.id);

@@ -3,7 +3,8 @@
  *   facts.c     what a value costs, which sums fold away          (sources first; alike.c: once for sums made alike)
  *   decide.c    which values get storage                          (users first; push.kr moves the INDEX)
  *   kernels.c   nests to kernels: fold.kr folds sums, scan.c carries them, scatter.c adds each term where it belongs,
- *               loops.c joins loops, row.c keeps rows, layout.c orders the axes of what lies between kernels
+ *               loops.c joins loops, row.c keeps rows, layout.c orders the axes of what lies between kernels; twins.c: once
+ *               for nests that differ in names alone
  *   order.c     kernels in execution order                        (part.c and siblings.c: which become one)
  */
 #include "stages/indexing.h"

@@ -7,6 +7,7 @@
 
 #define MOST_PACKED (1 << 19) /* bytes: a panel should stay in a core's second-level cache */
 #define MANY_TERMS  256       /* of a sum: beside them a store of lanes one by one is nothing */
+#define MOST_ALSO   4
 #define FAR         (1 << 14) /* bytes of memory that a panel may span and still be read in place */
 
 static bool is_loop_range(kn_uop r) { return !ki_is_lane(r) && r->arg.range.axis != KN_AX_THREAD; }
@@ -264,6 +265,26 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     t->step = ki_lanes_for(c, ki_extent(v)) * ki_unroll(c, v, sums_columns(k, e, v) ? 0 : weight);
 }
 
+/* Other sums of products that the tile's loops are around: they share its lanes. Their number in also[]. */
+static uint32_t other_sums(const ki_choice *c, kn_uop e, const ki_tile *t, ki_tile also[MOST_ALSO]) {
+    const ki_scope *s = &c->nest.scope;
+    uint32_t n = 0;
+    for (uint32_t q = 0; q < s->nrange && !t->row && n < MOST_ALSO; q++) {
+        kn_uop x = c->nest.closer[q];
+        if (!x || x == t->reduce || x->op != KN_REDUCE || x->src[1] != s->range[q] || x->id > e->id) continue;
+        if (!ki_scope_has(s, x, t->v) || lanes_in(&c->nest, x)) continue;
+        bool found = false;
+        for (uint32_t i = 0; i < s->n && !found; i++)
+            for (uint32_t j = 0; j < s->n && !found && c->nest.read[i] && operand(&c->nest, s->node[i], x); j++) {
+                also[n] = *t;
+                found = c->nest.read[j] && operand(&c->nest, s->node[j], x) &&
+                        pair(c, e, x, s->node[i], s->node[j], &also[n]) && also[n].u == t->u && !also[n].row;
+            }
+        n += found;
+    }
+    return n;
+}
+
 static uint32_t place_in(kn_uop e, kn_uop r) {
     uint32_t j = 1;
     while (j < e->nsrc && e->src[j] != r) j++;
@@ -317,7 +338,12 @@ static bool upcast(ki_choice *c, kn_axis to, uint32_t id, int64_t n) {
 bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     uint32_t u = t->u ? t->u->arg.range.id : 0, v = t->v->arg.range.id, w = t->w ? t->w->arg.range.id : 0;
     uint32_t row = t->row ? t->row->arg.range.id : 0;
-    int32_t slot = t->pack ? ki_storage(t->streamed)->arg.param->slot : -1;
+    ki_tile also[MOST_ALSO];
+    int32_t slot[MOST_ALSO + 1];
+    uint32_t n = other_sums(c, e, t, also), panels = 0;
+    if (t->pack) slot[panels++] = ki_storage(t->streamed)->arg.param->slot;
+    for (uint32_t i = 0; i < n; i++)
+        if (worth_packing(c, e, &also[i])) slot[panels++] = ki_storage(also[i].streamed)->arg.param->slot;
     c->tile.v = v + 1;
     c->tile.mu = t->mu;
     c->tile.nv = t->nv;
@@ -326,8 +352,11 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     int64_t along = t->row ? ki_lanes_for(c, ki_extent(t->row)) : 1;
     ki_choice_mark(c, e);
     ki_choice_mark(c, t->reduce);
+    for (uint32_t i = 0; i < n; i++) ki_choice_mark(c, also[i].reduce);
     if (!upcast(c, KN_AX_UPCAST, u, t->mu) || !upcast(c, KN_AX_UPCAST, w, t->mw)) return false;
     if (!upcast(c, KN_AX_UPCAST, v, t->lanes) || !upcast(c, KN_AX_UPCAST, v, t->nv)) return false;
     if (!upcast(c, KN_AX_UNROLL, row, along)) return false;
-    return slot < 0 || pack(c, u, slot);
+    for (uint32_t i = 0; i < panels; i++)
+        if (!pack(c, u, slot[i])) return false;
+    return true;
 }

@@ -202,6 +202,37 @@ static bool find_slices(ki_lower *l) {
 
 static ki_mop r64(ki_vreg r) { return ki_mreg(KI_XO_R64, r); }
 
+static kn_uop slice_access(const ki_lower *l, kn_uop u, ki_address *a) {
+    if ((u->op != KN_LOAD && u->op != KN_STORE) || ki_address_of(u->src[0], a) || a->buf->op != KN_BUFFER) return NULL;
+    return ki_local_of(&l->local, a->buf)->split ? u : NULL;
+}
+
+/* A slice that is written no more, and read only behind a later loop: it is parked in another register behind the END of its own.
+ * That one may go to memory while the other loop has its register. */
+static bool find_parked(ki_lower *l) {
+    uint32_t *end = ki_calloc((size_t)l->n + 1, sizeof *end), *loops = ki_calloc((size_t)l->n + 1, sizeof *loops);
+    uint32_t *store = ki_calloc((size_t)l->nslice + 1, sizeof *store); /* 1 + the last one, by slice */
+    ki_address a;
+    l->park = ki_calloc((size_t)l->nslice + 1, sizeof *l->park);
+    bool ok = (end && loops && store && l->park) || (ki_fail(l->ir->env, KI_E_NOMEM), false);
+    for (uint32_t i = l->n; ok && i-- > 0;) end[i] = l->inst[i]->op == KN_END ? i : i + 1 < l->n ? end[i + 1] : l->n;
+    for (uint32_t i = 0; ok && i < l->n; i++) {
+        loops[i] = (i ? loops[i - 1] : 0) + (l->inst[i]->op == KN_RANGE);
+        if (!slice_access(l, l->inst[i], &a)) continue;
+        size_t c = (size_t)(&l->slices[l->local.place[a.buf->id] - 1][a.start] - l->slice_mem);
+        if (l->inst[i]->op == KN_STORE) store[c] = i + 1, l->park[c] = 0;
+        else if (store[c] && end[store[c]] < i && loops[i] > loops[end[store[c]]]) l->park[c] = end[store[c]] + 1;
+    }
+    ki_free(end), ki_free(loops), ki_free(store);
+    return ok;
+}
+
+static void park(ki_lower *l) {
+    for (uint32_t c = 0; c < l->nslice; c++)
+        if (l->park[c] == l->now + 1 && l->slice_mem[c])
+            l->slice_mem[c] = ki_lmove(l, KI_RC_V, (ki_x86_kind)l->m.v[l->slice_mem[c]].kind, l->slice_mem[c]);
+}
+
 static void open_loop(ki_lower *l, kn_uop u) {
     struct ki_lloop *p = &l->loop[l->depth++];
     kn_uop bound = u->src[0];
@@ -359,6 +390,7 @@ static void lower_item(ki_lower *l, kn_uop u) {
     case KN_RANGE: open_loop(l, u); break;
     case KN_END:
         for (uint32_t k = 1; k < u->nsrc; k++) close_loop(l);
+        park(l);
         break;
     case KN_IF: open_if(l, u); break;
     case KN_ENDIF: KI_LPUT(l, KI_M_LABEL, ki_mlabel(l->loop[--l->depth].done)); break;
@@ -377,7 +409,7 @@ static bool lower(ki_lower *l) {
     l->epoch = ki_calloc((size_t)l->n + 1, sizeof *l->epoch);
     if (!l->at || !l->val || !l->epoch) return ki_fail(l->ir->env, KI_E_NOMEM), false;
     if (!ki_locals_open(&l->local, l->ir->env, l->inst, l->n, top) || !ki_lplan_memory(l) || !find_blocks(l) ||
-        !find_uses(l) || !find_slices(l))
+        !find_uses(l) || !find_slices(l) || !find_parked(l))
         return false;
     find_deferred(l);
     l->buf = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
@@ -395,6 +427,7 @@ static void close(ki_lower *l) {
     ki_mir_close(&l->m);
     ki_locals_close(&l->local);
     ki_free(l->at), ki_free(l->val), ki_free(l->epoch), ki_free(l->pointer), ki_free(l->slices), ki_free(l->slice_mem);
+    ki_free(l->park);
     ki_free(l->konst);
 }
 

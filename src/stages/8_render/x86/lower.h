@@ -43,6 +43,7 @@ typedef struct ki_lower {
     ki_vreg *pointer;   /* by item of a PARAM */
     ki_vreg **slices;   /* by local: by element */
     ki_vreg *slice_mem;
+    uint32_t *park, nslice; /* by slice: 1 + the END behind which another register holds it; see lower.c */
     uint64_t *home;  /* by local that is an array: place in the frame */
     uint32_t *epoch; /* by item: stores, loops and branches before it */
     struct ki_lloop {
@@ -102,6 +103,10 @@ ki_vreg ki_lslice(ki_lower *l, const ki_address *a); /* 0: no slice */
 
 void ki_lget(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop from); /* a power of two of bytes, to a vector register */
 void ki_lput(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop to, bool stream);
+
+/* strided.c: can lanes that lie so be read, masked lane by lane? And the register with them; what the mask (0: none) leaves out is 0. */
+bool ki_lis_strided(const ki_lower *l, const ki_address *a, unsigned es, bool masked);
+ki_vreg ki_lstrided(ki_lower *l, const ki_address *a, unsigned es, ki_vreg mask);
 
 /* ins.c */
 void ki_lins(ki_lower *l, kn_uop u);

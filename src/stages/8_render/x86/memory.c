@@ -9,6 +9,7 @@ bool ki_lplan_memory(ki_lower *l) {
     size_t elements = 0;
     for (uint32_t k = 0; k < l->local.n; k++)
         if (l->local.local[k].split) elements += (size_t)l->local.local[k].buf->arg.buffer->size;
+    l->nslice = (uint32_t)elements;
     l->slices = ki_calloc((size_t)l->local.n + 1, sizeof *l->slices + sizeof *l->home);
     ki_vreg *at = l->slice_mem = ki_calloc(elements + 1, sizeof *at);
     l->pointer = ki_calloc((size_t)l->n + 1, sizeof *l->pointer);
@@ -488,6 +489,29 @@ static void load_gated(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate) 
     finish_load(l, u, r, n);
 }
 
+/* Lanes a few elements apart. */
+static void load_strided(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate) {
+    unsigned n = a->lanes, es = ki_les(u);
+    ki_x86_kind kind = ki_lkind(n * es);
+    ki_vreg mask = gate && ki_rank(gate) ? ki_lmask_exact(l, gate, n) : 0, r;
+    if (gate && !mask) {
+        r = ki_lmove(l, KI_RC_V, kind, ki_lvector(l, u->src[1], true)); /* a copy: it is written once more */
+        uint32_t past = skip_unless(l, gate);
+        KI_LPUT(l, KI_M_MOVE, ki_mreg(kind, r), ki_mreg(kind, ki_lstrided(l, a, es, 0)));
+        here(l, past);
+    } else {
+        r = ki_lstrided(l, a, es, mask);
+    }
+    if (mask && !(ki_is_const(u->src[1]) && !u->src[1]->arg.bits)) {
+        ki_vreg x = ki_vreg_new(&l->m, KI_RC_V, kind);
+        KI_LPUT(l, es == 4 ? KI_X_VBLENDMPS : KI_X_VBLENDMPD, ki_mreg(kind, x),
+                ki_mreg(kind, ki_lvector(l, u->src[1], true)), ki_mreg(kind, r))
+            ->mask = mask;
+        r = x;
+    }
+    finish_load(l, u, r, n);
+}
+
 void ki_lload(ki_lower *l, kn_uop u) {
     ki_address a;
     ki_lval *v = ki_lv(l, u);
@@ -514,7 +538,8 @@ void ki_lload(ki_lower *l, kn_uop u) {
         return;
     }
     bool whole = a.affine && (n == 1 || a.stride == 1) && !(gate && ki_rank(gate));
-    if (!whole) load_lanes(l, u, &a);
+    if (!whole && ki_lis_strided(l, &a, es, gate && ki_rank(gate))) load_strided(l, u, &a, gate);
+    else if (!whole) load_lanes(l, u, &a);
     else if (gate) load_gated(l, u, &a, gate);
     else ki_lload_whole(l, u);
 }

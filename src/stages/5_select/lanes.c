@@ -86,8 +86,15 @@ static void strides(const ki_lanes *l, const uint32_t *at, kn_uop u, int64_t *co
     all_odd(u, odd);
 }
 
+/* Lanes a few elements apart are read as rows and permuted (8_render/x86/strided.c). */
+static bool reads_apart(const ki_target *t, kn_uop access, int64_t step) {
+    unsigned bytes = (unsigned)ki_itemsize((kn_dtype)access->dtype);
+    bool permutes = t->native && t->level >= KI_CPU_AVX512_LEVEL;
+    return permutes && access->op == KN_LOAD && step > 1 && step <= 4 && (bytes == 4 || bytes == 8);
+}
+
 /* What an access is worth if axis k is the vector: contiguous good, gather bad. */
-static int64_t worth(const ki_lanes *l, const uint32_t *at, kn_uop access, unsigned k) {
+static int64_t worth(const ki_lanes *l, const ki_target *t, const uint32_t *at, kn_uop access, unsigned k) {
     kn_uop index = access->src[0];
     while (index->op == KN_AFTER) index = index->src[0];
     if (index->op != KN_INDEX || index->nsrc != 2 || !ki_is_storage(index->src[0])) return 0;
@@ -99,7 +106,7 @@ static int64_t worth(const ki_lanes *l, const uint32_t *at, kn_uop access, unsig
     bool odd = l->odd[n] >> k & 1;
     int64_t step = l->coef[(size_t)n * l->rank + k];
     if (!odd && (step == 1 || step == -1)) return access->op == KN_STORE ? 3 : 2;
-    return -3;
+    return !odd && reads_apart(t, access, step) ? 1 : -3;
 }
 
 /* around[r]: the loops that stand around loop r, r among them. A value of i and k runs in the loop j between them too, so
@@ -247,7 +254,7 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
         if (ki_rank(node[i]) == l->rank) strides(l, at, node[i], l->coef + (size_t)i * l->rank, &l->odd[i]);
         if (node[i]->op != KN_LOAD && node[i]->op != KN_STORE) continue;
         int64_t times = trips(&scope, around, node[i]);
-        for (unsigned k = 0; k < l->rank; k++) score[k] += times * worth(l, at, node[i], k);
+        for (unsigned k = 0; k < l->rank; k++) score[k] += times * worth(l, t, at, node[i], k);
     }
     ki_scope_close(&scope);
     ki_free(around);

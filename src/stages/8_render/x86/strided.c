@@ -61,7 +61,7 @@ ki_vreg ki_lstrided(ki_lower *l, const ki_address *a, unsigned es, ki_vreg mask)
         return picked(l, row(l, &first, es, 0, 0), 0, at, n, es);
     }
     ki_vreg bits = mask ? bits_apart(l, mask, n, s) : 0, r = row(l, a, es, 0, bits);
-    for (unsigned from = 0; from + n <= last; ) { /* r holds what lies before from + n */
+    for (unsigned from = 0; from + n <= last;) { /* r holds what lies before from + n */
         unsigned next = from + 2 * n > last ? last + 1 - n : from + n;
         for (unsigned k = 0; k < n; k++) {
             bool old = k * s < from + n, read = !old && k * s < next + n;

@@ -68,6 +68,9 @@ DEFECTS = [
            "s->lower = index_max(ir, s->lower, ki_index_add(ir, floor_by(ir, d, -c), ki_index(ir, 1)));",
            "s->lower = index_max(ir, s->lower, floor_by(ir, d, -c));"),
     Defect("rangeify", "a gather takes what is past the end", S + "2_rangeify/fold.c", "ki_op2(ir, KN_CMPLT, s->equal, upper)", "ki_op2(ir, KN_CMPLE, s->equal, upper)"),
+    Defect("rangeify", "a twin has its buffers crosswise", S + "2_rangeify/twins.c", "k < n ? t->buffer.name[k]", "k < n ? t->buffer.name[n - 1 - k]"),
+    Defect("rangeify", "nests that differ in a constant are twins", S + "2_rangeify/twins.c", "    *arg = ki_import_arg(to, u);\n    return arg->p || !u->arg.p;\n}\n\nstatic bool to_names",
+           "    *arg = ki_import_arg(to, u);\n    if (u->op == KN_CONST && ki_is_float((kn_dtype)u->dtype)) arg->bits = 0;\n    return arg->p || !u->arg.p;\n}\n\nstatic bool to_names"),
     # ---- optimize
     Defect("optimize", "a split multiplies by the wrong part", OPT + "opt.c", "ki_index(ir, o->top ? q : f)", "ki_index(ir, o->top ? f : q)"),
     Defect("optimize", "the last thread's share is one too long", OPT + "opt.c", "return ki_op2(ir, KN_ADD, cut, ki_index(ir, q));", "return ki_op2(ir, KN_ADD, cut, ki_index(ir, q + (q > 1)));"),

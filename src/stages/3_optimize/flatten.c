@@ -1,8 +1,8 @@
 /* flatten.c: a sum of sums is one sum: REDUCE(add, where(p, REDUCE(add, x, s), 0), r) is REDUCE(add, where(p, x, 0), r, s).
  *
  * Nested loops with an accumulator each are what padding leaves of a convolution's gradient; one loop nest has one
- * accumulator, which may be a register tile. Only a REDUCE with one user is opened. `+ 0.0`, which turns -0 to +0, moves
- * outside. Not an OptOp: every form of the kernel starts here. */
+ * accumulator, which may be a register tile. Only a REDUCE with one user is opened, and only if it varies along all of the
+ * outer loops: else it would be done again for each. `+ 0.0`, which turns -0 to +0, moves outside. Not an OptOp: every form of the kernel starts here. */
 #include "stages/3_optimize/nest.h"
 
 #include <string.h>
@@ -25,6 +25,12 @@ static bool adds_zero(kn_uop u) {
 
 static bool leaves_out(kn_uop u, const opened *o) {
     return u->op == KN_WHERE && (is_zero(u->src[2]) || (o->signless && ki_is_minus_zero(u->src[2])));
+}
+
+static bool varies_in_all(const ki_scope *s, kn_uop inner, kn_uop outer) {
+    for (uint32_t j = 1; j < outer->nsrc; j++)
+        if (!ki_scope_has(s, inner, outer->src[j])) return false;
+    return true;
 }
 
 /* Follows where(p, ., 0) and . + 0 down to a sum that only this chain uses. */
@@ -120,7 +126,7 @@ kn_uop ki_flatten_sums(ki_ir *ir, kn_uop sink) {
             opened o;
             if (u->op != KN_REDUCE || u->arg.reduce.op != KN_ADD || u->nsrc < 2 || u->arg.reduce.axes) continue;
             if (!open_value(u->src[0], users, &s, users[i] && signless[i] == users[i], &o) ||
-                (joined = join(ir, u, &o)) == u)
+                !varies_in_all(&s, o.inner, u) || (joined = join(ir, u, &o)) == u)
                 continue;
             again = true;
             sink = joined ? ki_substitute(ir, sink, &u, &joined, 1) : NULL;

@@ -117,6 +117,25 @@ static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
         ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iu, ACROSS);
 }
 
+/* A nest whose results are few in a row (v) but whose sums read rows along u: vectors along u, all of v beside each other, so
+ * that what is stored lane by lane is stored close together. */
+static bool choose_across(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
+    const ki_nest *k = &c->nest;
+    bool sums = false;
+    for (uint32_t q = 0; q < k->scope.nrange && !sums; q++) {
+        kn_uop x = k->closer[q];
+        sums =
+            x && x->op == KN_REDUCE && x->id < e->id && ki_scope_has(&k->scope, x, v) && ki_scope_has(&k->scope, x, u);
+    }
+    int64_t n = ki_extent(v);
+    if (!sums || n >= c->lanes || n > ACROSS || ki_extent(u) % c->lanes) return false;
+    uint32_t iv = v->arg.range.id, iu = u->arg.range.id;
+    ki_choice_mark(c, e);
+    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iu, c->lanes))
+        ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iv, n);
+    return true;
+}
+
 void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
     ki_find_tile(c, e, &t);
@@ -135,6 +154,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         return;
     }
     kn_uop u = ki_crossing(c, e, t.v);
+    if (u && choose_across(c, e, t.v, u)) return;
     if (u && ki_extent(u) >= ACROSS && ki_extent(t.v) >= c->lanes && weight_in(&c->nest, t.v) <= 8) {
         choose_blocks(c, e, t.v, u);
         return;

@@ -1,6 +1,5 @@
 """KN_BEAM=n: a kernel's loops are searched for once and found from then on; stopped, it goes on; whatever happened to its file, the
 answer is that of the heuristics, up to the order of sums."""
-import random
 import re
 import resource
 import signal
@@ -9,6 +8,8 @@ import time
 
 import numpy as np
 import pytest
+
+from damage import damages
 
 MATMUL = """koine 1 tensor
 %a = param "a" : f32 [{0}, {1}] in [-2, 2]
@@ -105,25 +106,11 @@ out "z" = %z
     assert got.searched == len(records(tmp_path))
 
 
-def damages(data):
-    rng = random.Random(5)
-    yield b""
-    yield data[:1]
-    for _ in range(4):
-        yield data[:rng.randrange(len(data))]
-    for _ in range(8):
-        at = rng.randrange(len(data))
-        yield data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1:]
-    yield data + b"\0"
-    yield data.replace(b"koine search 1", b"koine search 2")
-    yield data.replace(b"opt 0", b"opt 5")
-
-
 def test_a_damaged_file_is_made_again(run, small, tmp_path):
     want = run(small)
     file, = records(tmp_path)
     good = file.read_bytes()
-    for bad in damages(good):
+    for bad in [*damages(good, 5, 4, 8), good.replace(b"koine search 1", b"koine search 2"), good.replace(b"opt 0", b"opt 5")]:
         drop_programs(tmp_path)
         file.write_bytes(bad)
         got = run(small)

@@ -1,9 +1,10 @@
 """Programs of machine code are kept on disk: the second process neither lowers nor compiles, and whatever happened to the file,
 the answer is the same."""
-import random
 import re
 
 import pytest
+
+from damage import damages
 
 EXAMPLES = ["attention", "conv", "cumsum", "gather", "scatter", "softmax"]
 
@@ -47,25 +48,12 @@ def test_who_looks_at_the_stages_sees_them_run(koine, run, root, tmp_path):
     assert run(program, KN_VERIFY="1")[2] == 0
 
 
-def damages(data):
-    rng = random.Random(3)
-    yield b""
-    yield data[:1]
-    for _ in range(12):
-        yield data[:rng.randrange(len(data))]
-    for _ in range(24):
-        at = rng.randrange(len(data))
-        yield data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1:]
-    yield data + b"\0"
-    yield data[::-1]
-
-
 def test_a_damaged_file_is_made_again(run, root, tmp_path):
     program = root / "examples/softmax.kn"
     want, _, _ = run(program)
     file, = files(tmp_path)
     good = file.read_bytes()
-    for bad in damages(good):
+    for bad in [*damages(good, 3, 12, 24), good[::-1]]:
         file.write_bytes(bad)
         assert run(program)[::2] == (want, 0)
         assert file.read_bytes() == good

@@ -55,22 +55,25 @@ static bool of_reduce(const ki_moves *m, kn_uop r) { return ki_nest_closer(m->k,
     for (uint32_t q_ = 0; q_ < (m)->k->scope.nrange; q_++)                                                             \
         if ((r = loop_at(m, q_)))
 
-/* Lanes of a vector, several vectors, or a few lanes for a register tile. */
-static void upcast(ki_moves *m) {
-    static const int few[] = {2, 3, 4, 6, 8};
+/* Each loop of a sum, or of none: whole vectors of it up to `most`, or a few. */
+static void lanes(ki_moves *m, bool sum, kn_axis to, int64_t most, const int *few, size_t n) {
     kn_uop r;
     EACH_LOOP(m, r) {
-        if (of_reduce(m, r)) continue;
-        for (int64_t v = 1; v <= 4; v *= 2) {
-            ki_opt o = split(r, KN_AX_UPCAST, false, v * m->lanes);
+        if (of_reduce(m, r) != sum) continue;
+        for (int64_t v = 1; v <= most; v *= 2) {
+            ki_opt o = split(r, to, false, v * m->lanes);
             if (ki_extent(r) % o.arg == 0) append(m, &o, 1);
         }
-        for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
-            ki_opt o = split(r, KN_AX_UPCAST, false, few[i]);
+        for (size_t i = 0; i < n; i++) {
+            ki_opt o = split(r, to, false, few[i]);
             if (ki_extent(r) % few[i] == 0 && few[i] < (int)m->lanes) append(m, &o, 1);
         }
     }
 }
+/* Lanes of a vector, several vectors, or a few lanes for a register tile. */
+static void upcast(ki_moves *m) { lanes(m, false, KN_AX_UPCAST, 4, (const int[]){2, 3, 4, 6, 8}, 5); }
+/* Vectors along a sum, or several accumulators. */
+static void unroll(ki_moves *m) { lanes(m, true, KN_AX_UNROLL, 8, (const int[]){2, 4}, 2); }
 
 /* The remainder of a vector taken off, or made up. */
 static void even(ki_moves *m) {
@@ -84,23 +87,6 @@ static void even(ki_moves *m) {
         if (n < 2 * l || of_reduce(m, r)) continue;
         ki_opt cut[2] = {simple(KI_OPT_CUT, r->arg.range.id, n - n % l), pad[1]};
         append(m, cut, 2);
-    }
-}
-
-/* Vectors along a sum, or several accumulators. */
-static void unroll(ki_moves *m) {
-    static const int few[] = {2, 4};
-    kn_uop r;
-    EACH_LOOP(m, r) {
-        if (!of_reduce(m, r)) continue;
-        for (int64_t v = 1; v <= 8; v *= 2) {
-            ki_opt o = split(r, KN_AX_UNROLL, false, v * m->lanes);
-            if (ki_extent(r) % o.arg == 0) append(m, &o, 1);
-        }
-        for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
-            ki_opt o = split(r, KN_AX_UNROLL, false, few[i]);
-            if (ki_extent(r) % few[i] == 0 && few[i] < (int)m->lanes) append(m, &o, 1);
-        }
     }
 }
 

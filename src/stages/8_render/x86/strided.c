@@ -69,7 +69,6 @@ ki_vreg ki_lstrided(ki_lower *l, const ki_address *a, unsigned es, ki_vreg mask)
         }
         r = picked(l, r, row(l, a, es, next, bits), at, n, es);
         from = next;
-        if (next + n > last) break;
     }
     return r;
 }

@@ -48,7 +48,6 @@ bool ki_choice_do(ki_choice *c, ki_optop op, kn_axis target, bool top, uint32_t 
 bool ki_choice_even(ki_choice *c, kn_uop r, int64_t f);
 void ki_choice_mark(ki_choice *c, kn_uop closer);
 
-
 /* choose.c */
 void ki_choose_nest(ki_choice *c, kn_uop end);
 void ki_choose_reduce(ki_choice *c, kn_uop reduce);

@@ -338,17 +338,17 @@ static bool upcast(ki_choice *c, kn_axis to, uint32_t id, int64_t n) {
 bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     uint32_t u = t->u ? t->u->arg.range.id : 0, v = t->v->arg.range.id, w = t->w ? t->w->arg.range.id : 0;
     uint32_t row = t->row ? t->row->arg.range.id : 0;
+    c->tile.v = v + 1;
+    c->tile.mu = t->mu;
+    c->tile.nv = t->nv;
+    c->tile.mw = t->mw;
+    if (even_out(c, e, t) || !c->ok) return c->ok;
     ki_tile also[MOST_ALSO];
     int32_t slot[MOST_ALSO + 1];
     uint32_t n = other_sums(c, e, t, also), panels = 0;
     if (t->pack) slot[panels++] = ki_storage(t->streamed)->arg.param->slot;
     for (uint32_t i = 0; i < n; i++)
         if (worth_packing(c, e, &also[i])) slot[panels++] = ki_storage(also[i].streamed)->arg.param->slot;
-    c->tile.v = v + 1;
-    c->tile.mu = t->mu;
-    c->tile.nv = t->nv;
-    c->tile.mw = t->mw;
-    if (even_out(c, e, t) || !c->ok) return c->ok;
     int64_t along = t->row ? ki_lanes_for(c, ki_extent(t->row)) : 1;
     ki_choice_mark(c, e);
     ki_choice_mark(c, t->reduce);

@@ -4,7 +4,9 @@
 #define MATH_CASES_H
 
 #include "../8_render/harness.h"
+#include "device/cpu/codemem.h"
 #include "stages/5_select/select.h"
+#include "stages/8_render/x86/native.h"
 
 typedef struct function {
     kn_op op;
@@ -109,15 +111,28 @@ static inline void sample_f64(const function *f, uint64_t k, double *x, double *
     if (b >> 63 && !positive) *x = -*x;
 }
 
-/* out[i] = op(x[i], y[i]) for i < n, by vectors of `lanes`; x and y are parameters 1 and 2. */
+/* Machine code of a selected kernel, where it runs for as long as the process does. */
+static inline kernel_fn *build_native(const ki_target *target, U selected) {
+    U k = selected ? ki_linearize(ir, selected) : NULL;
+    ki_x86_text code;
+    ki_codemem mem = {0};
+    kernel_fn *f = NULL;
+    if (!k || !ki_render_x86(ir, target, k, &code, NULL)) return NULL;
+    if (ki_codemem_make(&env, code.bytes, code.n, &mem)) memcpy(&f, &mem.code, sizeof f);
+    ki_x86_text_free(&code);
+    return f;
+}
+
+/* out[i] = op(x[i], y[i]) for i < n, by vectors of `lanes`; x and y are parameters 1 and 2. C, or machine code, as the target is. */
 static inline kernel_fn *compile_function(const ki_target *target, kn_op op, kn_dtype t, int n, int lanes, const char *name) {
     U r = range(n / lanes), i = lanes > 1 ? add(mul(r, C(lanes)), iota(lanes, 0, 1)) : r;
     U x = load(param(1, t, n), i);
     U v = ki_ops[op].least == 2 ? ki_op2(ir, op, x, load(param(2, t, n), i)) : ki_op1(ir, op, x);
     U st = end1(store(param(0, t, n), i, v), r);
     U k = ki_select(ir, target, sink(name, &st, 1));
-    if (!k) printf("# %s\n", env.message.s ? env.message.s : "?");
-    return k ? build(target, "cc", k, name) : NULL;
+    kernel_fn *f = !k ? NULL : target->native ? build_native(target, k) : build(target, "cc", k, name);
+    if (!f) printf("# %s\n", env.message.s ? env.message.s : "?");
+    return f;
 }
 
 #endif

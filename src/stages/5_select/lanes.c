@@ -175,22 +175,35 @@ static unsigned native_bytes(const ki_target *t, kn_uop u) {
     return fits ? 4 : 8;
 }
 
-uint32_t ki_lane_chunks(const ki_lanes *l, unsigned axis) {
-    uint32_t n = (uint32_t)l->size[axis], rest = n % l->lanes[axis], count = n / l->lanes[axis];
+uint32_t ki_full_lanes(const ki_lanes *l, int64_t n) {
+    uint32_t lanes = l->most;
+    while (lanes > n) lanes /= 2;
+    return lanes;
+}
+
+uint32_t ki_lane_chunks_of(uint32_t n, uint32_t lanes) {
+    uint32_t rest = n % lanes, count = n / lanes;
     for (; rest; rest &= rest - 1) count++;
     return count;
 }
 
-ki_lane_chunk ki_lane_chunk_at(const ki_lanes *l, unsigned axis, uint32_t c) {
-    uint32_t n = (uint32_t)l->size[axis], full = n / l->lanes[axis], rest = n % l->lanes[axis];
-    if (c < full) return (ki_lane_chunk){c * l->lanes[axis], l->lanes[axis]};
-    uint32_t at = full * l->lanes[axis], len = 0;
+ki_lane_chunk ki_lane_chunk_of(uint32_t n, uint32_t lanes, uint32_t c) {
+    uint32_t full = n / lanes, rest = n % lanes;
+    if (c < full) return (ki_lane_chunk){c * lanes, lanes};
+    uint32_t at = full * lanes, len = 0;
     for (c -= full;; c--) {
         len = UINT32_C(1) << (31 - __builtin_clz(rest));
         if (c == 0) return (ki_lane_chunk){at, len};
         at += len;
         rest -= len;
     }
+}
+
+uint32_t ki_lane_chunks(const ki_lanes *l, unsigned axis) {
+    return ki_lane_chunks_of((uint32_t)l->size[axis], l->lanes[axis]);
+}
+ki_lane_chunk ki_lane_chunk_at(const ki_lanes *l, unsigned axis, uint32_t c) {
+    return ki_lane_chunk_of((uint32_t)l->size[axis], l->lanes[axis], c);
 }
 
 int ki_vector_axis(const ki_lanes *l, kn_uop u) {
@@ -201,7 +214,7 @@ int ki_vector_axis(const ki_lanes *l, kn_uop u) {
 }
 
 /* Axes by worth, the last of equals first, each unless it meets one taken before. meet[k]: axes that k meets in a value. */
-static void take_axes(ki_lanes *l, int64_t *score, const uint32_t *meet, unsigned lanes) {
+static void take_axes(ki_lanes *l, int64_t *score, const uint32_t *meet) {
     for (unsigned turn = 0; turn < l->rank; turn++) {
         int best = -1;
         for (unsigned k = 0; k < l->rank; k++)
@@ -210,9 +223,7 @@ static void take_axes(ki_lanes *l, int64_t *score, const uint32_t *meet, unsigne
         score[best] = -1;
         if (meet[best] & l->vectors) continue;
         l->vectors |= UINT32_C(1) << best;
-        uint32_t n = lanes;
-        while (n > l->size[best]) n /= 2;
-        l->lanes[best] = n;
+        l->lanes[best] = ki_full_lanes(l, l->size[best]);
     }
 }
 
@@ -225,10 +236,11 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
         if (!ki_has_lanes(node[i])) continue;
         if (ki_rank(node[i]) != l->rank)
             return ki_fail(ir->env, KI_E_SELECT_LANES, ki_ops[node[i]->op].name, ki_rank(node[i]), l->rank), false;
-        for (unsigned k = 0; k < l->rank; k++)
-            if (ki_dim_n(node[i], k) > l->size[k]) l->size[k] = ki_dim_n(node[i], k);
+        kn_uop lanes =
+            node[i]->op == KN_REDUCE ? node[i]->src[0] : node[i]; /* which it combines by halves; a list, maybe */
+        for (unsigned k = 0; k < l->rank && ki_rank(lanes) == l->rank; k++)
+            if (ki_dim_n(lanes, k) > l->size[k]) l->size[k] = ki_dim_n(lanes, k);
         unsigned b = t->native ? native_bytes(t, node[i]) : lane_bytes((kn_dtype)node[i]->dtype);
-        kn_uop lanes = node[i]->op == KN_REDUCE ? node[i]->src[0] : node[i]; /* which it combines by halves */
         if (ki_numel(lanes) > 1 && b > wide) wide = b;
     }
     if (!l->rank) return true;
@@ -258,6 +270,7 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
     }
     ki_scope_close(&scope);
     ki_free(around);
-    take_axes(l, score, meet, t->vector / wide >= 2 ? t->vector / wide : 2);
+    l->most = t->vector / wide >= 2 ? t->vector / wide : 2;
+    take_axes(l, score, meet);
     return true;
 }

@@ -25,6 +25,7 @@ typedef struct job {
     uint64_t rng;
     /* results */
     double accuracy, images_s, seconds;
+    double loss; /* of the last steps, smoothed */
     int64_t *label;
 } job;
 
@@ -126,6 +127,7 @@ static kn_status train(job *j) {
         snprintf(text, sizeof text, "loss %.4f  %.0f images/s", shown, rate);
         bar_step(&b, step + 1, text);
         j->images_s = rate;
+        j->loss = shown;
     }
     bar_end(&b);
     return KN_OK;
@@ -180,10 +182,11 @@ static void report(const job *j) {
     double compile = st.lower_seconds + st.compile_seconds;
     int64_t kernels = (int64_t)(st.kernels_compiled + st.kernels_cached);
     if (j->c->json) {
-        cli_json(
-            stdout,
-            "d test_accuracy, i test_images, i steps, i batch, d images_s, i kernels, d compile_s, d run_s, d seconds",
-            j->accuracy, j->test.n, j->steps, j->batch, j->images_s, kernels, compile, st.run_seconds, j->seconds);
+        cli_json(stdout,
+                 "d test_accuracy, d loss, i test_images, i steps, i batch, d images_s, i kernels, d compile_s, d "
+                 "run_s, d seconds",
+                 j->accuracy, j->loss, j->test.n, j->steps, j->batch, j->images_s, kernels, compile, st.run_seconds,
+                 j->seconds);
         return;
     }
     show(j);

@@ -97,6 +97,7 @@ static bool lower_opts(ki_run *r, const ki_device *d, ki_lower_opts *o) {
     *o = (ki_lower_opts){
         .rough = true, .target = ki_target_chosen(&r->k->env, true), .threads = ki_cpu_threads(&r->k->env)};
     o->stream = ki_cpu_stream(&r->k->env);
+    o->alone = ki_setting_number(&r->k->env, KI_VAR_ALONE);
     if (d->is == &ki_device_cpu) ki_tune(r, o);
     return o->target && o->threads;
 }
@@ -245,6 +246,7 @@ ki_exec *ki_exec_find(ki_run *r, ki_device *d, const ki_program *p) {
                *stream = ki_setting(env, KI_VAR_STREAM), *code = ki_setting(env, KI_VAR_CODE);
     key.a = ki_hash2(ki_hash_bytes(key.a, cpu, strlen(cpu)), d->id);
     key.a = ki_hash2(key.a, ki_setting_number(env, KI_VAR_BEAM));
+    key.a = ki_hash2(key.a, ki_setting_number(env, KI_VAR_ALONE));
     key.b = ki_hash2(ki_hash_bytes(key.b, threads, strlen(threads)), d->id);
     key.b = ki_hash_bytes(ki_hash_bytes(key.b, stream, strlen(stream)), code, strlen(code));
     ki_exec *e = *find(r->exec, r->exec_cap, key);

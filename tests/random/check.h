@@ -238,4 +238,42 @@ static bool check_cpu(kn_ctx *k, const ki_program *p, arrays *d, finding *f, tal
     return ok;
 }
 
+/* Bit for bit; a NaN is a NaN. */
+static bool same_values(const ki_port *q, const void *a, const void *b) {
+    size_t size = ki_itemsize(q->dtype);
+    if (memcmp(a, b, port_size(q)) == 0) return true;
+    for (int64_t i = 0; i < port_numel(q); i++) {
+        uint64_t x = 0, y = 0;
+        memcpy(&x, (const char *)a + (size_t)i * size, size);
+        memcpy(&y, (const char *)b + (size_t)i * size, size);
+        bool nan = ki_is_float(q->dtype) && isnan(ki_f64_from_bits(q->dtype, x)) && isnan(ki_f64_from_bits(q->dtype, y));
+        if (x != y && !nan) return false;
+    }
+    return true;
+}
+
+/* What run_on_cpu just left in d->got comes out again where every kernel that can be is shared out, by any number of threads. */
+static bool threads_agree(kn_ctx *k, const ki_program *p, arrays *d, finding *f) {
+    static const char *const counts[] = {"2", "5"};
+    void *first[PORTS];
+    tally none = {0};
+    bool ok = true;
+    for (size_t i = 0; i < p->nout; i++) {
+        first[i] = array_new(port_size(&p->out[i]));
+        memcpy(first[i], d->got[i], port_size(&p->out[i]));
+    }
+    kn_set(k, "KN_ALONE", "1");
+    for (unsigned c = 0; c < 2 && ok; c++) {
+        kn_set(k, "KN_THREADS", counts[c]);
+        ok = check_cpu(k, p, d, f, &none);
+        for (size_t i = 0; i < p->nout && ok; i++)
+            if (!same_values(&p->out[i], first[i], d->got[i]))
+                ok = found(f, "CPU", "threads", &k->env, "another number of threads gives other bits");
+    }
+    kn_set(k, "KN_ALONE", "");
+    kn_set(k, "KN_THREADS", "");
+    for (size_t i = 0; i < p->nout; i++) free(first[i]);
+    return ok;
+}
+
 #endif

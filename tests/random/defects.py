@@ -100,8 +100,7 @@ DEFECTS = [
            "ki_const_int(l->ir, t, ki_ctz64((uint64_t)c) - (c > 2))"),
     Defect("select", "mask of c for a remainder, not c - 1", SELECT + "lower_index.c", "ki_const_int(l->ir, t, c - 1)", "ki_const_int(l->ir, t, c)"),
     Defect("select", "the second half of a vector is its first", SELECT + "devec.c", "progression(d, lanes / 2, 1, lanes / 2)", "progression(d, 0, 1, lanes / 2)"),
-    Defect("select", "what is left of an axis is not reduced", SELECT + "devec.c", "for (uint32_t c = 0; c < chunks; c++) { /* full",
-           "for (uint32_t c = 0; c < (full ? full : chunks); c++) { /* full"),
+    Defect("select", "what is left of an axis is not reduced", SELECT + "devec.c", "c < chunks; c = end++) { /* full", "c < full; c = end++) { /* full"),
     Defect("select", "registers of an accumulator overlap", SELECT + "devec.c", "at = at * ki_dim_n(i, v) + chunk.offset;", "at = at * (ki_dim_n(i, v) > 1 ? ki_dim_n(i, v) - 1 : 1) + chunk.offset;"),
     Defect("select", "small floats are not rounded after a function", SELECT + "decomp.kr", "=> cast({op}(cast(x; f32)); [dtype(x)]) @fp(afn) @ends", "=> cast({op}(cast(x + x; f32)); [dtype(x)]) @fp(afn) @ends"),
     # ---- linearize

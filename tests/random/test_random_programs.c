@@ -1,12 +1,14 @@
 /* test_random_programs.c: random tensor programs, each through every stage, the text form and the CPU device, against the
  * interpreter. What fails is made small, printed and saved as build/failing/SEED.kn.
  *
- *   test_random_programs [--programs N] [--seed S] [--stages-only] [--c-every K] [--jobs J] [FILE.kn...]
+ *   test_random_programs [--programs N] [--seed S] [--stages-only | --cpu-only] [--c-every K] [--threads-every K]
+ *                        [--jobs J] [FILE.kn...]
  *   test_random_programs [...] --first      stops at the first program that fails and prints its number, for broken_stages.py
  *   test_random_programs [...] --exempt     counts exempt elements by the op that made them so
  *   test_random_programs --one SEED, --show SEED
  *
- * Each runs on the CPU as machine code, every K-th as C too (--c-every, 8: the compiler is what takes time; 1 for a full run).
+ * Each runs on the CPU as machine code, every K-th as C too (--c-every, 8: the compiler is what takes time; 1 for a full run; 0: none)
+ * and every K-th shared out to threads (--threads-every, 4). --cpu-only: no stages, for many programs at the level KN_CPU says.
  * Seeds S, S+1, ... are dealt to worker processes in blocks, so that a crash or a hang costs one program; a block's
  * kernels are compiled in one go. With FILEs or --one only these are checked. */
 #include "../tap.h"
@@ -43,9 +45,9 @@ static board *B;
 
 static struct {
     uint64_t programs, seed;
-    bool stages_only, first;
-    unsigned jobs, every;
-} opt = {.programs = 2000, .seed = 1, .jobs = 2, .every = 8};
+    bool stages_only, cpu_only, first;
+    unsigned jobs, every, threads;
+} opt = {.programs = 2000, .seed = 1, .jobs = 2, .every = 8, .threads = 4};
 
 static void report(uint64_t seed, const finding *f) {
     unsigned i = __atomic_fetch_add(&B->nfail, 1, __ATOMIC_SEQ_CST);
@@ -109,8 +111,8 @@ static void count_ops(const ki_program *p) {
 
 /* ---- a worker ----------------------------------------------------------------------------------------------- */
 
-/* Those whose seed `every` divides. */
-static void device_block(kn_ctx *k, unsigned every, subject *s, unsigned n) {
+/* Those whose seed `every` divides; of them those that `threads` divides shared out as well (0: none). */
+static void device_block(kn_ctx *k, unsigned every, unsigned threads, subject *s, unsigned n) {
     const ki_program *p[BLOCK];
     ki_exec *e[BLOCK];
     unsigned idx[BLOCK], m = 0;
@@ -122,8 +124,9 @@ static void device_block(kn_ctx *k, unsigned every, subject *s, unsigned n) {
     for (unsigned j = 0; j < m; j++) {
         tally t = {0};
         subject *u = &s[idx[j]];
-        if (!(whole ? run_on_cpu(k, e[j], &u->p, &u->d, &f, &t) : check_cpu(k, &u->p, &u->d, &f, &t)))
-            report(u->seed, &f);
+        bool ok = whole ? run_on_cpu(k, e[j], &u->p, &u->d, &f, &t) : check_cpu(k, &u->p, &u->d, &f, &t);
+        if (ok && threads && (n == 1 || u->seed % threads == 0)) ok = threads_agree(k, &u->p, &u->d, &f);
+        if (!ok) report(u->seed, &f);
         add(&B->device, &t);
         if (whole) ki_exec_free(e[j]);
     }
@@ -150,15 +153,15 @@ static void work(unsigned w, uint64_t first, uint64_t last, bool with_cpu) {
         u->ok = make_subject(u, &k->env, seed, &f);
         if (u->ok && !arrays_make(&u->p, &u->d)) u->ok = found(&f, "tensor", "eval", &k->env, NULL);
         if (u->ok) count_ops(&u->p);
-        u->ok = u->ok && check_stages(&u->p, &u->d, &f, &t);
+        u->ok = u->ok && (opt.cpu_only || check_stages(&u->p, &u->d, &f, &t));
         add(&B->stages, &t);
         __atomic_fetch_add(&B->done, 1, __ATOMIC_SEQ_CST);
         if (!u->ok) report(seed, &f);
     }
     alarm(0);
     B->cpu[w] = true;
-    if (with_cpu) device_block(k, 1, s, (unsigned)(last - first));
-    if (with_cpu) device_block(c, opt.every, s, (unsigned)(last - first));
+    if (with_cpu) device_block(k, 1, opt.threads, s, (unsigned)(last - first));
+    if (with_cpu && opt.every) device_block(c, opt.every, 0, s, (unsigned)(last - first));
     B->cpu[w] = false;
     for (uint64_t i = 0; i < last - first; i++) free_subject(&s[i]);
     kn_close(k);
@@ -184,8 +187,9 @@ static bool fails_alone(const ki_program *p, bool cpu, finding *f) {
         bool ok = k && c && ki_ir_open(&ir, &k->env) && ki_print(p, &text);
         ok = ok && (ki_parse(&ir, "program", text.s, text.n, &q) || found(shared, "tensor", "parse", &k->env, NULL));
         ok = ok && (arrays_make(&q, &d) || found(shared, "tensor", "eval", &k->env, NULL));
-        ok = ok && check_stages(&q, &d, shared, &t);
-        ok = ok && (!cpu || (check_cpu(k, &q, &d, shared, &t) && check_cpu(c, &q, &d, shared, &t)));
+        ok = ok && (opt.cpu_only || check_stages(&q, &d, shared, &t));
+        ok = ok && (!cpu || (check_cpu(k, &q, &d, shared, &t) && threads_agree(k, &q, &d, shared)));
+        ok = ok && (!cpu || !opt.every || check_cpu(c, &q, &d, shared, &t));
         _exit(ok ? 0 : 1);
     }
     int status = 0;
@@ -388,8 +392,9 @@ static void whole(void) {
            (unsigned long long)B->done, (unsigned long long)B->nodes,
            100.0 * (double)B->stages.exempt / (double)(B->stages.total + 1), (long long)B->stages.total,
            100.0 * (double)B->device.exempt / (double)(B->device.total + 1), (long long)B->device.total);
-    CHECK(B->nfail == 0, "%llu programs agree at every stage%s", (unsigned long long)opt.programs,
-          opt.stages_only ? "" : " and on CPU");
+    CHECK(B->nfail == 0, "%llu programs agree %s%s%s", (unsigned long long)opt.programs,
+          opt.cpu_only ? "" : "at every stage", opt.cpu_only || opt.stages_only ? "" : " and ",
+          opt.stages_only ? "" : "on CPU");
     /* --exempt says which ops do it. */
     CHECK(B->stages.exempt * 100 <= B->stages.total, "at most 1 %% of the elements of all programs are exempt");
     if (opt.programs >= 500) coverage();
@@ -465,6 +470,8 @@ int main(int argc, char **argv) {
         else if (strcmp(a, "--c-every") == 0) opt.every = (unsigned)strtoul(v, NULL, 10), i++;
         else if (strcmp(a, "--jobs") == 0) opt.jobs = (unsigned)strtoul(v, NULL, 10), i++;
         else if (strcmp(a, "--stages-only") == 0) opt.stages_only = true;
+        else if (strcmp(a, "--cpu-only") == 0) opt.cpu_only = true;
+        else if (strcmp(a, "--threads-every") == 0) opt.threads = (unsigned)atoi(v), i++;
         else if (strcmp(a, "--native") == 0)
             all_native = opt.stages_only = true; /* at all three levels, and no other check */
         else if (strcmp(a, "--one") == 0) one_seed(strtoull(v, NULL, 10)), i++, files = true;
@@ -473,7 +480,6 @@ int main(int argc, char **argv) {
         else if (strcmp(a, "--exempt") == 0) return exempt(), 0;
         else one_file(a), files = true;
     }
-    if (opt.every < 1) opt.every = 1;
     if (opt.jobs < 1 || opt.jobs > 32) opt.jobs = 2;
     if (opt.first) return first_failure();
     if (!files) whole();

@@ -1,8 +1,14 @@
-"""The same bits whatever the number of threads, for whole programs large enough to be shared out: the parts that an uneven
-split leaves over must add up in the same order."""
+"""The same bits whatever the number of threads: for programs large enough to be shared out, and for small ones where KN_ALONE=1 has
+every kernel shared out that can be. The parts that an uneven split leaves over, and what is tiled otherwise because fewer rows are
+left to a thread, must add up in the same order."""
 import json
+import re
+from pathlib import Path
 
 import pytest
+
+HERE = Path(__file__).resolve().parent
+SMALL = sorted((HERE.parents[1] / "examples").glob("*.kn")) + sorted((HERE / "threads").glob("*.kn"))
 
 EXP = """koine 1 tensor
 %x = param "x" : f32 [{m}, {n}] in [-4, 4]
@@ -42,3 +48,29 @@ def test_same_bits(koine, text, m, n, c):
     spread = koine("compile", "-", "--to", "optimize", stdin=text, env={"KN_THREADS": "3"}).stdout
     assert "threads=3" in spread or "threads=2" in spread
     json.loads(seen.pop().splitlines()[0])
+
+
+@pytest.mark.parametrize("code", ["x86", "c"])
+@pytest.mark.parametrize("program", SMALL, ids=lambda p: p.stem)
+def test_same_bits_of_small_programs(koine, tmp_path, program, code):
+    def run(threads):
+        out = koine("run", program, "--json", env={"KN_THREADS": str(threads), "KN_ALONE": "1", "KN_CODE": code}).stdout
+        return [json.loads(line) for line in out.splitlines()]
+    seen = [run(t) for t in ((1, 2, 5) if code == "x86" else (1, 5))]
+    assert all(s == seen[0] for s in seen)
+
+
+def test_small_programs_are_shared_out(koine):
+    """Else the test above shows nothing."""
+    threads = [koine("compile", p, "--to", "optimize", env={"KN_THREADS": "5", "KN_ALONE": "1"}).stdout.count(" threads=") for p in SMALL]
+    assert sum(n > 0 for n in threads) > len(SMALL) * 3 // 4
+
+
+@pytest.mark.parametrize("alone", ["", "1"])
+def test_training_is_the_same(koine, alone):
+    """All losses on the way, which is to say all weights, go into the one that is printed."""
+    def train(threads):
+        out = koine("train", "digits", "--steps", "12", "--json", env={"KN_THREADS": str(threads), "KN_ALONE": alone}).stdout
+        return re.findall(r'"(?:loss|test_accuracy)": [\d.]+', out)
+    seen = [train(t) for t in (1, 2, 5)]
+    assert len(seen[0]) == 2 and all(s == seen[0] for s in seen), seen

@@ -78,5 +78,8 @@ typedef struct ki_knobs {
 } ki_knobs;
 /* knobs: NULL, all 0. NULL: a step was refused, env says which. */
 kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, const ki_knobs *knobs, kn_uop sink);
+/* orders.c: a kernel's sums of floats are shared out to threads. Two kernels add up their sums in the same order. */
+bool ki_shares_sums(ki_ir *ir, kn_uop sink);
+bool ki_same_orders(ki_ir *ir, kn_uop a, kn_uop b);
 
 #endif

@@ -180,13 +180,28 @@ kn_uop ki_apply_opts(ki_ir *ir, kn_uop sink, const ki_opt *opt, uint32_t n) {
     return sink ? finish(ir, sink) : NULL;
 }
 
+/* What the heuristics choose: for as many threads as there are, or the most that add up as one thread does, if that is more
+ * than half of them. */
+static kn_uop choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink) {
+    ki_machine some = *m;
+    kn_uop chosen = ki_opt_choose(ir, t, m, NULL, sink), alone;
+    if (!chosen || !ki_shares_sums(ir, chosen)) return chosen;
+    some.threads = 1;
+    if (!(alone = ki_opt_choose(ir, t, &some, NULL, sink))) return NULL;
+    for (some.threads = m->threads; chosen && some.threads * 2 > m->threads; some.threads--) {
+        if (some.threads < m->threads) chosen = ki_opt_choose(ir, t, &some, NULL, sink);
+        if (chosen && ki_same_orders(ir, alone, chosen)) return chosen;
+    }
+    return chosen ? alone : NULL;
+}
+
 kn_uop ki_optimize(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink) {
     if (!sink) return NULL;
     if (sink->arg.kernel && sink->arg.kernel->optimized) return sink;
     bool untouched = !sink->arg.kernel || sink->arg.kernel->nopt == 0, clean = ir->env->err == KI_E_NONE;
     if (untouched && !(sink = ki_flatten_sums(ir, sink))) return NULL;
     if (untouched && t) {
-        kn_uop chosen = ki_opt_choose(ir, t, m, NULL, sink);
+        kn_uop chosen = choose(ir, t, m, sink);
         /* An OptOp that was refused is the heuristics' mistake, not the program's: the kernel is right without. */
         if (clean && ir->env->err != KI_E_NONE && ir->env->status == KI_NOMEM) return NULL;
         if (!chosen && !clean) return NULL;

@@ -361,45 +361,89 @@ static kn_uop across(devec *d, kn_op op, kn_uop v, uint32_t lanes) {
     return v;
 }
 
-/* Odometer over the axes in `axes` other than the vector, within u. */
+/* Odometer over the axes in `axes`, within u. */
 static bool advance(const devec *d, kn_uop u, uint32_t axes, place *p) {
     for (unsigned k = d->l.rank; k-- > 0;) {
-        if (!(axes >> k & 1) || (int)k == vector_of(d, u)) continue;
+        if (!(axes >> k & 1)) continue;
         if (++p->c[k] < extent(d, u, k)) return true;
         p->c[k] = 0;
     }
     return false;
 }
 
-static kn_uop reduce_part(devec *d, kn_uop u, const place *at) {
-    kn_uop v = u->src[0];
-    kn_op op = (kn_op)u->arg.reduce.op;
-    uint32_t axes = u->arg.reduce.axes, from = d->nlist;
-    int along = vector_of(d, v);
-    bool vector = along >= 0 && (axes >> along & 1);
-    uint32_t lanes = vector ? d->l.lanes[along] : 1;
-    if (u->nsrc != 1) return fail(d, u, "a reduce over ranges");
-    place p = *at;
-    for (unsigned k = 0; k < d->l.rank; k++)
-        if (axes >> k & 1) p.c[k] = 0;
-    uint32_t chunks = vector ? ki_lane_chunks(&d->l, (unsigned)along) : 1, full = 1;
-    if (vector) full = (uint32_t)d->l.size[along] / lanes;
-    for (uint32_t c = 0; c < chunks; c++) { /* full chunks join as vectors; what is left of the axis follows */
-        if (vector) p.c[along] = c;
-        uint32_t start = d->nlist;
-        do {
-            if (!push(d, d->part[part_at(d, v, &p)])) return NULL;
-        } while (advance(d, v, axes, &p));
-        if (c + 1 < full) continue;
-        if (c + 1 == full) start = from;
-        kn_uop one = tree(d, op, start);
-        if (vector) one = across(d, op, one, ki_lane_chunk_at(&d->l, (unsigned)along, c).len);
+/* u's parts at p and at all of the axes, pushed. */
+static bool push_parts(devec *d, kn_uop u, uint32_t axes, place *p) {
+    do {
+        if (!push(d, d->part[part_at(d, u, p)])) return false;
+    } while (advance(d, u, axes, p));
+    return true;
+}
+
+/* A row that adds up along a vector, of which each part is a register. */
+typedef struct row {
+    kn_uop v;
+    kn_op op;
+    uint32_t along, axes; /* the vector's; the others it adds up over */
+    uint32_t n, lanes;    /* as ki_lane_chunk_of has them */
+} row;
+
+/* Registers c .. end of the row as one, then across its lanes. */
+static kn_uop row_register(devec *d, const row *r, place *p, uint32_t c, uint32_t end) {
+    uint32_t from = d->nlist, len = ki_lane_chunk_of(r->n, r->lanes, c).len;
+    for (; c < end; c++) {
+        p->c[r->along] = c;
+        if (!push_parts(d, r->v, r->axes, p)) return NULL;
+    }
+    kn_uop one = tree(d, r->op, from);
+    d->nlist = from;
+    return across(d, r->op, one, len);
+}
+
+/* The same of a row whose lanes are parts of their own, in the same order: how it adds up must not depend on what else the kernel
+ * makes vectors of. A tree over the lanes with the bits of their numbers reversed goes by halves. */
+static kn_uop row_parts(devec *d, const row *r, place *p, uint32_t c, uint32_t end) {
+    uint32_t from = d->nlist, len = ki_lane_chunk_of(r->n, r->lanes, c).len;
+    for (uint32_t k = 0; k < len; k++) {
+        uint32_t start = d->nlist, lane = 0;
+        for (uint32_t bit = 1; bit < len; bit *= 2) lane = lane * 2 + (k / bit & 1);
+        for (uint32_t q = c; q < end; q++) {
+            p->c[r->along] = ki_lane_chunk_of(r->n, r->lanes, q).offset + lane;
+            if (!push_parts(d, r->v, r->axes, p)) return NULL;
+        }
+        kn_uop one = tree(d, r->op, start);
         d->nlist = start;
         if (!push(d, one)) return NULL;
     }
-    kn_uop r = tree(d, op, from);
+    kn_uop sum = tree(d, r->op, from);
     d->nlist = from;
-    return r;
+    return sum;
+}
+
+/* Along its vector; without one, along the first axis of several that it adds up over, as if that were it. */
+static kn_uop reduce_part(devec *d, kn_uop u, const place *at) {
+    row r = {.v = u->src[0], .op = (kn_op)u->arg.reduce.op, .axes = u->arg.reduce.axes};
+    uint32_t from = d->nlist;
+    int along = vector_of(d, r.v);
+    bool vector = along >= 0 && (r.axes >> along & 1), any = vector;
+    if (u->nsrc != 1) return fail(d, u, "a reduce over ranges");
+    place p = *at;
+    for (unsigned k = 0; k < d->l.rank; k++)
+        if (r.axes >> k & 1) p.c[k] = 0;
+    for (unsigned k = 0; k < d->l.rank && !any; k++)
+        if (r.axes >> k & 1 && extent(d, r.v, k) > 1) along = (int)k, any = true;
+    if (!any) return d->part[part_at(d, r.v, &p)];
+    r.along = (uint32_t)along;
+    r.axes &= ~(UINT32_C(1) << along);
+    r.n = (uint32_t)ki_dim_n(r.v, (unsigned)along);
+    r.lanes = ki_full_lanes(&d->l, r.n);
+    uint32_t chunks = ki_lane_chunks_of(r.n, r.lanes), full = r.n / r.lanes;
+    for (uint32_t c = 0, end = full; c < chunks; c = end++) { /* full ones join; what is left of the axis follows */
+        kn_uop one = vector ? row_register(d, &r, &p, c, end) : row_parts(d, &r, &p, c, end);
+        if (!one || !push(d, one)) return NULL;
+    }
+    kn_uop sum = tree(d, r.op, from);
+    d->nlist = from;
+    return sum;
 }
 
 /* ---- the walk ----------------------------------------------------------------------------------------------- */

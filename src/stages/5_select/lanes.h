@@ -13,6 +13,7 @@ typedef struct ki_lanes {
     int64_t size[KI_MAX_RANK];
     uint32_t vectors;        /* axes that become registers; no value varies along two of them */
     uint32_t lanes[KI_MAX_RANK]; /* of a full register along such an axis */
+    uint32_t most;               /* lanes of a register of the kernel's widest value */
     int64_t *coef;           /* node index * rank + axis: stride of an index along the axis */
     uint32_t *odd;           /* node index: axes along which an index is no multiple of the lane */
 } ki_lanes;
@@ -21,6 +22,11 @@ typedef struct ki_lanes {
 bool ki_is_storage(kn_uop u);
 /* Whether a node holds lanes: a value with axes that is no list of constants. */
 bool ki_has_lanes(kn_uop u);
+/* Lanes of a full register along an axis of so many. */
+uint32_t ki_full_lanes(const ki_lanes *l, int64_t n);
+/* Registers that n lanes fill, `lanes` in a full one: full ones, then the rest by powers of two; and the c-th of them. */
+uint32_t ki_lane_chunks_of(uint32_t n, uint32_t lanes);
+ki_lane_chunk ki_lane_chunk_of(uint32_t n, uint32_t lanes, uint32_t c);
 /* Registers along a vector axis: full ones, then the rest by powers of two; and the c-th of them. */
 uint32_t ki_lane_chunks(const ki_lanes *l, unsigned axis);
 ki_lane_chunk ki_lane_chunk_at(const ki_lanes *l, unsigned axis, uint32_t c);

@@ -288,7 +288,10 @@ static bool add_output(rangeifier *r, uint32_t id, kn_uop v, kn_uop value) {
     const ki_type *shape = target ? target->type : v->type;
     if (!ki_reshape_index(r->ir, n->shape, n->axis, shape, i)) return false;
     if (target) {
-        o.index = ki_push_operand(r->ir, target, i, shape->rank); /* becomes INDEX(buffer, i) when resolved */
+        /* As far as it goes: a view on the way may be a value too, which is kept in other memory. What is left becomes
+         * INDEX(buffer, i) when resolved. */
+        o.index = ki_push_operand(r->ir, target, i, shape->rank);
+        while (o.index && o.index->op == KN_INDEX && is_view(o.index->src[0])) o.index = ki_range_push(r, o.index);
     } else {
         o.target = view_of_buffer(r, v);
         o.index = o.target ? flat_read(r, o.target, shape, i) : NULL;

@@ -2,11 +2,29 @@
 #include "cli.h"
 
 #include "io/file.h"
+#include "ir/history.h"
 #include "program.h"
 #include "stages/8_render/render.h"
 #include "stages/8_render/x86/native.h"
 
 #include <string.h>
+
+/* What the registers were not enough for, and where that costs. */
+static void print_counts(const ki_x86_counts *c) {
+    static const char *const classes[] = {"general", "vector", "mask"};
+    printf("#   %u instructions in %zu bytes, constants %zu bytes, frame %llu bytes\n#   registers:", c->instructions,
+           c->code, c->pool, (unsigned long long)c->frame);
+    for (unsigned k = 0; k < 3; k++)
+        if (c->of[k]) printf("%s %u of %u %s", k ? "," : "", c->used[k], c->of[k], classes[k]);
+    if (!c->spilled && !c->constants) {
+        printf("; nothing spilled\n");
+        return;
+    }
+    printf("\n#   spilled: %u values and %u constants; %u spills, %u reloads, %u constants loaded again; in innermost "
+           "loops %u, %u, %u\n",
+           c->spilled, c->constants, c->traffic[0], c->traffic[1], c->traffic[2], c->inner[0], c->inner[1],
+           c->inner[2]);
+}
 
 static bool print_kernel(cli_program *p, const ki_target *t, kn_uop call) {
     ki_text listing = {0};
@@ -15,6 +33,7 @@ static bool print_kernel(cli_program *p, const ki_target *t, kn_uop call) {
     if (ok) {
         printf("\n# %s: %zu bytes, %u values in memory\n", ki_kernel_name(call->src[0]->arg.kernel), code.n,
                code.spills);
+        print_counts(&code.counts);
         fwrite(listing.s, 1, listing.n, stdout);
         ki_x86_text_free(&code);
     }
@@ -71,6 +90,8 @@ static int compile(cli *c) {
     int rc = CLI_FAILED;
     bool open = cli_program_open(c, &p, NULL);
     if (open && target && !ki_setting_set(p.env, KI_VAR_CODE, target)) open = (cli_program_failed(c, &p), false);
+    bool asks = open && source && x86;
+    if (asks) open = ki_history_open(p.env) || (cli_program_failed(c, &p), false);
     if (open && source && x86 && p.in.stage < to) to = KI_S_PLAN; /* the listing is made from the list itself */
     if (open) {
         if (to < p.in.stage)
@@ -80,6 +101,7 @@ static int compile(cli *c) {
         else if (cli_program_lower(c, &p, to))
             rc = source ? (x86 ? print_listing : print_source)(c, &p) : print_text(c, &p, &p.out);
     }
+    if (asks) ki_history_close(p.env);
     cli_program_close(&p);
     return rc;
 }
@@ -95,7 +117,14 @@ const cli_verb cli_compile = {
     .args = "FILE.kn [--to STAGE] [--target c | x86]",
     .summary = "print what a stage makes of a program",
     .text =
-        "FILE.kn is a program at any stage (- reads standard input); what is printed can be run, or compiled further.",
+        "FILE.kn is a program at any stage (- reads standard input); what is printed can be run, or compiled further.\n"
+        "--target x86 lists machine code. Above each group of instructions stands the item of the list that they are "
+        "for and by which "
+        "rules it came to be, youngest first; behind each instruction the virtual registers it writes and reads (v7; "
+        "v7* is in memory), "
+        "what is spilled and reloaded. Each kernel begins with its counts: instructions, bytes, frame, registers, and "
+        "what was spilled, in "
+        "all and in innermost loops.",
     .opt = options,
     .least = 1,
     .most = 1,

@@ -56,6 +56,7 @@ typedef struct ki_env {
 
     struct ki_watch *watch; /* who sees each rewrite (rules/watch.h), NULL nobody */
     void (*watch_close)(struct ki_env *e);
+    struct ki_history *history; /* of nodes (ir/history.h), NULL nobody asks */
     /* What a machine instruction (INS) means, as an expression; NULL: none is known here. */
     const struct kn_uop_s *(*ins)(struct ki_ir *ir, const struct kn_uop_s *u);
 

@@ -1,6 +1,7 @@
 /* graph.c: functions over whole graphs: order, substitution, copies, digests, collection. Nothing here
  * recurses: ids are a topological order, and what a pass knows of a node stands in a side array. */
 #include "ir/derive.h"
+#include "ir/history.h"
 
 #include "base/whole.h"
 
@@ -269,7 +270,7 @@ static kn_uop copy_as(copier *c, kn_uop u, kn_arg arg, uint32_t tag) {
     kn_uop v = type ? ki_make_as(c->to, u, c->buf, arg, type, tag)
                     : ki_make(c->to, (kn_op)u->op, (kn_dtype)u->dtype, c->buf, u->nsrc, arg, tag);
     if (v) ki_map_set(c->map, u, v);
-    return v;
+    return ki_like(c->to, v, c->from, u);
 }
 static kn_uop copy_node(copier *c, kn_uop u, uint32_t tag) {
     kn_arg arg = c->to == c->from ? u->arg : ki_import_arg(c->to, u);
@@ -284,7 +285,7 @@ static kn_uop copy_new(copier *c, kn_uop u) {
     if (!type) return copy_as(c, u, arg, u->tag);
     kn_uop v = ki_make_new(c->to, u, c->map, arg, type);
     if (v) ki_map_set(c->map, u, v);
-    return v;
+    return ki_like(c->to, v, c->from, u);
 }
 
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out) {

@@ -1,5 +1,5 @@
 /* make.c: makers for the common cases, on top of ki_make. NULL in, NULL out. */
-#include "ir/uop.h"
+#include "ir/history.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,15 +21,14 @@ kn_uop ki_opn(ki_ir *ir, kn_op op, const kn_uop *src, uint32_t nsrc) {
 kn_uop ki_with_srcs(ki_ir *ir, kn_uop u, const kn_uop *src, uint32_t nsrc) {
     if (!u) return NULL;
     if (nsrc == u->nsrc && (nsrc == 0 || memcmp(src, u->src, nsrc * sizeof *src) == 0)) return u;
-    return ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, src, nsrc, u->arg, u->tag);
+    return ki_like(ir, ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, src, nsrc, u->arg, u->tag), ir, u);
 }
 kn_uop ki_with_src(ki_ir *ir, kn_uop u, const kn_uop *src) { return u ? ki_with_srcs(ir, u, src, u->nsrc) : NULL; }
-kn_uop ki_with_arg(ki_ir *ir, kn_uop u, kn_arg arg) {
-    return u ? ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, u->src, u->nsrc, arg, u->tag) : NULL;
+static kn_uop with(ki_ir *ir, kn_uop u, kn_arg arg, uint32_t tag) {
+    return ki_like(ir, ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, u->src, u->nsrc, arg, tag), ir, u);
 }
-kn_uop ki_with_tag(ki_ir *ir, kn_uop u, uint32_t tag) {
-    return u ? ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, u->src, u->nsrc, u->arg, tag) : NULL;
-}
+kn_uop ki_with_arg(ki_ir *ir, kn_uop u, kn_arg arg) { return u ? with(ir, u, arg, u->tag) : NULL; }
+kn_uop ki_with_tag(ki_ir *ir, kn_uop u, uint32_t tag) { return u ? with(ir, u, u->arg, tag) : NULL; }
 
 kn_uop ki_const_bits(ki_ir *ir, kn_dtype t, uint64_t bits) {
     return ki_make(ir, KN_CONST, t, NULL, 0, (kn_arg){.bits = bits}, 0);

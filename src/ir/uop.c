@@ -113,6 +113,7 @@ void ki_ir_close(ki_ir *ir) {
     ki_free(ir->seen);
     ki_free(ir->queue);
     ki_map_free(ir->spare);
+    ki_free(ir->why);
     for (unsigned k = 0; k < 2; k++) ki_free(ir->spare_memo[k].visit);
     *ir = (ki_ir){0};
 }
@@ -125,6 +126,7 @@ bool ki_ir_reset(ki_ir *ir) {
     ir->n = ir->hashed = 1;
     ir->nintern = ir->next_range = ir->next_buffer = 0;
     ki_arena_clear(&ir->arena);
+    if (ir->why) memset(ir->why, 0, ir->why_cap * sizeof *ir->why);
     ir->scalar = ki_type_make(ir, 0, NULL, 0, -1);
     return ir->scalar != NULL;
 }
@@ -351,6 +353,7 @@ static void intern_drop(ki_ir *ir, ki_arena_mark m) {
 void ki_ir_drop(ki_ir *ir, ki_mark m) {
     while (ir->n > m.n) {
         kn_uop u = ir->node[--ir->n];
+        if (ir->n < ir->why_cap) ir->why[ir->n] = 0;
         if (ir->n >= ir->hashed) continue;
         ir->hashed = ir->n;
         uint32_t h = hash_of(u);

@@ -199,6 +199,7 @@ typedef struct ki_ir {
     struct ki_map *spare;             /* for the next ki_map_take */
     ki_memo spare_memo[2];            /* for rewrites that have none of their own; one may run within another */
     const ki_type *scalar;            /* shape (), no device */
+    uint32_t *why, why_cap;           /* by id: the step that made it (history.h); none unless somebody asks */
 } ki_ir;
 
 bool ki_ir_open(ki_ir *ir, ki_env *env);

@@ -7,6 +7,8 @@
 #include "rules/drive.h"
 #include "rules/watch.h"
 
+#include "ir/history.h"
+
 #include "base/hash.h"
 
 #include <stdio.h>
@@ -50,6 +52,7 @@ static bool fire(rewriter *w, const ki_ruleset *set, const ki_rule *r, kn_uop u,
     w->recent[w->fired % RECENT] = r;
     if (++w->fired > w->limit) return spent(w, KI_E_REWRITE_BUDGET, w->limit);
     if (w->o->origins) ki_origins_note(w->o->origins, w->ir, set, r, u, since);
+    if (w->ir->env->history) ki_history_rule(w->ir, set->name, r->name, set->source, r->line, u, since);
     if (w->o->trace) w->o->trace(w->o->trace_user, set, r, u, v);
     return !w->ir->env->watch || ki_watch_rewrite(w->ir, set, r, u, v, since);
 }

@@ -3,6 +3,7 @@
  * A kernel stage is applied once to each different kernel: equal kernels are the same node. */
 #include "stages/stages.h"
 
+#include "ir/history.h"
 #include "ir/parse.h"
 #include "stages/3_optimize/optimize.h"
 #include "stages/4_expand/expand.h"
@@ -87,7 +88,9 @@ static kn_uop lower_apart(apart *a, ki_ir *ir, ki_ir *to, const ki_lower_opts *o
         ki_ir *next = stays ? at : at == &a->own[0] ? &a->own[1] : &a->own[0];
         bool ok = stays || (ki_ir_reset(next) && ki_import(next, at, &kernel, 1, &kernel));
         if (ir->env->watch) ki_watch_between(ir->env, s, o->verify >= 2);
+        ki_history_enter(ir->env, ki_stage_names[s]);
         kernel = ok ? stages[s].kernel(next, o, kernel) : NULL;
+        if (ir->env->history) ki_history_leave(next);
         /* Here the store still knows which rewrite made what. */
         if (kernel && ir->env->watch && o->verify >= 1 && !ki_verify_kernel(next, kernel, s)) kernel = NULL;
         at = next;
@@ -220,6 +223,7 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     if (ir->env->watch) ki_watch_between(ir->env, KI_S_CALLIFY, o.verify >= 2);
     if (in->stage == KI_S_TENSOR && shown & 1u << KI_S_TENSOR) debug(in);
     bool ok = in->stage == KI_S_TENSOR && to > KI_S_TENSOR ? ki_callify(in, ir, out) : adopt(in, ir, out);
+    if (ok && ir->env->history) ki_history_begin(out->ir);
     if (ok && in->stage == KI_S_RENDER && to == KI_S_RENDER) ok = stages[to].program(out, &o); /* its machine code */
     /* Kernel stages in a row, unless somebody looks at the program in between. */
     bool watched = o.verify >= 1 || ir->env->watch || ki_setting(ir->env, KI_VAR_DEBUG)[0];
@@ -230,7 +234,9 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
         ki_stage first = s;
         while (!watched && stages[s].kernel && s < to && stages[s + 1].kernel) s++;
         if (ir->env->watch && s > KI_S_CALLIFY) ki_watch_between(ir->env, s, o.verify >= 2);
+        ki_history_enter(ir->env, ki_stage_names[s]);
         ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, first, s, !watched && s < to, &o);
+        if (ok && ir->env->history) ki_history_leave(out->ir);
         if (ok && ir->env->watch && o.verify >= 1) out->stage = s, ok = ki_verify_stage(out); /* names the rewrite */
         /* What a stage leaves behind is forgotten, so that the next one starts from what its text says and no more: a
          * node it makes is a new one, ids and with them every order depend on the program alone. Kernel stages do so

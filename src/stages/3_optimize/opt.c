@@ -185,7 +185,7 @@ kn_uop ki_apply_opts(ki_ir *ir, kn_uop sink, const ki_opt *opt, uint32_t n) {
 static kn_uop choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink) {
     ki_machine some = *m;
     kn_uop chosen = ki_opt_choose(ir, t, m, NULL, sink), alone;
-    if (!chosen || !ki_shares_sums(ir, chosen)) return chosen;
+    if (!chosen || m->threads < 2 || !ki_shares_sums(ir, chosen)) return chosen;
     some.threads = 1;
     if (!(alone = ki_opt_choose(ir, t, &some, NULL, sink))) return NULL;
     for (some.threads = m->threads; chosen && some.threads * 2 > m->threads; some.threads--) {

@@ -8,6 +8,7 @@
  *  - A REG or LOCAL BUFFER that stands inside lane ranges (AFTER names them) has one copy a lane, one after the other.
  *  - REDUCEs are lowered a level at a time (reduce.c), so that independent ones share a loop.
  * The sweep goes by (level, place); a node only needs what came before it in that order. */
+#include "ir/history.h"
 #include "stages/4_expand/lanes.h"
 #include "stages/indexing.h"
 
@@ -376,7 +377,9 @@ kn_uop ki_expand_kernel(ki_ir *ir, const ki_target *t, kn_uop sink) {
     if (ok && !(order = by_level(&x.scope))) ok = (ki_fail(ir->env, KI_E_NOMEM), false);
     if (ok) find_homes(&x);
     for (uint32_t i = 0; ok && i < x.scope.n; i++) {
+        uint32_t since = ir->n;
         ok = map_node(&x, order[i]);
+        ki_made_for(ir, x.scope.node[order[i]], since);
         bool last = i + 1 == x.scope.n || x.scope.level[order[i + 1]] != x.scope.level[order[i]];
         if (ok && last && x.npending) ok = ki_expand_reduces(&x);
     }

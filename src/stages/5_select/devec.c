@@ -5,6 +5,7 @@
  * Index parts are kept as base + c + stride * lane as long as they are affine, and written in that form, so that memory
  * accesses show base + STACK(0, 1, ...) to whoever reads addresses. REG BUFFERs are laid out again with the vector
  * axis innermost: which element sits where in a REG buffer is nobody's business but the kernel's. */
+#include "ir/history.h"
 #include "stages/5_select/lanes.h"
 
 #include <string.h>
@@ -557,7 +558,10 @@ static bool node_parts(devec *d, uint32_t i) {
     d->first[i] = d->npart;
     d->count[i] = n;
     d->npart += n;
-    return is_lanes(d, u) ? lanes_node(d, u, i) : scalar_node(d, u, i);
+    uint32_t since = d->ir->n;
+    bool ok = is_lanes(d, u) ? lanes_node(d, u, i) : scalar_node(d, u, i);
+    ki_made_for(d->ir, u, since);
+    return ok;
 }
 
 static bool walk(devec *d) {

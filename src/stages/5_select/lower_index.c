@@ -10,6 +10,7 @@
  * vectors read as values are lowered, over casts of the scalars they are made from. A cast to data is one to i32 or i64,
  * which is a transfer between registers, and from there to what is wanted. Memory of dtype index holds i64 there: what is
  * loaded from it is data, cast like any other. */
+#include "ir/history.h"
 #include "stages/5_select/select.h"
 
 typedef struct lower {
@@ -177,11 +178,13 @@ static kn_uop run(lower *l) {
     for (uint32_t i = 0; i < l->n; i++) {
         kn_uop u = l->node[i];
         uint8_t w = l->want[i];
+        uint32_t since = l->ir->n;
         bool leaf = u->dtype == KN_IDX && is_leaf(u);
         if ((w & SELF || leaf || u->op == KN_CONST) && !(l->as[2][i] = make_self(l, u, SELF))) return NULL;
-        if (u->dtype != KN_IDX) continue;
-        if (w & W64 && !(l->as[0][i] = make_at(l, u, W64))) return NULL;
-        if (w & W32 && !(l->as[1][i] = make_at(l, u, W32))) return NULL;
+        bool index = u->dtype == KN_IDX;
+        if (index && w & W64 && !(l->as[0][i] = make_at(l, u, W64))) return NULL;
+        if (index && w & W32 && !(l->as[1][i] = make_at(l, u, W32))) return NULL;
+        ki_made_for(l->ir, u, since);
     }
     return l->as[2][l->n - 1];
 }

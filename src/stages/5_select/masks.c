@@ -8,6 +8,7 @@
  *   STORE of a truth of data                cast(where(t, 1, 0); bool)           of u8: no code
  *   STACK of truths                         stack(where(t, -1, 0)...) < 0
  * A gate of LOAD and STORE stays `m < 0`, the one place where that is left. */
+#include "ir/history.h"
 #include "stages/5_select/select.h"
 
 typedef struct masks {
@@ -101,7 +102,9 @@ kn_uop ki_masks_as_signs(ki_ir *ir, kn_uop sink) {
     for (int64_t i = 0; i < n && ok; i++) {
         kn_uop u = order[i];
         m.general[u->id] = is_general(&m, u);
+        uint32_t since = ir->n;
         ok = (m.map[u->id] = one(&m, u, src)) != NULL;
+        ki_made_for(ir, u, since);
     }
     if (ok) out = m.map[sink->id];
     ki_free(order), ki_free(src), ki_free(m.map), ki_free(m.general);

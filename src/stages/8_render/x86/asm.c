@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+enum { NOTES = 52 }; /* the column of what a listing says behind an instruction */
+
 void ki_asm_open(ki_asm *a, ki_env *env, uint64_t features) {
     *a = (ki_asm){.env = env, .features = features, .nlabel = 1};
 }
@@ -16,6 +18,7 @@ void ki_asm_close(ki_asm *a) {
     ki_free(a->fix);
     ki_free(a->konst);
     ki_free(a->pool);
+    ki_text_free(&a->note);
     *a = (ki_asm){0};
 }
 
@@ -91,8 +94,14 @@ void ki_asm_ins(ki_asm *a, const ki_x86_ins *ins) {
     a->n += b.n;
     if (a->listing) {
         ki_text_put(a->listing, "    ");
+        size_t from = a->listing->n;
         ki_x86_print(i, a->listing);
+        if (a->note.n)
+            ki_text_printf(a->listing, "%*s#%s", (int)(from + NOTES > a->listing->n ? from + NOTES - a->listing->n : 1),
+                           "", a->note.s);
         ki_text_putc(a->listing, '\n');
+        a->note.n = 0;
+        a->counts.instructions++;
     }
 }
 
@@ -160,6 +169,8 @@ uint32_t ki_asm_const(ki_asm *a, const void *bytes, unsigned n) {
 }
 
 bool ki_asm_finish(ki_asm *a) {
+    a->counts.code = a->n;
+    a->counts.pool = a->npool;
     if (a->npool) ki_asm_align(a, 64);
     if (!room(a, &a->code, &a->cap, a->n, a->npool + 1, 1)) return false;
     if (a->n + a->npool > INT32_MAX) return ki_fail(a->env, KI_E_INTERNAL, "machine code of more than 2 GiB"), false;

@@ -7,6 +7,7 @@
 #define KI_X86_ASM_H
 
 #include "stages/8_render/x86/encode.h"
+#include "stages/8_render/x86/native.h"
 
 typedef struct ki_asm_fix { /* 4 bytes at `at` become label - end */
     size_t at, end;
@@ -31,6 +32,9 @@ typedef struct ki_asm {
     size_t npool, pool_cap;
     bool failed;
     ki_text *listing; /* NULL: none is wanted */
+    ki_text note;     /* with a listing: goes behind the next instruction */
+    uint32_t said;    /* the step (ir/history.h) that the listing last named */
+    ki_x86_counts counts;
 } ki_asm;
 
 void ki_asm_open(ki_asm *a, ki_env *env, uint64_t features);

@@ -1,14 +1,13 @@
 /* emit.c: machine instructions with registers given to bytes: the frame, what comes back from memory before it is used and goes
  * there after it was made, moves that move nothing left out. */
-#include "ir/parse.h"
-#include "ir/program.h"
-#include "stages/8_render/x86/mir.h"
+#include "stages/8_render/x86/report.h"
 
 #include <string.h>
 
 typedef struct emit {
     ki_mir *m;
     ki_asm *a;
+    const ki_mins *now;
     uint8_t taken[KI_RC_COUNT]; /* scratch registers this instruction uses */
 } emit;
 
@@ -30,6 +29,7 @@ static ki_x86_op pool_at(uint32_t label, bool bcast) {
 
 static void load(emit *e, const ki_vinfo *v, unsigned kind, unsigned reg) {
     ki_asm *a = e->a;
+    ki_report_traffic(e->m, a, e->now, v, v->remat ? KI_AGAIN : KI_RELOAD, false);
     if (v->remat) {
         static const uint16_t bcast[9] = {
             [1] = KI_X_VPBROADCASTB, [2] = KI_X_VPBROADCASTW, [4] = KI_X_VBROADCASTSS, [8] = KI_X_VBROADCASTSD};
@@ -46,6 +46,7 @@ static void load(emit *e, const ki_vinfo *v, unsigned kind, unsigned reg) {
 }
 
 static void store(emit *e, const ki_vinfo *v, unsigned reg) {
+    ki_report_traffic(e->m, e->a, e->now, v, KI_SPILL, false);
     if (v->cls == KI_RC_V)
         ki_asm_put(e->a, KI_X_VMOVUPS_ST, frame_at(v->slot, 0), ki_x86_reg((ki_x86_kind)v->kind, reg), (ki_x86_op){0});
     else if (v->cls == KI_RC_K)
@@ -175,16 +176,19 @@ static void put_move(emit *e, const ki_mins *i) {
     if (d && d->remat && d->reg == KI_X_NOREG) return;
     const ki_vinfo *s = in_memory(m, &i->op[1]);
     if (s && (!d || d->reg != KI_X_NOREG)) {
+        ki_report_operands(m, e->a, i);
         load(e, s, kind, d ? d->reg : i->op[0].reg & 255);
         return;
     }
     unsigned from = number(e, i->op[1].reg, kind, true);
     if (d && d->reg == KI_X_NOREG) {
+        ki_report_operands(m, e->a, i);
         store(e, d, from);
         return;
     }
     unsigned to = d ? d->reg : i->op[0].reg & 255;
     if (from == to) return;
+    ki_report_operands(e->m, e->a, i);
     ki_x86_id form = kind == KI_XO_K ? KI_X_KMOVQ : kind >= KI_XO_X ? KI_X_VMOVAPS : KI_X_MOV_EG;
     ki_asm_put(e->a, form, ki_x86_reg((ki_x86_kind)kind, to), ki_x86_reg((ki_x86_kind)kind, from), (ki_x86_op){0});
 }
@@ -216,6 +220,14 @@ static ki_x86_op written(emit *e, const ki_mins *i, const ki_vinfo *v) {
     return ki_x86_reg((ki_x86_kind)i->op[0].kind, n);
 }
 
+/* Operand k is used where it lies. */
+static void put_in_place(emit *e, const ki_mins *i, int k) {
+    const ki_vinfo *v = &e->m->v[i->op[k].reg];
+    bool writes = k == 0 && i->flags & KI_MF_WRITES0, reads = k != 0 || i->flags & KI_MF_READS0 || !writes;
+    if (reads) ki_report_traffic(e->m, e->a, i, v, v->remat ? KI_AGAIN : KI_RELOAD, true);
+    if (writes) ki_report_traffic(e->m, e->a, i, v, KI_SPILL, true);
+}
+
 static void put(emit *e, const ki_mins *i) {
     ki_x86_ins x = {.form = i->form, .zero = i->zero, .lock = i->lock};
     int there = direct(e->m, i);
@@ -226,6 +238,8 @@ static void put(emit *e, const ki_mins *i) {
     if (i->mask) x.mask = (uint8_t)number(e, i->mask, KI_XO_K, true);
     if (back) x.op[0] = written(e, i, back);
     else if (i->op[0].kind) x.op[0] = source(e, i, 0, there == 0);
+    ki_report_operands(e->m, e->a, i);
+    if (there >= 0) put_in_place(e, i, there);
     ki_asm_ins(e->a, &x);
     if (back) store(e, back, x.op[0].reg);
 }
@@ -282,16 +296,6 @@ static void put_exit(emit *e, uint64_t frame) {
     ki_asm_put(a, KI_X_RET, none, none, none);
 }
 
-/* What the instructions that follow are for. */
-static void put_item(const ki_mir *m, ki_text *listing, const ki_mins *i) {
-    kn_uop u = m->item[i->at];
-    ki_text_printf(listing, "# %%%u = ", u->id);
-    ki_term_put(listing, u, 1);
-    ki_text_put(listing, " : ");
-    ki_type_put(listing, m->env, (kn_dtype)u->dtype, u->type);
-    ki_text_put(listing, "\n");
-}
-
 bool ki_memit(ki_mir *m, ki_asm *a) {
     emit e = {.m = m, .a = a};
     uint64_t frame = (m->frame + 63) / 64 * 64;
@@ -300,8 +304,8 @@ bool ki_memit(ki_mir *m, ki_asm *a) {
         return ki_fail(m->env, KI_E_X86_FRAME, (unsigned long long)frame, (unsigned long long)FRAME_MOST), false;
     put_entry(&e, frame);
     for (uint32_t k = 0; k < m->n && !m->failed; k++) {
-        const ki_mins *i = &m->ins[k];
-        if (a->listing && i->form != KI_M_ARG && (!k || i->at != m->ins[k - 1].at)) put_item(m, a->listing, i);
+        const ki_mins *i = e.now = &m->ins[k];
+        if (a->listing && i->form != KI_M_ARG && (!k || i->at != m->ins[k - 1].at)) ki_report_item(m, a, i);
         memset(e.taken, 0, sizeof e.taken);
         if (i->form == KI_M_LABEL) {
             if (i->op[0].v) ki_asm_align(a, (unsigned)i->op[0].v);
@@ -311,5 +315,6 @@ bool ki_memit(ki_mir *m, ki_asm *a) {
         else put(&e, i);
     }
     put_exit(&e, frame);
+    if (a->listing) ki_report_registers(m, &a->counts), a->counts.frame = frame;
     return !m->failed && ki_asm_finish(a);
 }

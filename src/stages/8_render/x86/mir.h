@@ -67,6 +67,7 @@ typedef struct ki_mloop {
 
 typedef struct ki_mir {
     ki_env *env;
+    const ki_ir *ir; /* of the items */
     const struct ki_target *target;
     uint64_t features;
     bool sse;         /* two operands, no VEX */

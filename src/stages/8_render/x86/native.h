@@ -7,14 +7,25 @@
 
 #include "stages/target.h"
 
+typedef struct ki_x86_counts { /* with a listing alone */
+    uint32_t instructions;
+    size_t code, pool;           /* bytes */
+    uint64_t frame;
+    uint32_t used[3], of[3];     /* registers: general, vector, mask */
+    uint32_t spilled, constants; /* values in memory; those that are constants and stay there */
+    uint32_t traffic[3], inner[3]; /* by ki_traffic: instructions, and those in loops that have none inside */
+} ki_x86_counts;
+
 typedef struct ki_x86_text {
     uint8_t *bytes; /* owned */
     size_t n;
     uint32_t spills; /* values kept in memory */
+    ki_x86_counts counts;
 } ki_x86_text;
 
 /* kernel: SINK(LINEAR(...)), or CALL of one, as select leaves it for a native target. listing: NULL, or it is appended: each
- * instruction under the item of the LINEAR it is for, "# %12 = add(%7, 4) : index [8]". False: env says why. */
+ * instruction under the item of the LINEAR it is for, "# %12 = add(%7, 4) : index [8]", with the virtual registers behind it (v7; v7* is
+ * in memory), and, where the env keeps a history (ir/history.h), by what the item came to be. False: env says why. */
 bool ki_render_x86(ki_ir *ir, const ki_target *t, kn_uop kernel, ki_x86_text *out, ki_text *listing);
 void ki_x86_text_free(ki_x86_text *c);
 

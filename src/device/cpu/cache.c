@@ -43,9 +43,20 @@ static bool make_dir(char *path) {
     return access(path, W_OK | X_OK) == 0;
 }
 
+static char *other_folder(void) {
+    const char *temp = getenv("TMPDIR");
+    return format(temp && *temp ? temp : "/tmp", "");
+}
+
+/* errno says why a folder that was asked for is no use. */
+static void tell(ki_env *env) {
+    const char *set = ki_setting(env, KI_VAR_CACHE);
+    if (*set && strcmp(set, "off") != 0)
+        ki_log(env, "KN_CACHE=%s: %s; compiled kernels are not kept\n", set, strerror(errno));
+}
+
 bool ki_code_cache_open(ki_env *env, ki_code_cache *c) {
     const char *set = ki_setting(env, KI_VAR_CACHE), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    const char *temp = getenv("TMPDIR");
     *c = (ki_code_cache){0};
     bool off = strcmp(set, "off") == 0;
     if (!off && *set) c->dir = format(set, "");
@@ -55,8 +66,8 @@ bool ki_code_cache_open(ki_env *env, ki_code_cache *c) {
         c->temp = format(c->dir, "");
     } else {
         /* A folder that cannot be written may still be read. */
-        if (*set && !off) ki_log(env, "KN_CACHE=%s: %s; compiled kernels are not kept\n", set, strerror(errno));
-        c->temp = format(temp && *temp ? temp : "/tmp", "");
+        tell(env);
+        c->temp = other_folder();
     }
     return c->temp || (ki_fail(env, KI_E_NOMEM), false);
 }
@@ -137,16 +148,28 @@ char *ki_code_cache_read(ki_code_cache *c, ki_digest key, const char *suffix, si
 
 /* ---- writing ------------------------------------------------------------------------------------------------- */
 
-char *ki_code_cache_new(ki_env *env, ki_code_cache *c) {
-    char *path = format(c->temp, "/.koine-XXXXXX.so");
+static bool is_kept(const ki_code_cache *c) { return c->dir && c->temp && strcmp(c->dir, c->temp) == 0; }
+
+/* NULL: no memory, or (errno) no such file can be made. */
+static char *new_file(const char *folder) {
+    char *path = folder ? format(folder, "/.koine-XXXXXX.so") : NULL;
     int fd = path ? mkstemps(path, 3) : -1;
-    if (!path) return ki_fail(env, KI_E_NOMEM), NULL;
-    if (fd < 0) {
-        ki_fail(env, KI_E_TEMP_FILE, c->temp, strerror(errno));
-        ki_free(path);
-        return NULL;
+    if (fd >= 0) return close(fd), path;
+    ki_free(path);
+    return NULL;
+}
+
+char *ki_code_cache_new(ki_env *env, ki_code_cache *c) {
+    errno = 0;
+    char *path = new_file(c->temp);
+    if (!path && errno && is_kept(c)) { /* it looked as if it could be written */
+        tell(env);
+        ki_free(c->temp);
+        c->temp = other_folder();
+        path = new_file(c->temp);
     }
-    close(fd);
+    if (!path && (!c->temp || !errno)) ki_fail(env, KI_E_NOMEM);
+    else if (!path) ki_fail(env, KI_E_TEMP_FILE, c->temp, strerror(errno));
     return path;
 }
 
@@ -203,7 +226,6 @@ static void prune(const char *dir) {
     ki_free(v);
 }
 
-static bool is_kept(const ki_code_cache *c) { return c->dir && strcmp(c->dir, c->temp) == 0; }
 static void stored(ki_code_cache *c) {
     if (c->stored++ % PRUNE_EVERY == 0) prune(c->dir);
 }

@@ -34,12 +34,15 @@ static bool is_leaf(kn_uop u) {
 /* Elementwise, list or passage of dtype index. */
 static bool is_index(kn_uop u) { return u->dtype == KN_IDX && !is_leaf(u) && u->op != KN_INVALID; }
 
+/* A scalar that stays as it is, and is transferred where a vector is made of it. */
+static bool is_general(const lower *l, kn_uop u) { return l->native && u->dtype == KN_IDX && ki_rank(u) == 0; }
+
 static void find_fits(lower *l) {
     for (uint32_t i = 0; i < l->n; i++) {
         kn_uop u = l->node[i];
         if (u->dtype != KN_IDX) continue;
-        bool ok = u->lo.i >= INT32_MIN && u->hi.i <= INT32_MAX;
-        for (uint32_t k = 0; k < u->nsrc && ok && is_index(u); k++)
+        bool ok = u->lo.i >= INT32_MIN && u->hi.i <= INT32_MAX, steps = is_index(u) && !is_general(l, u);
+        for (uint32_t k = 0; k < u->nsrc && ok && steps; k++)
             ok = u->src[k]->dtype != KN_IDX || l->fits[l->at[u->src[k]->id]];
         l->fits[i] = ok;
     }
@@ -104,9 +107,6 @@ static uint8_t wanted(const lower *l, kn_uop u, uint32_t k, uint8_t mine) {
         vector = u->src[j]->dtype != KN_IDX || l->fits[l->at[u->src[j]->id]];
     return vector && ki_rank(u) ? W32 : W64;
 }
-
-/* A scalar that stays as it is, and is transferred where a vector is made of it. */
-static bool is_general(const lower *l, kn_uop u) { return l->native && u->dtype == KN_IDX && ki_rank(u) == 0; }
 
 static void find_wants(lower *l) {
     for (uint32_t i = l->n; i-- > 0;) {

@@ -6,10 +6,14 @@
  *    for the whole loop in the block around it.
  * 4. Each block is ordered on its own by a depth-first walk from its one root (the END, or the SINK), heavier operand
  *    first (Sethi and Ullman), so that loads come close to their uses and few values live at once.
+ * 5. A body of machine instructions that is a long chain of them is scheduled anew (schedule.c).
  *
  * Invariants: deterministic (the graph decides, neither ids nor addresses), linear in nodes and edges times the depth of the nest, no
  * recursion. A block has one root because a node inside a loop reaches an effect only through that loop's END. */
 #include "stages/6_linearize/linearize.h"
+
+#include "base/cpuid.h"
+#include "stages/6_linearize/schedule.h"
 
 #include <string.h>
 
@@ -27,6 +31,8 @@ typedef struct lin {
     kn_uop *node;
     uint32_t n, nrange, words;
     uint32_t *at;                  /* id -> node index */
+    uint32_t *place;               /* id -> for ki_schedule, 0 */
+    kn_uop *body;                  /* for it: a block's nodes */
     uint32_t *range;               /* range -> node index */
     uint32_t *range_of;            /* node index -> range, for RANGE and (first closed) END */
     uint64_t *freeset;             /* node -> bit set of ranges */
@@ -71,7 +77,8 @@ static uint32_t range_id(const lin *l, uint32_t r) { return l->node[l->range[r]]
 static bool alloc(lin *l) {
     ki_env *env = l->ir->env;
     l->at = ki_calloc((size_t)l->sink->id + 1, sizeof *l->at);
-    if (!l->at) return ki_fail(env, KI_E_NOMEM), false;
+    l->place = ki_calloc((size_t)l->sink->id + 1, sizeof *l->place);
+    if (!l->at || !l->place) return ki_fail(env, KI_E_NOMEM), false;
     for (uint32_t i = 0; i < l->n; i++) {
         l->at[l->node[i]->id] = i;
         l->nrange += l->node[i]->op == KN_RANGE;
@@ -80,12 +87,14 @@ static bool alloc(lin *l) {
     l->words = r ? (r + 63) / 64 : 1;
     size_t words64 = (size_t)l->words * (n + r);
     size_t words32 = (size_t)4 * n + (size_t)3 * r + (size_t)4 * b + (n + r);
-    size_t bytes = words64 * 8 + words32 * 4 + (size_t)n * 2 + (n + r) + (size_t)(n + r + 1) * sizeof(frame);
+    size_t bytes = (size_t)n * sizeof *l->body + words64 * 8 + words32 * 4 + (size_t)n * 2 + (n + r) +
+                   (size_t)(n + r + 1) * sizeof(frame);
     char *p = l->mem = ki_calloc(bytes, 1);
     if (!p) return ki_fail(env, KI_E_NOMEM), false;
 #define TAKE(field, count) (l->field = (void *)p, p += (count) * sizeof *l->field)
     TAKE(freeset, (size_t)n * l->words);
     TAKE(chain, (size_t)r * l->words);
+    TAKE(body, n);
     TAKE(stack, (size_t)n + r + 1);
     TAKE(range_of, n), TAKE(block, n), TAKE(inside, n);
     TAKE(range, r), TAKE(dep_head, r), TAKE(dep_tail, r);
@@ -306,6 +315,18 @@ static void order_leaves(lin *l, uint32_t *m) {
     }
 }
 
+/* 5. The body of an innermost loop, once it is of machine instructions. */
+static bool schedule_block(lin *l, uint32_t b, uint32_t from, uint32_t to) {
+    const ki_kernel *k = l->sink->arg.kernel;
+    if (!b || !k || !k->native) return true;
+    for (uint32_t i = from; i < to; i++)
+        if (l->order[i] >= l->n) return true; /* a loop */
+    for (uint32_t i = from; i < to; i++) l->body[i - from] = l->node[l->order[i]];
+    if (!ki_schedule(l->ir->env, l->body, to - from, l->place, k->native > KI_CPU_AVX512_LEVEL ? 32 : 16)) return false;
+    for (uint32_t i = from; i < to; i++) l->order[i] = index_of(l, l->body[i - from]);
+    return true;
+}
+
 static bool order_blocks(lin *l) {
     uint32_t m = 0;
     for (uint32_t i = 0; i < l->n; i++) l->need[i] = need_of(l, i);
@@ -313,7 +334,9 @@ static bool order_blocks(lin *l) {
     for (uint32_t r = 0; r < l->nrange; r++) l->done[l->range[r]] = 1; /* emitted where its loop opens */
     for (uint32_t b = 0; b <= l->nrange; b++) {
         if (b && !l->depth[b]) return ki_fail(l->ir->env, KI_E_RANGE_OPEN, range_id(l, b - 1)), false;
+        uint32_t from = m;
         order_block(l, b, &m);
+        if (!schedule_block(l, b, from, m)) return false;
     }
     /* Every node but the RANGEs, and every loop, once. */
     if (m != l->n) return ki_fail(l->ir->env, KI_E_INTERNAL, "linearize: a node was not reached"), false;
@@ -360,6 +383,7 @@ kn_uop ki_linearize(ki_ir *ir, kn_uop sink) {
     }
     ki_free(l.node);
     ki_free(l.at);
+    ki_free(l.place);
     ki_free(l.mem);
     ki_free(l.dep_item);
     ki_free(l.dep_next);

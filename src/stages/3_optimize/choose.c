@@ -187,7 +187,7 @@ static bool tiles_rows(const ki_nest *k) {
     return false;
 }
 
-void ki_choose_reduce(ki_choice *c, kn_uop x) {
+static void choose_reduce(ki_choice *c, kn_uop x) {
     ki_nest *k = &c->nest;
     const ki_scope *s = &k->scope;
     kn_uop best = NULL;
@@ -220,4 +220,12 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
     ki_choice_mark(c, x);
     if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, lanes) && unroll > 1)
         ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, unroll);
+}
+
+/* What is wide before or behind its loops takes no lanes from them. */
+void ki_choose_reduce(ki_choice *c, kn_uop x) {
+    unsigned all = c->lanes;
+    c->lanes = ki_choice_lanes(c, x);
+    choose_reduce(c, x);
+    c->lanes = all;
 }

@@ -17,7 +17,7 @@ typedef struct ki_choice {
     bool even;      /* all get the same */
     uint32_t steps; /* OptOps so far */
     double alone;   /* less work than this is not worth waking them */
-    unsigned lanes; /* of a vector of the kernel's widest element */
+    unsigned lanes; /* of a vector of the kernel's widest element, or of that of the reduce looked at */
     kn_uop sink;
     ki_nest nest;
     bool open, ok;
@@ -47,6 +47,8 @@ bool ki_choice_do(ki_choice *c, ki_optop op, kn_axis target, bool top, uint32_t 
 /* Makes r's extent a multiple of f by CUT; true if a step was made. */
 bool ki_choice_even(ki_choice *c, kn_uop r, int64_t f);
 void ki_choice_mark(ki_choice *c, kn_uop closer);
+/* Lanes of a vector of the widest element that is computed on: in a reduce's loops, or, given NULL, anywhere. */
+unsigned ki_choice_lanes(const ki_choice *c, kn_uop reduce);
 
 /* choose.c */
 void ki_choose_nest(ki_choice *c, kn_uop end);

@@ -97,12 +97,18 @@ static double work_of(const ki_nest *k) {
     return total;
 }
 
-/* Widest element that is computed on; small floats compute as f32. */
-static unsigned widest(const ki_nest *k) {
+static bool runs_in(const ki_nest *k, kn_uop u, kn_uop reduce) {
+    for (uint32_t j = 1; j < reduce->nsrc; j++)
+        if (ki_scope_has(&k->scope, u, reduce->src[j])) return true;
+    return false;
+}
+
+/* Widest element that is computed on, in the loops of a reduce or anywhere; small floats compute as f32. */
+static unsigned widest(const ki_nest *k, kn_uop reduce) {
     unsigned w = 1;
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop u = k->scope.node[i];
-        if (!ki_weight(u) || u->dtype == KN_BOOL) continue;
+        if (!ki_weight(u) || u->dtype == KN_BOOL || (reduce && u != reduce && !runs_in(k, u, reduce))) continue;
         unsigned b = (unsigned)ki_itemsize((kn_dtype)u->dtype);
         if (ki_is_float((kn_dtype)u->dtype) && b < 4) b = 4;
         if (b > w) w = b;
@@ -253,11 +259,15 @@ static kn_uop next_closer(const ki_choice *c) {
     return NULL;
 }
 
+unsigned ki_choice_lanes(const ki_choice *c, kn_uop reduce) {
+    unsigned n = c->target->vector / widest(&c->nest, reduce) >> c->knobs.narrow;
+    return n < 1 ? 1 : n;
+}
+
 static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     kn_uop u;
     if (ki_choice_look(c, sink)) {
-        c->lanes = c->target->vector / widest(&c->nest) >> c->knobs.narrow;
-        if (c->lanes < 1) c->lanes = 1;
+        c->lanes = ki_choice_lanes(c, NULL);
         thread_kernel(c);
     }
     while (c->ok && (u = next_closer(c))) {

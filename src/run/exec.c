@@ -221,6 +221,7 @@ static int younger_first(const void *a, const void *b) {
 
 /* Drops the half that was not used for longest; the table is filled anew with the rest. */
 static bool thin_out(ki_run *r) {
+    ki_again_forget(r);
     ki_exec **v = ki_calloc(r->nexec, sizeof *v);
     size_t n = 0, keep = r->nexec / 2;
     if (!v) return nomem(r);
@@ -237,18 +238,23 @@ static bool thin_out(ki_run *r) {
     return true;
 }
 
-ki_exec *ki_exec_find(ki_run *r, ki_device *d, const ki_program *p) {
+ki_digest ki_exec_settings(ki_run *r, const ki_device *d) {
+    const ki_env *env = &r->k->env;
+    static const ki_var text[] = {KI_VAR_CPU, KI_VAR_THREADS, KI_VAR_STREAM, KI_VAR_CODE};
+    ki_digest all = {ki_hash2(d->id, ki_setting_number(env, KI_VAR_ALONE)), ki_setting_number(env, KI_VAR_BEAM)};
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        const char *s = ki_setting(env, text[i]);
+        size_t n = strlen(s);
+        all = (ki_digest){ki_hash_bytes(all.a, s, n), ki_hash_bytes(all.b, s, n)};
+    }
+    return all;
+}
+
+ki_exec *ki_exec_find(ki_run *r, ki_device *d, ki_digest settings, const ki_program *p) {
     bool ok;
-    ki_env *env = &r->k->env;
     ki_digest key = ki_graph_digest(p->ir, &p->root, 1, &ok);
     if (!ok || !cache_room(r)) return NULL;
-    const char *cpu = ki_setting(env, KI_VAR_CPU), *threads = ki_setting(env, KI_VAR_THREADS),
-               *stream = ki_setting(env, KI_VAR_STREAM), *code = ki_setting(env, KI_VAR_CODE);
-    key.a = ki_hash2(ki_hash_bytes(key.a, cpu, strlen(cpu)), d->id);
-    key.a = ki_hash2(key.a, ki_setting_number(env, KI_VAR_BEAM));
-    key.a = ki_hash2(key.a, ki_setting_number(env, KI_VAR_ALONE));
-    key.b = ki_hash2(ki_hash_bytes(key.b, threads, strlen(threads)), d->id);
-    key.b = ki_hash_bytes(ki_hash_bytes(key.b, stream, strlen(stream)), code, strlen(code));
+    key = (ki_digest){ki_hash2(key.a, settings.a), ki_hash2(key.b, settings.b)};
     ki_exec *e = *find(r->exec, r->exec_cap, key);
     if (!e) {
         if (r->nexec >= KEEP_EXECS && !thin_out(r)) return NULL;

@@ -98,14 +98,15 @@ typedef struct job {
     void **in, **out;
 } job;
 
-static bool open_memory(job *j, ki_device *d, const ki_exec *e) {
+static bool open_memory(job *j, ki_device *d, const ki_again *a) {
+    const ki_exec *e = a->exec;
     kn_ctx *k = j->k;
     j->in = ki_calloc(e->nin, sizeof *j->in);
     j->out = ki_calloc(e->nout, sizeof *j->out);
     j->value = ki_calloc(j->plan.n + 1, sizeof *j->value);
     if (!j->in || !j->out || !j->value) return ki_fail(&k->env, KI_E_NOMEM), false;
     for (size_t i = 0; i < e->nin; i++) {
-        kn_uop u = e->in[i].origin >= 0 ? j->callified.in[e->in[i].origin].origin : NULL;
+        kn_uop u = a->origin[i];
         if (e->in[i].variable >= 0) continue;
         if (!u || u->op != KN_BUFFER) {
             ki_fail(&k->env, KI_E_INPUT_MISSING, u && u->op == KN_PARAM ? u->arg.param->name : "?");
@@ -139,21 +140,30 @@ static bool finish(job *j) {
     return ki_plan_done(j->k, &j->plan, j->value);
 }
 
-static bool run_job(job *j) {
+/* The plan's exec and what its ports stand for: as the last time, or by the canonical graph. */
+static const ki_again *find(job *j, ki_device *d) {
     kn_ctx *k = j->k;
-    unsigned id = 0;
-    for (size_t i = 0; i < j->plan.n && !id; i++) id = j->plan.root[i]->type->device;
-    ki_device *d = ki_run_device(j->r, id ? id : k->device);
-    if (!d || !ki_ir_open(&j->ir, &k->env)) return false;
-    double start = ki_now();
     /* The pipeline's driver prints, checks and tidies up; every step of a training loop comes by here and needs none. */
     bool watched = *ki_setting(&k->env, KI_VAR_DEBUG) || ki_setting_number(&k->env, KI_VAR_VERIFY);
+    ki_digest settings = ki_exec_settings(j->r, d);
+    const ki_again *a = watched ? NULL : ki_again_find(j->r, j->plan.root, j->plan.n, settings);
+    if (a) return a->exec->used = ++j->r->tick, a;
+    if (!ki_ir_open(&j->ir, &k->env)) return NULL;
+    double start = ki_now();
     bool ok = watched ? ki_lower(&j->plan.program, &j->ir, KI_S_CALLIFY, NULL, &j->callified)
                       : ki_callify(&j->plan.program, &j->ir, &j->callified);
     j->r->lower_seconds += ki_now() - start;
-    ki_exec *e = ok ? ki_exec_find(j->r, d, &j->callified) : NULL;
-    return e && bind_variables(j->r, e) && open_memory(j, d, e) && ki_exec_run(j->r, e, j->in, j->out, j->r->value) &&
-           copy_passed_through(j, d, e) && finish(j);
+    ki_exec *e = ok ? ki_exec_find(j->r, d, settings, &j->callified) : NULL;
+    return e ? ki_again_note(j->r, j->plan.root, j->plan.n, settings, e, &j->callified) : NULL;
+}
+
+static bool run_job(job *j) {
+    unsigned id = 0;
+    for (size_t i = 0; i < j->plan.n && !id; i++) id = j->plan.root[i]->type->device;
+    ki_device *d = ki_run_device(j->r, id ? id : j->k->device);
+    const ki_again *a = d ? find(j, d) : NULL;
+    return a && bind_variables(j->r, a->exec) && open_memory(j, d, a) &&
+           ki_exec_run(j->r, a->exec, j->in, j->out, j->r->value) && copy_passed_through(j, d, a->exec) && finish(j);
 }
 
 bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place) {

@@ -40,6 +40,15 @@ typedef struct ki_binding {
     int64_t value;
 } ki_binding;
 
+typedef struct ki_again { /* a plan that was realised; its roots again are the same program (again.c) */
+    kn_uop *root, *origin; /* origin: what each port in of exec stands for, NULL: nothing that is stored */
+    size_t nroot;
+    uint64_t collections; /* of k->ir before: later, the nodes are others */
+    ki_digest settings;
+    ki_exec *exec; /* NULL: none */
+} ki_again;
+enum { KI_AGAIN = 4 };
+
 typedef struct ki_run {
     kn_ctx *k;
     ki_device **device; /* by env's device id */
@@ -49,6 +58,8 @@ typedef struct ki_run {
     ki_device *scratch_device;
     ki_exec **exec; /* open addressing by key */
     size_t nexec, exec_cap;
+    ki_again again[KI_AGAIN];
+    unsigned next_again;
     uint64_t tick;
     ki_code_cache cache; /* of programs; opened by the first that wants it */
     ki_binding *binding;
@@ -73,8 +84,15 @@ void ki_exec_free(ki_exec *e);
 /* in[i], out[i]: memory by port of e (in: those of variables are not read, an out with an alias neither); var: values of
  * e->var. */
 bool ki_exec_run(ki_run *r, ki_exec *e, void *const *in, void *const *out, const int64_t *var);
+/* What of the settings an exec depends on. */
+ki_digest ki_exec_settings(ki_run *r, const ki_device *d);
 /* The exec of a callified program: out of the cache, or made and put there. */
-ki_exec *ki_exec_find(ki_run *r, ki_device *d, const ki_program *p);
+ki_exec *ki_exec_find(ki_run *r, ki_device *d, ki_digest settings, const ki_program *p);
+
+/* again.c: the entry of these roots, NULL: none; one more, if there is room; all dropped, as execs are. */
+const ki_again *ki_again_find(const ki_run *r, const kn_uop *root, size_t n, ki_digest settings);
+const ki_again *ki_again_note(ki_run *r, const kn_uop *root, size_t n, ki_digest settings, ki_exec *e, const ki_program *p);
+void ki_again_forget(ki_run *r);
 
 /* What kn_realize does; failures stay in env. place, if not NULL: where the value of the last tensor of symbolic shape
  * lies until the next collection, NULL if there was none to compute. */

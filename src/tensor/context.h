@@ -70,6 +70,7 @@ struct kn_ctx {
                                          * collection */
     size_t new_bytes;                   /* taken since then */
     uint32_t collected_nodes;
+    uint64_t collections; /* so far: a node is where it was as long as there was none */
     kn_uop *sym; /* variables used as dimensions (kn_sym) */
     uint32_t nsym;
     uint64_t rng_seed, rng_counter;

@@ -91,6 +91,7 @@ void ki_collect(kn_ctx *k) {
     bool failed = k->env.err != KI_E_NONE;
     if (root && seen) {
         gather(k, root, false);
+        k->collections++;
         if (ki_ir_collect(&k->ir, root, n)) {
             gather(k, root, true);
             for (uint32_t id = 1; id < k->ir.n; id++) {

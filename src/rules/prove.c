@@ -312,7 +312,14 @@ static bool has_ins(const ki_ruleset *set, unsigned term) {
     return found;
 }
 
-/* A rule that makes instructions, as what they mean. */
+bool ki_makes_ins(const ki_ruleset *set) {
+    bool any = false;
+    for (uint32_t k = 0; k < set->nrule; k++)
+        any |= set->rule[k].kind == KI_R_REWRITE && set->rule[k].rhs && has_ins(set, set->rule[k].rhs);
+    return any;
+}
+
+/* A rule that makes instructions, or is a step towards some, as what they mean. */
 static bool prove_meant(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o, ki_verdict *out) {
     ki_rules own;
     uint32_t at;
@@ -325,6 +332,7 @@ static bool prove_meant(ki_env *env, const ki_ruleset *set, uint32_t rule, const
         return room;
     }
     ki_proof_make(&p, own.set, &own.set->rule[at], own.set->term, own.set->rule[at].guard);
+    p.fused = true;
     bool ok = ki_prove_taken(env, &p, o, out);
     ki_rules_free(&own);
     return ok;
@@ -333,10 +341,14 @@ static bool prove_meant(ki_env *env, const ki_ruleset *set, uint32_t rule, const
 bool ki_prove_rule(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_prove_opts *o, ki_verdict *out) {
     ki_proof p;
     const ki_rule *r = &set->rule[rule];
-    if (r->kind == KI_R_REWRITE && r->rhs && o->meaning && has_ins(set, r->rhs))
-        return prove_meant(env, set, rule, o, out);
+    bool meant = r->kind == KI_R_REWRITE && r->rhs && o->meaning;
+    if (meant && has_ins(set, r->rhs)) return prove_meant(env, set, rule, o, out);
     ki_proof_make(&p, set, &set->rule[rule], set->term, set->rule[rule].guard);
-    return ki_prove_taken(env, &p, o, out);
+    bool ok = ki_prove_taken(env, &p, o, out);
+    bool proved = out->rung != KI_REFUTED && out->rung != KI_UNPROVED;
+    if (!ok || proved || !meant || !strstr(r->text, "stage(") || !ki_makes_ins(set)) return ok;
+    ki_verdict_free(out); /* a step towards instructions: as it stands its derivation could not be run to the end */
+    return prove_meant(env, set, rule, o, out);
 }
 
 void ki_verdict_free(ki_verdict *v) {

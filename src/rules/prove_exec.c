@@ -340,7 +340,7 @@ static int keeps_promise(execution *x, kn_uop root, kn_uop v, bool afn, const ch
         double most =
             ki_ulps_promised((kn_op)root->op, t, !(k & 1)) * 1.01; /* two or three digits of a sample's worst */
         ki_grid g;
-        if (!most) continue;
+        if (!most || (k & 1 && x->p->fused)) continue;
         if (!afn) most = 0.5;
         bool good = (k & 1 ? ki_grid_eval_split : ki_grid_eval)(&g, &x->ir, part, 3, x->seed + 1 + k / 2, KI_DATA_WILD);
         if (!good) return *why = g.why, ki_grid_free(&g), 0;

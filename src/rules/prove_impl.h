@@ -11,6 +11,7 @@ typedef struct ki_proof {
     const ki_term *term;
     uint16_t guard;
     bool mutant;      /* a changed rule */
+    bool fused;       /* of a set that makes instructions: what runs them has mulacc as one */
     const ki_ruleset *was; /* of a mutant with the rule's own right side: the rule */
     uint32_t was_rule;
     bool arith;       /* both sides are scalar arithmetic */
@@ -41,6 +42,8 @@ bool ki_prove_apart(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
 ki_rung ki_prove_smt(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out);
 /* The set's rule alone (steps of a derivation: with their set), its text changed to `changed` ("ruleset t NAME : ...", NULL:
  * as it is), INS as what they mean. False: it does not compile, or out of memory; env says. */
+/* Does any rule of it make a machine instruction? */
+bool ki_makes_ins(const ki_ruleset *set);
 bool ki_proof_load(ki_env *env, const ki_ruleset *set, uint32_t rule, const char *changed, ki_ins_meaning meaning,
                    ki_rules *own, uint32_t *at);
 /* All rungs on a rule taken apart. False only out of memory. */

@@ -110,6 +110,7 @@ static bool judge(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_mu
         ki_proof p;
         ki_proof_make(&p, s, &s->rule[at], s->term, s->rule[at].guard);
         p.mutant = true;
+        p.fused = ki_makes_ins(set);
         if (!m->right) p.was = set, p.was_rule = rule;
         ok = ki_prove_taken(env, &p, o, v);
         *fate = fate_of(v);

@@ -2,6 +2,7 @@
  * rule takes stays: a C target calls libm for it, lane by lane. */
 #include "stages/5_select/select.h"
 
+#include "base/cpuid.h"
 #include "rules/rules.h"
 
 #include "rules.h"
@@ -14,8 +15,10 @@ static kn_uop apply(ki_ir *ir, kn_uop u, const ki_ruleset *const *sets, unsigned
 kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink) {
     static const ki_ruleset *const keep[] = {&ki_rules_keep_mulacc}, *const split[] = {&ki_rules_split},
                                    *const back[] = {&ki_rules_back};
-    const ki_ruleset *functions[7] = {&ki_rules_decomp, &ki_rules_math32};
-    unsigned n = 2;
+    const ki_ruleset *functions[8] = {&ki_rules_decomp};
+    unsigned n = 1;
+    if (t->native && t->level >= KI_CPU_AVX512_LEVEL) functions[n++] = &ki_rules_scale32;
+    functions[n++] = &ki_rules_math32;
     /* Many shifts and long products for two or four lanes: with short vectors libm is faster. */
     if (!t->libm || t->vector >= 32) {
         functions[n++] = &ki_rules_pow32;

@@ -356,6 +356,20 @@ static void settle_dtypes(ki_gen *g, unsigned reg, kn_op op) {
     }
 }
 
+/* load(place, alternative, gate) of one element. */
+static kn_uop gated_load(ki_gen *g, unsigned reg) {
+    int place = kid(g, reg, 0, false), other = kid(g, reg, 1, false), gate = kid(g, reg, 2, false);
+    int64_t n = 2 + roll(g, 6);
+    if (place < 0 || other < 0 || gate < 0 || pat(g, (unsigned)place)->kind != KI_P_ANY) return NULL;
+    kn_uop memory = param(g, dtype_of(g, reg), &n, 1, 1, 0);
+    kn_uop src[3] = {ki_op2(g->ir, KN_INDEX, memory, scaled(g, n)), make(g, (unsigned)other, &anything),
+                     make(g, (unsigned)gate, &anything)};
+    g->reg[place] = src[0];
+    return src[1] && src[2] && !src[1]->type->rank && !src[2]->type->rank
+               ? ki_make(g->ir, KN_LOAD, KN_VOID, src, 3, (kn_arg){.bits = 0}, 0)
+               : NULL;
+}
+
 static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
     const ki_pat *p = pat(g, reg);
     unsigned op = p->op;
@@ -381,6 +395,7 @@ static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
     case KN_STACK: return stacked(g, reg);
     case KN_REDUCE: return reduced(g, reg, w->tensor);
     case KN_LOAD: {
+        if (p->nsrc == 3) return gated_load(g, reg);
         kn_uop t = p->nsrc == 1 ? first_source(g, reg, true) : NULL;
         ki_load l = {.addrspace = KN_GLOBAL};
         const void *arg = t ? ki_intern(g->ir, &l, sizeof l) : NULL;

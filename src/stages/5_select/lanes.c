@@ -155,24 +155,31 @@ static unsigned lane_bytes(kn_dtype t) {
     return ki_is_float(t) && bytes < 4 ? 4 : bytes; /* small floats compute as f32 */
 }
 
+static bool fits_word(kn_uop u) { return u->lo.i >= INT32_MIN && u->hi.i <= INT32_MAX; }
+
 /* Bytes a lane of machine code needs on the way: of an index that i32 does not hold, or that is divided by what is no
- * power of two; of 8-bit products that a reduce will make. */
-static unsigned native_bytes(const ki_target *t, kn_uop u) {
+ * power of two; of 8-bit products that a reduce will make. address: an index that is a base and so much a lane, which
+ * nobody makes a register of. */
+static unsigned native_bytes(const ki_target *t, kn_uop u, bool address) {
     bool product = u->op == KN_MUL || (u->op == KN_REDUCE && u->arg.reduce.op == KN_MUL);
     bool word = ki_is_int((kn_dtype)u->dtype) && ki_itemsize((kn_dtype)u->dtype) >= 4; /* 32 bits, made of 64 */
     if (product && word && t->level == KI_CPU_SSE2_LEVEL) return 8;
     if (u->op == KN_REDUCE && ki_itemsize((kn_dtype)u->dtype) == 1) return 2;
-    bool compares = u->dtype == KN_BOOL && u->nsrc == 2 && u->src[0]->dtype == KN_IDX;
-    if (u->dtype != KN_IDX && !compares) return lane_bytes((kn_dtype)u->dtype);
-    bool fits = true;
-    for (uint32_t k = 0; k < u->nsrc && compares; k++)
-        fits = fits && u->src[k]->lo.i >= INT32_MIN && u->src[k]->hi.i <= INT32_MAX;
-    if (!compares) fits = u->lo.i >= INT32_MIN && u->hi.i <= INT32_MAX;
+    bool reads = false, fits = u->dtype != KN_IDX || fits_word(u);
+    if (address) return 1;
+    for (uint32_t k = 0; k < u->nsrc && ki_is_elementwise((kn_op)u->op); k++) {
+        if (u->src[k]->dtype != KN_IDX || u->src[k]->op == KN_INVALID) continue;
+        reads = true;
+        fits = fits && fits_word(u->src[k]);
+    }
+    unsigned own = lane_bytes((kn_dtype)u->dtype);
+    if (u->dtype != KN_IDX && !reads) return own;
     if ((u->op == KN_IDIV || u->op == KN_MOD) && fits) {
         kn_uop c = u->src[1];
         fits = ki_is_const(c) && c->arg.i > 0 && !(c->arg.i & (c->arg.i - 1)) && u->src[0]->lo.i >= 0;
     }
-    return fits ? 4 : 8;
+    unsigned least = fits ? 4 : 8;
+    return own > least ? own : least;
 }
 
 uint32_t ki_full_lanes(const ki_lanes *l, int64_t n) {
@@ -227,6 +234,12 @@ static void take_axes(ki_lanes *l, int64_t *score, const uint32_t *meet) {
     }
 }
 
+static unsigned bytes_of(const ki_lanes *l, const ki_target *t, const kn_uop *node, uint32_t i) {
+    kn_uop u = node[i], lanes = u->op == KN_REDUCE ? u->src[0] : u; /* which it combines by halves */
+    if (!ki_has_lanes(u) || ki_numel(lanes) <= 1) return 1;
+    return t->native ? native_bytes(t, u, u->dtype == KN_IDX && !l->odd[i]) : lane_bytes((kn_dtype)u->dtype);
+}
+
 bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n, const uint32_t *at, ki_lanes *l) {
     *l = (ki_lanes){0};
     unsigned wide = 1;
@@ -237,11 +250,9 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
         if (ki_rank(node[i]) != l->rank)
             return ki_fail(ir->env, KI_E_SELECT_LANES, ki_ops[node[i]->op].name, ki_rank(node[i]), l->rank), false;
         kn_uop lanes =
-            node[i]->op == KN_REDUCE ? node[i]->src[0] : node[i]; /* which it combines by halves; a list, maybe */
+            node[i]->op == KN_REDUCE ? node[i]->src[0] : node[i]; /* a list, maybe */
         for (unsigned k = 0; k < l->rank && ki_rank(lanes) == l->rank; k++)
             if (ki_dim_n(lanes, k) > l->size[k]) l->size[k] = ki_dim_n(lanes, k);
-        unsigned b = t->native ? native_bytes(t, node[i]) : lane_bytes((kn_dtype)node[i]->dtype);
-        if (ki_numel(lanes) > 1 && b > wide) wide = b;
     }
     if (!l->rank) return true;
     l->coef = ki_calloc((size_t)n * l->rank, sizeof *l->coef);
@@ -264,6 +275,8 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
         for (unsigned k = 0; k < l->rank; k++)
             if (along >> k & 1) meet[k] |= along & ~(1u << k);
         if (ki_rank(node[i]) == l->rank) strides(l, at, node[i], l->coef + (size_t)i * l->rank, &l->odd[i]);
+        unsigned b = bytes_of(l, t, node, i);
+        if (b > wide) wide = b;
         if (node[i]->op != KN_LOAD && node[i]->op != KN_STORE) continue;
         int64_t times = trips(&scope, around, node[i]);
         for (unsigned k = 0; k < l->rank; k++) score[k] += times * worth(l, t, at, node[i], k);

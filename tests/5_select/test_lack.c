@@ -189,7 +189,13 @@ static _Alignas(64) char in[3][N * 8], out[2][N * 8];
 /* As ki_x86_understand, of more lanes than a register has: no row used here looks at its neighbours. */
 static kn_uop understand(ki_ir *store, kn_uop u) {
     const ki_x86_form *f = ki_x86_row(u->arg.str->s);
-    return f ? ki_x86_meaning(store, f, u->src, u->nsrc, 64) : NULL;
+    kn_uop src[8];
+    for (uint32_t k = 0; k < u->nsrc && f; k++) { /* words by their bits, as the row has them */
+        bool other = ki_is_uint((kn_dtype)u->src[k]->dtype) && ki_dtypes[u->src[k]->dtype].bits >= 32;
+        src[k] = other ? ki_bitcast(store, u->src[k], ki_x86_dtype(f, 1)) : u->src[k];
+    }
+    kn_uop v = f ? ki_x86_meaning(store, f, src, u->nsrc, 64) : NULL;
+    return v && v->dtype != u->dtype ? ki_bitcast(store, v, (kn_dtype)u->dtype) : v;
 }
 
 /* u over the parameters in src, and what the rules make of it. */

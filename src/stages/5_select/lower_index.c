@@ -140,6 +140,21 @@ static kn_uop by_power(lower *l, kn_uop u, kn_dtype t) {
     return ki_op2(l->ir, KN_SHR, l->src[0], ki_const_int(l->ir, t, ki_ctz64((uint64_t)c)));
 }
 
+/* u is (x + c) + STACK(constants), and x as well as each constant + c fits t. */
+static bool is_far(const lower *l, kn_uop u, kn_dtype t, kn_uop *x, kn_uop *tail, int64_t *c) {
+    if (!l->native || u->op != KN_ADD || !is_address_tail(u)) return false;
+    unsigned k = ki_rank(u->src[0]) ? 1 : 0;
+    kn_uop base = u->src[k];
+    if (ki_rank(base) || base->op != KN_ADD || !ki_is_const(base->src[1])) return false;
+    *x = base->src[0], *tail = u->src[1 - k], *c = base->src[1]->arg.i;
+    bool ok = t == KN_I64 || l->fits[l->at[(*x)->id]];
+    for (uint32_t i = 0; i < (*tail)->nsrc && ok; i++) {
+        int64_t v;
+        ok = !ki_add_overflow((*tail)->src[i]->arg.i, *c, &v) && (t == KN_I64 || (v >= INT32_MIN && v <= INT32_MAX));
+    }
+    return ok;
+}
+
 /* One node of dtype index at a width, its sources at that width. */
 static kn_uop make_at(lower *l, kn_uop u, uint8_t w) {
     kn_dtype t = w == W64 ? KN_I64 : KN_I32;
@@ -149,6 +164,12 @@ static kn_uop make_at(lower *l, kn_uop u, uint8_t w) {
         return ki_cast(l->ir, l->native && is_value(u) && self->op == KN_CAST ? self->src[0] : self, t);
     }
     if (u->op == KN_CAST) return ki_cast(l->ir, l->as[2][l->at[u->src[0]->id]], t);
+    kn_uop x, tail;
+    int64_t c;
+    if (is_far(l, u, t, &x, &tail, &c)) { /* as x + STACK(constants + c): vectors c apart share the transfer of x */
+        for (uint32_t i = 0; i < tail->nsrc; i++) l->src[i] = ki_const_int(l->ir, t, tail->src[i]->arg.i + c);
+        return ki_op2(l->ir, KN_ADD, at_width(l, x, w), ki_opn(l->ir, KN_STACK, l->src, tail->nsrc));
+    }
     for (uint32_t k = 0; k < u->nsrc; k++) l->src[k] = at_width(l, u->src[k], w);
     kn_uop v = by_power(l, u, t);
     return v ? v : ki_make(l->ir, (kn_op)u->op, t, l->src, u->nsrc, u->arg, u->tag);

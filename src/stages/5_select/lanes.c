@@ -249,8 +249,7 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
         if (!ki_has_lanes(node[i])) continue;
         if (ki_rank(node[i]) != l->rank)
             return ki_fail(ir->env, KI_E_SELECT_LANES, ki_ops[node[i]->op].name, ki_rank(node[i]), l->rank), false;
-        kn_uop lanes =
-            node[i]->op == KN_REDUCE ? node[i]->src[0] : node[i]; /* a list, maybe */
+        kn_uop lanes = node[i]->op == KN_REDUCE ? node[i]->src[0] : node[i]; /* a list, maybe */
         for (unsigned k = 0; k < l->rank && ki_rank(lanes) == l->rank; k++)
             if (ki_dim_n(lanes, k) > l->size[k]) l->size[k] = ki_dim_n(lanes, k);
     }

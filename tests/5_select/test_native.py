@@ -26,7 +26,8 @@ def test_examples(koine, tmp_path, example, level):
     for stage in STAGES:
         got, text = interpreted("x86", stage)
         assert got == want
-    assert " ins " in text or "add" not in example.read_text()
+    # gather: its sum is of positions, and what is out of range is the load's other value
+    assert " ins " in text or "add" not in example.read_text() or example.stem == "gather"
 
 
 CUSTOM = """koine 1 expand

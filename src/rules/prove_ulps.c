@@ -14,7 +14,7 @@ typedef struct promise {
 static const promise promises[] = {
     {KN_EXP, 0.999f, 0.966f, 1.00f, 0.94f, expl}, {KN_EXP2, 0.956f, 0.992f, 0.89f, 0.80f, exp2l},
     {KN_LOG, 0.796f, 0.795f, 0.76f, 0.75f, logl}, {KN_LOG2, 0.781f, 0.795f, 0.71f, 0.71f, log2l},
-    {KN_SIN, 0.873f, 0.916f, 0.84f, 0, sinl},     {KN_COS, 0.873f, 0.882f, 0.83f, 0, cosl},
+    {KN_SIN, 0.873f, 0.916f, 0.84f, 0, sinl},     {KN_COS, 0.873f, 0.912f, 0.83f, 0, cosl},
     {KN_TAN, 1.656f, 0, 1.53f, 0, tanl},          {KN_TANH, 0.853f, 0.862f, 0.86f, 0.89f, tanhl},
     {KN_ERF, 0.844f, 0.951f, 0.79f, 0.92f, erfl}, {KN_POW, 1.33f, 1.31f, 1.02f, 0, NULL},
 };

@@ -1,6 +1,7 @@
 """The networks of bench/zoo, at a reduced size, against numpy in f64: the same weights and inputs, the same results and, of a
 training step, the same weights afterwards."""
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -232,6 +233,21 @@ def test_model(name, device, build, tmp_path):
         known = ~np.isnan(after[k])
         assert known.mean() > 0.3, f"{k}: of {known.mean():.2f} of it we know where it goes"
         close((saved[k] - before[k])[known], (after[k] - before[k])[known], 5e-4, k)  # what the step changed
+
+
+FLAGS = Path("/proc/cpuinfo").read_text()
+LEVELS = ["sse2"] + [n for n, flag in (("avx2", " avx2 "), ("avx512", " avx512vl ")) if flag in FLAGS]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_access_is_in_bounds(name, level, build):
+    """KN_VERIFY=3 interprets the program after each stage, the last time as the lists that machine code is made of; there an access
+    outside of its buffer is an error (KN4503). Every kernel that can be is shared out to three threads."""
+    env = dict(os.environ, KN_VERIFY="3", KN_CPU=level, KN_CODE="x86", KN_CACHE="off", KN_THREADS="3", KN_ALONE="1")
+    r = subprocess.run([build / "zoo" / name, "--small", "--steps", "1", "--device", "CPU", "--batch", str(BATCH.get(name, 2)), "--json"],
+                       capture_output=True, text=True, env=env)
+    assert r.returncode == 0, r.stderr
 
 
 def test_unknown_option(build):

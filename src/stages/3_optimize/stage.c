@@ -39,13 +39,34 @@ static bool mark_outer(const ki_nest *k, kn_uop axis, uint64_t *set) {
     return true;
 }
 
-/* Lanes by falling stride in the operand: what is contiguous there ends up contiguous here. */
+/* How far apart two elements are whose positions along r are; where that depends on the rest of the position (a quotient, a
+ * remainder), as far as the first two are. */
+static int64_t distance(const ki_nest *k, kn_uop access, kn_uop r) {
+    const ki_scope *s = &k->scope;
+    kn_uop at[MOST_INNER];
+    int64_t where[MOST_INNER] = {0};
+    uint32_t n = 0, mine = 0;
+    bool known, ok = true;
+    int64_t d = ki_nest_stride(k, access, r, &known);
+    for (uint32_t q = 0; !known && ok && q < s->nrange; q++) {
+        if (!ki_scope_has(s, access->src[1], s->range[q])) continue;
+        if (s->range[q] == r) mine = n;
+        if ((ok = n < MOST_INNER)) at[n++] = s->range[q];
+    }
+    if (!known && ok) {
+        int64_t from = ki_eval_index(k->ir, access->src[1], at, where, n, &ok);
+        where[mine] = 1;
+        int64_t to = ok ? ki_eval_index(k->ir, access->src[1], at, where, n, &ok) : 0;
+        if (ok && !ki_sub_overflow(to, from, &d)) return d < 0 ? -d : d;
+    }
+    return d < 0 ? -d : d;
+}
+
+/* Lanes by falling distance in the operand: what is contiguous there ends up contiguous here. */
 static void order_lanes(const ki_nest *k, kn_uop access, kn_uop *r, uint32_t n) {
-    bool known;
     for (uint32_t i = 1; i < n; i++)
         for (uint32_t j = i; j > 0 && ki_is_lane(r[j]) && ki_is_lane(r[j - 1]); j--) {
-            int64_t a = ki_nest_stride(k, access, r[j - 1], &known), b = ki_nest_stride(k, access, r[j], &known);
-            if ((a < 0 ? -a : a) >= (b < 0 ? -b : b)) break;
+            if (distance(k, access, r[j - 1]) >= distance(k, access, r[j])) break;
             kn_uop t = r[j];
             r[j] = r[j - 1];
             r[j - 1] = t;

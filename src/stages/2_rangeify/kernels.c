@@ -371,22 +371,26 @@ static bool emit(rangeifier *r, call *c, uint32_t n) {
     return ok;
 }
 
-/* What a kernel alone decides, in a store of its own: its size is what it costs. *fill: one to run before it, or NULL. */
+/* What a kernel alone decides, in a store of its own: its size is what it costs. *fill: one to run before it, or NULL. While
+ * layouts are tried only they matter: the sink as it was. */
 kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, ki_layouts *l, kn_uop *fill) {
     ki_ir own;
     kn_uop k[2] = {NULL, NULL};
     uint32_t n = 1;
+    *fill = NULL;
     if (!ki_ir_open(&own, ir->env)) return NULL;
     bool ok = ki_import(&own, ir, &sink, 1, k);
     own.next_buffer = ir->next_buffer;
     ok = ok && (k[0] = ki_range_fold(&own, k[0], 0)) && (k[0] = ki_range_scan(&own, k[0])) &&
-         (k[0] = ki_layouts_apply(scatter ? NULL : l, &own, k[0])) && (k[0] = ki_range_join_loops(&own, k[0]));
+         (k[0] = ki_layouts_apply(scatter ? NULL : l, &own, k[0]));
+    if (!scatter && l && l->step == KI_TRY) return ki_ir_close(&own), ok ? sink : NULL;
+    ok = ok && (k[0] = ki_range_join_loops(&own, k[0]));
     if (ok && scatter) ok = (k[0] = ki_range_scatter(&own, k[0], &k[1])) != NULL;
     if (k[1]) n = 2;
     for (uint32_t i = 0; ok && n == 2 && i < n; i++) ok = (k[i] = ki_range_join_loops(&own, k[i])) != NULL;
     for (uint32_t i = 0; ok && i < n; i++) ok = (k[i] = own_ranges(&own, k[i])) && (k[i] = ki_range_rows(&own, k[i]));
     ok = ok && ki_import(ir, &own, k, n, k);
-    *fill = ok ? k[1] : NULL;
+    if (ok) *fill = k[1];
     ki_ir_close(&own);
     return ok ? k[0] : NULL;
 }
@@ -420,8 +424,8 @@ static bool finish_all(rangeifier *r, ki_kernels *k) {
             bool touched = true;
             if (step != KI_WISH) ok = ki_layouts_touch(&l, r->ir, nest[i], r->nest[i].scatter, &touched);
             if (!ok || !touched) continue;
-            bool apart = step != KI_WISH || r->nest[i].scatter;
-            kn_uop done = apart ? ki_range_finish(r->ir, nest[i], r->nest[i].scatter, &l, &fill)
+            bool apart = r->nest[i].scatter; /* one that does is touched by no layout: it comes by once */
+            kn_uop done = apart ? ki_range_finish(r->ir, nest[i], true, &l, &fill)
                                 : ki_twins_finish(&twins, r->ir, nest[i], &l);
             ok = done != NULL;
             if (ok && step != KI_TRY) k->sink[i] = done;

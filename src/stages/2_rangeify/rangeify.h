@@ -222,7 +222,7 @@ typedef struct ki_naming { /* names by number, from 0 on, in the order they were
 } ki_naming;
 typedef struct ki_twin {
     kn_uop done;   /* finished, named by numbers */
-    ki_wish *wish; /* by number of the buffer; NULL: none */
+    ki_wish *wish; /* by number of the buffer, as finishing left them */
 } ki_twin;
 typedef struct ki_twins {
     ki_ir ir; /* nests named by numbers, and what they became */
@@ -234,7 +234,7 @@ typedef struct ki_twins {
 } ki_twins;
 bool ki_twins_open(ki_twins *t, ki_env *env);
 void ki_twins_close(ki_twins *t);
-/* As ki_range_finish of a nest that does not scatter, at step KI_WISH. */
+/* As ki_range_finish of a nest that does not scatter. */
 kn_uop ki_twins_finish(ki_twins *t, ki_ir *ir, kn_uop sink, ki_layouts *l);
 
 #endif

@@ -80,24 +80,50 @@ static void forget_names(ki_twins *t) {
 
 /* ---- one nest of each kind ------------------------------------------------------------------------------------- */
 
-/* A new twin: the nest `sink` of t->ir is finished. */
-static bool add_twin(ki_twins *t, kn_uop sink) {
+/* What l has for the buffer that is number k here. */
+static ki_wish *wish_of(const ki_twins *t, const ki_layouts *l, uint32_t k) {
+    return t->buffer.name[k] < l->nbuffer ? &l->wish[t->buffer.name[k]] : NULL;
+}
+
+/* Nests are told apart by themselves, and, once there are wishes, by those for what they touch. */
+static kn_uop key_of(ki_twins *t, kn_uop nest, const ki_layouts *l) {
+    if (l->step == KI_WISH) return nest;
+    kn_uop *s = ki_malloc((2 * (size_t)t->buffer.n + 2) * sizeof *s);
+    if (!s) return nomem(t->ir.env), NULL;
+    s[0] = nest;
+    s[1] = ki_index(&t->ir, l->step);
+    for (uint32_t k = 0; k < t->buffer.n; k++) {
+        const ki_wish *w = wish_of(t, l, k);
+        bool any = w && w->extent > 0;
+        s[2 * k + 2] = ki_index(&t->ir, any ? w->stride : 0);
+        s[2 * k + 3] = ki_index(&t->ir, any ? w->extent : 0);
+    }
+    kn_uop key = ki_opn(&t->ir, KN_TUPLE, s, 2 * t->buffer.n + 2);
+    ki_free(s);
+    return key;
+}
+
+/* A new twin: the nest `sink` of t->ir is finished at l's step. */
+static bool add_twin(ki_twins *t, kn_uop key, kn_uop sink, const ki_layouts *l) {
     ki_env *env = t->ir.env;
-    ki_layouts l = {.step = KI_WISH, .nbuffer = t->buffer.n};
+    ki_layouts own = {.step = l->step, .nbuffer = t->buffer.n};
     kn_uop fill;
     if (!ki_array_grow(&t->twin, &t->twin_cap, (size_t)t->ntwin + 1, sizeof *t->twin)) return nomem(env);
-    if (!(l.wish = ki_calloc(l.nbuffer + 1, sizeof *l.wish))) return nomem(env);
+    if (!(own.wish = ki_calloc(own.nbuffer + 1, sizeof *own.wish))) return nomem(env);
+    for (uint32_t k = 0; k < own.nbuffer && l->step != KI_WISH; k++)
+        if (wish_of(t, l, k)) own.wish[k] = *wish_of(t, l, k);
     t->ir.next_buffer = t->buffer.n; /* LOCAL ones go on from there */
-    kn_uop done = ki_range_finish(&t->ir, sink, false, &l, &fill);
-    if (!ki_layouts_any(&l)) ki_free(l.wish), l.wish = NULL;
-    if (!done) return ki_free(l.wish), false;
-    t->twin[t->ntwin] = (ki_twin){done, l.wish};
-    t->of[sink->id] = ++t->ntwin;
+    kn_uop done = ki_range_finish(&t->ir, sink, false, &own, &fill);
+    if (!done) return ki_free(own.wish), false;
+    t->twin[t->ntwin] = (ki_twin){done, own.wish};
+    t->of[key->id] = ++t->ntwin;
     return true;
 }
 
-static const ki_twin *twin_of(ki_twins *t, kn_uop sink) {
-    if (sink->id >= t->of_cap) {
+static const ki_twin *twin_of(ki_twins *t, kn_uop sink, const ki_layouts *l) {
+    kn_uop key = key_of(t, sink, l);
+    if (!key) return NULL;
+    if (key->id >= t->of_cap) {
         uint32_t cap = 2 * t->ir.n;
         uint32_t *p = ki_realloc(t->of, cap, sizeof *p);
         if (!p) return nomem(t->ir.env), NULL;
@@ -105,14 +131,17 @@ static const ki_twin *twin_of(ki_twins *t, kn_uop sink) {
         t->of = p;
         t->of_cap = cap;
     }
-    if (!t->of[sink->id] && !add_twin(t, sink)) return NULL;
-    return &t->twin[t->of[sink->id] - 1];
+    if (!t->of[key->id] && !add_twin(t, key, sink, l)) return NULL;
+    return &t->twin[t->of[key->id] - 1];
 }
 
-static void make_wishes(const ki_twins *t, const ki_twin *w, ki_layouts *l) {
-    for (uint32_t k = 0; w->wish && k < t->buffer.n; k++) {
-        ki_wish *x = t->buffer.name[k] < l->nbuffer ? &l->wish[t->buffer.name[k]] : NULL;
-        if (x && x->extent >= 0 && w->wish[k].extent > 0) *x = w->wish[k];
+/* The wishes that a twin made, or took back. */
+static void take_wishes(const ki_twins *t, const ki_twin *w, ki_layouts *l) {
+    for (uint32_t k = 0; k < t->buffer.n; k++) {
+        ki_wish *x = wish_of(t, l, k);
+        if (!x) continue;
+        if (l->step == KI_WISH && x->extent >= 0 && w->wish[k].extent > 0) *x = w->wish[k];
+        if (l->step == KI_TRY && x->extent > 0 && !w->wish[k].extent) x->extent = 0;
     }
 }
 
@@ -123,13 +152,14 @@ kn_uop ki_twins_finish(ki_twins *t, ki_ir *ir, kn_uop sink, ki_layouts *l) {
     if (n > MOST_NODES) return ki_free(node), ki_range_finish(ir, sink, false, l, &fill);
     kn_uop nest = ki_import_renamed(&t->ir, ir, node, (uint32_t)n, to_numbers, t);
     ki_free(node);
-    const ki_twin *w = nest ? twin_of(t, nest) : NULL;
-    n = w ? ki_postorder(&t->ir, &w->done, 1, &node) : -1;
-    if (n >= 0) {
+    const ki_twin *w = nest ? twin_of(t, nest, l) : NULL;
+    if (w) take_wishes(t, w, l);
+    if (w && l->step == KI_TRY) {
+        done = sink;
+    } else if (w && (n = ki_postorder(&t->ir, &w->done, 1, &node)) >= 0) {
         t->fresh = ir->next_buffer;
         done = ki_import_renamed(ir, &t->ir, node, (uint32_t)n, to_names, t);
         ki_free(node);
-        make_wishes(t, w, l);
     }
     forget_names(t);
     return done;

@@ -80,6 +80,7 @@ void ki_facts_tighten(const ki_facts *f, const ki_linear *l, int64_t *lo, int64_
     if (!open_b && b < *hi && b > INT64_MIN) *hi = (int64_t)b;
     ki_int128 up;
     for (unsigned i = 0; i < f->n; i++) {
+        if (f->form[i].n < 2) continue; /* looked at above */
         if (bound_by_parts(f, l, 1, i, &up) && up + l->k < *hi && up + l->k > INT64_MIN) *hi = (int64_t)(up + l->k);
         if (bound_by_parts(f, l, -1, i, &up) && l->k - up > *lo && l->k - up < INT64_MAX) *lo = (int64_t)(l->k - up);
     }
@@ -130,21 +131,28 @@ kn_uop ki_given_lt(ki_match *m) {
     return NULL;
 }
 
-/* Is there anything in u that facts could decide? */
-static bool decidable(ki_ir *ir, kn_uop u) {
-    kn_uop *order;
-    bool found = false;
-    int64_t n = ki_toposort(ir, &u, 1, &order);
-    for (int64_t i = 0; i < n && !found; i++)
-        found = order[i]->op == KN_IDIV || order[i]->op == KN_MOD || order[i]->op == KN_CMPLT;
-    ki_free(order);
-    return found;
+static bool is_term_of(const ki_facts *f, kn_uop u) {
+    for (unsigned i = 0; i < f->n; i++)
+        if (coef_of(&f->form[i], u)) return true;
+    return false;
+}
+
+/* Is there anything in u that facts could decide, and do they speak of anything in it? Without facts: that could be decided. */
+static bool decidable(ki_ir *ir, kn_uop u, const ki_facts *f) {
+    const kn_uop *node;
+    bool found = false, known = f->n == 0;
+    int64_t n = ki_reach_above(ir, &u, 1, 0, &node);
+    for (int64_t i = 0; i < n && !(found && known); i++) {
+        found |= node[i]->op == KN_IDIV || node[i]->op == KN_MOD || node[i]->op == KN_CMPLT;
+        known = known || is_term_of(f, node[i]);
+    }
+    return found && known;
 }
 
 static kn_uop rewritten(ki_ir *ir, kn_uop u, ki_facts *f) {
     static const ki_ruleset *const sets[] = {&ki_rules_given, &ki_rules_symbolic, &ki_rules_divmod};
     ki_rewrite_opts o = {.sets = sets, .nsets = 3, .driver = KI_FIXPOINT, .user = f};
-    return decidable(ir, u) ? ki_rewrite(ir, u, &o) : u;
+    return decidable(ir, u, f) ? ki_rewrite(ir, u, &o) : u;
 }
 static kn_uop under(ki_ir *ir, kn_uop u, ki_facts *f) { return f->n ? rewritten(ir, u, f) : u; }
 
@@ -184,7 +192,7 @@ static int under_but_reads(ki_ir *ir, kn_uop *x, ki_facts *f, kn_uop *read, kn_u
         if (!name[k]) return -1;
     }
     kn_uop y = n > 0 ? ki_substitute(ir, *x, read, name, (size_t)n) : NULL, plain = y;
-    if (y) plain = rewritten(ir, y, &(ki_facts){0}), y = rewritten(ir, y, f);
+    if (y) plain = rewritten(ir, y, &(ki_facts){.n = 0}), y = rewritten(ir, plain, f);
     if (!y || !plain) return -1;
     *x = y == plain ? NULL : y;
     return n;

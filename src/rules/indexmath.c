@@ -131,12 +131,28 @@ static bool join(ki_ir *ir, ki_linear *l) {
     return false;
 }
 
+static bool is_scaled(kn_uop u, kn_uop t, int64_t c) {
+    return c == 1 ? u == t : u->op == KN_MUL && u->src[0] == t && ki_is_const_int(u->src[1], c);
+}
+
+/* What ki_linear_uop would make of l is u; told without making it. */
+static bool is_written(kn_uop u, const ki_linear *l) {
+    unsigned n = l->n;
+    if (n && l->k) {
+        if (u->op != KN_ADD || !ki_is_const_int(u->src[1], l->k)) return false;
+        u = u->src[0];
+    }
+    for (; n > 1; n--, u = u->src[0])
+        if (u->op != KN_ADD || !is_scaled(u->src[1], l->term[n - 1], l->coef[n - 1])) return false;
+    return n == 1 && is_scaled(u, l->term[0], l->coef[0]);
+}
+
 kn_uop ki_index_sum(ki_match *m) {
     ki_linear l;
     if (!ki_linear_of(m->root, &l)) return NULL;
     while (join(m->ir, &l)) {
     }
-    return changed(m, ki_linear_uop(m->ir, &l));
+    return is_written(m->root, &l) ? NULL : ki_linear_uop(m->ir, &l);
 }
 
 /* ---- division ---------------------------------------------------------------------------------------------- */

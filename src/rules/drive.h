@@ -6,7 +6,8 @@
 
 #include "base/hash.h"
 
-bool ki_memo_room(ki_memo *m, uint32_t n);
+bool ki_memo_grow(ki_memo *m, uint32_t n);
+static inline bool ki_memo_room(ki_memo *m, uint32_t n) { return n <= m->cap || ki_memo_grow(m, n); }
 void ki_origins_note(ki_origins *o, const ki_ir *ir, const ki_ruleset *set, const ki_rule *rule, kn_uop before, uint32_t since);
 static inline uint32_t ki_origin_print(kn_uop u) {
     uint64_t h = ki_hash2(u->arg.bits, (uint64_t)u->op << 32 | u->nsrc);

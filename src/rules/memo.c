@@ -5,8 +5,7 @@
 
 /* ---- normal forms ------------------------------------------------------------------------------------------ */
 
-bool ki_memo_room(ki_memo *m, uint32_t n) {
-    if (n <= m->cap) return true;
+bool ki_memo_grow(ki_memo *m, uint32_t n) {
     uint32_t cap = m->cap ? m->cap : 256;
     while (cap < n) cap = cap > UINT32_MAX / 2 ? UINT32_MAX : cap * 2;
     ki_visit *v = m->cap ? ki_realloc(m->visit, cap, sizeof *v) : ki_calloc(cap, sizeof *v);

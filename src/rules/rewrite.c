@@ -63,6 +63,7 @@ static bool apply(rewriter *w, kn_uop u, kn_uop *out) {
     *out = u;
     for (unsigned k = 0; k < w->o->nsets; k++) {
         const ki_ruleset *s = w->o->sets[k];
+        if (!s->root[u->op]) continue;
         const ki_bucket *b = ki_dispatch(s, u);
         const uint16_t *list = s->list + b->first;
         for (unsigned i = 0; i < b->n; i++) {
@@ -165,6 +166,23 @@ static int follow(rewriter *w, kn_uop u) {
     return 1;
 }
 
+/* x, which a rule made, to its end, if that takes no stack: what it is made of is final, and so is that of what it becomes.
+ * 1: *form is its final form; 0: it is visited like any other; -1 failed. */
+static int finish(rewriter *w, kn_uop x, uint32_t *form) {
+    for (;;) {
+        const ki_visit *met = visit(w, x->id);
+        if (met->form) return *form = met->form, 1;
+        if (met->link || met->at) return 0;
+        for (uint32_t k = 0; k < x->nsrc; k++)
+            if (body(w, x, k) || visit(w, x->src[k]->id)->form != x->src[k]->id) return 0;
+        kn_uop y;
+        if (!apply(w, x, &y)) return -1;
+        if (y == x) return *form = visit(w, x->id)->form = x->id, 1;
+        if (!link_to(w, x, y)) return -1;
+        x = y;
+    }
+}
+
 static bool fixpoint_step(rewriter *w, kn_uop u) {
     int done = follow(w, u);
     if (done == 0) done = next_source(w, u);
@@ -174,9 +192,14 @@ static bool fixpoint_step(rewriter *w, kn_uop u) {
     if (v != u && (visit(w, v->id)->form || visit(w, v->id)->link || visit(w, v->id)->at)) return link_to(w, u, v);
     /* Its sources are final, so v need not be visited. */
     if (!apply(w, v, &x)) return false;
-    if (x != v) return link_to(w, v, x) && (v == u || link_to(w, u, x));
-    visit(w, v->id)->form = v->id;
-    settle(w, u->id, v->id);
+    uint32_t form = v->id;
+    if (x != v) {
+        if (!link_to(w, v, x)) return false;
+        int ended = finish(w, x, &form);
+        if (ended <= 0) return ended == 0 && (v == u || link_to(w, u, x));
+    }
+    visit(w, v->id)->form = form;
+    settle(w, u->id, form);
     return true;
 }
 
@@ -253,12 +276,11 @@ static bool sweep(rewriter *w, kn_uop root) {
             continue;
         }
         if (!(ok = apply(w, v, &x))) break;
-        if (x != v) {
-            ok = link_to(w, v, x) && (v == u || link_to(w, u, x)) && push(w, u->id) && climb(w);
-        } else {
-            visit(w, v->id)->form = v->id;
-            visit(w, u->id)->form = v->id;
-        }
+        uint32_t form = v->id;
+        int ended = 1;
+        if (x != v && (ok = link_to(w, v, x))) ended = finish(w, x, &form);
+        if (ended > 0) visit(w, v->id)->form = visit(w, u->id)->form = form;
+        else ok = ok && ended == 0 && (v == u || link_to(w, u, x)) && push(w, u->id) && climb(w);
     }
     if (n >= 0) ki_free(node);
     return ok;
@@ -282,6 +304,7 @@ static bool nothing_fits(const ki_ir *ir, kn_uop root, const ki_rewrite_opts *o)
         kn_uop u = ir->node[id];
         for (unsigned k = 0; k < o->nsets; k++) {
             const ki_ruleset *s = o->sets[k];
+            if (!s->root[u->op]) continue;
             const ki_bucket *b = ki_dispatch(s, u);
             for (unsigned i = 0; i < b->n; i++) {
                 const ki_entry *e = &s->entry[s->list[b->first + i]];

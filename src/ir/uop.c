@@ -131,8 +131,17 @@ bool ki_ir_reset(ki_ir *ir) {
     return ir->scalar != NULL;
 }
 
+/* Ops whose dtype is part of the key: that of all others follows from the rest of it. */
+enum { BY_GIVEN, BY_SRC0, BY_SRC1, BY_SRC2, BY_BOOL, BY_VOID, BY_INDEX, BY_U8, BY_STACK, BY_TUPLE, BY_GETTUPLE };
+static const bool dtype_given[KI_OP_COUNT] = {
+#define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc) [KN_##name] = BY_##dtype == BY_GIVEN,
+#include "ir/ops.def"
+#undef KI_OP
+};
+
 static inline uint32_t node_hash(kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag) {
-    uint64_t h = ki_hash_step((uint64_t)op << 40 | (uint64_t)dtype << 32 | nsrc, tag);
+    uint64_t key = dtype_given[op] ? (uint64_t)dtype << 32 : 0;
+    uint64_t h = ki_hash_step((uint64_t)op << 40 | key | nsrc, tag);
     h = ki_hash_step(h, arg.p && ki_arg_is_pointer(op) ? payload_of(arg.p)->hash : arg.bits);
     for (uint32_t i = 0; i < nsrc; i++) h = ki_hash_step(h, src[i]->id);
     return (uint32_t)(h >> 32);
@@ -219,8 +228,8 @@ bool ki_ir_reserve(ki_ir *ir, uint32_t more, bool sought) {
 }
 
 static inline bool same_node(kn_uop u, const ki_draft *d, uint32_t tag) {
-    if (u->op != d->op || u->nsrc != d->nsrc || u->arg.bits != d->arg.bits || u->tag != tag || u->dtype != d->dtype)
-        return false;
+    if (u->op != d->op || u->nsrc != d->nsrc || u->arg.bits != d->arg.bits || u->tag != tag) return false;
+    if (u->dtype != d->dtype && dtype_given[d->op]) return false;
     for (uint32_t i = 0; i < d->nsrc; i++)
         if (u->src[i] != d->src[i]) return false;
     return true;
@@ -277,15 +286,14 @@ kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t 
             if (ir->env->err == KI_E_NONE) ki_fail(ir->env, KI_E_NULL_SOURCE, ki_ops[op].name, i);
             return NULL;
         }
-    const ki_op_info *info = &ki_ops[op];
-    if ((int64_t)nsrc < info->least || (int64_t)nsrc > info->most) return bad_arity(ir->env, info, nsrc);
     ki_draft d = {.ir = ir, .op = op, .dtype = dtype, .src = src, .nsrc = nsrc, .arg = arg};
     uint32_t hash, slot;
-    if (!ki_derive_dtype(&d)) return NULL;
     if (!room_for_one(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
-    kn_uop u = find(ir, &d, tag, &hash, &slot);
+    kn_uop u = find(ir, &d, tag, &hash, &slot); /* what is there was well-formed */
     if (u) return u;
-    if (!ki_derive_type(&d)) return NULL;
+    const ki_op_info *info = &ki_ops[op];
+    if ((int64_t)nsrc < info->least || (int64_t)nsrc > info->most) return bad_arity(ir->env, info, nsrc);
+    if (!ki_derive_dtype(&d) || !ki_derive_type(&d)) return NULL;
     ki_derive_bounds(&d);
     return insert(ir, &d, hash, slot, tag);
 }

@@ -39,30 +39,28 @@ static int64_t times_in(const ki_linear *l, const ki_linear *fact, int sign) {
     return times;
 }
 
-/* An upper bound of sign * (l less its constant) from facts on several terms at a time, fact `first` before the others, of
- * the rest by each term. False: none. */
+/* An upper bound of sign * (l less its constant) from facts on several terms at a time, fact `first`, which is one, before the
+ * others, of the rest by each term. False: none. */
 static bool bound_by_parts(const ki_facts *f, const ki_linear *l, int sign, unsigned first, ki_int128 *out) {
+    if (!times_in(l, &f->form[first], sign)) return false; /* as with another one first */
     ki_linear rest = *l;
-    bool any = false;
     *out = 0;
     for (unsigned j = 0; j < f->n; j++) {
         unsigned i = (first + j) % f->n;
         const ki_linear *fact = &f->form[i];
         int64_t times = fact->n > 1 ? times_in(&rest, fact, sign) : 0;
-        if (!times && !j) return false; /* as with another one first */
         if (!times) continue;
-        any = true;
         *out += (ki_int128)times * f->hi[i];
         for (unsigned k = 0; k < rest.n; k++)
             if (coef_of(fact, rest.term[k])) rest.coef[k] = 0;
     }
-    for (unsigned k = 0; k < rest.n && any; k++) {
+    for (unsigned k = 0; k < rest.n; k++) {
         int64_t lo, hi, c = sign * rest.coef[k];
         term_bounds(f, rest.term[k], &lo, &hi);
         if (c && (c > 0 ? hi == INT64_MAX : lo == INT64_MIN)) return false;
         *out += (ki_int128)c * (c > 0 ? hi : lo);
     }
-    return any;
+    return true;
 }
 
 void ki_facts_tighten(const ki_facts *f, const ki_linear *l, int64_t *lo, int64_t *hi) {
@@ -104,49 +102,56 @@ static void learn_all(ki_facts *f, const kn_uop *part, unsigned n, int but) {
         if ((int)k != but) learn(f, part[k]);
 }
 
-kn_uop ki_given_div(ki_match *m) {
-    ki_linear l, q, r;
-    if (!ki_linear_of(m->root->src[0], &l) || !modest(l.k)) return NULL;
-    for (int sign = 0; sign < 2; sign++)
-        if (ki_one_period(&l, m->root->src[1]->arg.i, sign, m->user, &q, &r)) return ki_linear_uop(m->ir, &q);
-    return NULL;
-}
-
-kn_uop ki_given_mod(ki_match *m) {
-    ki_linear l, q, r;
-    if (!ki_linear_of(m->root->src[0], &l) || !modest(l.k)) return NULL;
-    for (int sign = 0; sign < 2; sign++)
-        if (ki_one_period(&l, m->root->src[1]->arg.i, sign, m->user, &q, &r)) return ki_linear_uop(m->ir, &r);
-    return NULL;
-}
-
-kn_uop ki_given_lt(ki_match *m) {
+/* x / c and x % c for the node `u`, where the facts leave x one period of c. */
+static bool parted(kn_uop u, const ki_facts *f, ki_linear *q, ki_linear *r) {
     ki_linear l;
-    int64_t lo, hi, c = m->root->src[1]->arg.i;
-    if (!ki_linear_of(m->root->src[0], &l) || !modest(l.k)) return NULL;
-    ki_linear_bounds(&l, &lo, &hi);
-    ki_facts_tighten(m->user, &l, &lo, &hi);
-    if (hi < c) return ki_const_int(m->ir, KN_BOOL, 1);
-    if (lo >= c) return ki_const_int(m->ir, KN_BOOL, 0);
-    return NULL;
-}
-
-static bool is_term_of(const ki_facts *f, kn_uop u) {
-    for (unsigned i = 0; i < f->n; i++)
-        if (coef_of(&f->form[i], u)) return true;
+    if (!ki_linear_of(u->src[0], &l) || !modest(l.k)) return false;
+    for (int sign = 0; sign < 2; sign++)
+        if (ki_one_period(&l, u->src[1]->arg.i, sign, f, q, r)) return true;
     return false;
 }
 
-/* Is there anything in u that facts could decide, and do they speak of anything in it? Without facts: that could be decided. */
+/* What the facts make of the comparison u with a constant: 1 true, 0 false, -1 open. */
+static int truth(kn_uop u, const ki_facts *f) {
+    ki_linear l;
+    int64_t lo, hi, c = u->src[1]->arg.i;
+    if (!ki_linear_of(u->src[0], &l) || !modest(l.k)) return -1;
+    ki_linear_bounds(&l, &lo, &hi);
+    ki_facts_tighten(f, &l, &lo, &hi);
+    return hi < c ? 1 : lo >= c ? 0 : -1;
+}
+
+kn_uop ki_given_div(ki_match *m) {
+    ki_linear q, r;
+    return parted(m->root, m->user, &q, &r) ? ki_linear_uop(m->ir, &q) : NULL;
+}
+
+kn_uop ki_given_mod(ki_match *m) {
+    ki_linear q, r;
+    return parted(m->root, m->user, &q, &r) ? ki_linear_uop(m->ir, &r) : NULL;
+}
+
+kn_uop ki_given_lt(ki_match *m) {
+    int yes = truth(m->root, m->user);
+    return yes < 0 ? NULL : ki_const_int(m->ir, KN_BOOL, yes);
+}
+
+/* Would one of these rules fire in u? Without facts: is there anything that one could look at? What they leave alone is as
+ * simple as it was. */
 static bool decidable(ki_ir *ir, kn_uop u, const ki_facts *f) {
     const kn_uop *node;
-    bool found = false, known = f->n == 0;
+    bool found = false;
+    ki_linear q, r;
     int64_t n = ki_reach_above(ir, &u, 1, 0, &node);
-    for (int64_t i = 0; i < n && !(found && known); i++) {
-        found |= node[i]->op == KN_IDIV || node[i]->op == KN_MOD || node[i]->op == KN_CMPLT;
-        known = known || is_term_of(f, node[i]);
+    for (int64_t i = 0; i < n && !found; i++) {
+        kn_uop x = node[i];
+        bool divides = x->op == KN_IDIV || x->op == KN_MOD, compares = x->op == KN_CMPLT;
+        if (!f->n) found = divides || compares;
+        else if (!(divides || compares) || x->src[0]->dtype != KN_IDX || !ki_is_const(x->src[1])) continue;
+        else if (compares) found = truth(x, f) >= 0;
+        else found = x->src[1]->arg.i > 0 && parted(x, f, &q, &r);
     }
-    return found && known;
+    return found;
 }
 
 static kn_uop rewritten(ki_ir *ir, kn_uop u, ki_facts *f) {
@@ -232,16 +237,12 @@ unsigned ki_conjuncts(kn_uop c, kn_uop *part) {
 /* A part under the facts of the others. Only one that divides needs rewriting; else its bounds decide it. */
 static kn_uop decide(ki_ir *ir, kn_uop p, ki_facts *f) {
     ki_linear l;
-    int64_t lo, hi;
     if (f->n == 0 || p->op != KN_CMPLT || p->src[0]->dtype != KN_IDX || p->src[1]->op != KN_CONST) return p;
     if (!ki_linear_of(p->src[0], &l) || !modest(l.k)) return p;
     for (unsigned i = 0; i < l.n; i++)
         if (l.term[i]->op == KN_IDIV || l.term[i]->op == KN_MOD) return read_index_under(ir, p, f);
-    ki_linear_bounds(&l, &lo, &hi);
-    ki_facts_tighten(f, &l, &lo, &hi);
-    if (hi < p->src[1]->arg.i) return ki_const_int(ir, KN_BOOL, 1);
-    if (lo >= p->src[1]->arg.i) return ki_const_int(ir, KN_BOOL, 0);
-    return p;
+    int yes = truth(p, f);
+    return yes < 0 ? p : ki_const_int(ir, KN_BOOL, yes);
 }
 
 kn_uop ki_conjunction(ki_match *m) {

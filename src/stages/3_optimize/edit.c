@@ -87,6 +87,12 @@ kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n) 
         for (uint32_t q = 0; q < n; q++)
             if (swap[q].from == u) map[i] = swap[q].expr;
         if (map[i]) continue;
+        bool same = true;
+        for (uint32_t j = 0; j < u->nsrc && same; j++) same = map[s->at[u->src[j]->id]] == u->src[j];
+        if (same) {
+            map[i] = u;
+            continue;
+        }
         uint32_t m = edited_sources(k, u, map, swap, n, src, &spliced);
         if (spliced && u->op == KN_END) order_loops(src + 1, m - 1, src + most + n + 1, ki_nest_carries(k, u));
         map[i] = spliced && m == 1 && u->op != KN_REDUCE ? src[0] : ki_with_srcs(k->ir, u, src, m);

@@ -58,33 +58,38 @@ static void refuse(ki_asm *a, const ki_x86_ins *i, ki_x86_error e) {
     ki_fail(a->env, KI_E_X86_OPERAND, i->form < KI_X_COUNT ? ki_x86_forms[i->form].name : "?", ki_x86_error_text(e));
 }
 
-/* The instruction as this machine's level has it. False: refused. */
-static bool settle(ki_asm *a, const ki_x86_ins *i, ki_x86_ins *out) {
-    unsigned enc, len;
-    *out = *i;
-    bool old = !(a->features & KI_CPU_BIT(KI_CPU_AVX));
-    if (!i->enc && old && i->form < KI_X_COUNT && ki_x86_forms[i->form].enc & KI_XE_SSE) out->enc = KI_XE_SSE;
-    ki_x86_error e = ki_x86_choose(out, &enc, &len);
+/* How this machine's level encodes it. False: refused. */
+static bool settle(ki_asm *a, const ki_x86_ins *i, unsigned *enc, unsigned *len) {
+    ki_x86_error e = ki_x86_choose(i, enc, len);
     if (e) return refuse(a, i, e), false;
-    uint64_t lacks = ki_x86_needs(&ki_x86_forms[i->form], enc, len) & ~a->features;
+    uint64_t lacks = ki_x86_needs(&ki_x86_forms[i->form], *enc, *len) & ~a->features;
     if (!lacks) return true;
     a->failed = true;
     ki_fail(a->env, KI_E_X86_LEVEL, ki_x86_forms[i->form].name, ki_cpu_feature_names[ki_ctz64(lacks)]);
     return false;
 }
 
-void ki_asm_ins(ki_asm *a, const ki_x86_ins *ins) {
+void ki_asm_ins(ki_asm *a, const ki_x86_ins *i) {
     ki_x86_bytes b;
-    ki_x86_ins now, *i = &now;
-    if (a->failed || !settle(a, ins, i)) return;
+    ki_x86_ins old, back;
+    unsigned enc, len;
+    if (a->failed) return;
+    bool sse = !(a->features & KI_CPU_BIT(KI_CPU_AVX));
+    if (!i->enc && sse && i->form < KI_X_COUNT && ki_x86_forms[i->form].enc & KI_XE_SSE) {
+        old = *i;
+        old.enc = KI_XE_SSE;
+        i = &old;
+    }
+    if (!settle(a, i, &enc, &len)) return;
     if (!room(a, &a->code, &a->cap, a->n, KI_X86_MOST, 1)) return;
     if (!room(a, &a->fix, &a->fix_cap, a->nfix, 1, sizeof *a->fix)) return;
-    ki_x86_ins to = now;
+    const ki_x86_ins *to = i;
     if (i->op[0].kind == KI_XO_LABEL && i->op[0].label < a->nlabel && a->label[i->op[0].label] != SIZE_MAX) {
-        /* back: the distance is known */
-        to.op[0] = ki_x86_imm((int64_t)a->label[i->op[0].label] - (int64_t)a->n);
+        back = *i; /* the distance is known */
+        back.op[0] = ki_x86_imm((int64_t)a->label[i->op[0].label] - (int64_t)a->n);
+        to = &back;
     }
-    ki_x86_error e = ki_x86_encode(&to, &b);
+    ki_x86_error e = ki_x86_encode_as(to, enc, len, &b);
     if (e) {
         refuse(a, i, e);
         return;

@@ -95,6 +95,18 @@ static const ki_vinfo *in_memory(const ki_mir *m, const ki_mop *o) {
     return v->reg == KI_X_NOREG ? v : NULL;
 }
 
+/* Whether anything the instruction names is there: nearly always nothing is. */
+static bool any_in_memory(const ki_mir *m, const ki_mins *i) {
+    for (unsigned k = 0; k < 4 && i->op[k].kind; k++) {
+        const ki_mop *o = &i->op[k];
+        if (in_memory(m, o)) return true;
+        if (o->kind != KI_XO_MEM) continue;
+        if (o->base == KI_MB_REG && o->reg && m->v[o->reg].reg == KI_X_NOREG) return true;
+        if (o->index && m->v[o->index].reg == KI_X_NOREG) return true;
+    }
+    return i->mask && m->v[i->mask].reg == KI_X_NOREG;
+}
+
 /* The operand that is read (or, a general register, written) where it lies; -1: none. One instruction has one at most. */
 static int direct(const ki_mir *m, const ki_mins *i) {
     bool any = false;
@@ -134,6 +146,7 @@ static bool writes_only(const ki_mins *i) {
 /* Registers of each class that instruction i has to set aside for what is in memory. */
 static void need_of(const ki_mir *m, const ki_mins *i, unsigned need[KI_RC_COUNT]) {
     unsigned n[KI_RC_COUNT] = {0};
+    if (!any_in_memory(m, i)) return;
     int there = direct(m, i);
     if (i->form == KI_M_MOVE) { /* one of both is enough in a register */
         const ki_vinfo *d = in_memory(m, &i->op[0]), *s = in_memory(m, &i->op[1]);
@@ -230,8 +243,9 @@ static void put_in_place(emit *e, const ki_mins *i, int k) {
 
 static void put(emit *e, const ki_mins *i) {
     ki_x86_ins x = {.form = i->form, .zero = i->zero, .lock = i->lock};
-    int there = direct(e->m, i);
-    const ki_vinfo *back = i->flags & KI_MF_WRITES0 && there != 0 ? in_memory(e->m, &i->op[0]) : NULL;
+    bool any = any_in_memory(e->m, i);
+    int there = any ? direct(e->m, i) : -1;
+    const ki_vinfo *back = any && i->flags & KI_MF_WRITES0 && there != 0 ? in_memory(e->m, &i->op[0]) : NULL;
     if (back && back->remat) return; /* made where it is used */
     memset(e->taken, 0, sizeof e->taken);
     for (unsigned k = 1; k < 4 && i->op[k].kind; k++) x.op[k] = source(e, i, k, (int)k == there);

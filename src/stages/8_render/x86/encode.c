@@ -367,11 +367,17 @@ static void put_immediate(const parts *p, ki_x86_bytes *out) {
 }
 
 ki_x86_error ki_x86_encode(const ki_x86_ins *i, ki_x86_bytes *out) {
-    parts p = {.i = i};
+    unsigned enc, len;
+    ki_x86_error e = ki_x86_choose(i, &enc, &len);
+    return e ? e : ki_x86_encode_as(i, enc, len, out);
+}
+
+ki_x86_error ki_x86_encode_as(const ki_x86_ins *i, unsigned enc, unsigned len, ki_x86_bytes *out) {
+    parts p = {.i = i, .enc = enc, .len = len};
     uint8_t code[4];
-    memset(out, 0, sizeof *out);
-    ki_x86_error e = ki_x86_choose(i, &p.enc, &p.len);
-    if (e) return e;
+    ki_x86_error e;
+    out->n = out->fix = 0;
+    out->label = 0;
     p.f = &ki_x86_forms[i->form];
     unsigned n = ki_x86_operands(p.f, p.enc, code);
     for (unsigned k = 0; k < 4; k++)

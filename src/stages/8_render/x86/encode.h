@@ -30,8 +30,9 @@ typedef struct ki_x86_bytes {
 /* The only maker of bytes. A jump's IMM is counted from the instruction's first byte; near ones are short. No allocation.
  * On an error nothing of `out` may be used. */
 KI_NODISCARD ki_x86_error ki_x86_encode(const ki_x86_ins *i, ki_x86_bytes *out);
-/* Encoding and vector length (0 128 .. 2 512) it would use. */
+/* Encoding and vector length (0 128 .. 2 512) it would use; and its bytes where those are known. */
 KI_NODISCARD ki_x86_error ki_x86_choose(const ki_x86_ins *i, unsigned *enc, unsigned *len);
+KI_NODISCARD ki_x86_error ki_x86_encode_as(const ki_x86_ins *i, unsigned enc, unsigned len, ki_x86_bytes *out);
 /* Operand codes the instruction has in an encoding, in order: SSE has no third operand. Their number. */
 unsigned ki_x86_operands(const ki_x86_form *f, unsigned enc, uint8_t code[4]);
 /* A place's code in that encoding: the destination of SSE's shifts stands in ModRM.rm. */

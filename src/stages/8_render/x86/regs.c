@@ -16,6 +16,7 @@ typedef struct scan {
     ki_mir *m;
     uint64_t avail[KI_RC_COUNT], free[KI_RC_COUNT];
     ki_vreg holder[KI_RC_COUNT][32];
+    uint32_t ends[KI_RC_COUNT]; /* nothing that is held ends before */
     uint32_t *order;
 } scan;
 
@@ -93,9 +94,13 @@ static bool sort(scan *s) {
 /* ---- the scan --------------------------------------------------------------------------------------------------- */
 
 static void expire(scan *s, unsigned c, uint32_t now) {
+    if (now <= s->ends[c]) return;
+    s->ends[c] = UINT32_MAX;
     for (uint64_t held = s->avail[c] & ~s->free[c]; held; held &= held - 1) {
         unsigned k = (unsigned)ki_ctz64(held);
-        if (s->m->v[s->holder[c][k]].last < now) s->free[c] |= UINT64_C(1) << k;
+        uint32_t last = s->m->v[s->holder[c][k]].last;
+        if (last < now) s->free[c] |= UINT64_C(1) << k;
+        else if (last < s->ends[c]) s->ends[c] = last;
     }
 }
 
@@ -147,6 +152,7 @@ static void give(scan *s, ki_vreg r) {
     v->reg = (uint8_t)k;
     s->free[c] &= ~(UINT64_C(1) << k);
     s->holder[c][k] = r;
+    if (v->last < s->ends[c]) s->ends[c] = v->last;
     m->used[c] |= UINT64_C(1) << k;
 }
 
@@ -174,7 +180,7 @@ static void scan_once(scan *s, const unsigned need[KI_RC_COUNT], uint64_t frame)
     m->frame = frame;
     m->spills = 0;
     for (ki_vreg r = 1; r < m->nv; r++) m->v[r].reg = KI_X_NOREG, m->v[r].slot = -1;
-    for (unsigned c = 0; c < KI_RC_COUNT; c++) m->used[c] = 0;
+    for (unsigned c = 0; c < KI_RC_COUNT; c++) m->used[c] = 0, s->ends[c] = UINT32_MAX;
     set_aside(s, need);
     memcpy(s->free, s->avail, sizeof s->free);
     for (uint32_t k = 0; s->order[k]; k++) give(s, s->order[k]);

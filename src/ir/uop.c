@@ -115,7 +115,9 @@ void ki_ir_close(ki_ir *ir) {
     ki_map_free(ir->spare);
     ki_free(ir->why);
     for (unsigned k = 0; k < 2; k++) ki_free(ir->spare_memo[k].visit);
+    ki_ir *spare = ir->spare_store; /* which has none of its own */
     *ir = (ki_ir){0};
+    if (spare) ki_ir_close(spare), ki_free(spare);
 }
 
 bool ki_ir_reset(ki_ir *ir) {
@@ -129,6 +131,20 @@ bool ki_ir_reset(ki_ir *ir) {
     if (ir->why) memset(ir->why, 0, ir->why_cap * sizeof *ir->why);
     ir->scalar = ki_type_make(ir, 0, NULL, 0, -1);
     return ir->scalar != NULL;
+}
+
+ki_ir *ki_ir_take(ki_ir *ir) {
+    ki_ir *apart = ir->spare_store;
+    ir->spare_store = NULL;
+    if (apart) return apart;
+    if (!(apart = ki_malloc(sizeof *apart))) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+    return ki_ir_open(apart, ir->env) ? apart : (ki_free(apart), NULL);
+}
+
+void ki_ir_give(ki_ir *ir, ki_ir *apart) {
+    if (!apart) return;
+    if (!ir->spare_store && ki_ir_reset(apart)) ir->spare_store = apart;
+    else ki_ir_close(apart), ki_free(apart);
 }
 
 /* Ops whose dtype is part of the key: that of all others follows from the rest of it. */

@@ -198,6 +198,7 @@ typedef struct ki_ir {
     uint32_t reached;                 /* by the last walk from roots */
     struct ki_map *spare;             /* for the next ki_map_take */
     ki_memo spare_memo[2];            /* for rewrites that have none of their own; one may run within another */
+    struct ki_ir *spare_store;        /* for the next ki_ir_take */
     const ki_type *scalar;            /* shape (), no device */
     uint32_t *why, why_cap;           /* by id: the step that made it (history.h); none unless somebody asks */
 } ki_ir;
@@ -206,6 +207,9 @@ bool ki_ir_open(ki_ir *ir, ki_env *env);
 void ki_ir_close(ki_ir *ir);
 /* Empties an open store, as if opened anew; its memory serves what comes next. */
 bool ki_ir_reset(ki_ir *ir);
+/* An empty store for work apart from this one's. Given back, its memory serves the next. NULL: out of memory, env says so. */
+ki_ir *ki_ir_take(ki_ir *ir);
+void ki_ir_give(ki_ir *ir, ki_ir *apart);
 /* Room for so many more nodes at once; whether they will be looked for. */
 bool ki_ir_reserve(ki_ir *ir, uint32_t more, bool sought);
 

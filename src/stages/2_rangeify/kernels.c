@@ -374,25 +374,26 @@ static bool emit(rangeifier *r, call *c, uint32_t n) {
 /* What a kernel alone decides, in a store of its own: its size is what it costs. *fill: one to run before it, or NULL. While
  * layouts are tried only they matter: the sink as it was. */
 kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, ki_layouts *l, kn_uop *fill) {
-    ki_ir own;
     kn_uop k[2] = {NULL, NULL};
     uint32_t n = 1;
+    bool tries = !scatter && l && l->step == KI_TRY;
+    ki_ir *own = ki_ir_take(ir);
     *fill = NULL;
-    if (!ki_ir_open(&own, ir->env)) return NULL;
-    bool ok = ki_import(&own, ir, &sink, 1, k);
-    own.next_buffer = ir->next_buffer;
-    ok = ok && (k[0] = ki_range_fold(&own, k[0], 0)) && (k[0] = ki_range_scan(&own, k[0])) &&
-         (k[0] = ki_layouts_apply(scatter ? NULL : l, &own, k[0]));
-    if (!scatter && l && l->step == KI_TRY) return ki_ir_close(&own), ok ? sink : NULL;
-    ok = ok && (k[0] = ki_range_join_loops(&own, k[0]));
-    if (ok && scatter) ok = (k[0] = ki_range_scatter(&own, k[0], &k[1])) != NULL;
-    if (k[1]) n = 2;
-    for (uint32_t i = 0; ok && n == 2 && i < n; i++) ok = (k[i] = ki_range_join_loops(&own, k[i])) != NULL;
-    for (uint32_t i = 0; ok && i < n; i++) ok = (k[i] = own_ranges(&own, k[i])) && (k[i] = ki_range_rows(&own, k[i]));
-    ok = ok && ki_import(ir, &own, k, n, k);
-    if (ok) *fill = k[1];
-    ki_ir_close(&own);
-    return ok ? k[0] : NULL;
+    bool ok = own && ki_import(own, ir, &sink, 1, k);
+    if (own) own->next_buffer = ir->next_buffer;
+    ok = ok && (k[0] = ki_range_fold(own, k[0], 0)) && (k[0] = ki_range_scan(own, k[0])) &&
+         (k[0] = ki_layouts_apply(scatter ? NULL : l, own, k[0]));
+    if (!tries) {
+        ok = ok && (k[0] = ki_range_join_loops(own, k[0]));
+        if (ok && scatter) ok = (k[0] = ki_range_scatter(own, k[0], &k[1])) != NULL;
+        if (k[1]) n = 2;
+        for (uint32_t i = 0; ok && n == 2 && i < n; i++) ok = (k[i] = ki_range_join_loops(own, k[i])) != NULL;
+        for (uint32_t i = 0; ok && i < n; i++) ok = (k[i] = own_ranges(own, k[i])) && (k[i] = ki_range_rows(own, k[i]));
+        ok = ok && ki_import(ir, own, k, n, k);
+        if (ok) *fill = k[1];
+    }
+    ki_ir_give(ir, own);
+    return ok ? tries ? sink : k[0] : NULL;
 }
 
 /* Every nest's SINK. From here on they alone are the program: the tensor graph and the demands are given back. */

@@ -443,7 +443,7 @@ bool ki_render_x86(ki_ir *ir, const ki_target *t, kn_uop kernel, ki_x86_text *ou
                false;
     ki_asm a;
     ki_lower l = {.ir = ir, .a = &a, .kernel = kernel, .inst = body->src[0]->src, .n = body->src[0]->nsrc};
-    ki_mir_open(&l.m, ir->env, t);
+    ki_mir_open(&l.m, ir->env, t, l.n / 2);
     ki_asm_open(&a, ir->env, l.m.features);
     a.listing = listing;
     l.m.item = l.inst;

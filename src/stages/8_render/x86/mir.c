@@ -5,10 +5,12 @@
 
 #include <string.h>
 
-bool ki_mir_open(ki_mir *m, ki_env *env, const ki_target *t) {
+bool ki_mir_open(ki_mir *m, ki_env *env, const ki_target *t, uint32_t n) {
     *m = (ki_mir){.env = env, .target = t, .nv = 1, .nvector = t->nvector};
     m->features = ki_cpu_level_features(t->level);
     m->sse = !(m->features & KI_CPU_BIT(KI_CPU_AVX));
+    if (!ki_array_grow(&m->ins, &m->cap, n, sizeof *m->ins) || !ki_array_grow(&m->v, &m->v_cap, n, sizeof *m->v))
+        return ki_fail(env, KI_E_NOMEM), m->failed = true, false;
     return true;
 }
 

@@ -104,7 +104,7 @@ static inline ki_mop ki_mpool(uint32_t label) {
     return (ki_mop){.kind = KI_XO_MEM, .base = KI_MB_POOL, .scale = 1, .label = label};
 }
 
-bool ki_mir_open(ki_mir *m, ki_env *env, const struct ki_target *t);
+bool ki_mir_open(ki_mir *m, ki_env *env, const struct ki_target *t, uint32_t n); /* n: of about so many instructions */
 void ki_mir_close(ki_mir *m);
 ki_vreg ki_vreg_new(ki_mir *m, ki_rclass cls, ki_x86_kind kind); /* 0: failed */
 /* Appends; flags from the form. The result may be changed until the next one. */

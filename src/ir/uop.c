@@ -166,7 +166,7 @@ static inline uint32_t node_hash(kn_op op, kn_dtype dtype, const kn_uop *src, ui
 /* Where a node may be. In a small table, from its hash on. In one that outgrows the caches first in the line of eight
  * that the sum of its sources' ids names, so that what is made or looked up in turn lies side by side; where that is
  * full, from its hash on. */
-enum { NEAR = 8, SMALL = 1 << 14 };
+enum { NEAR = 8, SMALL = 1 << 14, LARGE = 1 << 18 };
 static inline uint32_t line_of(const kn_uop *src, uint32_t nsrc, uint32_t hash, uint32_t nslot) {
     uint32_t sum = 0;
     if (nslot <= SMALL || nsrc == 0) return hash;
@@ -226,9 +226,9 @@ static bool grow_slots(ki_ir *ir, uint32_t n) {
     return true;
 }
 
-/* A small table grows to the fourfold: it would soon be seated anew. */
+/* A table that is not large grows to the fourfold: it would soon be seated anew. */
 static bool more_room(ki_ir *ir) {
-    uint32_t n = ir->n * 2 >= ir->nslot && ir->nslot < SMALL ? ir->n * 2 : ir->n;
+    uint32_t n = ir->n * 2 >= ir->nslot && ir->nslot < LARGE ? ir->n * 2 : ir->n;
     return (ir->n < ir->cap || grow_nodes(ir, ir->n + 1)) && grow_slots(ir, n);
 }
 /* Every node is in a slot then. */

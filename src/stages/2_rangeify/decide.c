@@ -113,6 +113,7 @@ static bool add_context(rangeifier *r, uint32_t nest_id, uint32_t parent, kn_uop
 
 /* Registers every demand in e, which is what a demand became: one op and its index arithmetic. */
 static bool scan(rangeifier *r, kn_uop e, uint32_t nest_id, uint32_t ctx, bool linear) {
+    if (is_demand(r, e) && ki_is_plain(e)) return add_demand(r, e, nest_id, ctx, linear);
     kn_uop *order;
     int64_t n = ki_toposort_above(r->ir, &e, 1, r->top, &order);
     bool ok = n >= 0;

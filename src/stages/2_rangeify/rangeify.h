@@ -119,6 +119,13 @@ static inline bool is_demand(const rangeifier *r, kn_uop u) {
     return u->op == KN_INDEX && u->id > r->top && is_tensor(r, u->src[0]) && u->src[0]->op != KN_BUFFER;
 }
 
+/* A demand at loop positions as they are, or constants: nothing inside it is a demand, and nothing is left to simplify. */
+static inline bool ki_is_plain(kn_uop d) {
+    for (uint32_t k = 1; k < d->nsrc; k++)
+        if (d->src[k]->op != KN_RANGE && d->src[k]->op != KN_CONST) return false;
+    return true;
+}
+
 /* alike.c: the entry of all sums that are made as v is; *known: something was found of one before. *out is NULL where v is too
  * large, and valid until the next call. False: env says why. */
 bool ki_alike_find(rangeifier *r, kn_uop v, ki_alike_sum **out, bool *known);

@@ -45,6 +45,7 @@ kn_uop ki_range_simplify(rangeifier *r, kn_uop u) {
                          .driver = KI_FIXPOINT,
                          .floor = r->top,
                          /* values are what facts.c has looked at */ .memo = &r->memo};
+    if (u && is_demand(r, u) && ki_is_plain(u)) return u;
     hidden h = {0};
     kn_uop v = u && r->nested ? ki_range_hide(r, u, &h) : u;
     if (h.too_many) return u;

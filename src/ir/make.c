@@ -18,10 +18,25 @@ kn_uop ki_opn(ki_ir *ir, kn_op op, const kn_uop *src, uint32_t nsrc) {
     return ki_make(ir, op, KN_VOID, src, nsrc, NOARG, 0);
 }
 
+/* u over these as many sources has u's dtype, type and bounds: they are derived from what u's own sources share with these. */
+static bool derives_alike(kn_uop u, const kn_uop *src) {
+    bool known = ki_is_elementwise((kn_op)u->op) ? u->op != KN_WHERE
+                                                 : u->op == KN_INDEX || u->op == KN_LOAD || u->op == KN_STORE;
+    for (uint32_t k = 0; k < u->nsrc && known; k++) {
+        kn_uop a = u->src[k], b = src[k];
+        known = a == b || (b && a->dtype == b->dtype && a->type == b->type && a->flags == b->flags &&
+                           a->lo.i == b->lo.i && a->hi.i == b->hi.i);
+    }
+    return known;
+}
+
 kn_uop ki_with_srcs(ki_ir *ir, kn_uop u, const kn_uop *src, uint32_t nsrc) {
     if (!u) return NULL;
     if (nsrc == u->nsrc && (nsrc == 0 || memcmp(src, u->src, nsrc * sizeof *src) == 0)) return u;
-    return ki_like(ir, ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, src, nsrc, u->arg, u->tag), ir, u);
+    kn_uop v = nsrc == u->nsrc && derives_alike(u, src)
+                   ? ki_make_as(ir, u, src, u->arg, u->type, u->tag)
+                   : ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, src, nsrc, u->arg, u->tag);
+    return ki_like(ir, v, ir, u);
 }
 kn_uop ki_with_src(ki_ir *ir, kn_uop u, const kn_uop *src) { return u ? ki_with_srcs(ir, u, src, u->nsrc) : NULL; }
 static kn_uop with(ki_ir *ir, kn_uop u, kn_arg arg, uint32_t tag) {

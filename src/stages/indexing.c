@@ -39,28 +39,23 @@ kn_uop ki_index_mul(ki_ir *ir, kn_uop a, kn_uop b) {
 
 kn_uop ki_dim_uop(ki_ir *ir, ki_dim d) { return d.sym ? d.sym : ki_index(ir, d.n); }
 
-/* Position in axes [from, to) of a shape. */
+/* Position in axes [from, to) of a shape. Σ i·stride, outermost first, rather than Horner's nested form: so the simplifier writes
+ * sums, and finds this one done. */
 static ki_element linear(ki_ir *ir, const ki_type *shape, const kn_uop *i, unsigned from, unsigned to) {
     ki_element e = {ki_index(ir, 0), NULL};
-    for (unsigned k = from; k < to; k++) {
-        ki_element a = ki_element_of(i[k]);
-        e.valid = ki_and(ir, e.valid, a.valid);
-        e.x = ki_index_add(ir, ki_index_mul(ir, e.x, ki_dim_uop(ir, shape->dim[k])), a.x);
+    kn_uop stride[KI_MAX_RANK], next = ki_index(ir, 1);
+    for (unsigned k = to; k-- > from;) {
+        e.valid = ki_and(ir, e.valid, ki_element_of(i[k]).valid);
+        stride[k] = next;
+        if (k > from) next = ki_index_mul(ir, next, ki_dim_uop(ir, shape->dim[k]));
     }
+    for (unsigned k = from; k < to; k++)
+        e.x = ki_index_add(ir, e.x, ki_index_mul(ir, ki_element_of(i[k]).x, stride[k]));
     return e;
 }
 
 ki_element ki_linear_index(ki_ir *ir, const ki_type *shape, const kn_uop *i) {
-    /* Σ i·stride rather than Horner's nested form: sums are what the simplifier orders and compares. */
-    ki_element e = {ki_index(ir, 0), NULL};
-    kn_uop stride = ki_index(ir, 1);
-    for (unsigned k = shape->rank; k-- > 0;) {
-        ki_element a = ki_element_of(i[k]);
-        e.valid = ki_and(ir, e.valid, a.valid);
-        e.x = ki_index_add(ir, ki_index_mul(ir, a.x, stride), e.x);
-        stride = ki_index_mul(ir, stride, ki_dim_uop(ir, shape->dim[k]));
-    }
-    return e;
+    return linear(ir, shape, i, 0, shape->rank);
 }
 
 /* Splits a position into axes [from, to) of a shape, last axis fastest. */

@@ -150,7 +150,8 @@ void ki_ir_give(ki_ir *ir, ki_ir *apart) {
 /* Ops whose dtype is part of the key: that of all others follows from the rest of it. */
 enum { BY_GIVEN, BY_SRC0, BY_SRC1, BY_SRC2, BY_BOOL, BY_VOID, BY_INDEX, BY_U8, BY_STACK, BY_TUPLE, BY_GETTUPLE };
 static const bool dtype_given[KI_OP_COUNT] = {
-#define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc) [KN_##name] = BY_##dtype == BY_GIVEN,
+#define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc)                                   \
+    [KN_##name] = BY_##dtype == BY_GIVEN,
 #include "ir/ops.def"
 #undef KI_OP
 };

@@ -426,8 +426,8 @@ static bool finish_all(rangeifier *r, ki_kernels *k) {
             if (step != KI_WISH) ok = ki_layouts_touch(&l, r->ir, nest[i], r->nest[i].scatter, &touched);
             if (!ok || !touched) continue;
             bool apart = r->nest[i].scatter; /* one that does is touched by no layout: it comes by once */
-            kn_uop done = apart ? ki_range_finish(r->ir, nest[i], true, &l, &fill)
-                                : ki_twins_finish(&twins, r->ir, nest[i], &l);
+            kn_uop done =
+                apart ? ki_range_finish(r->ir, nest[i], true, &l, &fill) : ki_twins_finish(&twins, r->ir, nest[i], &l);
             ok = done != NULL;
             if (ok && step != KI_TRY) k->sink[i] = done;
             if (apart && fill) k->sink[k->n++] = fill; /* order.c: the other reads what this one makes */

@@ -8,7 +8,7 @@
  * A kernel that overwrites what it still needs (another element, or for another result), and kernels that need
  * each other's old values, are resolved by writing to new memory first and copying last; a kernel that needs a value both
  * from before and from after an assignment to part of it, by copying the old one first. */
-#include "stages/2_rangeify/rangeify.h"
+#include "stages/2_rangeify/siblings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -321,6 +321,7 @@ bool ki_range_order(rangeifier *r, ki_kernels *k, uint32_t **out) {
     orderer o = {.r = r, .k = k};
     uint32_t copies = k->n, *waits = NULL; /* kernels from here on are copies */
     bool *placed = NULL, ok = true, done = false, parted = false;
+    ki_family f = {0};
     for (uint32_t i = 0; i < copies && ok; i++)
         for (kn_uop s; ok && (s = bad_store(&o, i, false, &ok));) ok = redirect(&o, i, s);
     while (ok && !done) {
@@ -334,12 +335,13 @@ bool ki_range_order(rangeifier *r, ki_kernels *k, uint32_t **out) {
         ok = ok && collect(&o) && connect(&o) && index_edges(&o);
         if (ok) done = place(&o, *out, waits, placed, copies);
         if (ok && !done) ok = break_cycle(&o, placed, copies);
-        if (ok && done && !parted) { /* parted once, they are placed anew */
-            ok = ki_range_part(r, k, *out, o.edge, o.nedge, &done);
-            parted = true;
-        }
+        if (!ok || !done) continue;
+        ok = ki_family_open(&f, r, k, *out, o.edge, o.nedge) && (parted || ki_range_part(&f, &done));
+        if (ok && !done) ki_family_close(&f); /* parted once, they are placed anew */
+        parted = true;
     }
-    ok = ok && ki_range_siblings(r, k, *out, o.edge, o.nedge);
+    ok = ok && ki_range_siblings(&f);
+    ki_family_close(&f);
     ki_free(waits);
     ki_free(placed);
     ki_free(o.access);

@@ -119,36 +119,35 @@ static bool part(ki_family *f, uint32_t b, kn_uop end, kn_uop sum) {
     return true;
 }
 
-bool ki_range_part(rangeifier *r, ki_kernels *k, uint32_t *order, const ki_edge *edge, uint32_t nedge, bool *whole) {
-    ki_family f;
+bool ki_range_part(ki_family *f, bool *whole) {
+    rangeifier *r = f->r;
+    ki_kernels *k = f->k;
     uint32_t n = k->n;
     bool *of = ki_calloc(r->ir->next_buffer + 1, sizeof *of), *done = ki_calloc(n + 1, sizeof *done);
     uint8_t *tried = ki_calloc(n + 1, sizeof *tried);
-    bool ok = ki_family_open(&f, r, k, order, edge, nedge) &&
-              ((of && done && tried) || (ki_fail(r->ir->env, KI_E_NOMEM), false));
+    bool ok = (of && done && tried) || (ki_fail(r->ir->env, KI_E_NOMEM), false);
     for (uint32_t i = 0; i < r->nafter && ok; i++) /* what waits for such a nest waits for its update */
         done[r->after[i].from] = done[r->after[i].to] = true;
     *whole = true;
-    for (uint32_t e = 0; e < nedge && ok; e++) {
-        uint32_t a = edge[e].before, b = edge[e].after;
+    for (uint32_t e = 0; e < f->nedge && ok; e++) {
+        uint32_t a = f->edge[e].before, b = f->edge[e].after;
         kn_uop sum = NULL, end;
-        if (done[b] || f.fact[b].fixed || !f.fact[b].sums || tried[b] == MOST_TRIED) continue;
-        if (ki_family_shared(&f, a, b) < KI_SHARED) continue;
+        if (done[b] || f->fact[b].fixed || !f->fact[b].sums || tried[b] == MOST_TRIED) continue;
+        if (ki_family_shared(f, a, b) < KI_SHARED) continue;
         tried[b]++;
         if (!(end = parts_of(r->ir, k->sink[b], &sum, &ok))) continue;
         int64_t cost = (int64_t)ki_itemsize((kn_dtype)sum->dtype);
         for (uint32_t j = 1; j < end->nsrc; j++) cost *= end->src[j]->src[0]->arg.i;
-        ok = reads(&f, sum, of, true);
-        bool can = ok && can_join(&f, a, b, of, cost);
-        ok = ok && reads(&f, sum, of, false);
+        ok = reads(f, sum, of, true);
+        bool can = ok && can_join(f, a, b, of, cost);
+        ok = ok && reads(f, sum, of, false);
         if (!ok || !can) continue;
-        ok = part(&f, b, end, sum);
+        ok = part(f, b, end, sum);
         done[b] = true;
         *whole = false;
     }
     ki_free(of);
     ki_free(done);
     ki_free(tried);
-    ki_family_close(&f);
     return ok;
 }

@@ -205,15 +205,10 @@ typedef struct ki_kernels {
 bool ki_range_order(rangeifier *r, ki_kernels *k, uint32_t **out);
 /* What decided, given back once all is: demands, facts, memos. What is left: nests, outputs, map. */
 void ki_range_forget(rangeifier *r);
-/* siblings.c: joins kernels; order is brought in line, k->used of it remain. edge: in order of `before`, k->first: each
- * kernel's first. */
+/* siblings.h: what lies between kernels, in order of `before`, k->first: each kernel's first. */
 typedef struct ki_edge {
     uint32_t before, after;
 } ki_edge;
-/* part.c: sums that overwriting keeps from joining get memory of their own; *whole: none did; else
- * the order is to be found anew. */
-bool ki_range_part(rangeifier *r, ki_kernels *k, uint32_t *order, const ki_edge *edge, uint32_t nedge, bool *whole);
-bool ki_range_siblings(rangeifier *r, ki_kernels *k, uint32_t *order, const ki_edge *edge, uint32_t nedge);
 /* Bytes of memory that an INDEX can name; -1: out of memory. */
 int64_t ki_range_touched(ki_ir *ir, kn_uop index);
 /* kernels.c: nests to LINEAR(CALL...). Forgets what decided. */

@@ -339,15 +339,14 @@ bool ki_family_open(ki_family *f, rangeifier *r, ki_kernels *k, uint32_t *order,
 void ki_family_close(ki_family *f) {
     ki_free(f->fact);
     ki_free(f->use);
+    *f = (ki_family){0};
 }
 
-bool ki_range_siblings(rangeifier *r, ki_kernels *k, uint32_t *order, const ki_edge *edge, uint32_t nedge) {
-    ki_family f;
+bool ki_range_siblings(ki_family *f) {
     pairs p = {0};
-    bool ok = ki_family_open(&f, r, k, order, edge, nedge) && find_pairs(&f, &p);
-    for (uint32_t i = 0; i < p.n && ok; i++) try_pair(&f, &p.v[i]);
-    ok = ok && rebuild(&f);
+    bool ok = find_pairs(f, &p);
+    for (uint32_t i = 0; i < p.n && ok; i++) try_pair(f, &p.v[i]);
+    ok = ok && rebuild(f);
     ki_free(p.v);
-    ki_family_close(&f);
     return ok;
 }

@@ -1,4 +1,5 @@
-/* siblings.h: what siblings.c and part.c share: what each kernel touches, and which others it reaches. Private to both. */
+/* siblings.h: what siblings.c and part.c share: what each kernel touches, and which others it reaches. For order.c, which asks
+ * both. */
 #ifndef KI_SIBLINGS_H
 #define KI_SIBLINGS_H
 
@@ -39,6 +40,12 @@ typedef struct ki_family {
     size_t use_cap;
     uint32_t *order;
 } ki_family;
+
+/* siblings.c: joins kernels; the order is brought in line, k->used of it remain. */
+bool ki_range_siblings(ki_family *f);
+/* part.c: sums that overwriting keeps from joining get memory of their own; *whole: none did, and the family is as it was; else
+ * the order is to be found anew. */
+bool ki_range_part(ki_family *f, bool *whole);
 
 bool ki_family_open(ki_family *f, rangeifier *r, ki_kernels *k, uint32_t *order, const ki_edge *edge, uint32_t nedge);
 void ki_family_close(ki_family *f);

@@ -264,6 +264,35 @@ static void forms(void) {
     finish();
 }
 
+/* A product whose columns lie in heads of 16: where two of them are 8 apart their distance depends on the rest of the position,
+ * but what is contiguous is staged contiguous. */
+static void staged_in_heads(void) {
+    begin(), fill();
+    kn_uop i = rng(KN_AX_LOOP, 4), j = rng(KN_AX_LOOP, 48), r = rng(KN_AX_REDUCE, 8);
+    kn_uop in_head = ki_op2(&ir, KN_MOD, j, I(16)), head = mul(ki_op2(&ir, KN_IDIV, j, I(16)), I(128));
+    kn_uop v = mul(at(param(1, KN_F32, 32), add(mul(i, I(8)), r)),
+                   at(param(2, KN_F32, 384), add(add(mul(r, I(16)), in_head), head)));
+    kn_uop sink = sink1(end(store(param(0, KN_F32, 192), add(mul(i, I(48)), j), reduce(KN_ADD, v, r, NULL)), i, j));
+    run(sink, want);
+    kn_uop s = ki_apply_opt(&ir, sink, opt(KI_OPT_SPLIT, 1, 8, KN_AX_UPCAST, false));
+    s = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 1, 3, KN_AX_UPCAST, false));
+    s = ki_apply_opt(&ir, s, opt(KI_OPT_STAGE, -1, 2, 0, false));
+    CHECK(s && agrees(s), "columns in heads, staged, keep their values");
+    ki_nest k;
+    int64_t step = 0;
+    bool open = s && ki_nest_open(&k, &ir, s), known = false;
+    for (uint32_t n = 0; open && n < k.scope.n; n++) {
+        kn_uop u = k.scope.node[n], b = u->op == KN_STORE ? ki_storage(u->src[0]) : NULL;
+        for (uint32_t q = 0; b && b->op == KN_BUFFER && q < k.scope.nrange; q++)
+            if (ki_is_lane(k.scope.range[q]) && ki_extent(k.scope.range[q]) == 8 &&
+                ki_scope_has(&k.scope, u->src[0]->src[1], k.scope.range[q]))
+                step = ki_nest_stride(&k, u->src[0], k.scope.range[q], &known);
+    }
+    if (s) ki_nest_close(&k);
+    CHECK(known && step == 1, "8 neighbours of a head are staged as neighbours (%d apart)", (int)step);
+    finish();
+}
+
 /* The same bits, whatever the number of threads: values that round, kernels large enough to be shared out. */
 static void threads_do_not_matter(void) {
     static float first[MOST]; /* fill() clears the others */
@@ -315,6 +344,7 @@ int main(void) {
     for (int i = 0; i < 5; i++) no_memory(kinds[i]);
     threads_do_not_matter();
     forms();
+    staged_in_heads();
     uneven();
     refusals();
     repeated();

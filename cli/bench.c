@@ -112,7 +112,8 @@ typedef struct sample {
     int64_t kernels, bytes, floor;
 } sample;
 
-static kn_status lower(kn_ctx *k, const built *b, ki_stage to, sample *s) {
+/* begun: when the tensor calls were. */
+static kn_status lower(kn_ctx *k, const built *b, ki_stage to, double begun, sample *s) {
     ki_plan plan;
     if (!ki_plan_open(k, b->out, b->n, &plan)) return (kn_status)ki_settle_failure(k);
     ki_ir ir, tensors;
@@ -120,6 +121,7 @@ static kn_status lower(kn_ctx *k, const built *b, ki_stage to, sample *s) {
     ki_lower_opts o = {.threads = ki_cpu_count(), .rough = true, .target = ki_target_chosen(&k->env, false)};
     bool ok = o.target && ki_ir_open(&ir, &k->env);
     ok = ok && ki_lower(&plan.program, &ir, to, &o, &out);
+    s->seconds = cli_now() - begun;
     if (ok) {
         ki_traffic t = ki_count_traffic(&out);
         s->kernels = t.kernels;
@@ -143,12 +145,11 @@ static int measure(cli *c, int i, ki_stage to, sample *s) {
     built b = {.n = 0};
     kn_status st = kn_error(k);
     if (!st) st = hold(k, i, &b);
-    double begun = cli_now();
     if (!st) {
+        double begun = cli_now();
         kn_scope_open(k);
         st = build(k, i, &b);
-        if (!st) st = lower(k, &b, to, s);
-        s->seconds = cli_now() - begun;
+        if (!st) st = lower(k, &b, to, begun, s);
         kn_scope_close(k);
     }
     int rc = st ? cli_fail(c, "%s: %s", name_of(i), kn_message(k)) : CLI_OK;

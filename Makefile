@@ -102,8 +102,9 @@ $(LIBA): $(LIBOBJ) $(GENOBJ)
 	$(say) ar $@
 	$(Q)$(AR) rcs $@ $^
 
-# What runs once a call of the user's or once a kernel, not once a node, is built small.
-$(addprefix $(B)/src/,tensor/unary.o tensor/binary.o tensor/view.o tensor/reduce.o tensor/network.o stages/8_render/c_helpers.o): \
+# What runs once a call of the user's or once a kernel, not once a node, is built small; so is what writes text.
+$(addprefix $(B)/src/,tensor/unary.o tensor/binary.o tensor/view.o tensor/reduce.o tensor/network.o stages/8_render/c_helpers.o \
+    stages/8_render/c.o stages/8_render/c_expr.o stages/8_render/c_mem.o ir/print.o): \
     private CFLAGS += -Os
 # Digits are drawn in rows of pixels, tens of thousands of times: worth vectors.
 $(B)/src/nn/digits.o: private CFLAGS += -ftree-vectorize -fno-math-errno -fno-trapping-math

@@ -303,8 +303,8 @@ static kn_uop run_steps(execution *x, const steps *s, kn_uop root, ki_stats *sta
     return root;
 }
 
-/* What the sources of a root are: lanes, some of them scalars, or the second a constant. */
-typedef enum sources { LANES, FIRST_SCALAR, OTHERS_SCALAR, ABOVE_0, BELOW_0, SOURCE_KINDS } sources;
+/* What the sources of a root are: lanes, some of them scalars, or the second a constant; NEAR_0: and the first of 20 bits. */
+typedef enum sources { LANES, FIRST_SCALAR, OTHERS_SCALAR, ABOVE_0, NEAR_0, BELOW_0, SOURCE_KINDS } sources;
 
 /* op(x...) for parameters of dtype t. */
 static kn_uop applied(execution *x, kn_op op, kn_dtype t, sources which, int64_t dim) {
@@ -313,10 +313,12 @@ static kn_uop applied(execution *x, kn_op op, kn_dtype t, sources which, int64_t
         char name[2] = {(char)('a' + k), 0};
         bool scalar = which == (k ? OTHERS_SCALAR : FIRST_SCALAR);
         if (k == 1 && which >= ABOVE_0)
-            src[k] = ki_const_bits(&x->ir, t, ki_bits_from_f64(t, which == ABOVE_0 ? 7 : -7));
+            src[k] = ki_const_bits(&x->ir, t, ki_bits_from_f64(t, which == BELOW_0 ? -7 : 7));
         else
             src[k] =
                 ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, scalar ? NULL : ki_shape_src(&x->ir, &dim, 1));
+        if (k == 0 && which == NEAR_0 && ki_is_int(t) && ki_itemsize(t) >= 4)
+            src[k] = ki_op2(&x->ir, KN_AND, src[k], ki_const_int(&x->ir, t, 0xFFFFF));
     }
     kn_uop root = ki_make(&x->ir, op, t, src, (uint32_t)ki_ops[op].least, (kn_arg){.bits = 0}, 0);
     ki_env_clear(&x->env);

@@ -70,18 +70,21 @@ static kn_uop padded(int n) {
     kn_uop v = at(param(1, KN_F32, n - 7), where(valid, add(x, I(-3)), invalid()));
     return sink1(end(store(param(0, KN_F32, n), x, add(v, at(param(2, KN_F32, n), x))), x, NULL));
 }
-/* one channel in, c out, 3 x 3, zero padding on the left and above */
-static kn_uop convolve(int c, int h, int w) {
-    kn_uop o = rng(KN_AX_LOOP, c), y = rng(KN_AX_LOOP, h), x = rng(KN_AX_LOOP, w), a = rng(KN_AX_REDUCE, 3),
-           b = rng(KN_AX_REDUCE, 3);
-    kn_uop iy = add(add(y, a), I(-1)), ix = add(add(x, b), I(-1));
+/* n channels in, c out, of h x w, 3 x 3 with a border of zeros, every step-th position */
+static kn_uop convolve(int n, int c, int h, int w, int step) {
+    int oh = (h - 1) / step + 1, ow = (w - 1) / step + 1;
+    kn_uop o = rng(KN_AX_LOOP, c), y = rng(KN_AX_LOOP, oh), x = rng(KN_AX_LOOP, ow), i = rng(KN_AX_REDUCE, n),
+           a = rng(KN_AX_REDUCE, 3), b = rng(KN_AX_REDUCE, 3);
+    kn_uop iy = add(add(mul(y, I(step)), a), I(-1)), ix = add(add(mul(x, I(step)), b), I(-1));
     kn_uop valid = ki_op2(&ir, KN_AND, ki_op2(&ir, KN_AND, lt(I(-1), iy), lt(iy, I(h))),
                           ki_op2(&ir, KN_AND, lt(I(-1), ix), lt(ix, I(w))));
-    kn_uop v = at(param(1, KN_F32, h * w), where(valid, add(mul(iy, I(w)), ix), invalid()));
-    kn_uop k = at(param(2, KN_F32, c * 9), add(add(mul(o, I(9)), mul(a, I(3))), b));
-    kn_uop out = add(mul(o, I(h * w)), add(mul(y, I(w)), x));
-    return sink1(ki_opn(
-        &ir, KN_END, (kn_uop[]){store(param(0, KN_F32, c * h * w), out, reduce(KN_ADD, mul(v, k), a, b)), o, y, x}, 4));
+    kn_uop place = add(mul(i, I(h * w)), add(mul(iy, I(w)), ix));
+    kn_uop v = at(param(1, KN_F32, n * h * w), where(valid, place, invalid()));
+    kn_uop k = at(param(2, KN_F32, c * n * 9), add(mul(add(mul(o, I(n)), i), I(9)), add(mul(a, I(3)), b)));
+    kn_uop out = add(mul(o, I(oh * ow)), add(mul(y, I(ow)), x));
+    kn_arg sums = {.reduce = {.op = KN_ADD}};
+    kn_uop sum = ki_make(&ir, KN_REDUCE, KN_VOID, (kn_uop[]){mul(v, k), i, a, b}, 4, sums, 0);
+    return sink1(ki_opn(&ir, KN_END, (kn_uop[]){store(param(0, KN_F32, c * oh * ow), out, sum), o, y, x}, 4));
 }
 /* running sums down the columns of n rows */
 static kn_uop scan(int n, int cols) {
@@ -102,7 +105,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 18 };
+enum { KERNELS = 20 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -116,11 +119,13 @@ static const char *build(int which, kn_uop *sink) {
     case 8: return *sink = whole(1003), "whole";
     case 9: return *sink = transpose(37, 50), "transpose";
     case 10: return *sink = padded(301), "padded";
-    case 11: return *sink = convolve(20, 9, 21), "convolution";
+    case 11: return *sink = convolve(1, 20, 9, 21, 1), "convolution";
     case 12: return *sink = scan(11, 24), "scan";
     case 13: return *sink = two(90, 33), "two nests";
     case 14: return *sink = matmul(5, 300, 1), "matrix times vector";
     case 15: return *sink = columns(9, 127), "columns, a vector's remainder short";
+    case 17: return *sink = convolve(16, 4, 6, 7, 1), "convolution, rows joined";
+    case 18: return *sink = convolve(9, 8, 10, 10, 2), "convolution, staged and joined";
     case 16: return *sink = columns(9, 130), "columns, an element too many";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";
     }

@@ -72,7 +72,7 @@ static void random_ops(int w, int runs) {
         for (int s = 0; s < 12 && ok; s++) {
             static const int factor[] = {2, 3, 4, 5, 7, 8, 10};
             ki_opt o = opt((ki_optop)rnd(KI_OPT_COUNT), (int)rnd(8), factor[rnd(7)], (kn_axis)rnd(KI_AX_COUNT), rnd(2));
-            if (o.op == KI_OPT_SWAP) o.arg = (int)rnd(8);
+            if (o.op == KI_OPT_SWAP || o.op == KI_OPT_JOIN) o.arg = (int)rnd(8);
             if (o.op == KI_OPT_STAGE) o.arg = 1 + (int)rnd(2), o.axis = (int)rnd(5) - 1;
             if (o.op == KI_OPT_NOLOCALS && rnd(4)) continue;
             kn_uop next = ki_apply_opt(&ir, sink, o);
@@ -171,6 +171,9 @@ static void refusals(void) {
     REFUSED(m, opt(KI_OPT_PADTO, 0, 0, 0, false), OPT_DIVIDE, "multiple of 0");
     REFUSED(m, opt(KI_OPT_SWAP, 0, 2, 0, false), OPT_SWAP, "a loop and a reduce");
     REFUSED(m, opt(KI_OPT_SWAP, 0, 7, 0, false), OPT_AXIS, "swap with nothing");
+    REFUSED(m, opt(KI_OPT_JOIN, 0, 2, 0, false), OPT_JOIN, "a loop and a reduce joined");
+    REFUSED(m, opt(KI_OPT_JOIN, 0, 0, 0, false), OPT_JOIN, "a loop joined with itself");
+    REFUSED(m, opt(KI_OPT_JOIN, 0, 7, 0, false), OPT_JOIN, "joined with nothing");
     REFUSED(m, opt(KI_OPT_CUT, 0, 8, 0, false), OPT_CUT, "a part is empty");
     REFUSED(m, opt(KI_OPT_TC, 0, 0, 0, false), OPT_TC, "tensor core");
     REFUSED(m, opt(KI_OPT_STAGE, 1, 3, 0, false), OPT_STAGE, "no such operand");
@@ -184,6 +187,7 @@ static void refusals(void) {
     t = ki_apply_opt(&ir, m, opt(KI_OPT_SPLIT, 0, 2, KN_AX_THREAD, true));
     REFUSED(t, opt(KI_OPT_SPLIT, 1, 5, KN_AX_THREAD, true), OPT_THREAD, "two THREAD axes");
     REFUSED(t, opt(KI_OPT_CUT, 3, 1, 0, false), OPT_CUT_KIND, "a THREAD axis is cut");
+    REFUSED(t, opt(KI_OPT_JOIN, 3, 0, 0, false), OPT_JOIN, "a THREAD axis joined");
     s = ki_apply_opt(&ir, m, opt(KI_OPT_STAGE, -1, 2, 0, false)); /* the copy's loops are 3 and 4 */
     REFUSED(s, opt(KI_OPT_SPLIT, 3, 2, KN_AX_THREAD, true), OPT_THREAD, "threads of a loop that fills local memory");
     s = ki_apply_opt(&ir, m, opt(KI_OPT_NOLOCALS, 0, 0, 0, false));
@@ -196,6 +200,9 @@ static void refusals(void) {
     REFUSED(c, opt(KI_OPT_SPLIT, 1, 2, KN_AX_UPCAST, false), OPT_SPLIT, "lanes of a carried loop");
     REFUSED(c, opt(KI_OPT_SPLIT, 1, 2, KN_AX_THREAD, true), OPT_SPLIT, "threads of a carried loop");
     REFUSED(c, opt(KI_OPT_SWAP, 0, 1, 0, false), OPT_SWAP, "a carried loop swapped");
+    REFUSED(c, opt(KI_OPT_JOIN, 1, 0, 0, false), OPT_JOIN,
+            "a carried loop joined with the one around it, the other way round");
+    REFUSED(c, opt(KI_OPT_JOIN, 0, 1, 0, false), OPT_JOIN, "a carried loop joined with the one around it");
     REFUSED(c, opt(KI_OPT_CUT, 1, 2, 0, false), OPT_CUT_KIND, "a carried loop cut");
     REFUSED(c, opt(KI_OPT_PADTO, 1, 4, 0, false), OPT_PADTO, "a carried loop padded");
     CHECK(ki_apply_opt(&ir, c, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false)),
@@ -293,11 +300,56 @@ static void staged_in_heads(void) {
     finish();
 }
 
+/* Two loops as one: a row where memory counts both, the quotient and the remainder elsewhere. */
+static void joined(void) {
+    for (int order = 0; order < 2; order++) {
+        begin(), fill();
+        kn_uop sink = convolve(2, 3, 5, 7, 1), s;
+        run(sink, want);
+        s = ki_apply_opt(&ir, sink, opt(KI_OPT_JOIN, 1, 2, 0, false));
+        CHECK(s && agrees(s), "JOIN of y and x keeps the values");
+        ki_nest k;
+        bool open = s && ki_nest_open(&k, &ir, s), plain = open;
+        for (uint32_t i = 0; open && i < k.scope.n; i++) {
+            kn_uop u = k.scope.node[i];
+            bool known;
+            if (!ki_is_access(u) || !ki_scope_has(&k.scope, u, ki_nest_range(&k, 1))) continue;
+            plain &= ki_nest_stride(&k, u, ki_nest_range(&k, 1), &known) == 1 && known;
+        }
+        CHECK(plain, "input and output are rows of the joined loop");
+        if (open) ki_nest_close(&k);
+        s = ki_apply_opt(&ir, sink, order ? opt(KI_OPT_JOIN, 4, 5, 0, false) : opt(KI_OPT_JOIN, 3, 4, 0, false));
+        CHECK(s && agrees(s), "JOIN of two loops of a sum keeps the values, pair %d", order);
+        s = s ? ki_apply_opt(&ir, s, order ? opt(KI_OPT_JOIN, 3, 4, 0, false) : opt(KI_OPT_JOIN, 3, 5, 0, false))
+              : NULL;
+        CHECK(s && agrees(s), "and of all three");
+        REFUSED(sink, opt(KI_OPT_JOIN, 3, 5, 0, false), OPT_JOIN,
+                "a loop of the sum stands between: its order would change");
+        finish();
+    }
+    /* what the heuristics make of them */
+    for (int w = 17; w < 19; w++) {
+        kn_uop sink;
+        bool joins = false, stages = false;
+        begin();
+        build(w, &sink);
+        kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1}, sink);
+        for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) {
+            joins |= o->arg.kernel->opt[i].op == KI_OPT_JOIN;
+            stages |= o->arg.kernel->opt[i].op == KI_OPT_STAGE;
+        }
+        if (!joins || stages != (w == 18)) show(o);
+        CHECK(joins && stages == (w == 18), "rows that end within a vector are joined, %s",
+              w == 18 ? "once staged" : "in place");
+        finish();
+    }
+}
+
 /* The same bits, whatever the number of threads: values that round, kernels large enough to be shared out. */
 static void threads_do_not_matter(void) {
     static float first[MOST]; /* fill() clears the others */
     static const int shape[][3] = {{61, 90, 70}, {48, 110, 131}, {6, 120, 130}, {31, 130, 97}, {9, 120, 130}};
-    for (int w = 0; w < 12; w++) {
+    for (int w = 0; w < 13; w++) {
         bool ok = true;
         uint32_t most = 1;
         const int *d = shape[w % 5];
@@ -307,7 +359,8 @@ static void threads_do_not_matter(void) {
             for (int i = 0; i < MOST; i++) in1[i] = in1[i] * 0.37f + 0.011f, in2[i] = in2[i] / 3;
             kn_uop sink = w < 5     ? matmul(d[0], d[1], d[2])
                           : w < 10  ? matmul_t(d[0], d[1], d[2])
-                          : w == 10 ? convolve(40, 12, 21)
+                          : w == 10 ? convolve(1, 40, 12, 21, 1)
+                          : w == 11 ? convolve(16, 24, 12, 13, 1)
                                     : rows(150, 109);
             kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = threads}, sink);
             if (o && o->arg.kernel->threads > most) most = o->arg.kernel->threads;
@@ -340,11 +393,12 @@ static void no_memory(int w) {
 }
 
 int main(void) {
-    static const int kinds[] = {0, 4, 9, 11, 13};
-    for (int i = 0; i < 5; i++) no_memory(kinds[i]);
+    static const int kinds[] = {0, 4, 9, 11, 13, 17};
+    for (int i = 0; i < 6; i++) no_memory(kinds[i]);
     threads_do_not_matter();
     forms();
     staged_in_heads();
+    joined();
     uneven();
     refusals();
     repeated();

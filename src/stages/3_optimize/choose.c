@@ -136,6 +136,71 @@ static bool choose_across(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     return true;
 }
 
+/* ---- windows ----------------------------------------------------------------------------------------------- */
+
+#define FEW_TAPS   16  /* terms of a sum that are written out */
+#define MOST_TERMS 160 /* vectors of them in one nest */
+
+/* Terms of the sums of this nest that vary along v, if they are few in each; 0: there are none, or too many, or lanes already. */
+static int64_t few_taps(const ki_nest *k, kn_uop e, kn_uop v) {
+    int64_t most = 0;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop x = k->closer[q];
+        int64_t n = 1;
+        if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(&k->scope, x, v)) continue;
+        for (uint32_t j = 1; j < x->nsrc; j++) n *= ki_is_lane(x->src[j]) ? 0 : ki_extent(x->src[j]);
+        if (n < 2 || n > FEW_TAPS) return 0;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+/* A loop whose next iteration reads again, in a sum, what this one read: rows of windows that overlap. */
+static kn_uop overlapping(const ki_nest *k, kn_uop e, kn_uop v) {
+    bool known[2];
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        if (r == v || ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || ki_extent(r) < 2) continue;
+        for (uint32_t i = 0; i < k->scope.n; i++)
+            for (uint32_t q = 0; k->read[i] && q < k->scope.nrange; q++) {
+                kn_uop tap = k->scope.range[q];
+                if (ki_nest_closer(k, tap)->op != KN_REDUCE) continue;
+                int64_t a = ki_nest_stride(k, k->scope.node[i], r, known),
+                        b = ki_nest_stride(k, k->scope.node[i], tap, known + 1);
+                bool again = known[0] && known[1] && a > 0 && b > 0 && a % b == 0 && a / b < ki_extent(tap);
+                if (again && ki_nest_independent(k, r)) return r;
+            }
+    }
+    return NULL;
+}
+
+/* Sums of a few terms, as of pooling and of convolutions channel by channel, are written out, so that their masks are made once,
+ * and rows that read the same stand beside each other. False: nothing was done. */
+static bool choose_window(ki_choice *c, kn_uop e, kn_uop v, int64_t lanes, int64_t unroll) {
+    const ki_nest *k = &c->nest;
+    int64_t taps = few_taps(k, e, v), f = 1;
+    kn_uop row = taps ? overlapping(k, e, v) : NULL;
+    if (!row) return false;
+    if (ki_choice_fit(c, v, unroll)) return true;
+    for (int64_t n = 4; n > 1 && f == 1; n--)
+        if (ki_extent(row) % n == 0 && n * unroll * taps <= MOST_TERMS) f = n;
+    uint32_t iv = v->arg.range.id, ir = row->arg.range.id, tap[KI_MAX_RANK], size[KI_MAX_RANK], n = 0;
+    ki_choice_mark(c, e);
+    for (uint32_t q = 0; q < k->scope.nrange && n < KI_MAX_RANK; q++) {
+        kn_uop r = k->scope.range[q], x = k->closer[q];
+        if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(&k->scope, x, v)) continue;
+        ki_choice_mark(c, x);
+        tap[n] = r->arg.range.id;
+        size[n++] = (uint32_t)ki_extent(r);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, tap[i], size[i])) return true;
+    if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iv, lanes)) return true;
+    if (unroll > 1 && !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iv, unroll)) return true;
+    if (f > 1) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, ir, f);
+    return true;
+}
+
 void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
     ki_find_tile(c, e, &t);
@@ -159,7 +224,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         choose_blocks(c, e, t.v, u);
         return;
     }
-    if (ki_choice_fit(c, t.v, unroll)) return;
+    if (choose_window(c, e, t.v, lanes, unroll) || ki_choice_fit(c, t.v, unroll)) return;
     ki_choice_mark(c, e);
     if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, lanes) && unroll > 1)
         ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, unroll);

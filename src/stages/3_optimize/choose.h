@@ -35,6 +35,7 @@ typedef struct ki_tile {
     kn_uop v, u, w;     /* u NULL: no tile; w NULL: none */
     kn_uop reduce, row; /* row: of a dot tile, else NULL */
     kn_uop streamed;    /* the access */
+    kn_uop inner;       /* the loop of the reduce that runs under one mask of it (gates.c); NULL: there is no mask, or no such loop */
     int64_t nv, mu, mw;
     int64_t lanes; /* along v; 1 in a dot tile */
     int64_t step;  /* nv * lanes; without a tile what the nest's vector takes in one go, 0: no vectors */
@@ -71,6 +72,13 @@ kn_uop ki_crossing(const ki_choice *c, kn_uop end, kn_uop v);
 /* tile.c: v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
+/* gates.c: the loop of the reduce that may run innermost because no condition of the
+ * access depends on it, NULL if there is none. The next step towards that: true if one was made. */
+kn_uop ki_ungated(const ki_nest *k, kn_uop reduce, kn_uop access);
+bool ki_lift_gate(ki_choice *c, kn_uop reduce, kn_uop inner);
+/* Joins v, along which the nest stores, with the loop whose steps are rows of v, where that fills vectors better. True if a step
+ * was made. */
+bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v);
 /* stream.c: outputs of at least so many bytes that are better written past the caches. */
 void ki_choose_streams(ki_choice *c, uint64_t from);
 

@@ -50,10 +50,6 @@ static uint32_t own_buffers(const ki_nest *k, const uint64_t *set, kn_uop *out) 
     return n;
 }
 
-static kn_uop cut_reduce(ki_ir *ir, kn_uop c, kn_uop main, kn_uop tail) {
-    return ki_op2(ir, (kn_op)c->arg.reduce.op, main, tail);
-}
-
 /* main and tail are whole copies of c; the loops before r are taken off both and put around the pair. */
 static kn_uop cut_end(ki_ir *ir, kn_uop c, kn_uop r, kn_uop main, kn_uop tail) {
     uint32_t before = 0;
@@ -130,6 +126,7 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     ki_free(swap);
     ki_free(own);
     if (!main) return NULL;
-    both = c->op == KN_REDUCE ? cut_reduce(ir, c, main, tail) : cut_end(ir, c, r, main, tail);
+    bool sum = c->op == KN_REDUCE;
+    both = sum ? ki_op2(ir, (kn_op)c->arg.reduce.op, main, tail) : cut_end(ir, c, r, main, tail);
     return both ? flatten(ir, ki_substitute(ir, k->sink, &c, &both, 1)) : NULL;
 }

@@ -2,6 +2,7 @@
 #include "stages/3_optimize/nest.h"
 #include "stages/indexing.h"
 
+#include "base/whole.h"
 #include "ir/scalar.h"
 
 #include <string.h>
@@ -46,6 +47,12 @@ static void order_loops(kn_uop *src, uint32_t n, kn_uop *scratch, bool carried) 
     memcpy(src, scratch, n * sizeof *src);
 }
 
+static bool is_listed(const kn_uop *src, uint32_t n, kn_uop r) {
+    for (uint32_t j = 1; j < n; j++)
+        if (src[j] == r) return true;
+    return false;
+}
+
 /* Sources of u after the edit, in src (room for nsrc + n more); their number. */
 static uint32_t edited_sources(const ki_nest *k, kn_uop u, kn_uop *map, const ki_swap *swap, uint32_t n, kn_uop *src,
                                bool *spliced) {
@@ -61,8 +68,8 @@ static uint32_t edited_sources(const ki_nest *k, kn_uop u, kn_uop *map, const ki
             continue;
         }
         *spliced = true;
-        if (w->list[0]) src[m++] = w->list[0];
-        if (w->list[1]) src[m++] = w->list[1];
+        for (int i = 0; i < 2; i++)
+            if (w->list[i] && !is_listed(src, m, w->list[i])) src[m++] = w->list[i];
     }
     return m;
 }
@@ -78,15 +85,13 @@ kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n) 
     bool ok = map && src && wanted;
     if (!ok) ki_fail(k->ir->env, KI_E_NOMEM);
     if (ok) wanted[last] = 1;
+    for (uint32_t q = 0; ok && q < n; q++) map[s->at[swap[q].from->id]] = swap[q].expr;
     for (uint32_t i = last + 1; ok && i-- > 0;)
         for (uint32_t j = 0; wanted[i] && j < s->node[i]->nsrc; j++) wanted[s->at[s->node[i]->src[j]->id]] = 1;
     for (uint32_t i = 0; ok && i <= last; i++) {
         kn_uop u = s->node[i];
         bool spliced;
-        if (!wanted[i]) continue;
-        for (uint32_t q = 0; q < n; q++)
-            if (swap[q].from == u) map[i] = swap[q].expr;
-        if (map[i]) continue;
+        if (!wanted[i] || map[i]) continue;
         bool same = true;
         for (uint32_t j = 0; j < u->nsrc && same; j++) same = map[s->at[u->src[j]->id]] == u->src[j];
         if (same) {
@@ -127,6 +132,58 @@ static kn_uop edit_close(edit *e, bool ok) {
     return result;
 }
 static kn_uop mapped(const edit *e, kn_uop u) { return e->map[e->k->scope.at[u->id]]; }
+
+/* ---- JOIN -------------------------------------------------------------------------------------------------- */
+
+/* A sum's terms must come in the same order; of an END, what stands between the two loops is done for each iteration of both. */
+static bool may_join(const ki_nest *k, kn_uop c, kn_uop outer, kn_uop inner) {
+    if (c->op == KN_REDUCE) return ki_place_in(c, outer) + 1 == ki_place_in(c, inner);
+    return ki_nest_independent(k, outer) && ki_nest_independent(k, inner);
+}
+
+/* f with c * joined for (c * n) * outer + c * inner; NULL: it is no sum of that kind. */
+static kn_uop joined_sum(ki_nest *k, const ki_affine *f, kn_uop outer, kn_uop inner, kn_uop joined) {
+    int64_t c = ki_affine_coef(f, inner), up;
+    if (c == 0 || ki_mul_overflow(c, ki_extent(inner), &up) || ki_affine_coef(f, outer) != up) return NULL;
+    const ki_affine *leaf[3] = {ki_affine_leaf(&k->affines, outer), ki_affine_leaf(&k->affines, inner),
+                                ki_affine_leaf(&k->affines, joined)};
+    for (int i = 0; i < 3 && f; i++)
+        f = leaf[i] ? ki_affine_add(&k->affines, f, leaf[i], i == 0 ? -up : i == 1 ? -c : c) : NULL;
+    return f ? ki_affine_node(&k->affines, f) : NULL;
+}
+
+/* What counts both ranges together says so, so that it is plain in the joined one; the rest divides it. */
+kn_uop ki_opt_join(ki_nest *k, ki_opt *o) {
+    ki_ir *ir = k->ir;
+    const ki_scope *s = &k->scope;
+    kn_uop outer = ki_nest_range(k, (uint32_t)o->axis), inner = ki_nest_range(k, (uint32_t)o->arg);
+    kn_uop c = ki_nest_closer(k, outer);
+    const char *why = !inner || inner == outer        ? "there is no such pair"
+                      : c != ki_nest_closer(k, inner) ? "they are not loops of one nest"
+                      : outer->arg.range.axis != inner->arg.range.axis || ki_is_lane(outer)
+                          ? "they are of different types, or lanes"
+                      : outer->arg.range.axis == KN_AX_THREAD           ? "threads are counted apart"
+                      : !ki_extent(inner)                               ? "the inner extent is not constant"
+                      : ki_extent(outer) > INT32_MAX / ki_extent(inner) ? "the product of their extents is too large"
+                      : !may_join(k, c, outer, inner) ? "loops of a sum must follow each other, others be independent"
+                                                      : NULL;
+    if (why) return ki_fail(ir->env, KI_E_OPT_JOIN, (int)o->axis, (int)o->arg, why), NULL;
+    int64_t n = ki_extent(inner);
+    kn_uop j =
+        ki_range_make(ir, outer->arg.range.id, (kn_axis)outer->arg.range.axis, ki_index(ir, ki_extent(outer) * n));
+    ki_swap *swap = ki_malloc((s->n + 2) * sizeof *swap);
+    if (!swap || !j) return ki_free(swap), ki_fail(ir->env, KI_E_NOMEM), NULL;
+    uint32_t m = 2;
+    swap[0] = (ki_swap){outer, ki_op2(ir, KN_IDIV, j, ki_index(ir, n)), {j, NULL}};
+    swap[1] = (ki_swap){inner, ki_op2(ir, KN_MOD, j, ki_index(ir, n)), {j, NULL}};
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop sum = k->form[i] && s->node[i]->op != KN_WHERE ? joined_sum(k, k->form[i], outer, inner, j) : NULL;
+        if (sum) swap[m++] = (ki_swap){s->node[i], sum, {NULL, NULL}};
+    }
+    kn_uop result = ki_swap_ranges(k, k->sink, swap, m);
+    ki_free(swap);
+    return result;
+}
 
 /* ---- PADTO ------------------------------------------------------------------------------------------------- */
 

@@ -124,6 +124,19 @@ static void swap(ki_moves *m) {
     }
 }
 
+/* A loop and the next inside it as one. */
+static void join(ki_moves *m) {
+    kn_uop r;
+    EACH_LOOP(m, r) {
+        kn_uop c = ki_nest_closer(m->k, r), next = NULL;
+        for (uint32_t j = 1; j + 1 < c->nsrc; j++)
+            if (c->src[j] == r) next = c->src[j + 1];
+        if (!next || ki_is_lane(next)) continue;
+        ki_opt o = simple(KI_OPT_JOIN, r->arg.range.id, next->arg.range.id);
+        append(m, &o, 1);
+    }
+}
+
 /* A loop in blocks, the blocks outermost: what the inner loops touch fits a cache. */
 static void block(ki_moves *m) {
     kn_uop r;
@@ -225,7 +238,7 @@ static void stage_elsewhere(ki_moves *m) {
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 static void (*const generators[])(ki_moves *m) = {
-    upcast, even, unroll, tile, swap, block, stage, thread, stream, factor, without, exchange, stage_elsewhere,
+    upcast, even, unroll, tile, swap, join, block, stage, thread, stream, factor, without, exchange, stage_elsewhere,
 };
 enum { LONG_LIST = 40 }; /* of a kernel with so many decisions only those there are are changed */
 

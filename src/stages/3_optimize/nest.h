@@ -28,6 +28,12 @@ kn_uop ki_nest_apply(ki_nest *k, ki_opt opt);
 /* The RANGE with this id, NULL if the kernel has none. */
 kn_uop ki_nest_range(const ki_nest *k, uint32_t id);
 static inline kn_uop ki_nest_closer(const ki_nest *k, kn_uop r) { return k->closer[ki_scope_rank(&k->scope, r)]; }
+/* Which source of its closer a range is; nsrc: none. */
+static inline uint32_t ki_place_in(kn_uop closer, kn_uop r) {
+    uint32_t j = 1;
+    while (j < closer->nsrc && closer->src[j] != r) j++;
+    return j;
+}
 /* Form of an access's index; NULL: not affine. */
 const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access);
 /* Elements between what two neighbouring iterations of r access; *known false if r stands in an opaque term. */
@@ -35,6 +41,9 @@ int64_t ki_nest_stride(const ki_nest *k, kn_uop access, kn_uop r, bool *known);
 /* True if u is an INDEX of storage. */
 bool ki_is_access(kn_uop u);
 kn_uop ki_storage(kn_uop u); /* PARAM, BUFFER or SLICE an address is in */
+/* Is this access one only under a condition? Under one that r decides about? (gates.c) */
+bool ki_is_gated(kn_uop access);
+bool ki_is_gated_by(const ki_nest *k, kn_uop access, kn_uop r);
 /* The access under root that reads the PARAM of this slot, the last of *count; NULL: none does. */
 kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *count);
 /* Iterations of r may run in any order and at once: nothing is carried from one to another, and they write to different
@@ -55,6 +64,7 @@ typedef struct ki_swap {
 /* root after several of these at once. In the ENDs concerned THREAD ranges come first and lanes last. */
 kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
 kn_uop ki_opt_padto(ki_nest *k, ki_opt *o);
+kn_uop ki_opt_join(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_cut(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_stage(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_stream(ki_nest *k, ki_opt *o);

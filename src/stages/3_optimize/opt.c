@@ -140,6 +140,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
         if (ki_nest_closer(k, r)->op == KN_END && !ki_nest_independent(k, r)) return FAIL(KI_E_OPT_PADTO, (int)o->axis);
         if (o->arg < 1) return FAIL(KI_E_OPT_DIVIDE, (int)o->arg, (int)o->axis, (long long)ki_extent(r));
         return ki_opt_padto(k, o);
+    case KI_OPT_JOIN: return ki_opt_join(k, o);
     case KI_OPT_CUT: return ki_opt_cut(k, o);
     case KI_OPT_STAGE:
         if (no_locals(k)) return FAIL(KI_E_OPT_NOLOCALS, "STAGE");

@@ -7,6 +7,8 @@
  *                             k must divide n, but for THREAD: there the last part is shorter, axis's bound min(q, n - t q)
  *   PADTO axis m              the extent becomes the next multiple of m; what lies beyond is not accessed and not reduced
  *   SWAP axis other           exchanges two loops of one nest
+ *   JOIN axis other           two loops of one nest become one, `axis`, which counts axis * (other's extent) + other: a row of both
+ *                             where memory is indexed so; elsewhere the two are its quotient and its remainder
  *   CUT axis at               [0, at) and [at, n) become two loops, with what stands inside; the second one's ranges
  *                             have the ids id, id + 1, ... in order of the ids they are copies of
  *   STAGE axis slot           what the loops inside `axis` read of PARAM `slot` is copied to LOCAL buffer `id` before them

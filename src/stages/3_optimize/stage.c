@@ -4,7 +4,7 @@
  *   INDEX(P, f(outer, inner))  becomes  INDEX(AFTER(buf, copy), g(inner))
  *   copy = END(STORE(INDEX(AFTER(buf, outer...), g(inner')), INDEX(P, f(outer, inner'))), inner'...)
  * inner: the ranges of the index that stand inside the loop the OptOp names; inner' are fresh copies of them. g is
- * row-major over them: reduce loops first, then loops, each in order of id, then lanes, by falling stride in P. */
+ * row-major over them: reduce loops first, in the order in which they run, then loops, in order of id, then lanes, by falling stride in P. */
 #include "stages/3_optimize/nest.h"
 
 #include <string.h>
@@ -73,6 +73,20 @@ static void order_lanes(const ki_nest *k, kn_uop access, kn_uop *r, uint32_t n) 
         }
 }
 
+/* The loops of a REDUCE stand in it as they run. */
+static void order_sums(const ki_nest *k, kn_uop *r, uint32_t n) {
+    for (uint32_t i = 1; i < n; i++)
+        for (uint32_t j = i; j > 0; j--) {
+            kn_uop c = ki_nest_closer(k, r[j]);
+            if (c->op != KN_REDUCE || ki_is_lane(r[j]) || c != ki_nest_closer(k, r[j - 1]) || ki_is_lane(r[j - 1]))
+                break;
+            if (ki_place_in(c, r[j - 1]) < ki_place_in(c, r[j])) break;
+            kn_uop t = r[j];
+            r[j] = r[j - 1];
+            r[j - 1] = t;
+        }
+}
+
 /* 0 reduce loops, 1 other loops, 2 lanes */
 static int kind(const ki_nest *k, kn_uop r) {
     return ki_is_lane(r) ? 2 : ki_nest_closer(k, r)->op == KN_REDUCE ? 0 : 1;
@@ -112,6 +126,7 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
         return FAIL(KI_E_OPT_STAGE, (int)o->arg,
                     n ? "its size is not constant, or too large" : "nothing inside varies");
     order_lanes(k, u, inner, n);
+    order_sums(k, inner, n);
     if (o->id < 0) o->id = (int32_t)ki_nest_next_buffer(k);
     kn_uop buf = ki_buffer_make(ir, (uint32_t)o->id, size, (kn_dtype)u->dtype, KN_LOCAL, 0);
     kn_uop to = ki_index(ir, 0), from = to;
@@ -122,10 +137,13 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
         kn_axis ax = ki_is_lane(inner[q]) ? KN_AX_UPCAST : KN_AX_LOOP;
         kn_uop y = ki_range_make(ir, next + q, ax, inner[q]->src[0]);
         swap[q] = (ki_swap){inner[q], y, {y, NULL}};
-        loops[q + 1] = y;
         to = ki_op2(ir, KN_ADD, to, ki_op2(ir, KN_MUL, y, ki_index(ir, stride)));
         from = ki_op2(ir, KN_ADD, from, ki_op2(ir, KN_MUL, inner[q], ki_index(ir, stride)));
     }
+    uint32_t put = 1;
+    for (int pass = 0; pass < 3; pass++) /* what a mask depends on stands outside, lanes inside */
+        for (uint32_t q = 0; q < n; q++)
+            if ((ki_is_lane(inner[q]) ? 2 : !ki_is_gated_by(k, u, inner[q])) == pass) loops[put++] = swap[q].expr;
     outer[0] = buf;
     kn_uop read = ki_swap_ranges(k, u, swap, n), base = nout > 1 ? ki_opn(ir, KN_AFTER, outer, nout) : buf;
     loops[0] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, base, to), read);

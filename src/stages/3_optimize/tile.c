@@ -5,6 +5,8 @@
  * the loops around it, so u is cut while it stands outside v, and v while it stands outside u. */
 #include "stages/3_optimize/choose.h"
 
+#include <math.h>
+
 #define MOST_PACKED (1 << 19) /* bytes: a panel should stay in a core's second-level cache */
 #define MANY_TERMS  256       /* of a sum: beside them a store of lanes one by one is nothing */
 #define MOST_ALSO   4
@@ -86,7 +88,8 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     if (!row && (lanes == 0 || !u)) return false;
     t->u = u, t->reduce = x, t->streamed = a, t->row = row;
     t->lanes = row ? 1 : lanes;
-    t->w = NULL;
+    t->w = t->inner = NULL;
+    if (!row && ki_is_gated(a) && known && stride == 1) t->inner = ki_ungated(k, x, a);
     if (!row && n <= lanes) t->w = apart(k, e, a, b, t->v, u);
     if (t->w && ki_nest_stride(k, ki_nest_store(e)->src[0], t->w, &known) == 0) t->w = NULL;
     return true;
@@ -102,7 +105,7 @@ static int64_t pieces(const ki_choice *c, int64_t n) {
 /* Is the streamed operand no plain row along v? Then it must be packed. */
 static bool is_hard(const ki_nest *k, const ki_tile *t) {
     bool known;
-    return t->streamed->src[1]->op == KN_WHERE || ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known;
+    return (ki_is_gated(t->streamed) && !t->inner) || ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known;
 }
 
 static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
@@ -120,6 +123,7 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
     if (c->knobs.mu || c->knobs.nv || c->knobs.mw) most = (c->target->nvector - 2) / regs;
     int64_t most_w = t->w ? 6 : 1, cut_from = t->row ? 8 : KI_SHORT * t->lanes;
     double best = 0;
+    if (t->inner) cut_from = 0; /* it is padded: there are masks anyway */
     if (!t->row && m < cut_from) m = (m + t->lanes - 1) / t->lanes * t->lanes;
     t->nv = t->mu = t->mw = 1;
     for (int64_t nv = 1; nv <= (t->row ? 6 : 4); nv++)
@@ -132,11 +136,14 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
                 if (t->row && nv > 4 && m != nv) continue; /* each product of a dot tile ends in a sum across lanes */
                 if (m < cut_from && m % (nv * t->lanes)) continue;
                 if (mw > 1 && ki_extent(t->w) % mw) continue;
-                double left_u = (double)(n % mu) / (double)n, left_v = (double)(m % (nv * t->lanes)) / (double)m;
-                double all = (double)(mu * nv * mw),
-                       score = all / (double)(mu + nv * mw + 1) * (1 - 0.7 * left_u) * (1 - 0.5 * left_v);
-                if (n % mu) score *= 0.8; /* another nest each */
-                if (m % (nv * t->lanes)) score *= 0.88;
+                int64_t step = nv * t->lanes, over = m % step;
+                double left_u = (double)(n % mu) / (double)n, left_v = (double)over / (double)m;
+                double all = (double)(mu * nv * mw), loads = (double)(mu + nv * mw);
+                double score = all / (loads + 1) * (1 - 0.7 * left_u);
+                /* A vector under a mask lies across two lines; the first-level cache has it. */
+                if (t->inner) score = all / (fmax(all, loads + (double)(nv * mw)) + 1) * (1 - 0.7 * left_u);
+                if (n % mu) score *= 0.75; /* another nest each */
+                if (over) score *= t->inner ? (double)m / (double)(m - over + step) : 0.88 * (1 - 0.5 * left_v);
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;
                 if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv, t->mw = mw;
             }
@@ -169,7 +176,7 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t item = (int64_t)ki_itemsize((kn_dtype)t->streamed->dtype), own = own_extent(t->reduce), span = 0;
     bool known, hard = is_hard(k, t);
-    if (c->knobs.pack == 1) return false;
+    if (c->knobs.pack == 1 || t->inner) return false;
     if (t->row || !t->u || own * t->step * t->mw * item > MOST_PACKED || !alone(k, e, t->streamed)) return false;
     if (hard) return uses_of_panel(k, e, t) >= 8;
     if (c->knobs.pack == 2) return true;
@@ -285,11 +292,6 @@ static uint32_t other_sums(const ki_choice *c, kn_uop e, const ki_tile *t, ki_ti
     return n;
 }
 
-static uint32_t place_in(kn_uop e, kn_uop r) {
-    uint32_t j = 1;
-    while (j < e->nsrc && e->src[j] != r) j++;
-    return j;
-}
 static kn_uop last_loop(kn_uop e) {
     kn_uop r = NULL;
     for (uint32_t j = 1; j < e->nsrc; j++)
@@ -304,9 +306,11 @@ static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
 
 /* Extents that the tile divides. True if a step was made. */
 static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
-    bool outer = t->u && place_in(e, t->u) < place_in(e, t->v);
+    bool outer = t->u && ki_place_in(e, t->u) < ki_place_in(e, t->v);
     int64_t n = ki_extent(t->v);
     if (t->u && ki_extent(t->u) % t->mu) return outer ? ki_choice_even(c, t->u, t->mu) : swap(c, t->u, t->v);
+    bool pads = t->inner && n % t->step;
+    if (pads) return ki_choice_do(c, KI_OPT_PADTO, 0, false, t->v->arg.range.id, t->step);
     bool cuts = t->row ? n % t->nv : n >= KI_SHORT * t->lanes && n % t->step;
     if (cuts && outer) return swap(c, t->u, t->v);
     if (t->row ? cuts && ki_choice_even(c, t->v, t->step) : ki_choice_fit(c, t->v, t->nv)) return true;
@@ -342,10 +346,14 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     c->tile.mu = t->mu;
     c->tile.nv = t->nv;
     c->tile.mw = t->mw;
-    if (even_out(c, e, t) || !c->ok) return c->ok;
     ki_tile also[MOST_ALSO];
     int32_t slot[MOST_ALSO + 1];
     uint32_t n = other_sums(c, e, t, also), panels = 0;
+    if (!t->row && ki_join_rows(c, e, t->v)) return c->ok;
+    if (t->inner && ki_lift_gate(c, t->reduce, t->inner)) return c->ok;
+    for (uint32_t i = 0; i < n; i++)
+        if (also[i].inner && ki_lift_gate(c, also[i].reduce, also[i].inner)) return c->ok;
+    if (even_out(c, e, t) || !c->ok) return c->ok;
     if (t->pack) slot[panels++] = ki_storage(t->streamed)->arg.param->slot;
     for (uint32_t i = 0; i < n; i++)
         if (worth_packing(c, e, &also[i])) slot[panels++] = ki_storage(also[i].streamed)->arg.param->slot;

@@ -5,6 +5,7 @@
  * has one vector axis at most (the loops of a softmax have one each). The stride of every index along every axis is
  * found in one ascending sweep. */
 #include "stages/5_select/lanes.h"
+#include "stages/5_select/select.h"
 
 #include "base/cpuid.h"
 
@@ -158,8 +159,8 @@ static unsigned lane_bytes(kn_dtype t) {
 static bool fits_word(kn_uop u) { return u->lo.i >= INT32_MIN && u->hi.i <= INT32_MAX; }
 
 /* Bytes a lane of machine code needs on the way: of an index that i32 does not hold, or that is divided by what is no
- * power of two; of 8-bit products that a reduce will make. address: an index that is a base and so much a lane, which
- * nobody makes a register of. */
+ * power of two where f32 is too short for it; of 8-bit products that a reduce will make. address: an index that is a base and
+ * so much a lane, which nobody makes a register of. */
 static unsigned native_bytes(const ki_target *t, kn_uop u, bool address) {
     bool product = u->op == KN_MUL || (u->op == KN_REDUCE && u->arg.reduce.op == KN_MUL);
     bool word = ki_is_int((kn_dtype)u->dtype) && ki_itemsize((kn_dtype)u->dtype) >= 4; /* 32 bits, made of 64 */
@@ -177,6 +178,7 @@ static unsigned native_bytes(const ki_target *t, kn_uop u, bool address) {
     if ((u->op == KN_IDIV || u->op == KN_MOD) && fits) {
         kn_uop c = u->src[1];
         fits = ki_is_const(c) && c->arg.i > 0 && !(c->arg.i & (c->arg.i - 1)) && u->src[0]->lo.i >= 0;
+        fits |= ki_divides_near(u);
     }
     unsigned least = fits ? 4 : 8;
     return own > least ? own : least;

@@ -172,6 +172,8 @@ static kn_uop make_at(lower *l, kn_uop u, uint8_t w) {
     }
     for (uint32_t k = 0; k < u->nsrc; k++) l->src[k] = at_width(l, u->src[k], w);
     kn_uop v = by_power(l, u, t);
+    if (!v && l->native && w == W32 && ki_divides_near(u)) /* says so where bounds of what is lowered do not */
+        l->src[0] = ki_op2(l->ir, KN_AND, l->src[0], ki_const_int(l->ir, t, KI_NEAR - 1));
     return v ? v : ki_make(l->ir, (kn_op)u->op, t, l->src, u->nsrc, u->arg, u->tag);
 }
 

@@ -24,6 +24,13 @@
 
 kn_uop ki_select(ki_ir *ir, const ki_target *t, kn_uop sink);
 
+#define KI_NEAR 1048576 /* what is less f32 divides exactly, rounding down: idiv_near, mod_near of lack_x86.kr */
+/* An index divided within it: 32 bits of a lane do. */
+static inline bool ki_divides_near(kn_uop u) {
+    return (u->op == KN_IDIV || u->op == KN_MOD) && u->src[0]->lo.i >= 0 && u->src[0]->hi.i < KI_NEAR &&
+           u->src[1]->op == KN_CONST && u->src[1]->arg.i > 0 && u->src[1]->arg.i < KI_NEAR;
+}
+
 /* The steps, in order. */
 kn_uop ki_devectorize(ki_ir *ir, const ki_target *t, kn_uop sink);
 kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink);

@@ -1,0 +1,142 @@
+/* gates.c: a streamed operand that is contiguous but for where it must not be read, as the input of a convolution is beyond its
+ * border, needs no packing: a vector is loaded under a mask, and the mask costs nothing where the innermost loop of the sum
+ * leaves it as it is.
+ *
+ *   sum over c, ky, kx of x[c, y + ky, x + kx] w[c, ky, kx]  runs as  c in blocks, kx, ky, c inside a block
+ * The block is short, so that what the loops around it read again still stands in the first-level cache. Rows that end within a
+ * vector are then one row for all of them (JOIN): y * n + x is contiguous too, and masks do not mind where a row ends.
+ * How a sum is ordered depends on its own loops alone. */
+#include "stages/3_optimize/choose.h"
+
+#include <stdlib.h>
+
+#define MOST_STAGED (1 << 20) /* bytes of an operand that are copied so that rows can be joined */
+#define SHORTEST    8         /* terms that a mask must serve */
+#define BLOCK       16        /* about so many of them */
+
+bool ki_is_gated_by(const ki_nest *k, kn_uop access, kn_uop r) {
+    for (kn_uop i = access->src[1]; i->op == KN_WHERE; i = i->src[1])
+        if (ki_scope_has(&k->scope, i->src[0], r)) return true;
+    return false;
+}
+
+bool ki_is_gated(kn_uop access) { return access->src[1]->op == KN_WHERE; }
+
+static kn_uop last_loop(kn_uop reduce) {
+    kn_uop r = NULL;
+    for (uint32_t j = 1; j < reduce->nsrc; j++)
+        if (!ki_is_lane(reduce->src[j])) r = reduce->src[j];
+    return r;
+}
+
+kn_uop ki_ungated(const ki_nest *k, kn_uop reduce, kn_uop access) {
+    kn_uop found = NULL, last = last_loop(reduce);
+    bool gated = false;
+    for (uint32_t j = 1; j < reduce->nsrc; j++) { /* the innermost: of a loop in blocks, the block */
+        kn_uop r = reduce->src[j];
+        if (ki_is_lane(r)) continue;
+        bool decides = ki_is_gated_by(k, access, r);
+        gated |= decides;
+        if (!decides && ki_extent(r) >= SHORTEST) found = r;
+    }
+    return gated ? found : last;
+}
+
+/* The divisor nearest to BLOCK; n itself if it has none. */
+static int64_t block_of(int64_t n) {
+    int64_t best = n;
+    for (int64_t f = SHORTEST; f <= 2 * BLOCK && n > 2 * BLOCK; f++)
+        if (n % f == 0 && (best == n || llabs(f - BLOCK) < llabs(best - BLOCK))) best = f;
+    return best;
+}
+
+bool ki_lift_gate(ki_choice *c, kn_uop reduce, kn_uop inner) {
+    kn_uop last = last_loop(reduce);
+    if (inner == last) return false;
+    int64_t f = block_of(ki_extent(inner));
+    if (f < ki_extent(inner)) return ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, inner->arg.range.id, f), true;
+    return ki_choice_do(c, KI_OPT_SWAP, 0, false, inner->arg.range.id, last->arg.range.id), true;
+}
+
+/* ---- rows of rows ------------------------------------------------------------------------------------------ */
+
+/* Elements of outer and inner follow each other, n of the inner to one of the outer, or the access has nothing to do with them. */
+static bool counts_both(const ki_nest *k, kn_uop access, kn_uop outer, kn_uop inner) {
+    bool known[2];
+    int64_t a = ki_nest_stride(k, access, outer, known), b = ki_nest_stride(k, access, inner, known + 1);
+    return known[0] && known[1] && a == b * ki_extent(inner);
+}
+
+/* Would every term of a sum have a mask of its own, since all of its loops decide about it? */
+static bool masks_terms(const ki_nest *k, kn_uop access) {
+    for (uint32_t q = 0; ki_is_gated(access) && q < k->scope.nrange; q++) {
+        kn_uop x = k->closer[q];
+        if (!x || x->op != KN_REDUCE || !ki_scope_has(&k->scope, access, k->scope.range[q])) continue;
+        if (!ki_ungated(k, x, access)) return true;
+    }
+    return false;
+}
+
+/* The loop inside which the whole of what the access reads along outer, inner and the sums can be copied once: *before, NULL
+ * for outside all loops. */
+static bool may_stage(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn_uop inner, kn_uop *before) {
+    kn_uop b = ki_storage(access);
+    int64_t size = (int64_t)ki_itemsize((kn_dtype)access->dtype);
+    *before = NULL;
+    if (!ki_scope_has(&k->scope, access, outer) || !ki_scope_has(&k->scope, access, inner)) return false;
+    if (b->op != KN_PARAM || !k->read[k->scope.at[access->id]]) return false;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q];
+        if (!ki_scope_has(&k->scope, access, r) || r->arg.range.axis == KN_AX_THREAD) continue;
+        bool own = r == outer || r == inner || ki_nest_closer(k, r)->op == KN_REDUCE;
+        if (ki_is_lane(r) || (!own && ki_nest_closer(k, r) != e)) return false;
+        if (own && (size *= ki_extent(r)) > MOST_STAGED) return false;
+    }
+    bool varies = true;
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        bool uses = ki_scope_has(&k->scope, access, r) && r != outer && r != inner && ki_extent(r) != 1;
+        if (uses && !varies) return false;
+        if (uses) *before = r;
+        varies &= uses;
+    }
+    uint32_t count;
+    ki_nest_read_of(k, *before ? e : k->sink, b->arg.param->slot, &count);
+    return size > 0 && count == 1;
+}
+
+/* Of a hundred lanes in vectors over n, how many do something. */
+static int64_t busy(const ki_choice *c, int64_t n) { return 100 * n / ((n + c->lanes - 1) / c->lanes * c->lanes); }
+
+/* The next step towards one loop for outer and inner. */
+static bool join_pair(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner) {
+    const ki_nest *k = &c->nest;
+    const ki_scope *s = &k->scope;
+    kn_uop apart = NULL, before = NULL, where = NULL;
+    for (uint32_t i = 0; i <= s->at[e->id]; i++) {
+        kn_uop u = s->node[i];
+        if (!ki_is_access(u) || !(ki_scope_has(s, u, outer) || ki_scope_has(s, u, inner))) continue;
+        if (counts_both(k, u, outer, inner) ? masks_terms(k, u) : !may_stage(k, e, u, outer, inner, &where))
+            return false;
+        if (!counts_both(k, u, outer, inner) && !apart) apart = u, before = where;
+    }
+    if (apart)
+        ki_choice_do(c, KI_OPT_STAGE, 0, false, before ? before->arg.range.id : UINT32_MAX,
+                     ki_storage(apart)->arg.param->slot);
+    else ki_choice_do(c, KI_OPT_JOIN, 0, false, outer->arg.range.id, inner->arg.range.id);
+    return true;
+}
+
+bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v) {
+    const ki_nest *k = &c->nest;
+    bool known;
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        int64_t n = ki_extent(v), m = ki_extent(r);
+        if (r == v || ki_is_lane(r) || r->arg.range.axis != v->arg.range.axis || m < 2 || busy(c, m * n) <= busy(c, n))
+            continue;
+        if (ki_nest_stride(k, ki_nest_store(e)->src[0], r, &known) != n || !known) continue;
+        if (ki_nest_independent(k, r) && ki_nest_independent(k, v) && join_pair(c, e, r, v)) return true;
+    }
+    return false;
+}

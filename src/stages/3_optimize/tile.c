@@ -126,12 +126,15 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
     if (t->inner) cut_from = 0; /* it is padded: there are masks anyway */
     if (!t->row && m < cut_from) m = (m + t->lanes - 1) / t->lanes * t->lanes;
     t->nv = t->mu = t->mw = 1;
-    for (int64_t nv = 1; nv <= (t->row ? 6 : 4); nv++)
+    /* A short v is one tile wide if nothing between divides it: seven vectors of four rows leave four registers. */
+    int64_t most_v = t->row ? 6 : m < cut_from && c->target->nvector >= 32 ? 7 : 4;
+    for (int64_t nv = 1; nv <= most_v; nv++)
         for (int64_t mw = 1; mw <= most_w; mw++)
             for (int64_t mu = 1; mu <= 12; mu++) {
                 if (!t->row && nv > 1 && panel * nv * mw > MOST_PACKED) continue;
                 if (!wanted(&c->knobs, mu, nv, mw)) continue;
-                if (mu * nv * mw > most || mu > n || nv * t->lanes > m || (t->row && (mu > 4 || mu * nv > 20)))
+                if (mu * nv * mw > (nv > 4 && !t->row && regs == 1 ? 28 : most) || mu > n || nv * t->lanes > m ||
+                    (t->row && (mu > 4 || mu * nv > 20)))
                     continue;
                 if (t->row && nv > 4 && m != nv) continue; /* each product of a dot tile ends in a sum across lanes */
                 if (m < cut_from && m % (nv * t->lanes)) continue;
@@ -319,6 +322,16 @@ static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
     return t->pack && last != t->u && ki_nest_independent(&c->nest, last) && swap(c, t->u, last);
 }
 
+/* Of two operands that are both read in place, the inner one of the loops u and v goes over the smaller: what is read again is at
+ * hand. A window reads an element once for all of its terms. True if a step was made. */
+static bool order_operands(ki_choice *c, kn_uop e, const ki_tile *t) {
+    int64_t over_v = ki_extent(t->v), over_u = own_extent(t->reduce) * ki_extent(t->u);
+    for (uint32_t j = 1; j < t->reduce->nsrc; j++)
+        if (!ki_is_gated_by(&c->nest, t->streamed, t->reduce->src[j])) over_v *= ki_extent(t->reduce->src[j]);
+    bool inside = ki_place_in(e, t->u) > ki_place_in(e, t->v);
+    return inside != (over_u < over_v) && swap(c, t->u, t->v);
+}
+
 /* The panel is packed before u, the innermost loop, and before all loops around that it does not vary in. */
 static bool pack(ki_choice *c, uint32_t u, int32_t slot) {
     kn_uop r = ki_nest_range(&c->nest, u), e = ki_nest_closer(&c->nest, r), before = NULL, last = NULL;
@@ -350,7 +363,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     int32_t slot[MOST_ALSO + 1];
     uint32_t n = other_sums(c, e, t, also), panels = 0;
     if (!t->row && ki_join_rows(c, e, t->v)) return c->ok;
-    if (t->inner && ki_lift_gate(c, t->reduce, t->inner)) return c->ok;
+    if (t->inner && (ki_lift_gate(c, t->reduce, t->inner) || order_operands(c, e, t))) return c->ok;
     for (uint32_t i = 0; i < n; i++)
         if (also[i].inner && ki_lift_gate(c, also[i].reduce, also[i].inner)) return c->ok;
     if (even_out(c, e, t) || !c->ok) return c->ok;

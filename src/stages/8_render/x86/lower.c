@@ -233,6 +233,8 @@ static void park(ki_lower *l) {
             l->slice_mem[c] = ki_lmove(l, KI_RC_V, (ki_x86_kind)l->m.v[l->slice_mem[c]].kind, l->slice_mem[c]);
 }
 
+#define SOME_TRIPS 8 /* of a loop whose bound only running tells */
+
 static void open_loop(ki_lower *l, kn_uop u) {
     struct ki_lloop *p = &l->loop[l->depth++];
     kn_uop bound = u->src[0];
@@ -248,7 +250,7 @@ static void open_loop(ki_lower *l, kn_uop u) {
         if (n) KI_LPUT(l, KI_X_TEST_EG, r64(n), r64(n));
         KI_LPUT(l, n ? KI_X_JLE : KI_X_JMP, ki_mlabel(p->done));
     }
-    p->number = ki_mloop_open(&l->m);
+    p->number = ki_mloop_open(&l->m, ki_is_const(bound) ? (float)bound->arg.i : SOME_TRIPS);
     ki_mop head = ki_mlabel(p->head);
     head.v = 32; /* aligned */
     KI_LPUT(l, KI_M_LABEL, head);

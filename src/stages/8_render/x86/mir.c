@@ -74,9 +74,9 @@ bool ki_mir_join(ki_mir *m) {
     return true;
 }
 
-uint32_t ki_mloop_open(ki_mir *m) {
+uint32_t ki_mloop_open(ki_mir *m, float trips) {
     if (!room(m, &m->loop, &m->loop_cap, m->nloop, sizeof *m->loop)) return 0;
-    m->loop[m->nloop] = (ki_mloop){m->n, UINT32_MAX / 4};
+    m->loop[m->nloop] = (ki_mloop){m->n, UINT32_MAX / 4, trips};
     return m->nloop++;
 }
 

@@ -57,12 +57,13 @@ typedef struct ki_vinfo {
     uint32_t label;
     uint32_t first, last; /* 2 * instruction, + 1 for a write */
     ki_vreg hint;         /* best in the same register */
-    float weight;         /* reads and writes, each 8 to the depth of its loop */
+    float weight;         /* reads and writes, each as often as it is done */
     int32_t slot;         /* offset in the frame, -1 none */
 } ki_vinfo;
 
 typedef struct ki_mloop {
     uint32_t begin, end; /* instructions */
+    float trips;         /* about */
 } ki_mloop;
 
 typedef struct ki_mir {
@@ -112,7 +113,7 @@ ki_mins *ki_mput(ki_mir *m, unsigned form, uint32_t at, unsigned nop, const ki_m
 #define KI_MPUT(m, form, at, ...)                                                                                      \
     ki_mput(m, form, at, sizeof((ki_mop[]){__VA_ARGS__}) / sizeof(ki_mop), (ki_mop[]){__VA_ARGS__})
 /* A loop begins with the next instruction; its number. Whoever closes it sets `end`, its last instruction. */
-uint32_t ki_mloop_open(ki_mir *m);
+uint32_t ki_mloop_open(ki_mir *m, float trips);
 /* Entry and body to one list. */
 bool ki_mir_join(ki_mir *m);
 /* Bytes of the frame, aligned to their own size (a power of two) up to 64. */

@@ -3,10 +3,11 @@
  * One interval a virtual register, from its first write to its last read, through whole loops where it must (mir.h). In the order
  * intervals begin, each takes a register that no other holds, its hint's first. Where there is none, of all that compete the one
  * that costs least to keep in memory, for as long as it would hold a register, goes there, for all its life: its reads and writes
- * weigh eight times more a loop, constants (which are loaded again from the pool) a quarter. Where what
+ * count as often as they are done, constants (which are loaded again from the pool) a quarter. Where what
  * went to memory must pass through a register, the scan is done again with as many set aside as an instruction needs. */
 #include "stages/8_render/x86/mir.h"
 
+#include <math.h>
 #include <string.h>
 
 /* In the order they are given away: those a callee need not save first. rax and rdx are the divider's and scratch. */
@@ -26,7 +27,7 @@ typedef struct walk {
     ki_mir *m;
     uint32_t at, next_loop, depth;
     uint32_t open[64]; /* loops around, outermost first */
-    float weight;
+    float weight, before[64];
 } walk;
 
 static void touch(walk *w, ki_vreg r, bool write, bool late) {
@@ -64,12 +65,13 @@ static bool intervals(ki_mir *m) {
     walk w = {.m = m, .weight = 1};
     for (ki_vreg r = 1; r < m->nv; r++) m->v[r].first = UINT32_MAX, m->v[r].last = 0, m->v[r].weight = 0;
     for (w.at = 0; w.at < m->n; w.at++) {
-        while (w.depth && m->loop[w.open[w.depth - 1]].end < w.at) w.depth--, w.weight /= 8;
+        while (w.depth && m->loop[w.open[w.depth - 1]].end < w.at) w.weight = w.before[--w.depth];
         while (w.next_loop < m->nloop && m->loop[w.next_loop].begin == w.at) {
             if (w.depth == 64)
                 return ki_fail(m->env, KI_E_RENDER_FORM, "range", "more than 64 loops in one another"), false;
+            w.before[w.depth] = w.weight;
+            w.weight *= fmaxf(1, m->loop[w.next_loop].trips);
             w.open[w.depth++] = w.next_loop++;
-            w.weight *= 8;
         }
         touch_ins(&w, &m->ins[w.at]);
     }

@@ -420,9 +420,11 @@ static bool wants_storage_elementwise(rangeifier *r, kn_uop v, bool *ok) {
         ranges free;
         if (!free_ranges(r, &r->nest[q->nest], q->d, &free)) return *ok = false;
         if (q->ctx == NONE || !free.reduce) continue; /* computed outside the inner loops */
-        double again = iterations(r, &r->nest[q->nest], q->ctx) / free.count;
+        /* Ranges that meet in a quotient (a head of a row) ask for fewer elements than there are of them. */
+        bool meet = free.count > (double)v->type->numel;
+        double again = iterations(r, &r->nest[q->nest], q->ctx) / (meet ? (double)v->type->numel : free.count);
         if (f->cost >= 4 && again >= 16 && f->cost * again > 256) {
-            if (!fits_row(r, v, q, &free, again)) return true;
+            if (meet || !fits_row(r, v, q, &free, again)) return true;
             lead(&r->nest[q->nest], free.nest);
         }
         /* A matmul of a reduce's epilogue: that REDUCE cannot be inlined there. */

@@ -267,6 +267,16 @@ kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *co
     return found;
 }
 
+/* Is u part of what the loops of closer do? What stands in another nest is done before them all, or after. */
+static bool is_inside(const ki_nest *k, kn_uop closer, kn_uop u) {
+    kn_uop *node;
+    int64_t n = ki_toposort(k->ir, &closer, 1, &node);
+    bool found = n < 0;
+    for (int64_t i = 0; i < n && !found; i++) found = node[i] == u;
+    if (n >= 0) ki_free(node);
+    return found;
+}
+
 bool ki_nest_independent(const ki_nest *k, kn_uop r) {
     const ki_scope *s = &k->scope;
     kn_uop c = ki_nest_closer(k, r);
@@ -287,7 +297,9 @@ bool ki_nest_independent(const ki_nest *k, kn_uop r) {
         stored = true;
         /* what is read of the same storage must be what this iteration writes */
         for (uint32_t j = 0; j < s->n; j++)
-            if (k->read[j] && ki_storage(s->node[j]) == b && s->node[j]->src[1] != u->src[0]->src[1]) return false;
+            if (k->read[j] && ki_storage(s->node[j]) == b && s->node[j]->src[1] != u->src[0]->src[1] &&
+                is_inside(k, c, s->node[j]))
+                return false;
     }
     return stored;
 }

@@ -300,6 +300,27 @@ static void staged_in_heads(void) {
     finish();
 }
 
+/* out[i, j] = 0.5 out[i, j] + sum of a[i, r] b[r, j]: cut, each part reads what the other writes, and is independent of it. */
+static void update_in_parts(void) {
+    int m = 41, n = 64, d = 8;
+    begin(), fill();
+    kn_uop i = rng(KN_AX_LOOP, m), j = rng(KN_AX_LOOP, n), r = rng(KN_AX_REDUCE, d), x = add(mul(i, I(n)), j);
+    kn_uop v =
+        mul(at(param(1, KN_F32, m * d), add(mul(i, I(d)), r)), at(param(2, KN_F32, d * n), add(mul(r, I(n)), j)));
+    kn_uop out = param(0, KN_F32, m * n), old = mul(at(out, x), ki_const_float(&ir, KN_F32, 0.5));
+    kn_uop sink = sink1(end(store(out, x, add(old, reduce(KN_ADD, v, r, NULL))), i, j));
+    run(sink, want);
+    kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1}, sink);
+    bool cut = false, lanes = false;
+    for (uint32_t k = 0; o && k < o->arg.kernel->nopt; k++) {
+        cut |= o->arg.kernel->opt[k].op == KI_OPT_CUT;
+        lanes |= cut && o->arg.kernel->opt[k].op == KI_OPT_SPLIT && o->arg.kernel->opt[k].target == KN_AX_UPCAST;
+    }
+    CHECK(cut && lanes, "an update in place is cut, and its parts have vectors");
+    CHECK(o && agrees(o), "and is the same");
+    finish();
+}
+
 /* Two loops as one: a row where memory counts both, the quotient and the remainder elsewhere. */
 static void joined(void) {
     for (int order = 0; order < 2; order++) {
@@ -399,6 +420,7 @@ int main(void) {
     forms();
     staged_in_heads();
     joined();
+    update_in_parts();
     uneven();
     refusals();
     repeated();

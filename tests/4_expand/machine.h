@@ -122,6 +122,15 @@ static void mach_value(mach *m, kn_uop u) {
     }
 }
 
+/* Where it goes on once the loops of an END from source k on have finished: with the next iteration of one before, or behind. */
+static uint32_t mach_next(mach *m, kn_uop end, uint32_t k, uint32_t at, const uint32_t *pc_of) {
+    while (k-- > 1) {
+        kn_uop r = end->src[k];
+        if ((int64_t)++m->val[r->id][0] < (int64_t)m->val[r->src[0]->id][0]) return pc_of[r->id];
+    }
+    return at;
+}
+
 /* Runs an expanded kernel; false on a fault. */
 __attribute__((unused)) static bool mach_run(ki_ir *ir, kn_uop sink, mach_mem *param) {
     kn_uop lin = ki_linearize(ir, sink);
@@ -142,16 +151,15 @@ __attribute__((unused)) static bool mach_run(ki_ir *ir, kn_uop sink, mach_mem *p
         if (u->op == KN_RANGE) {
             if (!m.val[u->id]) m.val[u->id] = calloc(1, 8);
             m.val[u->id][0] = 0;
-            /* a loop that does not run: on behind its END, as if it had finished (only single-range ENDs) */
-            if ((int64_t)m.val[u->src[0]->id][0] <= 0) pc = end_of[u->id];
-        } else if (u->op == KN_END) {
-            for (uint32_t k = u->nsrc; k-- > 1;) {
-                kn_uop r = u->src[k];
-                if ((int64_t)++m.val[r->id][0] < (int64_t)m.val[r->src[0]->id][0]) {
-                    pc = pc_of[r->id];
-                    break;
-                }
+            /* a loop that does not run: as if it had finished */
+            if ((int64_t)m.val[u->src[0]->id][0] <= 0) {
+                kn_uop end = lin->src[pc = end_of[u->id]];
+                uint32_t k = 1;
+                while (end->src[k] != u) k++;
+                pc = mach_next(&m, end, k, pc, pc_of);
             }
+        } else if (u->op == KN_END) {
+            pc = mach_next(&m, u, u->nsrc, pc, pc_of);
         } else if (u->op == KN_BUFFER && m.mem[u->id].data) {
             continue;
         } else {

@@ -102,9 +102,12 @@ $(LIBA): $(LIBOBJ) $(GENOBJ)
 	$(say) ar $@
 	$(Q)$(AR) rcs $@ $^
 
-# What runs once a call of the user's or once a kernel, not once a node, is built small; so is what writes text.
+# What runs once a call of the user's or once a kernel, not once a node, is built small; so is what reads and writes text and what
+# searches, which waits for clocks.
 $(addprefix $(B)/src/,tensor/unary.o tensor/binary.o tensor/view.o tensor/reduce.o tensor/network.o stages/8_render/c_helpers.o \
-    stages/8_render/c.o stages/8_render/c_expr.o stages/8_render/c_mem.o ir/print.o): \
+    stages/8_render/c.o stages/8_render/c_expr.o stages/8_render/c_mem.o ir/print.o ir/parse_lex.o ir/parse_node.o ir/parse_arg.o \
+    rules/parse.o rules/terms.o rules/pattern.o rules/check.o rules/compile.o rules/mutate.o \
+    stages/3_optimize/cost.o stages/3_optimize/moves.o stages/3_optimize/search.o): \
     private CFLAGS += -Os
 # Digits are drawn in rows of pixels, tens of thousands of times: worth vectors.
 $(B)/src/nn/digits.o: private CFLAGS += -ftree-vectorize -fno-math-errno -fno-trapping-math

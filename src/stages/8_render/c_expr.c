@@ -396,6 +396,9 @@ static const char *arithmetic(ki_cgen *g, kn_uop u) {
     for (uint32_t k = 0; k < u->nsrc && k < 3; k++)
         if (!(s[k] = ki_cvector(g, u->src[k], n))) return NULL;
     kn_uop last = u->src[u->nsrc - 1];
+    bool constant = n == 1 && ki_itemsize(t) == 8 && !ki_is_float(t) && t != KN_IDX;
+    for (uint32_t k = 0; k < u->nsrc; k++) constant &= ki_is_const(u->src[k]);
+    if (constant) s[0] = ki_cfmt(g, "(%s)%s", ki_celem_name[e], s[0]); /* C would take both for ints */
     if (op == KN_ADD && n == 1 && ki_is_const(last) && is_signed(t) && last->arg.i < 0 && last->arg.i > INT64_MIN)
         return settle(g, t, n, ki_cfmt(g, "(%s - %lld)", s[0], (long long)-last->arg.i));
     if (sign) return settle(g, t, n, ki_cfmt(g, "(%s %s %s)", s[0], sign, s[1]));

@@ -86,6 +86,23 @@ static kn_uop convolve(int n, int c, int h, int w, int step) {
     kn_uop sum = ki_make(&ir, KN_REDUCE, KN_VOID, (kn_uop[]){mul(v, k), i, a, b}, 4, sums, 0);
     return sink1(ki_opn(&ir, KN_END, (kn_uop[]){store(param(0, KN_F32, c * oh * ow), out, sum), o, y, x}, 4));
 }
+/* two values beside each other, each a row of heads with a matrix of their own: out[t, n] = sum of p[n / d, t, s] x[s, n], the sums of the
+ * first half and of the second apart */
+static kn_uop values(int rows, int heads, int d, int len) {
+    int half = heads * d;
+    kn_uop t = rng(KN_AX_LOOP, rows), n = rng(KN_AX_LOOP, 2 * half), head = ki_op2(&ir, KN_IDIV, n, I(d)),
+           zero = ki_const_float(&ir, KN_F32, 0);
+    kn_uop part[2] = {lt(n, I(half)), lt(mul(n, I(-1)), I(1 - half))}, all = NULL;
+    for (int i = 0; i < 2; i++) {
+        kn_uop s = rng(KN_AX_REDUCE, len);
+        kn_uop p = add(mul(head, I(rows * len)), add(mul(t, I(len)), s)), x = add(mul(s, I(2 * half)), n);
+        kn_uop v = mul(at(param(1, KN_F32, 2 * heads * rows * len), where(part[i], p, invalid())),
+                       at(param(2, KN_F32, len * 2 * half), where(part[i], x, invalid())));
+        kn_uop sum = where(part[i], reduce(KN_ADD, v, s, NULL), zero);
+        all = all ? add(all, sum) : sum;
+    }
+    return sink1(end(store(param(0, KN_F32, rows * 2 * half), add(mul(t, I(2 * half)), n), all), t, n));
+}
 /* running sums down the columns of n rows */
 static kn_uop scan(int n, int cols) {
     kn_uop c = rng(KN_AX_LOOP, cols), i = rng(KN_AX_LOOP, n), x = add(mul(i, I(cols)), c), z = I(0),
@@ -105,7 +122,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 20 };
+enum { KERNELS = 21 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -125,6 +142,7 @@ static const char *build(int which, kn_uop *sink) {
     case 14: return *sink = matmul(5, 300, 1), "matrix times vector";
     case 15: return *sink = columns(9, 127), "columns, a vector's remainder short";
     case 17: return *sink = convolve(16, 4, 6, 7, 1), "convolution, rows joined";
+    case 19: return *sink = values(6, 2, 16, 10), "values beside each other";
     case 18: return *sink = convolve(9, 8, 10, 10, 2), "convolution, staged and joined";
     case 16: return *sink = columns(9, 130), "columns, an element too many";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";

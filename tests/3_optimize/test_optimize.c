@@ -321,6 +321,29 @@ static void update_in_parts(void) {
     finish();
 }
 
+/* Values beside each other are nests of their own, heads loops, so that each is a product with a tile. */
+static void values_apart(void) {
+    kn_uop sink;
+    unsigned cuts = 0, heads = 0, lanes = 0;
+    begin();
+    build(19, &sink);
+    kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1}, sink);
+    for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) {
+        ki_opt p = o->arg.kernel->opt[i];
+        cuts += p.op == KI_OPT_CUT;
+        heads += p.op == KI_OPT_SPLIT && p.target == KN_AX_LOOP && p.arg == 16;
+        lanes += p.op == KI_OPT_SPLIT && p.target == KN_AX_UPCAST;
+    }
+    CHECK(o && o->nsrc == 2 && cuts == 1 && heads == 2 && lanes >= 4, "values beside each other: two nests with tiles");
+    kn_uop *node;
+    int64_t n = o ? ki_toposort(&ir, &o, 1, &node) : 0;
+    unsigned left = 0;
+    for (int64_t i = 0; i < n; i++) left += node[i]->op == KN_IDIV || node[i]->op == KN_CMPLT;
+    CHECK(n > 0 && !left, "and nothing is compared or divided any more (%u)", left);
+    if (n > 0) ki_free(node);
+    finish();
+}
+
 /* Two loops as one: a row where memory counts both, the quotient and the remainder elsewhere. */
 static void joined(void) {
     for (int order = 0; order < 2; order++) {
@@ -420,6 +443,7 @@ int main(void) {
     forms();
     staged_in_heads();
     joined();
+    values_apart();
     update_in_parts();
     uneven();
     refusals();

@@ -201,13 +201,69 @@ static bool choose_window(ki_choice *c, kn_uop e, kn_uop v, int64_t lanes, int64
     return true;
 }
 
+/* ---- parts of a row ----------------------------------------------------------------------------------------- */
+
+/* Where a comparison of r with a constant changes its value: the first r for which it has another; 0: it is none. */
+static int64_t changes_at(const ki_nest *k, kn_uop u, kn_uop *r) {
+    const ki_affine *f = u->op == KN_CMPLT && u->src[0]->dtype == KN_IDX && u->src[1]->op == KN_CONST
+                             ? k->form[k->scope.at[u->src[0]->id]]
+                             : NULL;
+    if (!f || f->n != 1 || f->t[0].x->op != KN_RANGE || (f->t[0].c != 1 && f->t[0].c != -1)) return 0;
+    *r = f->t[0].x;
+    return f->t[0].c == 1 ? u->src[1]->arg.i - f->k : f->k - u->src[1]->arg.i + 1;
+}
+
+/* Does a condition of a choice that has a sum in it hang on u? */
+static bool chooses_sum(const ki_nest *k, kn_uop u) {
+    const ki_scope *s = &k->scope;
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop w = s->node[i], p = w->op == KN_WHERE && w->dtype != KN_IDX ? w->src[0] : NULL;
+        if (!p || !(w->src[1]->op == KN_REDUCE || s->level[s->at[w->src[1]->id]])) continue;
+        while (p != u && p->op == KN_AND) p = p->src[1] == u ? u : p->src[0];
+        if (p == u) return true;
+    }
+    return false;
+}
+
+/* What is several values beside each other, each a sum of its own, is cut where one ends and the next begins. True if a step was
+ * made. */
+static bool cut_values(ki_choice *c, kn_uop e) {
+    const ki_nest *k = &c->nest;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop r = NULL;
+        int64_t at = changes_at(k, k->scope.node[i], &r);
+        if (at < c->lanes || at >= ki_extent(r) || ki_nest_closer(k, r) != e || ki_is_lane(r)) continue;
+        if (!ki_nest_independent(k, r) || !chooses_sum(k, k->scope.node[i])) continue;
+        kn_uop first = e->src[1]; /* the parts are whole nests if nothing stands around r */
+        if (first == r || first->arg.range.axis == KN_AX_THREAD || !ki_nest_independent(k, first))
+            return ki_choice_do(c, KI_OPT_CUT, 0, false, r->arg.range.id, at), true;
+        return ki_choice_do(c, KI_OPT_SWAP, 0, false, first->arg.range.id, r->arg.range.id), true;
+    }
+    return false;
+}
+
+/* A row of heads, each with a matrix of its own: what is divided by the head's width is a loop over heads. True if a step was made. */
+static bool split_heads(ki_choice *c, kn_uop e, kn_uop v) {
+    const ki_nest *k = &c->nest;
+    for (uint32_t i = 0; v && i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i], by = u->op == KN_IDIV ? u->src[1] : NULL;
+        if (!by || by->op != KN_CONST || u->src[0] != v || ki_nest_closer(k, v) != e) continue;
+        int64_t d = by->arg.i, n = ki_extent(v);
+        if (d < c->lanes || d >= n || n % d) continue;
+        return ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)v->arg.range.axis, false, v->arg.range.id, d), true;
+    }
+    return false;
+}
+
 void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
+    if (cut_values(c, e)) return;
     ki_find_tile(c, e, &t);
     if (t.reduce) {
         ki_apply_tile(c, e, &t);
         return;
     }
+    if (split_heads(c, e, t.v)) return;
     if (!t.v || ki_sums_rows(c, e, t.v)) {
         ki_choice_mark(c, e);
         return;

@@ -125,7 +125,8 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     ki_free(set);
     ki_free(swap);
     ki_free(own);
-    if (!main) return NULL;
+    if (c->op == KN_END && ki_hangs_on(k, r)) main = ki_decided(ir, main), tail = ki_decided(ir, tail);
+    if (!main || !tail) return NULL;
     bool sum = c->op == KN_REDUCE;
     both = sum ? ki_op2(ir, (kn_op)c->arg.reduce.op, main, tail) : cut_end(ir, c, r, main, tail);
     return both ? flatten(ir, ki_substitute(ir, k->sink, &c, &both, 1)) : NULL;

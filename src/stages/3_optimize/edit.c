@@ -4,6 +4,9 @@
 
 #include "base/whole.h"
 #include "ir/scalar.h"
+#include "rules/rules.h"
+
+#include <rules.h>
 
 #include <string.h>
 
@@ -132,6 +135,22 @@ static kn_uop edit_close(edit *e, bool ok) {
     return result;
 }
 static kn_uop mapped(const edit *e, kn_uop u) { return e->map[e->k->scope.at[u->id]]; }
+
+/* ---- what a smaller loop decides --------------------------------------------------------------------------- */
+
+bool ki_hangs_on(const ki_nest *k, kn_uop r) {
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        if ((u->op == KN_CMPLT || u->op == KN_IDIV || u->op == KN_MOD) && ki_scope_has(&k->scope, u, r)) return true;
+    }
+    return false;
+}
+
+kn_uop ki_decided(ki_ir *ir, kn_uop u) {
+    static const ki_ruleset *const sets[] = {&ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod, &ki_rules_float};
+    ki_rewrite_opts o = {.sets = sets, .nsets = sizeof sets / sizeof *sets, .driver = KI_FIXPOINT};
+    return u ? ki_rewrite(ir, u, &o) : NULL;
+}
 
 /* ---- JOIN -------------------------------------------------------------------------------------------------- */
 

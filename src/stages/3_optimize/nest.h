@@ -63,6 +63,9 @@ typedef struct ki_swap {
 } ki_swap;
 /* root after several of these at once. In the ENDs concerned THREAD ranges come first and lanes last. */
 kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
+/* Does a comparison, a quotient or a remainder depend on r? Then a part of its loop may decide it: u rid of what bounds decide. */
+bool ki_hangs_on(const ki_nest *k, kn_uop r);
+kn_uop ki_decided(ki_ir *ir, kn_uop u);
 kn_uop ki_opt_padto(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_join(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_cut(ki_nest *k, ki_opt *o);

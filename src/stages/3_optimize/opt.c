@@ -92,7 +92,8 @@ static kn_uop opt_split(ki_nest *k, ki_opt *o) {
     kn_uop outer = o->top ? part : rest, inner = o->top ? rest : part;
     expr = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, outer, ki_index(ir, o->top ? q : f)), inner);
     /* A part of extent 1 stays a range: it is what the OptOps that follow may name. */
-    return expr ? ki_swap_ranges(k, k->sink, &(ki_swap){r, expr, {outer, inner}}, 1) : NULL;
+    kn_uop made = expr ? ki_swap_ranges(k, k->sink, &(ki_swap){r, expr, {outer, inner}}, 1) : NULL;
+    return o->target == r->arg.range.axis && ki_hangs_on(k, r) ? ki_decided(ir, made) : made;
 }
 
 static kn_uop opt_swap(ki_nest *k, ki_opt *o) {

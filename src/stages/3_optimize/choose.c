@@ -105,10 +105,8 @@ kn_uop ki_crossing(const ki_choice *c, kn_uop e, kn_uop v) {
  * it is at hand, each line written is filled at once. */
 static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     uint32_t iv = v->arg.range.id, iu = u->arg.range.id;
-    kn_uop last = NULL;
+    kn_uop last = ki_last_loop(e);
     if (ki_choice_even(c, v, c->lanes) || ki_choice_even(c, u, ACROSS)) return;
-    for (uint32_t j = 1; j < e->nsrc; j++)
-        if (!ki_is_lane(e->src[j])) last = e->src[j];
     ki_choice_mark(c, e);
     if (last != u && ki_nest_independent(&c->nest, last) &&
         !ki_choice_do(c, KI_OPT_SWAP, 0, false, iu, last->arg.range.id))

@@ -72,8 +72,8 @@ kn_uop ki_crossing(const ki_choice *c, kn_uop end, kn_uop v);
 /* tile.c: v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
-/* gates.c: the loop of the reduce that may run innermost because no condition of the
- * access depends on it, NULL if there is none. The next step towards that: true if one was made. */
+/* gates.c: the loop of the reduce that may run innermost because no condition of the access depends on it, NULL if there is
+ * none. The next step towards that: true if one was made. */
 kn_uop ki_ungated(const ki_nest *k, kn_uop reduce, kn_uop access);
 bool ki_lift_gate(ki_choice *c, kn_uop reduce, kn_uop inner);
 /* Joins v, along which the nest stores, with the loop whose steps are rows of v, where that fills vectors better. True if a step

@@ -22,15 +22,8 @@ bool ki_is_gated_by(const ki_nest *k, kn_uop access, kn_uop r) {
 
 bool ki_is_gated(kn_uop access) { return access->src[1]->op == KN_WHERE; }
 
-static kn_uop last_loop(kn_uop reduce) {
-    kn_uop r = NULL;
-    for (uint32_t j = 1; j < reduce->nsrc; j++)
-        if (!ki_is_lane(reduce->src[j])) r = reduce->src[j];
-    return r;
-}
-
 kn_uop ki_ungated(const ki_nest *k, kn_uop reduce, kn_uop access) {
-    kn_uop found = NULL, last = last_loop(reduce);
+    kn_uop found = NULL, last = ki_last_loop(reduce);
     bool gated = false;
     for (uint32_t j = 1; j < reduce->nsrc; j++) { /* the innermost: of a loop in blocks, the block */
         kn_uop r = reduce->src[j];
@@ -51,7 +44,7 @@ static int64_t block_of(int64_t n) {
 }
 
 bool ki_lift_gate(ki_choice *c, kn_uop reduce, kn_uop inner) {
-    kn_uop last = last_loop(reduce);
+    kn_uop last = ki_last_loop(reduce);
     if (inner == last) return false;
     int64_t f = block_of(ki_extent(inner));
     if (f < ki_extent(inner)) return ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, inner->arg.range.id, f), true;

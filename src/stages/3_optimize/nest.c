@@ -84,6 +84,12 @@ uint32_t ki_nest_next_buffer(const ki_nest *k) {
     return next;
 }
 
+kn_uop ki_last_loop(kn_uop closer) {
+    for (uint32_t j = closer->nsrc; j-- > 1;)
+        if (!ki_is_lane(closer->src[j]) && closer->src[j]->arg.range.axis != KN_AX_THREAD) return closer->src[j];
+    return NULL;
+}
+
 const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access) {
     kn_uop idx = access->src[1];
     return idx->dtype == KN_IDX ? k->form[k->scope.at[idx->id]] : NULL;

@@ -34,6 +34,8 @@ static inline uint32_t ki_place_in(kn_uop closer, kn_uop r) {
     while (j < closer->nsrc && closer->src[j] != r) j++;
     return j;
 }
+/* The innermost loop of an END or a REDUCE that is neither lane nor thread; NULL: it has none. */
+kn_uop ki_last_loop(kn_uop closer);
 /* Form of an access's index; NULL: not affine. */
 const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access);
 /* Elements between what two neighbouring iterations of r access; *known false if r stands in an opaque term. */

@@ -295,13 +295,6 @@ static uint32_t other_sums(const ki_choice *c, kn_uop e, const ki_tile *t, ki_ti
     return n;
 }
 
-static kn_uop last_loop(kn_uop e) {
-    kn_uop r = NULL;
-    for (uint32_t j = 1; j < e->nsrc; j++)
-        if (is_loop_range(e->src[j])) r = e->src[j];
-    return r;
-}
-
 static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
     ki_choice_do(c, KI_OPT_SWAP, 0, false, a->arg.range.id, b->arg.range.id);
     return true;
@@ -318,7 +311,7 @@ static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (cuts && outer) return swap(c, t->u, t->v);
     if (t->row ? cuts && ki_choice_even(c, t->v, t->step) : ki_choice_fit(c, t->v, t->nv)) return true;
     if (t->row && ki_choice_fit(c, t->row, 1)) return true;
-    kn_uop last = last_loop(e);
+    kn_uop last = ki_last_loop(e);
     return t->pack && last != t->u && ki_nest_independent(&c->nest, last) && swap(c, t->u, last);
 }
 
@@ -338,7 +331,7 @@ static bool pack(ki_choice *c, uint32_t u, int32_t slot) {
     uint32_t count, inside;
     kn_uop access = ki_nest_read_of(&c->nest, e, slot, &inside);
     ki_nest_read_of(&c->nest, c->nest.sink, slot, &count);
-    if (last_loop(e) != r || !access) return true;
+    if (ki_last_loop(e) != r || !access) return true;
     for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
         last = e->src[j];
         bool varies = last->arg.range.axis == KN_AX_THREAD || (ki_extent(last) != 1 && uses(&c->nest, access, last));

@@ -115,10 +115,11 @@ $(B)/src/nn/digits.o: private CFLAGS += -ftree-vectorize -fno-math-errno -fno-tr
 # Tables of rules are full of pointers: packed, what the loader must add to them is a fiftieth. Old linkers cannot.
 RELR := $(shell $(CC) -Wl,--help 2>/dev/null | grep -q pack-relative-relocs && echo -Wl,-z,pack-relative-relocs)
 
+# What only the command and the tests call (the prover of rules, mutation) stays in the static library.
 $(LIBSO): $(LIBOBJ) $(GENOBJ) tools/libkoine.map
 	$(say) ld $@
 	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,libkoine.so.$(SOVER) -Wl,--version-script=tools/libkoine.map -Wl,-z,defs \
-	    $(RELR) -Wl,--as-needed $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
+	    $(RELR) -Wl,--gc-sections -Wl,--as-needed $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
 	@ln -sf $(@F) $(B)/libkoine.so.$(SOVER)
 	@ln -sf $(@F) $(B)/libkoine.so
 

@@ -26,7 +26,7 @@ static int64_t vectors_of(const ki_choice *c, kn_uop r) { return (ki_extent(r) +
 
 int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight) {
     int64_t n = vectors_of(c, r);
-    int64_t most = weight == 0 ? c->target->nvector / 4 : weight <= 12 ? 4 : weight <= 40 ? 2 : 1;
+    int64_t most = weight == 0 ? c->target->nvector / 2 : weight <= 12 ? 4 : weight <= 40 ? 2 : 1;
     if (!ki_lanes_for(c, ki_extent(r))) return 0;
     if (c->knobs.unroll) most = c->knobs.unroll;
     else if (n > KI_SHORT && most > n / 2) most = most > 8 && n >= 16 ? 8 : 4;

@@ -59,7 +59,7 @@ kn_uop ki_nest_store(kn_uop end);
 /* Lanes of a vector along an extent: a full one, or for a short extent its own size or the power of two above; 0: too
  * short. */
 int64_t ki_lanes_for(const ki_choice *c, int64_t n);
-/* How many vectors of r are unrolled when the body weighs so much: 4, 2 or 1; 0: r is not worth vectors. */
+/* How many vectors of r are unrolled when the body weighs so much: 4, 2 or 1, for weight 0 half of the registers; 0: r is not worth vectors. */
 int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight);
 /* Makes r's extent divide by vectors, and by `vectors` of them when it is long: a short one is padded (masks), of a long
  * one the remainder is cut off. True if a step was made. */

@@ -432,6 +432,7 @@ static bool finish_all(rangeifier *r, ki_kernels *k) {
             if (ok && step != KI_TRY) k->sink[i] = done;
             if (apart && fill) k->sink[k->n++] = fill; /* order.c: the other reads what this one makes */
         }
+        ki_layouts_settle(&l);
         any = ki_layouts_any(&l);
     }
     ki_layouts_close(&l);

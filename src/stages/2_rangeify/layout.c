@@ -4,7 +4,9 @@
  *
  * A *wish* moves one axis of a buffer: position i becomes i / (s e) (s e) + i % s e + i / s % e, s the axis's stride, e its
  * extent. It is granted if no index of any kernel keeps a quotient or a remainder more from it: all or none, so that no
- * reader pays for it. */
+ * reader pays for it. And it is taken back if those who write and read the buffer lose more than they gain (weighing): a sum
+ * of products whose rows, one after the other, fill vectors wants them so; one along those rows, and what reads at strides,
+ * wants channels beside each other. */
 #include "stages/2_rangeify/rangeify.h"
 #include "stages/affine.h"
 #include "stages/scope.h"
@@ -14,6 +16,9 @@
 /* MANY_ROWS: what the other factor's axes have together. A factor that is read across its own order is packed first, which
  * must pay. */
 enum { LANES = 16, MOST_AXES = 8, MANY_ROWS = 128 };
+
+/* What a multiply-add is worth in a sum along what are rows now, and an element that is read at strides. */
+static const double SUMMED = 4, STRIDED = 64;
 
 static ki_wish *wish_for(const ki_layouts *l, kn_uop access) {
     kn_uop b = access->src[0];
@@ -76,25 +81,95 @@ static void wish_of(const ki_scope *s, const ki_affine *index, kn_uop store, ki_
         int64_t e = ki_extent(axis[k].x);
         if (rows[!ki_scope_has(s, x->src[0], axis[k].x)] < MANY_ROWS) continue;
         int64_t worth = e * (ki_scope_has(s, x->src[0], axis[k].x) != last ? 1 << 20 : 1);
-        if (e % LANES == 0 && worth > best) best = worth, *w = (ki_wish){axis[k].c, e};
+        if (e % LANES == 0 && worth > best) best = worth, *w = (ki_wish){.stride = axis[k].c, .extent = e};
     }
 }
 
-static bool make_wishes(ki_layouts *l, ki_ir *ir, kn_uop sink) {
-    ki_scope s;
-    ki_affines a = {.ir = ir};
-    bool ok = ki_scope_open(&s, ir, sink);
-    const ki_affine **form = ok ? ki_affine_all(&a, s.node, s.n, s.at) : NULL;
-    ok = ok && (form || (ki_fail(ir->env, KI_E_NOMEM), false));
-    for (uint32_t i = 0; ok && i < s.n; i++) {
-        kn_uop u = s.node[i];
+static void make_wishes(ki_layouts *l, const ki_scope *s, const ki_affine *const *form) {
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop u = s->node[i];
         if (u->op != KN_STORE || u->src[0]->op != KN_INDEX || u->src[0]->src[0]->op != KN_BUFFER) continue;
         const ki_buffer *b = u->src[0]->src[0]->arg.buffer;
         if (b->addrspace != KN_GLOBAL || b->id >= l->nbuffer || l->wish[b->id].extent < 0) continue;
         l->wish[b->id] = (ki_wish){0};
-        wish_of(&s, form[s.at[u->src[0]->src[1]->id]], u, &l->wish[b->id]);
+        wish_of(s, form[s->at[u->src[0]->src[1]->id]], u, &l->wish[b->id]);
     }
+}
+
+/* ---- weighing ------------------------------------------------------------------------------------------------ */
+
+/* The RANGE that counts by c in a form and along which `of` varies; NULL: none. */
+static kn_uop counting(const ki_scope *s, const ki_affine *f, int64_t c, kn_uop of) {
+    for (uint32_t i = 0; i < f->n; i++)
+        if (f->t[i].c == c && f->t[i].x->op == KN_RANGE && ki_scope_has(s, of, f->t[i].x)) return f->t[i].x;
+    return NULL;
+}
+
+static const ki_affine *position(const ki_scope *s, const ki_affine *const *form, kn_uop access) {
+    kn_uop at = access->src[1];
+    return form[s->at[(at->op == KN_WHERE ? at->src[1] : at)->id]];
+}
+
+/* Does inner, with the axis that goes on where it ends (JOIN of optimize makes them one), fill vectors, or nearly? */
+static bool row_of(const ki_scope *s, const ki_affine *f, kn_uop inner, kn_uop of) {
+    kn_uop outer = counting(s, f, ki_affine_coef(f, inner) * ki_extent(inner), of);
+    int64_t n = ki_extent(inner) * (outer ? ki_extent(outer) : 1), whole = (n + LANES - 1) / LANES * LANES;
+    return n * 4 > whole * 3;
+}
+
+/* How often u is computed. */
+static double runs_of(const ki_scope *s, kn_uop u) {
+    double n = 1;
+    for (uint32_t r = 0; r < s->nrange; r++)
+        if (ki_in_set(ki_scope_free(s, u), r)) n *= (double)ki_extent(s->range[r]);
+    return n;
+}
+
+/* What a sum, or a store without one, gains from reading w's buffer with its axis innermost. */
+static double gain_of(const ki_scope *s, const ki_affine *f, const ki_wish *w, kn_uop user) {
+    kn_uop x = user->op == KN_REDUCE ? product_in(user) : NULL, of = user->op == KN_STORE ? user->src[0] : user;
+    kn_uop inner = counting(s, f, 1, of);
+    double runs = runs_of(s, x ? x : user->op == KN_STORE ? of : user->src[0]);
+    if (!inner) return counting(s, f, w->stride, of) ? runs * (x ? SUMMED : STRIDED) : 0;
+    return x && row_of(s, f, inner, of) ? -runs : 0;
+}
+
+/* The same of the store of a sum of products, all of whose reads are one row where it has one. */
+static double gain_of_store(const ki_scope *s, const ki_affine *const *form, kn_uop store) {
+    const ki_affine *f = position(s, form, store->src[0]);
+    kn_uop x = product_of(s, store->src[1]), inner = f && x ? counting(s, f, 1, x) : NULL;
+    if (!inner || !row_of(s, f, inner, x)) return 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop u = s->node[i];
+        const ki_affine *g = u->op == KN_INDEX && ki_scope_has(s, u, inner) ? position(s, form, u) : NULL;
+        if (g && !row_of(s, g, inner, x)) return 0;
+    }
+    return -runs_of(s, x);
+}
+
+/* What the kernel gains from each wish that touches it: user[i] is the sum that node i is for, or the store. */
+static void weigh(ki_layouts *l, const ki_scope *s, const ki_affine *const *form, kn_uop *user) {
+    for (uint32_t i = s->n; i-- > 0;) {
+        kn_uop u = s->node[i], own = u->op == KN_REDUCE || u->op == KN_STORE ? u : user[i];
+        for (uint32_t k = 0; k < u->nsrc; k++) user[s->at[u->src[k]->id]] = own;
+        ki_wish *w = u->op == KN_INDEX && own ? wish_for(l, u) : NULL;
+        const ki_affine *f = w ? position(s, form, u) : NULL;
+        if (f) w->gain += own->src[0] == u ? gain_of_store(s, form, own) : gain_of(s, f, w, own);
+    }
+}
+
+/* Makes a kernel's wishes, or weighs those of others. */
+static bool look(ki_layouts *l, ki_ir *ir, kn_uop sink) {
+    ki_scope s;
+    ki_affines a = {.ir = ir};
+    bool ok = ki_scope_open(&s, ir, sink);
+    const ki_affine **form = ok ? ki_affine_all(&a, s.node, s.n, s.at) : NULL;
+    kn_uop *user = ok ? ki_calloc(s.n, sizeof *user) : NULL;
+    ok = ok && ((form && user) || (ki_fail(ir->env, KI_E_NOMEM), false));
+    if (ok && l->step == KI_WISH) make_wishes(l, &s, form);
+    else if (ok) weigh(l, &s, form, user);
     ki_free(form);
+    ki_free(user);
     ki_arena_free(&a.arena);
     ki_scope_close(&s);
     return ok;
@@ -177,6 +252,11 @@ bool ki_layouts_open(ki_layouts *l, const ki_program *p) {
 
 void ki_layouts_close(ki_layouts *l) { ki_free(l->wish); }
 
+void ki_layouts_settle(ki_layouts *l) {
+    for (uint32_t i = 0; i < l->nbuffer && l->step == KI_TRY; i++)
+        if (l->wish[i].gain < 0) l->wish[i].extent = 0;
+}
+
 bool ki_layouts_any(const ki_layouts *l) {
     for (uint32_t i = 0; i < l->nbuffer; i++)
         if (l->wish[i].extent > 0) return true;
@@ -198,7 +278,9 @@ bool ki_layouts_touch(ki_layouts *l, ki_ir *ir, kn_uop sink, bool scatters, bool
 
 kn_uop ki_layouts_apply(ki_layouts *l, ki_ir *ir, kn_uop sink) {
     if (!l) return sink;
-    if (l->step == KI_WISH) return !may_wish(l, sink) || make_wishes(l, ir, sink) ? sink : NULL;
+    if (l->step == KI_WISH && !may_wish(l, sink)) return sink;
+    if (l->step != KI_MOVE && !look(l, ir, sink)) return NULL;
+    if (l->step == KI_WISH) return sink;
     kn_uop to = move_all(l, ir, sink);
     return l->step == KI_MOVE || !to ? to : sink;
 }

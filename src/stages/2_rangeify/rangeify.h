@@ -152,6 +152,7 @@ kn_uop ki_range_fold(ki_ir *ir, kn_uop u, uint32_t floor);
 /* layout.c */
 typedef struct ki_wish {
     int64_t stride, extent; /* of the axis to be innermost; extent 0: none, < 0: never */
+    double gain;            /* of all that write and read the buffer, in multiply-adds */
 } ki_wish;
 typedef struct ki_layouts {
     enum { KI_WISH, KI_TRY, KI_MOVE } step; /* every kernel's wishes; which leave no quotients; those done */
@@ -160,6 +161,8 @@ typedef struct ki_layouts {
 } ki_layouts;
 bool ki_layouts_open(ki_layouts *l, const ki_program *p);
 void ki_layouts_close(ki_layouts *l);
+/* After all kernels were tried: what loses more than it gains is taken back. */
+void ki_layouts_settle(ki_layouts *l);
 bool ki_layouts_any(const ki_layouts *l);
 /* *any: the kernel reads or writes what is to be moved; one that scatters takes back what it touches. False: env says why. */
 bool ki_layouts_touch(ki_layouts *l, ki_ir *ir, kn_uop sink, bool scatters, bool *any);

@@ -17,7 +17,7 @@ const char *const ki_cpu_feature_names[KI_CPU_COUNT] = {
     KI_CPU_FEATURES(X)
 #undef X
 };
-const char *const ki_cpu_level_names[KI_CPU_LEVELS] = {"sse2", "avx2", "avx512", "amx"};
+const char *const ki_cpu_level_names[KI_CPU_LEVELS] = {"sse2", "avx2", "avx512", "dot", "amx"};
 
 static const uint8_t level_of[KI_CPU_COUNT] = {
 #define X(name, level) level,
@@ -151,6 +151,7 @@ uint64_t ki_cpu_level_core(unsigned level) {
         HAS(SSE3) | HAS(SSSE3) | HAS(SSE41) | HAS(SSE42) | HAS(POPCNT) | HAS(AVX) | HAS(AVX2) | HAS(FMA3) | HAS(BMI1) |
             HAS(BMI2) | HAS(LZCNT) | HAS(F16C),
         HAS(AVX512F) | HAS(AVX512BW) | HAS(AVX512DQ) | HAS(AVX512VL) | HAS(AVX512CD),
+        HAS(AVX512VNNI) | HAS(AVX512BF16),
         HAS(AMXTILE) | HAS(AMXINT8) | HAS(AMXBF16),
     };
     uint64_t f = 0;

@@ -10,13 +10,16 @@
  *   tan pow                         2.2u, f64 3u                 over the interval; exempt across a pole
  *   compare, float to integer       exact                       exempt where the answer changes inside the bound
  *   ADD of n nonzero terms          0 if every partial sum of every tree is exact, else n + 2 roundoffs of the sum of |x|
+ *                                   f32: the least normal number for each term, if one has bits below it (*)
+ *   cast of bf16 to f32             (*) a subnormal number: itself
  *   MUL of n terms                  2n roundoffs of the product, and what may underflow on the way; exempt if some tree
  *                                   may overflow
  *   MAX                             the largest bound
  * u is the spacing (ulp) of the result's dtype, and of f32 in functions of the smaller floats: these are computed there and
  * rounded once, so they are certain but where two results lie that near. A finite value that may reach the largest finite
  * one is exempt, so that an infinity or NaN with a finite bound is certain; it is exact unless a product of finite
- * values overflowed, which a contraction would not have done. */
+ * values overflowed, which a contraction would not have done.
+ * (*) A sum of products of bf16 may go by dot products (3_optimize/dots.c), whose instruction counts what is subnormal as 0. */
 #include "ir/eval_apply.h"
 #include "ir/scalar.h"
 
@@ -266,6 +269,7 @@ static double bound_cast(const ki_apply *s, uint64_t in, double e, uint64_t out)
     double x = ki_f64_from_bits(from, in);
     if (ki_is_float(to)) {
         double v = ki_f64_from_bits(to, out);
+        if (from == KN_BF16 && to == KN_F32 && x != 0 && fabs(x) < 0x1p-126) return fabs(x) + e;
         if (ki_certain(e)) return e == 0 && v == x ? 0 : KI_ROUNDED;
         if (!isfinite(v)) return isfinite(x) ? INFINITY : e;
         return finish(to, v, e + ki_ulp(to, fabs(v) + (isfinite(e) ? e : 0)));
@@ -423,10 +427,13 @@ static double end_add(const ki_bound_acc *a, double v) {
     if (a->nan) return 0;
     if (a->infinite) return a->over || a->abs + a->err > ki_float_max(t) ? INFINITY : 0;
     if (!isfinite(v)) return INFINITY;
-    if (a->exact && (a->count <= 1 || a->abs < ldexp(1, digits(t) + (a->low > 2000 ? 0 : a->low)))) return 0;
-    if (a->count <= 1) return finish(t, v, a->err);
+    double flushed = t == KN_F32 && a->low < -126 ? n * 0x1p-126 : 0;
+    if (flushed == 0 && a->exact && (a->count <= 1 || a->abs < ldexp(1, digits(t) + (a->low > 2000 ? 0 : a->low))))
+        return 0;
+    if (a->count <= 1) return finish(t, v, a->err + flushed);
     /* n - 1 sums, and the products where these are contracted; the interpreter's own sum in double. */
-    double own = t == KN_F64 ? n : 3, slack = (n + own) * ki_roundoff(t) * (a->abs + a->err) + n * ki_ulp(t, 0);
+    double own = t == KN_F64 ? n : 3,
+           slack = (n + own) * ki_roundoff(t) * (a->abs + a->err) + n * ki_ulp(t, 0) + flushed;
     if (a->abs + a->err + slack >= ki_float_max(t)) return INFINITY;
     return a->err + slack;
 }

@@ -370,6 +370,40 @@ static kn_uop gated_load(ki_gen *g, unsigned reg) {
                : NULL;
 }
 
+/* Elements first .. first + n - 1 beside each other, as x:u32 of `x | y << 16`; lanes: of more than one, two, some way apart. */
+static kn_uop neighbours(ki_gen *g, kn_uop memory, kn_uop at, unsigned first, unsigned n, int64_t apart) {
+    kn_dtype t = (kn_dtype)memory->dtype;
+    kn_uop all = NULL;
+    for (unsigned k = first; k < first + n; k++) {
+        kn_uop lane[2] = {ki_index(g->ir, k), ki_index(g->ir, k + apart)}, i = at;
+        if (apart) i = ki_op2(g->ir, KN_ADD, at, ki_opn(g->ir, KN_STACK, lane, 2));
+        else if (k) i = ki_op2(g->ir, KN_ADD, at, lane[0]);
+        kn_uop e = ki_op1(g->ir, KN_LOAD, ki_op2(g->ir, KN_INDEX, memory, i));
+        e = ki_cast(g->ir, ki_bitcast(g->ir, e, t == KN_BF16 ? KN_U16 : KN_U8), KN_U32);
+        if (all) e = ki_op2(g->ir, KN_SHL, e, ki_const_int(g->ir, KN_U32, 8));
+        all = all ? ki_op2(g->ir, KN_OR, all, e) : e;
+    }
+    return all;
+}
+
+/* x | y << 16, a word of memory; sometimes not quite. */
+static kn_uop word(ki_gen *g, unsigned reg) {
+    static const uint8_t of[] = {KN_BF16, KN_I8, KN_U8};
+    int x = kid(g, reg, 0, false), high = kid(g, reg, 1, false);
+    if (x < 0 || high < 0 || pat(g, (unsigned)high)->op != KN_SHL || dtype_of(g, reg) != KN_U32) return NULL;
+    int y = kid(g, (unsigned)high, 0, false), by = kid(g, (unsigned)high, 1, false);
+    if (y < 0 || by < 0 || pat(g, (unsigned)x)->kind != KI_P_ANY || pat(g, (unsigned)y)->kind != KI_P_ANY) return NULL;
+    kn_dtype t = (kn_dtype)of[roll(g, 3)];
+    unsigned n = t == KN_BF16 ? 1 : 2, off = roll(g, 8) ? n : n + 1;
+    int64_t size = 48, apart = roll(g, 2) ? (int64_t)roll(g, 9) : 0;
+    kn_uop memory = param(g, t, &size, 1, 1, 0), at = scaled(g, 12);
+    if (roll(g, 2)) at = ki_op2(g->ir, KN_ADD, at, ki_index(g->ir, 1 + roll(g, 5)));
+    g->reg[x] = neighbours(g, memory, at, 0, n, apart);
+    g->reg[y] = neighbours(g, memory, at, off, n, apart);
+    g->reg[by] = ki_const_int(g->ir, KN_U32, 16);
+    return ki_op2(g->ir, KN_OR, g->reg[x], g->reg[high] = ki_op2(g->ir, KN_SHL, g->reg[y], g->reg[by]));
+}
+
 static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
     const ki_pat *p = pat(g, reg);
     unsigned op = p->op;
@@ -389,6 +423,8 @@ static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
         kn_uop t = first_source(g, reg, w->tensor || w->shaped);
         return t ? ki_make(g->ir, KN_BITCAST, dtype_of(g, reg), &t, 1, (kn_arg){.bits = 0}, 0) : NULL;
     }
+    kn_uop read = op == KN_OR && pat(g, reg)->op == KN_OR ? word(g, reg) : NULL;
+    if (read) return read;
     if (ki_is_elementwise((kn_op)op)) return elementwise(g, reg, (kn_op)op, w);
     switch (op) {
     case KN_INDEX: return read_at(g, reg);

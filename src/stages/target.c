@@ -30,11 +30,13 @@ static const ki_target targets[] = {
     C_TARGET("sse2", KI_CPU_SSE2_LEVEL, MARCH_SSE2, 16, 16, false, true, SET),
     C_TARGET("avx2", KI_CPU_AVX2_LEVEL, MARCH_AVX2, 32, 16, true, true, FMA),
     C_TARGET("avx512", KI_CPU_AVX512_LEVEL, MARCH_AVX512, 64, 32, true, true, FMA),
+    C_TARGET("dot", KI_CPU_DOT_LEVEL, MARCH_AVX512, 64, 32, true, true, FMA),
     C_TARGET("amx", KI_CPU_AMX_LEVEL, MARCH_AVX512, 64, 32, true, true, FMA),
     C_TARGET("generic", KI_CPU_SSE2_LEVEL, "", 16, 32, false, false, SET),
     NATIVE("sse2", KI_CPU_SSE2_LEVEL, MARCH_SSE2, 16, 16, false, SET),
     NATIVE("avx2", KI_CPU_AVX2_LEVEL, MARCH_AVX2, 32, 16, true, FMA),
     NATIVE("avx512", KI_CPU_AVX512_LEVEL, MARCH_AVX512, 64, 32, true, FMA),
+    NATIVE("dot", KI_CPU_DOT_LEVEL, MARCH_AVX512, 64, 32, true, FMA),
     NATIVE("amx", KI_CPU_AMX_LEVEL, MARCH_AVX512, 64, 32, true, FMA),
 };
 enum { GENERIC = KI_CPU_LEVELS, FIRST_NATIVE };

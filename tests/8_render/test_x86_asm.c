@@ -192,7 +192,7 @@ static void levels(void) {
         {0, {.form = KI_X_VADDPS, .op = {XMM(1), XMM(2)}}, "    addps xmm1, xmm2\n"},
         {1, {.form = KI_X_VADDPS, .op = {XMM(1), XMM(2), XMM(3)}}, "    vaddps xmm1, xmm2, xmm3\n"},
         {2, {.form = KI_X_VADDPS, .op = {ZMM(1), ZMM(2), ZMM(3)}}, "    vaddps zmm1, zmm2, zmm3\n"},
-        {3, {.form = KI_X_TILEZERO, .op = {ki_x86_reg(KI_XO_T, 3)}}, "    tilezero tmm3\n"},
+        {4, {.form = KI_X_TILEZERO, .op = {ki_x86_reg(KI_XO_T, 3)}}, "    tilezero tmm3\n"},
         {0, {.form = KI_X_VADDPS, .enc = KI_XE_VEX, .op = {XMM(1), XMM(2), XMM(3)}}, NULL},
         {0, {.form = KI_X_VPMULLD, .op = {XMM(1), XMM(2)}}, NULL},
         {0, {.form = KI_X_VFMADD231PS, .op = {XMM(1), XMM(2), XMM(3)}}, NULL},
@@ -200,7 +200,9 @@ static void levels(void) {
         {1, {.form = KI_X_VADDPS, .op = {ZMM(1), ZMM(2), ZMM(3)}}, NULL},
         {1, {.form = KI_X_VADDPS, .mask = 1, .op = {YMM(1), YMM(2), YMM(3)}}, NULL},
         {1, {.form = KI_X_VPABSQ, .op = {XMM(1), XMM(2)}}, NULL},
-        {2, {.form = KI_X_TILEZERO, .op = {ki_x86_reg(KI_XO_T, 3)}}, NULL},
+        {2, {.form = KI_X_VDPBF16PS, .op = {ZMM(1), ZMM(2), ZMM(3)}}, NULL},
+        {3, {.form = KI_X_VDPBF16PS, .op = {ZMM(1), ZMM(2), ZMM(3)}}, "    vdpbf16ps zmm1, zmm2, zmm3\n"},
+        {3, {.form = KI_X_TILEZERO, .op = {ki_x86_reg(KI_XO_T, 3)}}, NULL},
     };
     for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
         ki_asm a;

@@ -287,6 +287,17 @@ static void programs(void) {
               lab_run(&L) && L.bound[0][2] == 0 && L.bound[0][0] > L.bound[0][1] && L.bound[0][4] > 0,
           "bounds follow their elements through views");
     lab_close(&L);
+    /* What dot products of bf16 count as zero: 0x0040 is 2^-127. */
+    CHECK(lab_parse(&L, T "%x = param \"x\" : f32 [4]\n%b = const 64:u16\n%c = bitcast %b : bf16\n%d = cast %c : f32\n"
+                          "%y = mul %x %d\nout \"y\" = %y\n") &&
+              lab_run(&L) && L.bound[0][0] <= 0x1p-149 && L.bound[0][1] >= 0x1p-127 && L.bound[0][1] < 0x1.1p-127,
+          "a subnormal bf16, widened, may be zero");
+    lab_close(&L);
+    CHECK(lab_parse(&L,
+                    T "%x = param \"x\" : f32 [4]\n%m = mul %x 1e-40\n%y = reduce add %m axes=(0)\nout \"y\" = %y\n") &&
+              lab_run(&L) && L.bound[0][0] >= 0x1p-126 && L.bound[0][0] < 0x1p-123,
+          "so may what is subnormal in a sum");
+    lab_close(&L);
 }
 
 int main(int argc, char **argv) {

@@ -55,14 +55,15 @@ static void one_stage(const ki_program *in, ki_stage s, const ki_target *target)
     ki_ir_close(&ir);
 }
 
-static void one_text(const char *path, const char *text, size_t n) {
+/* native: for machine code of this level from tensors on; NULL: for C, and for avx2 from what it is. */
+static void one_text(const char *path, const char *text, size_t n, const char *native) {
     ki_env env;
     ki_ir ir;
     ki_program p = {0};
     if (!ki_env_open(&env) || !ki_ir_open(&ir, &env)) return;
     if (ki_parse(&ir, path, text, n, &p)) {
-        for (ki_stage s = p.stage; s < KI_S_COUNT; s++) one_stage(&p, s, NULL);
-        one_stage(&p, KI_S_RENDER, ki_target_native("avx2"));
+        for (ki_stage s = p.stage; s < KI_S_COUNT; s++) one_stage(&p, s, native ? ki_target_native(native) : NULL);
+        if (!native) one_stage(&p, KI_S_RENDER, ki_target_native("avx2"));
         ki_program_free(&p);
     }
     ki_ir_close(&ir);
@@ -74,7 +75,7 @@ static void one_program(const char *path) {
     FILE *f = fopen(path, "r");
     size_t n = f ? fread(text, 1, sizeof text, f) : 0;
     if (f) fclose(f);
-    one_text(path, text, n);
+    one_text(path, text, n, NULL);
 }
 
 /* Ops that stand in none of the files. */
@@ -84,6 +85,18 @@ static const char more[] = "koine 1 tensor\n"
                            "%c = param \"c\" : f32 [4, 8]\n"
                            "%y = mulacc %a %b %c\n"
                            "out \"y\" = %y\n";
+
+/* A product that goes by dot products. */
+static const char dots[] = "koine 1 tensor\n"
+                           "%a = param \"a\" : bf16 [16, 64, 1]\n"
+                           "%b = param \"b\" : bf16 [1, 64, 64]\n"
+                           "%x = expand %a (16, 64, 64)\n"
+                           "%y = expand %b (16, 64, 64)\n"
+                           "%c = cast %x : f32\n"
+                           "%d = cast %y : f32\n"
+                           "%p = mul %c %d\n"
+                           "%s = reduce add %p axes=(1)\n"
+                           "out \"s\" = %s\n";
 
 /* What no program here has alone, and why. */
 static const char *const unnoticed[] = {
@@ -117,7 +130,8 @@ int main(void) {
         for (size_t i = 0; i < g.gl_pathc; i++) one_program(g.gl_pathv[i]), programs++;
         globfree(&g);
     }
-    one_text("more", more, strlen(more));
+    one_text("more", more, strlen(more), NULL);
+    one_text("dots", dots, strlen(dots), "dot");
     CHECK(programs > 20, "%u programs", programs);
     for (unsigned s = 0; s < SPECS; s++)
         for (uint32_t r = 0; r < specs[s]->nrule && r < RULES; r++) {

@@ -10,7 +10,7 @@
  * Nests are treated one at a time; each step is an OptOp (ki_nest_apply), after which the kernel is looked at anew. A nest is
  * done when the ids of its ranges are marked, so what a CUT adds is found by itself. Whatever is decided for a range must
  * hold again after the CUT that it asked for: thresholds ask n >= factor, and a cut leaves a multiple of the factor. */
-#include "stages/3_optimize/choose.h"
+#include "stages/3_optimize/dots.h"
 
 #include <string.h>
 
@@ -73,6 +73,7 @@ unsigned ki_weight(kn_uop u) {
     case KN_ERF:
     case KN_POW:
     case KN_THREEFRY: return 20;
+    case KN_INS:
     case KN_DIV:
     case KN_SQRT:
     case KN_RECIP:
@@ -268,7 +269,8 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     kn_uop u;
     if (ki_choice_look(c, sink)) {
         c->lanes = ki_choice_lanes(c, NULL);
-        thread_kernel(c);
+        ki_choose_dots(c);
+        if (c->ok) thread_kernel(c);
     }
     while (c->ok && (u = next_closer(c))) {
         if (u->op == KN_END) ki_choose_nest(c, u);

@@ -38,8 +38,9 @@ bool ki_nest_open(ki_nest *k, ki_ir *ir, kn_uop sink) {
     k->form = ki_affine_all(&k->affines, s->node, s->n, s->at);
     k->closer = ki_calloc(s->nrange + 1, sizeof *k->closer);
     k->around = ki_calloc(s->n, sizeof *k->around);
+    k->word = ki_calloc(s->n, sizeof *k->word);
     k->read = ki_calloc(s->n, 1);
-    if (!k->form || !k->closer || !k->around || !k->read) return ki_fail(ir->env, KI_E_NOMEM), false;
+    if (!k->form || !k->closer || !k->around || !k->word || !k->read) return ki_fail(ir->env, KI_E_NOMEM), false;
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop u = s->node[i];
         if (u->op == KN_WHERE && u->dtype == KN_IDX && u->src[2]->op == KN_INVALID)
@@ -48,6 +49,7 @@ bool ki_nest_open(ki_nest *k, ki_ir *ir, kn_uop sink) {
             if (ki_is_access(u->src[j]) && !(u->op == KN_STORE && j == 0)) k->read[s->at[u->src[j]->id]] = 1;
     }
     find_closers(k);
+    ki_find_words(k);
     return true;
 }
 
@@ -57,6 +59,7 @@ void ki_nest_close(ki_nest *k) {
     ki_free(k->form);
     ki_free(k->closer);
     ki_free(k->around);
+    ki_free(k->word);
     ki_free(k->read);
     memset(k, 0, sizeof *k);
 }
@@ -262,11 +265,16 @@ bool ki_nest_carries(const ki_nest *k, kn_uop end) {
 kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *count) {
     kn_uop found = NULL, *node;
     int64_t n = ki_toposort(k->ir, &root, 1, &node);
+    uint32_t words = 0;
     *count = 0;
     for (int64_t i = 0; i < n; i++) {
-        kn_uop p = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
-        if (!p || p->op != KN_PARAM || p->arg.param->slot != slot) continue;
-        found = node[i];
+        kn_uop u = node[i];
+        uint32_t at = k->scope.at[u->id];
+        bool whole = k->word[at] ? k->word[at] == u : k->read[at] != 0;
+        kn_uop p = whole ? ki_storage(ki_word_element(u)) : NULL;
+        if (!p || p->op != KN_PARAM || p->arg.param->slot != slot || (words && !k->word[at])) continue;
+        if (k->word[at] && !words++) *count = 0;
+        found = u;
         ++*count;
     }
     if (n >= 0) ki_free(node);

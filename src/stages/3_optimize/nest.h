@@ -17,6 +17,7 @@ typedef struct ki_nest {
     const ki_affine **form; /* by place: of index nodes; of where(valid, i, invalid) that of i */
     kn_uop *closer;         /* by range number; NULL: nobody closes it */
     uint8_t *read;          /* by place: an INDEX whose value is used */
+    kn_uop *word;           /* by place: what an access is part of, if it is of a word (dots.c) */
     kn_uop *around;         /* by place, of an END: the END that stands directly around it, else NULL */
 } ki_nest;
 
@@ -46,7 +47,7 @@ kn_uop ki_storage(kn_uop u); /* PARAM, BUFFER or SLICE an address is in */
 /* Is this access one only under a condition? Under one that r decides about? (gates.c) */
 bool ki_is_gated(kn_uop access);
 bool ki_is_gated_by(const ki_nest *k, kn_uop access, kn_uop r);
-/* The access under root that reads the PARAM of this slot, the last of *count; NULL: none does. */
+/* The access under root that reads the PARAM of this slot, the last of *count; where words of them do, of words alone. NULL: none does. */
 kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *count);
 /* Iterations of r may run in any order and at once: nothing is carried from one to another, and they write to different
  * places. REDUCE ranges are not asked about (false). */
@@ -73,6 +74,15 @@ kn_uop ki_opt_join(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_cut(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_stage(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_stream(ki_nest *k, ki_opt *o);
+kn_uop ki_opt_tc(ki_nest *k, ki_opt *o);
+/* dots.c: the word an access is part of, or itself; the first access of a word. What ki_nest_open does for it. */
+kn_uop ki_word_of(const ki_nest *k, kn_uop access);
+kn_uop ki_word_element(kn_uop u);
+void ki_find_words(ki_nest *k);
+/* Bytes of an access, or of the word it is part of; is what a step along r reads beside it? A word whose elements stand in a row? */
+unsigned ki_word_bytes(const ki_nest *k, kn_uop access);
+bool ki_reads_row(const ki_nest *k, kn_uop access, kn_uop r);
+bool ki_is_split_word(ki_nest *k, kn_uop access);
 /* flatten.c: sums of sums as one sum; where every OptOp starts from. */
 kn_uop ki_flatten_sums(ki_ir *ir, kn_uop sink);
 kn_uop ki_hoist_threads(ki_nest *k);

@@ -126,7 +126,6 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
         return k->sink;
     }
     if (o->op == KI_OPT_STREAM) return ki_opt_stream(k, o);
-    if (o->op == KI_OPT_TC) return FAIL(KI_E_OPT_TC);
     if (o->op >= KI_OPT_COUNT) return FAIL(KI_E_ARG_INVALID, "optimize", "there is no such OptOp");
     if (!(o->op == KI_OPT_STAGE && o->axis < 0)) {
         r = ki_nest_range(k, (uint32_t)o->axis);
@@ -142,6 +141,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
         if (o->arg < 1) return FAIL(KI_E_OPT_DIVIDE, (int)o->arg, (int)o->axis, (long long)ki_extent(r));
         return ki_opt_padto(k, o);
     case KI_OPT_JOIN: return ki_opt_join(k, o);
+    case KI_OPT_TC: return ki_opt_tc(k, o);
     case KI_OPT_CUT: return ki_opt_cut(k, o);
     case KI_OPT_STAGE:
         if (no_locals(k)) return FAIL(KI_E_OPT_NOLOCALS, "STAGE");

@@ -15,7 +15,8 @@
  *                             (axis -1: outside all loops of the nest); copied ranges have ids from the kernel's next on
  *   STREAM slot               what is written to PARAM `slot` goes past the caches; it must not be read in the kernel
  *   NOLOCALS                  no LOCAL, GROUP or STAGE after this
- *   TC                        tensor core; refused where the target has none
+ *   TC axis row top?          the sum over this loop goes by dot products of words of neighbours, row of the table in dots.c; top: the
+ *                             product's factors change places
  * What the bounds of a part decide, of a CUT or of a SPLIT into the axis's own type, is decided: comparisons, quotients, what hangs on them.
  * id -1: the kernel's next free id is taken, and recorded. Every illegal op is refused with what is wrong with it. */
 #ifndef KI_OPTIMIZE_H

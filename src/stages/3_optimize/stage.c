@@ -1,5 +1,5 @@
-/* stage.c: the OptOp STAGE: what the inner loops read of one operand is copied to a LOCAL buffer first, in the order in
- * which it will be read.
+/* stage.c: the OptOp STAGE: what the inner loops read of one operand, elements or words of them (dots.c), is copied to a LOCAL
+ * buffer first, in the order in which it will be read.
  *
  *   INDEX(P, f(outer, inner))  becomes  INDEX(AFTER(buf, copy), g(inner))
  *   copy = END(STORE(INDEX(AFTER(buf, outer...), g(inner')), INDEX(P, f(outer, inner'))), inner'...)
@@ -112,7 +112,7 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     for (int pass = 0; pass < 3; pass++)
         for (uint32_t q = 0; q < s->nrange; q++) {
             kn_uop r = s->range[q];
-            if (!ki_scope_has(s, u->src[1], r)) continue;
+            if (!ki_scope_has(s, u, r)) continue;
             if (ki_in_set(set, q)) {
                 if (pass == 0 && nout < 64) outer[nout++] = r;
             } else if (kind(k, r) == pass) {
@@ -125,7 +125,7 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     if (!fits || n == 0)
         return FAIL(KI_E_OPT_STAGE, (int)o->arg,
                     n ? "its size is not constant, or too large" : "nothing inside varies");
-    order_lanes(k, u, inner, n);
+    order_lanes(k, ki_word_element(u), inner, n);
     order_sums(k, inner, n);
     if (o->id < 0) o->id = (int32_t)ki_nest_next_buffer(k);
     kn_uop buf = ki_buffer_make(ir, (uint32_t)o->id, size, (kn_dtype)u->dtype, KN_LOCAL, 0);
@@ -143,7 +143,8 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     uint32_t put = 1;
     for (int pass = 0; pass < 3; pass++) /* what a mask depends on stands outside, lanes inside */
         for (uint32_t q = 0; q < n; q++)
-            if ((ki_is_lane(inner[q]) ? 2 : !ki_is_gated_by(k, u, inner[q])) == pass) loops[put++] = swap[q].expr;
+            if ((ki_is_lane(inner[q]) ? 2 : !ki_is_gated_by(k, ki_word_element(u), inner[q])) == pass)
+                loops[put++] = swap[q].expr;
     outer[0] = buf;
     kn_uop read = ki_swap_ranges(k, u, swap, n), base = nout > 1 ? ki_opn(ir, KN_AFTER, outer, nout) : buf;
     loops[0] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, base, to), read);

@@ -50,12 +50,11 @@ static int64_t own_extent(kn_uop x) {
 
 /* A loop of x along which both operands are contiguous and as long as a vector, or nearly. */
 static kn_uop common_row(const ki_choice *c, kn_uop x, kn_uop a, kn_uop b) {
-    bool ka, kb;
     for (uint32_t j = 1; j < x->nsrc; j++) {
         kn_uop r = x->src[j];
         int64_t n = ki_extent(r);
         if (n * 2 < c->lanes || (n < c->lanes && ki_lanes_for(c, n) != n)) continue;
-        if (ki_nest_stride(&c->nest, a, r, &ka) == 1 && ki_nest_stride(&c->nest, b, r, &kb) == 1 && ka && kb) return r;
+        if (ki_reads_row(&c->nest, a, r) && ki_reads_row(&c->nest, b, r)) return r;
     }
     return NULL;
 }
@@ -89,7 +88,8 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     t->u = u, t->reduce = x, t->streamed = a, t->row = row;
     t->lanes = row ? 1 : lanes;
     t->w = t->inner = NULL;
-    if (!row && ki_is_gated(a) && known && stride == 1) t->inner = ki_ungated(k, x, a);
+    bool plain = ki_word_of(k, a) == a;
+    if (!row && plain && ki_is_gated(a) && known && stride == 1) t->inner = ki_ungated(k, x, a);
     if (!row && n <= lanes) t->w = apart(k, e, a, b, t->v, u);
     if (t->w && ki_nest_stride(k, ki_nest_store(e)->src[0], t->w, &known) == 0) t->w = NULL;
     return true;
@@ -105,6 +105,7 @@ static int64_t pieces(const ki_choice *c, int64_t n) {
 /* Is the streamed operand no plain row along v? Then it must be packed. */
 static bool is_hard(const ki_nest *k, const ki_tile *t) {
     bool known;
+    if (ki_word_of(k, t->streamed) != t->streamed) return true; /* it is put together */
     return (ki_is_gated(t->streamed) && !t->inner) || ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known;
 }
 
@@ -114,9 +115,7 @@ static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
 
 /* nv, mu, mw: many products for each load, few left over. A short v is padded to whole vectors. */
 static void tile_size(const ki_choice *c, ki_tile *t) {
-    int64_t panel = is_hard(&c->nest, t)
-                        ? own_extent(t->reduce) * (int64_t)ki_itemsize((kn_dtype)t->streamed->dtype) * t->lanes
-                        : 0;
+    int64_t panel = is_hard(&c->nest, t) ? own_extent(t->reduce) * ki_word_bytes(&c->nest, t->streamed) * t->lanes : 0;
     int64_t regs =
         t->row ? pieces(c, ki_extent(t->row) < c->lanes ? ki_extent(t->row) : c->lanes) : pieces(c, t->lanes);
     int64_t most = (c->target->nvector >= 32 ? 24 : 12) / regs, n = t->u ? ki_extent(t->u) : 1, m = ki_extent(t->v);
@@ -160,7 +159,9 @@ static bool alone(const ki_nest *k, kn_uop e, kn_uop access) {
     bool ok = n > 0 && ki_storage(access)->op == KN_PARAM;
     for (int64_t i = 0; i < n; i++) {
         kn_uop s = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
-        if (s && ((node[i] != access && s == ki_storage(access)) || s->op == KN_BUFFER)) ok = false;
+        kn_uop own = ki_word_of(k, access), word = ki_word_of(k, node[i]);
+        bool other = word != own && (own == access || word != node[i]); /* single elements beside a word stay */
+        if (s && ((other && s == ki_storage(access)) || s->op == KN_BUFFER)) ok = false;
     }
     ki_free(node);
     return ok;
@@ -177,7 +178,7 @@ static int64_t uses_of_panel(const ki_nest *k, kn_uop e, const ki_tile *t) {
 
 static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
-    int64_t item = (int64_t)ki_itemsize((kn_dtype)t->streamed->dtype), own = own_extent(t->reduce), span = 0;
+    int64_t item = ki_word_bytes(k, t->streamed), own = own_extent(t->reduce), span = 0;
     bool known, hard = is_hard(k, t);
     if (c->knobs.pack == 1 || t->inner) return false;
     if (t->row || !t->u || own * t->step * t->mw * item > MOST_PACKED || !alone(k, e, t->streamed)) return false;
@@ -239,6 +240,7 @@ static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
     else tile_size(c, t);
     t->step = t->nv * t->lanes;
     t->pack = worth_packing(c, e, t);
+    if (!t->row && !t->pack && ki_word_of(&c->nest, t->streamed) != t->streamed) return false;
     return t->row || t->pack || (ki_nest_stride(&c->nest, t->streamed, t->v, &known) == 1 && known);
 }
 

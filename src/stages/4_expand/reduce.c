@@ -104,10 +104,17 @@ static kn_uop inside_outer(ki_ex *x, kn_uop u, kn_uop buffer) {
     return result;
 }
 
+/* A dot product added to nothing (3_optimize/dots.c): its instruction adds it to the accumulator. */
+static bool is_dot(kn_uop v) {
+    if (v->op != KN_INS || v->nsrc != 3 || !ki_is_const(v->src[0])) return false;
+    return v->src[0]->arg.bits == ki_scalar_identity(KN_ADD, (kn_dtype)v->dtype, true);
+}
+
 /* A product added to the accumulator is contracted where the target does that in one instruction. One that is left out
  * where c does not hold, by adding -0.0, leaves the accumulator as it is. */
 static kn_uop accumulate(ki_ex *x, kn_op op, kn_uop old, kn_uop v) {
     ki_ir *ir = x->ir;
+    if (op == KN_ADD && is_dot(v)) return ki_with_src(ir, v, (kn_uop[]){old, v->src[1], v->src[2]});
     bool contracts =
         op == KN_ADD && (v->dtype == KN_F32 || v->dtype == KN_F64) && x->target && ki_target_has(x->target, KN_MULACC);
     bool left_out = contracts && v->op == KN_WHERE && v->src[1]->op == KN_MUL && ki_is_minus_zero(v->src[2]);

@@ -4,6 +4,7 @@
 #include "stages/4_expand/lanes.h"
 
 #include "rules/given.h"
+#include "stages/indexing.h"
 
 enum { WORTH = 4 }; /* iterations */
 
@@ -18,8 +19,6 @@ static bool varies(kn_uop u, kn_uop r, ki_ir *ir, bool *ok) {
     return found;
 }
 
-static kn_uop both(ki_ir *ir, kn_uop a, kn_uop b) { return a ? ki_op2(ir, KN_AND, a, b) : b; }
-
 /* A LOAD's gate without the parts that are known; NULL: nothing is left of it. */
 static kn_uop left_of(ki_ir *ir, kn_uop gate, const kn_uop *known, unsigned nknown) {
     kn_uop part[KI_MAX_TERMS], left = NULL;
@@ -30,7 +29,7 @@ static kn_uop left_of(ki_ir *ir, kn_uop gate, const kn_uop *known, unsigned nkno
         if (!said) part[nleft++] = part[k];
     }
     if (nleft == n) return gate;
-    for (unsigned k = 0; k < nleft; k++) left = both(ir, left, part[k]);
+    for (unsigned k = 0; k < nleft; k++) left = ki_and(ir, left, part[k]);
     return left;
 }
 
@@ -63,8 +62,8 @@ bool ki_skip_left_out(ki_ir *ir, kn_uop *value, kn_uop *loop) {
     unsigned n = ki_conjuncts(v->src[0], part), nknown = 0;
     bool ok = true;
     for (unsigned k = 0; k < n && ok; k++) {
-        if (varies(part[k], r, ir, &ok)) q = both(ir, q, part[k]);
-        else p = both(ir, p, known[nknown++] = part[k]);
+        if (varies(part[k], r, ir, &ok)) q = ki_and(ir, q, part[k]);
+        else p = ki_and(ir, p, known[nknown++] = part[k]);
     }
     if (!ok || !p) return ok;
     kn_uop end = ki_op3(ir, KN_WHERE, p, r->src[0], ki_index(ir, 0)), range = end ? ki_with_src(ir, r, &end) : NULL;

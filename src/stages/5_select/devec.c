@@ -137,8 +137,6 @@ static bool push_sources(devec *d, kn_uop u, uint32_t from) {
 
 /* ---- affine indices ----------------------------------------------------------------------------------------- */
 
-static kn_uop add_index(devec *d, kn_uop a, kn_uop b) { return !a ? b : !b ? a : ki_op2(d->ir, KN_ADD, a, b); }
-
 /* STACK(start, start + step, ...) of dtype index. */
 static kn_uop progression(devec *d, int64_t start, int64_t step, uint32_t n) {
     kn_uop s[128];
@@ -167,7 +165,7 @@ static affine affine_op(devec *d, kn_op op, affine a, affine b) {
     if (!r.ok) return none;
     if (op == KN_ADD) {
         if (ki_add_overflow(a.c, b.c, &r.c) || ki_add_overflow(a.step, b.step, &r.step)) return none;
-        r.base = add_index(d, a.base, b.base);
+        r.base = !a.base ? b.base : !b.base ? a.base : ki_op2(d->ir, KN_ADD, a.base, b.base);
         return r;
     }
     if (op == KN_SUB) {

@@ -17,30 +17,29 @@ typedef struct masks {
     uint8_t *general; /* by id: a truth in a general register */
 } masks;
 
-static kn_uop constant(const masks *m, kn_dtype t, int64_t v) { return ki_const_int(m->ir, t, v); }
 static kn_uop negative(const masks *m, kn_uop v) {
-    return v ? ki_op2(m->ir, KN_CMPLT, v, constant(m, (kn_dtype)v->dtype, 0)) : NULL;
+    return v ? ki_op2(m->ir, KN_CMPLT, v, ki_const_int(m->ir, (kn_dtype)v->dtype, 0)) : NULL;
 }
 
 /* One of two numbers of dtype t. */
 static kn_uop number(const masks *m, kn_uop truth, kn_dtype t, int64_t yes) {
-    return ki_op3(m->ir, KN_WHERE, truth, constant(m, t, yes), constant(m, t, 0));
+    return ki_op3(m->ir, KN_WHERE, truth, ki_const_int(m->ir, t, yes), ki_const_int(m->ir, t, 0));
 }
 
 /* Source k of u as a truth of data. */
 static kn_uop as_sign(const masks *m, kn_uop u, uint32_t k) {
     kn_uop s = u->src[k], v = m->map[s->id];
     if (!m->general[s->id]) return v;
-    if (v->op == KN_CONST) return negative(m, constant(m, KN_I32, v->arg.i ? -1 : 0));
+    if (v->op == KN_CONST) return negative(m, ki_const_int(m->ir, KN_I32, v->arg.i ? -1 : 0));
     kn_uop bit = ki_cast(m->ir, ki_cast(m->ir, v, KN_IDX), KN_I32);
-    return negative(m, ki_op2(m->ir, KN_SUB, constant(m, KN_I32, 0), bit));
+    return negative(m, ki_op2(m->ir, KN_SUB, ki_const_int(m->ir, KN_I32, 0), bit));
 }
 
 /* The same as one of index scalars. */
 static kn_uop as_general(const masks *m, kn_uop u, uint32_t k) {
     kn_uop s = u->src[k], v = m->map[s->id];
     if (m->general[s->id]) return v;
-    return ki_op2(m->ir, KN_CMPNE, ki_cast(m->ir, number(m, v, KN_I32, 1), KN_IDX), constant(m, KN_IDX, 0));
+    return ki_op2(m->ir, KN_CMPNE, ki_cast(m->ir, number(m, v, KN_I32, 1), KN_IDX), ki_const_int(m->ir, KN_IDX, 0));
 }
 
 /* As bytes of dtype bool, for memory. */
@@ -83,7 +82,8 @@ static kn_uop one(const masks *m, kn_uop u, kn_uop *src) {
     kn_uop v = ki_with_src(m->ir, u, src);
     if (!v || u->dtype != KN_BOOL) return v;
     if (u->op == KN_STACK) return negative(m, ki_opn(m->ir, KN_STACK, src, u->nsrc));
-    if (u->op == KN_LOAD) return negative(m, ki_op2(m->ir, KN_SUB, constant(m, KN_I8, 0), ki_cast(m->ir, v, KN_I8)));
+    if (u->op == KN_LOAD)
+        return negative(m, ki_op2(m->ir, KN_SUB, ki_const_int(m->ir, KN_I8, 0), ki_cast(m->ir, v, KN_I8)));
     return v;
 }
 

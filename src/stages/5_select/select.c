@@ -14,6 +14,7 @@ kn_uop ki_select(ki_ir *ir, const ki_target *t, kn_uop sink) {
     s = ki_decompose(ir, t, s);
     if (s) s = ki_lack(ir, t->level, s);
     if (s) s = ki_devectorize(ir, t, s);
+    if (s) s = ki_read_words(ir, t, s);
     if (s) s = ki_lower_index(ir, t, s);
     if (s) s = ki_lack(ir, t->level, s);
     return s ? ki_select_x86(ir, t, s) : NULL;

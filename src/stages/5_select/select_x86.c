@@ -21,6 +21,7 @@ static const struct {
 } levels[] = {{sse2, sizeof sse2 / sizeof *sse2},
               {avx2, sizeof avx2 / sizeof *avx2},
               {avx512, sizeof avx512 / sizeof *avx512},
+              {avx512, sizeof avx512 / sizeof *avx512},
               {avx512, sizeof avx512 / sizeof *avx512}};
 
 /* Index scalars and truths about them are general registers: their ops stay. */

@@ -136,9 +136,11 @@ static void find_deferred(ki_lower *l) {
         if (u->op == KN_CAST && u->dtype == KN_IDX && u->src[0]->op == KN_LOAD && ki_lv(l, u->src[0])->uses == 1 &&
             u->src[0]->nsrc == 1 && !ki_rank(u->src[0]))
             ki_lv(l, u->src[0])->general = ki_is_int((kn_dtype)u->src[0]->dtype);
-        if (u->op != KN_INS || l->m.sse || !l->val[i].uses) continue;
-        for (uint32_t k = 0; k < u->nsrc; k++) {
-            kn_uop s = u->src[k];
+        kn_uop word = l->val[i].uses ? ki_lword(u) : NULL;
+        if (word && ki_lv(l, u->src[0])->uses != 1) word = NULL;
+        if ((u->op != KN_INS && !word) || l->m.sse || !l->val[i].uses) continue;
+        for (uint32_t k = 0; k < (word ? 1 : u->nsrc); k++) {
+            kn_uop s = word ? word : u->src[k];
             if (s->op != KN_LOAD || s->nsrc != 1 || s->dtype == KN_BOOL) continue;
             ki_lval *v = ki_lv(l, s);
             ki_address a;
@@ -323,9 +325,7 @@ static void same(ki_lower *l, kn_uop u) {
         v->reg = ki_lgeneral(l, s), v->gpr = 1;
     } else if (u->dtype == KN_BOOL) {
         v->reg = ki_lmask(l, s, ki_llanes(u));
-    } else if (ki_les(u) != ki_les(s)) {
-        ki_lfail(l, u, "a bitcast to another width");
-    } else {
+    } else if (s->op != KN_LOAD || !ki_lv(l, s)->deferred) { /* else it is read where its lane is picked */
         v->reg = ki_lmove(l, KI_RC_V, ki_lkind(ki_llanes(u) * ki_les(u)), ki_lvector(l, s, false));
         if (v->wide && !ki_rank(u)) v->all = ki_lall(l, v->reg, ki_les(u));
     }
@@ -369,7 +369,8 @@ static void lower_value(ki_lower *l, kn_uop u) {
     case KN_CAST: cast(l, u); break;
     case KN_SPECIAL: special(l, u); break;
     case KN_INDEX:
-        if (!ki_is_memory(u)) ki_lpick(l, u);
+        if (ki_lword(u) && ki_lv(l, ki_lword(u))->deferred) ki_lload_word(l, u, ki_lword(u));
+        else if (!ki_is_memory(u)) ki_lpick(l, u);
         break;
     case KN_AFTER:
         if (!ki_is_memory(u) && u->dtype != KN_VOID) same(l, u);

@@ -95,6 +95,10 @@ ki_mop ki_laddress(ki_lower *l, const ki_address *a,
                    int64_t lane); /* of an affine address; of lane 0's element + lane */
 void ki_lload(ki_lower *l, kn_uop u);
 void ki_lload_whole(ki_lower *l, kn_uop u); /* one without a gate, of a () or lanes in a row */
+/* The LOAD of neighbours that are one element of u's width: INDEX(BITCAST(LOAD), 0). NULL: u is no such. And u read so, from a
+ * LOAD that is deferred. */
+kn_uop ki_lword(kn_uop u);
+void ki_lload_word(ki_lower *l, kn_uop u, kn_uop load);
 void ki_lstore(ki_lower *l, kn_uop u);
 void ki_latomic(ki_lower *l, kn_uop u);
 /* A deferred LOAD as a memory operand, at its one user. */

@@ -460,12 +460,10 @@ static bool load_masked(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate)
     return true;
 }
 
-void ki_lload_whole(ki_lower *l, kn_uop u) {
-    ki_address a;
+/* u, n lanes, from there. */
+static void read_whole(ki_lower *l, kn_uop u, unsigned n, ki_mop from) {
     ki_lval *v = ki_lv(l, u);
-    if (ki_address_of(u->src[0], &a)) return;
-    unsigned n = a.lanes, es = ki_les(u);
-    ki_mop from = ki_laddress(l, &a, 0);
+    unsigned es = ki_les(u);
     bool alone = !v->wide || n > 1 || v->uses != v->nwide || l->m.sse || es < 4;
     if (alone) {
         ki_vreg r = ki_vreg_new(&l->m, KI_RC_V, ki_lkind(n * es));
@@ -477,6 +475,19 @@ void ki_lload_whole(ki_lower *l, kn_uop u) {
     v->reg = v->all = ki_vreg_new(&l->m, KI_RC_V, kind);
     KI_LPUT(l, es == 4 ? KI_X_VBROADCASTSS : KI_X_VBROADCASTSD, ki_mreg(kind, v->reg), sized(from, es));
 }
+
+void ki_lload_whole(ki_lower *l, kn_uop u) {
+    ki_address a;
+    if (!ki_address_of(u->src[0], &a)) read_whole(l, u, a.lanes, ki_laddress(l, &a, 0));
+}
+
+kn_uop ki_lword(kn_uop u) {
+    kn_uop bits = u->op == KN_INDEX && u->nsrc == 2 ? u->src[0] : NULL;
+    bool whole = bits && bits->op == KN_BITCAST && bits->src[0]->op == KN_LOAD && ki_llanes(bits) == 1;
+    return whole && !ki_rank(u) ? bits->src[0] : NULL;
+}
+
+void ki_lload_word(ki_lower *l, kn_uop u, kn_uop load) { read_whole(l, u, 1, ki_ldeferred(l, load)); }
 
 /* All of it or, where the gate is false, the alternative. */
 static void load_gated(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate) {

@@ -1,0 +1,94 @@
+"""Sums of products of bf16 and bytes as dot products (TC, 3_optimize/dots.c): matrix products of all layouts and remainders against
+numpy, on the processor where it has the instructions, and from the list of instructions in the interpreter everywhere."""
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FLAGS = Path("/proc/cpuinfo").read_text().split()
+HERE = "avx512_bf16" in FLAGS and "avx512_vnni" in FLAGS and "avx512vl" in FLAGS
+LEVELS = ["avx512", "avx2", "sse2"] if "avx512vl" in FLAGS else ["avx2", "sse2"] if "avx2" in FLAGS else ["sse2"]
+ROW = {"bf16": "VDPBF16PS", "i8": "VPDPBUSD", "u8": "VPDPBUSD"}
+SUM = {"bf16": "f32", "i8": "i32", "u8": "i32"}
+
+# batch, rows, terms, columns
+SHAPES = [(1, 16, 64, 64), (1, 33, 70, 50), (1, 17, 67, 129), (2, 24, 37, 48), (1, 8, 512, 16), (1, 65, 31, 97), (1, 9, 258, 200)]
+
+
+def program(x, y, shape, a_turned, b_turned):
+    """x, y: dtypes of the factors. Inputs are f32 or i32, converted by a kernel of their own."""
+    n, m, k, j = shape
+    s, of = SUM[x], {"bf16": "f32"}.get(x, "i32")
+    sa = (n, k, m) if a_turned else (n, m, k)
+    sb = (n, j, k) if b_turned else (n, k, j)
+    lines = ["koine 1 tensor"]
+    for name, d, dims, turned in (("a", x, sa, a_turned), ("b", y, sb, b_turned)):
+        lines += [f'%{name} = param "{name}" : {of} {list(dims)}', f"%{name}1 = cast %{name} : {d}", f"%{name}2 = contiguous %{name}1"]
+        lines += [f"%{name}3 = permute %{name}2 order=(0, 2, 1)" if turned else f"%{name}3 = reshape %{name}2 {dims}"]
+        lines += [f"%{name}4 = cast %{name}3 : {s}"]
+    lines += [f"%a5 = reshape %a4 ({n}, {m}, {k}, 1)", f"%b5 = reshape %b4 ({n}, 1, {k}, {j})"]
+    lines += [f"%a6 = expand %a5 ({n}, {m}, {k}, {j})", f"%b6 = expand %b5 ({n}, {m}, {k}, {j})"]
+    lines += ["%p = mul %a6 %b6", "%s = reduce add %p axes=(2)", f"%o = reshape %s ({n}, {m}, {j})", 'out "o" = %o', ""]
+    return "\n".join(lines), sa, sb
+
+
+def data(x, shape, seed):
+    r = np.random.default_rng(seed)
+    if x == "bf16":
+        return (r.standard_normal(shape).astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
+    lo, hi = (0, 256) if x == "u8" else (-128, 128)
+    v = r.integers(lo, hi, shape)
+    v[..., 0], v[..., -1] = lo, hi - 1
+    return v.astype(np.int32)
+
+
+def product(a, b, a_turned, b_turned):
+    wide = [v.astype(np.float64 if v.dtype == np.float32 else np.int64) for v in (a, b)]
+    return np.matmul(wide[0].swapaxes(1, 2) if a_turned else wide[0], wide[1].swapaxes(1, 2) if b_turned else wide[1])
+
+
+def close(got, want, x, k):
+    if x != "bf16":
+        return np.array_equal(got, want)
+    return np.abs(got - want).max() <= k * 2.0**-22 * np.abs(want).max() + 1e-6
+
+
+CASES = [(x, y, s, at, bt) for s in SHAPES for x, y in (("bf16", "bf16"), ("i8", "i8"), ("u8", "i8"), ("i8", "u8"))
+         for at, bt in ((0, 0), (0, 1), (1, 0), (1, 1)) if (x, y) in (("bf16", "bf16"), ("i8", "i8")) or not (at or bt)]
+
+
+@pytest.fixture
+def case(tmp_path, request):
+    x, y, shape, at, bt = request.param
+    text, sa, sb = program(x, y, shape, at, bt)
+    p = tmp_path / "p.kn"
+    p.write_text(text)
+    a, b = data(x, sa, 1), data(y, sb, 2)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    args = ["--in", f"a={tmp_path}/a.npy", "--in", f"b={tmp_path}/b.npy", "--out", f"o={tmp_path}/o.npy"]
+    return p, args, tmp_path / "o.npy", product(a, b, at, bt), x, shape[2]
+
+
+def name(c):
+    return f"{c[0]}-{c[1]}-{'x'.join(map(str, c[2]))}-{'t' if c[3] else 'n'}{'t' if c[4] else 'n'}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=name, indirect=True)
+def test_products(koine, case):
+    p, args, out, want, x, k = case
+    for level in (["dot"] if HERE else []) + (LEVELS[:1] if k == 67 else []):
+        koine("run", p, *args, env={"KN_CPU": level, "KN_VERIFY": "1"})
+        assert close(np.load(out), want, x, k), level
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c[2] in SHAPES[:3]], ids=name, indirect=True)
+def test_the_list_of_instructions_interpreted(koine, case, tmp_path):
+    p, args, out, want, x, k = case
+    text = koine("compile", p, "--target", "x86", "--to", "plan", env={"KN_CPU": "dot", "KN_THREADS": "1"}).stdout
+    q = tmp_path / "q.kn"
+    q.write_text(text)
+    assert f'ins "{ROW[x]}"' in text
+    koine("run", q, *args, "--device", "INTERP")
+    assert close(np.load(out), want, x, k)
+    assert f'ins "{ROW[x]}"' not in koine("compile", p, "--target", "x86", "--to", "select", env={"KN_CPU": "avx512"}).stdout

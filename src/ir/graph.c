@@ -278,14 +278,18 @@ static kn_uop copy_node(copier *c, kn_uop u, uint32_t tag) {
 }
 
 /* The same where different nodes stay different and nothing else is there. */
-static kn_uop copy_new(copier *c, kn_uop u) {
+static kn_uop copy_new(copier *c, kn_uop u, uint32_t tag) {
     const ki_type *type = copy_type(c, u->type);
     kn_arg arg = ki_import_arg(c->to, u);
     if (u->arg.p && !arg.p) return NULL;
-    if (!type) return copy_as(c, u, arg, u->tag);
-    kn_uop v = ki_make_new(c->to, u, c->map, arg, type);
+    if (!type) return copy_as(c, u, arg, tag);
+    kn_uop v = ki_make_new(c->to, u, c->map, arg, type, tag);
     if (v) ki_map_set(c->map, u, v);
     return ki_like(c->to, v, c->from, u);
+}
+
+static kn_uop copy_any(copier *c, kn_uop u, uint32_t tag) {
+    return c->empty ? copy_new(c, u, tag) : copy_node(c, u, tag);
 }
 
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out) {
@@ -294,8 +298,7 @@ bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out
     int64_t count = ki_postorder(from, root, n, &order);
     if (count < 0) return false;
     bool ok = copier_open(&c, to, from, (uint32_t)count);
-    for (int64_t i = 0; i < count && ok; i++)
-        ok = (c.empty ? copy_new(&c, order[i]) : copy_node(&c, order[i], order[i]->tag)) != NULL;
+    for (int64_t i = 0; i < count && ok; i++) ok = copy_any(&c, order[i], order[i]->tag) != NULL;
     for (size_t i = 0; i < n && ok; i++) out[i] = ki_map_get(c.map, root[i]);
     if (c.empty) to->reached = (uint32_t)count;
     ki_free(order);
@@ -303,12 +306,22 @@ bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out
     return ok;
 }
 
-bool ki_import_numbered(ki_ir *to, ki_ir *from, const kn_uop *list, uint32_t n, kn_uop *out) {
+kn_uop ki_import_numbered(ki_ir *to, ki_ir *from, kn_uop root) {
+    kn_uop list = root->src[0], l = NULL, *made = ki_malloc(list->nsrc * sizeof *made);
     copier c;
-    bool ok = copier_open(&c, to, from, n);
-    for (uint32_t i = 0; i < n && ok; i++) ok = (out[i] = copy_node(&c, list[i], i)) != NULL;
+    if (!made) return ki_fail(to->env, KI_E_NOMEM), NULL;
+    bool ok = copier_open(&c, to, from, list->nsrc + 2), twice = false;
+    for (uint32_t i = 0; i < list->nsrc && ok; i++) {
+        twice |= ki_map_get(c.map, list->src[i]) != NULL;
+        ok = (made[i] = copy_any(&c, list->src[i], i)) != NULL;
+    }
+    if (ok) l = c.empty && !twice ? copy_new(&c, list, 0) : ki_opn(to, KN_LINEAR, made, list->nsrc);
+    if (l) ki_map_set(c.map, list, l);
+    if (l) l = copy_any(&c, root, root->tag);
+    if (c.empty) to->reached = to->n - 1;
     copier_close(&c);
-    return ok;
+    ki_free(made);
+    return l;
 }
 
 kn_uop ki_import_renamed(ki_ir *to, ki_ir *from, const kn_uop *list, uint32_t n, ki_renamer *rename, void *user) {

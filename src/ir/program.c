@@ -20,6 +20,8 @@ static void free_ports(ki_port *v, size_t n) {
 void ki_program_free(ki_program *p) {
     free_ports(p->in, p->nin);
     free_ports(p->out, p->nout);
+    ki_free(p->filled);
+    p->filled = NULL;
     p->in = p->out = NULL;
     p->nin = p->nout = 0;
 }

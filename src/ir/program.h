@@ -44,6 +44,7 @@ typedef struct ki_program {
     kn_uop root;
     ki_port *in, *out;
     size_t nin, nout;
+    uint8_t *filled; /* of kernels rendered without their lists, by argument of one call after the other: see plan.h */
 } ki_program;
 
 void ki_program_free(ki_program *p); /* ports; the store is the caller's */

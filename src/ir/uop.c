@@ -324,11 +324,12 @@ kn_uop ki_make_as(ki_ir *ir, kn_uop like, const kn_uop *src, kn_arg arg, const k
     return u ? u : insert(ir, &d, hash, slot, tag);
 }
 
-kn_uop ki_make_new(ki_ir *ir, kn_uop like, const ki_map *map, kn_arg arg, const ki_type *type) {
+kn_uop ki_make_new(ki_ir *ir, kn_uop like, const ki_map *map, kn_arg arg, const ki_type *type, uint32_t tag) {
     kn_uop_s *u = ki_arena_alloc(&ir->arena, sizeof *u + like->nsrc * sizeof(kn_uop));
     if (!u || (ir->n >= ir->cap && !grow_nodes(ir, ir->n + 1))) return ki_fail(ir->env, KI_E_NOMEM), NULL;
     *u = *like;
     u->id = ir->n;
+    u->tag = tag;
     u->arg = arg;
     u->type = type;
     for (uint32_t k = 0; k < like->nsrc; k++) ((kn_uop *)u->src)[k] = ki_map_get(map, like->src[k]);

@@ -222,7 +222,7 @@ KI_NODISCARD kn_uop ki_make_as(ki_ir *ir, kn_uop like, const kn_uop *src, kn_arg
 
 /* The same, in a store known not to hold it: not looked for, over what `map` has for each source. */
 struct ki_map;
-KI_NODISCARD kn_uop ki_make_new(ki_ir *ir, kn_uop like, const struct ki_map *map, kn_arg arg, const ki_type *type);
+KI_NODISCARD kn_uop ki_make_new(ki_ir *ir, kn_uop like, const struct ki_map *map, kn_arg arg, const ki_type *type, uint32_t tag);
 
 /* Interned payload of n bytes. NULL when out of memory. */
 const void *ki_intern(ki_ir *ir, const void *data, size_t n);
@@ -346,8 +346,8 @@ ki_digest ki_graph_digest(ki_ir *ir, const kn_uop *root, size_t nroot, bool *ok)
 kn_arg ki_import_arg(ki_ir *to, kn_uop u);
 /* Copies of the roots in another store, in id order. */
 bool ki_import(ki_ir *to, ki_ir *from, const kn_uop *root, size_t n, kn_uop *out);
-/* Copies of a list of nodes, sources before users, each with its place as tag; `to` may be `from`. */
-bool ki_import_numbered(ki_ir *to, ki_ir *from, const kn_uop *list, uint32_t n, kn_uop *out);
+/* The copy of root, whose source is a list of nodes, sources before users: each with its place as tag. `to` may be `from`. */
+kn_uop ki_import_numbered(ki_ir *to, ki_ir *from, kn_uop root);
 /* The copy of the last of a list of nodes, sources before users, each with the arg (its payload in `to`) and the tag that
  * `rename` gives it: names other than the node's own. */
 typedef bool ki_renamer(void *user, ki_ir *to, kn_uop u, kn_arg *arg, uint32_t *tag);

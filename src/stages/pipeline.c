@@ -36,7 +36,7 @@ static bool enter_plan(ki_program *p, const ki_lower_opts *o) {
     if (!keep) return ki_fail(p->ir->env, KI_E_NOMEM), false;
     for (size_t i = 0; i < p->nin; i++) keep[n++] = p->in[i].node;
     for (size_t i = 0; i < p->nout; i++) keep[n++] = p->out[i].node;
-    kn_uop root = ki_plan(p->ir, p->root, keep, n, NULL);
+    kn_uop root = ki_plan(p->ir, p->root, keep, n, p->filled, NULL);
     ki_free(keep);
     return root && (p->root = root, true);
 }
@@ -63,68 +63,105 @@ static const struct {
 
 /* ---- running them ------------------------------------------------------------------------------------------ */
 
+/* What becomes of kernels once they are lowered. */
+typedef enum end { END_HERE, END_NUMBERED, END_RENDERED } end;
+
 /* A kernel is lowered in stores of its own, an empty one for each stage: what a pass costs is the kernel's size, not the
  * program's, and what a stage makes depends on the text of the kernel alone. Two stores take turns. */
 typedef struct apart {
-    ki_ir own[2];
+    ki_ir own[2], *ir, *to; /* from the one program's store to the other's */
+    const ki_lower_opts *o;
+    ki_stage from, last;
+    end end;
+    kn_uop *lowered, *by; /* by id: what became of a kernel, and of which call */
+    uint8_t *filled;      /* END_RENDERED: as ki_plan_filled, of one call after the other */
+    uint32_t *at;         /* by id of a kernel: where its first call's part of that is */
 } apart;
 
-static bool open_apart(apart *a, ki_env *env) {
-    *a = (apart){0};
-    if (!ki_ir_open(&a->own[0], env)) return false;
-    return ki_ir_open(&a->own[1], env) || (ki_ir_close(&a->own[0]), false);
+static bool open_apart(apart *a, uint32_t args) {
+    a->lowered = ki_calloc(a->ir->n, sizeof *a->lowered);
+    a->by = ki_calloc(a->ir->n, sizeof *a->by);
+    a->at = ki_calloc(a->ir->n, sizeof *a->at);
+    a->filled = ki_calloc(args + 1, sizeof *a->filled);
+    bool ok = a->lowered && a->by && a->at && a->filled;
+    if (!ok) ki_fail(a->ir->env, KI_E_NOMEM);
+    return ok && ki_ir_open(&a->own[0], a->ir->env) && ki_ir_open(&a->own[1], a->ir->env);
 }
 static void close_apart(apart *a) {
-    ki_ir_close(&a->own[0]);
-    ki_ir_close(&a->own[1]);
+    for (unsigned k = 0; k < 2; k++) ki_ir_close(&a->own[k]);
+    ki_free(a->lowered), ki_free(a->by), ki_free(a->at), ki_free(a->filled);
 }
 
-/* The result, in store `to`; numbered on the way, if the plan is next. */
-static kn_uop lower_apart(apart *a, ki_ir *ir, ki_ir *to, const ki_lower_opts *o, ki_stage from, ki_stage last,
-                          bool plan, kn_uop kernel) {
-    ki_ir *at = ir;
-    for (ki_stage s = from; s <= last && kernel; s++) {
-        bool stays = s == KI_S_LINEARIZE && s > from; /* the one stage to which ids mean nothing */
+/* The call's kernel, from store `at` to the program's. Of what is rendered at once the list stays behind. */
+static kn_uop leave_apart(apart *a, ki_ir *at, kn_uop call, kn_uop kernel, uint8_t *filled) {
+    ki_ir *next = at == &a->own[0] ? &a->own[1] : &a->own[0];
+    kn_uop out;
+    switch (a->end) {
+    case END_NUMBERED: return ki_plan_kernel(a->to, at, kernel);
+    case END_RENDERED:
+        ki_plan_filled(kernel, filled, call->nsrc);
+        if (!ki_ir_reset(next) || !(kernel = ki_plan_kernel(next, at, kernel))) return NULL;
+        return ki_render_alone(a->to, next, a->o->target, kernel, a->ir, call);
+    default: return ki_import(a->to, at, &kernel, 1, &out) ? out : NULL;
+    }
+}
+
+static kn_uop lower_apart(apart *a, kn_uop call, uint8_t *filled) {
+    ki_ir *at = a->ir;
+    const ki_lower_opts *o = a->o;
+    kn_uop kernel = call->src[0];
+    for (ki_stage s = a->from; s <= a->last && kernel; s++) {
+        bool stays = s == KI_S_LINEARIZE && s > a->from; /* the one stage to which ids mean nothing */
         ki_ir *next = stays ? at : at == &a->own[0] ? &a->own[1] : &a->own[0];
         bool ok = stays || (ki_ir_reset(next) && ki_import(next, at, &kernel, 1, &kernel));
-        if (ir->env->watch) ki_watch_between(ir->env, s, o->verify >= 2);
-        ki_history_enter(ir->env, ki_stage_names[s]);
+        if (at->env->watch) ki_watch_between(at->env, s, o->verify >= 2);
+        ki_history_enter(at->env, ki_stage_names[s]);
         kernel = ok ? stages[s].kernel(next, o, kernel) : NULL;
-        if (ir->env->history) ki_history_leave(next);
+        if (at->env->history) ki_history_leave(next);
         /* Here the store still knows which rewrite made what. */
-        if (kernel && ir->env->watch && o->verify >= 1 && !ki_verify_kernel(next, kernel, s)) kernel = NULL;
+        if (kernel && at->env->watch && o->verify >= 1 && !ki_verify_kernel(next, kernel, s)) kernel = NULL;
         at = next;
     }
-    if (!kernel || plan) return kernel ? ki_plan_kernel(to, at, kernel) : NULL;
-    return ki_import(to, at, &kernel, 1, &kernel) ? kernel : NULL;
+    return kernel ? leave_apart(a, at, call, kernel, filled) : NULL;
 }
 
-/* The call over the lowered kernel, in store `to`. lowered[id]: what became of a kernel. */
-static kn_uop lower_call(apart *a, ki_ir *ir, ki_ir *to, const ki_lower_opts *o, ki_stage from, ki_stage last,
-                         bool plan, kn_uop call, kn_uop *lowered, kn_uop *src) {
+/* The call over the lowered kernel, in the other store. filled: its part of that; src: scratch. */
+static kn_uop lower_call(apart *a, kn_uop call, uint8_t *filled, kn_uop *src) {
     kn_uop k = call->nsrc ? call->src[0] : NULL, made = NULL;
-    if (call->op != KN_CALL || k->op != KN_SINK) return ki_import(to, ir, &call, 1, &made) ? made : NULL;
-    if (!lowered[k->id]) lowered[k->id] = lower_apart(a, ir, to, o, from, last, plan, k);
-    if (!(src[0] = lowered[k->id]) || !ki_import(to, ir, call->src + 1, call->nsrc - 1, src + 1)) return NULL;
-    kn_arg arg = ki_import_arg(to, call);
-    return ki_make(to, KN_CALL, (kn_dtype)call->dtype, src, call->nsrc, arg, call->tag);
+    if (call->op != KN_CALL || k->op != KN_SINK) {
+        if (call->op == KN_CALL) ki_plan_filled(k, filled, call->nsrc);
+        return ki_import(a->to, a->ir, &call, 1, &made) ? made : NULL;
+    }
+    kn_uop by = a->by[k->id];
+    if (by && (a->end != END_RENDERED || ki_render_same(by, call))) {
+        memcpy(filled, a->filled + a->at[k->id], call->nsrc);
+    } else {
+        a->by[k->id] = call;
+        a->at[k->id] = (uint32_t)(filled - a->filled);
+        a->lowered[k->id] = lower_apart(a, call, filled);
+    }
+    if (!(src[0] = a->lowered[k->id]) || !ki_import(a->to, a->ir, call->src + 1, call->nsrc - 1, src + 1)) return NULL;
+    kn_arg arg = ki_import_arg(a->to, call);
+    return ki_make(a->to, KN_CALL, (kn_dtype)call->dtype, src, call->nsrc, arg, call->tag);
 }
 
 /* Stages from..last, kernel stages all. The program moves to a new store as it goes: call by call, as collecting it would
  * (collect, below), which it saves. */
-static bool run_kernels(ki_program *p, ki_stage from, ki_stage last, bool plan, const ki_lower_opts *o) {
+static bool run_kernels(ki_program *p, ki_stage from, ki_stage last, end end, const ki_lower_opts *o) {
     ki_ir *ir = p->ir, fresh = {0};
-    apart a = {0};
-    uint32_t n = p->root->nsrc, most = 1;
-    for (uint32_t i = 0; i < n; i++)
+    apart a = {.ir = ir, .to = &fresh, .o = o, .from = from, .last = last, .end = end};
+    uint32_t n = p->root->nsrc, most = 1, args = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        args += p->root->src[i]->nsrc;
         if (p->root->src[i]->nsrc > most) most = p->root->src[i]->nsrc;
-    kn_uop *line = ki_calloc(n + 1, sizeof *line), *lowered = ki_calloc(ir->n, sizeof *lowered);
-    kn_uop *src = ki_calloc(most, sizeof *src), root = NULL;
-    bool ok = line && lowered && src;
+    }
+    kn_uop *line = ki_calloc(n + 1, sizeof *line), *src = ki_calloc(most, sizeof *src), root = NULL;
+    bool ok = line && src;
     if (!ok) ki_fail(ir->env, KI_E_NOMEM);
-    ok = ok && open_apart(&a, ir->env) && ki_ir_open(&fresh, ir->env);
-    for (uint32_t i = 0; i < n && ok; i++)
-        ok = (line[i] = lower_call(&a, ir, &fresh, o, from, last, plan, p->root->src[i], lowered, src)) != NULL;
+    ok = ok && open_apart(&a, args) && ki_ir_open(&fresh, ir->env);
+    uint8_t *part = a.filled;
+    for (uint32_t i = 0; i < n && ok; part += p->root->src[i++]->nsrc)
+        ok = (line[i] = lower_call(&a, p->root->src[i], part, src)) != NULL;
     if (ok) ok = (root = ki_opn(&fresh, KN_LINEAR, line, n)) != NULL;
     for (size_t i = 0; i < p->nin + p->nout && ok; i++) {
         kn_uop *port = i < p->nin ? &p->in[i].node : &p->out[i - p->nin].node;
@@ -132,9 +169,9 @@ static bool run_kernels(ki_program *p, ki_stage from, ki_stage last, bool plan, 
     }
     if (ok) p->root = root, ki_ir_close(ir), *ir = fresh;
     else ki_ir_close(&fresh);
+    if (ok && end == END_RENDERED) p->filled = a.filled, a.filled = NULL;
     close_apart(&a);
     ki_free(line);
-    ki_free(lowered);
     ki_free(src);
     return ok;
 }
@@ -235,7 +272,11 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
         while (!watched && stages[s].kernel && s < to && stages[s + 1].kernel) s++;
         if (ir->env->watch && s > KI_S_CALLIFY) ki_watch_between(ir->env, s, o.verify >= 2);
         ki_history_enter(ir->env, ki_stage_names[s]);
-        ok = stages[s].program ? stages[s].program(out, &o) : run_kernels(out, first, s, !watched && s < to, &o);
+        bool rendered = !watched && o.rough && o.target->native && to == KI_S_RENDER;
+        if (s == KI_S_RENDER && out->filled) ok = true; /* each kernel once it was a list */
+        else if (stages[s].program) ok = stages[s].program(out, &o);
+        else
+            ok = run_kernels(out, first, s, rendered ? END_RENDERED : !watched && s < to ? END_NUMBERED : END_HERE, &o);
         if (ok && ir->env->history) ki_history_leave(out->ir);
         if (ok && ir->env->watch && o.verify >= 1) out->stage = s, ok = ki_verify_stage(out); /* names the rewrite */
         /* What a stage leaves behind is forgotten, so that the next one starts from what its text says and no more: a

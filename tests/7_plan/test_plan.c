@@ -21,7 +21,7 @@ static void test_chain(void) {
     for (int k = 0; k < N; k++) c[k] = step(b[k + 1], b[k], 100);
     keep[0] = b[0], keep[1] = b[N];
     ki_plan_sizes sizes;
-    U root = ki_opn(ir, KN_LINEAR, c, N), p = ki_plan(ir, root, keep, 2, &sizes);
+    U root = ki_opn(ir, KN_LINEAR, c, N), p = ki_plan(ir, root, keep, 2, NULL, &sizes);
     CHECK(p != NULL, "a chain of ten calls is planned");
     if (!p) return;
     int moved = 1, apart = 1, aligned = 1, tagged = 1;
@@ -43,7 +43,7 @@ static void test_chain(void) {
     CHECK(tagged, "instructions hold their positions");
     CHECK(sizes.arena <= 3 * 512 && sizes.separate >= 9 * 400, "three blocks serve nine buffers: %d of %d bytes",
           (int)sizes.arena, (int)sizes.separate);
-    U again = ki_plan(ir, root, keep, 2, NULL);
+    U again = ki_plan(ir, root, keep, 2, NULL, NULL);
     int same = again != NULL;
     for (int k = 0; k < N && same; k++) same = offset_of(again->src[k]->src[1]) == offset_of(p->src[k]->src[1]);
     CHECK(same, "the same offsets again");
@@ -53,7 +53,7 @@ static void test_kept(void) {
     U a = global(KN_F32, 64), b = global(KN_F32, 64), w = global(KN_F32, 64), c[2];
     c[0] = step(b, w, 64); /* w is read before anything wrote it */
     c[1] = step(a, b, 64);
-    U p = ki_plan(ir, ki_opn(ir, KN_LINEAR, c, 2), &a, 1, NULL);
+    U p = ki_plan(ir, ki_opn(ir, KN_LINEAR, c, 2), &a, 1, NULL, NULL);
     CHECK(p && p->src[0]->src[2] == w && p->src[0]->src[1]->op == KN_SLICE && p->src[1]->src[1] == a,
           "data that was there before stays");
 }
@@ -91,7 +91,7 @@ static void test_pool(void) {
 static void test_refused(void) {
     U a = global(KN_F32, 4), bad[2] = {sink("r", NULL, 0), ki_opn(ir, KN_LINEAR, &a, 1)};
     for (int k = 0; k < 2; k++) {
-        CHECK(!ki_plan(ir, bad[k], NULL, 0, NULL) && strstr(env.message.s, "KN4231"), "%s", env.message.s);
+        CHECK(!ki_plan(ir, bad[k], NULL, 0, NULL, NULL) && strstr(env.message.s, "KN4231"), "%s", env.message.s);
         ki_env_clear(&env);
     }
 }

@@ -19,7 +19,7 @@ static bool run(U k, const U *b, ki_text *out) {
     U s = ki_select(ir, ki_target_host(), k), l = s ? ki_linearize(ir, s) : NULL;
     U src[4] = {l, b[0], b[1], b[2]};
     U call = l ? ki_opn(ir, KN_CALL, src, 4) : NULL, root = call ? ki_opn(ir, KN_LINEAR, &call, 1) : NULL;
-    U p = root ? ki_plan(ir, root, b, 1, NULL) : NULL, r = p ? ki_render(ir, ki_target_host(), p) : NULL;
+    U p = root ? ki_plan(ir, root, b, 1, NULL, NULL) : NULL, r = p ? ki_render(ir, ki_target_host(), p) : NULL;
     if (r) ki_text_putn(out, r->src[0]->src[0]->src[1]->arg.str->s, 64);
     return r && !out->oom;
 }

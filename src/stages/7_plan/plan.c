@@ -22,7 +22,8 @@ typedef struct plan {
     ki_offsets *pool;       /* by device */
     kn_uop *arena;          /* by device */
     unsigned ndevice;
-    kn_uop *src; /* scratch */
+    kn_uop *src;     /* scratch */
+    uint8_t *filled; /* by argument of a call */
 } plan;
 
 static bool is_intermediate(const plan *p, kn_uop u) {
@@ -41,25 +42,22 @@ static kn_uop storage_root(kn_uop u) {
     return u;
 }
 
-/* Whether a call writes all that its source k holds before reading it, as far as can be told: a kernel stores to the
- * slot and does not load from it; a copy writes its first argument. */
-static bool fills(kn_uop call, uint32_t k) {
-    kn_uop body = call->src[0];
-    if (body->op == KN_LOAD) return k == 1;
-    if ((body->op != KN_SINK && body->op != KN_PROGRAM) || body->src[0]->op != KN_LINEAR) return false;
-    bool stored = false;
+void ki_plan_filled(kn_uop body, uint8_t *first, uint32_t n) {
+    enum { TOUCHED = 2 };
+    memset(first, 0, n);
+    if (body->op == KN_LOAD && n > 1) first[1] = 1;
+    if ((body->op != KN_SINK && body->op != KN_PROGRAM) || body->src[0]->op != KN_LINEAR) return;
     for (uint32_t i = 0; i < body->src[0]->nsrc; i++) {
         kn_uop u = body->src[0]->src[i];
         if (u->op != KN_STORE && u->op != KN_LOAD && u->op != KN_ATOMICADD) continue;
         kn_uop b = storage_root(u->src[0]);
-        if (b->op != KN_PARAM || b->arg.param->slot != (int32_t)k - 1) continue;
-        if (u->op == KN_STORE) stored = true;
-        else if (!stored) return false;
+        int64_t k = b->op == KN_PARAM ? (int64_t)b->arg.param->slot + 1 : 0;
+        if (k > 0 && k < (int64_t)n && !first[k]) first[k] = u->op == KN_STORE ? TOUCHED | 1 : TOUCHED;
     }
-    return stored;
+    for (uint32_t k = 0; k < n; k++) first[k] &= 1;
 }
 
-static void live_ranges(plan *p, const kn_uop *keep, size_t nkeep) {
+static void live_ranges(plan *p, const kn_uop *keep, size_t nkeep, const uint8_t *known) {
     for (uint32_t i = 0; i < p->n; i++)
         for (uint32_t k = 1; k < p->call[i]->nsrc; k++) {
             kn_uop b = p->call[i]->src[k];
@@ -73,14 +71,18 @@ static void live_ranges(plan *p, const kn_uop *keep, size_t nkeep) {
         if (b && b->id < p->top) p->first[b->id] = 0;
     }
     /* A BUFFER in a view is not a plain argument: leave it where it is. */
-    for (uint32_t i = 0; i < p->n; i++)
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (!known) ki_plan_filled(p->call[i]->src[0], p->filled, p->call[i]->nsrc);
+        const uint8_t *fills = known ? known : p->filled;
+        if (known) known += p->call[i]->nsrc;
         for (uint32_t k = 1; k < p->call[i]->nsrc; k++) {
             kn_uop b = p->call[i]->src[k];
             bool view = b->op != KN_BUFFER && b->op != KN_PARAM;
             while (b->op != KN_BUFFER && b->nsrc) b = b->src[0];
             if (b->op == KN_BUFFER && view) p->first[b->id] = 0;
-            else if (b->op == KN_BUFFER && p->first[b->id] == i + 1 && !fills(p->call[i], k)) p->first[b->id] = 0;
+            else if (b->op == KN_BUFFER && p->first[b->id] == i + 1 && !fills[k]) p->first[b->id] = 0;
         }
+    }
 }
 
 static bool assign(plan *p, ki_plan_sizes *sizes) {
@@ -121,15 +123,9 @@ static bool is_numbered(kn_uop linear) {
 }
 
 kn_uop ki_plan_kernel(ki_ir *to, ki_ir *from, kn_uop sink) {
-    kn_uop linear = sink->nsrc == 1 && sink->src[0]->op == KN_LINEAR ? sink->src[0] : NULL, l = NULL, s = NULL;
-    if (!linear || (to == from && is_numbered(linear)))
-        return to == from ? sink : ki_import(to, from, &sink, 1, &s) ? s : NULL;
-    kn_uop *made = ki_malloc(linear->nsrc * sizeof *made);
-    if (!made) return ki_fail(to->env, KI_E_NOMEM), NULL;
-    if (ki_import_numbered(to, from, linear->src, linear->nsrc, made)) l = ki_opn(to, KN_LINEAR, made, linear->nsrc);
-    ki_free(made);
-    kn_arg arg = ki_import_arg(to, sink);
-    return l ? ki_make(to, KN_SINK, (kn_dtype)sink->dtype, &l, 1, arg, sink->tag) : NULL;
+    kn_uop linear = sink->nsrc == 1 && sink->src[0]->op == KN_LINEAR ? sink->src[0] : NULL, s = NULL;
+    if (linear && (to != from || !is_numbered(linear))) return ki_import_numbered(to, from, sink);
+    return to == from ? sink : ki_import(to, from, &sink, 1, &s) ? s : NULL;
 }
 
 /* Calls of one kernel share the result. */
@@ -171,7 +167,7 @@ static bool check_form(plan *p, uint32_t *most) {
     return !why;
 }
 
-kn_uop ki_plan(ki_ir *ir, kn_uop root, const kn_uop *keep, size_t nkeep, ki_plan_sizes *sizes) {
+kn_uop ki_plan(ki_ir *ir, kn_uop root, const kn_uop *keep, size_t nkeep, const uint8_t *filled, ki_plan_sizes *sizes) {
     if (!root) return NULL;
     ki_plan_sizes none = {0};
     plan p = {.ir = ir, .root = root, .call = root->src, .n = root->nsrc, .top = root->id + 1};
@@ -185,16 +181,17 @@ kn_uop ki_plan(ki_ir *ir, kn_uop root, const kn_uop *keep, size_t nkeep, ki_plan
     p.pool = ki_calloc(p.ndevice, sizeof *p.pool);
     p.arena = ki_calloc(p.ndevice, sizeof *p.arena);
     p.src = ki_calloc(most, sizeof *p.src);
+    p.filled = ki_calloc(most, sizeof *p.filled);
     kn_uop result = NULL;
     if (sizes) *sizes = none;
-    if (p.first && p.last && p.block && p.map && p.pool && p.arena && p.src) {
-        live_ranges(&p, keep, nkeep);
+    if (p.first && p.last && p.block && p.map && p.pool && p.arena && p.src && p.filled) {
+        live_ranges(&p, keep, nkeep, filled);
         if (assign(&p, sizes ? sizes : &none)) result = rewrite(&p);
     } else {
         ki_fail(ir->env, KI_E_NOMEM);
     }
     for (unsigned d = 0; p.pool && d < p.ndevice; d++) ki_offsets_close(&p.pool[d]);
     ki_free(p.first), ki_free(p.last), ki_free(p.block), ki_free(p.map), ki_free(p.pool), ki_free(p.arena),
-        ki_free(p.src);
+        ki_free(p.src), ki_free(p.filled);
     return result;
 }

@@ -17,7 +17,10 @@ typedef struct ki_plan_sizes {
 /* A kernel, in another store or in its own, with each instruction's position as its tag. ki_plan takes kernels that are so as
  * they are. */
 kn_uop ki_plan_kernel(ki_ir *to, ki_ir *from, kn_uop sink);
-/* sizes may be NULL. */
-kn_uop ki_plan(ki_ir *ir, kn_uop root, const kn_uop *keep, size_t nkeep, ki_plan_sizes *sizes);
+/* filled[k]: whether a call of `body` writes all that its source k, one of n, holds before reading it, as far as can be told: a
+ * kernel stores to the slot before it loads from it; a copy writes its first argument. */
+void ki_plan_filled(kn_uop body, uint8_t *filled, uint32_t n);
+/* filled: as ki_plan_filled, of one call after the other; NULL: the calls' lists say so. sizes may be NULL. */
+kn_uop ki_plan(ki_ir *ir, kn_uop root, const kn_uop *keep, size_t nkeep, const uint8_t *filled, ki_plan_sizes *sizes);
 
 #endif

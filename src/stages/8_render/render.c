@@ -12,8 +12,7 @@ static uint32_t next_variable(kn_uop call, uint32_t k) {
     return k;
 }
 
-/* Two calls of one kernel are one text unless their variables stand in other places. */
-static bool same_places(kn_uop a, kn_uop b) {
+bool ki_render_same(kn_uop a, kn_uop b) {
     uint32_t i = next_variable(a, 1), k = next_variable(b, 1);
     for (; i < a->nsrc && k < b->nsrc; i = next_variable(a, i + 1), k = next_variable(b, k + 1))
         if (a->src[i]->arg.param != b->src[k]->arg.param) return false;
@@ -60,6 +59,21 @@ static kn_uop render_kernel(ki_ir *ir, ki_ir *own, const ki_target *t, kn_uop ca
     return code ? ki_make(ir, KN_PROGRAM, KN_VOID, (kn_uop[]){body->src[0], code}, 2, body->arg, 0) : NULL;
 }
 
+kn_uop ki_render_alone(ki_ir *ir, ki_ir *own, const ki_target *t, kn_uop sink, ki_ir *calls, kn_uop call) {
+    kn_uop list = ki_opn(ir, KN_LINEAR, NULL, 0), from = sink, code = NULL;
+    bool ok = list && (t = ki_render_target(ir->env, t, sink));
+    if (ok && next_variable(call, 1) < call->nsrc) {
+        kn_uop *src = ki_malloc(call->nsrc * sizeof *src);
+        if (!src) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+        src[0] = sink;
+        ok = ki_import(own, calls, call->src + 1, call->nsrc - 1, src + 1) &&
+             (from = ki_make(own, KN_CALL, (kn_dtype)call->dtype, src, call->nsrc, ki_import_arg(own, call), 0));
+        ki_free(src);
+    }
+    if (ok) code = binary_of(ir, own, t, from);
+    return code ? ki_make(ir, KN_PROGRAM, KN_VOID, (kn_uop[]){list, code}, 2, ki_import_arg(ir, sink), 0) : NULL;
+}
+
 kn_uop ki_render(ki_ir *ir, const ki_target *t, kn_uop root) {
     if (!root || root->op != KN_LINEAR) return ki_fail(ir->env, KI_E_PLAN_FORM, "render wants LINEAR(CALL...)"), NULL;
     size_t most = root->nsrc;
@@ -77,7 +91,7 @@ kn_uop ki_render(ki_ir *ir, const ki_target *t, kn_uop root) {
             continue; /* copies stay */
         uint32_t *before = &last[call->src[0]->id];
         memcpy(src, call->src, call->nsrc * sizeof *src);
-        if (*before && same_places(root->src[*before - 1], call)) src[0] = calls[*before - 1]->src[0];
+        if (*before && ki_render_same(root->src[*before - 1], call)) src[0] = calls[*before - 1]->src[0];
         else src[0] = render_kernel(ir, &own, t, call);
         *before = k + 1;
         ok = src[0] && (calls[k] = ki_with_src(ir, call, src)) != NULL;

@@ -20,4 +20,10 @@ const ki_target *ki_render_target(ki_env *env, const ki_target *t, kn_uop kernel
  * PROGRAM(LINEAR, BINARY) is made again from its LINEAR. */
 kn_uop ki_render(ki_ir *ir, const ki_target *t, kn_uop root);
 
+/* A kernel on its own: SINK(LINEAR(...)), in store `own`, as PROGRAM(LINEAR(), BINARY) in `ir`: its list stays behind. call, in
+ * store `calls`, says where its variables stand. */
+kn_uop ki_render_alone(ki_ir *ir, ki_ir *own, const ki_target *t, kn_uop sink, ki_ir *calls, kn_uop call);
+/* Whether two calls of one kernel are one text: their variables stand in the same places. */
+bool ki_render_same(kn_uop a, kn_uop b);
+
 #endif

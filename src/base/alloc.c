@@ -1,11 +1,11 @@
 /* alloc.c: host memory and arenas. See alloc.h for what holds. */
 #include "base/alloc.h"
 
+#include "base/block.h"
 #include "base/gnu.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static uint64_t fail_at;
 static int fail_onwards;
@@ -26,14 +26,36 @@ static int must_fail(void) {
     return 1;
 }
 
-void *ki_malloc(size_t n) { return must_fail() ? NULL : malloc(n ? n : 1); }
+void *ki_malloc(size_t n) {
+    bool clear;
+    if (must_fail()) return NULL;
+    void *p = ki_block_alloc(n, &clear);
+    return p ? p : malloc(n ? n : 1);
+}
 
-void *ki_calloc(size_t n, size_t size) { return must_fail() ? NULL : calloc(n ? n : 1, size ? size : 1); }
-
-void *ki_realloc(void *p, size_t n, size_t size) {
+void *ki_calloc(size_t n, size_t size) {
+    bool clear;
     size_t bytes;
     if (ki_mul_overflow(n, size, &bytes) || must_fail()) return NULL;
-    return realloc(p, bytes ? bytes : 1);
+    void *p = ki_block_alloc(bytes, &clear);
+    if (!p) return calloc(n ? n : 1, size ? size : 1);
+    return clear ? p : memset(p, 0, bytes);
+}
+
+/* Where it is, while there is room and it is not much too large for it. */
+void *ki_realloc(void *p, size_t n, size_t size) {
+    size_t bytes, room;
+    bool clear;
+    if (ki_mul_overflow(n, size, &bytes) || must_fail()) return NULL;
+    size_t block = p ? ki_block_size(p) : 0;
+    if (block >= bytes && block / 4 <= bytes) return p;
+    void *q = ki_block_alloc(bytes, &clear);
+    if (!q && !block) return realloc(p, bytes ? bytes : 1);
+    if (!q && !(q = malloc(bytes ? bytes : 1))) return NULL;
+    room = block || !p ? block : ki_malloc_room(p);
+    if (p) memcpy(q, p, room < bytes ? room : bytes);
+    ki_free(p);
+    return q;
 }
 
 int ki_array_grow(void *array, size_t *cap, size_t need, size_t size) {
@@ -53,38 +75,23 @@ void *ki_aligned(size_t align, size_t n) {
     return aligned_alloc(align, (n + align - 1) / align * align);
 }
 
-void ki_free(void *p) { free(p); }
+void ki_free(void *p) {
+    if (p && !ki_block_free(p)) free(p);
+}
 
 /* ---- blocks of data -------------------------------------------------------------------------------------------- */
 
-/* LARGE: from here on malloc's heap would keep holes the system never sees again, and a page of 4 KiB costs a fault and an
- * entry of the address cache for each. PAGE: a multiple of every page size there is. */
-enum { HUGE = 2 << 20, LARGE = 2 * HUGE, PAGE = 64 << 10 };
-
-static size_t pages(size_t n) { return (n + PAGE - 1) / PAGE * PAGE; }
-
-/* Mapped with room to align, which is given back. */
-static void *map(size_t n) {
-    char *p = mmap(NULL, n + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return NULL;
-    size_t head = -(uintptr_t)p & (HUGE - 1);
-    if (head) (void)munmap(p, head);
-    if (head < HUGE) (void)munmap(p + head + n, HUGE - head);
-#ifdef MADV_HUGEPAGE
-    (void)madvise(p + head, n / HUGE * HUGE, MADV_HUGEPAGE); /* whole ones: the rest would be memory nobody asked for */
-#endif
-    return p + head;
-}
+/* From here on malloc's heap would keep holes the system never sees again. */
+enum { LARGE = 4 << 20 };
 
 void *ki_data_alloc(size_t n) {
     if (n < LARGE) return ki_aligned(64, n ? n : 1);
-    if (must_fail() || n > SIZE_MAX / 2) return NULL;
-    return map(pages(n));
+    return must_fail() ? NULL : ki_map(n);
 }
 
 void ki_data_free(void *p, size_t n) {
     if (n < LARGE || !p) free(p);
-    else (void)munmap(p, pages(n));
+    else ki_unmap(p, n);
 }
 
 /* ---- arenas ---------------------------------------------------------------------------------------------------- */
@@ -93,7 +100,7 @@ void ki_data_free(void *p, size_t n) {
 
 static int arena_grow(ki_arena *a, size_t n) {
     size_t size = a->top ? a->top->size * 2 : 16384;
-    if (size > (size_t)4 << 20) size = (size_t)4 << 20;
+    if (size > (size_t)2 << 20) size = (size_t)2 << 20;
     if (size < n + CHUNK_HEAD) size = n + CHUNK_HEAD;
     ki_chunk *c = ki_malloc(size);
     if (!c) return 0;

@@ -3,6 +3,8 @@
 #define KI_GNU_H
 
 #if defined(__GNUC__)
+#include <malloc.h>
+#define ki_malloc_room(p) malloc_usable_size(p) /* bytes that may be written at what malloc gave */
 #define KI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define KI_NODISCARD __attribute__((warn_unused_result))
 #define KI_KEPT __attribute__((used))

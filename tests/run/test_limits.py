@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-STEP = 1 << 16
+STEP = 1 << 14
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def refusal(err):
 
 def enough(limited, *args, **env):
     """The least address space, in steps, in which it succeeds."""
-    low, high = 1, 1 << 16
+    low, high = 1, 1 << 18
     while high - low > 1:
         mid = (low + high) // 2
         rc, _, _ = limited(*args, limits={resource.RLIMIT_AS: mid * STEP}, **env)

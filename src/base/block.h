@@ -1,0 +1,21 @@
+/* block.h: large blocks of host memory, in huge pages. Private to alloc.c.
+ *
+ * A graph's tables and chunks of nodes come in blocks of 32 KiB and more, which malloc would ask of the system anew, page by page:
+ * a page of 4 KiB costs more to get than what is written into it. Here they lie beside each other in regions of 2 MiB. */
+#ifndef KI_BLOCK_H
+#define KI_BLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* At least n bytes, or NULL: too few for a block, or there is no room; malloc may have some. *clear: they are zero. Any thread. */
+void *ki_block_alloc(size_t n, bool *clear);
+/* Bytes of the block at p; 0: p is none. */
+size_t ki_block_size(const void *p);
+bool ki_block_free(void *p); /* false: p is none */
+
+/* Pages of their own for n bytes, aligned for huge ones and rounded up. */
+void *ki_map(size_t n);
+void ki_unmap(void *p, size_t n);
+
+#endif

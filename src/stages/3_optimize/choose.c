@@ -11,13 +11,14 @@ static unsigned weight_in(const ki_nest *k, kn_uop r) {
     return w;
 }
 
+bool ki_masks_are_free(const ki_choice *c) { return c->target->native && c->target->level >= KI_CPU_AVX512_LEVEL; }
+
 int64_t ki_lanes_for(const ki_choice *c, int64_t n) {
     int64_t bits = 0, up = 1;
     if (n >= c->lanes) return c->lanes;
     if (n < 2 || n * 4 < c->lanes) return 0;
     for (int64_t m = n; m; m &= m - 1) bits++;
-    bool masks = c->target->native && c->target->level >= KI_CPU_AVX512_LEVEL; /* of lanes cost nothing there */
-    if (bits == 1 || (bits == 2 && n >= 6 && !masks)) return n;                /* one or two registers, no masks */
+    if (bits == 1 || (bits == 2 && n >= 6 && !ki_masks_are_free(c))) return n; /* one or two registers, no masks */
     while (up < n) up *= 2;
     return up;
 }

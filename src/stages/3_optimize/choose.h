@@ -56,6 +56,8 @@ void ki_choose_nest(ki_choice *c, kn_uop end);
 void ki_choose_reduce(ki_choice *c, kn_uop reduce);
 /* The first store to memory in a nest's body; NULL if other nests stand there. */
 kn_uop ki_nest_store(kn_uop end);
+/* Does a vector's mask cost nothing? */
+bool ki_masks_are_free(const ki_choice *c);
 /* Lanes of a vector along an extent: a full one, or for a short extent its own size or the power of two above; 0: too
  * short. */
 int64_t ki_lanes_for(const ki_choice *c, int64_t n);

@@ -7,9 +7,16 @@
 
 #include <math.h>
 
-#define MOST_PACKED (1 << 19) /* bytes: a panel should stay in a core's second-level cache */
+#define MOST_PACKED (1 << 20) /* bytes: a panel should stay in a core's second-level cache */
 #define MANY_TERMS  256       /* of a sum: beside them a store of lanes one by one is nothing */
 #define MOST_ALSO   4
+#define CACHE_LINE  64
+#define CACHE_WAY                                                                                                      \
+    (1 << 16) /* bytes of the second-level cache that hold one line of each set, and how often it has them */
+#define CACHE_WAYS 16
+#define NEAR                                                                                                           \
+    (1 << 22) /* bytes of an operand that the caches are likely to have: what comes from memory is better read ahead */
+#define FIRST_LEVEL (1 << 15) /* bytes of a panel that stay in the first-level cache */
 #define FAR         (1 << 14) /* bytes of memory that a panel may span and still be read in place */
 
 static bool is_loop_range(kn_uop r) { return !ki_is_lane(r) && r->arg.range.axis != KN_AX_THREAD; }
@@ -73,6 +80,73 @@ static kn_uop apart(const ki_nest *k, kn_uop e, kn_uop has, kn_uop lacks, kn_uop
     return best;
 }
 
+/* Does e read rows that it keeps, and, *again, what access reads in another place? */
+static bool keeps_rows(const ki_nest *k, kn_uop e, kn_uop access, bool *again) {
+    kn_uop *node;
+    bool rows = false;
+    int64_t n = ki_toposort(k->ir, &e, 1, &node);
+    *again = n < 0;
+    for (int64_t i = 0; i < n; i++) {
+        kn_uop s = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
+        kn_uop own = ki_word_of(k, access), word = ki_word_of(k, node[i]);
+        bool other = word != own && (own == access || word != node[i]); /* single elements beside a word stay */
+        *again |= s && other && s == ki_storage(access);
+        rows |= s && s->op == KN_BUFFER;
+    }
+    if (n >= 0) ki_free(node);
+    return rows;
+}
+
+/* STAGE wants the operand read in one place of the nest. Where the nest keeps rows, u must stay outside v, or they would be
+ * filled again for each tile. */
+static bool alone(const ki_nest *k, kn_uop e, kn_uop access) {
+    bool again, rows = keeps_rows(k, e, access, &again);
+    return ki_storage(access)->op == KN_PARAM && !rows && !again;
+}
+
+/* How often the panel is read once it is packed: iterations of the loops it does not vary in. */
+static int64_t uses_of_panel(const ki_nest *k, kn_uop e, const ki_tile *t) {
+    int64_t n = 1;
+    for (uint32_t j = 1; j < e->nsrc && n < 1 << 20; j++)
+        if (is_loop_range(e->src[j]) && ki_extent(e->src[j]) && !uses(k, t->streamed, e->src[j]))
+            n *= ki_extent(e->src[j]);
+    return n;
+}
+
+/* May x's operand a be packed in panels of n lanes? */
+static bool may_pack(const ki_nest *k, kn_uop e, kn_uop x, kn_uop a, int64_t n) {
+    return own_extent(x) * n * ki_word_bytes(k, a) <= MOST_PACKED && alone(k, e, a);
+}
+
+/* What is done with each sum x before it is stored, in additions. */
+static int64_t work_after(const ki_nest *k, kn_uop e, kn_uop x) {
+    const ki_scope *s = &k->scope;
+    uint8_t *after = ki_calloc(s->n, 1);
+    int64_t work = 0;
+    for (uint32_t i = s->at[x->id] + 1; after && i <= s->at[e->id]; i++) {
+        kn_uop u = s->node[i];
+        for (uint32_t j = 0; j < u->nsrc; j++) after[i] |= u->src[j] == x || after[s->at[u->src[j]->id]];
+        if (after[i]) work += ki_weight(u);
+    }
+    ki_free(after);
+    return work;
+}
+
+/* Do a panel's rows start at whole cache lines and stay in the second-level cache together? Then nothing is gained by packing,
+ * where masks make the last vectors of a row cost nothing. */
+static bool fits_in_place(const ki_choice *c, kn_uop x, kn_uop a) {
+    int64_t item = (int64_t)ki_itemsize((kn_dtype)a->dtype), rows = 1, apart = CACHE_WAY;
+    bool known;
+    for (uint32_t j = 1; j < x->nsrc; j++) {
+        int64_t n = ki_extent(x->src[j]), s = ki_nest_stride(&c->nest, a, x->src[j], &known) * item;
+        if (!n || !known || s <= 0 || s % CACHE_LINE) return false;
+        rows *= n;
+        while (s % apart) apart /= 2; /* of so many bytes each is where some row starts */
+    }
+    bool near = ki_storage(a)->type->numel * item <= NEAR;
+    return near && ki_masks_are_free(c) && rows * 4 <= CACHE_WAY / apart * CACHE_WAYS * 3;
+}
+
 /* Streamed operand a, other operand b: is there a u? */
 static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_tile *t) {
     const ki_nest *k = &c->nest;
@@ -84,12 +158,17 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     /* along the reduce if v's own way gathers, or would fill little of its vectors */
     bool poor = !known || stride != 1 || lanes == 0 || (n < c->lanes && n * 3 < lanes * 2);
     if (row && !(poor && own_extent(x) >= 4 * c->lanes)) row = NULL;
+    t->streamed = a;
+    if (row && u && lanes && uses_of_panel(k, e, t) * work_after(k, e, x) > 2 * own_extent(x) &&
+        may_pack(k, e, x, a, lanes))
+        row = NULL;
     if (!row && (lanes == 0 || !u)) return false;
-    t->u = u, t->reduce = x, t->streamed = a, t->row = row;
+    t->u = u, t->reduce = x, t->row = row;
     t->lanes = row ? 1 : lanes;
     t->w = t->inner = NULL;
     bool plain = ki_word_of(k, a) == a;
-    if (!row && plain && ki_is_gated(a) && known && stride == 1) t->inner = ki_ungated(k, x, a);
+    if (!row && plain && known && stride == 1)
+        t->inner = ki_is_gated(a) ? ki_ungated(k, x, a) : fits_in_place(c, x, a) ? ki_last_loop(x) : NULL;
     if (!row && n <= lanes) t->w = apart(k, e, a, b, t->v, u);
     if (t->w && ki_nest_stride(k, ki_nest_store(e)->src[0], t->w, &known) == 0) t->w = NULL;
     return true;
@@ -115,12 +194,15 @@ static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
 
 /* nv, mu, mw: many products for each load, few left over. A short v is padded to whole vectors. */
 static void tile_size(const ki_choice *c, ki_tile *t) {
-    int64_t panel = is_hard(&c->nest, t) ? own_extent(t->reduce) * ki_word_bytes(&c->nest, t->streamed) * t->lanes : 0;
+    int64_t own = own_extent(t->reduce) * ki_word_bytes(&c->nest, t->streamed) * t->lanes;
+    int64_t panel = is_hard(&c->nest, t) ? own : 0;
+    bool plain = t->inner && !ki_is_gated(t->streamed);
     int64_t regs =
         t->row ? pieces(c, ki_extent(t->row) < c->lanes ? ki_extent(t->row) : c->lanes) : pieces(c, t->lanes);
     int64_t most = (c->target->nvector >= 32 ? 24 : 12) / regs, n = t->u ? ki_extent(t->u) : 1, m = ki_extent(t->v);
     if (c->knobs.mu || c->knobs.nv || c->knobs.mw) most = (c->target->nvector - 2) / regs;
     int64_t most_w = t->w ? 6 : 1, cut_from = t->row ? 8 : KI_SHORT * t->lanes;
+    bool long_row = t->row && own_extent(t->reduce) >= MANY_TERMS;
     double best = 0;
     if (t->inner) cut_from = 0; /* it is padded: there are masks anyway */
     if (!t->row && m < cut_from) m = (m + t->lanes - 1) / t->lanes * t->lanes;
@@ -133,9 +215,10 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
                 if (!t->row && nv > 1 && panel * nv * mw > MOST_PACKED) continue;
                 if (!wanted(&c->knobs, mu, nv, mw)) continue;
                 if (mu * nv * mw > (nv > 4 && !t->row && regs == 1 ? 28 : most) || mu > n || nv * t->lanes > m ||
-                    (t->row && (mu > 4 || mu * nv > 20)))
+                    (t->row && (mu > 4 || mu * nv > (long_row ? 24 : 20))))
                     continue;
-                if (t->row && nv > 4 && m != nv) continue; /* each product of a dot tile ends in a sum across lanes */
+                if (t->row && nv > 4 && m != nv && !long_row)
+                    continue; /* each product of a dot tile ends in a sum across lanes */
                 if (m < cut_from && m % (nv * t->lanes)) continue;
                 if (mw > 1 && ki_extent(t->w) % mw) continue;
                 int64_t step = nv * t->lanes, over = m % step;
@@ -143,7 +226,8 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
                 double all = (double)(mu * nv * mw), loads = (double)(mu + nv * mw);
                 double score = all / (loads + 1) * (1 - 0.7 * left_u);
                 /* A vector under a mask lies across two lines; the first-level cache has it. */
-                if (t->inner) score = all / (fmax(all, loads + (double)(nv * mw)) + 1) * (1 - 0.7 * left_u);
+                double far = plain && own * nv > FIRST_LEVEL ? 0.4 * (double)nv : 0;
+                if (t->inner) score = all / (fmax(all, loads + (double)(nv * mw)) + 1 + far) * (1 - 0.7 * left_u);
                 if (n % mu) score *= 0.75; /* another nest each */
                 if (over) score *= t->inner ? (double)m / (double)(m - over + step) : 0.88 * (1 - 0.5 * left_v);
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;
@@ -151,37 +235,12 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
             }
 }
 
-/* STAGE wants the operand read in one place of the nest. Where the nest keeps rows, u must stay outside v, or they would be
- * filled again for each tile. */
-static bool alone(const ki_nest *k, kn_uop e, kn_uop access) {
-    kn_uop *node;
-    int64_t n = ki_toposort(k->ir, &e, 1, &node);
-    bool ok = n > 0 && ki_storage(access)->op == KN_PARAM;
-    for (int64_t i = 0; i < n; i++) {
-        kn_uop s = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
-        kn_uop own = ki_word_of(k, access), word = ki_word_of(k, node[i]);
-        bool other = word != own && (own == access || word != node[i]); /* single elements beside a word stay */
-        if (s && ((other && s == ki_storage(access)) || s->op == KN_BUFFER)) ok = false;
-    }
-    ki_free(node);
-    return ok;
-}
-
-/* How often the panel is read once it is packed: iterations of the loops it does not vary in. */
-static int64_t uses_of_panel(const ki_nest *k, kn_uop e, const ki_tile *t) {
-    int64_t n = 1;
-    for (uint32_t j = 1; j < e->nsrc && n < 1 << 20; j++)
-        if (is_loop_range(e->src[j]) && ki_extent(e->src[j]) && !uses(k, t->streamed, e->src[j]))
-            n *= ki_extent(e->src[j]);
-    return n;
-}
-
 static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
-    int64_t item = ki_word_bytes(k, t->streamed), own = own_extent(t->reduce), span = 0;
+    int64_t item = ki_word_bytes(k, t->streamed), span = 0;
     bool known, hard = is_hard(k, t);
     if (c->knobs.pack == 1 || t->inner) return false;
-    if (t->row || !t->u || own * t->step * t->mw * item > MOST_PACKED || !alone(k, e, t->streamed)) return false;
+    if (t->row || !t->u || !may_pack(k, e, t->reduce, t->streamed, t->step * t->mw)) return false;
     if (hard) return uses_of_panel(k, e, t) >= 8;
     if (c->knobs.pack == 2) return true;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {
@@ -362,6 +421,8 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     for (uint32_t i = 0; i < n; i++)
         if (also[i].inner && ki_lift_gate(c, also[i].reduce, also[i].inner)) return c->ok;
     if (even_out(c, e, t) || !c->ok) return c->ok;
+    bool again, free = t->u && !t->pack && !t->inner && !keeps_rows(&c->nest, e, t->streamed, &again);
+    if (free && order_operands(c, e, t)) return c->ok;
     if (t->pack) slot[panels++] = ki_storage(t->streamed)->arg.param->slot;
     for (uint32_t i = 0; i < n; i++)
         if (worth_packing(c, e, &also[i])) slot[panels++] = ki_storage(also[i].streamed)->arg.param->slot;

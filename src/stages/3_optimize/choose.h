@@ -35,6 +35,7 @@ typedef struct ki_tile {
     kn_uop v, u, w;     /* u NULL: no tile; w NULL: none */
     kn_uop reduce, row; /* row: of a dot tile, else NULL */
     kn_uop streamed;    /* the access */
+    kn_uop other;       /* that of the other operand */
     kn_uop inner;       /* the loop of the reduce that runs under one mask of it (gates.c); NULL: there is no mask, or no such loop */
     int64_t nv, mu, mw;
     int64_t lanes; /* along v; 1 in a dot tile */

@@ -2,7 +2,7 @@
  *
  *   END(body, a..., r, b...)  becomes  END(GROUP(END(body', r', b...), END(body'', r'', b''...)), a...)
  *   REDUCE(v, a..., r, b...)  becomes  op(REDUCE(v', a..., r', b...), REDUCE(v'', a''..., r'', b''...))
- * What does not depend on the loop is shared by both parts. The second part owns fresh ranges, for r, for what its closer
+ * Another REDUCE over the same loop (dots.c) gets one of its own. What does not depend on the loop is shared by both parts. The second part owns fresh ranges, for r, for what its closer
  * lists behind r (REDUCE: all), and for every loop inside that depends on one of these, and the buffers that stand inside
  * them. Lanes are shared. */
 #include "stages/3_optimize/nest.h"
@@ -85,6 +85,15 @@ static kn_uop flatten(ki_ir *ir, kn_uop sink) {
     return result;
 }
 
+/* Another REDUCE that r is a loop of; NULL: there is none. */
+static kn_uop other_closer(const ki_nest *k, kn_uop r, kn_uop c) {
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        if (u != c && u->op == KN_REDUCE && ki_place_in(u, r) < u->nsrc) return u;
+    }
+    return NULL;
+}
+
 kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
     const ki_scope *s = &k->scope;
@@ -129,5 +138,11 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     if (!main || !tail) return NULL;
     bool sum = c->op == KN_REDUCE;
     both = sum ? ki_op2(ir, (kn_op)c->arg.reduce.op, main, tail) : cut_end(ir, c, r, main, tail);
-    return both ? flatten(ir, ki_substitute(ir, k->sink, &c, &both, 1)) : NULL;
+    kn_uop other = sum ? other_closer(k, r, c) : NULL, from[2] = {c, other}, to[2] = {both, NULL};
+    if (other) {
+        kn_uop own = ki_range_make(ir, (uint32_t)o->id + m, (kn_axis)r->arg.range.axis, r->src[0]);
+        to[1] = own ? ki_swap_ranges(k, other, &(ki_swap){r, own, {own, NULL}}, 1) : NULL;
+        if (!to[1]) return NULL;
+    }
+    return both ? flatten(ir, ki_substitute(ir, k->sink, from, to, other ? 2 : 1)) : NULL;
 }

@@ -168,7 +168,7 @@ static bool next_sum(ki_choice *c, const uint64_t *tried, ki_tile *t, ki_opt *tc
     for (uint32_t i = 0; i < s->n; i++) {
         if (s->node[i]->op != KN_END) continue;
         ki_find_tile(c, s->node[i], t);
-        bool top, fits = t->reduce && !t->inner && !t->w && ki_extent(t->u ? t->u : t->v) >= LEAST_USES;
+        bool top, fits = t->reduce && !t->w && ki_extent(t->u ? t->u : t->v) >= LEAST_USES;
         int row = fits ? ki_dot_row(c->target, t->reduce, &top, t->streamed, group) : -1;
         if (row < 0 || ki_is_gated(t->streamed)) continue;
         kn_uop p = t->reduce->src[0], x = p->src[p->src[0]->src[0] == t->streamed]->src[0], r = loop_of(c, t, x);

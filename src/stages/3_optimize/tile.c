@@ -8,6 +8,8 @@
 #include <math.h>
 
 #define MOST_PACKED (1 << 20) /* bytes: a panel should stay in a core's second-level cache */
+#define MOST_ROWS   (1 << 19) /* bytes of a block of rows that is packed, beside a panel */
+#define ROWS        8         /* tiles of such a block, at least */
 #define MANY_TERMS  256       /* of a sum: beside them a store of lanes one by one is nothing */
 #define MOST_ALSO   4
 #define CACHE_LINE  64
@@ -163,7 +165,7 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
         may_pack(k, e, x, a, lanes))
         row = NULL;
     if (!row && (lanes == 0 || !u)) return false;
-    t->u = u, t->reduce = x, t->row = row;
+    t->u = u, t->reduce = x, t->other = b, t->row = row;
     t->lanes = row ? 1 : lanes;
     t->w = t->inner = NULL;
     bool plain = ki_word_of(k, a) == a;
@@ -361,11 +363,31 @@ static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
     return true;
 }
 
+/* Bytes of the words of the other operand, for all rows, if they lie apart in memory: they are packed too. 0: they do not. */
+static int64_t apart_bytes(ki_choice *c, const ki_tile *t) {
+    bool packs = t->pack && ki_storage(t->other)->op == KN_PARAM && ki_is_split_word(&c->nest, t->other);
+    return packs ? ki_extent(t->u) * own_extent(t->reduce) * ki_word_bytes(&c->nest, t->other) : 0;
+}
+
+/* Where these are more than a cache holds, rows are taken in blocks: the loop over blocks goes around the panels. True if a step was
+ * made. */
+static bool block_rows(ki_choice *c, const ki_tile *t) {
+    int64_t all = apart_bytes(c, t), n = t->u ? ki_extent(t->u) : 0, f = 2;
+    if (all <= MOST_ROWS || n % (t->mu * ROWS) || n == t->mu * ROWS || !ki_nest_independent(&c->nest, t->v))
+        return false;
+    while (n % (f * t->mu * ROWS) || (all / f > MOST_ROWS && f * t->mu * ROWS < n)) f++;
+    uint32_t outer = ki_nest_next_range(&c->nest), v = t->v->arg.range.id;
+    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->u->arg.range.axis, true, t->u->arg.range.id, f))
+        ki_choice_do(c, KI_OPT_SWAP, 0, false, v, outer);
+    return true;
+}
+
 /* Extents that the tile divides. True if a step was made. */
 static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
     bool outer = t->u && ki_place_in(e, t->u) < ki_place_in(e, t->v);
-    int64_t n = ki_extent(t->v);
-    if (t->u && ki_extent(t->u) % t->mu) return outer ? ki_choice_even(c, t->u, t->mu) : swap(c, t->u, t->v);
+    int64_t n = ki_extent(t->v), unit = t->mu;
+    if (apart_bytes(c, t) > MOST_ROWS && ki_extent(t->u) > t->mu * ROWS) unit *= ROWS;
+    if (t->u && ki_extent(t->u) % unit) return outer ? ki_choice_even(c, t->u, unit) : swap(c, t->u, t->v);
     bool pads = t->inner && n % t->step;
     if (pads) return ki_choice_do(c, KI_OPT_PADTO, 0, false, t->v->arg.range.id, t->step);
     bool cuts = t->row ? n % t->nv : n >= KI_SHORT * t->lanes && n % t->step;
@@ -414,7 +436,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     c->tile.nv = t->nv;
     c->tile.mw = t->mw;
     ki_tile also[MOST_ALSO];
-    int32_t slot[MOST_ALSO + 1];
+    int32_t slot[MOST_ALSO + 2];
     uint32_t n = other_sums(c, e, t, also), panels = 0;
     if (!t->row && ki_join_rows(c, e, t->v)) return c->ok;
     if (t->inner && (ki_lift_gate(c, t->reduce, t->inner) || order_operands(c, e, t))) return c->ok;
@@ -423,9 +445,12 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (even_out(c, e, t) || !c->ok) return c->ok;
     bool again, free = t->u && !t->pack && !t->inner && !keeps_rows(&c->nest, e, t->streamed, &again);
     if (free && order_operands(c, e, t)) return c->ok;
+    if (block_rows(c, t)) return c->ok;
     if (t->pack) slot[panels++] = ki_storage(t->streamed)->arg.param->slot;
     for (uint32_t i = 0; i < n; i++)
         if (worth_packing(c, e, &also[i])) slot[panels++] = ki_storage(also[i].streamed)->arg.param->slot;
+    int64_t apart = apart_bytes(c, t);
+    if (apart && apart <= MOST_ROWS) slot[panels++] = ki_storage(t->other)->arg.param->slot;
     int64_t along = t->row ? ki_lanes_for(c, ki_extent(t->row)) : 1;
     ki_choice_mark(c, e);
     ki_choice_mark(c, t->reduce);

@@ -12,6 +12,7 @@
 #include "stages/scope.h"
 
 #define MOST_TRIPS (INT64_C(1) << 40)
+#define FULL       16 /* lanes of 32 bits */
 
 bool ki_is_storage(kn_uop u) {
     while (u->op == KN_AFTER) u = u->src[0];
@@ -87,15 +88,22 @@ static void strides(const ki_lanes *l, const uint32_t *at, kn_uop u, int64_t *co
     all_odd(u, odd);
 }
 
-/* Lanes a few elements apart are read as rows and permuted (8_render/x86/strided.c). */
+/* Lanes a few elements apart are read as rows and permuted (8_render/x86/strided.c); narrow ones as far apart as a word is long are
+ * part of words (words.c). */
 static bool reads_apart(const ki_target *t, kn_uop access, int64_t step) {
     unsigned bytes = (unsigned)ki_itemsize((kn_dtype)access->dtype);
     bool permutes = t->native && t->level >= KI_CPU_AVX512_LEVEL;
+    if (t->native && t->level >= KI_CPU_DOT_LEVEL && access->op == KN_LOAD && bytes < 4 && step * bytes == 4)
+        return true;
     return permutes && access->op == KN_LOAD && step > 1 && step <= 4 && (bytes == 4 || bytes == 8);
 }
 
 /* What an access is worth if axis k is the vector: contiguous good, gather bad. */
 static int64_t worth(const ki_lanes *l, const ki_target *t, const uint32_t *at, kn_uop access, unsigned k) {
+    if (access->op == KN_INS) { /* dot products, which fill registers */
+        int64_t n = ki_rank(access) > k ? ki_dim_n(access, k) : 1;
+        return n < FULL ? n / 2 : FULL / 2;
+    }
     kn_uop index = access->src[0];
     while (index->op == KN_AFTER) index = index->src[0];
     if (index->op != KN_INDEX || index->nsrc != 2 || !ki_is_storage(index->src[0])) return 0;
@@ -278,7 +286,7 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
         if (ki_rank(node[i]) == l->rank) strides(l, at, node[i], l->coef + (size_t)i * l->rank, &l->odd[i]);
         unsigned b = bytes_of(l, t, node, i);
         if (b > wide) wide = b;
-        if (node[i]->op != KN_LOAD && node[i]->op != KN_STORE) continue;
+        if (node[i]->op != KN_LOAD && node[i]->op != KN_STORE && node[i]->op != KN_INS) continue;
         int64_t times = trips(&scope, around, node[i]);
         for (unsigned k = 0; k < l->rank; k++) score[k] += times * worth(l, t, at, node[i], k);
     }

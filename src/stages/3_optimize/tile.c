@@ -135,7 +135,7 @@ static int64_t work_after(const ki_nest *k, kn_uop e, kn_uop x) {
 }
 
 /* Do a panel's rows start at whole cache lines and stay in the second-level cache together? Then nothing is gained by packing,
- * where masks make the last vectors of a row cost nothing. */
+ * where masks make the last vectors of a row cost nothing. Narrow elements are packed to words (dots.c). */
 static bool fits_in_place(const ki_choice *c, kn_uop x, kn_uop a) {
     int64_t item = (int64_t)ki_itemsize((kn_dtype)a->dtype), rows = 1, apart = CACHE_WAY;
     bool known;
@@ -146,7 +146,7 @@ static bool fits_in_place(const ki_choice *c, kn_uop x, kn_uop a) {
         while (s % apart) apart /= 2; /* of so many bytes each is where some row starts */
     }
     bool near = ki_storage(a)->type->numel * item <= NEAR;
-    return near && ki_masks_are_free(c) && rows * 4 <= CACHE_WAY / apart * CACHE_WAYS * 3;
+    return near && item >= 4 && ki_masks_are_free(c) && rows * 4 <= CACHE_WAY / apart * CACHE_WAYS * 3;
 }
 
 /* Streamed operand a, other operand b: is there a u? */

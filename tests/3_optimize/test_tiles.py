@@ -1,0 +1,68 @@
+"""What the heuristics make of a matrix product: in place or packed, along the sum or beside it, which operand is read again."""
+import re
+
+import pytest
+
+PLAIN = "%y = add %s %b"
+GELU = """%h = mul %s 0.5
+%e = mul %s 0.70710678
+%f = exp2 %e
+%g = add %f 1.0
+%q = div %h %g
+%r = exp2 %q
+%t = sin %r
+%y = mul %t %b"""
+
+
+def optimized(koine, tmp_path, m, k, n, across=True, after=PLAIN):
+    """x [m, k] times w [k, n] (or [n, k], if it lies along the sum): the OptOps of its one kernel, and the extents of its loops."""
+    shape, order = ((n, k), "(0, 2, 1)") if across else ((k, n), "(0, 1, 2)")
+    last = f"""%wp = reshape %w (1, {shape[0]}, {shape[1]})
+%wq = permute %wp order={order}"""
+    text = f"""koine 1 tensor
+%x = param "x" : f32 [{m * k}]
+%w = param "w" : f32 [{k * n}]
+%b0 = param "b" : f32 [{n}]
+%xr = reshape %x ({m}, {k}, 1)
+%xe = expand %xr ({m}, {k}, {n})
+{last}
+%we = expand %wq ({m}, {k}, {n})
+%p = mul %xe %we
+%s = reduce add %p axes=(1)
+%br = reshape %b0 (1, 1, {n})
+%b = expand %br ({m}, 1, {n})
+{after}
+out "y" = %y
+"""
+    p = tmp_path / "p.kn"
+    p.write_text(text)
+    out = koine("compile", p, "--target", "x86", "--to", "optimize", env={"KN_CPU": "avx512", "KN_THREADS": "1"}).stdout
+    loops = {i: int(e) for i, e in re.findall(r"^(%\d+) = range \d+ LOOP (\d+)", out, re.M)}
+    end = re.findall(r"^%\d+ = end %\d+((?: %\d+)+)", out, re.M)[-1].split()
+    return re.search(r"opts=\[(.*)\]", out)[1], [loops[i] for i in end if i in loops]
+
+
+def test_a_sum_along_both_operands_stays_in_place(koine, tmp_path):
+    opts, loops = optimized(koine, tmp_path, 128, 768, 2304)
+    assert "stage" not in opts and re.search(r"split \d+ 16 r", opts), opts
+    assert loops == [384, 32], "the rows of x, which are fewer, are read again for each six of w's"
+
+
+def test_much_to_do_after_the_sum_is_done_in_vectors(koine, tmp_path):
+    opts, _ = optimized(koine, tmp_path, 128, 768, 3072, after=GELU)
+    assert "stage" in opts and not re.search(r"split \d+ 16 r", opts), opts
+    opts, _ = optimized(koine, tmp_path, 16, 768, 3072, after=GELU)
+    assert "stage" not in opts, "few rows do not pay for packing"
+
+
+@pytest.mark.parametrize("k", [1024, 4096])
+def test_rows_that_meet_in_the_cache_are_packed(koine, tmp_path, k):
+    opts, _ = optimized(koine, tmp_path, 64, k, 4096, across=False)
+    assert "stage" in opts, opts
+
+
+def test_rows_that_do_not_meet_stay(koine, tmp_path):
+    opts, _ = optimized(koine, tmp_path, 128, 256, 784, across=False)
+    assert "stage" not in opts and "padto 1 32" in opts and "cut" not in opts, opts
+    opts, _ = optimized(koine, tmp_path, 128, 256, 6544, across=False)
+    assert "stage" in opts, "what comes from memory is better read ahead"

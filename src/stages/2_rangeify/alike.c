@@ -106,7 +106,72 @@ bool ki_alike_find(rangeifier *r, kn_uop v, ki_alike_sum **out, bool *known) {
     return *s = a->nsum, true;
 }
 
+/* ---- demands on one sum ----------------------------------------------------------------------------------------- */
+
+enum { MOST_RANGES = 16, MOST_PAIRS = 64, LOOK_AT = 8 };
+
+typedef struct names {
+    kn_uop from[MOST_RANGES], to[MOST_RANGES];
+    uint32_t n;
+} names;
+
+/* RANGE a is called b; those that are older stay older, since sums of positions are in that order. */
+static bool call(names *m, kn_uop a, kn_uop b) {
+    if (a->src[0] != b->src[0] || a->arg.range.axis != b->arg.range.axis) return false;
+    for (uint32_t k = 0; k < m->n; k++) {
+        if (m->from[k] == a) return m->to[k] == b;
+        if (m->to[k] == b || (m->from[k]->id < a->id) != (m->to[k]->id < b->id) ||
+            (m->from[k]->arg.range.id < a->arg.range.id) != (m->to[k]->arg.range.id < b->arg.range.id))
+            return false;
+    }
+    if (m->n == MOST_RANGES) return false;
+    m->from[m->n] = a, m->to[m->n++] = b;
+    return true;
+}
+
+/* Whether b is a, RANGEs called by other names. */
+static bool is_renamed(const rangeifier *r, kn_uop a, kn_uop b, names *m) {
+    kn_uop stack[MOST_PAIRS][2] = {{a, b}};
+    uint32_t depth = 1, n = 0;
+    m->n = 0;
+    while (depth) {
+        kn_uop x = stack[--depth][0], y = stack[depth][1];
+        if (x == y && is_tensor(r, x)) continue;
+        if (x->op == KN_RANGE && y->op == KN_RANGE) {
+            if (!call(m, x, y)) return false;
+            continue;
+        }
+        bool same = x->op == y->op && x->dtype == y->dtype && x->nsrc == y->nsrc && x->arg.bits == y->arg.bits;
+        if (!same || ++n + depth + x->nsrc > MOST_PAIRS) return false;
+        for (uint32_t k = 0; k < x->nsrc; k++) stack[depth][0] = x->src[k], stack[depth++][1] = y->src[k];
+    }
+    return true;
+}
+
+kn_uop ki_alike_folded(rangeifier *r, kn_uop d, bool *known) {
+    uint32_t looked = 0;
+    names m;
+    *known = false;
+    for (uint32_t k = r->info[d->src[0]->id].folded; k && looked++ < LOOK_AT; k = r->alike.demand[k - 1].next) {
+        const struct ki_alike_demand *q = &r->alike.demand[k - 1];
+        if (!is_renamed(r, q->d, d, &m)) continue;
+        *known = true;
+        return q->e ? ki_substitute(r->ir, q->e, m.from, m.to, m.n) : NULL;
+    }
+    return NULL;
+}
+
+bool ki_alike_note(rangeifier *r, kn_uop d, kn_uop e) {
+    ki_alike *a = &r->alike;
+    if (!ki_array_grow(&a->demand, &a->demand_cap, a->ndemand + 1, sizeof *a->demand)) return nomem(r);
+    uint32_t *last = &r->info[d->src[0]->id].folded;
+    a->demand[a->ndemand] = (struct ki_alike_demand){d, e, *last};
+    *last = ++a->ndemand;
+    return true;
+}
+
 void ki_alike_free(ki_alike *a) {
+    ki_free(a->demand);
     ki_free(a->word);
     ki_free(a->sum);
     ki_free(a->slot);

@@ -158,11 +158,13 @@ static bool no_reduce(rangeifier *r, kn_uop e, bool *none) {
 
 /* *out: the sum folded away; NULL if it stays a REDUCE. */
 bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out) {
+    bool folds, known;
+    *out = ki_alike_folded(r, d, &known);
+    if (known) return r->ir->env->err == KI_E_NONE;
     kn_uop e = fold_sum(r, d);
-    bool folds;
     if (!no_reduce(r, e, &folds)) return false;
     *out = folds ? e : NULL;
-    return true;
+    return ki_alike_note(r, d, *out);
 }
 
 /* Whether e still compares loop positions: then what a sum has become may make another one fold. Positions that are data

@@ -62,6 +62,7 @@ typedef struct info { /* of a tensor node */
     kn_uop buffer;     /* flat BUFFER that holds it */
     uint32_t nest;     /* that stores it */
     uint32_t met;      /* alike.c: its number in the last key it was in */
+    uint32_t folded;   /* alike.c: 1 + the last demand on it that was folded, 0 none */
 } info;
 
 typedef struct ki_alike_sum { /* what facts.c has found of sums with this key */
@@ -78,6 +79,12 @@ typedef struct ki_alike {
     size_t sum_cap;
     uint32_t *slot, nslot; /* 1 + place among sums, by hash */
     uint32_t met;          /* nodes numbered so far */
+    struct ki_alike_demand {
+        kn_uop d, e; /* what it became; NULL: it stays a sum */
+        uint32_t next;
+    } *demand;
+    uint32_t ndemand;
+    size_t demand_cap;
 } ki_alike;
 
 typedef struct rangeifier {
@@ -129,6 +136,10 @@ static inline bool ki_is_plain(kn_uop d) {
 /* alike.c: the entry of all sums that are made as v is; *known: something was found of one before. *out is NULL where v is too
  * large, and valid until the next call. False: env says why. */
 bool ki_alike_find(rangeifier *r, kn_uop v, ki_alike_sum **out, bool *known);
+/* The same of demands on one sum, at positions that differ in the names of RANGEs alone: what d becomes, *known, or NULL for a sum
+ * that stays one. */
+kn_uop ki_alike_folded(rangeifier *r, kn_uop d, bool *known);
+bool ki_alike_note(rangeifier *r, kn_uop d, kn_uop e);
 void ki_alike_free(ki_alike *a);
 
 /* simplify.c */

@@ -69,11 +69,11 @@ bool ki_env_open(ki_env *e);
 void ki_env_close(ki_env *e);
 
 /* Records a failure by its catalogue entry; the rest are the format's arguments. Returns its status, never 0. */
-int ki_fail(ki_env *e, ki_err id, ...);
+KI_COLD int ki_fail(ki_env *e, ki_err id, ...);
 /* The same for text: adds "source:line:col", the source line and a caret. `at` points into text[0..n). */
 int ki_fail_at(ki_env *e, ki_err id, const char *source, const char *text, size_t n, size_t at, ...);
 /* Adds an indented line to the failure just recorded (nothing if it was not the first). */
-void ki_fail_note(ki_env *e, const char *fmt, ...) KI_PRINTF(2, 3);
+KI_COLD void ki_fail_note(ki_env *e, const char *fmt, ...) KI_PRINTF(2, 3);
 /* Forgets the failure. */
 void ki_env_clear(ki_env *e);
 

@@ -11,6 +11,7 @@
 #define KI_NOINLINE __attribute__((noinline, used))
 #define KI_OPAQUE() __asm__ volatile("" ::: "memory") /* an empty function that calls are not removed to */
 #define KI_HOT __attribute__((hot))
+#define KI_COLD __attribute__((cold)) /* what leads here is unlikely, and lies apart */
 #define KI_INLINED inline __attribute__((always_inline))
 #if defined(__x86_64__)
 #define KI_AVX512 __attribute__((target("avx512f,avx512cd,avx512bw,avx512dq,avx512vl"))) /* asked of cpuid.h first */

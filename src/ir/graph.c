@@ -64,17 +64,17 @@ int64_t ki_toposort(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) {
 /* A walk down the ids, where nearly all of them are in the graph: as after a copy. */
 static int64_t toposort_dense(ki_ir *ir, kn_uop root, kn_uop **out) {
     if (!seen_room(ir)) return ki_fail(ir->env, KI_E_NOMEM), -1;
-    uint32_t now = ir->epoch, *seen = ir->seen, n = 0;
-    kn_uop *queue = ir->queue, *v;
+    uint32_t now = ir->epoch, *seen = ir->seen;
     seen[root->id] = now;
+    kn_uop *end = ir->queue + ir->seen_cap, *at = end; /* filled from behind: ascending */
     for (uint32_t id = root->id; id > 0; id--) {
         if (seen[id] != now) continue;
-        kn_uop u = queue[n++] = ir->node[id];
+        kn_uop u = *--at = ir->node[id];
         for (uint32_t k = 0; k < u->nsrc; k++) seen[u->src[k]->id] = now;
     }
-    ir->reached = n;
-    if (!(v = *out = ki_malloc(n * sizeof *v))) return ki_fail(ir->env, KI_E_NOMEM), -1;
-    for (uint32_t i = 0; i < n; i++) v[i] = queue[n - 1 - i];
+    uint32_t n = ir->reached = (uint32_t)(end - at);
+    if (!(*out = ki_malloc(n * sizeof **out))) return ki_fail(ir->env, KI_E_NOMEM), -1;
+    memcpy(*out, at, n * sizeof **out);
     return n;
 }
 

@@ -182,25 +182,19 @@ static inline uint32_t hash_of(kn_uop u) {
     return node_hash((kn_op)u->op, (kn_dtype)u->dtype, u->src, u->nsrc, u->arg, u->tag);
 }
 
-static void seat(struct ki_slot *slot, uint32_t nslot, kn_uop u, uint32_t hash) {
-    uint32_t line = line_of(u->src, u->nsrc, hash, nslot), k = 0;
-    while (slot[nth_place(line, hash, k, nslot)].id) k++;
-    slot[nth_place(line, hash, k, nslot)] = (struct ki_slot){u->id, hash};
+static inline uint32_t in_slot(uint32_t id, uint32_t hash, uint32_t nslot) { return (hash & ~(nslot - 1)) | id; }
+
+static void seat(uint32_t *slot, uint32_t nslot, kn_uop u) {
+    uint32_t hash = hash_of(u), line = line_of(u->src, u->nsrc, hash, nslot), k = 0;
+    while (slot[nth_place(line, hash, k, nslot)]) k++;
+    slot[nth_place(line, hash, k, nslot)] = in_slot(u->id, hash, nslot);
 }
 
 /* In order of ids, as if all had been made with this size: the youngest leaves no hole (ki_ir_drop). */
 static bool slots_rebuild(ki_ir *ir, uint32_t cap) {
-    struct ki_slot *slot = ki_calloc(cap, sizeof *slot);
-    uint32_t *hash = ki_malloc(ir->n * sizeof *hash);
-    if (!slot || !hash) {
-        ki_free(slot);
-        ki_free(hash);
-        return false;
-    }
-    for (uint32_t i = 0; i < ir->nslot; i++) hash[ir->slot[i].id] = ir->slot[i].hash;
-    for (uint32_t id = 1; id < ir->n; id++)
-        seat(slot, cap, ir->node[id], id < ir->hashed ? hash[id] : hash_of(ir->node[id]));
-    ki_free(hash);
+    uint32_t *slot = ki_calloc(cap, sizeof *slot);
+    if (!slot) return false;
+    for (uint32_t id = 1; id < ir->n; id++) seat(slot, cap, ir->node[id]);
     ki_free(ir->slot);
     ir->slot = slot;
     ir->nslot = cap;
@@ -223,7 +217,7 @@ static bool grow_slots(ki_ir *ir, uint32_t n) {
     uint32_t cap = ir->nslot;
     while (n * 2 >= cap) cap *= 2;
     if (cap != ir->nslot) return slots_rebuild(ir, cap);
-    for (; ir->hashed < ir->n; ir->hashed++) seat(ir->slot, cap, ir->node[ir->hashed], hash_of(ir->node[ir->hashed]));
+    for (; ir->hashed < ir->n; ir->hashed++) seat(ir->slot, cap, ir->node[ir->hashed]);
     return true;
 }
 
@@ -255,9 +249,9 @@ static inline bool same_node(kn_uop u, const ki_draft *d, uint32_t tag) {
 /* The node of this key; NULL, and where it belongs, if there is none. */
 static inline kn_uop find(const ki_ir *ir, const ki_draft *d, uint32_t tag, uint32_t *hash, uint32_t *slot) {
     uint32_t h = node_hash(d->op, d->dtype, d->src, d->nsrc, d->arg, tag), at, k = 0;
-    uint32_t line = line_of(d->src, d->nsrc, h, ir->nslot);
-    for (; ir->slot[at = nth_place(line, h, k, ir->nslot)].id; k++)
-        if (ir->slot[at].hash == h && same_node(ir->node[ir->slot[at].id], d, tag)) return ir->node[ir->slot[at].id];
+    uint32_t line = line_of(d->src, d->nsrc, h, ir->nslot), ids = ir->nslot - 1, v;
+    for (; (v = ir->slot[at = nth_place(line, h, k, ir->nslot)]) != 0; k++)
+        if (((v ^ h) & ~ids) == 0 && same_node(ir->node[v & ids], d, tag)) return ir->node[v & ids];
     return *hash = h, *slot = at, NULL;
 }
 
@@ -282,7 +276,7 @@ static kn_uop insert(ki_ir *ir, const ki_draft *d, uint32_t hash, uint32_t slot,
     u->hi = d->hi;
     for (uint32_t i = 0; i < d->nsrc; i++) ((kn_uop *)u->src)[i] = d->src[i];
     ir->node[ir->n] = u;
-    ir->slot[slot] = (struct ki_slot){ir->n++, hash};
+    ir->slot[slot] = in_slot(ir->n++, hash, ir->nslot);
     ir->hashed = ir->n;
     number_on(ir, u);
     return u;
@@ -384,8 +378,8 @@ void ki_ir_drop(ki_ir *ir, ki_mark m) {
         ir->hashed = ir->n;
         uint32_t h = hash_of(u);
         uint32_t line = line_of(u->src, u->nsrc, h, ir->nslot), k = 0, at;
-        while (ir->slot[at = nth_place(line, h, k, ir->nslot)].id != ir->n) k++;
-        ir->slot[at] = (struct ki_slot){0};
+        while ((ir->slot[at = nth_place(line, h, k, ir->nslot)] & (ir->nslot - 1)) != ir->n) k++;
+        ir->slot[at] = 0;
     }
     intern_drop(ir, m.arena);
     ki_arena_reset(&ir->arena, m.arena);

@@ -186,9 +186,7 @@ typedef struct ki_ir {
     ki_arena arena;
     kn_uop *node; /* by id; node[0] unused */
     uint32_t n, cap;
-    struct ki_slot {
-        uint32_t id, hash; /* id 0: free */
-    } *slot;               /* open addressing */
+    uint32_t *slot;         /* open addressing: an id, which is less than nslot, below as much of the hash as there is room for; 0: free */
     uint32_t nslot, hashed; /* nodes from id `hashed` on are in no slot yet: nobody has looked for one since */
     const void **intern; /* payloads and types, open addressing */
     uint32_t nintern, intern_cap;

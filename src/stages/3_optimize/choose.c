@@ -112,8 +112,7 @@ static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     if (last != u && ki_nest_independent(&c->nest, last) &&
         !ki_choice_do(c, KI_OPT_SWAP, 0, false, iu, last->arg.range.id))
         return;
-    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iv, c->lanes))
-        ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iu, ACROSS);
+    KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iu, ACROSS});
 }
 
 /* A nest whose results are few in a row (v) but whose sums read rows along u: vectors along u, all of v beside each other, so
@@ -130,8 +129,7 @@ static bool choose_across(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     if (!sums || n >= c->lanes || n > ACROSS || ki_extent(u) % c->lanes) return false;
     uint32_t iv = v->arg.range.id, iu = u->arg.range.id;
     ki_choice_mark(c, e);
-    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iu, c->lanes))
-        ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iv, n);
+    KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iu, c->lanes}, {KN_AX_UPCAST, iv, n});
     return true;
 }
 
@@ -183,20 +181,19 @@ static bool choose_window(ki_choice *c, kn_uop e, kn_uop v, int64_t lanes, int64
     if (ki_choice_fit(c, v, unroll)) return true;
     for (int64_t n = 4; n > 1 && f == 1; n--)
         if (ki_extent(row) % n == 0 && n * unroll * taps <= MOST_TERMS) f = n;
-    uint32_t iv = v->arg.range.id, ir = row->arg.range.id, tap[KI_MAX_RANK], size[KI_MAX_RANK], n = 0;
+    ki_part part[KI_MAX_RANK + 3];
+    uint32_t iv = v->arg.range.id, ir = row->arg.range.id, n = 0;
     ki_choice_mark(c, e);
     for (uint32_t q = 0; q < k->scope.nrange && n < KI_MAX_RANK; q++) {
         kn_uop r = k->scope.range[q], x = k->closer[q];
         if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(&k->scope, x, v)) continue;
         ki_choice_mark(c, x);
-        tap[n] = r->arg.range.id;
-        size[n++] = (uint32_t)ki_extent(r);
+        part[n++] = (ki_part){KN_AX_UNROLL, r->arg.range.id, ki_extent(r)};
     }
-    for (uint32_t i = 0; i < n; i++)
-        if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, tap[i], size[i])) return true;
-    if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iv, lanes)) return true;
-    if (unroll > 1 && !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, iv, unroll)) return true;
-    if (f > 1) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, ir, f);
+    part[n++] = (ki_part){KN_AX_UPCAST, iv, lanes};
+    part[n++] = (ki_part){KN_AX_UPCAST, iv, unroll > 1 ? unroll : 0};
+    part[n++] = (ki_part){KN_AX_UPCAST, ir, f > 1 ? f : 0};
+    ki_choice_split(c, part, n);
     return true;
 }
 
@@ -281,8 +278,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
     }
     if (choose_window(c, e, t.v, lanes, unroll) || ki_choice_fit(c, t.v, unroll)) return;
     ki_choice_mark(c, e);
-    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, lanes) && unroll > 1)
-        ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, unroll);
+    KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, id, lanes}, {KN_AX_UPCAST, id, unroll > 1 ? unroll : 0});
 }
 
 static bool varies_in(const ki_nest *k, kn_uop access, kn_uop x) {
@@ -338,8 +334,7 @@ static void choose_reduce(ki_choice *c, kn_uop x) {
     if (most > 1 || tiled) unroll = 1;
     if (ki_choice_fit(c, best, unroll)) return;
     ki_choice_mark(c, x);
-    if (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, lanes) && unroll > 1)
-        ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UNROLL, false, id, unroll);
+    KI_CHOICE_SPLIT(c, {KN_AX_UNROLL, id, lanes}, {KN_AX_UNROLL, id, unroll > 1 ? unroll : 0});
 }
 
 /* What is wide before or behind its loops takes no lanes from them. */

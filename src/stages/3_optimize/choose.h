@@ -46,6 +46,14 @@ typedef struct ki_tile {
 bool ki_choice_look(ki_choice *c, kn_uop sink);
 /* Applies one OptOp; the nest is another one afterwards. */
 bool ki_choice_do(ki_choice *c, ki_optop op, kn_axis target, bool top, uint32_t axis, int64_t arg);
+/* Splits lanes off ranges, one after the other, all looked at once: n of them, 0: none. */
+typedef struct ki_part {
+    kn_axis to;
+    uint32_t axis;
+    int64_t n;
+} ki_part;
+bool ki_choice_split(ki_choice *c, const ki_part *part, uint32_t n);
+#define KI_CHOICE_SPLIT(c, ...) ki_choice_split(c, (const ki_part[]){__VA_ARGS__}, sizeof((ki_part[]){__VA_ARGS__}) / sizeof(ki_part))
 /* Makes r's extent a multiple of f by CUT; true if a step was made. */
 bool ki_choice_even(ki_choice *c, kn_uop r, int64_t f);
 void ki_choice_mark(ki_choice *c, kn_uop closer);

@@ -56,6 +56,40 @@ static bool is_listed(const kn_uop *src, uint32_t n, kn_uop r) {
     return false;
 }
 
+/* u's sources after one swap of a range that is listed among them; their number. */
+static uint32_t splice(kn_uop *src, uint32_t m, const ki_swap *w) {
+    uint32_t j = 1, to = 0;
+    kn_uop put[2];
+    while (j < m && src[j] != w->from) j++;
+    if (j == m) return m;
+    for (int i = 0; i < 2; i++)
+        if (w->list[i]) put[to++] = w->list[i];
+    memmove(src + j + to, src + j + 1, (m - j - 1) * sizeof *src);
+    memcpy(src + j, put, to * sizeof *src);
+    return m + to - 1;
+}
+
+/* The same of swaps done one after the other: what one lists the next may be from. */
+static uint32_t spliced_in_turn(ki_nest *k, kn_uop u, kn_uop *map, const ki_swap *swap, uint32_t n, kn_uop *src,
+                                kn_uop *scratch, bool *spliced) {
+    bool lists = u->op == KN_END || u->op == KN_REDUCE || u->op == KN_AFTER;
+    uint32_t m = u->nsrc;
+    for (uint32_t j = 0; j < m; j++) {
+        kn_uop s = u->src[j];
+        src[j] = lists && j > 0 && s->op == KN_RANGE ? s : map[k->scope.at[s->id]];
+    }
+    *spliced = false;
+    bool carried = u->op == KN_END && ki_nest_carries(k, u);
+    for (uint32_t q = 0; q < n && lists; q++) {
+        uint32_t now = splice(src, m, &swap[q]);
+        if (now == m) continue;
+        m = now;
+        *spliced = true;
+        if (u->op == KN_END) order_loops(src + 1, m - 1, scratch, carried);
+    }
+    return m;
+}
+
 /* Sources of u after the edit, in src (room for nsrc + n more); their number. */
 static uint32_t edited_sources(const ki_nest *k, kn_uop u, kn_uop *map, const ki_swap *swap, uint32_t n, kn_uop *src,
                                bool *spliced) {
@@ -77,7 +111,7 @@ static uint32_t edited_sources(const ki_nest *k, kn_uop u, kn_uop *map, const ki
     return m;
 }
 
-kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n) {
+static kn_uop swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n, bool in_turn) {
     const ki_scope *s = &k->scope;
     uint32_t last = s->at[root->id], most = 0;
     for (uint32_t i = 0; i <= last; i++)
@@ -88,7 +122,8 @@ kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n) 
     bool ok = map && src && wanted;
     if (!ok) ki_fail(k->ir->env, KI_E_NOMEM);
     if (ok) wanted[last] = 1;
-    for (uint32_t q = 0; ok && q < n; q++) map[s->at[swap[q].from->id]] = swap[q].expr;
+    for (uint32_t q = 0; ok && q < n; q++)
+        if (swap[q].expr) map[s->at[swap[q].from->id]] = swap[q].expr;
     for (uint32_t i = last + 1; ok && i-- > 0;)
         for (uint32_t j = 0; wanted[i] && j < s->node[i]->nsrc; j++) wanted[s->at[s->node[i]->src[j]->id]] = 1;
     for (uint32_t i = 0; ok && i <= last; i++) {
@@ -101,8 +136,10 @@ kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n) 
             map[i] = u;
             continue;
         }
-        uint32_t m = edited_sources(k, u, map, swap, n, src, &spliced);
-        if (spliced && u->op == KN_END) order_loops(src + 1, m - 1, src + most + n + 1, ki_nest_carries(k, u));
+        kn_uop *scratch = src + most + n + 1;
+        uint32_t m = in_turn ? spliced_in_turn(k, u, map, swap, n, src, scratch, &spliced)
+                             : edited_sources(k, u, map, swap, n, src, &spliced);
+        if (spliced && u->op == KN_END && !in_turn) order_loops(src + 1, m - 1, scratch, ki_nest_carries(k, u));
         map[i] = spliced && m == 1 && u->op != KN_REDUCE ? src[0] : ki_with_srcs(k->ir, u, src, m);
         ok = map[i] != NULL;
     }
@@ -111,6 +148,13 @@ kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n) 
     ki_free(src);
     ki_free(wanted);
     return result;
+}
+
+kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n) {
+    return swap_ranges(k, root, swap, n, false);
+}
+kn_uop ki_swap_in_turn(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n) {
+    return swap_ranges(k, root, swap, n, true);
 }
 
 /* Scratch of a pass that rebuilds the kernel node by node. */

@@ -30,6 +30,26 @@ bool ki_choice_do(ki_choice *c, ki_optop op, kn_axis target, bool top, uint32_t 
     return ki_choice_look(c, c->ok ? ki_nest_apply(&c->nest, o) : NULL);
 }
 
+bool ki_choice_split(ki_choice *c, const ki_part *part, uint32_t n) {
+    ki_opt o[KI_MOST_SPLITS];
+    uint32_t m = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (part[i].n && m < KI_MOST_SPLITS)
+            o[m++] = (ki_opt){.op = KI_OPT_SPLIT,
+                              .target = (uint8_t)part[i].to,
+                              .axis = (int32_t)part[i].axis,
+                              .arg = (int32_t)part[i].n,
+                              .id = -1};
+    if (!c->ok || m < 2 || n > KI_MOST_SPLITS) m = 0;
+    bool clean = c->ir->env->err == KI_E_NONE;
+    kn_uop all = m ? ki_nest_split(&c->nest, o, m) : NULL;
+    if (!all && clean && c->ir->env->err != KI_E_NONE) return c->ok = false;
+    if (all) return c->steps += m, ki_choice_look(c, all);
+    for (uint32_t i = 0; i < n; i++)
+        if (part[i].n && !ki_choice_do(c, KI_OPT_SPLIT, part[i].to, false, part[i].axis, part[i].n)) return false;
+    return c->ok;
+}
+
 void ki_choice_mark(ki_choice *c, kn_uop closer) {
     for (uint32_t j = 1; j < closer->nsrc; j++) {
         uint32_t id = closer->src[j]->arg.range.id;

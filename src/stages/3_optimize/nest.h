@@ -25,6 +25,9 @@ bool ki_nest_open(ki_nest *k, ki_ir *ir, kn_uop sink);
 void ki_nest_close(ki_nest *k);
 /* The kernel after one OptOp; ki_apply_opt of a nest that is open. */
 kn_uop ki_nest_apply(ki_nest *k, ki_opt opt);
+/* After several SPLITs into lanes, as one after the other. NULL, and env is as it was: not all at once. */
+#define KI_MOST_SPLITS 32
+kn_uop ki_nest_split(ki_nest *k, const ki_opt *opt, uint32_t n);
 
 /* The RANGE with this id, NULL if the kernel has none. */
 kn_uop ki_nest_range(const ki_nest *k, uint32_t id);
@@ -66,6 +69,8 @@ typedef struct ki_swap {
 } ki_swap;
 /* root after several of these at once. In the ENDs concerned THREAD ranges come first and lanes last. */
 kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
+/* The same as of one after the other, each a range by a loop and a lane of it. expr is NULL where an earlier one has it already. */
+kn_uop ki_swap_in_turn(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
 /* Does a comparison, a quotient or a remainder depend on r? Then a part of its loop may decide it: u rid of what bounds decide. */
 bool ki_hangs_on(const ki_nest *k, kn_uop r);
 kn_uop ki_decided(ki_ir *ir, kn_uop u);

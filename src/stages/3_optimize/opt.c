@@ -49,11 +49,24 @@ static kn_uop thread_range(const ki_nest *k) {
     return NULL;
 }
 
-/* min(q, n - t q), written so that its bounds say so: q - max(0, t q + q - n). */
-static kn_uop shorter_last(ki_ir *ir, kn_uop t, int64_t q, int64_t n) {
-    kn_uop over = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, t, ki_index(ir, q)), ki_index(ir, q - n));
-    kn_uop cut = ki_op2(ir, KN_MUL, ki_op2(ir, KN_MAX, over, ki_index(ir, 0)), ki_index(ir, -1));
-    return ki_op2(ir, KN_ADD, cut, ki_index(ir, q));
+/* The ranges that OptOp o makes of r, n long: a part, and how many there are: of what the parts do not divide the last is shorter,
+ * min(q, n - t q), written so that its bounds say so: q - max(0, t q + q - n). */
+static bool two_ranges(ki_ir *ir, kn_uop r, int64_t n, const ki_opt *o, kn_uop *part, kn_uop *rest) {
+    int64_t q = (n + o->arg - 1) / o->arg;
+    kn_uop t = *part = ki_range_make(ir, (uint32_t)o->id, (kn_axis)o->target, ki_index(ir, o->arg)), bound;
+    if (n % o->arg) {
+        kn_uop over = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, t, ki_index(ir, q)), ki_index(ir, q - n));
+        kn_uop cut = ki_op2(ir, KN_MUL, ki_op2(ir, KN_MAX, over, ki_index(ir, 0)), ki_index(ir, -1));
+        bound = ki_op2(ir, KN_ADD, cut, ki_index(ir, q));
+    } else {
+        bound = ki_index(ir, q);
+    }
+    *rest = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, bound);
+    return *part && *rest;
+}
+
+static kn_uop joined(ki_ir *ir, kn_uop outer, int64_t size, kn_uop inner) {
+    return ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, outer, ki_index(ir, size)), inner);
 }
 
 /* A nest of the kernel's own, not one that fills local memory, of which each thread has its own. */
@@ -85,15 +98,65 @@ static kn_uop opt_split(ki_nest *k, ki_opt *o) {
     }
     if (o->id < 0) o->id = (int32_t)ki_nest_next_range(k);
     if (!t && ki_nest_range(k, (uint32_t)o->id)) return FAIL(KI_E_OPT_ID, (int)o->id);
-    part = ki_range_make(ir, (uint32_t)o->id, (kn_axis)o->target, ki_index(ir, f));
-    int64_t q = (n + f - 1) / f;
-    kn_uop bound = n % f ? shorter_last(ir, part, q, n) : ki_index(ir, q);
-    rest = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, bound);
+    if (!two_ranges(ir, r, n, o, &part, &rest)) return NULL;
     kn_uop outer = o->top ? part : rest, inner = o->top ? rest : part;
-    expr = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, outer, ki_index(ir, o->top ? q : f)), inner);
+    expr = joined(ir, outer, o->top ? (n + f - 1) / f : f, inner);
     /* A part of extent 1 stays a range: it is what the OptOps that follow may name. */
     kn_uop made = expr ? ki_swap_ranges(k, k->sink, &(ki_swap){r, expr, {outer, inner}}, 1) : NULL;
     return o->target == r->arg.range.axis && ki_hangs_on(k, r) ? ki_decided(ir, made) : made;
+}
+
+/* A range that lanes are split off. */
+typedef struct parted {
+    kn_uop range, rest; /* the kernel's; what is left of it */
+    int64_t left;
+} parted;
+
+/* Which of n is o's; a new one is appended. NULL: o may have to be refused, or needs more than parts. */
+static parted *part_of(const ki_nest *k, const ki_opt *o, parted *p, uint32_t *n) {
+    uint32_t i = 0;
+    while (i < *n && p[i].range->arg.range.id != (uint32_t)o->axis) i++;
+    if (i == *n) {
+        kn_uop r = ki_nest_range(k, (uint32_t)o->axis);
+        if (!r || !ki_nest_closer(k, r) || !ki_extent(r) || r->arg.range.axis == o->target || !split_allowed(k, r, o))
+            return NULL;
+        p[(*n)++] = (parted){r, r, ki_extent(r)};
+    }
+    return o->arg >= 1 && p[i].left % o->arg == 0 ? &p[i] : NULL;
+}
+
+kn_uop ki_nest_split(ki_nest *k, const ki_opt *opt, uint32_t n) {
+    ki_ir *ir = k->ir;
+    parted part[KI_MOST_SPLITS], *p;
+    ki_swap swap[KI_MOST_SPLITS];
+    ki_opt o[KI_MOST_SPLITS];
+    uint32_t nparted = 0, fresh = ki_nest_next_range(k);
+    if (n > KI_MOST_SPLITS || !n) return NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        o[i] = opt[i];
+        if (o[i].op != KI_OPT_SPLIT || o[i].top || (o[i].target != KN_AX_UPCAST && o[i].target != KN_AX_UNROLL))
+            return NULL;
+        if (!(p = part_of(k, &o[i], part, &nparted))) return NULL;
+        o[i].id = (int32_t)(fresh + i);
+        kn_uop lane, from = p->rest;
+        if (!two_ranges(ir, p->range, p->left, &o[i], &lane, &p->rest)) return NULL;
+        p->left /= o[i].arg;
+        swap[i] = (ki_swap){from, NULL, {p->rest, lane}};
+    }
+    /* The value of a range: its rest times the size of a part, plus the part, from the last one inwards. */
+    for (uint32_t j = 0; j < nparted; j++) {
+        kn_uop e = part[j].rest;
+        uint32_t first = 0;
+        for (uint32_t i = n; i-- > 0;) {
+            if (o[i].axis != (int32_t)part[j].range->arg.range.id) continue;
+            e = joined(ir, e, o[i].arg, swap[i].list[1]);
+            first = i;
+        }
+        if (!(swap[first].expr = e)) return NULL;
+    }
+    kn_uop made = ki_swap_in_turn(k, k->sink, swap, n);
+    for (uint32_t i = 0; i < n; i++) made = ki_kernel_with(ir, made, &o[i], NULL);
+    return made;
 }
 
 static kn_uop opt_swap(ki_nest *k, ki_opt *o) {

@@ -424,9 +424,7 @@ static bool pack(ki_choice *c, uint32_t u, int32_t slot) {
     return ki_choice_do(c, KI_OPT_STAGE, 0, false, before ? before->arg.range.id : UINT32_MAX, slot);
 }
 
-static bool upcast(ki_choice *c, kn_axis to, uint32_t id, int64_t n) {
-    return n < 2 || ki_choice_do(c, KI_OPT_SPLIT, to, false, id, n);
-}
+static ki_part part(kn_axis to, uint32_t id, int64_t n) { return (ki_part){to, id, n < 2 ? 0 : n}; }
 
 bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     uint32_t u = t->u ? t->u->arg.range.id : 0, v = t->v->arg.range.id, w = t->w ? t->w->arg.range.id : 0;
@@ -455,9 +453,9 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     ki_choice_mark(c, e);
     ki_choice_mark(c, t->reduce);
     for (uint32_t i = 0; i < n; i++) ki_choice_mark(c, also[i].reduce);
-    if (!upcast(c, KN_AX_UPCAST, u, t->mu) || !upcast(c, KN_AX_UPCAST, w, t->mw)) return false;
-    if (!upcast(c, KN_AX_UPCAST, v, t->lanes) || !upcast(c, KN_AX_UPCAST, v, t->nv)) return false;
-    if (!upcast(c, KN_AX_UNROLL, row, along)) return false;
+    if (!KI_CHOICE_SPLIT(c, part(KN_AX_UPCAST, u, t->mu), part(KN_AX_UPCAST, w, t->mw), part(KN_AX_UPCAST, v, t->lanes),
+                         part(KN_AX_UPCAST, v, t->nv), part(KN_AX_UNROLL, row, along)))
+        return false;
     for (uint32_t i = 0; i < panels; i++)
         if (!pack(c, u, slot[i])) return false;
     return true;

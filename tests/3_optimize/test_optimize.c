@@ -75,6 +75,7 @@ static void random_ops(int w, int runs) {
             if (o.op == KI_OPT_SWAP || o.op == KI_OPT_JOIN) o.arg = (int)rnd(8);
             if (o.op == KI_OPT_STAGE) o.arg = 1 + (int)rnd(2), o.axis = (int)rnd(5) - 1;
             if (o.op == KI_OPT_NOLOCALS && rnd(4)) continue;
+            if (o.op == KI_OPT_PREFETCH) o.arg *= 32, o.id = (int)rnd(3);
             kn_uop next = ki_apply_opt(&ir, sink, o);
             if (!next) {
                 ok = env.err != KI_E_NONE && env.err != KI_E_INTERNAL && env.err != KI_E_NOMEM &&
@@ -181,7 +182,21 @@ static void refusals(void) {
     REFUSED(m, opt(KI_OPT_STREAM, 1, 0, 0, false), OPT_STREAM, "an input streamed");
     REFUSED(m, opt(KI_OPT_STREAM, 7, 0, 0, false), OPT_STREAM, "no such output");
     CHECK(ki_apply_opt(&ir, m, opt(KI_OPT_STREAM, 0, 0, 0, false)), "the output may be streamed");
-    ki_opt o = opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false);
+    ki_opt o = opt(KI_OPT_PREFETCH, 2, 4096, 0, false);
+    o.id = 0;
+    REFUSED(m, o, OPT_PREFETCH, "an output is asked for ahead");
+    o.id = 1, o.arg = 63;
+    REFUSED(m, o, OPT_PREFETCH, "less than a line ahead");
+    o.arg = (1 << 24) + 1;
+    REFUSED(m, o, OPT_PREFETCH, "further than any cache holds");
+    o.arg = 4096, o.axis = 7;
+    REFUSED(m, o, OPT_AXIS, "no such loop asks ahead");
+    o.axis = 1, o.id = 1;
+    REFUSED(m, o, OPT_PREFETCH, "a loop that the operand does not vary in");
+    o.axis = 2;
+    CHECK((t = ki_apply_opt(&ir, m, o)) != NULL, "an operand is asked for ahead");
+    REFUSED(t, o, OPT_PREFETCH, "twice");
+    o = opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false);
     o.id = 1;
     REFUSED(m, o, OPT_ID, "an id that is taken");
     t = ki_apply_opt(&ir, m, opt(KI_OPT_SPLIT, 0, 2, KN_AX_THREAD, true));

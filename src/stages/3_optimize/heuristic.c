@@ -298,6 +298,7 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     }
     uint64_t from = c->knobs.stream == 2 ? 1 : c->knobs.stream ? 0 : m->stream;
     if (from && c->target->stream) ki_choose_streams(c, from);
+    if (from && c->target->native) ki_choose_prefetches(c, from);
     if (c->open) ki_nest_close(&c->nest);
     return c->ok ? c->sink : NULL;
 }

@@ -193,7 +193,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     if (!(o->op == KI_OPT_STAGE && o->axis < 0)) {
         r = ki_nest_range(k, (uint32_t)o->axis);
         if (!r || !ki_nest_closer(k, r)) return FAIL(KI_E_OPT_AXIS, (int)o->axis);
-        if (o->op != KI_OPT_STAGE && o->op != KI_OPT_SWAP && !ki_extent(r))
+        if (o->op != KI_OPT_STAGE && o->op != KI_OPT_SWAP && o->op != KI_OPT_PREFETCH && !ki_extent(r))
             return FAIL(KI_E_OPT_SYMBOLIC, (int)o->axis);
     }
     switch ((ki_optop)o->op) {
@@ -206,6 +206,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     case KI_OPT_JOIN: return ki_opt_join(k, o);
     case KI_OPT_TC: return ki_opt_tc(k, o);
     case KI_OPT_CUT: return ki_opt_cut(k, o);
+    case KI_OPT_PREFETCH: return ki_opt_prefetch(k, o);
     case KI_OPT_STAGE:
         if (no_locals(k)) return FAIL(KI_E_OPT_NOLOCALS, "STAGE");
         return ki_opt_stage(k, o);

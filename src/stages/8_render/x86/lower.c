@@ -152,6 +152,22 @@ static void find_deferred(ki_lower *l) {
     }
 }
 
+/* The OptOps PREFETCH: the LOADs of whole vectors that stand in the loop. */
+static void find_ahead(ki_lower *l, const ki_kernel *info) {
+    for (uint32_t k = 0; info && k < info->nopt; k++) {
+        const ki_opt *o = &info->opt[k];
+        uint32_t block = UINT32_MAX;
+        for (uint32_t i = 0; i < l->n && o->op == KI_OPT_PREFETCH; i++) {
+            kn_uop u = l->inst[i];
+            ki_address a;
+            if (u->op == KN_RANGE && u->arg.range.id == (uint32_t)o->axis && i + 1 < l->n) block = l->val[i + 1].block;
+            if (u->op != KN_LOAD || l->val[i].block != block || ki_address_of(u->src[0], &a)) continue;
+            if (a.buf->op == KN_PARAM && a.buf->arg.param->slot == o->id && a.affine && a.stride == 1)
+                l->val[i].ahead = o->arg;
+        }
+    }
+}
+
 /* Slices: LOADs that need no copy, and values that are written to the slice where they are made. */
 static bool find_slices(ki_lower *l) {
     typedef struct past {
@@ -415,6 +431,7 @@ static bool lower(ki_lower *l) {
         !find_uses(l) || !find_slices(l) || !find_parked(l))
         return false;
     find_deferred(l);
+    find_ahead(l, (l->kernel->op == KN_CALL ? l->kernel->src[0] : l->kernel)->arg.kernel);
     l->buf = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
     l->var = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
     l->thread = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);

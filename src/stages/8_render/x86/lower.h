@@ -26,6 +26,7 @@ typedef struct ki_lval { /* by item */
     uint32_t nwide;      /* how many of its uses want it in all lanes */
     ki_vreg reg, all;    /* itself; broadcast */
     uint32_t slice;      /* 1 + the STORE (item) whose slice it is written to at once */
+    int32_t ahead;       /* a LOAD: bytes ahead of it to be asked for, 0: none */
 } ki_lval;
 
 typedef struct ki_lower {

@@ -90,16 +90,27 @@ ki_mop ki_laddress(ki_lower *l, const ki_address *a, int64_t lane) {
     return o;
 }
 
+static ki_mop sized(ki_mop o, unsigned bytes) { return o.size = (uint8_t)bytes, o; }
+
+/* The OptOp PREFETCH: once a line. */
+static void ask_ahead(ki_lower *l, kn_uop load, const ki_address *a, ki_mop o) {
+    int64_t ahead = ki_lv(l, load)->ahead, line = l->m.target->line, bytes = (int64_t)a->lanes * ki_les(load);
+    bool begins = (o.v % line + line) % line < bytes;
+    if (!ahead || !begins || o.v + ahead > INT32_MAX) return;
+    o.v += ahead;
+    KI_LPUT(l, KI_X_PREFETCHT0, sized(o, 0));
+}
+
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load) {
     ki_address a;
     ki_address_of(load->src[0], &a);
     ki_lv(l, load)->deferred = 0;
-    return ki_laddress(l, &a, 0);
+    ki_mop o = ki_laddress(l, &a, 0);
+    ask_ahead(l, load, &a, o);
+    return o;
 }
 
 /* ---- whole vectors and single elements ------------------------------------------------------------------------- */
-
-static ki_mop sized(ki_mop o, unsigned bytes) { return o.size = (uint8_t)bytes, o; }
 
 /* bytes (a power of two up to 64) from memory to a register. */
 void ki_lget(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop o) {
@@ -478,7 +489,7 @@ static void read_whole(ki_lower *l, kn_uop u, unsigned n, ki_mop from) {
 
 void ki_lload_whole(ki_lower *l, kn_uop u) {
     ki_address a;
-    if (!ki_address_of(u->src[0], &a)) read_whole(l, u, a.lanes, ki_laddress(l, &a, 0));
+    if (!ki_address_of(u->src[0], &a)) read_whole(l, u, a.lanes, ki_ldeferred(l, u));
 }
 
 kn_uop ki_lword(kn_uop u) {

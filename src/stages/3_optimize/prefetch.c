@@ -1,0 +1,134 @@
+/* prefetch.c: the OptOp PREFETCH, and when it pays: what a loop reads is asked for before it is its turn.
+ *
+ * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, and not the next
+ * row while this one, in the cache by now, is gone through again. The op changes no node: it stands in the kernel's list of OptOps,
+ * where the machine code is made from it. Asking for what lies beyond a buffer is no access. */
+#include "stages/3_optimize/choose.h"
+
+#define FAIL(...)    (ki_fail(k->ir->env, __VA_ARGS__), NULL)
+#define LEAST        64
+#define MOST         (1 << 24)
+#define AHEAD        (1 << 12) /* bytes, along memory */
+#define ROWS_AHEAD   2
+#define FAR          (1 << 10) /* bytes from which on two places are of different rows */
+#define MOST_ROW     (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
+#define WORTH_ASKING 16        /* weight of what is done to a vector: below, memory alone decides */
+
+static kn_uop param_of(const ki_nest *k, uint32_t i) {
+    kn_uop p = k->read[i] ? ki_storage(k->scope.node[i]) : NULL;
+    return p && p->op == KN_PARAM ? p : NULL;
+}
+
+static bool is_asked_for(const ki_nest *k, int32_t slot) {
+    const ki_kernel *info = k->sink->arg.kernel;
+    for (uint32_t i = 0; info && i < info->nopt; i++)
+        if (info->opt[i].op == KI_OPT_PREFETCH && info->opt[i].id == slot) return true;
+    return false;
+}
+
+kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
+    kn_uop r = ki_nest_range(k, (uint32_t)o->axis);
+    bool reads = false;
+    for (uint32_t i = 0; i < k->scope.n && !reads; i++) {
+        kn_uop p = param_of(k, i);
+        reads = p && p->arg.param->slot == o->id && ki_scope_has(&k->scope, k->scope.node[i], r);
+    }
+    const char *why = !reads                              ? "the loop does not read it"
+                      : o->arg < LEAST || o->arg > MOST   ? "that is no distance"
+                      : is_asked_for(k, o->id)            ? "it is already"
+                                                          : NULL;
+    return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, why) : k->sink;
+}
+
+/* ---- when it pays ------------------------------------------------------------------------------------------ */
+
+static bool is_loop(kn_uop r) { return !ki_is_lane(r) && r->arg.range.axis != KN_AX_THREAD; }
+
+/* Of two loops that stand in one another, is a the inner one? */
+static bool is_inside(const ki_nest *k, kn_uop a, kn_uop b) {
+    kn_uop e = ki_nest_closer(k, a);
+    return e == ki_nest_closer(k, b) ? ki_place_in(e, a) > ki_place_in(e, b) : ki_scope_has(&k->scope, e, b);
+}
+
+/* Bytes between what two iterations of r read; 0: the same, or nobody knows. */
+static int64_t step(const ki_nest *k, kn_uop access, kn_uop r) {
+    bool known;
+    int64_t s = ki_nest_stride(k, access, r, &known) * (int64_t)ki_itemsize((kn_dtype)access->dtype);
+    return !known ? 0 : s < 0 ? -s : s;
+}
+
+static kn_uop innermost(const ki_nest *k, kn_uop access) {
+    kn_uop best = NULL;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q];
+        if (is_loop(r) && step(k, access, r) && (!best || is_inside(k, r, best))) best = r;
+    }
+    return best;
+}
+
+static unsigned weight_in(const ki_nest *k, kn_uop r) {
+    unsigned w = 0;
+    for (uint32_t i = 0; i < k->scope.n; i++)
+        if (ki_scope_has(&k->scope, k->scope.node[i], r)) w += ki_weight(k->scope.node[i]);
+    return w;
+}
+
+/* A row that a and b both read, each in a loop of its own: the bytes to the next one; 0: there is none, or it is too long. */
+static int64_t next_row(const ki_nest *k, kn_uop a, kn_uop b) {
+    kn_uop best = NULL;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q];
+        bool same = is_loop(r) && step(k, a, r) && step(k, a, r) == step(k, b, r);
+        if (same && (!best || is_inside(k, r, best))) best = r;
+    }
+    int64_t s = best ? step(k, a, best) : 0;
+    return s >= FAR && s <= MOST_ROW ? s : 0;
+}
+
+typedef struct place {
+    kn_uop loop;
+    int64_t ahead; /* bytes */
+    double worth;
+} place;
+
+/* Where a loop goes along memory, or down its rows. */
+static int64_t along(const ki_nest *k, kn_uop access, kn_uop loop) {
+    kn_uop e = ki_nest_closer(k, loop);
+    int64_t s = step(k, access, loop);
+    if (s < FAR) return weight_in(k, loop) >= WORTH_ASKING ? AHEAD : 0;
+    return s <= MOST_ROW && e->op == KN_REDUCE && e->arg.reduce.op == KN_ADD ? ROWS_AHEAD * s : 0;
+}
+
+/* Of the loops that read a PARAM: of several that go through the same row that which has most to do meanwhile, the stores of the
+ * kernel's result aside; else the longest. */
+static place best_place(const ki_nest *k, kn_uop param) {
+    const ki_scope *s = &k->scope;
+    place best = {0};
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop u = s->node[i], r;
+        if (param_of(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u)) || r == best.loop) continue;
+        place p = {.loop = r};
+        for (uint32_t j = 0; j < s->n && !p.ahead; j++)
+            if (param_of(k, j) == param && ki_nest_form(k, s->node[j]) && innermost(k, s->node[j]) != r)
+                p.ahead = next_row(k, u, s->node[j]);
+        kn_uop e = ki_nest_closer(k, r), store = e->op == KN_END ? ki_nest_store(e) : NULL;
+        bool result = store && ki_storage(store->src[0])->op == KN_PARAM;
+        if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * weight_in(k, r);
+        else p = (place){r, along(k, u, r), (double)ki_extent(r)};
+        if (p.ahead && p.worth > best.worth) best = p;
+    }
+    return best;
+}
+
+void ki_choose_prefetches(ki_choice *c, uint64_t from) {
+    for (uint32_t i = 0; c->ok && c->open && i < c->nest.scope.n; i++) {
+        kn_uop p = param_of(&c->nest, i);
+        int32_t slot = p ? p->arg.param->slot : -1;
+        if (slot < 0 || is_asked_for(&c->nest, slot)) continue;
+        if ((uint64_t)ki_numel(p) * (uint64_t)ki_itemsize((kn_dtype)p->dtype) < from) continue;
+        place at = best_place(&c->nest, p);
+        if (!at.loop) continue;
+        ki_opt o = {.op = KI_OPT_PREFETCH, .axis = (int32_t)at.loop->arg.range.id, .arg = (int32_t)at.ahead, .id = slot};
+        if (ki_choice_look(c, ki_nest_apply(&c->nest, o))) i = 0;
+    }
+}

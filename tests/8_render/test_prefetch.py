@@ -1,0 +1,67 @@
+"""PREFETCH: what the heuristics have machine code ask for ahead, where, and how far; that it changes no bit, at no length."""
+import re
+
+import pytest
+
+LEVELS = ["avx512", "avx2", "sse2"]
+
+
+def of_row(rows, n, axis, op):
+    return f'%x = param "x" : f32 [{rows}, {n}]\n%y = reduce {op} %x axes=({axis})\nout "y" = %y\n'
+
+
+def softmax(rows, n):
+    return (f'%x = param "x" : f32 [{rows}, {n}]\n%m = reduce max %x axes=(1)\n%b = expand %m ({rows}, {n})\n%d = sub %x %b\n%e = exp %d\n'
+            f'%s = reduce add %e axes=(1)\n%t = expand %s ({rows}, {n})\n%y = div %e %t\nout "y" = %y\n')
+
+
+def each(n, op):
+    return f'%x = param "x" : f32 [{n}]\n%y = {op} %x\nout "y" = %y\n'
+
+
+def lists(koine, path, text, **env):
+    """The (bytes, slot) of each PREFETCH, and the machine code."""
+    path.write_text("koine 1 tensor\n" + text)
+    env = {"KN_THREADS": 1, **env}
+    optimized = koine("compile", path, "--to", "optimize", env=env).stdout
+    code = koine("compile", path, "--target", "x86", env=env).stdout
+    return [(int(b), int(s)) for b, s in re.findall(r"prefetch \d+ (\d+) #(\d+)", optimized)], code
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("text, want", [
+    (each(65536, "exp"), [(4096, 1)]),             # long between two loads
+    (each(65536 + 37, "exp"), [(4096, 1)]),        # and what a cut leaves over has none
+    (each(65536, "neg"), []),                      # memory alone decides
+    (of_row(64, 512, 0, "add"), [(4096, 1)]),      # two rows
+    (of_row(64, 512, 0, "max"), []),
+    (of_row(64, 512, 1, "add"), []),               # along rows
+    (softmax(64, 512), [(2048, 1)]),               # the next row
+    (of_row(64, 1 << 17, 0, "add"), []),           # rows too far apart
+], ids=["exp", "exp_cut", "neg", "sum_columns", "max_columns", "sum_rows", "softmax", "far"])
+def test_what_is_asked_for(koine, tmp_path, level, text, want):
+    opts, code = lists(koine, tmp_path / "p.kn", text, KN_CPU=level, KN_STREAM=1)
+    assert opts == want
+    ahead = [int(n) for n in re.findall(r"prefetcht0 \[.*?([+-]\d+)\]", code)]
+    assert bool(ahead) == bool(want)
+    if want:  # once a line, each line once an iteration
+        assert len(set(ahead)) == len(ahead) and all((n - want[0][0]) % 64 == 0 for n in ahead)
+    opts, code = lists(koine, tmp_path / "p.kn", text, KN_CPU=level, KN_STREAM=0)
+    assert not opts and "prefetch" not in code
+
+
+def test_it_stands_in_the_heaviest_loop(koine, tmp_path):
+    """Not in that which takes the maximum, nor that which writes the result."""
+    _, code = lists(koine, tmp_path / "p.kn", softmax(64, 512), KN_CPU="avx512", KN_STREAM=1)
+    loops = re.split(r"\n\s*j\w+ ", code)
+    asking = [b for b in loops if "prefetcht0" in b]
+    assert len(asking) == 1 and "vscalefps" in asking[0]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("text", [each(n, "exp") for n in (1, 16, 37, 1037)] + [of_row(37, 61, 0, "add"), softmax(5, 300)])
+def test_it_changes_nothing(koine, tmp_path, level, text):
+    p = tmp_path / "p.kn"
+    p.write_text("koine 1 tensor\n" + text)
+    runs = [koine("run", p, env={"KN_CPU": level, "KN_CODE": c, "KN_STREAM": s}).stdout for c, s in (("x86", 1), ("x86", 0))]
+    assert runs[0] == runs[1] and "y" in runs[0]

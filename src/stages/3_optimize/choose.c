@@ -251,7 +251,7 @@ static bool split_heads(ki_choice *c, kn_uop e, kn_uop v) {
     return false;
 }
 
-void ki_choose_nest(ki_choice *c, kn_uop e) {
+static void choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
     if (cut_values(c, e)) return;
     ki_find_tile(c, e, &t);
@@ -279,6 +279,13 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
     if (choose_window(c, e, t.v, lanes, unroll) || ki_choice_fit(c, t.v, unroll)) return;
     ki_choice_mark(c, e);
     KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, id, lanes}, {KN_AX_UPCAST, id, unroll > 1 ? unroll : 0});
+}
+
+void ki_choose_nest(ki_choice *c, kn_uop e) {
+    unsigned all = c->lanes;
+    c->lanes = ki_nest_lanes(c, e);
+    choose_nest(c, e);
+    c->lanes = all;
 }
 
 static bool varies_in(const ki_nest *k, kn_uop access, kn_uop x) {

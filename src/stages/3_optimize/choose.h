@@ -80,7 +80,9 @@ bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors);
 bool ki_sums_rows(const ki_choice *c, kn_uop end, kn_uop v);
 /* A loop in which an operand is contiguous that is not in v, the vector's: NULL if all is well. */
 kn_uop ki_crossing(const ki_choice *c, kn_uop end, kn_uop v);
-/* tile.c: v and step are set for any nest that has a contiguous store. */
+/* tile.c: lanes of a vector in this nest. */
+unsigned ki_nest_lanes(const ki_choice *c, kn_uop end);
+/* v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
 /* gates.c: the loop of the reduce that may run innermost because no condition of the access depends on it, NULL if there is

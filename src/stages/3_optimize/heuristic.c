@@ -220,7 +220,7 @@ static bool split_threads(ki_choice *c, kn_uop r, int64_t t) {
 }
 
 /* Splits `count` (0: choose it) threads off a loop of this END, outermost. True if a step was made. */
-static bool thread_nest(ki_choice *c, kn_uop e) {
+static bool divide_nest(ki_choice *c, kn_uop e) {
     int64_t unit = 1;
     ki_tile tile = {0};
     ki_find_tile(c, e, &tile);
@@ -240,6 +240,14 @@ static bool thread_nest(ki_choice *c, kn_uop e) {
     if (e->src[1] == best) return ki_choice_even(c, best, vectors ? unit : t * unit);
     if (!ki_nest_independent(&c->nest, e->src[1])) return false;
     return ki_choice_do(c, KI_OPT_SWAP, 0, false, e->src[1]->arg.range.id, best->arg.range.id);
+}
+
+static bool thread_nest(ki_choice *c, kn_uop e) {
+    unsigned all = c->lanes;
+    c->lanes = ki_nest_lanes(c, e);
+    bool made = divide_nest(c, e);
+    c->lanes = all;
+    return made;
 }
 
 static bool has_thread(kn_uop e) {

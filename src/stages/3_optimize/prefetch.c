@@ -9,7 +9,7 @@
 #define LEAST        64
 #define MOST         (1 << 24)
 #define AHEAD        (1 << 12) /* bytes, along memory */
-#define ROWS_AHEAD   2
+#define STRIP        (1 << 11) /* bytes of a strip of rows to have under way */
 #define FAR          (1 << 10) /* bytes from which on two places are of different rows */
 #define MOST_ROW     (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
 #define WORTH_ASKING 16        /* weight of what is done to a vector: below, memory alone decides */
@@ -33,10 +33,10 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
         kn_uop p = param_of(k, i);
         reads = p && p->arg.param->slot == o->id && ki_scope_has(&k->scope, k->scope.node[i], r);
     }
-    const char *why = !reads                              ? "the loop does not read it"
-                      : o->arg < LEAST || o->arg > MOST   ? "that is no distance"
-                      : is_asked_for(k, o->id)            ? "it is already"
-                                                          : NULL;
+    const char *why = !reads                            ? "the loop does not read it"
+                      : o->arg < LEAST || o->arg > MOST ? "that is no distance"
+                      : is_asked_for(k, o->id)          ? "it is already"
+                                                        : NULL;
     return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, why) : k->sink;
 }
 
@@ -91,16 +91,25 @@ typedef struct place {
     double worth;
 } place;
 
-/* Where a loop goes along memory, or down its rows. */
+/* Bytes that lanes read of a row. */
+static int64_t width(const ki_nest *k, kn_uop access) {
+    int64_t n = (int64_t)ki_itemsize((kn_dtype)access->dtype);
+    for (uint32_t q = 0; q < k->scope.nrange; q++)
+        if (ki_is_lane(k->scope.range[q]) && step(k, access, k->scope.range[q])) n *= ki_extent(k->scope.range[q]);
+    return n;
+}
+
+/* Where a loop goes along memory, or down its rows: a wide strip of what takes more than an addition is better left alone. */
 static int64_t along(const ki_nest *k, kn_uop access, kn_uop loop) {
     kn_uop e = ki_nest_closer(k, loop);
-    int64_t s = step(k, access, loop);
+    int64_t s = step(k, access, loop), rows = STRIP / width(k, access);
     if (s < FAR) return weight_in(k, loop) >= WORTH_ASKING ? AHEAD : 0;
-    return s <= MOST_ROW && e->op == KN_REDUCE && e->arg.reduce.op == KN_ADD ? ROWS_AHEAD * s : 0;
+    bool pays = e->op == KN_REDUCE ? e->arg.reduce.op == KN_ADD || rows >= 4 : !ki_nest_independent(k, loop);
+    return s <= MOST_ROW && pays ? s * (rows < 1 ? 1 : rows > 8 ? 8 : rows) : 0;
 }
 
 /* Of the loops that read a PARAM: of several that go through the same row that which has most to do meanwhile, the stores of the
- * kernel's result aside; else the longest. */
+ * kernel's result aside; else the longest, that which has least to do. */
 static place best_place(const ki_nest *k, kn_uop param) {
     const ki_scope *s = &k->scope;
     place best = {0};
@@ -114,7 +123,7 @@ static place best_place(const ki_nest *k, kn_uop param) {
         kn_uop e = ki_nest_closer(k, r), store = e->op == KN_END ? ki_nest_store(e) : NULL;
         bool result = store && ki_storage(store->src[0])->op == KN_PARAM;
         if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * weight_in(k, r);
-        else p = (place){r, along(k, u, r), (double)ki_extent(r)};
+        else p = (place){r, along(k, u, r), (double)ki_extent(r) / (1 + weight_in(k, r))};
         if (p.ahead && p.worth > best.worth) best = p;
     }
     return best;
@@ -128,7 +137,8 @@ void ki_choose_prefetches(ki_choice *c, uint64_t from) {
         if ((uint64_t)ki_numel(p) * (uint64_t)ki_itemsize((kn_dtype)p->dtype) < from) continue;
         place at = best_place(&c->nest, p);
         if (!at.loop) continue;
-        ki_opt o = {.op = KI_OPT_PREFETCH, .axis = (int32_t)at.loop->arg.range.id, .arg = (int32_t)at.ahead, .id = slot};
+        ki_opt o = {
+            .op = KI_OPT_PREFETCH, .axis = (int32_t)at.loop->arg.range.id, .arg = (int32_t)at.ahead, .id = slot};
         if (ki_choice_look(c, ki_nest_apply(&c->nest, o))) i = 0;
     }
 }

@@ -254,13 +254,15 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     return ki_extent(t->u) / t->mu >= 6 && span > FAR;
 }
 
-/* A light nest that only adds up what it reads along v: wide strips, for the memory's sake. */
-static bool sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
+/* How many sums, each of what it reads along v alone, a light nest is made of; 0: of something else. Wide strips, for the memory's
+ * sake. */
+static int sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
     const ki_scope *s = &k->scope;
-    int reads = 0, reduces = 0;
+    int reduces = 0;
     bool known, all = true;
     for (uint32_t q = 0; q < s->nrange; q++) {
         kn_uop x = k->closer[q];
+        int reads = 0;
         if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, v)) continue;
         reduces++;
         for (uint32_t i = 0; i < s->n; i++) {
@@ -268,8 +270,24 @@ static bool sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
             reads++;
             all &= ki_nest_stride(k, s->node[i], v, &known) == 1 && known;
         }
+        all &= reads == 1;
     }
-    return reduces == 1 && reads == 1 && all;
+    return all && reduces <= 2 ? reduces : 0;
+}
+
+/* What is wide before or behind its sums takes no lanes from them, if they are long. */
+unsigned ki_nest_lanes(const ki_choice *c, kn_uop e) {
+    const ki_scope *s = &c->nest.scope;
+    kn_uop v = vector_range(c, e);
+    unsigned least = 0;
+    if (!v || !sums_columns(&c->nest, e, v)) return c->lanes;
+    for (uint32_t q = 0; q < s->nrange; q++) {
+        kn_uop x = c->nest.closer[q];
+        if (!x || x->op != KN_REDUCE || !ki_scope_has(s, x, v)) continue;
+        unsigned n = own_extent(x) >= MANY_TERMS ? ki_choice_lanes(c, x) : c->lanes;
+        if (!least || n < least) least = n;
+    }
+    return least;
 }
 
 static bool find_pair(const ki_choice *c, kn_uop e, ki_tile *t) {
@@ -335,7 +353,10 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     unsigned weight = 0;
     for (uint32_t i = 0; i < k->scope.n; i++)
         if (ki_scope_has(&k->scope, k->scope.node[i], v)) weight += ki_weight(k->scope.node[i]);
-    t->step = ki_lanes_for(c, ki_extent(v)) * ki_unroll(c, v, sums_columns(k, e, v) ? 0 : weight);
+    int sums = sums_columns(k, e, v);
+    bool scan = !sums && weight <= 12 && ki_nest_carries(k, e); /* down the columns */
+    int64_t unroll = ki_unroll(c, v, sums || scan ? 0 : weight), most = c->target->nvector / 4;
+    t->step = ki_lanes_for(c, ki_extent(v)) * (sums != 1 && unroll > most ? most : unroll);
 }
 
 /* Other sums of products that the tile's loops are around: they share its lanes. Their number in also[]. */

@@ -113,6 +113,15 @@ static kn_uop scan(int n, int cols) {
     kn_uop out = store(param(0, KN_F32, n * cols), x, ki_op1(&ir, KN_LOAD, at(ki_op2(&ir, KN_AFTER, acc, upd), z)));
     return sink1(end(out, c, i));
 }
+/* cumsum along rows: as rangeify makes it, no LOAD in it yet */
+static kn_uop running(int rows, int n) {
+    kn_uop i = rng(KN_AX_LOOP, rows), j = rng(KN_AX_LOOP, n), x = add(mul(i, I(n)), j), z = I(0),
+           acc = ki_buffer_make(&ir, 0, 1, KN_F32, KN_REG, 0);
+    kn_uop init = store(ki_op2(&ir, KN_AFTER, acc, i), z, ki_const_float(&ir, KN_F32, -0.0)),
+           old = at(ki_op3(&ir, KN_AFTER, acc, init, j), z);
+    kn_uop upd = ki_op2(&ir, KN_STORE, old, add(old, at(param(1, KN_F32, rows * n), x)));
+    return sink1(end(store(param(0, KN_F32, rows * n), x, at(ki_op2(&ir, KN_AFTER, acc, upd), z)), i, j));
+}
 /* two outputs of different size in one kernel */
 static kn_uop two(int n, int m) {
     kn_uop i = rng(KN_AX_LOOP, n), j = rng(KN_AX_LOOP, m);
@@ -122,7 +131,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 21 };
+enum { KERNELS = 22 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -144,6 +153,7 @@ static const char *build(int which, kn_uop *sink) {
     case 17: return *sink = convolve(16, 4, 6, 7, 1), "convolution, rows joined";
     case 19: return *sink = values(6, 2, 16, 10), "values beside each other";
     case 18: return *sink = convolve(9, 8, 10, 10, 2), "convolution, staged and joined";
+    case 20: return *sink = running(5, 64), "running sums along rows";
     case 16: return *sink = columns(9, 130), "columns, an element too many";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";
     }

@@ -224,6 +224,16 @@ static void refusals(void) {
           "the loop around a carried one may be upcast");
     finish();
 
+    begin();
+    c = running(3, 24);
+    REFUSED(c, opt(KI_OPT_SCAN, 0, 4, 0, false), OPT_SCAN, "a loop that carries nothing");
+    REFUSED(c, opt(KI_OPT_SCAN, 1, 5, 0, false), OPT_SCAN, "5 of 24 at a time");
+    REFUSED(c, opt(KI_OPT_SCAN, 1, 1, 0, false), OPT_SCAN, "one at a time");
+    REFUSED(c, opt(KI_OPT_SCAN, 1, 72, 0, false), OPT_SCAN, "more than there are");
+    CHECK((t = ki_apply_opt(&ir, c, opt(KI_OPT_SCAN, 1, 8, 0, false))) != NULL, "8 of 24 at a time");
+    REFUSED(t, opt(KI_OPT_SCAN, 1, 3, 0, false), OPT_SCAN, "once more");
+    finish();
+
     begin(); /* a scatter: out[idx[i]] = a[i] */
     kn_uop i = rng(KN_AX_LOOP, 8), idx = ki_cast(&ir, at(param(2, KN_I32, 8), i), KN_IDX);
     kn_uop sc = sink1(end(store(param(0, KN_F32, 8), idx, at(param(1, KN_F32, 8), i)), i, NULL));

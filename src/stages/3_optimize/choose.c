@@ -260,6 +260,7 @@ static void choose_nest(ki_choice *c, kn_uop e) {
         return;
     }
     if (split_heads(c, e, t.v)) return;
+    if (!t.v && ki_choose_scan(c, e)) return;
     if (!t.v || ki_sums_rows(c, e, t.v)) {
         ki_choice_mark(c, e);
         return;

@@ -94,6 +94,8 @@ bool ki_lift_gate(ki_choice *c, kn_uop reduce, kn_uop inner);
 bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v);
 /* stream.c: outputs of at least so many bytes that are better written past the caches. */
 void ki_choose_streams(ki_choice *c, uint64_t from);
+/* scan.c: running sums along what a nest stores; true if a step was made. */
+bool ki_choose_scan(ki_choice *c, kn_uop end);
 /* prefetch.c: inputs of at least so many bytes that are better asked for ahead. */
 void ki_choose_prefetches(ki_choice *c, uint64_t from);
 

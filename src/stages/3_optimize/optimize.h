@@ -15,6 +15,8 @@
  *                             (axis -1: outside all loops of the nest); copied ranges have ids from the kernel's next on
  *   STREAM slot               what is written to PARAM `slot` goes past the caches; it must not be read in the kernel
  *   PREFETCH axis bytes       the loop asks the caches for what stands so far ahead of what it reads of PARAM `id`, no loop inside it
+ *   SCAN axis n               the loop carries a running sum: n elements of it at a time, as lanes `id`; what it adds up over are the next two
+ *                             ids
  *   NOLOCALS                  no LOCAL, GROUP or STAGE after this
  *   TC axis row top?          the sum over this loop goes by dot products of words of neighbours, row of the table in dots.c; top: the
  *                             product's factors change places

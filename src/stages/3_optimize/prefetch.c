@@ -103,8 +103,9 @@ static int64_t width(const ki_nest *k, kn_uop access) {
 static int64_t along(const ki_nest *k, kn_uop access, kn_uop loop) {
     kn_uop e = ki_nest_closer(k, loop);
     int64_t s = step(k, access, loop), rows = STRIP / width(k, access);
-    if (s < FAR) return weight_in(k, loop) >= WORTH_ASKING ? AHEAD : 0;
-    bool pays = e->op == KN_REDUCE ? e->arg.reduce.op == KN_ADD || rows >= 4 : !ki_nest_independent(k, loop);
+    bool scan = e->op == KN_END && !ki_nest_independent(k, loop);
+    if (s < FAR) return scan || weight_in(k, loop) >= WORTH_ASKING ? AHEAD : 0;
+    bool pays = e->op == KN_REDUCE ? e->arg.reduce.op == KN_ADD || rows >= 4 : scan;
     return s <= MOST_ROW && pays ? s * (rows < 1 ? 1 : rows > 8 ? 8 : rows) : 0;
 }
 

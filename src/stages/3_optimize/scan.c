@@ -59,19 +59,6 @@ static bool find(const ki_nest *k, kn_uop r, scan *s) {
     return true;
 }
 
-static kn_uop sum(ki_ir *ir, kn_uop v, kn_uop over) {
-    kn_uop src[2] = {v, over};
-    kn_arg a = {.bits = 0};
-    a.reduce.op = KN_ADD;
-    return v ? ki_make(ir, KN_REDUCE, KN_VOID, src, 2, a, 0) : NULL;
-}
-
-/* The element read where r is `first` + lane. */
-static kn_uop element(ki_ir *ir, const scan *s, kn_uop first, kn_uop lane) {
-    kn_uop at = ki_op2(ir, KN_ADD, first, lane);
-    return at ? ki_substitute(ir, s->x, &s->r, &at, 1) : NULL;
-}
-
 kn_uop ki_opt_scan(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis);
@@ -89,11 +76,13 @@ kn_uop ki_opt_scan(ki_nest *k, ki_opt *o) {
     kn_uop first = ki_op2(ir, KN_MUL, rest, many);
     kn_dtype t = (kn_dtype)s.x->dtype;
     kn_uop none = ki_is_float(t) ? ki_const_float(ir, t, -0.0) : ki_const_int(ir, t, 0);
-    for (unsigned i = 0; i < 2; i++) {
+    kn_arg plus = {.bits = 0};
+    plus.reduce.op = KN_ADD;
+    for (unsigned i = 0; i < 2; i++) { /* of all elements; of those up to l */
         m[i] = ki_range_make(ir, next + i, KN_AX_UNROLL, many);
-        kn_uop x = element(ir, &s, first, m[i]);
+        kn_uop at = ki_op2(ir, KN_ADD, first, m[i]), x = at ? ki_substitute(ir, s.x, &r, &at, 1) : NULL;
         if (i) x = ki_op3(ir, KN_WHERE, ki_op2(ir, KN_CMPLT, m[i], ki_op2(ir, KN_ADD, l, ki_index(ir, 1))), x, none);
-        sums[i] = sum(ir, x, m[i]);
+        sums[i] = x ? ki_make(ir, KN_REDUCE, KN_VOID, (kn_uop[]){x, m[i]}, 2, plus, 0) : NULL;
     }
     kn_uop acc =
         ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, s.after->src[0], s.after->src[1 + (s.after->src[1] == r)], rest),

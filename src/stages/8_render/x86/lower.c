@@ -431,6 +431,7 @@ static bool lower(ki_lower *l) {
         !find_uses(l) || !find_slices(l) || !find_parked(l))
         return false;
     find_deferred(l);
+    ki_lfind_squares(l);
     find_ahead(l, (l->kernel->op == KN_CALL ? l->kernel->src[0] : l->kernel)->arg.kernel);
     l->buf = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
     l->var = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);

@@ -26,6 +26,8 @@ typedef struct ki_lval { /* by item */
     uint32_t nwide;      /* how many of its uses want it in all lanes */
     ki_vreg reg, all;    /* itself; broadcast */
     uint32_t slice;      /* 1 + the STORE (item) whose slice it is written to at once */
+    uint32_t square;     /* a LOAD of a square (square.c): 1 + the item that starts lowest */
+    uint32_t next;       /* 1 + the square's next item */
     int32_t ahead;       /* a LOAD: bytes ahead of it to be asked for, 0: none */
 } ki_lval;
 
@@ -112,6 +114,10 @@ void ki_lput(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop to, bool stream);
 /* strided.c: can lanes that lie so be read, masked lane by lane? And the register with them; what the mask (0: none) leaves out is 0. */
 bool ki_lis_strided(const ki_lower *l, const ki_address *a, unsigned es, bool masked);
 ki_vreg ki_lstrided(ki_lower *l, const ki_address *a, unsigned es, ki_vreg mask);
+
+/* square.c: LOADs that are rows of a square; all values of that in which u stands. */
+void ki_lfind_squares(ki_lower *l);
+void ki_lsquare(ki_lower *l, kn_uop u);
 
 /* ins.c */
 void ki_lins(ki_lower *l, kn_uop u);

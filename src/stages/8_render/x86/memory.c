@@ -538,7 +538,8 @@ void ki_lload(ki_lower *l, kn_uop u) {
     ki_address a;
     ki_lval *v = ki_lv(l, u);
     kn_uop gate = u->nsrc > 2 ? u->src[2] : NULL;
-    if (ki_address_of(u->src[0], &a)) return;
+    if (v->square && !v->reg) ki_lsquare(l, u);
+    if (v->square || ki_address_of(u->src[0], &a)) return;
     unsigned n = a.lanes, es = ki_les(u);
     ki_vreg slice = ki_lslice(l, &a);
     if (slice) {

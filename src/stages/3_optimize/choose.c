@@ -107,7 +107,7 @@ kn_uop ki_crossing(const ki_choice *c, kn_uop e, kn_uop v) {
 static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     uint32_t iv = v->arg.range.id, iu = u->arg.range.id;
     kn_uop last = ki_last_loop(e);
-    int64_t pair = ki_extent(v) >= 4 * c->lanes ? 2 : 1;
+    int64_t pair = ki_extent(v) >= 8 * c->lanes ? 2 : 1;
     if (ki_choice_even(c, v, pair * c->lanes) || ki_choice_even(c, u, ACROSS)) return;
     ki_choice_mark(c, e);
     if (last != u && ki_nest_independent(&c->nest, last) &&

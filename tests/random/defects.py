@@ -72,8 +72,8 @@ DEFECTS = [
     Defect("rangeify", "nests that differ in a constant are twins", S + "2_rangeify/twins.c", "    *arg = ki_import_arg(to, u);\n    return arg->p || !u->arg.p;\n}\n\nstatic bool to_names",
            "    *arg = ki_import_arg(to, u);\n    if (u->op == KN_CONST && ki_is_float((kn_dtype)u->dtype)) arg->bits = 0;\n    return arg->p || !u->arg.p;\n}\n\nstatic bool to_names"),
     # ---- optimize
-    Defect("optimize", "a split multiplies by the wrong part", OPT + "opt.c", "ki_index(ir, o->top ? q : f)", "ki_index(ir, o->top ? f : q)"),
-    Defect("optimize", "the last thread's share is one too long", OPT + "opt.c", "bound = ki_op2(ir, KN_ADD, cut, bound);", "bound = ki_op2(ir, KN_ADD, cut, ki_index(ir, q + (q > 1)));"),
+    Defect("optimize", "a split multiplies by the wrong part", OPT + "opt.c", "o->top ? (n + f - 1) / f : f, inner", "o->top ? f : (n + f - 1) / f, inner"),
+    Defect("optimize", "the last thread's share is one too long", OPT + "opt.c", "bound = ki_op2(ir, KN_ADD, cut, ki_index(ir, q));", "bound = ki_op2(ir, KN_ADD, cut, ki_index(ir, q + (q > 1)));"),
     Defect("optimize", "a padded reduce adds what lies beyond", OPT + "edit.c",
            "e.src[0] = ki_op3(ir, KN_WHERE, inside, e.src[0], none);", "(void)none;"),
     Defect("optimize", "padding is accessed", OPT + "edit.c", "if (!reg) e.src[1] = ki_element_uop(ir, (ki_element){e.src[1], inside});",

@@ -31,16 +31,6 @@ static int read_part(ki_ir *ir, kn_uop p, kn_uop i, kn_uop r, int *shape) {
     return -1;
 }
 
-/* f where c holds, else z. An element read under a condition is not read where the condition fails. */
-static kn_uop under(ki_ir *ir, kn_uop c, kn_uop f, kn_uop z, bool element) {
-    if (!f || !c) return f;
-    if (!element) return ki_op3(ir, KN_WHERE, c, f, z);
-    if (f->op != KN_INDEX || f->nsrc != 2) return NULL;
-    ki_element e = ki_element_of(f->src[1]);
-    e.valid = ki_and(ir, c, e.valid);
-    return ki_op2(ir, KN_INDEX, f->src[0], ki_element_uop(ir, e));
-}
-
 /* Does REDUCE u carry over range i? */
 static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
     kn_uop b = u->src[0], r = u->src[1], x, c, rest = NULL, part[KI_MAX_TERMS];
@@ -76,7 +66,14 @@ static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
     kn_uop f = at ? ki_substitute(ir, x, &r, &at, 1) : NULL;
     if (f) f = ki_range_fold(ir, f, 0);
     if (!f || ki_depends(ir, f, i) || ki_depends(ir, f, r)) return false;
-    f = under(ir, rest, ki_substitute(ir, f, &j, &i, 1), s->skipped, element);
+    f = ki_substitute(ir, f, &j, &i, 1);
+    if (f && rest && !element) f = ki_op3(ir, KN_WHERE, rest, f, s->skipped);
+    else if (f && rest) { /* an element read under a condition is not read where the condition fails */
+        if (f->op != KN_INDEX || f->nsrc != 2) return false;
+        ki_element e = ki_element_of(f->src[1]);
+        e.valid = ki_and(ir, rest, e.valid);
+        f = ki_op2(ir, KN_INDEX, f->src[0], ki_element_uop(ir, e));
+    }
     *s = (scan){u, r, i, f, s->skipped};
     return f && s->skipped;
 }

@@ -113,7 +113,8 @@ static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     if (last != u && ki_nest_independent(&c->nest, last) &&
         !ki_choice_do(c, KI_OPT_SWAP, 0, false, iu, last->arg.range.id))
         return;
-    if (pair > 1) KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iv, pair}, {KN_AX_UPCAST, iu, ACROSS});
+    if (pair > 1)
+        KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iv, pair}, {KN_AX_UPCAST, iu, ACROSS});
     else KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iu, ACROSS});
 }
 

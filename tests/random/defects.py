@@ -81,6 +81,11 @@ DEFECTS = [
     Defect("optimize", "what a cut leaves over starts at 0", OPT + "cut.c", "x == r ? ki_op2(ir, KN_ADD, y, ki_index(ir, o->arg)) : y", "y"),
     Defect("optimize", "what a cut leaves over is one short", OPT + "cut.c", "ki_index(ir, n - o->arg)", "ki_index(ir, n - o->arg > 1 ? n - o->arg - 1 : 1)"),
     Defect("optimize", "vectors may run along a loop that carries", OPT + "nest.c", "if (carries(u, r)) return false;", "(void)carries;"),
+    Defect("optimize", "two loops made one are taken apart by the wrong extent", OPT + "edit.c",
+           "swap[1] = (ki_swap){inner, ki_op2(ir, KN_MOD, j, ki_index(ir, n)), {j, NULL}};",
+           "swap[1] = (ki_swap){inner, ki_op2(ir, KN_MOD, j, ki_index(ir, n > 2 ? n - 1 : n)), {j, NULL}};"),
+    Defect("optimize", "a sum counts both loops though they do not follow each other", OPT + "edit.c",
+           "ki_affine_coef(f, outer) != up) return NULL;", "ki_affine_coef(f, outer) == 0) return NULL;"),
     # ---- expand
     Defect("expand", "the accumulator starts at 0 for every op", EXPAND + "reduce.c",
            "ki_const_bits(ir, t, ki_scalar_identity(op, t, true));", "ki_const_int(ir, t, 0);"),
@@ -110,6 +115,8 @@ DEFECTS = [
     Defect("linearize", "a value is placed in the outer loop", LINEARIZE, "l->block[i] = r == NONE ? 0 : r + 1;",
            "l->block[i] = r == NONE ? 0 : l->node[i]->op == KN_LOAD ? l->parent[r + 1] : r + 1;"),
     Defect("linearize", "the last thing a loop waits for is lost", LINEARIZE, "if (l->dep_tail[r]) l->dep_next[l->dep_tail[r]] = d;", "if (l->dep_tail[r]) l->dep_next[l->dep_head[r]] = d;"),
+    Defect("linearize", "what is put beside each other does not wait for its second source", S + "6_linearize/schedule.c",
+           "b->t[user].left++;", "b->t[user].left = 1;", "x86"),
     # ---- plan
     Defect("plan", "memory is given back one call too soon", PLAN + "plan.c", "p->last[b->id] != i + 1 || !p->block[b->id]) continue;",
            "(p->last[b->id] != i + 1 && p->last[b->id] != i + 2) || !p->block[b->id]) continue;"),

@@ -68,7 +68,7 @@ static unsigned quota_of(const char *path) {
 }
 
 /* The tightest quota on the way from this process's group up to the root. */
-static unsigned cgroup_limit(void) {
+static unsigned find_limit(void) {
     char line[1024], dir[1024] = "", path[1200];
     unsigned best = 0;
     FILE *f = fopen("/proc/self/cgroup", "re");
@@ -88,6 +88,14 @@ static unsigned cgroup_limit(void) {
     return best;
 }
 
+/* Files of the system are read once in a process: reading them takes as long as compiling a small kernel. */
+static unsigned cgroup_limit(void) {
+    static atomic_uint known; /* plus one; 0: not yet */
+    unsigned n = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!n) atomic_store_explicit(&known, n = find_limit() + 1, memory_order_relaxed);
+    return n - 1;
+}
+
 unsigned ki_cpu_count(void) {
     long n = 0;
 #if defined(__linux__)
@@ -101,7 +109,7 @@ unsigned ki_cpu_count(void) {
 }
 
 /* /sys has a folder for each cache, the last ones the farthest. (sysconf counts what no core reaches alone.) */
-uint64_t ki_cache_bytes(void) {
+static uint64_t find_cache(void) {
     uint64_t most = 0;
     for (int i = 0; i < 8; i++) {
         char path[64], unit = 0;
@@ -116,6 +124,12 @@ uint64_t ki_cache_bytes(void) {
         if (n > most) most = n;
     }
     return most ? most : 32 << 20;
+}
+uint64_t ki_cache_bytes(void) {
+    static _Atomic(uint64_t) known;
+    uint64_t n = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!n) atomic_store_explicit(&known, n = find_cache(), memory_order_relaxed);
+    return n;
 }
 
 /* ---- a run --------------------------------------------------------------------------------------------------- */

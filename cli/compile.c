@@ -11,10 +11,10 @@
 
 /* What the registers were not enough for, and where that costs. */
 static void print_counts(const ki_x86_counts *c) {
-    static const char *const classes[] = {"general", "vector", "mask"};
+    static const char *const classes[] = {"general", "vector", "mask", "tile"};
     printf("#   %u instructions in %zu bytes, constants %zu bytes, frame %llu bytes\n#   registers:", c->instructions,
            c->code, c->pool, (unsigned long long)c->frame);
-    for (unsigned k = 0; k < 3; k++)
+    for (unsigned k = 0; k < 4; k++)
         if (c->of[k]) printf("%s %u of %u %s", k ? "," : "", c->used[k], c->of[k], classes[k]);
     if (!c->spilled && !c->constants) {
         printf("; nothing spilled\n");

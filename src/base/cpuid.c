@@ -163,5 +163,6 @@ ki_cpu_level ki_cpu_host_level(void) {
     unsigned level = 0;
     uint64_t f = ki_cpu_features();
     while (level + 1 < KI_CPU_LEVELS && !(ki_cpu_level_core(level + 1) & ~f)) level++;
+    if (level == KI_CPU_AMX_LEVEL && !ki_cpu_tiles()) level--;
     return (ki_cpu_level)level;
 }

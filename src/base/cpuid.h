@@ -33,7 +33,7 @@ typedef enum ki_cpu_level { KI_CPU_SSE2_LEVEL, KI_CPU_AVX2_LEVEL, KI_CPU_AVX512_
 extern const char *const ki_cpu_level_names[KI_CPU_LEVELS];
 /* What a machine must have to be of a level: all that code for the level may use unasked. */
 uint64_t ki_cpu_level_core(unsigned level);
-/* The highest level whose core features are all there. */
+/* The highest level whose core features are all there; amx if the kernel lets this process use tiles, which it is asked here. */
 ki_cpu_level ki_cpu_host_level(void);
 
 /* A number that differs where the processor's model does. */

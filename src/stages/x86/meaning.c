@@ -148,6 +148,13 @@ static kn_uop bits_as(ki_ir *ir, kn_uop u, kn_dtype t) {
     return ki_bitcast(ir, u, t);
 }
 
+/* A tile's lanes, (256,) of 32 bits, as its meaning has them: (16, 16), or of narrower t (16, 16, n). */
+static kn_uop tile_as(ki_ir *ir, kn_uop u, kn_dtype t, bool groups) {
+    int64_t dim[3] = {16, 16, 4 / (int64_t)ki_itemsize(t)};
+    if (ki_rank(u) != 1 || ki_numel(u) * (int64_t)ki_itemsize((kn_dtype)u->dtype) != 1024) return NULL;
+    return ki_reshape(ir, ki_bitcast(ir, u, t), dim, groups ? 3 : 2);
+}
+
 kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
     const char *name = u->arg.str ? u->arg.str->s : "";
     const ki_x86_form *f = ki_x86_row(name);
@@ -160,12 +167,15 @@ kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
     if (n + masked != u->nsrc) return refuse(ir, name, "it has another number of sources");
     if (masked && u->src[n]->dtype != KN_BOOL) return refuse(ir, name, "a source has another dtype");
     kn_dtype lanes = lanes_for(f, (kn_dtype)u->dtype);
+    bool tile = f->port == KI_XR_TILE;
     for (unsigned k = 0; k < n; k++)
-        if (!(src[k] = bits_as(ir, u->src[k], dtype_in(f, sources[k], lanes))))
+        if (!(src[k] = tile && ki_rank(u->src[k]) == 1 ? tile_as(ir, u->src[k], dtype_in(f, sources[k], lanes), k > 0)
+                                                       : bits_as(ir, u->src[k], dtype_in(f, sources[k], lanes))))
             return ir->env->err ? NULL : refuse(ir, name, "a source has another dtype");
-    if (ki_numel(u) > 64) return refuse(ir, name, "no register has so many lanes");
+    if (ki_numel(u) > 64 && !tile) return refuse(ir, name, "no register has so many lanes");
     kn_uop v = meaning(ir, f, lanes, src, n, masked ? u->src[n] : NULL, (unsigned)ki_numel(u));
     if (!v) return ir->env->err ? NULL : refuse(ir, name, "its meaning does not fit the sources");
+    if (tile && ki_rank(u) == 1) v = ki_reshape(ir, v, (int64_t[]){256}, 1);
     if (!(v = bits_as(ir, v, (kn_dtype)u->dtype)))
         return ir->env->err ? NULL : refuse(ir, name, "its result has another dtype");
     return ki_same_shape(u, v) ? v : refuse(ir, name, "its result has another shape");

@@ -302,6 +302,7 @@ static void put_exit(emit *e, uint64_t frame) {
     unsigned n = 0;
     for (unsigned k = 0; k < sizeof saved; k++) n += e->m->used[KI_RC_G] >> saved[k] & 1;
     if (e->m->fence) ki_asm_put(a, KI_X_SFENCE, none, none, none);
+    if (e->m->tiles) ki_asm_put(a, KI_X_TILERELEASE, none, none, none);
     if (!e->m->sse) ki_asm_put(a, KI_X_VZEROUPPER, none, none, none);
     if (frame) ki_asm_put(a, KI_X_LEA, r64(KI_X_RSP), ki_x86_mem(KI_X_RBP, KI_X_NOREG, 1, -8 * (int)n), none);
     for (unsigned k = sizeof saved; k-- > 0;)

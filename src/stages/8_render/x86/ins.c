@@ -232,6 +232,10 @@ void ki_lins(ki_lower *l, kn_uop u) {
         ki_lfail(l, u, "no such instruction");
         return;
     }
+    if (j.f->port == KI_XR_TILE) {
+        ki_ltile_product(l, u, j.f);
+        return;
+    }
     j.form = (ki_x86_id)(j.f - ki_x86_forms);
     if (!deal(&j)) {
         ki_lfail(l, u, "more sources than its form has operands");

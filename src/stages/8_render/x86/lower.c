@@ -339,6 +339,8 @@ static void same(ki_lower *l, kn_uop u) {
     kn_uop s = u->src[0];
     if (u->dtype == KN_IDX || (u->dtype == KN_BOOL && !ki_rank(u) && !ki_is_const(s) && ki_lv(l, s)->gpr)) {
         v->reg = ki_lgeneral(l, s), v->gpr = 1;
+    } else if (ki_lis_tile(u)) {
+        v->reg = ki_lv(l, s)->reg;
     } else if (u->dtype == KN_BOOL) {
         v->reg = ki_lmask(l, s, ki_llanes(u));
     } else if (s->op != KN_LOAD || !ki_lv(l, s)->deferred) { /* else it is read where its lane is picked */

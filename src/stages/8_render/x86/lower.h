@@ -61,6 +61,10 @@ typedef struct ki_lower {
         ki_vreg reg;
     } * konst;
     uint32_t nkonst, konst_cap;
+    struct {
+        int64_t bytes;
+        ki_vreg reg;
+    } stride[4]; /* of tiles' rows */
 } ki_lower;
 
 static inline ki_lval *ki_lv(ki_lower *l, kn_uop u) { return &l->val[l->at[u->id]]; }
@@ -118,6 +122,13 @@ ki_vreg ki_lstrided(ki_lower *l, const ki_address *a, unsigned es, ki_vreg mask)
 /* square.c: LOADs that are rows of a square; all values of that in which u stands. */
 void ki_lfind_squares(ki_lower *l);
 void ki_lsquare(ki_lower *l, kn_uop u);
+
+/* tiles.c: values of 1024 bytes */
+bool ki_lis_tile(kn_uop u);
+ki_vreg ki_ltile_slice(ki_lower *l, ki_vreg *slice); /* a slice's register, made when it is first asked for */
+void ki_lload_tile(ki_lower *l, kn_uop u);
+void ki_lstore_tile(ki_lower *l, kn_uop u);
+void ki_ltile_product(ki_lower *l, kn_uop u, const ki_x86_form *f);
 
 /* ins.c */
 void ki_lins(ki_lower *l, kn_uop u);

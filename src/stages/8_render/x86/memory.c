@@ -29,6 +29,7 @@ bool ki_lplan_memory(ki_lower *l) {
 ki_vreg ki_lslice(ki_lower *l, const ki_address *a) {
     if (a->buf->op != KN_BUFFER || !ki_local_of(&l->local, a->buf)->split) return 0;
     ki_vreg *r = &l->slices[l->local.place[a->buf->id] - 1][a->start];
+    if (a->lanes * ki_les(a->buf) > 64) return ki_ltile_slice(l, r);
     if (!*r) *r = ki_vreg_new(&l->m, KI_RC_V, ki_lkind(a->lanes * ki_les(a->buf)));
     return *r;
 }
@@ -536,6 +537,10 @@ static void load_strided(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate
 
 void ki_lload(ki_lower *l, kn_uop u) {
     ki_address a;
+    if (ki_lis_tile(u)) {
+        ki_lload_tile(l, u);
+        return;
+    }
     ki_lval *v = ki_lv(l, u);
     kn_uop gate = u->nsrc > 2 ? u->src[2] : NULL;
     if (v->square && !v->reg) ki_lsquare(l, u);
@@ -622,6 +627,10 @@ void ki_lstore(ki_lower *l, kn_uop u) {
     kn_uop v = u->src[1], gate = u->nsrc > 2 ? u->src[2] : NULL;
     if (ki_address_of(u->src[0], &a)) return;
     unsigned n = a.lanes, es = ki_les(v);
+    if (n * es > 64) {
+        ki_lstore_tile(l, u);
+        return;
+    }
     ki_vreg slice = ki_lslice(l, &a);
     bool masked = gate && ki_rank(gate);
     if (!slice && masked && store_masked(l, u, &a, gate)) return;

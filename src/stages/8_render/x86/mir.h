@@ -12,7 +12,7 @@
 #include "stages/8_render/x86/asm.h"
 
 typedef uint32_t ki_vreg; /* 0: none */
-typedef enum ki_rclass { KI_RC_G, KI_RC_V, KI_RC_K, KI_RC_COUNT } ki_rclass;
+typedef enum ki_rclass { KI_RC_G, KI_RC_V, KI_RC_K, KI_RC_T, KI_RC_COUNT } ki_rclass;
 /* A register itself, where the machine leaves no choice. Never one that regs.c gives away. */
 #define KI_PHYSICAL(n) (UINT32_C(0xffffff00) | (n))
 static inline bool ki_is_physical(ki_vreg r) { return r >= UINT32_C(0xffffff00); }
@@ -90,7 +90,7 @@ typedef struct ki_mir {
     uint64_t used[KI_RC_COUNT];      /* regs.c: registers given away, one bit each */
     uint8_t scratch[KI_RC_COUNT][3]; /* regs.c: what reloads go through; NOREG none */
     uint32_t spills;                 /* virtual registers in memory */
-    bool failed, fence;
+    bool failed, fence, tiles; /* tiles: configured at the entry, released at the exit */
     const kn_uop *item; /* of the LINEAR, for a listing */
     ki_mins nowhere;    /* what is appended after a failure */
 } ki_mir;

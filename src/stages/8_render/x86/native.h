@@ -11,7 +11,7 @@ typedef struct ki_x86_counts { /* with a listing alone */
     uint32_t instructions;
     size_t code, pool;           /* bytes */
     uint64_t frame;
-    uint32_t used[3], of[3];     /* registers: general, vector, mask */
+    uint32_t used[4], of[4];     /* registers: general, vector, mask, tile */
     uint32_t spilled, constants; /* values in memory; those that are constants and stay there */
     uint32_t traffic[3], inner[3]; /* by ki_traffic: instructions, and those in loops that have none inside */
 } ki_x86_counts;

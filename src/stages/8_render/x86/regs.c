@@ -126,6 +126,11 @@ static float cost(const ki_vinfo *v) {
 static void to_memory(ki_mir *m, ki_vinfo *v) {
     v->reg = KI_X_NOREG;
     m->spills++;
+    if (v->cls == KI_RC_T) { /* tiles.c */
+        if (!m->failed) ki_fail(m->env, KI_E_RENDER_FORM, "ins", "more tiles than there are registers");
+        m->failed = true;
+        return;
+    }
     if (v->remat) return;
     static const uint8_t bytes[] = {[KI_XO_R64] = 8, [KI_XO_X] = 16, [KI_XO_Y] = 32, [KI_XO_Z] = 64, [KI_XO_K] = 8};
     unsigned n = bytes[v->kind] ? bytes[v->kind] : 8;
@@ -170,10 +175,12 @@ static void set_aside(scan *s, const unsigned need[KI_RC_COUNT]) {
     s->avail[KI_RC_G] = g;
     s->avail[KI_RC_V] = bits(0, m->nvector - need[KI_RC_V]);
     s->avail[KI_RC_K] = bits(1, 8 - k);
+    s->avail[KI_RC_T] = bits(0, 8);
     const uint8_t scratch[KI_RC_COUNT][3] = {
         {KI_X_RCX, KI_X_RAX, KI_X_RDX},
         {(uint8_t)(m->nvector - 1), (uint8_t)(m->nvector - 2), (uint8_t)(m->nvector - 3)},
-        {7, 6, KI_X_NOREG}};
+        {7, 6, KI_X_NOREG},
+        {KI_X_NOREG, KI_X_NOREG, KI_X_NOREG}};
     memcpy(m->scratch, scratch, sizeof scratch);
 }
 
@@ -196,12 +203,12 @@ bool ki_mregs(ki_mir *m) {
     unsigned aside[KI_RC_COUNT] = {0}, need[KI_RC_COUNT];
     while (ok && !enough) { /* at most as often as there are registers to set aside */
         scan_once(&s, aside, frame);
-        if (!m->spills) break;
+        if (!m->spills || m->failed) break;
         ki_mneed(m, need);
         enough = true;
         for (unsigned c = 0; c < KI_RC_COUNT; c++)
             if (need[c] > aside[c]) aside[c] = need[c], enough = false;
     }
     ki_free(s.order);
-    return ok;
+    return ok && !m->failed;
 }

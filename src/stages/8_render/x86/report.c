@@ -83,8 +83,8 @@ void ki_report_traffic(const ki_mir *m, ki_asm *a, const ki_mins *i, const ki_vi
 }
 
 void ki_report_registers(const ki_mir *m, ki_x86_counts *c) {
-    const unsigned of[KI_RC_COUNT] = {12, m->nvector,
-                                      m->features >> KI_CPU_AVX512F & 1 ? 7 : 0}; /* as regs.c gives them */
+    const unsigned of[KI_RC_COUNT] = {12, m->nvector, m->features >> KI_CPU_AVX512F & 1 ? 7 : 0,
+                                      m->tiles ? 8 : 0}; /* as regs.c gives them */
     for (unsigned k = 0; k < KI_RC_COUNT; k++) {
         c->of[k] = of[k];
         for (uint64_t used = m->used[k]; used; used &= used - 1) c->used[k]++;

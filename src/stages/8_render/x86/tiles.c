@@ -1,0 +1,134 @@
+/* tiles.c: the tile registers of AMX. A tile is a value of 1024 bytes: 16 rows of 64, lanes in row-major order, (256,) of 32 bits,
+ * (512,) of 16 or (1024,) of 8; a bitcast between these is no code.
+ *
+ *   LOAD, STORE     of a list of places whose rows lie one stride apart: tileload, tilestore
+ *   STORE of a constant to a slice of a split REG BUFFER: tilezero, or a tileload of one row again and again
+ *   INS of a tile product: its d is the slice it is written to
+ * A tile is never copied and never spilled: what would ask for it is refused. The registers are configured once, at the entry,
+ * all of them as whole tiles, and released at the exit. */
+#include "stages/8_render/x86/lower.h"
+
+enum { ROWS = 16, ROW = 64, PALETTE = 1, TILES = 8 };
+
+bool ki_lis_tile(kn_uop u) { return ki_rank(u) == 1 && u->dtype != KN_BOOL && u->dtype != KN_IDX && ki_llanes(u) * ki_les(u) == ROWS * ROW; }
+
+static ki_vreg new_tile(ki_lower *l) {
+    if (!l->m.tiles) {
+        uint8_t config[64] = {PALETTE};
+        for (unsigned k = 0; k < TILES; k++) config[16 + 2 * k] = ROW, config[48 + k] = ROWS;
+        bool was = l->m.before;
+        l->m.before = true;
+        KI_LPUT(l, KI_X_LDTILECFG, ki_mpool(ki_asm_const(l->a, config, sizeof config)));
+        l->m.before = was;
+        l->m.tiles = true;
+    }
+    return ki_vreg_new(&l->m, KI_RC_T, KI_XO_T);
+}
+
+ki_vreg ki_ltile_slice(ki_lower *l, ki_vreg *slice) {
+    if (!*slice) *slice = new_tile(l);
+    return *slice;
+}
+
+/* A register that holds so much through the kernel. */
+static ki_vreg stride_of(ki_lower *l, int64_t bytes) {
+    enum { KEPT = sizeof l->stride / sizeof *l->stride };
+    unsigned k = 0;
+    while (k < KEPT && l->stride[k].reg && l->stride[k].bytes != bytes) k++;
+    if (k < KEPT && l->stride[k].reg) return l->stride[k].reg;
+    ki_vreg r = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
+    l->m.before = k < KEPT;
+    KI_LPUT(l, KI_X_MOV_EI, ki_mreg(KI_XO_R64, r), ki_mimm(bytes));
+    l->m.before = false;
+    if (k < KEPT) l->stride[k].bytes = bytes, l->stride[k].reg = r;
+    return r;
+}
+
+/* The memory operand of a list of places: the first, and the stride from row to row. */
+static bool rows_at(ki_lower *l, kn_uop u, kn_uop index, ki_mop *out) {
+    ki_address a;
+    if (ki_address_of(index, &a)) return ki_lfail(l, u, "a tile's places are a list");
+    unsigned es = ki_les(a.buf), n = ROW / es;
+    kn_uop plus = NULL, list = a.affine ? NULL : ki_llist(a.base, &plus);
+    if (!a.affine && !list) return ki_lfail(l, u, "a tile's places are a list");
+    int64_t first = a.start, step = a.stride * n;
+    if (a.affine) plus = a.base;
+    for (uint32_t k = 0; list && k < list->nsrc; k++) {
+        if (!ki_is_const(list->src[k])) return ki_lfail(l, u, "a tile's places are a list of constants");
+        if (k == 0) first = list->src[0]->arg.i;
+        if (k == n) step = list->src[n]->arg.i - first;
+        if (list->src[k]->arg.i != first + (k < n ? 0 : k / n * step) + k % n) return ki_lfail(l, u, "a tile's rows lie one stride apart");
+    }
+    if (a.affine && a.stride != 1) return ki_lfail(l, u, "a tile's rows are whole");
+    if (step * es != (int32_t)(step * es)) return ki_lfail(l, u, "a tile's rows lie too far apart");
+    ki_address one = {.buf = a.buf, .base = plus, .start = first, .lanes = 1, .affine = true};
+    ki_mop at = ki_laddress(l, &one, 0);
+    ki_vreg r = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
+    KI_LPUT(l, KI_X_LEA, ki_mreg(KI_XO_R64, r), at);
+    *out = (ki_mop){.kind = KI_XO_MEM, .base = KI_MB_REG, .reg = r, .index = stride_of(l, step * es), .scale = 1};
+    return true;
+}
+
+void ki_lload_tile(ki_lower *l, kn_uop u) {
+    ki_lval *v = ki_lv(l, u);
+    ki_address a;
+    ki_mop at;
+    ki_vreg slice = ki_address_of(u->src[0], &a) ? 0 : ki_lslice(l, &a);
+    if (u->nsrc > 1) {
+        ki_lfail(l, u, "a tile has no gate");
+    } else if (slice) {
+        v->reg = slice;
+        if (!v->alias) ki_lfail(l, u, "a tile is not copied");
+    } else if (rows_at(l, u, u->src[0], &at)) {
+        v->reg = new_tile(l);
+        KI_LPUT(l, KI_X_TILELOADD, ki_mreg(KI_XO_T, v->reg), at);
+    }
+}
+
+static void fill(ki_lower *l, ki_vreg tile, kn_uop c) {
+    unsigned es = ki_les(c);
+    uint8_t row[ROW];
+    if (!c->arg.bits) {
+        KI_LPUT(l, KI_X_TILEZERO, ki_mreg(KI_XO_T, tile));
+        return;
+    }
+    for (unsigned k = 0; k < ROW; k++) row[k] = (uint8_t)(c->arg.bits >> 8 * (k % es));
+    ki_vreg r = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
+    KI_LPUT(l, KI_X_LEA, ki_mreg(KI_XO_R64, r), ki_mpool(ki_asm_const(l->a, row, sizeof row)));
+    KI_LPUT(l, KI_X_TILELOADD, ki_mreg(KI_XO_T, tile),
+            (ki_mop){.kind = KI_XO_MEM, .base = KI_MB_REG, .reg = r, .index = stride_of(l, 0), .scale = 1});
+}
+
+void ki_lstore_tile(ki_lower *l, kn_uop u) {
+    kn_uop v = u->src[1];
+    ki_address a;
+    ki_mop at;
+    ki_vreg slice = ki_address_of(u->src[0], &a) ? 0 : ki_lslice(l, &a);
+    if (u->nsrc > 2) {
+        ki_lfail(l, u, "a tile has no gate");
+    } else if (slice && ki_is_const(v)) {
+        fill(l, slice, v);
+    } else if (slice) {
+        if (ki_lv(l, v)->reg != slice) ki_lfail(l, u, "a tile is not copied");
+    } else if (!ki_lis_tile(v)) {
+        ki_lfail(l, u, "a tile is stored whole");
+    } else if (rows_at(l, u, u->src[0], &at)) {
+        KI_LPUT(l, KI_X_TILESTORED, at, ki_mreg(KI_XO_T, ki_lv(l, v)->reg));
+    }
+}
+
+void ki_ltile_product(ki_lower *l, kn_uop u, const ki_x86_form *f) {
+    ki_lval *v = ki_lv(l, u), *d = ki_is_const(u->src[0]) ? NULL : ki_lv(l, u->src[0]);
+    ki_address a;
+    if (u->nsrc != 3 || !d || !v->slice || ki_address_of(l->inst[v->slice - 1]->src[0], &a)) {
+        ki_lfail(l, u, "a product of tiles is added to the slice it is stored to");
+        return;
+    }
+    v->reg = ki_lslice(l, &a);
+    if (v->reg != d->reg) {
+        ki_lfail(l, u, "a tile is not copied");
+        return;
+    }
+    KI_LPUT(l, (ki_x86_id)(f - ki_x86_forms), ki_mreg(KI_XO_T, v->reg), ki_mreg(KI_XO_T, ki_lv(l, u->src[1])->reg),
+            ki_mreg(KI_XO_T, ki_lv(l, u->src[2])->reg));
+}

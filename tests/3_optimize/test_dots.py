@@ -93,3 +93,26 @@ def test_the_list_of_instructions_interpreted(koine, case, tmp_path):
     koine("run", q, *args, "--device", "INTERP")
     assert close(np.load(out), want, x, k)
     assert f'ins "{ROW[x]}"' not in koine("compile", p, "--target", "x86", "--to", "select", env={"KN_CPU": "avx512"}).stdout
+
+
+# ---- AMX: the same as products of tiles. Run where the processor has them, interpreted everywhere. ----
+TILES = [(x, y, s, at, bt) for s in [(1, 32, 128, 64), (1, 50, 200, 81), (2, 35, 131, 32)] for x, y in (("bf16", "bf16"), ("i8", "i8"), ("u8", "i8"))
+         for at, bt in ((0, 0), (1, 1)) if (x, y) in (("bf16", "bf16"), ("i8", "i8")) or not (at or bt)]
+
+
+@pytest.mark.parametrize("case", TILES, ids=name, indirect=True)
+def test_tiles(koine, case, tmp_path):
+    p, args, out, want, x, k = case
+    text = koine("compile", p, "--target", "x86", "--to", "plan", env={"KN_CPU": "amx", "KN_THREADS": "1", "KN_VERIFY": "1"}).stdout
+    q = tmp_path / "q.kn"
+    q.write_text(text)
+    dots = 'ins "TDPBF16PS"' if x == "bf16" else 'ins "TDPBUSD"'
+    tiled = dots in text
+    assert tiled == ("permute" not in p.read_text().split("%a3")[1].split("%a4")[0])  # rows of a lie along the sum
+    koine("run", q, *args, "--device", "INTERP")
+    assert close(np.load(out), want, x, k)
+    listing = koine("compile", p, "--target", "x86", env={"KN_CPU": "amx", "KN_THREADS": "1"}).stdout
+    assert listing.count("ldtilecfg") == listing.count("tilerelease") == tiled and ("tdp" in listing) == tiled
+    if {"amx_tile", "amx_bf16", "amx_int8"} <= set(FLAGS):
+        koine("run", p, *args, env={"KN_CPU": "amx"})
+        assert close(np.load(out), want, x, k)

@@ -11,6 +11,8 @@
  *   r   rows 0 bf16, 1 u8 by i8, 2 i8 by i8. The instruction of 1 and 2 takes unsigned bytes by signed ones: for 2 the first
  *       factor is x + 128 (its sign bit turned) and 128 times the sum of y is taken off again, a REDUCE that x's loops
  *       are not around. Integers are exact. `top`: x and y, as the product has them, change places.
+ *       3, 4, 5 are the same for tiles of AMX: 16 words a product, a sum over 16 lanes inside the sum, of which select makes products
+ *       of tiles where rows and columns are 16 (5_select/tiles.c).
  *
  * Sums of bf16 in f32: their order is the kernel's (DESIGN 10.12); the instruction counts subnormal factors, sums and
  * products as zero, which the interpreter's bounds allow for (eval_bound.c).
@@ -30,10 +32,14 @@ static const struct ki_dot {
     const char *row;
     uint8_t x, y, sum, group;
     bool biased;
+    uint8_t words, level; /* words of one product, 1 or a tile's 16 */
 } dots[] = {
-    {"VDPBF16PS", KN_BF16, KN_BF16, KN_F32, 2, false},
-    {"VPDPBUSD", KN_U8, KN_I8, KN_I32, 4, false},
-    {"VPDPBUSD", KN_I8, KN_I8, KN_I32, 4, true},
+    {"VDPBF16PS", KN_BF16, KN_BF16, KN_F32, 2, false, 1, KI_CPU_DOT_LEVEL},
+    {"VPDPBUSD", KN_U8, KN_I8, KN_I32, 4, false, 1, KI_CPU_DOT_LEVEL},
+    {"VPDPBUSD", KN_I8, KN_I8, KN_I32, 4, true, 1, KI_CPU_DOT_LEVEL},
+    {"VDPBF16PS", KN_BF16, KN_BF16, KN_F32, 2, false, 16, KI_CPU_AMX_LEVEL},
+    {"VPDPBUSD", KN_U8, KN_I8, KN_I32, 4, false, 16, KI_CPU_AMX_LEVEL},
+    {"VPDPBUSD", KN_I8, KN_I8, KN_I32, 4, true, 16, KI_CPU_AMX_LEVEL},
 };
 enum { DOTS = sizeof dots / sizeof *dots };
 
@@ -47,12 +53,14 @@ static bool factors(kn_uop sum, const struct ki_dot *row, bool top, kn_uop *x, k
     return (*x)->dtype == row->x && (*y)->dtype == row->y && ki_is_access(*x) && ki_is_access(*y);
 }
 
-int ki_dot_row(const ki_target *t, kn_uop sum, bool *top, kn_uop y, int64_t *group) {
+/* The row of the table for this sum on this target, -1: none. y: the factor that goes as signed bytes; `top` as TC wants it; *group:
+ * the elements it takes at a time. */
+static int row_of(const ki_target *t, kn_uop sum, bool tiles, kn_uop y, bool *top, int64_t *group) {
     kn_uop a, b;
-    for (int r = 0; t->native && t->level >= KI_CPU_DOT_LEVEL && r < DOTS; r++)
-        for (int swapped = 0; swapped < 2; swapped++)
+    for (int r = 0; t->native && r < DOTS; r++)
+        for (int swapped = 0; swapped < 2 && t->level >= dots[r].level && (dots[r].words > 1) == tiles; swapped++)
             if (factors(sum, &dots[r], swapped, &a, &b) && (b == y || dots[r].x != dots[r].y))
-                return *top = swapped, *group = dots[r].group, r;
+                return *top = swapped, *group = dots[r].group * dots[r].words, r;
     return -1;
 }
 
@@ -77,24 +85,33 @@ kn_uop ki_opt_tc(ki_nest *n, ki_opt *o) {
     const struct ki_dot *d = o->arg >= 0 && o->arg < DOTS ? &dots[o->arg] : NULL;
     if (!d || ki_is_lane(r) || !factors(sum, d, o->top, &x, &y) || sum->nsrc > 64)
         return ki_fail(ir->env, KI_E_OPT_TC, (int)o->arg, (int)o->axis), NULL;
-    if (ki_extent(r) % d->group)
-        return ki_fail(ir->env, KI_E_OPT_DIVIDE, (int)d->group, (int)o->axis, (long long)ki_extent(r)), NULL;
-    kn_uop to = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, ki_extent(r) / d->group));
-    kn_uop turn = ki_const_int(ir, KN_U32, 0x80808080), a = to ? word(n, x, r, to, d->group) : NULL;
+    int64_t group = d->group * d->words;
+    if (ki_extent(r) % group)
+        return ki_fail(ir->env, KI_E_OPT_DIVIDE, (int)group, (int)o->axis, (long long)ki_extent(r)), NULL;
+    if (o->id < 0 && d->words > 1) o->id = (int32_t)ki_nest_next_range(n);
+    if (d->words > 1 && ki_nest_range(n, (uint32_t)o->id)) return ki_fail(ir->env, KI_E_OPT_ID, (int)o->id), NULL;
+    kn_uop to = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, ki_extent(r) / group));
+    kn_uop lane = d->words > 1 ? ki_range_make(ir, (uint32_t)o->id, KN_AX_UNROLL, ki_index(ir, d->words)) : NULL;
+    kn_uop at = lane ? ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, to, lane->src[0]), lane) : to;
+    kn_uop turn = ki_const_int(ir, KN_U32, 0x80808080), a = at ? word(n, x, r, at, d->group) : NULL;
     kn_uop none = ki_const_bits(ir, (kn_dtype)d->sum, ki_scalar_identity(KN_ADD, (kn_dtype)d->sum, true));
-    kn_uop b = a ? word(n, y, r, to, d->group) : NULL;
+    kn_uop b = a ? word(n, y, r, at, d->group) : NULL;
     /* The correction first: of two sums over one loop the later one is who closes it (find_closers). */
     for (int pass = d->biased ? 0 : 1; pass < 2; pass++) {
         kn_uop src[3] = {none, !pass ? turn : d->biased ? ki_op2(ir, KN_XOR, a, turn) : a, b};
         if (!none || !src[1] || !b) return NULL;
         for (uint32_t j = 1; j < sum->nsrc; j++) list[j] = sum->src[j] == r ? to : sum->src[j];
         list[0] = ki_str_op(ir, KN_INS, (kn_dtype)d->sum, d->row, strlen(d->row), src, 3);
+        if (lane) list[0] = ki_make(ir, KN_REDUCE, KN_VOID, (kn_uop[]){list[0], lane}, list[0] ? 2 : 0, sum->arg, 0);
         kn_uop part = list[0] ? ki_with_srcs(ir, sum, list, sum->nsrc) : NULL;
         if (!pass) part = ki_op2(ir, KN_SUB, none, part);
         made = made ? ki_op2(ir, KN_ADD, made, part) : part;
     }
     return made ? ki_substitute(ir, n->sink, &sum, &made, 1) : NULL;
 }
+
+/* Does this sum go by AMX tiles? */
+bool ki_is_tiled(kn_uop sum) { return sum->src[0]->op == KN_REDUCE && sum->src[0]->src[0]->op == KN_INS; }
 
 /* ---- words as one value ------------------------------------------------------------------------------------ */
 
@@ -108,7 +125,7 @@ static kn_uop piece(const ki_nest *n, kn_uop u) {
 }
 
 kn_uop ki_word_element(kn_uop u) {
-    while (u->op == KN_OR || u->op == KN_CAST || u->op == KN_BITCAST) u = u->src[0];
+    while (u->op == KN_XOR || u->op == KN_OR || u->op == KN_CAST || u->op == KN_BITCAST) u = u->src[0];
     return u;
 }
 
@@ -122,6 +139,8 @@ kn_uop ki_word_of(const ki_nest *n, kn_uop access) {
 void ki_find_words(ki_nest *n) {
     for (uint32_t i = 0; i < n->scope.n; i++) {
         kn_uop u = n->scope.node[i];
+        if (u->op == KN_XOR && n->word[n->scope.at[u->src[0]->id]] == u->src[0] && ki_is_const(u->src[1]))
+            n->word[i] = n->word[n->scope.at[u->src[0]->id]] = u;
         if (u->op != KN_OR || u->dtype != KN_U32) continue;
         kn_uop a = piece(n, u->src[0]), b = piece(n, u->src[1]);
         if (a && b) n->word[i] = n->word[n->scope.at[a->id]] = n->word[n->scope.at[b->id]] = u;
@@ -141,6 +160,7 @@ bool ki_reads_row(const ki_nest *n, kn_uop access, kn_uop r) {
 bool ki_is_split_word(ki_nest *n, kn_uop access) {
     kn_uop u = ki_word_of(n, access);
     if (u == access) return false;
+    if (u->op == KN_XOR) u = u->src[0];
     while (u->src[0]->op == KN_OR) u = u->src[0];
     const ki_affine *a = ki_nest_form(n, ki_word_element(u)), *b = ki_nest_form(n, ki_word_element(u->src[1]->src[0]));
     const ki_affine *d = a && b ? ki_affine_add(&n->affines, b, a, -1) : NULL;
@@ -149,8 +169,9 @@ bool ki_is_split_word(ki_nest *n, kn_uop access) {
 
 /* ---- choosing ---------------------------------------------------------------------------------------------- */
 
-#define LEAST_USES  8 /* of a packed panel */
-#define LEAST_WORDS 4 /* of a sum */
+#define LEAST_USES  8  /* of a packed panel */
+#define LEAST_WORDS 4  /* of a sum */
+#define SIDE        16 /* rows, columns and words of an AMX tile */
 
 /* The loop of the sum that goes by words: one along which the factor that is not packed lies in memory, or in a dot tile both. */
 static kn_uop loop_of(const ki_choice *c, const ki_tile *t, kn_uop x) {
@@ -169,12 +190,16 @@ static bool next_sum(ki_choice *c, const uint64_t *tried, ki_tile *t, ki_opt *tc
         if (s->node[i]->op != KN_END) continue;
         ki_find_tile(c, s->node[i], t);
         bool top, fits = t->reduce && !t->w && ki_extent(t->u ? t->u : t->v) >= LEAST_USES;
-        int row = fits ? ki_dot_row(c->target, t->reduce, &top, t->streamed, group) : -1;
+        kn_uop r = t->reduce ? loop_of(c, t, t->other) : NULL;
+        bool known, square = fits && t->u && !t->row && ki_extent(t->u) >= SIDE && ki_extent(t->v) >= SIDE;
+        square = square && t->lanes == SIDE && ki_nest_stride(&c->nest, t->other, r, &known) == 1 && known;
+        int row = square ? row_of(c->target, t->reduce, true, t->streamed, &top, group) : -1;
+        if (row < 0 || ki_extent(r) < *group)
+            row = fits ? row_of(c->target, t->reduce, false, t->streamed, &top, group) : -1;
         if (row < 0 || ki_is_gated(t->streamed)) continue;
-        kn_uop p = t->reduce->src[0], x = p->src[p->src[0]->src[0] == t->streamed]->src[0], r = loop_of(c, t, x);
         uint32_t id = r->arg.range.id;
-        if (ki_is_gated(x) || id >= KI_MOST_RANGES || tried[id >> 6] >> (id & 63) & 1) continue;
-        if (ki_extent(r) < LEAST_WORDS * *group) continue;
+        if (ki_is_gated(t->other) || id >= KI_MOST_RANGES || tried[id >> 6] >> (id & 63) & 1) continue;
+        if (ki_extent(r) < (dots[row].words > 1 ? 1 : LEAST_WORDS) * *group) continue;
         *tc = (ki_opt){.op = KI_OPT_TC, .axis = (int32_t)id, .arg = row, .top = top};
         return true;
     }
@@ -188,7 +213,8 @@ static bool is_tiled(ki_choice *c, uint32_t id) {
     for (uint32_t i = 0; i < s->n; i++) {
         if (s->node[i]->op != KN_END) continue;
         ki_find_tile(c, s->node[i], &t);
-        for (uint32_t j = 1; t.reduce && t.reduce->src[0]->op == KN_INS && j < t.reduce->nsrc; j++)
+        bool dot = t.reduce && (t.reduce->src[0]->op == KN_INS || ki_is_tiled(t.reduce));
+        for (uint32_t j = 1; dot && j < t.reduce->nsrc; j++)
             if (t.reduce->src[j]->arg.range.id == id) return true;
     }
     return false;

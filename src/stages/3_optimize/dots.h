@@ -4,11 +4,9 @@
 
 #include "stages/3_optimize/choose.h"
 
-/* The row of the table for this sum on this target, -1: none. y: the factor that goes as signed bytes, x the other; `top` as TC
- * wants it; *group: the elements of a word. */
-int ki_dot_row(const ki_target *t, kn_uop sum, bool *top, kn_uop y, int64_t *group);
-
 /* Sums of products that are worth it go by dot products. */
 void ki_choose_dots(ki_choice *c);
+/* Does this sum go by AMX tiles? */
+bool ki_is_tiled(kn_uop sum);
 
 #endif

@@ -3,7 +3,7 @@
  * A streamed operand that is not contiguous along v, or is read under a gate, or from far apart, again for every tile of u,
  * is packed first (STAGE); u is the innermost loop then, so that one panel serves all of it. A CUT leaves two nests under
  * the loops around it, so u is cut while it stands outside v, and v while it stands outside u. */
-#include "stages/3_optimize/choose.h"
+#include "stages/3_optimize/dots.h"
 
 #include <math.h>
 
@@ -51,8 +51,8 @@ static bool lanes_in(const ki_nest *k, kn_uop x) {
     return false;
 }
 
-static int64_t own_extent(kn_uop x) {
-    int64_t n = 1;
+static int64_t own_extent(kn_uop x) { /* in words, of a sum of such */
+    int64_t n = ki_is_tiled(x) ? 16 : 1;
     for (uint32_t j = 1; j < x->nsrc; j++) n *= ki_extent(x->src[j]) ? ki_extent(x->src[j]) : 64;
     return n;
 }
@@ -209,6 +209,11 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
     if (t->inner) cut_from = 0; /* it is padded: there are masks anyway */
     if (!t->row && m < cut_from) m = (m + t->lanes - 1) / t->lanes * t->lanes;
     t->nv = t->mu = t->mw = 1;
+    if (ki_is_tiled(t->reduce) && n >= 16) { /* four accumulators, if there are so many */
+        t->mu = n >= 32 ? 32 : 16;
+        t->nv = m >= 2 * t->lanes && (m >= cut_from || m % (2 * t->lanes) == 0) ? 2 : 1;
+        return;
+    }
     /* A short v is one tile wide if nothing between divides it: seven vectors of four rows leave four registers. */
     int64_t most_v = t->row ? 6 : m < cut_from && c->target->nvector >= 32 ? 7 : 4;
     for (int64_t nv = 1; nv <= most_v; nv++)
@@ -386,7 +391,9 @@ static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
 
 /* Bytes of the words of the other operand, for all rows, if they lie apart in memory: they are packed too. 0: they do not. */
 static int64_t apart_bytes(ki_choice *c, const ki_tile *t) {
-    bool packs = t->pack && ki_storage(t->other)->op == KN_PARAM && ki_is_split_word(&c->nest, t->other);
+    bool turned =
+        ki_is_tiled(t->reduce) && ki_word_of(&c->nest, t->other)->op == KN_XOR; /* tiles are read as they lie */
+    bool packs = t->pack && ki_storage(t->other)->op == KN_PARAM && (turned || ki_is_split_word(&c->nest, t->other));
     return packs ? ki_extent(t->u) * own_extent(t->reduce) * ki_word_bytes(&c->nest, t->other) : 0;
 }
 

@@ -57,7 +57,7 @@ static uint32_t extent(const devec *d, kn_uop u, unsigned k) {
 }
 
 static bool is_lanes(const devec *d, kn_uop u) {
-    return ki_has_lanes(u) || (u->op == KN_STACK && d->l.rank == 1 && (int64_t)u->nsrc == d->l.size[0]);
+    return ki_has_lanes(&d->l, u) || (u->op == KN_STACK && d->l.rank == 1 && (int64_t)u->nsrc == d->l.size[0]);
 }
 
 static uint32_t part_count(const devec *d, kn_uop u) {
@@ -290,31 +290,27 @@ static void note_reg(devec *d, kn_uop index) {
     d->relay[b] = ok ? 1 : 2;
 }
 
-/* The index of a laid out REG BUFFER: row-major with the vector axis last. */
-static kn_uop reg_index(devec *d, kn_uop i, const place *p) {
+/* Where i is in a laid out REG BUFFER: row-major with the vector axis last; *len: of so many lanes. */
+static int64_t reg_place(const devec *d, kn_uop i, const place *p, uint32_t *len) {
     int64_t at = 0;
     unsigned v = (unsigned)vector_of(d, i);
     ki_lane_chunk chunk = chunk_of(d, i, p);
     for (unsigned k = 0; k < d->l.rank; k++)
         if (k != v) at = at * ki_dim_n(i, k) + (ki_dim_n(i, k) > 1 ? p->c[k] : 0);
-    at = at * ki_dim_n(i, v) + chunk.offset;
-    return chunk.len == 1 ? ki_index(d->ir, at) : progression(d, at, 1, chunk.len);
+    *len = chunk.len;
+    return at * ki_dim_n(i, v) + chunk.offset;
 }
 
 static kn_uop index_part(devec *d, kn_uop u, const place *p) {
     kn_uop buf = storage_root(u->src[0]);
     if (!ki_is_storage(u->src[0]) || u->nsrc != 2) return fail(d, u, "an index into a value");
-    uint32_t i = part_at(d, u->src[1], p), b = d->at[u->src[0]->id];
+    uint32_t i = part_at(d, u->src[1], p), b = d->at[u->src[0]->id], len;
     kn_uop at = d->part[i];
-    if (is_reg(buf) && d->relay && d->relay[d->at[buf->id]] == 1) at = reg_index(d, u->src[1], p);
+    if (is_reg(buf) && d->relay && d->relay[d->at[buf->id]] == 1) {
+        int64_t first = reg_place(d, u->src[1], p, &len);
+        at = len == 1 ? ki_index(d->ir, first) : progression(d, first, 1, len);
+    }
     return at ? ki_op2(d->ir, KN_INDEX, d->part[d->first[b]], at) : NULL;
-}
-
-/* The same address in every lane, as a vector of addresses: masks need one address a lane. */
-static kn_uop spread(devec *d, kn_uop index, uint32_t lanes) {
-    kn_uop s[128];
-    for (uint32_t k = 0; k < lanes; k++) s[k] = index->src[1];
-    return ki_op2(d->ir, KN_INDEX, index->src[0], ki_opn(d->ir, KN_STACK, s, lanes));
 }
 
 static kn_uop access_part(devec *d, kn_uop u, const place *p) {
@@ -326,8 +322,12 @@ static kn_uop access_part(devec *d, kn_uop u, const place *p) {
         return u->op == KN_LOAD ? s[1] : ki_op0(d->ir, KN_GROUP);
     }
     bool masked = u->nsrc > 2 && ki_rank(s[2]);
-    if (masked && s[0]->op == KN_INDEX && !ki_rank(s[0]) && !(s[0] = spread(d, s[0], (uint32_t)ki_dim_n(s[2], 0))))
-        return NULL;
+    if (masked && s[0]->op == KN_INDEX && !ki_rank(s[0])) { /* one address in every lane: masks need one a lane */
+        kn_uop at[128];
+        for (int64_t k = 0; k < ki_dim_n(s[2], 0); k++) at[k] = s[0]->src[1];
+        s[0] = ki_op2(d->ir, KN_INDEX, s[0]->src[0], ki_opn(d->ir, KN_STACK, at, (uint32_t)ki_dim_n(s[2], 0)));
+        if (!s[0]) return NULL;
+    }
     return ki_make(d->ir, (kn_op)u->op, (kn_dtype)u->dtype, s, u->nsrc, u->arg, u->tag);
 }
 

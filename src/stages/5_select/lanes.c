@@ -19,7 +19,15 @@ bool ki_is_storage(kn_uop u) {
     return u->op == KN_PARAM || u->op == KN_BUFFER;
 }
 
-bool ki_has_lanes(kn_uop u) { return ki_rank(u) > 0 && u->dtype != KN_VOID && !ki_is_storage(u) && u->op != KN_STACK; }
+static bool is_tile(kn_uop u) {
+    return ki_rank(u) == 1 &&
+           (u->dtype == KN_IDX ? ki_numel(u) >= 256 : ki_numel(u) * (int64_t)ki_itemsize((kn_dtype)u->dtype) == 1024);
+}
+
+bool ki_has_lanes(const ki_lanes *l, kn_uop u) {
+    if (l->tiles && is_tile(u)) return false;
+    return ki_rank(u) > 0 && u->dtype != KN_VOID && !ki_is_storage(u) && u->op != KN_STACK;
+}
 
 static bool is_const_list(kn_uop u) {
     if (u->op != KN_STACK || !u->nsrc) return false;
@@ -246,17 +254,19 @@ static void take_axes(ki_lanes *l, int64_t *score, const uint32_t *meet) {
 
 static unsigned bytes_of(const ki_lanes *l, const ki_target *t, const kn_uop *node, uint32_t i) {
     kn_uop u = node[i], lanes = u->op == KN_REDUCE ? u->src[0] : u; /* which it combines by halves */
-    if (!ki_has_lanes(u) || ki_numel(lanes) <= 1) return 1;
+    if (!ki_has_lanes(l, u) || ki_numel(lanes) <= 1) return 1;
     return t->native ? native_bytes(t, u, u->dtype == KN_IDX && !l->odd[i]) : lane_bytes((kn_dtype)u->dtype);
 }
 
 bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n, const uint32_t *at, ki_lanes *l) {
     *l = (ki_lanes){0};
     unsigned wide = 1;
+    for (uint32_t i = 0; i < n && t->level >= KI_CPU_AMX_LEVEL; i++)
+        l->tiles |= node[i]->op == KN_INS && ki_numel(node[i]) == 256;
     for (uint32_t i = 0; i < n; i++)
-        if (ki_has_lanes(node[i]) && ki_rank(node[i]) > l->rank) l->rank = ki_rank(node[i]);
+        if (ki_has_lanes(l, node[i]) && ki_rank(node[i]) > l->rank) l->rank = ki_rank(node[i]);
     for (uint32_t i = 0; i < n; i++) {
-        if (!ki_has_lanes(node[i])) continue;
+        if (!ki_has_lanes(l, node[i])) continue;
         if (ki_rank(node[i]) != l->rank)
             return ki_fail(ir->env, KI_E_SELECT_LANES, ki_ops[node[i]->op].name, ki_rank(node[i]), l->rank), false;
         kn_uop lanes = node[i]->op == KN_REDUCE ? node[i]->src[0] : node[i]; /* a list, maybe */
@@ -275,7 +285,7 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
     if (!(around = loops_around(&scope))) return ki_scope_close(&scope), ki_fail(ir->env, KI_E_NOMEM), false;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t along = 0;
-        for (unsigned k = 0; ki_has_lanes(node[i]) && k < l->rank; k++) {
+        for (unsigned k = 0; ki_has_lanes(l, node[i]) && k < l->rank; k++) {
             if (ki_dim_n(node[i], k) == 1) continue;
             along |= 1u << k;
             /* an axis that two ranges of different extent share stays unrolled */
@@ -286,7 +296,8 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
         if (ki_rank(node[i]) == l->rank) strides(l, at, node[i], l->coef + (size_t)i * l->rank, &l->odd[i]);
         unsigned b = bytes_of(l, t, node, i);
         if (b > wide) wide = b;
-        if (node[i]->op != KN_LOAD && node[i]->op != KN_STORE && node[i]->op != KN_INS) continue;
+        bool dot = node[i]->op == KN_INS && ki_has_lanes(l, node[i]);
+        if (node[i]->op != KN_LOAD && node[i]->op != KN_STORE && !dot) continue;
         int64_t times = trips(&scope, around, node[i]);
         for (unsigned k = 0; k < l->rank; k++) score[k] += times * worth(l, t, at, node[i], k);
     }

@@ -9,6 +9,7 @@ typedef struct ki_lane_chunk { /* a piece of a vector axis: one register, or one
 } ki_lane_chunk;
 
 typedef struct ki_lanes {
+    bool tiles;              /* there are some */
     unsigned rank;           /* lane axes */
     int64_t size[KI_MAX_RANK];
     uint32_t vectors;        /* axes that become registers; no value varies along two of them */
@@ -20,8 +21,8 @@ typedef struct ki_lanes {
 
 /* Whether a node is storage (PARAM, BUFFER, or AFTER of one), not a value. */
 bool ki_is_storage(kn_uop u);
-/* Whether a node holds lanes: a value with axes that is no list of constants. */
-bool ki_has_lanes(kn_uop u);
+/* Whether a node holds lanes: a value with axes that is no list of constants, and no tile (tiles.c). */
+bool ki_has_lanes(const ki_lanes *l, kn_uop u);
 /* Lanes of a full register along an axis of so many. */
 uint32_t ki_full_lanes(const ki_lanes *l, int64_t n);
 /* Registers that n lanes fill, `lanes` in a full one: full ones, then the rest by powers of two; and the c-th of them. */

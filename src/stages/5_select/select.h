@@ -34,6 +34,7 @@ static inline bool ki_divides_near(kn_uop u) {
 /* The steps, in order. */
 kn_uop ki_devectorize(ki_ir *ir, const ki_target *t, kn_uop sink);
 kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink);
+kn_uop ki_tile_sums(ki_ir *ir, const ki_target *t, kn_uop sink); /* native targets; tiles.c */
 kn_uop ki_read_words(ki_ir *ir, const ki_target *t, kn_uop sink); /* native targets; words.c */
 kn_uop ki_lower_index(ki_ir *ir, const ki_target *t, kn_uop sink);
 kn_uop ki_lack(ki_ir *ir, unsigned level, kn_uop sink); /* native targets; level: ki_cpu_level */

@@ -72,7 +72,8 @@ static bool is_left(const ki_target *t, kn_uop u) {
 static bool is_wide(const ki_target *t, kn_uop u) {
     if (!ki_rank(u) || u->dtype == KN_IDX || u->dtype == KN_BOOL || u->dtype == KN_VOID) return false;
     bool value = u->op == KN_INS || u->op == KN_LOAD || u->op == KN_BITCAST || ki_is_elementwise((kn_op)u->op);
-    return value && (uint64_t)ki_numel(u) * ki_itemsize((kn_dtype)u->dtype) > t->vector;
+    uint64_t bytes = (uint64_t)ki_numel(u) * ki_itemsize((kn_dtype)u->dtype);
+    return value && bytes > t->vector && !(t->level >= KI_CPU_AMX_LEVEL && bytes == 1024); /* a tile */
 }
 
 static bool refuse(ki_ir *ir, const ki_target *t, kn_uop u) {

@@ -140,19 +140,16 @@ static kn_uop refuse(ki_ir *ir, const char *name, const char *why) {
     return ki_fail(ir->env, KI_E_X86_INS, name, why), NULL;
 }
 
-/* u read with dtype t of its width: registers know none. NULL: it has another width. */
-static kn_uop bits_as(ki_ir *ir, kn_uop u, kn_dtype t) {
+/* u read with dtype t of its width: registers know none. NULL: it has another width. side: of a tile's lanes, (256,) of 32 bits, what
+ * its meaning has, (16, 16), or of narrower t (16, 16, n); -1: back from there. */
+static kn_uop bits_as(ki_ir *ir, kn_uop u, kn_dtype t, int64_t side) {
+    int64_t all = 256, dim[3] = {side, side, side ? 4 / (int64_t)ki_itemsize(t) : 0};
+    if (side < 0) return ki_reshape(ir, u, &all, 1);
+    if (side && ki_rank(u) == 1) return ki_reshape(ir, ki_bitcast(ir, u, t), dim, dim[2] > 1 ? 3 : 2);
     if (u->dtype == t) return u;
     if (u->dtype == KN_BOOL || t == KN_BOOL || u->dtype == KN_IDX || ki_dtypes[u->dtype].bits != ki_dtypes[t].bits)
         return NULL;
     return ki_bitcast(ir, u, t);
-}
-
-/* A tile's lanes, (256,) of 32 bits, as its meaning has them: (16, 16), or of narrower t (16, 16, n). */
-static kn_uop tile_as(ki_ir *ir, kn_uop u, kn_dtype t, bool groups) {
-    int64_t dim[3] = {16, 16, 4 / (int64_t)ki_itemsize(t)};
-    if (ki_rank(u) != 1 || ki_numel(u) * (int64_t)ki_itemsize((kn_dtype)u->dtype) != 1024) return NULL;
-    return ki_reshape(ir, ki_bitcast(ir, u, t), dim, groups ? 3 : 2);
 }
 
 kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
@@ -169,14 +166,12 @@ kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
     kn_dtype lanes = lanes_for(f, (kn_dtype)u->dtype);
     bool tile = f->port == KI_XR_TILE;
     for (unsigned k = 0; k < n; k++)
-        if (!(src[k] = tile && ki_rank(u->src[k]) == 1 ? tile_as(ir, u->src[k], dtype_in(f, sources[k], lanes), k > 0)
-                                                       : bits_as(ir, u->src[k], dtype_in(f, sources[k], lanes))))
+        if (!(src[k] = bits_as(ir, u->src[k], dtype_in(f, sources[k], lanes), tile ? 16 : 0)))
             return ir->env->err ? NULL : refuse(ir, name, "a source has another dtype");
     if (ki_numel(u) > 64 && !tile) return refuse(ir, name, "no register has so many lanes");
     kn_uop v = meaning(ir, f, lanes, src, n, masked ? u->src[n] : NULL, (unsigned)ki_numel(u));
     if (!v) return ir->env->err ? NULL : refuse(ir, name, "its meaning does not fit the sources");
-    if (tile && ki_rank(u) == 1) v = ki_reshape(ir, v, (int64_t[]){256}, 1);
-    if (!(v = bits_as(ir, v, (kn_dtype)u->dtype)))
+    if (!(v = bits_as(ir, v, (kn_dtype)u->dtype, tile && ki_rank(u) == 1 ? -1 : 0)))
         return ir->env->err ? NULL : refuse(ir, name, "its result has another dtype");
     return ki_same_shape(u, v) ? v : refuse(ir, name, "its result has another shape");
 }

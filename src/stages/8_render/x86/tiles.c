@@ -10,7 +10,9 @@
 
 enum { ROWS = 16, ROW = 64, PALETTE = 1, TILES = 8 };
 
-bool ki_lis_tile(kn_uop u) { return ki_rank(u) == 1 && u->dtype != KN_BOOL && u->dtype != KN_IDX && ki_llanes(u) * ki_les(u) == ROWS * ROW; }
+bool ki_lis_tile(kn_uop u) {
+    return ki_rank(u) == 1 && u->dtype != KN_BOOL && u->dtype != KN_IDX && ki_llanes(u) * ki_les(u) == ROWS * ROW;
+}
 
 static ki_vreg new_tile(ki_lower *l) {
     if (!l->m.tiles) {
@@ -57,7 +59,8 @@ static bool rows_at(ki_lower *l, kn_uop u, kn_uop index, ki_mop *out) {
         if (!ki_is_const(list->src[k])) return ki_lfail(l, u, "a tile's places are a list of constants");
         if (k == 0) first = list->src[0]->arg.i;
         if (k == n) step = list->src[n]->arg.i - first;
-        if (list->src[k]->arg.i != first + (k < n ? 0 : k / n * step) + k % n) return ki_lfail(l, u, "a tile's rows lie one stride apart");
+        if (list->src[k]->arg.i != first + (k < n ? 0 : k / n * step) + k % n)
+            return ki_lfail(l, u, "a tile's rows lie one stride apart");
     }
     if (a.affine && a.stride != 1) return ki_lfail(l, u, "a tile's rows are whole");
     if (step * es != (int32_t)(step * es)) return ki_lfail(l, u, "a tile's rows lie too far apart");

@@ -1,0 +1,240 @@
+/* tiles.c: sums of dot products over 16 words (3_optimize/dots.c) as products of tiles, for targets with AMX, before lanes are parted:
+ *
+ *   acc[m, n] = acc[m, n] + reduce(ins(none, a[m, k], b[k, n]); add, k)        m by 16, n and k 16 lanes
+ *     =>  tile = ins(tile, words of 16 rows of a, words of b; "TDP...")        for each 16 by 16 of acc
+ *
+ * A tile is a value of (256,), which devec.c leaves whole. acc keeps its name and size, but has its elements tile by tile; what reads the
+ * finished sum reads a LOCAL buffer that the tiles are stored to first. A sum of another form stays as it is. */
+#include "base/cpuid.h"
+#include "stages/5_select/select.h"
+
+#include <string.h>
+
+enum { SIDE = 16, TILE = SIDE * SIDE, MOST = 8 };
+
+static const char *const products[][2] = {{"VDPBF16PS", "TDPBF16PS"}, {"VPDPBUSD", "TDPBUSD"}};
+
+typedef struct sum {
+    kn_uop acc, update, mem, lanes; /* BUFFER; the STORE; where it is read; L of INDEX(acc, L) */
+    kn_uop inside;                  /* AFTER(acc, loops around), NULL none */
+    unsigned m, n, k, over;         /* axes; over: of tiles along n, KI_MAX_RANK none */
+    int64_t rows, columns;          /* tiles */
+    const char *row;
+} sum;
+
+typedef struct tiles {
+    ki_ir *ir;
+    kn_uop *map; /* by id */
+    sum sum[MOST];
+    uint32_t n;
+} tiles;
+
+static kn_uop storage_of(kn_uop u) {
+    while (u->op == KN_AFTER || u->op == KN_INDEX) u = u->src[0];
+    return u;
+}
+
+/* index as a scalar base and a list of constants over its axes; *add: constants of the base. */
+static bool parted(kn_uop i, kn_uop *base, kn_uop *lanes, int64_t *add) {
+    *base = NULL, *add = 0;
+    if (i->op == KN_ADD && ki_rank(i->src[1]) && !ki_rank(i->src[0])) *base = i->src[0], i = i->src[1];
+    for (; *base && (*base)->op == KN_ADD && ki_is_const((*base)->src[1]); *base = (*base)->src[0])
+        *add += (*base)->src[1]->arg.i;
+    *lanes = i;
+    if (i->op != KN_RESHAPE || i->src[0]->op != KN_STACK) return false;
+    for (uint32_t k = 0; k < i->src[0]->nsrc; k++)
+        if (!ki_is_const(i->src[0]->src[k])) return false;
+    return true;
+}
+
+static int64_t element(kn_uop lanes, const int64_t *at) {
+    int64_t i = 0;
+    for (unsigned k = 0; k < ki_rank(lanes); k++) i = i * ki_dim_n(lanes, k) + (ki_dim_n(lanes, k) > 1 ? at[k] : 0);
+    return lanes->src[0]->src[i]->arg.i;
+}
+
+/* The LOADs a word is put together of, the lowest first; their number, 0: it is something else. */
+static uint32_t reads(kn_uop word, kn_uop *load) {
+    kn_uop stack[8] = {word};
+    uint32_t n = 0;
+    for (uint32_t depth = 1; depth--;) {
+        kn_uop u = stack[depth];
+        if (u->op == KN_OR && depth < 6) {
+            stack[depth++] = u->src[1]->op == KN_SHL ? u->src[1]->src[0] : u->src[1];
+            stack[depth++] = u->src[0];
+            continue;
+        }
+        while (u->op == KN_CAST || u->op == KN_BITCAST) u = u->src[0];
+        if (u->op != KN_LOAD || u->nsrc != 1 || u->src[0]->op != KN_INDEX || n == 4) return 0;
+        load[n++] = u;
+    }
+    unsigned bytes = (unsigned)ki_itemsize((kn_dtype)load[0]->dtype);
+    return n * bytes == 4 ? n : 0;
+}
+
+/* The tile of words at `at`, along the axes outer (rows) and inner: the LOAD of its first element, the scalar base of its places
+ * (NULL: 0), the places beside it. The elements of a word; 0: they do not lie in rows that are whole, one stride apart. */
+static uint32_t words_at(kn_uop word, int64_t *at, unsigned outer, unsigned inner, kn_uop *first, kn_uop *from,
+                         int64_t *place) {
+    kn_uop load[4], base[4], lanes[4];
+    int64_t add[4], top = at[outer];
+    uint32_t n = reads(word, load);
+    for (uint32_t k = 0; k < n; k++) {
+        bool same = parted(load[k]->src[0]->src[1], &base[k], &lanes[k], &add[k]) && base[k] == base[0];
+        if (!same || load[k]->src[0]->src[0] != load[0]->src[0]->src[0]) return 0;
+    }
+    for (uint32_t i = 0; i < TILE; i++)
+        for (uint32_t k = 0; k < n; k++) {
+            at[outer] = top + i / SIDE, at[inner] = i % SIDE;
+            place[i * n + k] = element(lanes[k], at) + add[k];
+        }
+    at[outer] = top, at[inner] = 0;
+    for (uint32_t i = 0; i < TILE * n; i++)
+        if (place[i] != place[0] + i / (SIDE * n) * (place[SIDE * n] - place[0]) + i % (SIDE * n)) return 0;
+    if (n) *first = load[0], *from = base[0];
+    return n;
+}
+
+/* ---- which sums ---------------------------------------------------------------------------------------------- */
+
+static unsigned varies(kn_uop u) {
+    unsigned axes = 0;
+    for (unsigned k = 0; k < ki_rank(u); k++) axes |= (ki_dim_n(u, k) > 1) << k;
+    return axes;
+}
+
+static unsigned axis_of(unsigned axes) { return axes ? (unsigned)ki_ctz64(axes) : KI_MAX_RANK; }
+
+static bool matches(kn_uop st, sum *s) {
+    kn_uop to = st->src[0], v = st->src[1], red = v->op == KN_ADD ? v->src[1] : NULL;
+    *s = (sum){.update = st, .acc = storage_of(to), .over = KI_MAX_RANK};
+    if (st->nsrc != 2 || !red || red->op != KN_REDUCE || red->nsrc != 1 || red->src[0]->op != KN_INS) return false;
+    kn_uop ins = red->src[0], old = v->src[0], base;
+    int64_t add;
+    if (old->op != KN_LOAD || old->src[0] != to || s->acc->op != KN_BUFFER || ins->nsrc != 3) return false;
+    for (unsigned k = 0; k < sizeof products / sizeof *products; k++)
+        if (strcmp(ins->arg.str->s, products[k][0]) == 0) s->row = products[k][1];
+    if (!s->row || to->op != KN_INDEX || !parted(to->src[1], &base, &s->lanes, &add) || base) return false;
+    unsigned k = red->arg.reduce.axes, m = varies(ins->src[1]) & ~k, n = varies(ins->src[2]) & ~k;
+    if (k & (k - 1) || !m || m & (m - 1) || !n || m & n) return false;
+    s->k = axis_of(k), s->m = axis_of(m);
+    s->rows = ki_dim_n(ins, s->m) / SIDE, s->columns = 1;
+    for (unsigned a = 0; a < ki_rank(ins); a++) {
+        if (!(n >> a & 1)) continue;
+        if (ki_dim_n(ins, a) == SIDE && s->n == 0 && !(n & ((1u << a) - 1))) s->n = a;
+        else if (s->over == KI_MAX_RANK) s->over = a, s->columns = ki_dim_n(ins, a);
+        else return false;
+    }
+    bool whole = ki_dim_n(ins, s->k) == SIDE && ki_dim_n(ins, s->n) == SIDE && ki_dim_n(ins, s->m) % SIDE == 0;
+    return whole && s->rows * s->columns * TILE == s->acc->arg.buffer->size && s->rows * s->columns <= 4;
+}
+
+static sum *sum_of(tiles *t, kn_uop memory) {
+    for (uint32_t k = 0; k < t->n; k++)
+        if (storage_of(memory) == t->sum[k].acc) return &t->sum[k];
+    return NULL;
+}
+
+/* ---- nodes --------------------------------------------------------------------------------------------------- */
+
+/* The place in mem of the lane `at`: rows of tiles' rows. */
+static int64_t place_in(const sum *s, const int64_t *at) {
+    int64_t over = s->over < KI_MAX_RANK ? at[s->over] : 0;
+    return (at[s->m] * s->columns + over) * SIDE + at[s->n];
+}
+
+/* The first lane of tile q, and that of its row and column. */
+static void lane_of(const sum *s, int64_t q, uint32_t i, int64_t *at) {
+    memset(at, 0, KI_MAX_RANK * sizeof *at);
+    at[s->m] = q / s->columns * SIDE + i / SIDE, at[s->n] = i % SIDE;
+    if (s->over < KI_MAX_RANK) at[s->over] = q % s->columns;
+}
+
+/* A STORE to a sum's accumulators, tile by tile; without a value, a copy of the tiles to memory. */
+static kn_uop each_tile(tiles *t, const sum *s, kn_uop acc, kn_uop value, kn_uop memory) {
+    kn_uop part[4], place[TILE * 4], there[TILE], load, base,
+        ins = value && value->op == KN_ADD ? value->src[1]->src[0] : NULL;
+    int64_t at[KI_MAX_RANK], n = s->rows * s->columns, number[TILE * 4];
+    for (int64_t q = 0; q < n; q++) {
+        for (uint32_t i = 0; i < TILE; i++) {
+            lane_of(s, q, i, at);
+            place[i] = ki_index(t->ir, q * TILE + i);
+            there[i] = ki_index(t->ir, place_in(s, at));
+        }
+        lane_of(s, q, 0, at);
+        kn_uop to = ki_op2(t->ir, KN_INDEX, acc, ki_opn(t->ir, KN_STACK, place, TILE)), v = value;
+        if (ins) {
+            kn_uop src[3] = {ki_op1(t->ir, KN_LOAD, to)};
+            for (int o = 1; o < 3; o++) {
+                uint32_t parts =
+                    words_at(ins->src[o], at, o == 1 ? s->m : s->k, o == 1 ? s->k : s->n, &load, &base, number);
+                for (uint32_t i = 0; i < TILE * parts; i++) place[i] = ki_index(t->ir, number[i]);
+                kn_uop list = ki_opn(t->ir, KN_STACK, place, TILE * parts), from = t->map[load->src[0]->src[0]->id];
+                if (base) list = ki_op2(t->ir, KN_ADD, t->map[base->id], list);
+                src[o] = ki_bitcast(t->ir, ki_op1(t->ir, KN_LOAD, ki_op2(t->ir, KN_INDEX, from, list)), KN_U32);
+            }
+            v = ki_str_op(t->ir, KN_INS, (kn_dtype)ins->dtype, s->row, strlen(s->row), src, 3);
+        } else if (!v) {
+            v = ki_op1(t->ir, KN_LOAD, to);
+            to = ki_op2(t->ir, KN_INDEX, memory, ki_opn(t->ir, KN_STACK, there, TILE));
+        }
+        if (!(part[q] = ki_op2(t->ir, KN_STORE, to, v))) return NULL;
+    }
+    return ki_opn(t->ir, KN_GROUP, part, (uint32_t)n);
+}
+
+static kn_uop one(tiles *t, kn_uop u, kn_uop *src) {
+    sum *s = u->op == KN_STORE || u->op == KN_LOAD ? sum_of(t, u->src[0]) : NULL;
+    for (uint32_t k = 0; k < u->nsrc; k++) src[k] = t->map[u->src[k]->id];
+    kn_uop acc = s ? t->map[u->src[0]->src[0]->id] : NULL, place[4 * TILE];
+    if (s && u->op == KN_STORE) return each_tile(t, s, acc, u->src[1], NULL);
+    if (!s || (s->update->src[1]->src[0] == u)) return ki_with_src(t->ir, u, src);
+    const ki_buffer *b = s->acc->arg.buffer;
+    if (!s->mem) s->mem = ki_buffer_make(t->ir, t->ir->next_buffer, b->size, (kn_dtype)b->dtype, KN_LOCAL, 0);
+    kn_uop mem = src[0] = s->mem, l = s->lanes, done;
+    for (uint32_t k = 1; s->inside && k < s->inside->nsrc; k++) src[k] = t->map[s->inside->src[k]->id];
+    if (s->inside) mem = ki_opn(t->ir, KN_AFTER, src, s->inside->nsrc);
+    if (!mem || !(done = each_tile(t, s, acc, NULL, mem))) return NULL;
+    int64_t at[KI_MAX_RANK], dim[KI_MAX_RANK];
+    for (int64_t i = 0, rest; i < b->size; i++) {
+        rest = i;
+        for (unsigned k = ki_rank(l); k-- > 0; rest /= dim[k]) dim[k] = ki_dim_n(l, k), at[k] = rest % dim[k];
+        place[i] = ki_index(t->ir, place_in(s, at));
+    }
+    kn_uop all = ki_reshape(t->ir, ki_opn(t->ir, KN_STACK, place, (uint32_t)b->size), dim, ki_rank(l));
+    return ki_op1(t->ir, KN_LOAD, ki_op2(t->ir, KN_INDEX, ki_op2(t->ir, KN_AFTER, s->mem, done), all));
+}
+
+/* All that is read of a and b lies as tiles do: tried before anything is changed. */
+static bool can_read(const sum *s) {
+    kn_uop ins = s->update->src[1]->src[1]->src[0], load, base;
+    int64_t at[KI_MAX_RANK] = {0}, place[TILE * 4];
+    return words_at(ins->src[1], at, s->m, s->k, &load, &base, place) &&
+           words_at(ins->src[2], at, s->k, s->n, &load, &base, place);
+}
+
+kn_uop ki_tile_sums(ki_ir *ir, const ki_target *target, kn_uop sink) {
+    kn_uop *order, *src = NULL;
+    if (!sink || target->level < KI_CPU_AMX_LEVEL) return sink;
+    int64_t n = ki_toposort(ir, &sink, 1, &order);
+    if (n < 0) return NULL;
+    tiles t = {.ir = ir, .map = ki_calloc((size_t)sink->id + 1, sizeof *t.map)};
+    uint32_t most = 4;
+    for (int64_t i = 0; i < n; i++)
+        if (order[i]->nsrc > most) most = order[i]->nsrc;
+    bool ok = t.map && (src = ki_calloc(most, sizeof *src));
+    if (!ok) ki_fail(ir->env, KI_E_NOMEM);
+    for (int64_t i = 0; i < n && ok; i++) t.map[order[i]->id] = order[i];
+    for (int64_t i = 0; i < n && ok && t.n < MOST; i++)
+        if (order[i]->op == KN_STORE && matches(order[i], &t.sum[t.n]) && can_read(&t.sum[t.n])) t.n++;
+    for (uint32_t k = 0; k < t.n && ok; k++) {
+        for (int64_t i = 0; i < n; i++) {
+            kn_uop a = order[i]->op == KN_AFTER && order[i]->src[0] == t.sum[k].acc ? order[i] : NULL;
+            if (a && a->nsrc > 1 && a->src[1]->op == KN_RANGE) t.sum[k].inside = a;
+        }
+    }
+    for (int64_t i = 0; i < n && ok && t.n; i++) ok = (t.map[order[i]->id] = one(&t, order[i], src)) != NULL;
+    kn_uop out = ok ? t.map[sink->id] : NULL;
+    ki_free(order), ki_free(src), ki_free(t.map);
+    return out;
+}

@@ -7,6 +7,7 @@
  *    of a kernel is treated apart (what a CUT leaves over) ends up with the same vectors along the reduce, or none.
  *  - Threads split an outer loop when the kernel's work is worth waking them.
  *  - An output larger than the caches, written line by line and not read again, is written past them.
+ *  - A running sum along rows takes a vector at a time; what a long loop reads of a large input is asked for ahead.
  * Nests are treated one at a time; each step is an OptOp (ki_nest_apply), after which the kernel is looked at anew. A nest is
  * done when the ids of its ranges are marked, so what a CUT adds is found by itself. Whatever is decided for a range must
  * hold again after the CUT that it asked for: thresholds ask n >= factor, and a cut leaves a multiple of the factor. */

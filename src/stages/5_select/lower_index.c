@@ -48,14 +48,16 @@ static void find_fits(lower *l) {
     }
 }
 
-/* base + STACK(constants), or the list alone. */
+/* base + STACK(constants), or the list alone; where all of these are 0, base as often as there are lanes. */
 static bool is_address_tail(kn_uop i) {
     if (i->op == KN_ADD) {
         if (ki_rank(i->src[0]) && ki_rank(i->src[1])) return false;
         i = ki_rank(i->src[0]) ? i->src[0] : i->src[1];
     }
     if (i->op != KN_STACK) return false;
-    for (uint32_t k = 0; k < i->nsrc; k++)
+    bool same = true;
+    for (uint32_t k = 0; k < i->nsrc && same; k++) same = i->src[k] == i->src[0];
+    for (uint32_t k = 0; k < i->nsrc && !same; k++)
         if (!ki_is_const(i->src[k])) return false;
     return true;
 }

@@ -106,7 +106,7 @@ DEFECTS = [
     Defect("select", "mask of c for a remainder, not c - 1", SELECT + "lower_index.c", "ki_const_int(l->ir, t, c - 1)", "ki_const_int(l->ir, t, c)"),
     Defect("select", "the second half of a vector is its first", SELECT + "devec.c", "progression(d, lanes / 2, 1, lanes / 2)", "progression(d, 0, 1, lanes / 2)"),
     Defect("select", "what is left of an axis is not reduced", SELECT + "devec.c", "c < chunks; c = end++) { /* full", "c < full; c = end++) { /* full"),
-    Defect("select", "registers of an accumulator overlap", SELECT + "devec.c", "at = at * ki_dim_n(i, v) + chunk.offset;", "at = at * (ki_dim_n(i, v) > 1 ? ki_dim_n(i, v) - 1 : 1) + chunk.offset;"),
+    Defect("select", "registers of an accumulator overlap", SELECT + "devec.c", "return at * ki_dim_n(i, v) + chunk.offset;", "return at * (ki_dim_n(i, v) > 1 ? ki_dim_n(i, v) - 1 : 1) + chunk.offset;"),
     Defect("select", "small floats are not rounded after a function", SELECT + "decomp.kr", "=> cast({op}(cast(x; f32)); [dtype(x)]) @fp(afn) @ends", "=> cast({op}(cast(x + x; f32)); [dtype(x)]) @fp(afn) @ends"),
     # ---- linearize
     Defect("linearize", "a loop does not wait for what it reads", LINEARIZE, "if (!add_dep(l, loop, item)) return false;", "if (l->node[s]->op != KN_AFTER && !add_dep(l, loop, item)) return false;"),

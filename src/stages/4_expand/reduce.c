@@ -29,18 +29,24 @@ static kn_uop repeat(ki_ir *ir, kn_op op, kn_uop v, int64_t n) {
     return r;
 }
 
+/* A sum that rounds goes axis by axis, in the order of u's ranges: which axes those share with others must not say how it adds up. */
 kn_uop ki_reduce_lanes(ki_ex *x, kn_uop u, kn_uop v) {
     kn_op op = (kn_op)u->arg.reduce.op;
-    uint32_t axes = u->arg.reduce.axes;
+    bool rounds = op != KN_MAX && ki_is_float((kn_dtype)u->dtype);
+    uint32_t axes = 0;
     int64_t times = 1;
-    if (!v) return NULL;
-    for (uint32_t k = 1; k < u->nsrc; k++) {
+    for (uint32_t k = 1; k < u->nsrc && v; k++) {
         if (!ki_is_lane(u->src[k])) continue;
         unsigned a = x->axis[ki_scope_rank(&x->scope, u->src[k])];
         if (ki_rank(v) && ki_dim_n(v, a) > 1) axes |= UINT32_C(1) << a;
         else times *= ki_extent(u->src[k]);
     }
-    return ki_lane_squeeze(x->ir, ki_reduce(x->ir, repeat(x->ir, op, v, times), op, axes));
+    v = ki_reduce(x->ir, repeat(x->ir, op, v, times), op, u->arg.reduce.axes | (rounds ? 0 : axes));
+    for (uint32_t k = 1; k < u->nsrc && rounds; k++) {
+        uint32_t axis = ki_is_lane(u->src[k]) ? UINT32_C(1) << x->axis[ki_scope_rank(&x->scope, u->src[k])] : 0;
+        if (axis & axes) v = ki_reduce(x->ir, v, op, axis);
+    }
+    return ki_lane_squeeze(x->ir, v);
 }
 
 /* ---- groups: REDUCEs that share a loop

@@ -378,47 +378,43 @@ static bool push_parts(devec *d, kn_uop u, uint32_t axes, place *p) {
     return true;
 }
 
-/* A row that adds up along a vector, of which each part is a register. */
+/* A row that adds up along one axis: how, its length and dtype alone say, not which axes are vectors nor how wide the kernel's
+ * registers are, which what stands beside it decides. */
 typedef struct row {
     kn_uop v;
     kn_op op;
-    uint32_t along, axes; /* the vector's; the others it adds up over */
+    uint32_t along, axes; /* its axis; the others it adds up over */
     uint32_t n, lanes;    /* as ki_lane_chunk_of has them */
+    uint32_t part;        /* lanes of a part: of a register, 1 if the axis is no vector */
 } row;
 
-/* Registers c .. end of the row as one, then across its lanes. */
-static kn_uop row_register(devec *d, const row *r, place *p, uint32_t c, uint32_t end) {
-    uint32_t from = d->nlist, len = ki_lane_chunk_of(r->n, r->lanes, c).len;
-    for (; c < end; c++) {
-        p->c[r->along] = c;
-        if (!push_parts(d, r->v, r->axes, p)) return NULL;
-    }
-    kn_uop one = tree(d, r->op, from);
-    d->nlist = from;
-    return across(d, r->op, one, len);
+/* The part of an axis that starts at this lane. */
+static uint32_t part_from(const row *r, uint32_t lane) {
+    uint32_t c = lane / r->part < r->n / r->part ? lane / r->part : r->n / r->part;
+    while (ki_lane_chunk_of(r->n, r->part, c).offset < lane) c++;
+    return c;
 }
 
-/* The same of a row whose lanes are parts of their own, in the same order: how it adds up must not depend on what else the kernel
- * makes vectors of. A tree over the lanes with the bits of their numbers reversed goes by halves. */
-static kn_uop row_parts(devec *d, const row *r, place *p, uint32_t c, uint32_t end) {
-    uint32_t from = d->nlist, len = ki_lane_chunk_of(r->n, r->lanes, c).len;
-    for (uint32_t k = 0; k < len; k++) {
-        uint32_t start = d->nlist, lane = 0;
-        for (uint32_t bit = 1; bit < len; bit *= 2) lane = lane * 2 + (k / bit & 1);
+/* Chunks c .. end of the row as one, then by halves: parts first, then the lanes of what is left. */
+static kn_uop row_chunk(devec *d, const row *r, place *p, uint32_t c, uint32_t end) {
+    uint32_t from = d->nlist, len = ki_lane_chunk_of(r->n, r->lanes, c).len, step = len < r->part ? len : r->part;
+    for (uint32_t lane = 0; lane < len; lane += step) {
+        uint32_t start = d->nlist;
         for (uint32_t q = c; q < end; q++) {
-            p->c[r->along] = ki_lane_chunk_of(r->n, r->lanes, q).offset + lane;
+            p->c[r->along] = part_from(r, ki_lane_chunk_of(r->n, r->lanes, q).offset + lane);
             if (!push_parts(d, r->v, r->axes, p)) return NULL;
         }
         kn_uop one = tree(d, r->op, start);
         d->nlist = start;
         if (!push(d, one)) return NULL;
     }
-    kn_uop sum = tree(d, r->op, from);
+    for (uint32_t half = len / step / 2; half; half /= 2)
+        for (uint32_t k = 0; k < half; k++)
+            d->list[from + k] = ki_op2(d->ir, r->op, d->list[from + k], d->list[from + k + half]);
     d->nlist = from;
-    return sum;
+    return across(d, r->op, d->list[from], step);
 }
 
-/* Along its vector; without one, along the first axis of several that it adds up over, as if that were it. */
 static kn_uop reduce_part(devec *d, kn_uop u, const place *at) {
     row r = {.v = u->src[0], .op = (kn_op)u->arg.reduce.op, .axes = u->arg.reduce.axes};
     uint32_t from = d->nlist;
@@ -434,10 +430,11 @@ static kn_uop reduce_part(devec *d, kn_uop u, const place *at) {
     r.along = (uint32_t)along;
     r.axes &= ~(UINT32_C(1) << along);
     r.n = (uint32_t)ki_dim_n(r.v, (unsigned)along);
-    r.lanes = ki_full_lanes(&d->l, r.n);
+    r.lanes = ki_row_lanes(d->t, (kn_dtype)r.v->dtype, r.n);
+    r.part = vector ? d->l.lanes[along] : 1;
     uint32_t chunks = ki_lane_chunks_of(r.n, r.lanes), full = r.n / r.lanes;
     for (uint32_t c = 0, end = full; c < chunks; c = end++) { /* full ones join; what is left of the axis follows */
-        kn_uop one = vector ? row_register(d, &r, &p, c, end) : row_parts(d, &r, &p, c, end);
+        kn_uop one = row_chunk(d, &r, &p, c, end);
         if (!one || !push(d, one)) return NULL;
     }
     kn_uop sum = tree(d, r.op, from);

@@ -200,10 +200,14 @@ static unsigned native_bytes(const ki_target *t, kn_uop u, bool address) {
     return own > least ? own : least;
 }
 
-uint32_t ki_full_lanes(const ki_lanes *l, int64_t n) {
-    uint32_t lanes = l->most;
+static uint32_t at_most(uint32_t lanes, int64_t n) {
     while (lanes > n) lanes /= 2;
     return lanes;
+}
+
+uint32_t ki_row_lanes(const ki_target *t, kn_dtype type, int64_t n) {
+    uint32_t lanes = t->vector / lane_bytes(type);
+    return at_most(lanes < 2 ? 2 : lanes, n);
 }
 
 uint32_t ki_lane_chunks_of(uint32_t n, uint32_t lanes) {
@@ -248,7 +252,7 @@ static void take_axes(ki_lanes *l, int64_t *score, const uint32_t *meet) {
         score[best] = -1;
         if (meet[best] & l->vectors) continue;
         l->vectors |= UINT32_C(1) << best;
-        l->lanes[best] = ki_full_lanes(l, l->size[best]);
+        l->lanes[best] = at_most(l->most, l->size[best]);
     }
 }
 

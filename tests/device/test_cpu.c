@@ -144,7 +144,18 @@ static void compilers(void) {
     CHECK(!compile(d, &k, 1) && env.err == KI_E_CC_MISSING && says("/no/such/compiler") && says("KN_CC"),
           "a missing compiler is named, and the way out");
     ki_device_close(d);
+    ki_kernel_text way = kernel("way", "#ifdef __OPTIMIZE__\n#define WAY 1\n#else\n#define WAY 2\n#endif\n"
+                                       "void way(void *const *buf, const long *var, long thread) {\n"
+                                       "    ((float *)buf[0])[thread] = WAY;\n}\n");
+    ki_setting_set(&env, KI_VAR_CC, "/usr/bin/env cc -O0");
+    d = fresh();
+    CHECK(compile(d, &way, 1) && result(d, &way) == 2, "options behind the compiler's name win");
+    ki_device_close(d);
     ki_setting_set(&env, KI_VAR_CC, NULL);
+    way.entry = NULL;
+    d = fresh();
+    CHECK(compile(d, &way, 1) && result(d, &way) == 1, "without them it optimizes");
+    ki_device_close(d);
     char *path = strdup(getenv("PATH") ? getenv("PATH") : ""), *cc = getenv("CC") ? strdup(getenv("CC")) : NULL;
     setenv("PATH", "/nowhere", 1);
     unsetenv("CC");

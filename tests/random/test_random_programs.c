@@ -1,13 +1,14 @@
 /* test_random_programs.c: random tensor programs, each through every stage, the text form and the CPU device, against the
  * interpreter. What fails is made small, printed and saved as build/failing/SEED.kn.
  *
- *   test_random_programs [--programs N] [--seed S] [--stages-only | --cpu-only] [--c-every K] [--threads-every K]
- *                        [--jobs J] [FILE.kn...]
+ *   test_random_programs [--programs N] [--seed S] [--stages-only | --cpu-only] [--c-every K] [--c-optimized K]
+ *                        [--threads-every K] [--jobs J] [FILE.kn...]
  *   test_random_programs [...] --first      stops at the first program that fails and prints its number, for broken_stages.py
  *   test_random_programs [...] --exempt     counts exempt elements by the op that made them so
  *   test_random_programs --one SEED, --show SEED
  *
- * Each runs on the CPU as machine code, every K-th as C too (--c-every, 8: the compiler is what takes time; 1 for a full run; 0: none)
+ * Each runs on the CPU as machine code, every K-th as C too (--c-every, 8: the compiler is what takes time; 1 for a full run; 0: none;
+ * --c-optimized, 1: all but every K-th of those without the compiler's optimizations, which are most of that time)
  * and every K-th shared out to threads (--threads-every, 4). --cpu-only: no stages, for many programs at the level KN_CPU says.
  * Seeds S, S+1, ... are dealt to worker processes in blocks, so that a crash or a hang costs one program; a block's
  * kernels are compiled in one go. With FILEs or --one only these are checked. */
@@ -46,8 +47,8 @@ static board *B;
 static struct {
     uint64_t programs, seed;
     bool stages_only, cpu_only, first;
-    unsigned jobs, every, threads;
-} opt = {.programs = 2000, .seed = 1, .jobs = 2, .every = 8, .threads = 4};
+    unsigned jobs, every, optimized, threads;
+} opt = {.programs = 2000, .seed = 1, .jobs = 2, .every = 8, .optimized = 1, .threads = 4};
 
 static void report(uint64_t seed, const finding *f) {
     unsigned i = __atomic_fetch_add(&B->nfail, 1, __ATOMIC_SEQ_CST);
@@ -111,14 +112,22 @@ static void count_ops(const ki_program *p) {
 
 /* ---- a worker ----------------------------------------------------------------------------------------------- */
 
-/* Those whose seed `every` divides; of them those that `threads` divides shared out as well (0: none). */
-static void device_block(kn_ctx *k, unsigned every, unsigned threads, subject *s, unsigned n) {
+/* What kernels are made by: machine code; C; C without optimizations. */
+enum { X86, C, QUICK_C, WAYS };
+
+static bool goes_by(unsigned way, uint64_t seed) {
+    if (way == X86 || opt.every == 0 || seed % opt.every) return way == X86;
+    return (way == C) == (seed / opt.every % opt.optimized == 0);
+}
+
+/* Those that go this way; of them those that `threads` divides shared out as well (0: none). */
+static void device_block(kn_ctx *k, unsigned way, unsigned threads, subject *s, unsigned n) {
     const ki_program *p[BLOCK];
     ki_exec *e[BLOCK];
     unsigned idx[BLOCK], m = 0;
     finding f;
     for (unsigned i = 0; i < n; i++)
-        if (s[i].ok && (n == 1 || s[i].seed % every == 0)) p[m] = &s[i].p, idx[m++] = i;
+        if (s[i].ok && (n == 1 || goes_by(way, s[i].seed))) p[m] = &s[i].p, idx[m++] = i;
     bool whole = m && ki_prepare(k, "CPU", p, m, e);
     if (!whole) ki_env_clear(&k->env);
     for (unsigned j = 0; j < m; j++) {
@@ -133,18 +142,26 @@ static void device_block(kn_ctx *k, unsigned every, unsigned threads, subject *s
 }
 
 /* Kernels are written in this; every output that can be is written past the caches, whatever its size. */
-static kn_ctx *streaming_cpu(const char *code) {
+static kn_ctx *streaming_cpu(unsigned way) {
     kn_ctx *k = kn_open("CPU");
     if (k) kn_set(k, "KN_STREAM", "1");
-    if (k) kn_set(k, "KN_CODE", code);
+    if (k) kn_set(k, "KN_CODE", way == X86 ? "x86" : "c");
+    const char *cc = getenv("KN_CC"), *other = getenv("CC");
+    char quick[300];
+    snprintf(quick, sizeof quick, "%s -O0", cc && *cc ? cc : other && *other ? other : "cc");
+    if (k && way == QUICK_C) kn_set(k, "KN_CC", quick);
     return k;
 }
+static unsigned ways(void) { return !opt.every ? C : opt.optimized > 1 ? WAYS : QUICK_C; }
 
 /* Programs first .. last of one block; with_cpu false: a block whose device part crashed before. */
 static void work(unsigned w, uint64_t first, uint64_t last, bool with_cpu) {
     static subject s[BLOCK];
-    kn_ctx *k = streaming_cpu("x86"), *c = streaming_cpu("c");
-    for (uint64_t seed = first; seed < last && k && c; seed++) {
+    kn_ctx *by[WAYS] = {NULL}, *k = NULL;
+    for (unsigned way = 0; way < WAYS; way++)
+        if (!(by[way] = streaming_cpu(way))) abort();
+    k = by[X86];
+    for (uint64_t seed = first; seed < last; seed++) {
         finding f;
         tally t = {0};
         subject *u = &s[seed - first];
@@ -160,12 +177,11 @@ static void work(unsigned w, uint64_t first, uint64_t last, bool with_cpu) {
     }
     alarm(0);
     B->cpu[w] = true;
-    if (with_cpu) device_block(k, 1, opt.threads, s, (unsigned)(last - first));
-    if (with_cpu && opt.every) device_block(c, opt.every, 0, s, (unsigned)(last - first));
+    for (unsigned way = 0; with_cpu && way < ways(); way++)
+        device_block(by[way], way, way == X86 ? opt.threads : 0, s, (unsigned)(last - first));
     B->cpu[w] = false;
     for (uint64_t i = 0; i < last - first; i++) free_subject(&s[i]);
-    kn_close(k);
-    kn_close(c);
+    for (unsigned way = 0; way < WAYS; way++) kn_close(by[way]);
 }
 
 /* ---- the parent --------------------------------------------------------------------------------------------- */
@@ -178,18 +194,18 @@ static bool fails_alone(const ki_program *p, bool cpu, finding *f) {
     pid_t pid = fork();
     if (pid == 0) {
         alarm(SLOW);
-        kn_ctx *k = streaming_cpu("x86"), *c = streaming_cpu("c");
+        kn_ctx *k = streaming_cpu(X86);
         ki_ir ir;
         ki_program q = {0};
         ki_text text = {0};
         arrays d;
         tally t = {0};
-        bool ok = k && c && ki_ir_open(&ir, &k->env) && ki_print(p, &text);
+        bool ok = k && ki_ir_open(&ir, &k->env) && ki_print(p, &text);
         ok = ok && (ki_parse(&ir, "program", text.s, text.n, &q) || found(shared, "tensor", "parse", &k->env, NULL));
         ok = ok && (arrays_make(&q, &d) || found(shared, "tensor", "eval", &k->env, NULL));
         ok = ok && (opt.cpu_only || check_stages(&q, &d, shared, &t));
         ok = ok && (!cpu || (check_cpu(k, &q, &d, shared, &t) && threads_agree(k, &q, &d, shared)));
-        ok = ok && (!cpu || !opt.every || check_cpu(c, &q, &d, shared, &t));
+        for (unsigned way = C; cpu && way < ways(); way++) ok = ok && check_cpu(streaming_cpu(way), &q, &d, shared, &t);
         _exit(ok ? 0 : 1);
     }
     int status = 0;
@@ -468,6 +484,7 @@ int main(int argc, char **argv) {
         if (strcmp(a, "--programs") == 0) opt.programs = strtoull(v, NULL, 10), i++;
         else if (strcmp(a, "--seed") == 0) opt.seed = strtoull(v, NULL, 10), i++;
         else if (strcmp(a, "--c-every") == 0) opt.every = (unsigned)strtoul(v, NULL, 10), i++;
+        else if (strcmp(a, "--c-optimized") == 0) opt.optimized = (unsigned)strtoul(v, NULL, 10), i++;
         else if (strcmp(a, "--jobs") == 0) opt.jobs = (unsigned)strtoul(v, NULL, 10), i++;
         else if (strcmp(a, "--stages-only") == 0) opt.stages_only = true;
         else if (strcmp(a, "--cpu-only") == 0) opt.cpu_only = true;
@@ -481,6 +498,7 @@ int main(int argc, char **argv) {
         else one_file(a), files = true;
     }
     if (opt.jobs < 1 || opt.jobs > 32) opt.jobs = 2;
+    if (!opt.optimized) opt.optimized = 1;
     if (opt.first) return first_failure();
     if (!files) whole();
     return tap_done();

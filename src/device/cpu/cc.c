@@ -141,9 +141,11 @@ bool ki_cc_start(ki_env *env, const ki_cc *cc, const char *const *flags, size_t 
     if (!argv) ki_fail(env, KI_E_NOMEM);
     else if (!ok) ki_fail(env, KI_E_TEMP_FILE, dir, strerror(errno));
     if (ok) {
-        size_t n = 0;
-        for (size_t i = 0; i < cc->nword; i++) argv[n++] = cc->word[i];
+        size_t n = 0, own = 1; /* options of its own come last: they win */
+        while (own < cc->nword && cc->word[own][0] != '-') own++;
+        for (size_t i = 0; i < own; i++) argv[n++] = cc->word[i];
         for (size_t i = 0; i < nflags; i++) argv[n++] = (char *)flags[i];
+        for (size_t i = own; i < cc->nword; i++) argv[n++] = cc->word[i];
         for (size_t i = 0; i < 4; i++) argv[n++] = (char *)fixed[i];
         argv[n++] = (char *)out;
         argv[n++] = (char *)"-lm";

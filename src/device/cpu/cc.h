@@ -1,7 +1,7 @@
 /* cc.h: the system's C compiler, run as a process, without a shell.
  *
- * Found through KN_CC, CC, cc, gcc, clang, in that order; KN_CC and CC may carry arguments ("gcc -m64"). A job reads C from
- * a file and writes a shared object; several jobs may run at once. */
+ * Found through KN_CC, CC, cc, gcc, clang, in that order; KN_CC and CC may carry arguments ("ccache gcc -O0"), of which options
+ * come after koine's own. A job reads C from a file and writes a shared object; several jobs may run at once. */
 #ifndef KI_CC_H
 #define KI_CC_H
 

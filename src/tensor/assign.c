@@ -30,6 +30,42 @@ kn_uop ki_assigned_buffer(kn_uop after) {
     return after && after->op == KN_BUFFER ? after : NULL;
 }
 
+/* ---- the views of a base ---------------------------------------------------------------------------------------- */
+
+bool ki_views_room(kn_ctx *k, uint32_t id) {
+    if (id < k->nview) return true;
+    uint32_t n = id + id / 2 + 64;
+    struct kn_tensor_s **p = ki_realloc(k->view, n, sizeof *p);
+    if (!p) return ki_fail(&k->env, KI_E_NOMEM), false;
+    memset(p + k->nview, 0, (n - k->nview) * sizeof *p);
+    k->view = p;
+    k->nview = n;
+    return true;
+}
+
+void ki_views_add(kn_ctx *k, struct kn_tensor_s *t) {
+    kn_uop base = ki_view_base(t->u);
+    t->view_prev = t->view_next = NULL;
+    if (!base) return;
+    if ((t->view_next = k->view[base->id])) t->view_next->view_prev = t;
+    k->view[base->id] = t;
+}
+
+void ki_views_drop(kn_ctx *k, struct kn_tensor_s *t) {
+    kn_uop base = ki_view_base(t->u);
+    if (!base) return;
+    if (t->view_prev) t->view_prev->view_next = t->view_next;
+    else k->view[base->id] = t->view_next;
+    if (t->view_next) t->view_next->view_prev = t->view_prev;
+}
+
+void ki_views_again(kn_ctx *k) {
+    if (k->nview) memset(k->view, 0, k->nview * sizeof *k->view);
+    for (struct kn_tensor_s *t = k->tensors; t; t = t->next) ki_views_add(k, t);
+}
+
+/* ---- assigns ---------------------------------------------------------------------------------------------------- */
+
 /* The view chain of u on another base. */
 static kn_uop rebased(kn_ctx *k, kn_uop u, kn_uop from, kn_uop to) {
     kn_uop chain[64];
@@ -73,12 +109,13 @@ static kn_uop assign(kn_ctx *k, kn_tensor target, kn_uop value, bool weak) {
     value = ki_t_broadcast_to(k, ki_t_cast(k, value, (kn_dtype)view->dtype), &s);
     if (value && ki_numel(view) == 0) return view; /* nothing to write */
     kn_uop next = write_to(k, base, view, value);
-    if (!next) return NULL;
-    for (struct kn_tensor_s *t = k->tensors; t; t = t->next) {
-        if (!t->u || ki_view_base(t->u) != base) continue;
+    if (!next || !ki_views_room(k, next->id)) return NULL;
+    for (struct kn_tensor_s *t = k->view[base->id]; t; t = k->view[base->id]) {
         kn_uop u = rebased(k, t->u, base, next);
         if (!u) return NULL;
+        ki_views_drop(k, t);
         t->u = u;
+        ki_views_add(k, t);
     }
     return target->u;
 }

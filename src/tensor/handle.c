@@ -52,6 +52,7 @@ static void unlink_live(kn_ctx *k, struct kn_tensor_s *t) {
 
 static void bury(kn_ctx *k, struct kn_tensor_s *t) {
     unlink_live(k, t);
+    ki_views_drop(k, t);
     if (k->first_tensor == t) k->first_tensor = NULL;
     ki_free(t->message);
     t->message = NULL;
@@ -69,6 +70,7 @@ void ki_handles_close(kn_ctx *k) {
     for (struct kn_tensor_s *t = k->tensors; t; t = t->next) ki_free(t->message);
     for (uint32_t i = 0; i < k->nslab; i++) ki_free(k->slab[i]);
     ki_free(k->slab);
+    ki_free(k->view);
     k->tensors = NULL;
 }
 
@@ -88,7 +90,8 @@ int ki_settle_failure(kn_ctx *k) {
 }
 
 kn_tensor ki_handle(kn_ctx *k, kn_uop u) {
-    struct kn_tensor_s *t = fresh(k);
+    kn_uop base = ki_view_base(u);
+    struct kn_tensor_s *t = !base || ki_views_room(k, base->id) ? fresh(k) : NULL;
     if (!t) {
         if (k->env.err == KI_E_NONE) ki_fail(&k->env, KI_E_NOMEM);
         ki_settle_failure(k);
@@ -96,6 +99,7 @@ kn_tensor ki_handle(kn_ctx *k, kn_uop u) {
     }
     *t = (struct kn_tensor_s){.k = k, .u = u, .scope = k->depth, .born = ++k->births};
     link_first(k, t);
+    ki_views_add(k, t);
     if (u) { /* what failed on the way to a good value does not count */
         if (k->env.err != KI_E_NONE) ki_env_clear(&k->env);
         return t;

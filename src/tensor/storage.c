@@ -92,8 +92,9 @@ void ki_collect(kn_ctx *k) {
     if (root && seen) {
         gather(k, root, false);
         k->collections++;
-        if (ki_ir_collect(&k->ir, root, n)) {
+        if (ki_views_room(k, k->ir.n) && ki_ir_collect(&k->ir, root, n)) {
             gather(k, root, true);
+            ki_views_again(k);
             for (uint32_t id = 1; id < k->ir.n; id++) {
                 kn_uop u = k->ir.node[id];
                 if (u->op == KN_BUFFER && u->arg.buffer->id < k->nstorage) seen[u->arg.buffer->id] = 1;

@@ -139,6 +139,14 @@ static bool is_view(kn_uop v) {
     return v->op == KN_RESHAPE || v->op == KN_PERMUTE || v->op == KN_PAD || v->op == KN_SHRINK || v->op == KN_FLIP;
 }
 
+/* The loops of v, a REDUCE that is computed in this nest alone, are named by their place. One that folds may be met in many. */
+static bool name_loops(rangeifier *r, uint32_t nest_id, kn_uop v) {
+    uint32_t first;
+    if (v->op != KN_REDUCE || r->info[v->id].folds) return true;
+    if (!ki_range_place(r, &r->nest[nest_id].place, v->src[0]->type, v->arg.reduce.axes, &first)) return false;
+    return r->push.range[v->id] = first + 1, true;
+}
+
 /* What a demand becomes, one step nearer to memory; a sum that folds goes all the way. */
 static kn_uop step(rangeifier *r, kn_uop d) {
     kn_uop e = NULL;
@@ -148,6 +156,7 @@ static kn_uop step(rangeifier *r, kn_uop d) {
 
 /* The demands on v are rewritten into demands on its sources. */
 static bool inline_value(rangeifier *r, kn_uop v) {
+    if (!name_loops(r, r->demand[r->info[v->id].first].nest, v)) return false;
     for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next) {
         demand q = r->demand[k];
         if (q.d->id >= r->map_cap || !r->map[q.d->id]) {
@@ -180,13 +189,15 @@ static bool inline_value(rangeifier *r, kn_uop v) {
 static bool new_nest(rangeifier *r, const ki_type *shape, uint32_t *id) {
     if (!GROW(r->nest, r->nnest, r->nest_cap)) return false;
     nest *n = &r->nest[r->nnest];
-    *n = (nest){.rank = shape->rank, .shape = shape};
+    uint32_t first;
+    *n = (nest){.rank = shape->rank, .shape = shape, .own = NONE};
+    if (!ki_range_place(r, &n->place, shape, UINT32_MAX, &first)) return false;
     for (unsigned k = 0; k < shape->rank; k++) {
         ki_dim d = shape->dim[k];
         if (d.n == 1 && !d.sym) {
             n->axis[k] = ki_index(r->ir, 0);
         } else {
-            n->axis[k] = ki_range_make(r->ir, r->ir->next_range, KN_AX_LOOP, ki_dim_uop(r->ir, d));
+            n->axis[k] = ki_range_make(r->ir, first + k, KN_AX_LOOP, ki_dim_uop(r->ir, d));
             n->range[n->nrange++] = n->axis[k];
         }
         if (!n->axis[k]) return false;
@@ -326,7 +337,9 @@ static bool read_back(rangeifier *r, kn_uop v, uint32_t host, kn_uop value) {
         nest *n = &r->nest[q.nest];
         if (n->youngest < v->id && q.nest != host) n->youngest = v->id;
         if (q.nest == host && host != NONE && value) {
-            if (!set_map(r, q.d, value)) return false;
+            if (!GROW(r->own, r->nown, r->own_cap)) return false;
+            r->own[r->nown] = (own_demand){q.d, value, n->own};
+            n->own = r->nown++;
             continue;
         }
         if (q.d->id < r->map_cap && r->map[q.d->id] && v->op != KN_AFTER) continue;
@@ -361,6 +374,7 @@ static bool store_value(rangeifier *r, kn_uop v) {
     kn_uop d = ki_push_operand(r->ir, x, i, x->type->rank), value = d;
     if (!d) return false;
     /* An output that is itself computed here is pushed now; what it wraps is a demand like any other. */
+    if (x == v && !name_loops(r, id, v)) return false;
     if (x == v && is_demand(r, d)) value = step(r, d);
     if (!value || !add_output(r, id, v, value)) return false;
     uint32_t ctx = NONE;
@@ -377,13 +391,20 @@ static bool store_value(rangeifier *r, kn_uop v) {
 
 /* ---- the rules of thumb ---------------------------------------------------------------------- */
 
+/* Loops of other nests are other loops, whatever their names. */
+static bool same_demand(const demand *a, const demand *b) {
+    bool varies = false;
+    for (uint32_t k = 1; k < a->d->nsrc; k++) varies |= !ki_is_const(a->d->src[k]);
+    return a->d == b->d && (a->nest == b->nest || !varies);
+}
+
 /* Demands on v: how many different ones, from how many nests. */
 static void count_demands(const rangeifier *r, const info *f, uint32_t *different, uint32_t *nests) {
     *different = *nests = 0;
     for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
         bool new_d = true, new_nest = true;
         for (uint32_t j = f->first; j != k; j = r->demand[j].next) {
-            new_d &= r->demand[j].d != r->demand[k].d;
+            new_d &= !same_demand(&r->demand[j], &r->demand[k]);
             new_nest &= r->demand[j].nest != r->demand[k].nest;
         }
         *different += new_d;

@@ -20,7 +20,9 @@ static bool nomem(rangeifier *r) {
 typedef struct resolver {
     rangeifier *r;
     kn_uop *final; /* by id */
-    uint32_t cap;
+    uint32_t cap, nest;
+    uint32_t *met, nmet; /* ids of this nest: names of loops are shared, what a demand is need not be */
+    size_t met_cap;
     kn_uop *stack;
     size_t n, stack_cap;
 } resolver;
@@ -53,6 +55,26 @@ static kn_uop done(const resolver *s, kn_uop u) {
     return is_tensor(s->r, u) ? u : u->id < s->cap ? s->final[u->id] : NULL;
 }
 
+static bool settle(resolver *s, kn_uop u, kn_uop to) {
+    if (!ki_array_grow(&s->met, &s->met_cap, (size_t)s->nmet + 1, sizeof *s->met)) return nomem(s->r);
+    s->met[s->nmet++] = u->id;
+    s->final[u->id] = to;
+    s->n--;
+    return true;
+}
+
+static void forget(resolver *s) {
+    while (s->nmet) s->final[s->met[--s->nmet]] = NULL;
+}
+
+/* What demand d is in this nest. */
+static kn_uop became(const resolver *s, kn_uop d) {
+    const rangeifier *r = s->r;
+    for (uint32_t k = r->nest[s->nest].own; k != NONE; k = r->own[k].next)
+        if (r->own[k].d == d) return r->own[k].value;
+    return d->id < r->map_cap ? r->map[d->id] : NULL;
+}
+
 /* u with every demand below it replaced by what it became, to the end. */
 static kn_uop resolve(resolver *s, kn_uop root) {
     rangeifier *r = s->r;
@@ -66,11 +88,10 @@ static kn_uop resolve(resolver *s, kn_uop root) {
             continue;
         }
         if (is_demand(r, u)) {
-            kn_uop to = u->id < r->map_cap ? r->map[u->id] : NULL;
+            kn_uop to = became(s, u);
             if (!to) return ki_fail(r->ir->env, KI_E_INTERNAL, "rangeify: a demand was never met"), NULL;
             kn_uop f = done(s, to);
-            if (f) s->final[u->id] = f, s->n--;
-            else if (!visit(s, to)) return NULL;
+            if (f ? !settle(s, u, f) : !visit(s, to)) return NULL;
             continue;
         }
         bool ready = true;
@@ -85,9 +106,7 @@ static kn_uop resolve(resolver *s, kn_uop root) {
         for (uint32_t k = 0; k < u->nsrc; k++) v[k] = done(s, u->src[k]);
         kn_uop f = ki_with_src(r->ir, u, v);
         if (v != src) ki_free(v);
-        if (!f || !room(s)) return NULL;
-        s->final[u->id] = f;
-        s->n--;
+        if (!f || !room(s) || !settle(s, u, f)) return NULL;
     }
     return s->final[root->id];
 }
@@ -119,6 +138,8 @@ static kn_uop nest_sink(resolver *s, uint32_t id) {
     rangeifier *r = s->r;
     nest *n = &r->nest[id];
     kn_uop store[16], end[KI_MAX_RANK + 1];
+    forget(s);
+    s->nest = id;
     for (uint32_t k = 0; k < n->nout; k++) {
         output *o = &r->output[n->out[k]];
         kn_uop index = resolve(s, o->index), value = resolve(s, o->value);
@@ -403,6 +424,7 @@ static bool resolve_all(rangeifier *r, kn_uop *sink) {
     bool ok = true;
     for (uint32_t i = 0; i < r->nnest && ok; i++) ok = (sink[i] = nest_sink(&s, i)) != NULL;
     ki_free(s.final);
+    ki_free(s.met);
     ki_free(s.stack);
     ki_free(r->map);
     r->map = NULL;

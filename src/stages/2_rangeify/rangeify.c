@@ -1,7 +1,7 @@
 /* rangeify.c: stage 2, movement ops become index arithmetic over RANGEs and the function is cut into kernels.
  *
  *   facts.c     what a value costs, which sums fold away          (sources first; alike.c: once for sums made alike)
- *   decide.c    which values get storage                          (users first; push.kr moves the INDEX)
+ *   decide.c    which values get storage                          (users first; push.kr moves the INDEX; places.c names loops)
  *   kernels.c   nests to kernels: fold.kr folds sums, scan.c carries them, scatter.c adds each term where it belongs,
  *               loops.c joins loops, row.c keeps rows, layout.c orders the axes of what lies between kernels; twins.c: once
  *               for nests that differ in names alone
@@ -103,6 +103,7 @@ void ki_range_forget(rangeifier *r) {
     ki_free(r->context);
     ki_memo_free(&r->memo);
     ki_alike_free(&r->alike);
+    ki_places_free(&r->places);
     r->order = NULL;
     r->info = NULL;
     r->push.range = NULL;
@@ -120,6 +121,7 @@ bool ki_rangeify(ki_program *p, const ki_lower_opts *o) {
     ki_range_forget(&r);
     ki_free(r.nest);
     ki_free(r.output);
+    ki_free(r.own);
     ki_free(r.map);
     ki_free(r.after);
     return ok;

@@ -44,7 +44,26 @@ typedef struct nest {
     double reduce_work;     /* elements of the largest REDUCE inlined */
     uint32_t youngest;      /* id of the last of the stored values it reads */
     bool scatter;           /* stores a REDUCE that scatters, alone */
+    uint32_t place;         /* of the loop that came up last: places.c */
+    uint32_t own;           /* demands on what it stores: NONE, or the first among `own` */
 } nest;
+
+/* A demand on what its nest stores is the value itself there; other nests with this demand read the buffer. */
+typedef struct own_demand {
+    kn_uop d, value;
+    uint32_t next;
+} own_demand;
+
+typedef struct ki_place {
+    uint32_t before, axes; /* before: 1 + the place before this one in its nests, 0: they begin here */
+    const ki_type *shape;
+    uint32_t first; /* number of axis 0's RANGE */
+} ki_place;
+typedef struct ki_places {
+    ki_place *place;
+    uint32_t n, *slot, nslot; /* slot: 1 + place, by hash */
+    size_t cap;
+} ki_places;
 
 typedef struct info { /* of a tensor node */
     uint32_t first;    /* demands */
@@ -107,7 +126,11 @@ typedef struct rangeifier {
     output *output;
     uint32_t noutput;
     size_t output_cap;
-    kn_uop *map; /* by id: what a demand became */
+    own_demand *own;
+    uint32_t nown;
+    size_t own_cap;
+    ki_places places;
+    kn_uop *map; /* by id: what a demand became, but where it is a nest's own */
     uint32_t map_cap;
     struct {
         uint32_t from, to;
@@ -141,6 +164,10 @@ bool ki_alike_find(rangeifier *r, kn_uop v, ki_alike_sum **out, bool *known);
 kn_uop ki_alike_folded(rangeifier *r, kn_uop d, bool *known);
 bool ki_alike_note(rangeifier *r, kn_uop d, kn_uop e);
 void ki_alike_free(ki_alike *a);
+
+/* places.c: *place: that of the loops over those axes of a shape that come up where *place was the last; *first: axis 0's number. */
+bool ki_range_place(rangeifier *r, uint32_t *place, const ki_type *shape, uint32_t axes, uint32_t *first);
+void ki_places_free(ki_places *s);
 
 /* simplify.c */
 /* Demands inside the indices of others (positions that are data) become variables, all but u itself. A demand has been

@@ -7,6 +7,7 @@ degree, interval and largest error, so that the constants in the rules can be ma
 A fit is f(x) ~ sum c_k x^k over [a, b], weighted: least squares on Chebyshev nodes, reweighted by the error it leaves until
 that is level (Lawson). Coefficients are then rounded to the format one by one, from the lowest, and the others fitted
 anew, so that each makes good what the rounding of those before it lost."""
+import struct
 import sys
 import mpmath as mp
 
@@ -133,6 +134,41 @@ FITS = {
 }
 
 
+def near(f, a, b):
+    """A number in the middle of [a, b] where f is nearly one of 24 bits."""
+    middle = rounded((a + b) / 2, 24)
+    step = mp.mpf(2) ** (mp.floor(mp.log(middle, 2)) - 23)
+    off = lambda x: abs(f(x) - rounded(f(x), 24)) / f(x)
+    return min((middle + k * step for k in range(-300, 301)), key=off)
+
+
+def pieces(f, shift, bits, edges, deg, first):
+    """f on 16 intervals as f(b) + d (c_1 + c_2 d + ...), d = x - b; near 0 as d + d (c_1 + ...), c_1 = 0 where first is 1. Edges are of x + shift:
+    bits of that from `bits` on choose the interval. Rows b, f(b), c_1, ... in that order."""
+    rows, worst = [[mp.mpf(0)] * 16 for _ in range(deg + 2)], mp.mpf(0)
+    for k, (lo, hi) in enumerate(zip(edges, edges[1:])):
+        lo, hi = mp.mpf(lo - shift), mp.mpf(hi - shift)
+        if k == 0:
+            b, at = mp.mpf(0), mp.mpf(0)
+            c, err = fit(lambda d: (f(d) - d) / d ** (first + 1), 0, hi, deg - 1 - first, 24, lambda d: d ** (first + 1) / f(d))
+            c = [mp.mpf(0)] * first + c
+        else:
+            b = near(f, lo, hi)
+            at = rounded(f(b), 24)
+            c, err = fit(lambda d: (f(b + d) - at) / d, lo - b, hi - b, deg - 1, 24, lambda d: abs(d) / f(b + d))
+        place = struct.unpack("I", struct.pack("f", edges[k]))[0] >> bits & 15
+        for row, v in zip(rows, [b, at] + c):
+            row[place] = v
+        worst = max(worst, err)
+    return rows, worst
+
+
+TABLES = {
+    "tanh32_table": lambda: pieces(mp.tanh, 0.75, 21, [0.75, 0.875, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10], 6, 1),
+    "erf32_table": lambda: pieces(mp.erf, 1.5, 20, [1.5, 1.625, 1.75, 1.875] + [2 + k / 4 for k in range(8)] + [4, 4.5, 5, 5.5], 5, 0),
+}
+
+
 def shortest(v, bits):
     """Fewest digits that read back as v."""
     for digits in range(1, 18):
@@ -172,6 +208,13 @@ def main():
         for k, v in enumerate(c):
             hi = rounded(v, bits)
             print(f"    x^{k:<2} {shortest(hi, bits)}" + (f" and {shortest(rounded(v - hi, bits), bits)}" if v != hi else ""))
+    for name, make in TABLES.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
+        rows, err = make()
+        print(f"{name}: degree {len(rows) - 2}, error 2^{float(mp.log(err, 2)):.1f}")
+        for k, row in enumerate(rows):
+            print(f"    {'b' if k == 0 else f'x^{k - 1}'} " + ", ".join(shortest(v, 24) for v in row))
     if not sys.argv[1:]:
         constants()
 

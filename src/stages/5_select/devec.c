@@ -303,6 +303,8 @@ static int64_t reg_place(const devec *d, kn_uop i, const place *p, uint32_t *len
 
 static kn_uop index_part(devec *d, kn_uop u, const place *p) {
     kn_uop buf = storage_root(u->src[0]);
+    if (ki_is_const_list(u->src[0]) && u->nsrc == 2) /* a table: the whole of it for each part */
+        return ki_op2(d->ir, KN_INDEX, u->src[0], d->part[part_at(d, u->src[1], p)]);
     if (!ki_is_storage(u->src[0]) || u->nsrc != 2) return fail(d, u, "an index into a value");
     uint32_t i = part_at(d, u->src[1], p), b = d->at[u->src[0]->id], len;
     kn_uop at = d->part[i];

@@ -29,7 +29,7 @@ bool ki_has_lanes(const ki_lanes *l, kn_uop u) {
     return ki_rank(u) > 0 && u->dtype != KN_VOID && !ki_is_storage(u) && u->op != KN_STACK;
 }
 
-static bool is_const_list(kn_uop u) {
+bool ki_is_const_list(kn_uop u) {
     if (u->op != KN_STACK || !u->nsrc) return false;
     for (uint32_t k = 0; k < u->nsrc; k++)
         if (!ki_is_const(u->src[k])) return false;
@@ -49,7 +49,7 @@ static bool even_along(kn_uop u, const kn_uop *c, unsigned k, int64_t *step) {
 }
 
 static void list_stride(kn_uop u, kn_uop list, int64_t *coef, uint32_t *odd) {
-    bool known = is_const_list(list) && ki_numel(u) == (int64_t)list->nsrc;
+    bool known = ki_is_const_list(list) && ki_numel(u) == (int64_t)list->nsrc;
     for (unsigned k = 0; k < ki_rank(u); k++) {
         if (ki_dim_n(u, k) == 1) continue;
         if (!known || !even_along(u, list->src, k, &coef[k])) coef[k] = 0, *odd |= 1u << k;

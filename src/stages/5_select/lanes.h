@@ -21,6 +21,8 @@ typedef struct ki_lanes {
 
 /* Whether a node is storage (PARAM, BUFFER, or AFTER of one), not a value. */
 bool ki_is_storage(kn_uop u);
+/* A STACK of constants. */
+bool ki_is_const_list(kn_uop u);
 /* Whether a node holds lanes: a value with axes that is no list of constants, and no tile (tiles.c). */
 bool ki_has_lanes(const ki_lanes *l, kn_uop u);
 /* Lanes that add up side by side along an axis of so many: a register's of that dtype, whatever else the kernel computes. */

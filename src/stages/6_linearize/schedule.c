@@ -19,11 +19,12 @@
 
 enum {
     MOST = 1024,
-    LONG = 40,  /* cycles of a chain from which on the view is too short */
-    ISSUE = 4,  /* vector instructions a cycle */
-    LOAD = 6,   /* cycles */
-    SLACK = 12, /* cycles before it must, a value that takes a register is not begun yet */
-    LEAST = 6   /* values that may live at once, however many constants there are: those can be read from memory */
+    LONG = 40,   /* cycles of a chain from which on the view is too short */
+    ISSUE = 4,   /* vector instructions a cycle */
+    LOAD = 6,    /* cycles */
+    PERMUTE = 3, /* cycles in which a table is looked up */
+    SLACK = 12,  /* cycles before it must, a value that takes a register is not begun yet */
+    LEAST = 6    /* values that may live at once, however many constants there are: those can be read from memory */
 };
 #define OUTSIDE UINT32_MAX
 
@@ -80,6 +81,7 @@ static uint8_t latency_of(kn_uop u) {
         const ki_x86_form *f = ki_x86_row(u->arg.str->s);
         return f && f->lat ? f->lat : 1;
     }
+    if (u->op == KN_INDEX && u->src[1]->dtype != KN_IDX) return PERMUTE;
     return u->dtype == KN_VOID ? 0 : 1;
 }
 

@@ -1,5 +1,7 @@
-/* lanes.c: lanes put together (STACK) and taken out (INDEX of a value with constant lanes). */
+/* lanes.c: lanes put together (STACK) and taken out (INDEX of a value with constant lanes), tables (INDEX of a STACK of constants). */
 #include "stages/8_render/x86/lower.h"
+
+#include <string.h>
 
 void ki_lstack(ki_lower *l, kn_uop u) {
     if (ki_lis_const(u) || u->dtype == KN_IDX) return; /* made where it is read */
@@ -105,4 +107,23 @@ void ki_lpick(ki_lower *l, kn_uop u) {
         ki_lget(l, v->reg, n * es, ki_mframe(to, 0));
     }
     if (v->wide && n == 1) v->all = ki_lall(l, v->reg, es);
+}
+
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
+
+kn_uop ki_lentry(kn_uop u) {
+    if (u->op != KN_INDEX || u->nsrc != 2 || !ki_lis_const(u->src[0]) || u->src[0]->op != KN_STACK) return NULL;
+    kn_uop i = u->src[1];
+    if (i->dtype != KN_I32 || ki_is_const(i) || u->src[0]->nsrc != 16 || ki_les(u) != 4) return NULL;
+    bool masked = i->op == KN_INS && strcmp(i->arg.str->s, "VPANDD") == 0 && i->nsrc == 2;
+    return masked && ki_is_const(i->src[1]) && i->src[1]->arg.i == 15 ? i->src[0] : i;
+}
+
+/* The table is permuted, a register of 64 bytes however few lanes are wanted: those behind them nobody reads. */
+void ki_llook_up(ki_lower *l, kn_uop u) {
+    ki_lval *v = ki_lv(l, u);
+    ki_vreg place = ki_lvector(l, ki_lentry(u), false), table = ki_ltable(l, u->src[0]);
+    v->reg = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Z);
+    KI_LPUT(l, KI_X_VPERMPS, ki_mreg(KI_XO_Z, v->reg), ki_mreg(KI_XO_Z, place), ki_mreg(KI_XO_Z, table));
+    if (v->wide && !ki_rank(u)) v->all = ki_lall(l, v->reg, ki_les(u));
 }

@@ -75,6 +75,7 @@ static bool read_sources(ki_lower *l, kn_uop u) {
     case KN_INDEX:
         if (ki_is_memory(u)) return true;
         to = 1;
+        if (ki_lentry(u)) read(&r, ki_lentry(u), false);
         break;
     case KN_AFTER:
         if (ki_is_memory(u)) return true;
@@ -388,6 +389,7 @@ static void lower_value(ki_lower *l, kn_uop u) {
     case KN_SPECIAL: special(l, u); break;
     case KN_INDEX:
         if (ki_lword(u) && ki_lv(l, ki_lword(u))->deferred) ki_lload_word(l, u, ki_lword(u));
+        else if (ki_lentry(u)) ki_llook_up(l, u);
         else if (!ki_is_memory(u)) ki_lpick(l, u);
         break;
     case KN_AFTER:

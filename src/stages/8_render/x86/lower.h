@@ -139,5 +139,8 @@ void ki_lresize(ki_lower *l, kn_uop u);
 /* lanes.c: STACK, and lanes of a value */
 void ki_lstack(ki_lower *l, kn_uop u);
 void ki_lpick(ki_lower *l, kn_uop u);
+/* Which entries of a table u is: data of which the four low bits count. NULL: u is no INDEX of a table (a STACK of 16 words). */
+kn_uop ki_lentry(kn_uop u);
+void ki_llook_up(ki_lower *l, kn_uop u);
 
 #endif

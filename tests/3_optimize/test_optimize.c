@@ -184,7 +184,7 @@ static void refusals(void) {
     CHECK(ki_apply_opt(&ir, m, opt(KI_OPT_STREAM, 0, 0, 0, false)), "the output may be streamed");
     ki_opt o = opt(KI_OPT_PREFETCH, 2, 4096, 0, false);
     o.id = 0;
-    REFUSED(m, o, OPT_PREFETCH, "an output is asked for ahead");
+    REFUSED(m, o, OPT_PREFETCH, "a sum's loop asks ahead for where the sum goes");
     o.id = 1, o.arg = 63;
     REFUSED(m, o, OPT_PREFETCH, "less than a line ahead");
     o.arg = (1 << 24) + 1;
@@ -193,7 +193,9 @@ static void refusals(void) {
     REFUSED(m, o, OPT_AXIS, "no such loop asks ahead");
     o.axis = 1, o.id = 1;
     REFUSED(m, o, OPT_PREFETCH, "a loop that the operand does not vary in");
-    o.axis = 2;
+    o.id = 0;
+    CHECK(ki_apply_opt(&ir, m, o), "an output is asked for ahead");
+    o.axis = 2, o.id = 1;
     CHECK((t = ki_apply_opt(&ir, m, o)) != NULL, "an operand is asked for ahead");
     REFUSED(t, o, OPT_PREFETCH, "twice");
     o = opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false);

@@ -25,7 +25,7 @@ def lists(koine, path, text, **env):
     env = {"KN_THREADS": 1, **env}
     optimized = koine("compile", path, "--to", "optimize", env=env).stdout
     code = koine("compile", path, "--target", "x86", env=env).stdout
-    return [(int(b), int(s)) for b, s in re.findall(r"prefetch \d+ (\d+) #(\d+)", optimized)], code
+    return [(int(b), int(s or 0)) for b, s in re.findall(r"prefetch \d+ (\d+)(?: #(\d+))?", optimized)], code
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -64,8 +64,31 @@ def test_it_stands_in_the_heaviest_loop(koine, tmp_path):
     assert len(asking) == 1 and "vscalefps" in asking[0]
 
 
+def sums_and(k, n):
+    """r + a @ b, of 128 x n: r and the result are met when a tile's sums are done."""
+    return (f'%a = param "a" : f32 [128, {k}]\n%b = param "b" : f32 [{k}, {n}]\n%c = reshape %a (128, 1, {k})\n%d = expand %c (128, {n}, {k})\n'
+            f'%e = permute %b order=(1, 0)\n%f = reshape %e (1, {n}, {k})\n%g = expand %f (128, {n}, {k})\n%h = mul %d %g\n'
+            f'%i = reduce add %h axes=(2)\n%j = reshape %i (128, {n})\n%r = param "r" : f32 [128, {n}]\n%y = add %j %r\nout "y" = %y\n')
+
+
+@pytest.mark.parametrize("level", ["avx512", "avx2"])
+def test_behind_sums(koine, tmp_path, level):
+    """The next tile's rows of what is added to the sums, and of where they go, while its sums run: not for a few terms, nor where all is near,
+    nor what goes past the caches."""
+    p = tmp_path / "p.kn"
+    opts, code = lists(koine, p, sums_and(64, 1024), KN_CPU=level)
+    rows = [b for b, _ in opts]
+    assert len(opts) == 2 and rows[0] == rows[1] and rows[0] % 4096 == 0
+    asked = {form: len(re.findall(form + r" \[", code)) for form in ("prefetcht0", "prefetchw")}
+    assert asked["prefetcht0"] == asked["prefetchw"] > 0
+    assert not lists(koine, p, sums_and(8, 1024), KN_CPU=level)[0]
+    assert not lists(koine, p, sums_and(64, 256), KN_CPU=level)[0]
+    if level == "avx512":  # AVX2 stores the result as it is
+        assert all(slot for _, slot in lists(koine, p, sums_and(64, 1024), KN_CPU=level, KN_STREAM=1024)[0])
+
+
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("text", [each(n, "exp") for n in (1, 16, 37, 1037)] + [of_row(37, 61, 0, "add"), softmax(5, 300)])
+@pytest.mark.parametrize("text", [each(n, "exp") for n in (1, 16, 37, 1037)] + [of_row(37, 61, 0, "add"), softmax(5, 300), sums_and(33, 529)])
 def test_it_changes_nothing(koine, tmp_path, level, text):
     p = tmp_path / "p.kn"
     p.write_text("koine 1 tensor\n" + text)

@@ -3,14 +3,6 @@
 
 #include "base/cpuid.h"
 
-/* Weight of what runs in each iteration of r. */
-static unsigned weight_in(const ki_nest *k, kn_uop r) {
-    unsigned w = 0;
-    for (uint32_t i = 0; i < k->scope.n; i++)
-        if (ki_scope_has(&k->scope, k->scope.node[i], r)) w += ki_weight(k->scope.node[i]);
-    return w;
-}
-
 bool ki_masks_are_free(const ki_choice *c) { return c->target->native && c->target->level >= KI_CPU_AVX512_LEVEL; }
 
 int64_t ki_lanes_for(const ki_choice *c, int64_t n) {
@@ -93,7 +85,7 @@ kn_uop ki_crossing(const ki_choice *c, kn_uop e, kn_uop v) {
         if (!k->read[i] || ki_nest_stride(k, a, v, &known) == 1 || !ki_scope_has(&k->scope, a->src[1], v)) continue;
         for (uint32_t j = 1; j < e->nsrc; j++) {
             kn_uop r = e->src[j];
-            if (ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || r == v || !ki_extent(r)) continue;
+            if (!ki_is_serial(r) || r == v || !ki_extent(r)) continue;
             if (ki_nest_stride(k, a, r, &known) == 1 && known && ki_nest_independent(k, r)) return r;
         }
     }
@@ -160,7 +152,7 @@ static kn_uop overlapping(const ki_nest *k, kn_uop e, kn_uop v) {
     bool known[2];
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
-        if (r == v || ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || ki_extent(r) < 2) continue;
+        if (r == v || !ki_is_serial(r) || ki_extent(r) < 2) continue;
         for (uint32_t i = 0; i < k->scope.n; i++)
             for (uint32_t q = 0; k->read[i] && q < k->scope.nrange; q++) {
                 kn_uop tap = k->scope.range[q];
@@ -254,7 +246,7 @@ static bool split_heads(ki_choice *c, kn_uop e, kn_uop v) {
     return false;
 }
 
-static void choose_nest(ki_choice *c, kn_uop e) {
+void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
     if (cut_values(c, e)) return;
     ki_find_tile(c, e, &t);
@@ -276,20 +268,13 @@ static void choose_nest(ki_choice *c, kn_uop e) {
     }
     kn_uop u = ki_crossing(c, e, t.v);
     if (u && choose_across(c, e, t.v, u)) return;
-    if (u && ki_extent(u) >= ACROSS && ki_extent(t.v) >= c->lanes && weight_in(&c->nest, t.v) <= 8) {
+    if (u && ki_extent(u) >= ACROSS && ki_extent(t.v) >= c->lanes && ki_weight_in(&c->nest, t.v) <= 8) {
         choose_blocks(c, e, t.v, u);
         return;
     }
     if (choose_window(c, e, t.v, lanes, unroll) || ki_choice_fit(c, t.v, unroll)) return;
     ki_choice_mark(c, e);
     KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, id, lanes}, {KN_AX_UPCAST, id, unroll > 1 ? unroll : 0});
-}
-
-void ki_choose_nest(ki_choice *c, kn_uop e) {
-    unsigned all = c->lanes;
-    c->lanes = ki_nest_lanes(c, e);
-    choose_nest(c, e);
-    c->lanes = all;
 }
 
 static bool varies_in(const ki_nest *k, kn_uop access, kn_uop x) {
@@ -314,7 +299,7 @@ static bool tiles_rows(const ki_nest *k) {
     return false;
 }
 
-static void choose_reduce(ki_choice *c, kn_uop x) {
+void ki_choose_reduce(ki_choice *c, kn_uop x) {
     ki_nest *k = &c->nest;
     const ki_scope *s = &k->scope;
     kn_uop best = NULL;
@@ -340,18 +325,10 @@ static void choose_reduce(ki_choice *c, kn_uop x) {
         return;
     }
     uint32_t id = best->arg.range.id;
-    int64_t unroll = ki_unroll(c, best, weight_in(k, best)), lanes = ki_lanes_for(c, ki_extent(best));
+    int64_t unroll = ki_unroll(c, best, ki_weight_in(k, best)), lanes = ki_lanes_for(c, ki_extent(best));
     /* A product of rows adds up in the same order as a dot tile, which other rows of the kernel may be part of. */
     if (most > 1 || tiled) unroll = 1;
     if (ki_choice_fit(c, best, unroll)) return;
     ki_choice_mark(c, x);
     KI_CHOICE_SPLIT(c, {KN_AX_UNROLL, id, lanes}, {KN_AX_UNROLL, id, unroll > 1 ? unroll : 0});
-}
-
-/* What is wide before or behind its loops takes no lanes from them. */
-void ki_choose_reduce(ki_choice *c, kn_uop x) {
-    unsigned all = c->lanes;
-    c->lanes = ki_choice_lanes(c, x);
-    choose_reduce(c, x);
-    c->lanes = all;
 }

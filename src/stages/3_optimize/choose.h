@@ -17,7 +17,8 @@ typedef struct ki_choice {
     bool even;      /* all get the same */
     uint32_t steps; /* OptOps so far */
     double alone;   /* less work than this is not worth waking them */
-    unsigned lanes; /* of a vector of the kernel's widest element, or of that of the reduce looked at */
+    unsigned all;   /* lanes of a vector of the kernel's widest element */
+    unsigned lanes; /* of the nest or reduce looked at: what is wide before or behind its sums takes none from them */
     kn_uop sink;
     ki_nest nest;
     bool open, ok;
@@ -80,7 +81,7 @@ bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors);
 bool ki_sums_rows(const ki_choice *c, kn_uop end, kn_uop v);
 /* A loop in which an operand is contiguous that is not in v, the vector's: NULL if all is well. */
 kn_uop ki_crossing(const ki_choice *c, kn_uop end, kn_uop v);
-/* tile.c: lanes of a vector in this nest. */
+/* tile.c: lanes of a vector in this nest: those of its sums, if they are long, else the kernel's. */
 unsigned ki_nest_lanes(const ki_choice *c, kn_uop end);
 /* v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);

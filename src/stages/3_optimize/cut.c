@@ -2,9 +2,9 @@
  *
  *   END(body, a..., r, b...)  becomes  END(GROUP(END(body', r', b...), END(body'', r'', b''...)), a...)
  *   REDUCE(v, a..., r, b...)  becomes  op(REDUCE(v', a..., r', b...), REDUCE(v'', a''..., r'', b''...))
- * Another REDUCE over the same loop (dots.c) gets one of its own. What does not depend on the loop is shared by both parts. The second part owns fresh ranges, for r, for what its closer
- * lists behind r (REDUCE: all), and for every loop inside that depends on one of these, and the buffers that stand inside
- * them. Lanes are shared. */
+ * Another REDUCE over the same loop (dots.c) gets one of its own. What does not depend on the loop is shared by both parts, and so
+ * are lanes. The second part owns fresh ranges, for r, for what its closer lists behind r (REDUCE: all), and for every loop inside
+ * that depends on one of these, and the buffers that stand inside them. */
 #include "stages/3_optimize/nest.h"
 
 #include <string.h>
@@ -100,8 +100,7 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis), c = ki_nest_closer(k, r), main, tail, both;
     int64_t n = ki_extent(r);
     if (o->arg < 1 || o->arg >= n) return FAIL(KI_E_OPT_CUT, (int)o->axis, (int)o->arg, (long long)n);
-    if (ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD)
-        return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "it is no loop");
+    if (!ki_is_serial(r)) return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "it is no loop");
     if (c->op == KN_END && !ki_nest_independent(k, r))
         return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "its iterations depend on each other");
     if (o->id < 0) o->id = (int32_t)ki_nest_next_range(k);

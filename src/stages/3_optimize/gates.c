@@ -3,7 +3,7 @@
  * leaves it as it is.
  *
  *   sum over c, ky, kx of x[c, y + ky, x + kx] w[c, ky, kx]  runs as  c in blocks, kx, ky, c inside a block
- * The block is short, so that what the loops around it read again still stands in the first-level cache. Rows that end within a
+ * The block is short, so that what the loops around it read again still stands near, and long, since what a mask costs it costs a block. Rows that end within a
  * vector are then one row for all of them (JOIN): y * n + x is contiguous too, and masks do not mind where a row ends.
  * How a sum is ordered depends on its own loops alone. */
 #include "stages/3_optimize/choose.h"
@@ -12,7 +12,7 @@
 
 #define MOST_STAGED (1 << 20) /* bytes of an operand that are copied so that rows can be joined */
 #define SHORTEST    8         /* terms that a mask must serve */
-#define BLOCK       16        /* about so many of them */
+#define BLOCK       64        /* about so many of them */
 
 bool ki_is_gated_by(const ki_nest *k, kn_uop access, kn_uop r) {
     for (kn_uop i = access->src[1]; i->op == KN_WHERE; i = i->src[1])

@@ -104,6 +104,13 @@ unsigned ki_weight(kn_uop u) {
     }
 }
 
+unsigned ki_weight_in(const ki_nest *k, kn_uop r) {
+    unsigned w = 0;
+    for (uint32_t i = 0; i < k->scope.n; i++)
+        if (ki_scope_has(&k->scope, k->scope.node[i], r)) w += ki_weight(k->scope.node[i]);
+    return w;
+}
+
 /* Weighted operations of the whole kernel: each node runs once for every iteration of its free ranges. */
 static double work_of(const ki_nest *k) {
     const ki_scope *s = &k->scope;
@@ -222,6 +229,7 @@ static bool split_threads(ki_choice *c, kn_uop r, int64_t t) {
 
 /* Splits `count` (0: choose it) threads off a loop of this END, outermost. True if a step was made. */
 static bool divide_nest(ki_choice *c, kn_uop e) {
+    c->lanes = ki_nest_lanes(c, e);
     int64_t unit = 1;
     ki_tile tile = {0};
     ki_find_tile(c, e, &tile);
@@ -243,14 +251,6 @@ static bool divide_nest(ki_choice *c, kn_uop e) {
     return ki_choice_do(c, KI_OPT_SWAP, 0, false, e->src[1]->arg.range.id, best->arg.range.id);
 }
 
-static bool thread_nest(ki_choice *c, kn_uop e) {
-    unsigned all = c->lanes;
-    c->lanes = ki_nest_lanes(c, e);
-    bool made = divide_nest(c, e);
-    c->lanes = all;
-    return made;
-}
-
 static bool has_thread(kn_uop e) {
     for (uint32_t j = 1; j < e->nsrc; j++)
         if (e->src[j]->arg.range.axis == KN_AX_THREAD) return true;
@@ -270,7 +270,7 @@ static void thread_kernel(ki_choice *c) {
             if (e->op != KN_END || has_thread(e) || e->src[1]->arg.range.id >= known) continue;
             uint32_t id = e->src[1]->arg.range.id;
             if (id >= KI_MOST_RANGES || tried[id >> 6] >> (id & 63) & 1) continue;
-            more = thread_nest(c, e);
+            more = divide_nest(c, e);
             if (!more) tried[id >> 6] |= UINT64_C(1) << (id & 63);
         }
     }
@@ -297,11 +297,12 @@ unsigned ki_choice_lanes(const ki_choice *c, kn_uop reduce) {
 static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     kn_uop u;
     if (ki_choice_look(c, sink)) {
-        c->lanes = ki_choice_lanes(c, NULL);
+        c->lanes = c->all = ki_choice_lanes(c, NULL);
         ki_choose_dots(c);
         if (c->ok) thread_kernel(c);
     }
     while (c->ok && (u = next_closer(c))) {
+        c->lanes = u->op == KN_END ? ki_nest_lanes(c, u) : ki_choice_lanes(c, u);
         if (u->op == KN_END) ki_choose_nest(c, u);
         else ki_choose_reduce(c, u);
     }

@@ -47,8 +47,7 @@ static ki_opt simple(ki_optop op, int64_t axis, int64_t arg) {
 /* The q-th loop that is no lane and no thread; NULL: this one is not. */
 static kn_uop loop_at(const ki_moves *m, uint32_t q) {
     kn_uop r = m->k->scope.range[q];
-    return ki_is_lane(r) || r->arg.range.axis == KN_AX_THREAD || !ki_nest_closer(m->k, r) || ki_extent(r) < 2 ? NULL
-                                                                                                              : r;
+    return ki_is_serial(r) && ki_nest_closer(m->k, r) && ki_extent(r) >= 2 ? r : NULL;
 }
 static bool of_reduce(const ki_moves *m, kn_uop r) { return ki_nest_closer(m->k, r)->op == KN_REDUCE; }
 #define EACH_LOOP(m, r)                                                                                                \
@@ -117,7 +116,7 @@ static void swap(ki_moves *m) {
         kn_uop c = ki_nest_closer(m->k, r);
         for (uint32_t j = 1; j + 1 < c->nsrc; j++) {
             kn_uop next = c->src[j + 1];
-            if (c->src[j] != r || ki_is_lane(next) || next->arg.range.axis == KN_AX_THREAD) continue;
+            if (c->src[j] != r || !ki_is_serial(next)) continue;
             ki_opt o = simple(KI_OPT_SWAP, r->arg.range.id, next->arg.range.id);
             append(m, &o, 1);
         }
@@ -149,8 +148,7 @@ static void block(ki_moves *m) {
             for (uint32_t j = 1; j < c->nsrc && n == 1; j++) { /* the rest keeps r's id and goes to the front */
                 kn_uop first = c->src[j];
                 if (first == r) break;
-                if (first->arg.range.axis != KN_AX_THREAD && !ki_is_lane(first))
-                    o[n++] = simple(KI_OPT_SWAP, first->arg.range.id, r->arg.range.id);
+                if (ki_is_serial(first)) o[n++] = simple(KI_OPT_SWAP, first->arg.range.id, r->arg.range.id);
             }
             append(m, o, n);
         }

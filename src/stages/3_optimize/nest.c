@@ -89,7 +89,7 @@ uint32_t ki_nest_next_buffer(const ki_nest *k) {
 
 kn_uop ki_last_loop(kn_uop closer) {
     for (uint32_t j = closer->nsrc; j-- > 1;)
-        if (!ki_is_lane(closer->src[j]) && closer->src[j]->arg.range.axis != KN_AX_THREAD) return closer->src[j];
+        if (ki_is_serial(closer->src[j])) return closer->src[j];
     return NULL;
 }
 

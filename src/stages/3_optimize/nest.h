@@ -38,7 +38,9 @@ static inline uint32_t ki_place_in(kn_uop closer, kn_uop r) {
     while (j < closer->nsrc && closer->src[j] != r) j++;
     return j;
 }
-/* The innermost loop of an END or a REDUCE that is neither lane nor thread; NULL: it has none. */
+/* A range whose iterations come one after the other: neither lane nor thread. */
+static inline bool ki_is_serial(kn_uop r) { return !ki_is_lane(r) && r->arg.range.axis != KN_AX_THREAD; }
+/* The innermost of these of an END or a REDUCE; NULL: it has none. */
 kn_uop ki_last_loop(kn_uop closer);
 /* Form of an access's index; NULL: not affine. */
 const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access);
@@ -98,6 +100,7 @@ kn_uop ki_kernel_with(ki_ir *ir, kn_uop sink, const ki_opt *add, const uint32_t 
 /* ---- choosing (heuristic.c) -------------------------------------------------------------------------------- */
 
 unsigned ki_weight(kn_uop u); /* of one node, an addition being 1; 0: it is no work */
+unsigned ki_weight_in(const ki_nest *k, kn_uop r); /* of what runs in each iteration of r */
 /* What search decides in their place. 0: as they see fit. */
 typedef struct ki_knobs {
     uint8_t mu, nv, mw; /* register tile: rows, vectors, columns (tile.c) */

@@ -1,7 +1,7 @@
-/* prefetch.c: the OptOp PREFETCH, and when it pays: what a loop reads is asked for before it is its turn.
+/* prefetch.c: the OptOp PREFETCH, and when it pays: what a loop reads, or writes, is asked for before it is its turn.
  *
- * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, and not the next
- * row while this one, in the cache by now, is gone through again. The op changes no node: it stands in the kernel's list of OptOps,
+ * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, not the next
+ * row while this one, in the cache by now, is gone through again, and not what a tile of sums is added to and stored in. The op changes no node: it stands in the kernel's list of OptOps,
  * where the machine code is made from it. Asking for what lies beyond a buffer is no access. */
 #include "stages/3_optimize/choose.h"
 
@@ -13,11 +13,15 @@
 #define FAR          (1 << 10) /* bytes from which on two places are of different rows */
 #define MOST_ROW     (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
 #define WORTH_ASKING 16        /* weight of what is done to a vector: below, memory alone decides */
+#define LEAST_TERMS  32        /* of the sums of a tile: time enough to fetch what comes behind them */
+#define NEAR         (1 << 18) /* bytes of what the second-level cache is likely to have */
 
-static kn_uop param_of(const ki_nest *k, uint32_t i) {
-    kn_uop p = k->read[i] ? ki_storage(k->scope.node[i]) : NULL;
+/* The PARAM that an access is to; read: that it reads. */
+static kn_uop param_at(const ki_nest *k, uint32_t i) {
+    kn_uop p = ki_is_access(k->scope.node[i]) ? ki_storage(k->scope.node[i]) : NULL;
     return p && p->op == KN_PARAM ? p : NULL;
 }
+static kn_uop param_of(const ki_nest *k, uint32_t i) { return k->read[i] ? param_at(k, i) : NULL; }
 
 static bool is_asked_for(const ki_nest *k, int32_t slot) {
     const ki_kernel *info = k->sink->arg.kernel;
@@ -26,14 +30,21 @@ static bool is_asked_for(const ki_nest *k, int32_t slot) {
     return false;
 }
 
+static bool is_streamed(const ki_nest *k, int32_t slot) {
+    const ki_kernel *info = k->sink->arg.kernel;
+    for (uint32_t i = 0; info && i < info->nopt; i++)
+        if (info->opt[i].op == KI_OPT_STREAM && info->opt[i].axis == slot) return true;
+    return false;
+}
+
 kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis);
-    bool reads = false;
-    for (uint32_t i = 0; i < k->scope.n && !reads; i++) {
-        kn_uop p = param_of(k, i);
-        reads = p && p->arg.param->slot == o->id && ki_scope_has(&k->scope, k->scope.node[i], r);
+    bool meets = false;
+    for (uint32_t i = 0; i < k->scope.n && !meets; i++) {
+        kn_uop p = param_at(k, i);
+        meets = p && p->arg.param->slot == o->id && ki_scope_has(&k->scope, k->scope.node[i], r);
     }
-    const char *why = !reads                            ? "the loop does not read it"
+    const char *why = !meets                            ? "the loop neither reads nor writes it"
                       : o->arg < LEAST || o->arg > MOST ? "that is no distance"
                       : is_asked_for(k, o->id)          ? "it is already"
                                                         : NULL;
@@ -41,8 +52,6 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
 }
 
 /* ---- when it pays ------------------------------------------------------------------------------------------ */
-
-static bool is_loop(kn_uop r) { return !ki_is_lane(r) && r->arg.range.axis != KN_AX_THREAD; }
 
 /* Of two loops that stand in one another, is a the inner one? */
 static bool is_inside(const ki_nest *k, kn_uop a, kn_uop b) {
@@ -61,16 +70,9 @@ static kn_uop innermost(const ki_nest *k, kn_uop access) {
     kn_uop best = NULL;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q];
-        if (is_loop(r) && step(k, access, r) && (!best || is_inside(k, r, best))) best = r;
+        if (ki_is_serial(r) && step(k, access, r) && (!best || is_inside(k, r, best))) best = r;
     }
     return best;
-}
-
-static unsigned weight_in(const ki_nest *k, kn_uop r) {
-    unsigned w = 0;
-    for (uint32_t i = 0; i < k->scope.n; i++)
-        if (ki_scope_has(&k->scope, k->scope.node[i], r)) w += ki_weight(k->scope.node[i]);
-    return w;
 }
 
 /* A row that a and b both read, each in a loop of its own: the bytes to the next one; 0: there is none, or it is too long. */
@@ -78,7 +80,7 @@ static int64_t next_row(const ki_nest *k, kn_uop a, kn_uop b) {
     kn_uop best = NULL;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q];
-        bool same = is_loop(r) && step(k, a, r) && step(k, a, r) == step(k, b, r);
+        bool same = ki_is_serial(r) && step(k, a, r) && step(k, a, r) == step(k, b, r);
         if (same && (!best || is_inside(k, r, best))) best = r;
     }
     int64_t s = best ? step(k, a, best) : 0;
@@ -104,7 +106,7 @@ static int64_t along(const ki_nest *k, kn_uop access, kn_uop loop) {
     kn_uop e = ki_nest_closer(k, loop);
     int64_t s = step(k, access, loop), rows = STRIP / width(k, access);
     bool scan = e->op == KN_END && !ki_nest_independent(k, loop);
-    if (s < FAR) return scan || weight_in(k, loop) >= WORTH_ASKING ? AHEAD : 0;
+    if (s < FAR) return scan || ki_weight_in(k, loop) >= WORTH_ASKING ? AHEAD : 0;
     bool pays = e->op == KN_REDUCE ? e->arg.reduce.op == KN_ADD || rows >= 4 : scan;
     return s <= MOST_ROW && pays ? s * (rows < 1 ? 1 : rows > 8 ? 8 : rows) : 0;
 }
@@ -123,20 +125,45 @@ static place best_place(const ki_nest *k, kn_uop param) {
                 p.ahead = next_row(k, u, s->node[j]);
         kn_uop e = ki_nest_closer(k, r), store = e->op == KN_END ? ki_nest_store(e) : NULL;
         bool result = store && ki_storage(store->src[0])->op == KN_PARAM;
-        if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * weight_in(k, r);
-        else p = (place){r, along(k, u, r), (double)ki_extent(r) / (1 + weight_in(k, r))};
+        if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * ki_weight_in(k, r);
+        else p = (place){r, along(k, u, r), (double)ki_extent(r) / (1 + ki_weight_in(k, r))};
         if (p.ahead && p.worth > best.worth) best = p;
     }
     return best;
 }
 
+/* Is there a sum of some length in every iteration of this loop? */
+static bool sums_in(const ki_nest *k, kn_uop r) {
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop x = k->scope.range[q], c = k->closer[q];
+        if (c && c->op == KN_REDUCE && ki_is_serial(x) && ki_extent(x) >= LEAST_TERMS && ki_scope_has(&k->scope, c, r))
+            return true;
+    }
+    return false;
+}
+
+/* What meets the sums of a tile when they are done, and what they are stored in: the next tile's while its sums run. */
+static place behind_sums(const ki_nest *k, kn_uop param) {
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i], r, e;
+        if (param_at(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u))) continue;
+        e = ki_nest_closer(k, r);
+        int64_t ahead = step(k, u, r);
+        if (e->op != KN_END || ki_last_loop(e) != r || !sums_in(k, r) || ahead < width(k, u) || ahead > MOST) continue;
+        if (width(k, u) >= LEAST) return (place){r, ahead, 1};
+    }
+    return (place){0};
+}
+
 void ki_choose_prefetches(ki_choice *c, uint64_t from) {
     for (uint32_t i = 0; c->ok && c->open && i < c->nest.scope.n; i++) {
-        kn_uop p = param_of(&c->nest, i);
+        kn_uop p = param_at(&c->nest, i);
         int32_t slot = p ? p->arg.param->slot : -1;
-        if (slot < 0 || is_asked_for(&c->nest, slot)) continue;
-        if ((uint64_t)ki_numel(p) * (uint64_t)ki_itemsize((kn_dtype)p->dtype) < from) continue;
-        place at = best_place(&c->nest, p);
+        if (slot < 0 || is_asked_for(&c->nest, slot) || is_streamed(&c->nest, slot)) continue;
+        uint64_t bytes = (uint64_t)ki_numel(p) * (uint64_t)ki_itemsize((kn_dtype)p->dtype);
+        place at = {0};
+        if (bytes >= from && c->nest.read[i]) at = best_place(&c->nest, p);
+        if (!at.loop && bytes >= NEAR) at = behind_sums(&c->nest, p);
         if (!at.loop) continue;
         ki_opt o = {
             .op = KI_OPT_PREFETCH, .axis = (int32_t)at.loop->arg.range.id, .arg = (int32_t)at.ahead, .id = slot};

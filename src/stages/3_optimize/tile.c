@@ -21,15 +21,13 @@
 #define FIRST_LEVEL (1 << 15) /* bytes of a panel that stay in the first-level cache */
 #define FAR         (1 << 14) /* bytes of memory that a panel may span and still be read in place */
 
-static bool is_loop_range(kn_uop r) { return !ki_is_lane(r) && r->arg.range.axis != KN_AX_THREAD; }
-
 /* The store's contiguous range. */
 static kn_uop vector_range(const ki_choice *c, kn_uop e) {
     kn_uop s = ki_nest_store(e);
     bool known;
     for (uint32_t j = 1; s && j < e->nsrc; j++) {
         kn_uop r = e->src[j];
-        if (!is_loop_range(r) || !ki_extent(r)) continue;
+        if (!ki_is_serial(r) || !ki_extent(r)) continue;
         if (ki_nest_stride(&c->nest, s->src[0], r, &known) == 1 && known && ki_nest_independent(&c->nest, r)) return r;
     }
     return NULL;
@@ -74,7 +72,7 @@ static kn_uop apart(const ki_nest *k, kn_uop e, kn_uop has, kn_uop lacks, kn_uop
     kn_uop best = NULL;
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
-        if (r == v || r == u || !is_loop_range(r) || ki_extent(r) < 2) continue;
+        if (r == v || r == u || !ki_is_serial(r) || ki_extent(r) < 2) continue;
         if (!uses(k, has, r) || uses(k, lacks, r) || !ki_nest_independent(k, r)) continue;
         bool older = best && ki_extent(r) == ki_extent(best) && r->arg.range.id < best->arg.range.id;
         if (!best || u || ki_extent(r) > ki_extent(best) || older) best = r;
@@ -84,13 +82,13 @@ static kn_uop apart(const ki_nest *k, kn_uop e, kn_uop has, kn_uop lacks, kn_uop
 
 /* Does e read rows that it keeps, and, *again, what access reads in another place? */
 static bool keeps_rows(const ki_nest *k, kn_uop e, kn_uop access, bool *again) {
-    kn_uop *node;
+    kn_uop *node, own = ki_word_of(k, access);
     bool rows = false;
     int64_t n = ki_toposort(k->ir, &e, 1, &node);
     *again = n < 0;
     for (int64_t i = 0; i < n; i++) {
         kn_uop s = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
-        kn_uop own = ki_word_of(k, access), word = ki_word_of(k, node[i]);
+        kn_uop word = ki_word_of(k, node[i]);
         bool other = word != own && (own == access || word != node[i]); /* single elements beside a word stay */
         *again |= s && other && s == ki_storage(access);
         rows |= s && s->op == KN_BUFFER;
@@ -110,7 +108,7 @@ static bool alone(const ki_nest *k, kn_uop e, kn_uop access) {
 static int64_t uses_of_panel(const ki_nest *k, kn_uop e, const ki_tile *t) {
     int64_t n = 1;
     for (uint32_t j = 1; j < e->nsrc && n < 1 << 20; j++)
-        if (is_loop_range(e->src[j]) && ki_extent(e->src[j]) && !uses(k, t->streamed, e->src[j]))
+        if (ki_is_serial(e->src[j]) && ki_extent(e->src[j]) && !uses(k, t->streamed, e->src[j]))
             n *= ki_extent(e->src[j]);
     return n;
 }
@@ -280,16 +278,15 @@ static int sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
     return all && reduces <= 2 ? reduces : 0;
 }
 
-/* What is wide before or behind its sums takes no lanes from them, if they are long. */
 unsigned ki_nest_lanes(const ki_choice *c, kn_uop e) {
     const ki_scope *s = &c->nest.scope;
     kn_uop v = vector_range(c, e);
     unsigned least = 0;
-    if (!v || !sums_columns(&c->nest, e, v)) return c->lanes;
+    if (!v || !sums_columns(&c->nest, e, v)) return c->all;
     for (uint32_t q = 0; q < s->nrange; q++) {
         kn_uop x = c->nest.closer[q];
         if (!x || x->op != KN_REDUCE || !ki_scope_has(s, x, v)) continue;
-        unsigned n = own_extent(x) >= MANY_TERMS ? ki_choice_lanes(c, x) : c->lanes;
+        unsigned n = own_extent(x) >= MANY_TERMS ? ki_choice_lanes(c, x) : c->all;
         if (!least || n < least) least = n;
     }
     return least;
@@ -335,7 +332,7 @@ static bool tile_across(ki_choice *c, kn_uop e, ki_tile *t) {
     bool known;
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
-        int64_t n = is_loop_range(r) ? ki_extent(r) : 0, most = best.v ? ki_extent(best.v) : 0;
+        int64_t n = ki_is_serial(r) ? ki_extent(r) : 0, most = best.v ? ki_extent(best.v) : 0;
         if (n < c->lanes || n % c->lanes || !ki_nest_independent(&c->nest, r)) continue;
         if (n < most || (n == most && r->arg.range.id > best.v->arg.range.id)) continue;
         *t = (ki_tile){.step = 1, .v = r};
@@ -355,9 +352,7 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     if (ki_nest_store(e) && tile_across(c, e, t)) return;
     *t = (ki_tile){.step = gathers ? 0 : 1, .v = v};
     if (gathers) return; /* better none of this */
-    unsigned weight = 0;
-    for (uint32_t i = 0; i < k->scope.n; i++)
-        if (ki_scope_has(&k->scope, k->scope.node[i], v)) weight += ki_weight(k->scope.node[i]);
+    unsigned weight = ki_weight_in(k, v);
     int sums = sums_columns(k, e, v);
     bool scan = !sums && weight <= 12 && ki_nest_carries(k, e); /* down the columns */
     int64_t unroll = ki_unroll(c, v, sums || scan ? 0 : weight), most = c->target->nvector / 4;

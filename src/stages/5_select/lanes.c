@@ -242,6 +242,11 @@ int ki_vector_axis(const ki_lanes *l, kn_uop u) {
     return -1;
 }
 
+/* Of what n lanes save, one by one, the part that the registers they fill leave. */
+static int64_t saved(const ki_lanes *l, int64_t n, int64_t score) {
+    return score / n * (n - ki_lane_chunks_of((uint32_t)n, at_most(l->most, n)));
+}
+
 /* Axes by worth, the last of equals first, each unless it meets one taken before. meet[k]: axes that k meets in a value. */
 static void take_axes(ki_lanes *l, int64_t *score, const uint32_t *meet) {
     for (unsigned turn = 0; turn < l->rank; turn++) {
@@ -308,6 +313,8 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
     ki_scope_close(&scope);
     ki_free(around);
     l->most = t->vector / wide >= 2 ? t->vector / wide : 2;
+    for (unsigned k = 0; k < l->rank; k++)
+        if (l->size[k] >= 2 && score[k] > 0) score[k] = saved(l, l->size[k], score[k]);
     take_axes(l, score, meet);
     return true;
 }

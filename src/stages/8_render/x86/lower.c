@@ -153,16 +153,17 @@ static void find_deferred(ki_lower *l) {
     }
 }
 
-/* The OptOps PREFETCH: the LOADs of whole vectors that stand in the loop. */
+/* The OptOps PREFETCH: the LOADs and STOREs of whole vectors that stand in the loop, in none inside it. */
 static void find_ahead(ki_lower *l, const ki_kernel *info) {
     for (uint32_t k = 0; info && k < info->nopt; k++) {
         const ki_opt *o = &info->opt[k];
-        uint32_t block = UINT32_MAX;
+        int64_t depth = 0; /* loops that are open, from this one on */
         for (uint32_t i = 0; i < l->n && o->op == KI_OPT_PREFETCH; i++) {
             kn_uop u = l->inst[i];
             ki_address a;
-            if (u->op == KN_RANGE && u->arg.range.id == (uint32_t)o->axis && i + 1 < l->n) block = l->val[i + 1].block;
-            if (u->op != KN_LOAD || l->val[i].block != block || ki_address_of(u->src[0], &a)) continue;
+            if (u->op == KN_RANGE && (depth || u->arg.range.id == (uint32_t)o->axis)) depth++;
+            if (u->op == KN_END && depth) depth = depth < u->nsrc ? 0 : depth - (u->nsrc - 1);
+            if ((u->op != KN_LOAD && u->op != KN_STORE) || depth != 1 || ki_address_of(u->src[0], &a)) continue;
             if (a.buf->op == KN_PARAM && a.buf->arg.param->slot == o->id && a.affine && a.stride == 1)
                 l->val[i].ahead = o->arg;
         }

@@ -28,7 +28,7 @@ typedef struct ki_lval { /* by item */
     uint32_t slice;      /* 1 + the STORE (item) whose slice it is written to at once */
     uint32_t square;     /* a LOAD of a square (square.c): 1 + the item that starts lowest */
     uint32_t next;       /* 1 + the square's next item */
-    int32_t ahead;       /* a LOAD: bytes ahead of it to be asked for, 0: none */
+    int32_t ahead;       /* a LOAD, a STORE: bytes ahead of it to be asked for, 0: none */
 } ki_lval;
 
 typedef struct ki_lower {

@@ -94,12 +94,12 @@ ki_mop ki_laddress(ki_lower *l, const ki_address *a, int64_t lane) {
 static ki_mop sized(ki_mop o, unsigned bytes) { return o.size = (uint8_t)bytes, o; }
 
 /* The OptOp PREFETCH: once a line. */
-static void ask_ahead(ki_lower *l, kn_uop load, const ki_address *a, ki_mop o) {
-    int64_t ahead = ki_lv(l, load)->ahead, line = l->m.target->line, bytes = (int64_t)a->lanes * ki_les(load);
+static void ask_ahead(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
+    int64_t ahead = ki_lv(l, u)->ahead, line = l->m.target->line, bytes = (int64_t)a->lanes * ki_les(a->buf);
     bool begins = (o.v % line + line) % line < bytes;
     if (!ahead || !begins || o.v + ahead > INT32_MAX) return;
     o.v += ahead;
-    KI_LPUT(l, KI_X_PREFETCHT0, sized(o, 0));
+    KI_LPUT(l, u->op == KN_STORE ? KI_X_PREFETCHW : KI_X_PREFETCHT0, sized(o, 0));
 }
 
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load) {
@@ -463,6 +463,7 @@ static bool load_masked(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate)
     kn_uop alt = u->src[1];
     bool zero = ki_is_const(alt) && !alt->arg.bits;
     ki_mop from = ki_laddress(l, a, 0);
+    ask_ahead(l, u, a, from);
     if (zero) r = ki_vreg_new(&l->m, KI_RC_V, kind);
     else r = ki_lmove(l, KI_RC_V, kind, ki_lvector(l, alt, true));
     ki_mins *i = KI_LPUT(l, forms[es], ki_mreg(kind, r), from);
@@ -598,17 +599,19 @@ static bool store_masked(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate
     static const uint16_t forms[9] = {
         [1] = KI_X_VMOVDQU8_ST, [2] = KI_X_VMOVDQU16_ST, [4] = KI_X_VMOVUPS_ST, [8] = KI_X_VMOVUPD_ST};
     if (!a->affine || a->stride != 1) return false;
+    ki_mop to = ki_laddress(l, a, 0);
+    ask_ahead(l, u, a, to);
     if (!has(l, KI_CPU_AVX512BW)) {
         kn_uop sign = ki_lsign(gate);
         if (l->m.sse || !sign || ki_les(sign) != es || es < 4 || n * es < 16) return false;
         ki_mop x = ki_mreg(ki_lkind(n * es), ki_lvector(l, v, true)),
                by = ki_mreg(ki_lkind(n * es), ki_lv(l, gate)->reg);
-        KI_LPUT(l, es == 4 ? KI_X_VMASKMOVPS_ST : KI_X_VMASKMOVPD_ST, ki_laddress(l, a, 0), by, x);
+        KI_LPUT(l, es == 4 ? KI_X_VMASKMOVPS_ST : KI_X_VMASKMOVPD_ST, to, by, x);
         return true;
     }
     ki_vreg k = n * es < 16 ? ki_lmask_exact(l, gate, n) : ki_lmask(l, gate, n);
     ki_vreg r = v->dtype == KN_BOOL ? ki_lbytes(l, v, n) : ki_lvector(l, v, true);
-    KI_LPUT(l, forms[es], ki_laddress(l, a, 0), ki_mreg(ki_lkind(n * es), r))->mask = k;
+    KI_LPUT(l, forms[es], to, ki_mreg(ki_lkind(n * es), r))->mask = k;
     return true;
 }
 
@@ -651,7 +654,9 @@ void ki_lstore(ki_lower *l, kn_uop u) {
     } else {
         ki_vreg r = v->dtype == KN_BOOL ? ki_lbytes(l, v, n) : ki_lvector(l, v, n > 1);
         bool stream = u->arg.i && n * es >= 16 && n * es == l->m.target->vector && a.buf->op == KN_PARAM;
-        ki_lput(l, r, n * es, ki_laddress(l, &a, 0), stream);
+        ki_mop to = ki_laddress(l, &a, 0);
+        ask_ahead(l, u, &a, to);
+        ki_lput(l, r, n * es, to, stream);
         l->m.fence = l->m.fence || stream;
     }
     if (past) here(l, past);

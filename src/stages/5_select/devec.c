@@ -411,8 +411,12 @@ static kn_uop row_chunk(devec *d, const row *r, place *p, uint32_t c, uint32_t e
         if (!push(d, one)) return NULL;
     }
     for (uint32_t half = len / step / 2; half; half /= 2)
-        for (uint32_t k = 0; k < half; k++)
-            d->list[from + k] = ki_op2(d->ir, r->op, d->list[from + k], d->list[from + k + half]);
+        for (uint32_t k = 0; k < half; k++) {
+            uint32_t pair = d->nlist;
+            if (!push(d, d->list[from + k]) || !push(d, d->list[from + k + half])) return NULL;
+            d->list[from + k] = tree(d, r->op, pair);
+            d->nlist = pair;
+        }
     d->nlist = from;
     return across(d, r->op, d->list[from], step);
 }

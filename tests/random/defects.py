@@ -68,9 +68,11 @@ DEFECTS = [
            "s->lower = index_max(ir, s->lower, ki_index_add(ir, floor_by(ir, d, -c), ki_index(ir, 1)));",
            "s->lower = index_max(ir, s->lower, floor_by(ir, d, -c));"),
     Defect("rangeify", "a gather takes what is past the end", S + "2_rangeify/fold.c", "ki_op2(ir, KN_CMPLT, s->equal, upper)", "ki_op2(ir, KN_CMPLE, s->equal, upper)"),
-    Defect("rangeify", "a twin has its buffers crosswise", S + "2_rangeify/twins.c", "k < n ? t->buffer.name[k]", "k < n ? t->buffer.name[n - 1 - k]"),
+    Defect("rangeify", "a twin has its buffers crosswise", S + "2_rangeify/twins.c", "k < n ? t->seen.buffer.name[k]", "k < n ? t->seen.buffer.name[n - 1 - k]"),
     Defect("rangeify", "nests that differ in a constant are twins", S + "2_rangeify/twins.c", "    *arg = ki_import_arg(to, u);\n    return arg->p || !u->arg.p;\n}\n\nstatic bool to_names",
            "    *arg = ki_import_arg(to, u);\n    if (u->op == KN_CONST && ki_is_float((kn_dtype)u->dtype)) arg->bits = 0;\n    return arg->p || !u->arg.p;\n}\n\nstatic bool to_names"),
+    Defect("rangeify", "a nest written as another has its buffers crosswise", S + "2_rangeify/twins.c", "return (version ? &t->seen.version : &t->seen.buffer)->name[k];",
+           "return (version ? &t->seen.version : &t->seen.buffer)->name[n - 1 - k];"),
     # ---- optimize
     Defect("optimize", "a split multiplies by the wrong part", OPT + "opt.c", "o->top ? (n + f - 1) / f : f, inner", "o->top ? f : (n + f - 1) / f, inner"),
     Defect("optimize", "the last thread's share is one too long", OPT + "opt.c", "bound = ki_op2(ir, KN_ADD, cut, ki_index(ir, q));", "bound = ki_op2(ir, KN_ADD, cut, ki_index(ir, q + (q > 1)));"),

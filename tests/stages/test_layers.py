@@ -1,6 +1,8 @@
 """A network of equal layers: what is found out of an index in one of them is not found out again in the next."""
 import re
 
+import pytest
+
 LAYER = """%h{o} = reshape %x{i} (16, 4, 24)
 %p{o} = permute %h{o} order=(1, 0, 2)
 %q{o} = reshape %p{o} (4, 24, 16)
@@ -36,3 +38,28 @@ def test_index_arithmetic_is_done_once(koine, tmp_path):
     many, more = rewrites(koine, tmp_path, 12)
     assert many == 3 * few and some
     assert more == some, f"{some} rewrites of indices for 4 layers, {more} for 12"
+
+
+NESTS = """koine 1 tensor
+%a = param "a" : f32 [6, 8] in [-4, 4]
+%b = param "b" : f32 [6, 8] in [-4, 4]
+%w = param "w" : f32 [9, 8] in [-4, 4]
+"""
+# One nest, and others that differ from it in one thing: what is read, a constant, an op, where it is read, which of two is which.
+ONE = ("{v}r = sub {x} {y}\n{v}s = mul {v}r {c}\n{v}o = reduce {op} {v}s axes=(1)\n", {"x": "%a", "y": "%b", "c": "2.0", "op": "add"})
+OTHERS = [{}, {"c": "3.0"}, {"op": "max"}, {"x": "%b", "y": "%a"}, {"y": "%a"}, {"y": "%fb"}, {"y": "%w0"}, {"y": "%w3"}, {"c": "%b"}]
+
+
+def test_nests_that_differ_are_not_taken_for_each_other(koine):
+    np = pytest.importorskip("numpy")
+    text = NESTS + "%fb = flip %b axes=(1)\n%w0 = shrink %w (0, 0) (6, 8)\n%w3 = shrink %w (3, 0) (6, 8)\n"
+    text += "".join(ONE[0].format(v=f"%v{k}", **ONE[1] | o) for k, o in enumerate(OTHERS))
+    text += "".join(f'out "y{k}" = %v{k}o\n' for k in range(len(OTHERS)))
+    (koine.cwd / "nests.kn").write_text(text)
+    got = {}
+    for device in ("CPU", "INTERP"):
+        out = [a for k in range(len(OTHERS)) for a in ("--out", f"y{k}={device}{k}.npy")]
+        koine("run", "nests.kn", "--device", device, *out)
+        got[device] = [np.load(koine.cwd / f"{device}{k}.npy") for k in range(len(OTHERS))]
+    for k, (x, y) in enumerate(zip(got["CPU"], got["INTERP"])):
+        assert np.allclose(x, y, rtol=1e-5, atol=1e-5), OTHERS[k]

@@ -20,7 +20,8 @@ static bool nomem(rangeifier *r) {
 typedef struct resolver {
     rangeifier *r;
     kn_uop *final; /* by id */
-    uint32_t cap, nest;
+    uint8_t *asks; /* by id: there is a demand in it; up to known, what is younger has none */
+    uint32_t cap, nest, known;
     uint32_t *met, nmet; /* ids of this nest: names of loops are shared, what a demand is need not be */
     size_t met_cap;
     kn_uop *stack;
@@ -51,8 +52,22 @@ static bool visit(resolver *s, kn_uop u) {
     return true;
 }
 
-static kn_uop done(const resolver *s, kn_uop u) {
-    return is_tensor(s->r, u) ? u : u->id < s->cap ? s->final[u->id] : NULL;
+/* What asks for nothing is itself: nearly all index arithmetic. */
+static bool is_whole(const resolver *s, kn_uop u) { return u->id >= s->known || !s->asks[u->id]; }
+
+static kn_uop done(const resolver *s, kn_uop u) { return is_whole(s, u) ? u : u->id < s->cap ? s->final[u->id] : NULL; }
+
+static bool find_demands(resolver *s) {
+    const rangeifier *r = s->r;
+    s->known = r->ir->n;
+    if (!(s->asks = ki_calloc(s->known, sizeof *s->asks))) return nomem(s->r);
+    for (uint32_t id = r->top + 1; id < s->known; id++) {
+        kn_uop u = r->ir->node[id];
+        bool asks = is_demand(r, u);
+        for (uint32_t k = 0; k < u->nsrc && !asks; k++) asks = s->asks[u->src[k]->id];
+        s->asks[id] = asks;
+    }
+    return true;
 }
 
 static bool settle(resolver *s, kn_uop u, kn_uop to) {
@@ -78,7 +93,7 @@ static kn_uop became(const resolver *s, kn_uop d) {
 /* u with every demand below it replaced by what it became, to the end. */
 static kn_uop resolve(resolver *s, kn_uop root) {
     rangeifier *r = s->r;
-    if (is_tensor(r, root)) return root;
+    if (is_whole(s, root)) return root;
     if (!visit(s, root)) return NULL;
     while (s->n) {
         kn_uop u = s->stack[s->n - 1];
@@ -320,6 +335,59 @@ static bool number(rangeifier *r, kn_uop sink, call *c) {
     return ok;
 }
 
+/* What kernels written alike have in common: their numbered sink, and which of their buffers is which argument. */
+typedef struct kind {
+    kn_uop sink, arg[64]; /* variables */
+    uint32_t number[64];  /* buffers */
+    uint32_t nbuffer, narg;
+} kind;
+typedef struct numbering {
+    ki_written seen;
+    kind **kind; /* by number of the kernel in `seen`; NULL: a large one */
+    size_t cap;
+} numbering;
+
+static bool note_kind(rangeifier *r, numbering *s, uint32_t kernel, const call *c) {
+    kind *a = s->kind[kernel] = ki_malloc(sizeof *a);
+    if (!a) return nomem(r);
+    *a = (kind){.sink = c->sink, .nbuffer = c->nbuffer, .narg = c->narg};
+    for (uint32_t i = 0; i < c->narg; i++) {
+        if (i >= c->nbuffer) a->arg[i] = c->arg[i];
+        else if (!ki_name_number(&s->seen.buffer, r->ir->env, c->arg[i]->arg.buffer->id, &a->number[i])) return false;
+    }
+    return true;
+}
+
+static bool as_kind(rangeifier *r, numbering *s, const kind *a, call *c) {
+    *c = (call){.sink = a->sink, .nbuffer = a->nbuffer, .narg = a->narg};
+    for (uint32_t i = 0; i < a->narg; i++)
+        if (!(c->arg[i] = i < a->nbuffer ? ki_with_tag(r->ir, s->seen.called[a->number[i]], 0) : a->arg[i]))
+            return false;
+    return true;
+}
+
+static bool number_all(rangeifier *r, const ki_kernels *k, const uint32_t *order, call *c) {
+    numbering s = {.seen = {.ir = r->ir}};
+    bool ok = true, whole, known;
+    uint32_t kernel;
+    for (uint32_t i = 0; i < k->used && ok; i++) {
+        kn_uop sink = k->sink[order[i]];
+        ok = ki_written_begin(&s.seen, sink, &whole);
+        if (ok && !whole) ok = number(r, sink, &c[i]);
+        if (!ok || !whole) continue;
+        ok = ki_written_find(&s.seen, &kernel, &known);
+        if (ok && known) ok = as_kind(r, &s, s.kind[kernel], &c[i]);
+        if (!ok || known) continue;
+        ok = ki_array_grow(&s.kind, &s.cap, (size_t)kernel + 1, sizeof *s.kind) || nomem(r);
+        if (ok) s.kind[kernel] = NULL;
+        ok = ok && number(r, sink, &c[i]) && note_kind(r, &s, kernel, &c[i]);
+    }
+    for (uint32_t i = 0; i < s.seen.nkernel && i < s.cap; i++) ki_free(s.kind[i]);
+    ki_free(s.kind);
+    ki_written_close(&s.seen);
+    return ok;
+}
+
 /* ---- names
  * ------------------------------------------------------------------------------------------------- */
 
@@ -421,10 +489,11 @@ kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, ki_layouts *l, kn_u
 static bool resolve_all(rangeifier *r, kn_uop *sink) {
     resolver s = {.r = r};
     ki_range_forget(r);
-    bool ok = true;
+    bool ok = find_demands(&s);
     for (uint32_t i = 0; i < r->nnest && ok; i++) ok = (sink[i] = nest_sink(&s, i)) != NULL;
     ki_free(s.final);
     ki_free(s.met);
+    ki_free(s.asks);
     ki_free(s.stack);
     ki_free(r->map);
     r->map = NULL;
@@ -438,7 +507,7 @@ static bool finish_all(rangeifier *r, ki_kernels *k) {
     ki_layouts l;
     ki_twins twins;
     kn_uop *nest = ki_calloc(r->nnest + 1, sizeof *nest), fill = NULL;
-    if ((!nest && !nomem(r)) || !ki_twins_open(&twins, r->ir->env)) return ki_free(nest), false;
+    if ((!nest && !nomem(r)) || !ki_twins_open(&twins, r->ir)) return ki_free(nest), false;
     bool ok = ki_layouts_open(&l, r->p), any = true;
     memcpy(nest, k->sink, r->nnest * sizeof *nest);
     for (int step = KI_WISH; step <= KI_MOVE && ok && any; step++) {
@@ -472,8 +541,7 @@ bool ki_range_kernels(rangeifier *r) {
     ok = ok && resolve_all(r, k.sink);
     ok = ok && finish_all(r, &k) && ki_range_order(r, &k, &order);
     ok = ok && ((c = ki_calloc(k.used + 1, sizeof *c)) != NULL || nomem(r));
-    for (uint32_t i = 0; i < k.used && ok; i++) ok = number(r, k.sink[order[i]], &c[i]);
-    ok = ok && name_all(r, c, k.used) && emit(r, c, k.used);
+    ok = ok && number_all(r, &k, order, c) && name_all(r, c, k.used) && emit(r, c, k.used);
     ki_free(c);
     ki_free(order);
     ki_free(k.sink);

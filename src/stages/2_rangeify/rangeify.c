@@ -4,7 +4,7 @@
  *   decide.c    which values get storage                          (users first; push.kr moves the INDEX; places.c names loops)
  *   kernels.c   nests to kernels: fold.kr folds sums, scan.c carries them, scatter.c adds each term where it belongs,
  *               loops.c joins loops, row.c keeps rows, layout.c orders the axes of what lies between kernels; twins.c: once
- *               for nests that differ in names alone
+ *               for nests that differ in names alone, which written.c leaves out
  *   order.c     kernels in execution order                        (part.c and siblings.c: which become one)
  */
 #include "stages/indexing.h"

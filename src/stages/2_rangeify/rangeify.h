@@ -257,25 +257,75 @@ int64_t ki_range_touched(ki_ir *ir, kn_uop index);
 kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, ki_layouts *l, kn_uop *fill);
 bool ki_range_kernels(rangeifier *r);
 
-/* twins.c: nests that differ in names alone are finished once. */
+/* written.c: kernels of one store written out without the names of buffers and versions. */
 typedef struct ki_naming { /* names by number, from 0 on, in the order they were met */
     uint32_t *number, cap; /* 1 + number, by name; 0: not met */
     uint32_t *name, n;
     size_t name_cap;
 } ki_naming;
+bool ki_name_number(ki_naming *s, ki_env *env, uint32_t name, uint32_t *number);
+void ki_names_forget(ki_naming *s);
+void ki_names_free(ki_naming *s);
+
+typedef struct ki_written_kernel {
+    uint64_t hash;
+    size_t at, n; /* its words */
+} ki_written_kernel;
+typedef struct ki_written_frame { /* a node whose sources are being walked */
+    kn_uop u;
+    uint32_t next;
+} ki_written_frame;
+typedef struct ki_written {
+    ki_ir *ir;
+    uint8_t *named;           /* by id: there are names in it */
+    uint32_t *at, known, cap; /* at: by id, 1 + place in the walk at hand */
+    kn_uop *node;             /* of the kernel at hand, those with names in them, sources first */
+    uint32_t n;
+    size_t node_cap;
+    ki_written_frame *stack;
+    size_t stack_cap;
+    ki_naming buffer, version; /* its names, */
+    kn_uop *called;            /* and a BUFFER of each, by number */
+    size_t called_cap;
+    uint64_t *word; /* of kernels that differ, one after the other; from `begun` on the one at hand */
+    size_t nword, word_cap, begun;
+    ki_written_kernel *kernel;
+    uint32_t nkernel, *slot, nslot; /* slot: 1 + kernel, by hash */
+    size_t kernel_cap;
+} ki_written;
+/* Nodes of a kernel with names in them: node[0..n). */
+bool ki_written_walk(ki_written *w, kn_uop sink);
+/* Walks it and writes it (*whole: unless it is large); more words that tell kernels apart; which kernel it is, and whether there was
+ * one before. */
+bool ki_written_begin(ki_written *w, kn_uop sink, bool *whole);
+bool ki_written_put(ki_written *w, uint64_t word);
+bool ki_written_find(ki_written *w, uint32_t *kernel, bool *known);
+void ki_written_close(ki_written *w);
+
+/* twins.c: nests that differ in names alone are finished once. */
 typedef struct ki_twin {
     kn_uop done;   /* finished, named by numbers */
     ki_wish *wish; /* by number of the buffer, as finishing left them */
 } ki_twin;
+typedef struct ki_first { /* of nests that are written alike the first */
+    uint32_t twin;     /* its place among twins */
+    kn_uop done;       /* what it became, under its own names */
+    uint32_t *name;    /* of its buffers, then of its versions, by number */
+    uint32_t nbuffer, nversion, fresh;
+} ki_first;
 typedef struct ki_twins {
     ki_ir ir; /* nests named by numbers, and what they became */
     ki_twin *twin;
     uint32_t ntwin, *of, of_cap; /* of: 1 + place among twins, by the nest's id */
     size_t twin_cap;
-    ki_naming buffer, version, range;
+    ki_written seen;
+    ki_first *first; /* by number of the kernel in `seen` */
+    uint32_t nfirst;
+    size_t first_cap;
+    ki_naming range;
     uint32_t fresh; /* what the LOCAL buffers of the kernel at hand are named from */
 } ki_twins;
-bool ki_twins_open(ki_twins *t, ki_env *env);
+bool ki_twins_open(ki_twins *t, ki_ir *ir);
 void ki_twins_close(ki_twins *t);
 /* As ki_range_finish of a nest that does not scatter. */
 kn_uop ki_twins_finish(ki_twins *t, ki_ir *ir, kn_uop sink, ki_layouts *l);

@@ -84,6 +84,7 @@ static bool look(ki_family *f, uint32_t kernel) {
     for (int64_t i = 0; i < n && ok && !x->fixed; i++) {
         kn_uop u = order[i];
         if (u->op == KN_PARAM) x->args++; /* a variable */
+        if (u->op == KN_RANGE && u->arg.range.id >= x->ranges) x->ranges = u->arg.range.id + 1;
         if (u->op == KN_BUFFER && !is_global(u)) x->fixed = true;
         if (u->op == KN_AFTER || u->op == KN_LOAD) x->fixed = true;
         x->sums |= u->op == KN_REDUCE;
@@ -229,7 +230,8 @@ static void try_pair(ki_family *f, const pair *p) {
 
 /* ---- one kernel of several --------------------------------------------------------------------------------------- */
 
-static kn_uop fresh_ranges(ki_ir *ir, kn_uop sink) {
+/* RANGEs named from *next on: alike for kernels that are joined alike. */
+static kn_uop fresh_ranges(ki_ir *ir, kn_uop sink, uint32_t *next) {
     kn_uop *order, *from = NULL, *to = NULL;
     size_t m = 0;
     int64_t n = ki_toposort(ir, &sink, 1, &order);
@@ -238,7 +240,7 @@ static kn_uop fresh_ranges(ki_ir *ir, kn_uop sink) {
     for (int64_t i = 0; i < n && ok; i++)
         if (order[i]->op == KN_RANGE) {
             from[m] = order[i];
-            to[m] = ki_range_make(ir, ir->next_range, (kn_axis)order[i]->arg.range.axis, order[i]->src[0]);
+            to[m] = ki_range_make(ir, (*next)++, (kn_axis)order[i]->arg.range.axis, order[i]->src[0]);
             ok = to[m++] != NULL;
         }
     if (ok) sink = ki_substitute(ir, sink, from, to, m);
@@ -306,9 +308,11 @@ static bool add_nest(ki_ir *ir, kn_uop *nest, uint32_t *n, kn_uop e) {
 static kn_uop joined(ki_family *f, uint32_t a) {
     ki_ir *ir = f->r->ir;
     kn_uop nest[MOST_NESTS];
-    uint32_t n = 0;
+    uint32_t n = 0, next = 0;
+    for (uint32_t m = a; m != NONE; m = f->fact[m].next)
+        if (f->fact[m].ranges > next) next = f->fact[m].ranges;
     for (uint32_t m = a; m != NONE; m = f->fact[m].next) {
-        kn_uop sink = m == a ? f->k->sink[m] : fresh_ranges(ir, f->k->sink[m]);
+        kn_uop sink = m == a ? f->k->sink[m] : fresh_ranges(ir, f->k->sink[m], &next);
         for (uint32_t i = 0; sink && i < sink->nsrc; i++)
             if (!add_nest(ir, nest, &n, sink->src[i])) return NULL;
         if (!sink) return NULL;

@@ -20,6 +20,7 @@ typedef struct ki_use { /* of memory by a kernel */
 typedef struct ki_fact { /* of a kernel, or of those joined to it */
     uint32_t use, nuse;  /* in order of buffers; of the one kernel */
     uint32_t nodes, nests, args;
+    uint32_t ranges; /* numbers of its RANGEs are below */
     int64_t bytes;
     uint8_t widest; /* bytes of the widest element: it decides on vectors for all of a kernel */
     bool fixed;     /* stays alone */

@@ -1,0 +1,198 @@
+/* written.c: kernels of one store written out without the names of buffers and versions: what is written alike is alike but for
+ * these. Only what names are in is written; the rest, most of a kernel, is nodes that kernels made alike share (places.c).
+ *
+ * Names are numbered in the order they are met, so number n of one kernel is number n of another that is written alike. */
+#include "stages/2_rangeify/rangeify.h"
+
+#include "base/hash.h"
+
+#include <string.h>
+
+/* Of a large kernel there will be no other, and it should not be held twice. */
+enum { MOST_NODES = 4096 };
+
+#define GROW(w, array, count, cap)                                                                                     \
+    (ki_array_grow(&(array), &(cap), (size_t)(count) + 1, sizeof *(array)) || nomem((w)->ir->env))
+
+static bool nomem(ki_env *env) { return ki_fail(env, KI_E_NOMEM), false; }
+
+/* ---- names and numbers ----------------------------------------------------------------------------------------- */
+
+bool ki_name_number(ki_naming *s, ki_env *env, uint32_t name, uint32_t *number) {
+    if (name >= s->cap) {
+        uint32_t cap = name < 1024 ? 2048 : 2 * name;
+        uint32_t *p = ki_realloc(s->number, cap, sizeof *p);
+        if (!p) return nomem(env);
+        memset(p + s->cap, 0, (cap - s->cap) * sizeof *p);
+        s->number = p;
+        s->cap = cap;
+    }
+    if (!s->number[name]) {
+        if (!ki_array_grow(&s->name, &s->name_cap, (size_t)s->n + 1, sizeof *s->name)) return nomem(env);
+        s->name[s->n] = name;
+        s->number[name] = ++s->n;
+    }
+    return *number = s->number[name] - 1, true;
+}
+
+void ki_names_forget(ki_naming *s) {
+    for (uint32_t k = 0; k < s->n; k++) s->number[s->name[k]] = 0;
+    s->n = 0;
+}
+
+void ki_names_free(ki_naming *s) {
+    ki_free(s->number);
+    ki_free(s->name);
+    *s = (ki_naming){0};
+}
+
+/* ---- what names are in ----------------------------------------------------------------------------------------- */
+
+/* Looks at the nodes that are new since the last time. */
+static bool look(ki_written *w) {
+    ki_ir *ir = w->ir;
+    if (ir->n > w->cap) {
+        uint8_t *named = ki_realloc(w->named, ir->cap, sizeof *named);
+        if (named) w->named = named;
+        uint32_t *at = named ? ki_realloc(w->at, ir->cap, sizeof *at) : NULL;
+        if (!at) return nomem(ir->env);
+        memset(at + w->cap, 0, (ir->cap - w->cap) * sizeof *at);
+        w->at = at;
+        w->cap = ir->cap;
+        if (!w->known) w->named[w->known++] = 0;
+    }
+    for (; w->known < ir->n; w->known++) {
+        kn_uop u = ir->node[w->known];
+        bool named = u->op == KN_BUFFER || u->tag;
+        for (uint32_t k = 0; k < u->nsrc && !named; k++) named = w->named[u->src[k]->id];
+        w->named[w->known] = named;
+    }
+    return true;
+}
+
+bool ki_written_walk(ki_written *w, kn_uop sink) {
+    size_t depth = 0;
+    for (uint32_t k = 0; k < w->n; k++) w->at[w->node[k]->id] = 0;
+    w->n = 0;
+    bool ok = look(w) && GROW(w, w->stack, depth, w->stack_cap);
+    if (ok) w->stack[depth++] = (ki_written_frame){sink, 0};
+    while (ok && depth) {
+        ki_written_frame *f = &w->stack[depth - 1];
+        kn_uop u = f->u, s = NULL;
+        while (f->next < u->nsrc && !s) {
+            s = u->src[f->next++];
+            if (!w->named[s->id] || w->at[s->id]) s = NULL;
+        }
+        if (s) {
+            ok = depth < w->stack_cap || GROW(w, w->stack, depth, w->stack_cap);
+            if (ok) w->stack[depth++] = (ki_written_frame){s, 0};
+        } else {
+            ok = w->n < w->node_cap || GROW(w, w->node, w->n, w->node_cap);
+            if (ok) w->node[w->n++] = u, w->at[u->id] = w->n, depth--;
+        }
+    }
+    return ok;
+}
+
+/* ---- writing --------------------------------------------------------------------------------------------------- */
+
+static bool room(ki_written *w, size_t words) {
+    return w->nword + words <= w->word_cap || GROW(w, w->word, w->nword + words, w->word_cap);
+}
+
+bool ki_written_put(ki_written *w, uint64_t word) {
+    if (!room(w, 1)) return false;
+    return w->word[w->nword++] = word, true;
+}
+
+/* A source, by its place here, or by id. */
+static uint32_t source(const ki_written *w, kn_uop s) {
+    return w->named[s->id] ? UINT32_C(0x80000000) | w->at[s->id] : s->id;
+}
+
+static bool put_node(ki_written *w, kn_uop u) {
+    uint32_t tag = 0, number;
+    ki_env *env = w->ir->env;
+    if (!room(w, 5 + (size_t)u->nsrc)) return false;
+    uint64_t *to = w->word + w->nword;
+    if (u->tag && (!ki_name_number(&w->version, env, u->tag, &tag) || ++tag == 0)) return false;
+    *to++ = (uint64_t)u->op | (uint64_t)u->dtype << 8 | (uint64_t)(tag != 0) << 16 | (uint64_t)u->nsrc << 32;
+    if (tag) *to++ = tag;
+    if (u->op == KN_BUFFER) {
+        const ki_buffer *b = u->arg.buffer;
+        if (!ki_name_number(&w->buffer, env, b->id, &number) || !GROW(w, w->called, number, w->called_cap))
+            return false;
+        w->called[number] = u;
+        *to++ = number;
+        *to++ = (uint64_t)b->size;
+        *to++ = (uint64_t)b->addrspace << 32 | b->device;
+    } else {
+        *to++ = u->arg.bits;
+    }
+    for (uint32_t k = 0; k < u->nsrc; k += 2)
+        *to++ = (uint64_t)source(w, u->src[k]) << 32 | (k + 1 < u->nsrc ? source(w, u->src[k + 1]) : 0);
+    w->nword = (size_t)(to - w->word);
+    return true;
+}
+
+bool ki_written_begin(ki_written *w, kn_uop sink, bool *whole) {
+    w->begun = w->nword;
+    ki_names_forget(&w->buffer);
+    ki_names_forget(&w->version);
+    bool ok = ki_written_walk(w, sink);
+    *whole = w->n <= MOST_NODES;
+    for (uint32_t k = 0; ok && *whole && k < w->n; k++) ok = put_node(w, w->node[k]);
+    return ok;
+}
+
+/* ---- finding --------------------------------------------------------------------------------------------------- */
+
+static uint32_t *slot_of(const ki_written *w, size_t at, size_t n, uint64_t h) {
+    for (uint64_t k = h;; k++) {
+        uint32_t *s = &w->slot[k & (w->nslot - 1)];
+        if (!*s) return s;
+        const ki_written_kernel *e = &w->kernel[*s - 1];
+        if (e->hash == h && e->n == n && memcmp(w->word + e->at, w->word + at, n * sizeof *w->word) == 0) return s;
+    }
+}
+
+static bool more_slots(ki_written *w) {
+    uint32_t n = w->nslot ? 2 * w->nslot : 64;
+    uint32_t *slot = ki_calloc(n, sizeof *slot);
+    if (!slot) return nomem(w->ir->env);
+    ki_free(w->slot);
+    w->slot = slot;
+    w->nslot = n;
+    for (uint32_t k = 0; k < w->nkernel; k++) {
+        const ki_written_kernel *e = &w->kernel[k];
+        *slot_of(w, e->at, e->n, e->hash) = k + 1;
+    }
+    return true;
+}
+
+bool ki_written_find(ki_written *w, uint32_t *kernel, bool *known) {
+    size_t at = w->begun, n = w->nword - at;
+    uint64_t h = n;
+    for (size_t k = 0; k < n; k++) h = ki_hash2(h, w->word[at + k]);
+    if (2 * w->nkernel >= w->nslot && !more_slots(w)) return false;
+    uint32_t *s = slot_of(w, at, n, h);
+    if ((*known = *s != 0)) return w->nword = at, *kernel = *s - 1, true;
+    if (!GROW(w, w->kernel, w->nkernel, w->kernel_cap)) return false;
+    w->kernel[w->nkernel] = (ki_written_kernel){.hash = h, .at = at, .n = n};
+    *kernel = w->nkernel++;
+    return *s = w->nkernel, true;
+}
+
+void ki_written_close(ki_written *w) {
+    ki_names_free(&w->buffer);
+    ki_names_free(&w->version);
+    ki_free(w->named);
+    ki_free(w->at);
+    ki_free(w->node);
+    ki_free(w->stack);
+    ki_free(w->called);
+    ki_free(w->word);
+    ki_free(w->kernel);
+    ki_free(w->slot);
+    *w = (ki_written){0};
+}

@@ -122,6 +122,24 @@ static kn_uop running(int rows, int n) {
     kn_uop upd = ki_op2(&ir, KN_STORE, old, add(old, at(param(1, KN_F32, rows * n), x)));
     return sink1(end(store(param(0, KN_F32, rows * n), x, at(ki_op2(&ir, KN_AFTER, acc, upd), z)), i, j));
 }
+/* cumsum down columns, likewise */
+static kn_uop running_down(int n, int cols) {
+    kn_uop j = rng(KN_AX_LOOP, cols), i = rng(KN_AX_LOOP, n), x = add(mul(i, I(cols)), j), z = I(0),
+           acc = ki_buffer_make(&ir, 0, 1, KN_F32, KN_REG, 0);
+    kn_uop init = store(ki_op2(&ir, KN_AFTER, acc, j), z, ki_const_float(&ir, KN_F32, -0.0)),
+           old = at(ki_op3(&ir, KN_AFTER, acc, init, i), z);
+    kn_uop upd = ki_op2(&ir, KN_STORE, old, add(old, at(param(1, KN_F32, n * cols), x)));
+    return sink1(end(store(param(0, KN_F32, n * cols), x, at(ki_op2(&ir, KN_AFTER, acc, upd), z)), j, i));
+}
+/* where the largest of each column is: n less the place, as argmax has it */
+static kn_uop largest(int n, int cols) {
+    kn_uop j = rng(KN_AX_LOOP, cols), a = rng(KN_AX_REDUCE, n), b = rng(KN_AX_REDUCE, n), p = param(1, KN_F32, n * cols);
+    kn_uop most = reduce(KN_MAX, at(p, add(mul(a, I(cols)), j)), a, NULL), x = at(p, add(mul(b, I(cols)), j));
+    kn_uop hit = ki_op2(&ir, KN_OR, ki_op2(&ir, KN_CMPEQ, x, most), ki_op2(&ir, KN_CMPNE, x, x));
+    kn_uop left = ki_op2(&ir, KN_SUB, ki_const_int(&ir, KN_I32, n), ki_cast(&ir, b, KN_I32));
+    kn_uop at = reduce(KN_MAX, where(hit, left, ki_const_int(&ir, KN_I32, 0)), b, NULL);
+    return sink1(end(store(param(0, KN_F32, cols), j, ki_cast(&ir, at, KN_F32)), j, NULL));
+}
 /* two outputs of different size in one kernel */
 static kn_uop two(int n, int m) {
     kn_uop i = rng(KN_AX_LOOP, n), j = rng(KN_AX_LOOP, m);
@@ -131,7 +149,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 22 };
+enum { KERNELS = 25 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -155,6 +173,9 @@ static const char *build(int which, kn_uop *sink) {
     case 18: return *sink = convolve(9, 8, 10, 10, 2), "convolution, staged and joined";
     case 20: return *sink = running(5, 64), "running sums along rows";
     case 16: return *sink = columns(9, 130), "columns, an element too many";
+    case 21: return *sink = running_down(24, 70), "running sums down columns";
+    case 22: return *sink = largest(21, 40), "places of the largest";
+    case 23: return *sink = matmul(1, 37, 96), "vector times matrix, short";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";
     }
 }

@@ -20,7 +20,7 @@ static void heuristics(void) {
                 begin(), fill();
                 name = build(w, &sink);
                 if (!run(sink, want)) ok = false;
-                ki_machine m = {.threads = threads, .alone = n % 2};
+                ki_machine m = {.threads = threads, .alone = n % 2, .stream = n % 3 == 1};
                 chosen &= ki_opt_choose(&ir, ki_target_named(target[t]), &m, NULL, ki_flatten_sums(&ir, sink)) != NULL;
                 kn_uop o = ki_optimize(&ir, ki_target_named(target[t]), &m, sink);
                 if (!agrees(o)) ok = (o ? show(o) : (void)0, false);
@@ -76,6 +76,7 @@ static void random_ops(int w, int runs) {
             if (o.op == KI_OPT_STAGE) o.arg = 1 + (int)rnd(2), o.axis = (int)rnd(5) - 1;
             if (o.op == KI_OPT_NOLOCALS && rnd(4)) continue;
             if (o.op == KI_OPT_PREFETCH) o.arg *= 32, o.id = (int)rnd(3);
+            if (o.op == KI_OPT_ROWS) o.arg = (int)rnd(8), o.id = 1 + (int)rnd(9);
             kn_uop next = ki_apply_opt(&ir, sink, o);
             if (!next) {
                 ok = env.err != KI_E_NONE && env.err != KI_E_INTERNAL && env.err != KI_E_NOMEM &&
@@ -442,6 +443,120 @@ static void threads_do_not_matter(void) {
     }
 }
 
+/* Sums down columns that go row by row are the same sums, to the bit: whole blocks of rows, a remainder first, all at once. */
+static ki_opt by_rows(int axis, int other, int n, bool contract) {
+    ki_opt o = opt(KI_OPT_ROWS, axis, other, 0, contract);
+    o.id = n;
+    return o;
+}
+static void rows_in_turn(void) {
+    static const struct {
+        const char *name;
+        int kernel, axis, other, inner;
+    } kind[] = {{"columns", 6, 1, 0, 1},
+                {"matrix product, its columns", 2, 2, 1, 1},
+                {"matrix product, whole", 2, 2, 0, 2},
+                {"running sums", 21, 1, 0, 1},
+                {"the largest, and then its place", 22, 1, 0, 1}};
+    for (size_t w = 0; w < sizeof kind / sizeof *kind; w++)
+        for (int n = 1; n <= 8; n++) {
+            kn_uop sink;
+            begin(), fill();
+            for (int i = 0; i < MOST; i++) in1[i] = in1[i] * 0.37f + 0.011f, in2[i] = in2[i] / 3;
+            build(kind[w].kernel, &sink);
+            bool fits = kind[w].kernel == 21 ? 24 % n == 0 : kind[w].kernel != 2 || n < 5;
+            kn_uop s = run(sink, want) ? ki_apply_opt(&ir, sink, by_rows(kind[w].axis, kind[w].other, n, false)) : NULL;
+            if (s && kind[w].kernel == 22) s = ki_apply_opt(&ir, s, by_rows(2, 0, n, false));
+            if (!fits) {
+                CHECK(!s && env.err == KI_E_OPT_ROWS, "%s: %d rows at a time are refused", kind[w].name, n);
+            } else {
+                CHECK(s && run(s, got) && memcmp(got, want, sizeof got) == 0, "%s: %d rows at a time", kind[w].name, n);
+                CHECK(ki_same_orders(&ir, sink, s), "%s: the sums are in the same order", kind[w].name);
+                /* vectors of it, which stand inside */
+                kn_uop o = s ? ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1}, s) : NULL;
+                CHECK(o && run(o, got) && memcmp(got, want, sizeof got) == 0, "%s, and then chosen", kind[w].name);
+            }
+            ki_env_clear(&env);
+            finish();
+        }
+}
+
+static void rows_refused(void) {
+    begin(), fill();
+    kn_uop sink = matmul(7, 5, 10), s = ki_apply_opt(&ir, sink, by_rows(2, 1, 2, true));
+    CHECK(s && ki_same_orders(&ir, sink, s), "products added in one step are in the same order");
+    kn_uop other = ki_apply_opt(&ir, sink, opt(KI_OPT_SPLIT, 2, 5, KN_AX_UNROLL, false));
+    CHECK(s && other && !ki_same_orders(&ir, other, s), "and not in that of lanes");
+    finish();
+
+    begin();
+    sink = columns(30, 70);
+    REFUSED(sink, by_rows(1, 0, 0, false), OPT_ROWS, "no rows at a time");
+    REFUSED(sink, by_rows(1, 0, 17, false), OPT_ROWS, "more rows at a time than a body should have");
+    REFUSED(sink, by_rows(0, 1, 4, false), OPT_ROWS, "a loop of columns that carries nothing");
+    REFUSED(sink, by_rows(1, 1, 4, false), OPT_ROWS, "rows around themselves");
+    REFUSED(sink, by_rows(1, 9, 4, false), OPT_ROWS, "columns there are not");
+    s = ki_apply_opt(&ir, sink, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false));
+    REFUSED(s, by_rows(1, 0, 4, false), OPT_ROWS, "columns that are lanes already");
+    s = ki_apply_opt(&ir, sink, opt(KI_OPT_SPLIT, 1, 2, KN_AX_UNROLL, false));
+    REFUSED(s, by_rows(1, 0, 4, false), OPT_ROWS, "a sum with lanes of its own");
+    s = ki_apply_opt(&ir, sink, opt(KI_OPT_NOLOCALS, 0, 0, 0, false));
+    REFUSED(s, by_rows(1, 0, 4, false), OPT_NOLOCALS, "ROWS after NOLOCALS");
+    finish();
+
+    begin(); /* out[j] = the sum of out[6 r + j + 6] */
+    kn_uop j = rng(KN_AX_LOOP, 6), r = rng(KN_AX_REDUCE, 5), out = param(0, KN_F32, 36);
+    sink = sink1(end(store(out, j, reduce(KN_ADD, at(out, add(add(mul(r, I(6)), j), I(6))), r, NULL)), j, NULL));
+    REFUSED(sink, by_rows(1, 0, 4, false), OPT_ROWS, "a sum over what the kernel writes");
+    finish();
+
+    begin();
+    REFUSED(rows(6, 50), by_rows(1, 2, 4, false), OPT_ROWS, "columns of a sum that are a sum's loop");
+    finish();
+
+    begin();
+    REFUSED(largest(21, 40), by_rows(2, 0, 4, false), OPT_ROWS, "a sum that needs another, which would be done again");
+    finish();
+
+    begin();
+    sink = scan(6, 4);
+    REFUSED(sink, by_rows(1, 0, 1, false), OPT_ROWS, "a loop that loads what it carries");
+    finish();
+
+    begin();
+    sink = running_down(6, 4);
+    REFUSED(sink, by_rows(0, 1, 1, false), OPT_ROWS, "the loop around one that carries");
+    REFUSED(sink, by_rows(1, 0, 4, false), OPT_ROWS, "four of six rows");
+    REFUSED(sink, by_rows(1, 0, 2, true), OPT_ROWS, "products of a running sum in one step");
+    finish();
+}
+
+/* What is large goes by rows, whatever the number of threads: where some have no columns of a constant number the sums are strips', which
+ * add up alike. */
+static void rows_chosen(void) {
+    static float first[MOST];
+    bool same = true, chosen = true;
+    for (unsigned threads = 1; threads <= 4; threads++) {
+        seed = 7;
+        begin(), fill();
+        for (int i = 0; i < MOST; i++) in1[i] = in1[i] * 0.37f + 0.011f;
+        ki_machine m = {.threads = threads, .alone = 1, .stream = 1};
+        kn_uop o = ki_optimize(&ir, ki_target_named("avx2"), &m, columns(29, 512));
+        bool by = false;
+        for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) by |= o->arg.kernel->opt[i].op == KI_OPT_ROWS;
+        chosen &= by;
+        same &= run(o, threads == 1 ? first : got) && (threads == 1 || memcmp(got, first, sizeof got) == 0);
+        CHECK(o && o->arg.kernel->threads == threads, "%u threads share the columns (%u)", threads,
+              o ? o->arg.kernel->threads : 0);
+        finish();
+    }
+    CHECK(chosen && same, "sums go by rows, and are the same bits on 1 to 4 threads");
+    begin();
+    kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1}, columns(29, 512));
+    CHECK(o && o->arg.kernel->opt[0].op != KI_OPT_ROWS, "what a cache holds is read in strips");
+    finish();
+}
+
 /* Every allocation fails once: the stages say so, and lose nothing (the sanitizer's word). */
 static void no_memory(int w) {
     bool ok = true, done = false;
@@ -452,7 +567,7 @@ static void no_memory(int w) {
         begin();
         name = build(w, &sink);
         ki_alloc_fail((uint64_t)n, 0);
-        kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 2}, sink),
+        kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 2, .stream = 1}, sink),
                e = o ? ki_expand_kernel(&ir, NULL, o) : NULL;
         ki_alloc_fail(0, 0);
         done = e && env.err == KI_E_NONE;
@@ -464,9 +579,12 @@ static void no_memory(int w) {
 }
 
 int main(void) {
-    static const int kinds[] = {0, 4, 9, 11, 13, 17};
-    for (int i = 0; i < 6; i++) no_memory(kinds[i]);
+    static const int kinds[] = {0, 4, 9, 11, 13, 17, 21, 22};
+    for (int i = 0; i < 8; i++) no_memory(kinds[i]);
     threads_do_not_matter();
+    rows_in_turn();
+    rows_refused();
+    rows_chosen();
     forms();
     staged_in_heads();
     joined();

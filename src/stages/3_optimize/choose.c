@@ -254,7 +254,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         ki_apply_tile(c, e, &t);
         return;
     }
-    if (split_heads(c, e, t.v)) return;
+    if (split_heads(c, e, t.v) || ki_choose_rows(c, e, t.v)) return;
     if (!t.v && ki_choose_scan(c, e)) return;
     if (!t.v || ki_sums_rows(c, e, t.v)) {
         ki_choice_mark(c, e);

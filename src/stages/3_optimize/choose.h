@@ -17,6 +17,7 @@ typedef struct ki_choice {
     bool even;      /* all get the same */
     uint32_t steps; /* OptOps so far */
     double alone;   /* less work than this is not worth waking them */
+    uint64_t from;  /* bytes of an output that is better written past the caches; 0: none is */
     unsigned all;   /* lanes of a vector of the kernel's widest element */
     unsigned lanes; /* of the nest or reduce looked at: what is wide before or behind its sums takes none from them */
     kn_uop sink;
@@ -83,6 +84,9 @@ bool ki_sums_rows(const ki_choice *c, kn_uop end, kn_uop v);
 kn_uop ki_crossing(const ki_choice *c, kn_uop end, kn_uop v);
 /* tile.c: lanes of a vector in this nest: those of its sums, if they are long, else the kernel's. */
 unsigned ki_nest_lanes(const ki_choice *c, kn_uop end);
+/* How many sums, each of what it reads along v alone, a light nest is made of; 0: of something else. Wide strips, for the memory's
+ * sake. */
+int ki_sums_columns(const ki_nest *k, kn_uop end, kn_uop v);
 /* v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
@@ -93,11 +97,15 @@ bool ki_lift_gate(ki_choice *c, kn_uop reduce, kn_uop inner);
 /* Joins v, along which the nest stores, with the loop whose steps are rows of v, where that fills vectors better. True if a step
  * was made. */
 bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v);
-/* stream.c: outputs of at least so many bytes that are better written past the caches. */
-void ki_choose_streams(ki_choice *c, uint64_t from);
+/* stream.c: outputs of at least c->from bytes that are better written past the caches. */
+void ki_choose_streams(ki_choice *c);
 /* scan.c: running sums along what a nest stores; true if a step was made. */
 bool ki_choose_scan(ki_choice *c, kn_uop end);
-/* prefetch.c: inputs of at least so many bytes that are better asked for ahead. */
-void ki_choose_prefetches(ki_choice *c, uint64_t from);
+/* rows.c: sums down columns that go row by row instead, v the place within a row; true if a step was made. */
+bool ki_choose_rows(ki_choice *c, kn_uop end, kn_uop v);
+/* A nest that does so: an outer loop of it carries what the columns have summed up. */
+bool ki_keeps_sums(const ki_choice *c, kn_uop end);
+/* prefetch.c: inputs of as many bytes that are better asked for ahead. */
+void ki_choose_prefetches(ki_choice *c);
 
 #endif

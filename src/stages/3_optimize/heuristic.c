@@ -7,6 +7,7 @@
  *    of a kernel is treated apart (what a CUT leaves over) ends up with the same vectors along the reduce, or none.
  *  - Threads split an outer loop when the kernel's work is worth waking them.
  *  - An output larger than the caches, written line by line and not read again, is written past them.
+ *  - What is summed up down the columns of a large matrix goes row by row, several at a time.
  *  - A running sum along rows takes a vector at a time; what a long loop reads of a large input is asked for ahead.
  * Nests are treated one at a time; each step is an OptOp (ki_nest_apply), after which the kernel is looked at anew. A nest is
  * done when the ids of its ranges are marked, so what a CUT adds is found by itself. Whatever is decided for a range must
@@ -296,6 +297,7 @@ unsigned ki_choice_lanes(const ki_choice *c, kn_uop reduce) {
 
 static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     kn_uop u;
+    c->from = c->knobs.stream == 2 ? 1 : c->knobs.stream ? 0 : m->stream;
     if (ki_choice_look(c, sink)) {
         c->lanes = c->all = ki_choice_lanes(c, NULL);
         ki_choose_dots(c);
@@ -306,9 +308,8 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
         if (u->op == KN_END) ki_choose_nest(c, u);
         else ki_choose_reduce(c, u);
     }
-    uint64_t from = c->knobs.stream == 2 ? 1 : c->knobs.stream ? 0 : m->stream;
-    if (from && c->target->stream) ki_choose_streams(c, from);
-    if (from && c->target->native) ki_choose_prefetches(c, from);
+    if (c->from && c->target->stream) ki_choose_streams(c);
+    if (c->from && c->target->native) ki_choose_prefetches(c);
     if (c->open) ki_nest_close(&c->nest);
     return c->ok ? c->sink : NULL;
 }

@@ -170,6 +170,19 @@ static void stage(ki_moves *m) {
     }
 }
 
+/* What is summed up down columns, row by row. */
+static void rows(ki_moves *m) {
+    kn_uop r, j;
+    EACH_LOOP(m, r)
+    for (uint32_t p = 0; p < m->k->scope.nrange; p++) {
+        j = loop_at(m, p);
+        if (!j || j == r || of_reduce(m, j) || (!of_reduce(m, r) && ki_nest_independent(m->k, r))) continue;
+        ki_opt o = simple(KI_OPT_ROWS, r->arg.range.id, j->arg.range.id);
+        o.top = of_reduce(m, r) && ki_target_has(m->target, KN_MULACC);
+        for (o.id = 1; o.id <= 8; o.id *= 2) append(m, &o, 1);
+    }
+}
+
 static void thread(ki_moves *m) {
     kn_uop r;
     unsigned all = m->machine->threads;
@@ -236,7 +249,8 @@ static void stage_elsewhere(ki_moves *m) {
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 static void (*const generators[])(ki_moves *m) = {
-    upcast, even, unroll, tile, swap, join, block, stage, thread, stream, factor, without, exchange, stage_elsewhere,
+    upcast, even,   unroll, tile,   swap,    join,     block,           stage,
+    rows,   thread, stream, factor, without, exchange, stage_elsewhere,
 };
 enum { LONG_LIST = 40 }; /* of a kernel with so many decisions only those there are are changed */
 

@@ -52,6 +52,8 @@ kn_uop ki_storage(kn_uop u); /* PARAM, BUFFER or SLICE an address is in */
 /* Is this access one only under a condition? Under one that r decides about? (gates.c) */
 bool ki_is_gated(kn_uop access);
 bool ki_is_gated_by(const ki_nest *k, kn_uop access, kn_uop r);
+/* Does the kernel store to the PARAM of this slot? */
+bool ki_is_written(const ki_nest *k, int32_t slot);
 /* The access under root that reads the PARAM of this slot, the last of *count; where words of them do, of words alone. NULL: none does. */
 kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *count);
 /* Iterations of r may run in any order and at once: nothing is carried from one to another, and they write to different
@@ -92,6 +94,7 @@ bool ki_reads_row(const ki_nest *k, kn_uop access, kn_uop r);
 bool ki_is_split_word(ki_nest *k, kn_uop access);
 kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_scan(ki_nest *k, ki_opt *o);
+kn_uop ki_opt_rows(ki_nest *k, ki_opt *o);
 /* flatten.c: sums of sums as one sum; where every OptOp starts from. */
 kn_uop ki_flatten_sums(ki_ir *ir, kn_uop sink);
 kn_uop ki_hoist_threads(ki_nest *k);

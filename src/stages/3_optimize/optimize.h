@@ -18,6 +18,9 @@
  *                             PARAM `id`
  *   SCAN axis n               the loop carries a running sum: n elements of it at a time, as lanes `id`; what it adds up over are the next two
  *                             ids
+ *   ROWS axis other n top?    the sum over this loop, or the sum it carries (n is 1), goes row by row: loops from `other` on run inside it, what
+ *                             they have summed up stands in a LOCAL buffer; n (`id`) rows at a time, fewer than there are; top: products are added in one step.
+ *                             What is copied has ids from the kernel's next on
  *   NOLOCALS                  no LOCAL, GROUP or STAGE after this
  *   TC axis row top?          the sum over this loop goes by dot products of words of neighbours, row of the table in dots.c; top: the
  *                             product's factors change places

@@ -39,6 +39,37 @@ static uint64_t order_of(kn_uop sum, const uint64_t *what) {
     return h;
 }
 
+/* The last of the terms that v adds to *before: what it is, 0: v is none such. */
+static uint64_t last_term(kn_uop v, const uint64_t *what, kn_uop *before) {
+    uint64_t product = ki_hash2(KN_MUL, v->dtype);
+    if (v->op == KN_ADD) return *before = v->src[0], what[v->src[1]->id];
+    if (v->op != KN_MULACC) return 0;
+    return *before = v->src[2], ki_hash2(ki_hash2(product, what[v->src[0]->id]), what[v->src[1]->id]);
+}
+
+/* The STORE that sets what the STORE u adds to, row by row (rows.c); NULL: u does no such thing. */
+static kn_uop start_of_rows(kn_uop u) {
+    kn_uop at = u->op == KN_STORE && u->src[0]->op == KN_INDEX ? u->src[0]->src[0] : NULL;
+    bool carried = at && at->op == KN_AFTER && at->nsrc == 3 && at->src[1]->op == KN_END && at->src[2]->op == KN_RANGE;
+    if (!carried || !ki_is_float((kn_dtype)u->src[1]->dtype)) return NULL;
+    kn_uop start = at->src[1]->src[0];
+    for (uint32_t i = 0; start->op == KN_GROUP && i < start->nsrc; i++)
+        if (ki_storage(start->src[i]->src[0]) == at->src[0]) start = start->src[i];
+    return start->op == KN_STORE && !ki_is_const(start->src[1]) ? start : NULL; /* else it is a running sum's */
+}
+
+/* The order of such a sum, its terms one after the other, as of the REDUCE that it was; 0: it is none. */
+static uint64_t order_of_rows(kn_uop u, kn_uop start, const uint64_t *what) {
+    kn_uop v = u->src[1], before = NULL;
+    uint64_t term = last_term(v, what, &before), h = ki_hash2(ki_hash2(KN_REDUCE, v->dtype), term);
+    int64_t rows = 0, first = 1;
+    for (; v != u->src[0]; v = before, rows++)
+        if (!term || last_term(v, what, &before) != term) return 0;
+    for (v = start->src[1]; what[v->id] != term; v = before, first++)
+        if (last_term(v, what, &before) != term) return 0;
+    return ki_hash2(h, (uint64_t)(first + rows * ki_extent(u->src[0]->src[0]->src[2])) << 1);
+}
+
 static bool find_orders(ki_ir *ir, kn_uop sink, orders *o) {
     kn_uop *node;
     int64_t n = ki_toposort(ir, &sink, 1, &node);
@@ -47,7 +78,9 @@ static bool find_orders(ki_ir *ir, kn_uop sink, orders *o) {
     uint64_t *what = o->of ? ki_malloc(((size_t)sink->id + 1) * sizeof *what) : NULL;
     for (int64_t i = 0; i < n && what; i++) {
         what[node[i]->id] = what_of(node[i], what);
-        if (is_sum(node[i])) o->of[all++] = order_of(node[i], what);
+        kn_uop start = start_of_rows(node[i]);
+        uint64_t order = is_sum(node[i]) ? order_of(node[i], what) : start ? order_of_rows(node[i], start, what) : 0;
+        if (order) o->of[all++] = order;
     }
     if (n >= 0) ki_free(node);
     ki_free(what);
@@ -72,7 +105,7 @@ bool ki_shares_sums(ki_ir *ir, kn_uop sink) {
     int64_t n = ki_toposort(ir, &sink, 1, &node);
     bool sums = false, threads = false;
     for (int64_t i = 0; i < n && !(sums && threads); i++) {
-        sums |= is_sum(node[i]);
+        sums |= is_sum(node[i]) || start_of_rows(node[i]);
         threads |= node[i]->op == KN_RANGE && node[i]->arg.range.axis == KN_AX_THREAD;
     }
     if (n >= 0) ki_free(node);

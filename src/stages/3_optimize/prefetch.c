@@ -101,12 +101,20 @@ static int64_t width(const ki_nest *k, kn_uop access) {
     return n;
 }
 
+/* In how many places a loop reads what the access does. */
+static unsigned reads_in(const ki_nest *k, kn_uop access, kn_uop loop) {
+    unsigned n = 0;
+    for (uint32_t i = 0; i < k->scope.n; i++)
+        n += param_of(k, i) == ki_storage(access) && ki_scope_has(&k->scope, k->scope.node[i], loop);
+    return n;
+}
+
 /* Where a loop goes along memory, or down its rows: a wide strip of what takes more than an addition is better left alone. */
 static int64_t along(const ki_nest *k, kn_uop access, kn_uop loop) {
     kn_uop e = ki_nest_closer(k, loop);
     int64_t s = step(k, access, loop), rows = STRIP / width(k, access);
     bool scan = e->op == KN_END && !ki_nest_independent(k, loop);
-    if (s < FAR) return scan || ki_weight_in(k, loop) >= WORTH_ASKING ? AHEAD : 0;
+    if (s < FAR) return scan || ki_weight_in(k, loop) >= WORTH_ASKING * reads_in(k, access, loop) ? AHEAD : 0;
     bool pays = e->op == KN_REDUCE ? e->arg.reduce.op == KN_ADD || rows >= 4 : scan;
     return s <= MOST_ROW && pays ? s * (rows < 1 ? 1 : rows > 8 ? 8 : rows) : 0;
 }
@@ -155,14 +163,14 @@ static place behind_sums(const ki_nest *k, kn_uop param) {
     return (place){0};
 }
 
-void ki_choose_prefetches(ki_choice *c, uint64_t from) {
+void ki_choose_prefetches(ki_choice *c) {
     for (uint32_t i = 0; c->ok && c->open && i < c->nest.scope.n; i++) {
         kn_uop p = param_at(&c->nest, i);
         int32_t slot = p ? p->arg.param->slot : -1;
         if (slot < 0 || is_asked_for(&c->nest, slot) || is_streamed(&c->nest, slot)) continue;
         uint64_t bytes = (uint64_t)ki_numel(p) * (uint64_t)ki_itemsize((kn_dtype)p->dtype);
         place at = {0};
-        if (bytes >= from && c->nest.read[i]) at = best_place(&c->nest, p);
+        if (bytes >= c->from && c->nest.read[i]) at = best_place(&c->nest, p);
         if (!at.loop && bytes >= NEAR) at = behind_sums(&c->nest, p);
         if (!at.loop) continue;
         ki_opt o = {

@@ -12,8 +12,7 @@
 #define FAIL(...)  (ki_fail(k->ir->env, __VA_ARGS__), NULL)
 #define MOST_INNER 16
 
-/* A copy made before the loops would not see what they write. */
-static bool is_written(const ki_nest *k, int32_t slot) {
+bool ki_is_written(const ki_nest *k, int32_t slot) {
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop u = k->scope.node[i], p = u->op == KN_STORE || u->op == KN_ATOMICADD ? ki_storage(u->src[0]) : NULL;
         if (p && p->op == KN_PARAM && p->arg.param->slot == slot) return true;
@@ -99,7 +98,8 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     kn_uop axis = o->axis < 0 ? NULL : ki_nest_range(k, (uint32_t)o->axis);
     kn_uop u = ki_nest_read_of(k, axis ? ki_nest_closer(k, axis) : k->sink, o->arg, &count), inner[MOST_INNER],
            outer[64], loops[MOST_INNER + 1];
-    if (is_written(k, o->arg)) return FAIL(KI_E_OPT_STAGE, (int)o->arg, "the kernel writes it");
+    /* a copy made before the loops would not see what they write */
+    if (ki_is_written(k, o->arg)) return FAIL(KI_E_OPT_STAGE, (int)o->arg, "the kernel writes it");
     uint64_t *set = ki_calloc(s->words, sizeof *set);
     int64_t size = 1;
     if (!set) return FAIL(KI_E_NOMEM);

@@ -83,13 +83,13 @@ static bool in_lines(const ki_choice *c, int32_t slot, unsigned item) {
     return good >= all * 15 / 16;
 }
 
-void ki_choose_streams(ki_choice *c, uint64_t from) {
+void ki_choose_streams(ki_choice *c) {
     for (uint32_t i = 0; c->ok && c->open && i < c->nest.scope.n; i++) {
         kn_uop u = c->nest.scope.node[i], p = u->op == KN_STORE ? ki_storage(u->src[0]) : NULL;
         if (!p || p->op != KN_PARAM || u->arg.i || !ki_is_access(u->src[0])) continue;
         int32_t slot = p->arg.param->slot;
         unsigned item = (unsigned)ki_itemsize((kn_dtype)p->dtype);
-        if ((uint64_t)ki_numel(p) * item < from || is_read(&c->nest, slot) || !in_lines(c, slot, item)) continue;
+        if ((uint64_t)ki_numel(p) * item < c->from || is_read(&c->nest, slot) || !in_lines(c, slot, item)) continue;
         if (ki_choice_do(c, KI_OPT_STREAM, 0, false, (uint32_t)slot, 0)) i = 0;
     }
 }

@@ -257,9 +257,7 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     return ki_extent(t->u) / t->mu >= 6 && span > FAR;
 }
 
-/* How many sums, each of what it reads along v alone, a light nest is made of; 0: of something else. Wide strips, for the memory's
- * sake. */
-static int sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
+int ki_sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
     const ki_scope *s = &k->scope;
     int reduces = 0;
     bool known, all = true;
@@ -282,7 +280,8 @@ unsigned ki_nest_lanes(const ki_choice *c, kn_uop e) {
     const ki_scope *s = &c->nest.scope;
     kn_uop v = vector_range(c, e);
     unsigned least = 0;
-    if (!v || !sums_columns(&c->nest, e, v)) return c->all;
+    if (ki_keeps_sums(c, e)) return ki_choice_lanes(c, e);
+    if (!v || !ki_sums_columns(&c->nest, e, v)) return c->all;
     for (uint32_t q = 0; q < s->nrange; q++) {
         kn_uop x = c->nest.closer[q];
         if (!x || x->op != KN_REDUCE || !ki_scope_has(s, x, v)) continue;
@@ -353,9 +352,11 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     *t = (ki_tile){.step = gathers ? 0 : 1, .v = v};
     if (gathers) return; /* better none of this */
     unsigned weight = ki_weight_in(k, v);
-    int sums = sums_columns(k, e, v);
+    int sums = ki_sums_columns(k, e, v);
     bool scan = !sums && weight <= 12 && ki_nest_carries(k, e); /* down the columns */
-    int64_t unroll = ki_unroll(c, v, sums || scan ? 0 : weight), most = c->target->nvector / 4;
+    bool rows = ki_keeps_sums(c, e);                            /* which go along memory */
+    int64_t unroll = rows ? ki_unroll(c, v, weight <= 24 ? 1 : weight) : ki_unroll(c, v, sums || scan ? 0 : weight),
+            most = c->target->nvector / 4;
     t->step = ki_lanes_for(c, ki_extent(v)) * (sums != 1 && unroll > most ? most : unroll);
 }
 

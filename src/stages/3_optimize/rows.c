@@ -1,0 +1,350 @@
+/* rows.c: the OptOp ROWS: sums down columns go row by row, as memory lies; what each column has summed up so far is kept in a LOCAL
+ * buffer. A loop that carries a sum, of each of its columns, goes around them likewise.
+ *
+ *   REDUCE(x(r, j), r)  becomes  INDEX(AFTER(buf, start, rest), j), K = h + n q the rows, n of them at a time, h of them first
+ *   start = END(STORE(buf[j'], x(0, j') + x(1, j') + ... x(h - 1, j')), j')
+ *   rest  = END(STORE(buf[j"], buf[j"] + x(h + n r, j") + ... x(h + n r + n - 1, j")), r, j"), r < q
+ * Each column adds up one row after the other, as it did. */
+#include "stages/3_optimize/choose.h"
+#include "stages/indexing.h"
+
+#include <string.h>
+
+#define FAIL(why) (ki_fail(k->ir->env, KI_E_OPT_ROWS, (int)o->axis, (int)o->arg, (why)), NULL)
+enum { MOST_ROWS = 16, MOST_INNER = 8, MOST_SUMS = 4, MOST_STORES = 8 };
+
+/* The columns: loops inside, and how many of them there are. */
+typedef struct columns {
+    kn_uop range[MOST_INNER];
+    uint32_t n;
+    int64_t size;
+} columns;
+
+static bool add_column(columns *c, kn_uop r) {
+    int64_t n = ki_extent(r);
+    if (!ki_is_serial(r) || c->n == MOST_INNER || n < 1 || c->size > INT32_MAX / n) return false;
+    c->size *= n;
+    return c->range[c->n++] = r, true;
+}
+
+/* The number of a column whose loops stand at at[]. */
+static kn_uop number(ki_ir *ir, const columns *c, const kn_uop *at) {
+    kn_uop all = at[0];
+    for (uint32_t i = 1; i < c->n; i++) all = ki_index_add(ir, ki_index_mul(ir, all, c->range[i]->src[0]), at[i]);
+    return all;
+}
+
+/* Loops over them anew, and the number of their column. */
+static kn_uop copy(ki_ir *ir, const columns *c, uint32_t first, kn_uop *to) {
+    for (uint32_t i = 0; i < c->n; i++) to[i] = ki_range_make(ir, first + i, KN_AX_LOOP, c->range[i]->src[0]);
+    return number(ir, c, to);
+}
+
+/* AFTER(buf, the loops around that are free in u) */
+static kn_uop home(const ki_nest *k, kn_uop buf, kn_uop u, const columns *c) {
+    kn_uop src[65];
+    uint32_t n = 1;
+    src[0] = buf;
+    for (uint32_t q = 0; q < k->scope.nrange && n < 65; q++) {
+        bool inner = !ki_scope_has(&k->scope, u, k->scope.range[q]);
+        for (uint32_t i = 0; i < c->n; i++) inner |= c->range[i] == k->scope.range[q];
+        if (!inner) src[n++] = k->scope.range[q];
+    }
+    return n == 1 ? buf : ki_opn(k->ir, KN_AFTER, src, n);
+}
+
+static kn_uop end_of(ki_ir *ir, kn_uop body, kn_uop r, const kn_uop *loops, uint32_t n) {
+    kn_uop src[MOST_INNER + 2];
+    uint32_t m = 0;
+    src[m++] = body;
+    if (r) src[m++] = r;
+    memcpy(src + m, loops, n * sizeof *loops);
+    return ki_opn(ir, KN_END, src, m + n);
+}
+
+/* ---- a sum --------------------------------------------------------------------------------------------------------- */
+
+/* Does u read what the kernel writes? */
+static bool reads_result(const ki_nest *k, kn_uop u) {
+    kn_uop *node;
+    int64_t n = ki_toposort(k->ir, &u, 1, &node);
+    bool found = n < 0;
+    for (int64_t i = 0; i < n && !found; i++) {
+        kn_uop p = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
+        found = p && p->op == KN_PARAM && ki_is_written(k, p->arg.param->slot);
+    }
+    if (n >= 0) ki_free(node);
+    return found;
+}
+
+/* Does u need something else to loop, or to be carried, while one of these loops runs? */
+static bool loops_inside(const ki_nest *k, kn_uop u, kn_uop r, const columns *c) {
+    kn_uop *node;
+    int64_t n = ki_toposort(k->ir, &u, 1, &node);
+    bool found = n < 0;
+    for (int64_t i = 0; i < n && !found; i++) {
+        kn_uop v = node[i];
+        bool closes = v->op == KN_REDUCE || v->op == KN_END || v->op == KN_AFTER;
+        found = v->op == KN_RANGE && ki_is_lane(v);
+        for (uint32_t q = 0; closes && q <= c->n; q++) found |= ki_scope_has(&k->scope, v, q < c->n ? c->range[q] : r);
+    }
+    if (n >= 0) ki_free(node);
+    return found;
+}
+
+typedef struct walk { /* over rows first .. first + n of a sum */
+    kn_uop r, row;    /* row: NULL, or a loop, of which each step is n rows */
+    int64_t first, n;
+    kn_uop loops[MOST_INNER];
+    bool contract; /* a product and its sum are one step */
+} walk;
+
+/* What acc, NULL: nothing, becomes by n rows of the sum x. */
+static kn_uop grown(ki_ir *ir, kn_uop x, const columns *c, const walk *w, kn_uop acc) {
+    kn_uop from[MOST_INNER + 1], to[MOST_INNER + 1];
+    memcpy(from + 1, c->range, c->n * sizeof *from);
+    memcpy(to + 1, w->loops, c->n * sizeof *to);
+    from[0] = w->r;
+    for (int64_t m = 0; m < w->n; m++) {
+        kn_uop row = ki_index(ir, w->first + m);
+        to[0] = w->row ? ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, w->row, ki_index(ir, w->n)), row) : row;
+        kn_uop v = to[0] ? ki_substitute(ir, x->src[0], from, to, c->n + 1) : NULL;
+        if (!v) return NULL;
+        bool product =
+            w->contract && x->arg.reduce.op == KN_ADD && v->op == KN_MUL && (v->dtype == KN_F32 || v->dtype == KN_F64);
+        if (!acc) acc = v;
+        else if (product) acc = ki_op3(ir, KN_MULACC, v->src[0], v->src[1], acc);
+        else acc = ki_op2(ir, (kn_op)x->arg.reduce.op, acc, v);
+    }
+    return acc;
+}
+
+/* The columns of a sum over r: loops of end from j on and what else it knows, but not what stands around j. */
+static bool find_columns(const ki_nest *k, kn_uop end, kn_uop j, kn_uop x, columns *c) {
+    const ki_scope *s = &k->scope;
+    uint32_t first = ki_place_in(end, j);
+    *c = (columns){.size = 1};
+    for (uint32_t i = first; i < end->nsrc; i++)
+        if (ki_scope_has(s, x, end->src[i]) && !add_column(c, end->src[i])) return false;
+    for (uint32_t q = 0; q < s->nrange; q++) { /* a sum inside another one is not looked at */
+        kn_uop closer = ki_nest_closer(k, s->range[q]);
+        if (ki_scope_has(s, x, s->range[q]) && (!closer || closer->op != KN_END)) return false;
+    }
+    return c->n > 0;
+}
+
+typedef struct sums { /* over one loop, of the same columns */
+    kn_uop x[MOST_SUMS];
+    uint32_t n;
+    columns c;
+} sums;
+
+/* The sums over r, by the loops of a nest from j on. NULL, or why that cannot be. */
+static const char *find_sums(const ki_nest *k, kn_uop r, kn_uop j, sums *s) {
+    kn_uop end = ki_nest_closer(k, j);
+    s->n = 0;
+    if (end->op != KN_END) return "the other is no loop of a nest";
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        if (u->op != KN_REDUCE || ki_place_in(u, r) == u->nsrc) continue;
+        columns own;
+        if (s->n == MOST_SUMS || u->nsrc != 2 || u->arg.reduce.axes || u->dtype == KN_IDX)
+            return "it has other loops, or other sums";
+        if (!find_columns(k, end, j, u, &own) || (s->n && memcmp(own.range, s->c.range, sizeof own.range) != 0))
+            return "its columns are not loops of constant extent";
+        if (loops_inside(k, u->src[0], r, &own)) return "there are loops or lanes inside";
+        if (reads_result(k, u)) return "it reads what the kernel writes";
+        s->x[s->n++] = u, s->c = own;
+    }
+    return NULL;
+}
+
+static kn_uop sum_rows(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
+    ki_ir *ir = k->ir;
+    kn_uop to[MOST_SUMS], put[MOST_SUMS], buf[MOST_SUMS], body;
+    int64_t rows = ki_extent(r), n = o->id, h = n > 0 ? (rows - 1) % n + 1 : 0;
+    uint32_t next = ki_nest_next_range(k), buffer = ki_nest_next_buffer(k);
+    sums sum;
+    const char *why = find_sums(k, r, j, &sum);
+    const columns *c = &sum.c;
+    if (n < 1 || n > MOST_ROWS || n >= rows) return FAIL("so many rows at a time there are not");
+    if (why) return FAIL(why);
+    walk first = {.r = r, .n = h, .contract = o->top}, rest = {.r = r, .first = h, .n = n, .contract = o->top};
+    kn_uop at[2] = {copy(ir, c, next, first.loops), copy(ir, c, next + c->n, rest.loops)};
+    for (uint32_t i = 0; i < sum.n; i++) {
+        buf[i] = ki_buffer_make(ir, buffer + i, c->size, (kn_dtype)sum.x[i]->dtype, KN_LOCAL, 0);
+        put[i] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, home(k, buf[i], sum.x[i], c), at[0]),
+                        grown(ir, sum.x[i], c, &first, NULL));
+    }
+    body = sum.n > 1 ? ki_opn(ir, KN_GROUP, put, sum.n) : put[0];
+    kn_uop done = end_of(ir, body, NULL, first.loops, c->n);
+    rest.row = ki_range_make(ir, r->arg.range.id, KN_AX_LOOP, ki_index(ir, (rows - h) / n));
+    for (uint32_t i = 0; i < sum.n; i++) {
+        kn_uop acc = ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, buf[i], done, rest.row), at[1]);
+        put[i] = ki_op2(ir, KN_STORE, acc, grown(ir, sum.x[i], c, &rest, acc));
+    }
+    body = sum.n > 1 ? ki_opn(ir, KN_GROUP, put, sum.n) : put[0];
+    done = end_of(ir, body, rest.row, rest.loops, c->n);
+    for (uint32_t i = 0; i < sum.n; i++)
+        to[i] = ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, buf[i], done), number(ir, c, c->range));
+    return done && to[0] ? ki_substitute(ir, k->sink, sum.x, to, sum.n) : NULL;
+}
+
+/* ---- a loop that carries a sum ------------------------------------------------------------------------------------- */
+
+typedef struct carried {
+    kn_uop after, start, old, store, got; /* AFTER(buf, start, r), its element, what is stored there, that read again */
+} carried;
+
+/* What loop r of end carries, if it is one value and nothing else loops or is kept there. */
+static bool find_carried(const ki_nest *k, kn_uop end, kn_uop r, carried *c) {
+    kn_uop *node, buf = NULL;
+    int64_t n = ki_toposort(k->ir, &end, 1, &node);
+    bool ok = n >= 0 && (end->src[0]->op != KN_GROUP || end->src[0]->nsrc <= MOST_STORES);
+    *c = (carried){0};
+    for (int64_t i = 0; i < n && ok; i++) {
+        kn_uop u = node[i];
+        ok = u->op != KN_REDUCE && u->op != KN_LOAD && (u->op != KN_END || u == end);
+        if (u->op == KN_BUFFER) ok &= !buf && u->arg.buffer->addrspace == KN_REG && u->arg.buffer->size == 1, buf = u;
+        if (u->op == KN_AFTER && u->nsrc == 3 && u->src[2] == r && u->src[1]->op == KN_STORE) {
+            ok &= !c->after && u->src[0] == buf && u->src[1]->nsrc == 2;
+            c->after = u, c->start = u->src[1];
+        } else if (u->op == KN_INDEX && c->after && u->src[0] == c->after) {
+            c->old = u;
+        } else if (u->op == KN_STORE && c->old && u->src[0] == c->old) {
+            ok &= !c->store && u->nsrc == 2;
+            c->store = u;
+        } else if (c->store && u->op == KN_INDEX && u->src[0]->op == KN_AFTER && u->src[0]->src[0] == buf) {
+            ok &= u->src[0]->nsrc == 2 && u->src[0]->src[1] == c->store;
+            c->got = u;
+        }
+    }
+    if (n >= 0) ki_free(node);
+    return ok && c->got && ki_storage(c->start->src[0]) == buf && !reads_result(k, end);
+}
+
+/* r goes around the loops from j on, n steps of it at a time. */
+static kn_uop carry_rows(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
+    ki_ir *ir = k->ir;
+    kn_uop end = ki_nest_closer(k, r), body = end->src[0], loops[MOST_INNER], src[MOST_ROWS * MOST_STORES + 1],
+           list[KI_MAX_RANK + 2];
+    uint32_t first = ki_place_in(end, j), last = ki_place_in(end, r), next = ki_nest_next_range(k), n = 0, put = 0;
+    uint32_t stores = body->op == KN_GROUP ? body->nsrc : 1;
+    int64_t rows = ki_extent(r);
+    carried sum;
+    columns c = {.size = 1};
+    if (first >= last || last + 1 != end->nsrc || end->nsrc > KI_MAX_RANK + 2)
+        return FAIL("it is not the innermost loop of a nest that the other stands in");
+    if (o->id < 1 || o->id > MOST_ROWS || rows % o->id || o->top)
+        return FAIL("so many rows at a time do not divide it");
+    for (uint32_t q = first; q < last; q++)
+        if (!add_column(&c, end->src[q])) return FAIL("its columns are not loops of constant extent");
+    if (!find_carried(k, end, r, &sum))
+        return FAIL("it carries no single value, or does more, or reads what it writes");
+    kn_uop copied = copy(ir, &c, next, loops),
+           buf = ki_buffer_make(ir, ki_nest_next_buffer(k), c.size, (kn_dtype)sum.old->dtype, KN_LOCAL, 0);
+    kn_uop set = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, home(k, buf, sum.start, &c), copied),
+                        ki_substitute(ir, sum.start->src[1], c.range, loops, c.n));
+    kn_uop start = end_of(ir, set, NULL, loops, c.n);
+    kn_uop i = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, rows / o->id));
+    kn_uop acc = ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, buf, start, i), number(ir, &c, c.range));
+    kn_uop from[3] = {r, sum.old, sum.got}, to[3] = {NULL, acc, NULL};
+    for (int32_t m = 0; m < o->id; m++) {
+        to[0] = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, i, ki_index(ir, o->id)), ki_index(ir, m));
+        if (!to[0] || !to[1] || !(to[2] = ki_substitute(ir, sum.store->src[1], from, to, 2))) return NULL;
+        for (uint32_t q = 0; q < stores; q++)
+            src[put++] = ki_substitute(ir, body->op == KN_GROUP ? body->src[q] : body, from, to, 3);
+        to[1] = to[2];
+    }
+    src[put++] = ki_op2(ir, KN_STORE, acc, to[1]);
+    list[n++] = ki_opn(ir, KN_GROUP, src, put);
+    for (uint32_t q = 1; q < first; q++) list[n++] = end->src[q];
+    list[n++] = i;
+    for (uint32_t q = first; q < last; q++) list[n++] = end->src[q];
+    kn_uop now = ki_opn(ir, KN_END, list, n);
+    return now ? ki_substitute(ir, k->sink, &end, &now, 1) : NULL;
+}
+
+kn_uop ki_opt_rows(ki_nest *k, ki_opt *o) {
+    kn_uop r = ki_nest_range(k, (uint32_t)o->axis), j = ki_nest_range(k, (uint32_t)o->arg);
+    if (!j || !ki_nest_closer(k, j) || j == r) return FAIL("there is no such other loop");
+    if (!ki_is_serial(r)) return FAIL("it is no loop");
+    return ki_nest_closer(k, r)->op == KN_REDUCE ? sum_rows(k, o, r, j) : carry_rows(k, o, r, j);
+}
+
+/* ---- when it pays ------------------------------------------------------------------------------------------ */
+
+#define LEAST (1 << 20) /* bytes of a matrix: what a second-level cache holds may be read in any order */
+#define ROWS  (1 << 10) /* of such a matrix: shorter ones are as wide as a strip */
+#define PAGES                                                                                                          \
+    (1 << 13) /* bytes: shorter rows go one by one; of several at once none is long enough to be fetched ahead */
+#define MOST_KEPT (1 << 18) /* bytes of sums that are kept: they are read and written once for so many rows */
+#define PART      (1 << 16) /* where there are more, their columns are taken in parts */
+
+static bool step(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contract) {
+    ki_opt o = {.op = KI_OPT_ROWS,
+                .top = contract,
+                .axis = (int32_t)r->arg.range.id,
+                .arg = (int32_t)v->arg.range.id,
+                .id = (int32_t)rows};
+    c->ok = c->ok && c->steps++ < KI_MOST_OPTS;
+    return ki_choice_look(c, c->ok ? ki_nest_apply(&c->nest, o) : NULL), true;
+}
+
+/* Does something read a large matrix of which r counts the rows, far apart, and v is the place within one? */
+static bool reads_rows(const ki_choice *c, kn_uop r, kn_uop v) {
+    const ki_nest *k = &c->nest;
+    int64_t least = c->from && c->from < LEAST ? (int64_t)c->from : LEAST;
+    bool known[2];
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        if (!k->read[i] || ki_storage(u)->op != KN_PARAM || !ki_scope_has(&k->scope, u, r)) continue;
+        int64_t apart = ki_nest_stride(k, u, r, known), unit = ki_nest_stride(k, u, v, known + 1);
+        if (!known[0] || !known[1] || unit != 1) continue;
+        apart = (apart < 0 ? -apart : apart) * (int64_t)ki_itemsize((kn_dtype)u->dtype);
+        if (apart >= least / ROWS && ki_extent(r) >= least / apart) return true;
+    }
+    return false;
+}
+
+bool ki_keeps_sums(const ki_choice *c, kn_uop e) {
+    kn_uop body = e->src[0], last = body->op == KN_GROUP && body->nsrc ? body->src[body->nsrc - 1] : body;
+    kn_uop b = last->op == KN_STORE ? ki_storage(last->src[0]) : NULL;
+    return b && b->op == KN_BUFFER && b->arg.buffer->addrspace == KN_LOCAL && ki_nest_carries(&c->nest, e);
+}
+
+/* At once, of so many bytes each. */
+static int64_t rows_at_once(int64_t bytes, unsigned weight) {
+    return bytes < PAGES ? 1 : weight <= 10 ? 8 : weight <= 24 ? 4 : 2;
+}
+
+/* What the loop r inside v carries. */
+static bool choose_carried(ki_choice *c, kn_uop e, kn_uop r, kn_uop v) {
+    carried sum;
+    bool inside = ki_place_in(e, v) + 1 == ki_place_in(e, r) && ki_nest_carries(&c->nest, e);
+    if (!inside || !reads_rows(c, r, v) || !find_carried(&c->nest, e, r, &sum)) return false;
+    int64_t bytes = ki_extent(v) * (int64_t)ki_itemsize((kn_dtype)sum.old->dtype);
+    int64_t n = rows_at_once(bytes, ki_weight_in(&c->nest, r)) > 1 ? 4 : 1; /* each stores something too */
+    while (ki_extent(r) % n) n /= 2;
+    return bytes <= MOST_KEPT && step(c, r, v, n, false);
+}
+
+bool ki_choose_rows(ki_choice *c, kn_uop e, kn_uop v) {
+    const ki_nest *k = &c->nest;
+    if (!v || ki_extent(v) < c->lanes) return false;
+    if (ki_last_loop(e) != v) return choose_carried(c, e, ki_last_loop(e), v);
+    if (!ki_sums_columns(k, e, v)) return false;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop x = k->scope.node[i], r = x->op == KN_REDUCE && x->nsrc == 2 ? x->src[1] : NULL;
+        sums sum;
+        if (!r || x->id > e->id || ki_is_lane(r) || !ki_scope_has(&k->scope, x, v) || !reads_rows(c, r, v)) continue;
+        if (find_sums(k, r, v, &sum)) continue;
+        int64_t item = (int64_t)ki_itemsize((kn_dtype)x->dtype), bytes = ki_extent(v) * item;
+        int64_t n = rows_at_once(bytes, ki_weight_in(k, r));
+        if (ki_extent(r) < 2 * n) continue;
+        if (bytes <= MOST_KEPT) return step(c, r, v, n, ki_target_has(c->target, KN_MULACC));
+        if (ki_choice_even(c, v, PART / item)) return true;
+        return ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)v->arg.range.axis, false, v->arg.range.id, PART / item), true;
+    }
+    return false;
+}

@@ -95,6 +95,17 @@ def test_the_list_of_instructions_interpreted(koine, case, tmp_path):
     assert f'ins "{ROW[x]}"' not in koine("compile", p, "--target", "x86", "--to", "select", env={"KN_CPU": "avx512"}).stdout
 
 
+@pytest.mark.parametrize("level", ["dot", "amx"])
+@pytest.mark.parametrize("case", [CASES[0]], ids=name, indirect=True)
+def test_after_expand_an_instruction_has_more_lanes_than_a_register(koine, case, tmp_path, level):
+    p, args, out, want, x, k = case
+    q = tmp_path / "q.kn"
+    q.write_text(koine("compile", p, "--target", "x86", "--to", "expand", env={"KN_CPU": level, "KN_THREADS": "1"}).stdout)
+    assert f'ins "{ROW[x]}"' in q.read_text()
+    koine("run", q, *args, "--device", "INTERP")
+    assert close(np.load(out), want, x, k)
+
+
 # ---- AMX: the same as products of tiles. Run where the processor has them, interpreted everywhere. ----
 TILES = [(x, y, s, at, bt) for s in [(1, 32, 128, 64), (1, 50, 200, 81), (2, 35, 131, 32)] for x, y in (("bf16", "bf16"), ("i8", "i8"), ("u8", "i8"))
          for at, bt in ((0, 0), (1, 1)) if (x, y) in (("bf16", "bf16"), ("i8", "i8")) or not (at or bt)]

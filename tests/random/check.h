@@ -183,11 +183,25 @@ static bool simplify_settles(const ki_program *p, finding *f) {
 /* Lowered for machine code: one level a program, or all of them and nothing else. */
 static bool all_native;
 
+/* Products of bf16 or bytes are what the levels past AVX-512 are for. */
+static bool multiplies_narrow(const ki_program *p) {
+    kn_uop *order;
+    int64_t n = ki_toposort(p->ir, &p->root, 1, &order);
+    bool any = false;
+    for (int64_t i = 0; i < n && !any; i++) {
+        kn_uop u = order[i];
+        any = u->op == KN_CAST && ki_dtypes[u->dtype].bits == 32 && ki_dtypes[u->src[0]->dtype].bits <= 16 && u->src[0]->dtype != KN_BOOL;
+    }
+    if (n >= 0) ki_free(order);
+    return any;
+}
+
 static bool native_agrees(const ki_program *p, arrays *d, finding *f, tally *t) {
-    static const char *const levels[] = {"avx512", "avx2", "sse2"};
+    static const char *const levels[] = {"avx512", "avx2", "sse2", "dot", "amx"};
+    unsigned only = multiplies_narrow(p) ? 3 + p->ir->n % 2 : p->ir->n % 3;
     bool ok = true;
-    for (unsigned k = 0; k < 3 && ok; k++) {
-        if (!all_native && p->ir->n % 3 != k) continue;
+    for (unsigned k = 0; k < sizeof levels / sizeof *levels && ok; k++) {
+        if (!all_native && only != k) continue;
         ki_lower_opts o = {.target = ki_target_native(levels[k]), .threads = 2, .stream = 1, .verify = 1};
         ok = stages_agree(p, d, &o, f, t);
     }

@@ -88,6 +88,11 @@ DEFECTS = [
            "swap[1] = (ki_swap){inner, ki_op2(ir, KN_MOD, j, ki_index(ir, n > 2 ? n - 1 : n)), {j, NULL}};"),
     Defect("optimize", "a sum counts both loops though they do not follow each other", OPT + "edit.c",
            "ki_affine_coef(f, outer) != up) return NULL;", "ki_affine_coef(f, outer) == 0) return NULL;"),
+    Defect("optimize", "the second pair of a word stands where the first does", OPT + "dots.c", "int64_t by = 32 / g; g > 1;", "int64_t by = 16; g > 1;"),
+    Defect("optimize", "signed bytes go as unsigned ones, uncorrected", OPT + "dots.c", "for (int pass = d->biased ? 0 : 1; pass < 2; pass++)", "for (int pass = 1; pass < 2; pass++)"),
+    Defect("optimize", "the words of a tile overlap those of the next", OPT + "dots.c", "ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, to, lane->src[0]), lane)", "ki_op2(ir, KN_ADD, to, lane)"),
+    Defect("optimize", "a scan leaves out the lane's own element", OPT + "scan.c", "ki_op2(ir, KN_CMPLT, m[i], ki_op2(ir, KN_ADD, l, ki_index(ir, 1)))", "ki_op2(ir, KN_CMPLT, m[i], l)"),
+    Defect("optimize", "a scan stores all lanes where the first is", OPT + "scan.c", "to[2] = {ki_op2(ir, KN_ADD, acc, sums[1]), ki_op2(ir, KN_ADD, first, l)};", "to[2] = {ki_op2(ir, KN_ADD, acc, sums[1]), first};"),
     # ---- expand
     Defect("expand", "the accumulator starts at 0 for every op", EXPAND + "reduce.c",
            "ki_const_bits(ir, t, ki_scalar_identity(op, t, true));", "ki_const_int(ir, t, 0);"),
@@ -110,6 +115,12 @@ DEFECTS = [
     Defect("select", "what is left of an axis is not reduced", SELECT + "devec.c", "c < chunks; c = end++) { /* full", "c < full; c = end++) { /* full"),
     Defect("select", "registers of an accumulator overlap", SELECT + "devec.c", "return at * ki_dim_n(i, v) + chunk.offset;", "return at * (ki_dim_n(i, v) > 1 ? ki_dim_n(i, v) - 1 : 1) + chunk.offset;"),
     Defect("select", "small floats are not rounded after a function", SELECT + "decomp.kr", "=> cast({op}(cast(x; f32)); [dtype(x)]) @fp(afn) @ends", "=> cast({op}(cast(x + x; f32)); [dtype(x)]) @fp(afn) @ends"),
+    Defect("select", "elements of a word need not be neighbours", SELECT + "words.c", "if (p[k].at[j] != p[0].at[j] + k) return NULL;", "if (p[k].at[j] < p[0].at[j]) return NULL;"),
+    Defect("select", "a word is read at its address without the constant", SELECT + "words.c", "base = base ? ki_op2(ir, KN_ADD, base, ki_index(ir, p[0].at[0])) :", "base = base ? base :"),
+    Defect("select", "a word's elements are taken from the first one's place", SELECT + "words.c", "ki_index(ir, lanes == 1 ? k : p[k].at[j]);", "ki_index(ir, lanes == 1 ? k : p[0].at[j]);"),
+    Defect("select", "a tile is read without the loop's part of its address", SELECT + "tiles.c", "if (base) list = ki_op2(t->ir, KN_ADD, t->map[base->id], list);", "(void)base;"),
+    Defect("select", "tiles are stored column by column", SELECT + "tiles.c", "at[s->m] = q / s->columns * SIDE + i / SIDE, at[s->n] = i % SIDE;", "at[s->m] = q / s->columns * SIDE + i % SIDE, at[s->n] = i / SIDE;"),
+    Defect("select", "a sum's rows add up by halves of another size", SELECT + "devec.c", "for (uint32_t half = len / step / 2; half; half /= 2)", "for (uint32_t half = len / step / 2; half > 1; half /= 2)"),
     # ---- linearize
     Defect("linearize", "a loop does not wait for what it reads", LINEARIZE, "if (!add_dep(l, loop, item)) return false;", "if (l->node[s]->op != KN_AFTER && !add_dep(l, loop, item)) return false;"),
     Defect("linearize", "an END closes its loops inside out", LINEARIZE, "for (uint32_t k = 1; k < u->nsrc; k++) {\n            uint32_t r = l->range_of",
@@ -141,6 +152,7 @@ DEFECTS = [
     Defect("machine code", "the upper half of a register is taken a lane too low", X86 + "lanes.c", "ki_mimm(from / 16));", "ki_mimm((from - 1) / 16));", "x86"),
     Defect("machine code", "a lane of a strided access is that of lane 0", X86 + "memory.c", "int64_t start = a->start + lane * a->stride;",
            "int64_t start = a->start + (lane > 1 ? 1 : lane) * a->stride;", "x86"),
+    Defect("machine code", "what is asked for ahead is what is read", X86 + "memory.c", "ki_mop o = ki_laddress(l, &a, 0);\n    ask_ahead(l, load, &a, o);", "ki_mop o = ki_laddress(l, &a, 0);\n    ask_ahead(l, load, &a, o);\n    o.v += ki_lv(l, load)->ahead;", "x86"),
     # ---- interpreter: a wrong oracle is found as well
     Defect("interpreter", "pad ends one too late", "src/ir/eval_view.c", "v->lo[k] = off[k], v->hi[k] = off[k] + in[k];", "v->lo[k] = off[k], v->hi[k] = off[k] + in[k] - (in[k] > 1);"),
     Defect("interpreter", "a maximum starts at 0", "src/ir/eval_node.c", "op == KN_MAX ? -INFINITY :", "op == KN_MAX ? 0 :"),

@@ -531,6 +531,37 @@ static kn_uop matmul(gen *g) {
     return ki_reshape(g->ir, wide ? ki_cast(g->ir, s, t) : s, (int64_t[]){I, J}, 2);
 }
 
+/* A matrix of narrow factors, as it is or transposed. */
+static kn_uop factor(gen *g, kn_dtype t, int64_t rows_, int64_t cols) {
+    int64_t d[2] = {rows_, cols}, across[2] = {cols, rows_};
+    if (chance(g, 50)) return input(g, t, d, 2, 'q', 0, 0);
+    return ki_permute(g->ir, input(g, t, across, 2, 'q', 0, 0), (int64_t[]){1, 0}, 2);
+}
+
+/* A product of bf16 or bytes that is large enough for words (3_optimize/dots.c), often for tiles. */
+static kn_uop dots(gen *g) {
+    static const int64_t some[] = {8, 9, 16, 17, 31, 32, 33, 64};
+    static const kn_dtype pairs[][2] = {{KN_BF16, KN_BF16}, {KN_U8, KN_I8}, {KN_I8, KN_I8}, {KN_I8, KN_U8}};
+    int64_t I = some[dice(g, 5)], J = some[2 + dice(g, 4)], K = some[2 + dice(g, 6)];
+    const kn_dtype *t = pairs[dice(g, 4)], sum = t[0] == KN_BF16 ? KN_F32 : KN_I32;
+    if (chance(g, 50)) I = J = 16, K = t[0] == KN_BF16 && chance(g, 50) ? 32 : 64;
+    while (I * J * K > 17000) K = (K + 1) / 2;
+    int64_t all[3] = {I, K, J};
+    kn_uop a = ki_cast(g->ir, factor(g, t[0], I, K), sum), b = ki_cast(g->ir, factor(g, t[1], K, J), sum);
+    a = ki_expand(g->ir, ki_reshape(g->ir, a, (int64_t[]){I, K, 1}, 3), all, 3);
+    b = ki_expand(g->ir, ki_reshape(g->ir, b, (int64_t[]){1, K, J}, 3), all, 3);
+    kn_uop s = ki_reduce(g->ir, ki_op2(g->ir, KN_MUL, a, b), KN_ADD, 2);
+    return ki_reshape(g->ir, s, (int64_t[]){I, J}, 2);
+}
+
+/* Running sums of what lies in memory, long enough for vectors of them (3_optimize/scan.c). */
+static kn_uop running_sums(gen *g) {
+    static const kn_dtype some[] = {KN_F32, KN_F32, KN_I32, KN_U16};
+    int64_t d[2] = {1 + dice(g, 3), 16 * (1 + dice(g, 5))};
+    kn_uop s = prefix(g, any_input(g, some[dice(g, 4)], d, 2), KN_ADD, chance(g, 20));
+    return chance(g, 70) ? s : ki_op2(g->ir, KN_ADD, s, partner(g, s, (kn_dtype)s->dtype));
+}
+
 /* softmax(q k^T) v, of rows that exist or are new. */
 static kn_uop attention(gen *g) {
     int64_t I = 1 + dice(g, 9), K = 2 + dice(g, 20), D = 1 + dice(g, 9), id[2] = {I, D}, kd[2] = {K, D},
@@ -725,7 +756,7 @@ static const struct {
              {indexed, 3},      {softmax, 2},   {layernorm, 1},  {gather, 3},    {scatter, 2},
              {attention, 1},    {siblings, 3},  {matmul, 3},     {window_op, 4}, {argmax, 1},
              {arange_mask, 3},  {marker, 4},    {function, 1},   {assignment, 2},
-             {wanted_sum, 2},   {continued, 2}};
+             {wanted_sum, 2},   {continued, 2}, {dots, 2},     {running_sums, 2}};
 
 static void one_step(gen *g) {
     unsigned total = 0, k = 0;

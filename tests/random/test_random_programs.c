@@ -490,7 +490,7 @@ int main(int argc, char **argv) {
         else if (strcmp(a, "--cpu-only") == 0) opt.cpu_only = true;
         else if (strcmp(a, "--threads-every") == 0) opt.threads = (unsigned)atoi(v), i++;
         else if (strcmp(a, "--native") == 0)
-            all_native = opt.stages_only = true; /* at all three levels, and no other check */
+            all_native = opt.stages_only = true; /* at all levels, and no other check */
         else if (strcmp(a, "--one") == 0) one_seed(strtoull(v, NULL, 10)), i++, files = true;
         else if (strcmp(a, "--first") == 0) opt.first = true;
         else if (strcmp(a, "--show") == 0) return show(strtoull(v, NULL, 10)), 0;

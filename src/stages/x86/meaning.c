@@ -168,7 +168,9 @@ kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
     for (unsigned k = 0; k < n; k++)
         if (!(src[k] = bits_as(ir, u->src[k], dtype_in(f, sources[k], lanes), tile ? 16 : 0)))
             return ir->env->err ? NULL : refuse(ir, name, "a source has another dtype");
-    if (ki_numel(u) > 64 && !tile) return refuse(ir, name, "no register has so many lanes");
+    bool numbered =
+        mentions(f->meaning, 'j') && ki_numel(u) > 64; /* lane by lane it may have more, until select parts them */
+    if (numbered && !tile) return refuse(ir, name, "no register has so many lanes");
     kn_uop v = meaning(ir, f, lanes, src, n, masked ? u->src[n] : NULL, (unsigned)ki_numel(u));
     if (!v) return ir->env->err ? NULL : refuse(ir, name, "its meaning does not fit the sources");
     if (!(v = bits_as(ir, v, (kn_dtype)u->dtype, tile && ki_rank(u) == 1 ? -1 : 0)))

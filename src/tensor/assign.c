@@ -59,8 +59,13 @@ void ki_views_drop(kn_ctx *k, struct kn_tensor_s *t) {
     if (t->view_next) t->view_next->view_prev = t->view_prev;
 }
 
+void ki_views_none(kn_ctx *k) {
+    kn_uop base;
+    for (struct kn_tensor_s *t = k->tensors; t; t = t->next)
+        if ((base = ki_view_base(t->u))) k->view[base->id] = NULL;
+}
+
 void ki_views_again(kn_ctx *k) {
-    if (k->nview) memset(k->view, 0, k->nview * sizeof *k->view);
     for (struct kn_tensor_s *t = k->tensors; t; t = t->next) ki_views_add(k, t);
 }
 

@@ -132,10 +132,11 @@ bool ki_storage_host(kn_ctx *k, ki_storage *s, size_t bytes);
 /* The BUFFER or assignment (AFTER) a value is a view of, through movement ops alone; the BUFFER an AFTER writes. */
 kn_uop ki_view_base(kn_uop u);
 /* Live tensors that are views of a base are linked: room for bases up to an id (false: env has the failure); one that has become a
- * view, for which there is room; one that no longer is; all anew, after nodes have been replaced. */
+ * view, for which there is room; one that no longer is; none, before nodes are replaced, and all anew. */
 bool ki_views_room(kn_ctx *k, uint32_t id);
 void ki_views_add(kn_ctx *k, struct kn_tensor_s *t);
 void ki_views_drop(kn_ctx *k, struct kn_tensor_s *t);
+void ki_views_none(kn_ctx *k);
 void ki_views_again(kn_ctx *k);
 kn_uop ki_assigned_buffer(kn_uop after);
 /* The BUFFER a value is a plain row-major view of (BUFFER, or RESHAPEs of one), else NULL. */

@@ -140,6 +140,7 @@ static bool replace(kn_ctx *k, const ki_plan *plan, const kn_uop *value) {
         if (t->u) u[n++] = t->u;
     ok = ok && ki_substitute_all(&k->ir, u, n, plan->root, to, plan->n) && ki_views_room(k, k->ir.n);
     n = 0;
+    if (ok) ki_views_none(k);
     for (struct kn_tensor_s *t = k->tensors; ok && t; t = t->next)
         if (t->u) t->u = u[n++];
     if (ok) ki_views_again(k);

@@ -89,12 +89,14 @@ void ki_collect(kn_ctx *k) {
     kn_uop *root = ki_malloc((n ? n : 1) * sizeof *root);
     uint8_t *seen = ki_calloc(k->nstorage ? k->nstorage : 1, 1);
     bool failed = k->env.err != KI_E_NONE;
-    if (root && seen) {
+    if (root && seen && ki_views_room(k, k->ir.n)) {
         gather(k, root, false);
         k->collections++;
-        if (ki_views_room(k, k->ir.n) && ki_ir_collect(&k->ir, root, n)) {
-            gather(k, root, true);
-            ki_views_again(k);
+        ki_views_none(k);
+        bool done = ki_ir_collect(&k->ir, root, n);
+        if (done) gather(k, root, true);
+        ki_views_again(k);
+        if (done) {
             for (uint32_t id = 1; id < k->ir.n; id++) {
                 kn_uop u = k->ir.node[id];
                 if (u->op == KN_BUFFER && u->arg.buffer->id < k->nstorage) seen[u->arg.buffer->id] = 1;

@@ -101,7 +101,6 @@ void ki_range_forget(rangeifier *r) {
     ki_free(r->push.range);
     ki_free(r->demand);
     ki_free(r->context);
-    ki_memo_free(&r->memo);
     ki_alike_free(&r->alike);
     ki_places_free(&r->places);
     r->order = NULL;
@@ -119,6 +118,7 @@ bool ki_rangeify(ki_program *p, const ki_lower_opts *o) {
               ki_range_decide(&r) && place_outputs(&r, tuple) && ki_range_kernels(&r);
     if (ok) p->stage = KI_S_RANGEIFY;
     ki_range_forget(&r);
+    ki_memo_free(&r.memo);
     ki_free(r.nest);
     ki_free(r.output);
     ki_free(r.own);

@@ -244,7 +244,7 @@ typedef struct ki_kernels {
     uint32_t *first; /* scratch of order.c */
 } ki_kernels;
 bool ki_range_order(rangeifier *r, ki_kernels *k, uint32_t **out);
-/* What decided, given back once all is: demands, facts, memos. What is left: nests, outputs, map. */
+/* What decided, given back once all is: demands, facts. What is left: nests, outputs, map, and what indices become. */
 void ki_range_forget(rangeifier *r);
 /* siblings.h: what lies between kernels, in order of `before`, k->first: each kernel's first. */
 typedef struct ki_edge {

@@ -8,11 +8,13 @@
 #include "rules.h"
 
 kn_uop ki_lack(ki_ir *ir, unsigned level, kn_uop sink) {
-    static const ki_ruleset *const sse2[] = {&ki_rules_lack_sse2, &ki_rules_lack_narrow, &ki_rules_lack},
-                                   *const avx2[] = {&ki_rules_lack_avx2, &ki_rules_lack_narrow, &ki_rules_lack},
-                                   *const avx512[] = {&ki_rules_lack_avx512, &ki_rules_lack};
-    ki_rewrite_opts o = {.sets = sse2, .nsets = 3};
+    static const ki_ruleset *const sse2[] = {&ki_rules_lack_max, &ki_rules_lack_sse2, &ki_rules_lack_narrow,
+                                             &ki_rules_lack},
+                                   *const avx2[] = {&ki_rules_lack_max, &ki_rules_lack_avx2, &ki_rules_lack_narrow,
+                                                    &ki_rules_lack},
+                                   *const avx512[] = {&ki_rules_lack_max, &ki_rules_lack_avx512, &ki_rules_lack};
+    ki_rewrite_opts o = {.sets = sse2, .nsets = 4};
     if (level == KI_CPU_AVX2_LEVEL) o.sets = avx2;
-    if (level >= KI_CPU_AVX512_LEVEL) o = (ki_rewrite_opts){.sets = avx512, .nsets = 2};
+    if (level >= KI_CPU_AVX512_LEVEL) o = (ki_rewrite_opts){.sets = avx512, .nsets = 3};
     return sink ? ki_rewrite(ir, sink, &o) : NULL;
 }

@@ -61,6 +61,13 @@ def test_rows_that_meet_in_the_cache_are_packed(koine, tmp_path, k):
     assert "stage" in opts, opts
 
 
+@pytest.mark.parametrize("k, n, rows", [(768, 3072, 1), (3072, 768, 1), (768, 300, 6), (4096, 3072, 6)])
+def test_a_matrix_times_a_vector_goes_row_by_row(koine, tmp_path, k, n, rows):
+    """As it lies in memory, unless a cache has it, or a row is several pages."""
+    opts, loops = optimized(koine, tmp_path, 1, k, n)
+    assert loops == [n // rows] and (rows == 1) == (" u" not in opts), opts
+
+
 def test_rows_that_do_not_meet_stay(koine, tmp_path):
     opts, _ = optimized(koine, tmp_path, 128, 256, 784, across=False)
     assert "stage" not in opts and "padto 1 32" in opts and "cut" not in opts, opts

@@ -20,6 +20,7 @@
     (1 << 22) /* bytes of an operand that the caches are likely to have: what comes from memory is better read ahead */
 #define FIRST_LEVEL (1 << 15) /* bytes of a panel that stay in the first-level cache */
 #define FAR         (1 << 14) /* bytes of memory that a panel may span and still be read in place */
+#define LONG_ROW    (1 << 14) /* bytes: of several such rows at once each is long enough to be fetched ahead */
 
 /* The store's contiguous range. */
 static kn_uop vector_range(const ki_choice *c, kn_uop e) {
@@ -188,6 +189,15 @@ static bool is_hard(const ki_nest *k, const ki_tile *t) {
     return (ki_is_gated(t->streamed) && !t->inner) || ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known;
 }
 
+/* A matrix times a vector, which memory bounds: one row after the other is how it lies. Several rows at once pay from the caches, where
+ * all have time to be fetched ahead, and where one sum's chain of additions is slower than memory. */
+static bool goes_row_by_row(const ki_choice *c, const ki_tile *t) {
+    kn_uop from = ki_storage(t->streamed);
+    if (!t->row || t->u || ki_is_tiled(t->reduce) || from->op != KN_PARAM || c->target->vector < 32) return false;
+    int64_t row = own_extent(t->reduce) * ki_word_bytes(&c->nest, t->streamed);
+    return row < LONG_ROW && ki_numel(from) * (int64_t)ki_itemsize((kn_dtype)from->dtype) >= MOST_PACKED;
+}
+
 static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
     return (!k->mu || mu == k->mu) && (!k->nv || nv == k->nv) && (!k->mw || mw == k->mw);
 }
@@ -207,6 +217,7 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
     if (t->inner) cut_from = 0; /* it is padded: there are masks anyway */
     if (!t->row && m < cut_from) m = (m + t->lanes - 1) / t->lanes * t->lanes;
     t->nv = t->mu = t->mw = 1;
+    if (!c->knobs.nv && goes_row_by_row(c, t)) return;
     if (ki_is_tiled(t->reduce) && n >= 16) { /* four accumulators, if there are so many */
         t->mu = n >= 32 ? 32 : 16;
         t->nv = m >= 2 * t->lanes && (m >= cut_from || m % (2 * t->lanes) == 0) ? 2 : 1;

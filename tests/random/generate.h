@@ -322,7 +322,10 @@ static kn_uop movement(gen *g) {
     case 2: return padded(g, v, true);
     case 3: return padded(g, v, false);
     case 4: return expanded(g, v);
-    default: return reshaped(g, v);
+    default: /* alone, or of rows backwards and cut off in the middle: quotients of what may be negative */
+        if (rank && chance(g, 50)) v = reshaped(g, padded(g, ki_flip(g->ir, v, (int64_t[]){rank - 1}, 1), true));
+        else v = reshaped(g, v);
+        return v && chance(g, 30) ? padded(g, v, false) : v;
     }
 }
 

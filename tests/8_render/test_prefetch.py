@@ -94,3 +94,10 @@ def test_it_changes_nothing(koine, tmp_path, level, text):
     p.write_text("koine 1 tensor\n" + text)
     runs = [koine("run", p, env={"KN_CPU": level, "KN_CODE": c, "KN_STREAM": s}).stdout for c, s in (("x86", 1), ("x86", 0))]
     assert runs[0] == runs[1] and "y" in runs[0]
+
+
+@pytest.mark.parametrize("n, top", [(2048, False), (4096, True), (8192, False)])
+def test_two_rows_that_fill_the_first_cache(koine, tmp_path, n, top):
+    """The next one goes behind it, so that this one stays; where even one does not fit, it makes no difference."""
+    _, code = lists(koine, tmp_path / "p.kn", softmax(64, n), KN_CPU="avx512", KN_STREAM=1)
+    assert ("prefetcht1" in code) == top and ("prefetcht0" in code) != top

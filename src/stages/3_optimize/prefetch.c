@@ -12,6 +12,7 @@
 #define STRIP        (1 << 11) /* bytes of a strip of rows to have under way */
 #define FAR          (1 << 10) /* bytes from which on two places are of different rows */
 #define MOST_ROW     (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
+#define FIRST        (1 << 15) /* bytes of a first cache: of two rows that fill it the next one is asked for behind it */
 #define WORTH_ASKING 16        /* weight of what is done to a vector: below, memory alone decides */
 #define LEAST_TERMS  32        /* of the sums of a tile: time enough to fetch what comes behind them */
 #define NEAR         (1 << 18) /* bytes of what the second-level cache is likely to have */
@@ -91,6 +92,7 @@ typedef struct place {
     kn_uop loop;
     int64_t ahead; /* bytes */
     double worth;
+    bool second; /* into the second cache */
 } place;
 
 /* Bytes that lanes read of a row. */
@@ -133,8 +135,9 @@ static place best_place(const ki_nest *k, kn_uop param) {
                 p.ahead = next_row(k, u, s->node[j]);
         kn_uop e = ki_nest_closer(k, r), store = e->op == KN_END ? ki_nest_store(e) : NULL;
         bool result = store && ki_storage(store->src[0])->op == KN_PARAM;
+        p.second = p.ahead < FIRST && 2 * p.ahead >= FIRST;
         if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * ki_weight_in(k, r);
-        else p = (place){r, along(k, u, r), (double)ki_extent(r) / (1 + ki_weight_in(k, r))};
+        else p = (place){r, along(k, u, r), (double)ki_extent(r) / (1 + ki_weight_in(k, r)), false};
         if (p.ahead && p.worth > best.worth) best = p;
     }
     return best;
@@ -158,7 +161,7 @@ static place behind_sums(const ki_nest *k, kn_uop param) {
         e = ki_nest_closer(k, r);
         int64_t ahead = step(k, u, r);
         if (e->op != KN_END || ki_last_loop(e) != r || !sums_in(k, r) || ahead < width(k, u) || ahead > MOST) continue;
-        if (width(k, u) >= LEAST) return (place){r, ahead, 1};
+        if (width(k, u) >= LEAST) return (place){r, ahead, 1, false};
     }
     return (place){0};
 }
@@ -173,8 +176,11 @@ void ki_choose_prefetches(ki_choice *c) {
         if (bytes >= c->from && c->nest.read[i]) at = best_place(&c->nest, p);
         if (!at.loop && bytes >= NEAR) at = behind_sums(&c->nest, p);
         if (!at.loop) continue;
-        ki_opt o = {
-            .op = KI_OPT_PREFETCH, .axis = (int32_t)at.loop->arg.range.id, .arg = (int32_t)at.ahead, .id = slot};
+        ki_opt o = {.op = KI_OPT_PREFETCH,
+                    .axis = (int32_t)at.loop->arg.range.id,
+                    .arg = (int32_t)at.ahead,
+                    .top = at.second,
+                    .id = slot};
         if (ki_choice_look(c, ki_nest_apply(&c->nest, o))) i = 0;
     }
 }

@@ -165,7 +165,7 @@ static void find_ahead(ki_lower *l, const ki_kernel *info) {
             if (u->op == KN_END && depth) depth = depth < u->nsrc ? 0 : depth - (u->nsrc - 1);
             if ((u->op != KN_LOAD && u->op != KN_STORE) || depth != 1 || ki_address_of(u->src[0], &a)) continue;
             if (a.buf->op == KN_PARAM && a.buf->arg.param->slot == o->id && a.affine && a.stride == 1)
-                l->val[i].ahead = o->arg;
+                l->val[i].ahead = o->arg, l->val[i].second = o->top;
         }
     }
 }

@@ -99,7 +99,11 @@ static void ask_ahead(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
     bool begins = (o.v % line + line) % line < bytes;
     if (!ahead || !begins || o.v + ahead > INT32_MAX) return;
     o.v += ahead;
-    KI_LPUT(l, u->op == KN_STORE ? KI_X_PREFETCHW : KI_X_PREFETCHT0, sized(o, 0));
+    KI_LPUT(l,
+            u->op == KN_STORE     ? KI_X_PREFETCHW
+            : ki_lv(l, u)->second ? KI_X_PREFETCHT1
+                                  : KI_X_PREFETCHT0,
+            sized(o, 0));
 }
 
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load) {

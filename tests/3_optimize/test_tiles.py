@@ -1,6 +1,7 @@
 """What the heuristics make of a matrix product: in place or packed, along the sum or beside it, which operand is read again."""
 import re
 
+import numpy as np
 import pytest
 
 PLAIN = "%y = add %s %b"
@@ -73,3 +74,37 @@ def test_rows_that_do_not_meet_stay(koine, tmp_path):
     assert "stage" not in opts and "padto 1 32" in opts and "cut" not in opts, opts
     opts, _ = optimized(koine, tmp_path, 128, 256, 6544, across=False)
     assert "stage" in opts, "what comes from memory is better read ahead"
+
+
+def conv(n, ci, co, side):
+    """3 x 3 windows of a padded image, written as kn_conv2d does."""
+    p, q, r = side + 2, 4 * (side + 2), 3 * (side + 3)
+    return "\n".join([
+        "koine 1 tensor", f'%x = param "x" : f32 [{n}, {ci}, {side}, {side}]', f'%w = param "w" : f32 [{co}, {ci}, 3, 3]',
+        f"%a = pad %x (0, 0, 1, 1) ({n}, {ci}, {p}, {p})", f"%b = reshape %a ({n}, {ci}, 1, {p}, 1, {p})",
+        f"%c = expand %b ({n}, {ci}, 4, {p}, 4, {p})", f"%d = reshape %c ({n}, {ci}, {q}, {q})",
+        f"%e = shrink %d (0, 0, 0, 0) ({n}, {ci}, {r}, {r})", f"%f = reshape %e ({n}, {ci}, 3, {side + 3}, 3, {side + 3})",
+        f"%g = shrink %f (0, 0, 0, 0, 0, 0) ({n}, {ci}, 3, {side}, 3, {side})", "%h = permute %g order=(0, 3, 5, 1, 2, 4)",
+        f"%i = reshape %h ({n}, 1, {side}, {side}, {ci}, 3, 3)", f"%j = expand %i ({n}, {co}, {side}, {side}, {ci}, 3, 3)",
+        f"%k = reshape %w (1, {co}, 1, 1, {ci}, 3, 3)", f"%l = expand %k ({n}, {co}, {side}, {side}, {ci}, 3, 3)", "%m = mul %j %l",
+        f"%o = reduce add %m axes=(4, 5, 6)", f"%y = reshape %o ({n}, {co}, {side}, {side})", 'out "y" = %y', ""])
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("side, cut", [(7, "cut 1 48"), (14, "cut 1 192"), (28, "cut 1 768"), (8, None)])
+def test_what_a_tile_does_not_divide_of_an_image_is_done_apart(koine, tmp_path, n, side, cut):
+    """One position, a part of a register, a whole one: three vectors at a time before it; the numbers are numpy's, whatever threads there are."""
+    rng = np.random.default_rng(side)
+    x, w = rng.standard_normal((n, 24, side, side), np.float32), rng.standard_normal((16, 24, 3, 3), np.float32)
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "w.npy", w)
+    (tmp_path / "p.kn").write_text(conv(n, 24, 16, side))
+    opts = koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CPU": "avx512", "KN_THREADS": 1}).stdout
+    assert ("cut" in opts) == bool(cut) and (not cut or n > 1 or cut in opts), opts
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+    want = np.einsum("ncyxij,ocij->noyx", windows.astype(np.float64), w.astype(np.float64))
+    for threads in (1, 2, 3):
+        koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--in", f"w={tmp_path}/w.npy", "--out", f"y={tmp_path}/y{threads}.npy",
+              env={"KN_THREADS": threads, "KN_ALONE": 1})
+        y = np.load(tmp_path / f"y{threads}.npy")
+        np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
+        assert threads == 1 or (y == np.load(tmp_path / "y1.npy")).all()

@@ -48,8 +48,8 @@ kn_uop ki_nest_store(kn_uop end) {
     return b->op == KN_STORE && ki_is_access(b->src[0]) ? b : NULL;
 }
 
-/* Whether the reduce x reads contiguously along r, or, given NULL, along one of its own loops. */
-static bool reads_along(const ki_nest *k, kn_uop x, kn_uop r) {
+/* Whether the reduce x reads contiguously along r, or, given NULL, along one of its own loops that is at least so long. */
+static bool reads_along(const ki_nest *k, kn_uop x, kn_uop r, int64_t least) {
     const ki_scope *s = &k->scope;
     for (uint32_t i = 0; i < s->n; i++) {
         if (!k->read[i]) continue;
@@ -57,7 +57,7 @@ static bool reads_along(const ki_nest *k, kn_uop x, kn_uop r) {
         for (uint32_t j = 1; j < x->nsrc; j++) {
             if (!ki_scope_has(s, s->node[i]->src[1], x->src[j])) continue;
             own = true;
-            unit |= ki_nest_stride(k, s->node[i], x->src[j], &known) == 1 && known;
+            unit |= ki_extent(x->src[j]) >= least && ki_nest_stride(k, s->node[i], x->src[j], &known) == 1 && known;
         }
         if (!own) continue;
         if (r ? ki_nest_stride(k, s->node[i], r, &known) == 1 && known : unit) return true;
@@ -70,9 +70,7 @@ bool ki_sums_rows(const ki_choice *c, kn_uop e, kn_uop v) {
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop x = k->closer[q];
         if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(&k->scope, x, v)) continue;
-        if (reads_along(k, x, v) || !reads_along(k, x, NULL)) continue;
-        for (uint32_t j = 1; j < x->nsrc; j++)
-            if (ki_extent(x->src[j]) >= c->lanes / 2) return true;
+        if (!reads_along(k, x, v, 0) && reads_along(k, x, NULL, c->lanes / 2)) return true;
     }
     return false;
 }
@@ -246,6 +244,28 @@ static bool split_heads(ki_choice *c, kn_uop e, kn_uop v) {
     return false;
 }
 
+static bool sums_in(const ki_nest *k, kn_uop r) {
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop x = k->closer[q];
+        if (x && x->op == KN_REDUCE && ki_scope_has(&k->scope, x, r)) return true;
+    }
+    return false;
+}
+
+/* Sums that nothing makes vectors of, eight at a time: one would wait for its own last addition. */
+static bool choose_apart(ki_choice *c, kn_uop e) {
+    for (uint32_t j = e->nsrc; j-- > 1 && ki_nest_store(e);) {
+        kn_uop r = e->src[j];
+        int64_t n = ki_is_serial(r) ? ki_extent(r) : 0, f = 8;
+        while (f > 1 && n % f) f /= 2;
+        if (n < 2 || f < 2 || !sums_in(&c->nest, r) || ki_sums_rows(c, e, r) || !ki_nest_independent(&c->nest, r))
+            continue;
+        ki_choice_mark(c, e);
+        return ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, r->arg.range.id, f), true;
+    }
+    return false;
+}
+
 void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
     if (cut_values(c, e)) return;
@@ -255,7 +275,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         return;
     }
     if (split_heads(c, e, t.v) || ki_choose_rows(c, e, t.v)) return;
-    if (!t.v && ki_choose_scan(c, e)) return;
+    if (!t.v && (ki_choose_scan(c, e) || choose_apart(c, e))) return;
     if (!t.v || ki_sums_rows(c, e, t.v)) {
         ki_choice_mark(c, e);
         return;
@@ -308,7 +328,7 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
     bool tiled = tiles_rows(k);
     for (uint32_t q = 0; q < s->nrange; q++) { /* lanes it has already */
         if (!ki_is_lane(s->range[q]) || !ki_scope_has(s, x->src[0], s->range[q])) continue;
-        if (!tiled || reads_along(k, x, s->range[q])) {
+        if (!tiled || reads_along(k, x, s->range[q], 0)) {
             ki_choice_mark(c, x);
             return;
         }

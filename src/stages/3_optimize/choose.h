@@ -26,6 +26,7 @@ typedef struct ki_choice {
     struct {
         uint32_t v; /* id + 1 */
         int64_t nv, mu, mw;
+        bool cut;
     } tile;                             /* the tile last decided: it stands for what is left after a CUT */
     uint64_t done[KI_MOST_RANGES / 64]; /* by range id */
 } ki_choice;
@@ -43,6 +44,7 @@ typedef struct ki_tile {
     int64_t lanes; /* along v; 1 in a dot tile */
     int64_t step;  /* nv * lanes; without a tile what the nest's vector takes in one go, 0: no vectors */
     bool pack;     /* stage `streamed` */
+    bool cut;      /* what step does not divide of v is cut off, where else it would be padded */
 } ki_tile;
 
 bool ki_choice_look(ki_choice *c, kn_uop sink);

@@ -153,6 +153,16 @@ static bool sums_in(const ki_nest *k, kn_uop r) {
     return false;
 }
 
+/* Does a vector of it lie in a row? */
+static bool is_row(const ki_nest *k, kn_uop access) {
+    int64_t item = (int64_t)ki_itemsize((kn_dtype)access->dtype);
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q];
+        if (ki_is_lane(r) && step(k, access, r) == item && ki_extent(r) * item * 2 >= LEAST) return true;
+    }
+    return false;
+}
+
 /* What meets the sums of a tile when they are done, and what they are stored in: the next tile's while its sums run. */
 static place behind_sums(const ki_nest *k, kn_uop param) {
     for (uint32_t i = 0; i < k->scope.n; i++) {
@@ -160,8 +170,8 @@ static place behind_sums(const ki_nest *k, kn_uop param) {
         if (param_at(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u))) continue;
         e = ki_nest_closer(k, r);
         int64_t ahead = step(k, u, r);
-        if (e->op != KN_END || ki_last_loop(e) != r || !sums_in(k, r) || ahead < width(k, u) || ahead > MOST) continue;
-        if (width(k, u) >= LEAST) return (place){r, ahead, 1, false};
+        if (e->op != KN_END || ki_last_loop(e) != r || !sums_in(k, r)) continue;
+        if (is_row(k, u) && ahead >= LEAST && ahead <= MOST) return (place){r, ahead, 1, false};
     }
     return (place){0};
 }

@@ -163,6 +163,7 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     if (row && u && lanes && uses_of_panel(k, e, t) * work_after(k, e, x) > 2 * own_extent(x) &&
         may_pack(k, e, x, a, lanes))
         row = NULL;
+    if (!row && n == 1) lanes = 1; /* a CUT left it */
     if (!row && (lanes == 0 || !u)) return false;
     t->u = u, t->reduce = x, t->other = b, t->row = row;
     t->lanes = row ? 1 : lanes;
@@ -202,7 +203,22 @@ static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
     return (!k->mu || mu == k->mu) && (!k->nv || nv == k->nv) && (!k->mw || mw == k->mw);
 }
 
-/* nv, mu, mw: many products for each load, few left over. A short v is padded to whole vectors. */
+/* Of v's n lanes, in tiles `step` wide, those that do something: the last tile is padded, if that divides `padded`, or, *cut, what is left is
+ * done apart, in one register, a part of one, or one by one. */
+static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padded, int64_t step, bool *cut) {
+    int64_t over = n % step, whole = (over + t->lanes - 1) / t->lanes;
+    /* In less than a register, and less time, unless its column is read where it stands. */
+    bool half = 2 * over <= t->lanes && ki_storage(t->streamed)->op == KN_PARAM;
+    if (t->inner && !ki_is_gated(t->streamed)) half = false;
+    double rest = (double)t->lanes * (half ? 0.85 : 1.15 * (double)whole);
+    double pad = padded % step ? 0 : (double)n / (double)padded,
+           apart = 0.97 * (double)n / ((double)(n - over) + rest); /* another nest */
+    bool may = ki_masks_are_free(c) && over && n > step && (over == 1 ? half : ki_lanes_for(c, over));
+    *cut = may && (t->inner || n % t->lanes) && apart > pad;
+    return *cut ? apart : pad;
+}
+
+/* nv, mu, mw: many products for each load, few left over. A short v, or one under a mask, is padded to whole vectors or cut. */
 static void tile_size(const ki_choice *c, ki_tile *t) {
     int64_t own = own_extent(t->reduce) * ki_word_bytes(&c->nest, t->streamed) * t->lanes;
     int64_t panel = is_hard(&c->nest, t) ? own : 0;
@@ -214,9 +230,11 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
     int64_t most_w = t->w ? 6 : 1, cut_from = t->row ? 8 : KI_SHORT * t->lanes;
     bool long_row = t->row && own_extent(t->reduce) >= MANY_TERMS;
     double best = 0;
-    if (t->inner) cut_from = 0; /* it is padded: there are masks anyway */
-    if (!t->row && m < cut_from) m = (m + t->lanes - 1) / t->lanes * t->lanes;
+    bool fits = !t->row && (t->inner || m < cut_from), cut = false;
+    int64_t all_v = m; /* in whole vectors */
+    if (fits) m = (m + t->lanes - 1) / t->lanes * t->lanes;
     t->nv = t->mu = t->mw = 1;
+    t->cut = false;
     if (!c->knobs.nv && goes_row_by_row(c, t)) return;
     if (ki_is_tiled(t->reduce) && n >= 16) { /* four accumulators, if there are so many */
         t->mu = n >= 32 ? 32 : 16;
@@ -235,9 +253,11 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
                     continue;
                 if (t->row && nv > 4 && m != nv && !long_row)
                     continue; /* each product of a dot tile ends in a sum across lanes */
-                if (m < cut_from && m % (nv * t->lanes)) continue;
-                if (mw > 1 && ki_extent(t->w) % mw) continue;
                 int64_t step = nv * t->lanes, over = m % step;
+                int64_t padded = t->inner ? m + (over ? step - over : 0) : m;
+                double filled = fits ? busy(c, t, all_v, padded, step, &cut) : 1;
+                if (filled == 0 || (t->row && m < cut_from && over)) continue;
+                if (mw > 1 && ki_extent(t->w) % mw) continue;
                 double left_u = (double)(n % mu) / (double)n, left_v = (double)over / (double)m;
                 double all = (double)(mu * nv * mw), loads = (double)(mu + nv * mw);
                 double score = all / (loads + 1) * (1 - 0.7 * left_u);
@@ -245,9 +265,9 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
                 double far = plain && own * nv > FIRST_LEVEL ? 0.4 * (double)nv : 0;
                 if (t->inner) score = all / (fmax(all, loads + (double)(nv * mw)) + 1 + far) * (1 - 0.7 * left_u);
                 if (n % mu) score *= 0.75; /* another nest each */
-                if (over) score *= t->inner ? (double)m / (double)(m - over + step) : 0.88 * (1 - 0.5 * left_v);
+                score *= fits ? filled : over ? 0.88 * (1 - 0.5 * left_v) : 1;
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;
-                if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv, t->mw = mw;
+                if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv, t->mw = mw, t->cut = cut;
             }
 }
 
@@ -327,7 +347,8 @@ static bool find_pair(const ki_choice *c, kn_uop e, ki_tile *t) {
 static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
     bool known;
     if (c->knobs.plain || !find_pair(c, e, t)) return false;
-    if (c->tile.v == t->v->arg.range.id + 1) t->nv = c->tile.nv, t->mu = c->tile.mu, t->mw = c->tile.mw;
+    if (c->tile.v == t->v->arg.range.id + 1)
+        t->nv = c->tile.nv, t->mu = c->tile.mu, t->mw = c->tile.mw, t->cut = c->tile.cut;
     else tile_size(c, t);
     t->step = t->nv * t->lanes;
     t->pack = worth_packing(c, e, t);
@@ -423,11 +444,11 @@ static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
     int64_t n = ki_extent(t->v), unit = t->mu;
     if (apart_bytes(c, t) > MOST_ROWS && ki_extent(t->u) > t->mu * ROWS) unit *= ROWS;
     if (t->u && ki_extent(t->u) % unit) return outer ? ki_choice_even(c, t->u, unit) : swap(c, t->u, t->v);
-    bool pads = t->inner && n % t->step;
-    if (pads) return ki_choice_do(c, KI_OPT_PADTO, 0, false, t->v->arg.range.id, t->step);
-    bool cuts = t->row ? n % t->nv : n >= KI_SHORT * t->lanes && n % t->step;
+    if (t->inner && !t->cut && n % t->step) return ki_choice_do(c, KI_OPT_PADTO, 0, false, t->v->arg.range.id, t->step);
+    bool cuts = t->row ? n % t->nv : (t->cut || n >= KI_SHORT * t->lanes) && n % t->step;
     if (cuts && outer) return swap(c, t->u, t->v);
-    if (t->row ? cuts && ki_choice_even(c, t->v, t->step) : ki_choice_fit(c, t->v, t->nv)) return true;
+    if (t->row || t->cut ? cuts && ki_choice_even(c, t->v, t->step) : n > 1 && ki_choice_fit(c, t->v, t->nv))
+        return true;
     if (t->row && ki_choice_fit(c, t->row, 1)) return true;
     kn_uop last = ki_last_loop(e);
     return t->pack && last != t->u && ki_nest_independent(&c->nest, last) && swap(c, t->u, last);
@@ -468,15 +489,16 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     c->tile.mu = t->mu;
     c->tile.nv = t->nv;
     c->tile.mw = t->mw;
+    c->tile.cut = t->cut;
     ki_tile also[MOST_ALSO];
     int32_t slot[MOST_ALSO + 2];
     uint32_t n = other_sums(c, e, t, also), panels = 0;
     if (!t->row && ki_join_rows(c, e, t->v)) return c->ok;
-    if (t->inner && (ki_lift_gate(c, t->reduce, t->inner) || order_operands(c, e, t))) return c->ok;
+    if (t->inner && ki_lift_gate(c, t->reduce, t->inner)) return c->ok;
     for (uint32_t i = 0; i < n; i++)
         if (also[i].inner && ki_lift_gate(c, also[i].reduce, also[i].inner)) return c->ok;
     if (even_out(c, e, t) || !c->ok) return c->ok;
-    bool again, free = t->u && !t->pack && !t->inner && !keeps_rows(&c->nest, e, t->streamed, &again);
+    bool again, free = t->inner || (t->u && !t->pack && !keeps_rows(&c->nest, e, t->streamed, &again));
     if (free && order_operands(c, e, t)) return c->ok;
     if (block_rows(c, t)) return c->ok;
     if (t->pack) slot[panels++] = ki_storage(t->streamed)->arg.param->slot;

@@ -76,6 +76,14 @@ static kn_uop innermost(const ki_nest *k, kn_uop access) {
     return best;
 }
 
+/* Elements that all loops and lanes together read of it, what padding adds included. */
+static double covered(const ki_nest *k, kn_uop access) {
+    double n = 1;
+    for (uint32_t q = 0; q < k->scope.nrange; q++)
+        if (step(k, access, k->scope.range[q])) n *= (double)ki_extent(k->scope.range[q]);
+    return n;
+}
+
 /* A row that a and b both read, each in a loop of its own: the bytes to the next one; 0: there is none, or it is too long. */
 static int64_t next_row(const ki_nest *k, kn_uop a, kn_uop b) {
     kn_uop best = NULL;
@@ -84,7 +92,8 @@ static int64_t next_row(const ki_nest *k, kn_uop a, kn_uop b) {
         bool same = ki_is_serial(r) && step(k, a, r) && step(k, a, r) == step(k, b, r);
         if (same && (!best || is_inside(k, r, best))) best = r;
     }
-    int64_t s = best ? step(k, a, best) : 0;
+    double x = covered(k, a), y = covered(k, b);
+    int64_t s = best && x < 2 * y && y < 2 * x ? step(k, a, best) : 0; /* else they read different rows */
     return s >= FAR && s <= MOST_ROW ? s : 0;
 }
 

@@ -89,7 +89,7 @@ def test_the_listing_says_what_made_each_instruction(koine, root, build, level):
             vectors = {int(n) for x in code for n in re.findall(r"\b[xyz]mm(\d+)", x)}
             aside = head["vectors"] - 3 if head["memory"] else head["vectors"]
             assert len([n for n in vectors if n < aside]) <= head["vector"] <= len(vectors), name
-    assert len(seen) > 40 and innermost > 50 and any(s.startswith("x86_") for s, _ in seen)
+    assert len(seen) > 35 and innermost > 50 and any(s.startswith("x86_") for s, _ in seen)
 
 
 MANY = """koine 1 tensor

@@ -122,7 +122,7 @@ static bool shrink_nodes(ki_program *p, judge *fails, void *user, int *tries) {
         kn_uop u = order[i];
         if (is_shape(u) || u->dtype == KN_VOID || u->op == KN_CONST || target[u->id]) continue;
         bool done = false;
-        for (uint32_t k = 0; k < u->nsrc && !done; k++)
+        for (uint32_t k = 0; !done && k < u->nsrc; k++)
             if (u->src[k]->dtype == u->dtype && ki_same_shape(u->src[k], u))
                 --*tries, done = try_edit(p, &(edit){BY_SOURCE, u->id, k, 0}, fails, user);
         if (!done && u->op != KN_PARAM) --*tries, done = try_edit(p, &(edit){BY_INPUT, u->id, 0, 0}, fails, user);

@@ -48,6 +48,8 @@ static bool find(const ki_nest *k, kn_uop r, scan *s) {
         }
     }
     if (!s->got || !ki_is_access(s->x) || ki_is_gated(s->x) || ki_storage(s->x)->op != KN_PARAM) return false;
+    if (ki_is_written(k, ki_storage(s->x)->arg.param->slot))
+        return false; /* in place a lane would read what another one wrote */
     kn_uop old = s->store->src[0];
     for (uint32_t i = 0; i < scope->n; i++) /* nobody else sees the sum before, nor the step's own store */
         for (uint32_t j = 0; j < scope->node[i]->nsrc; j++) {

@@ -108,3 +108,14 @@ def test_what_a_tile_does_not_divide_of_an_image_is_done_apart(koine, tmp_path, 
         y = np.load(tmp_path / f"y{threads}.npy")
         np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
         assert threads == 1 or (y == np.load(tmp_path / "y1.npy")).all()
+
+
+def test_a_row_too_short_for_a_register_is_not_packed_where_another_fills_one(koine, tmp_path):
+    """Five sums beside each other of what lies apart: packed, they fill a third of a register, and packing takes longer than adding up."""
+    (tmp_path / "p.kn").write_text("\n".join([
+        "koine 1 tensor", '%a = param "a" : f32 [512, 32]', '%b = param "b" : f32 [512, 10]', "%c = reshape %b (512, 5, 2)",
+        "%d = shrink %c (0, 0, 0) (512, 5, 1)", "%e = reshape %d (512, 5)", "%f = permute %e order=(1, 0)", "%g = reshape %f (1, 5, 512)",
+        "%h = expand %g (32, 5, 512)", "%i = permute %a order=(1, 0)", "%j = reshape %i (32, 1, 512)", "%k = expand %j (32, 5, 512)",
+        "%l = mul %k %h", "%m = reduce add %l axes=(2)", "%y = reshape %m (32, 5)", 'out "y" = %y', ""]))
+    opts = koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CPU": "avx512", "KN_THREADS": 1}).stdout
+    assert "split 0 16 u" in opts and "stage" not in opts, opts

@@ -378,7 +378,14 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     const ki_nest *k = &c->nest;
     kn_uop v = vector_range(c, e);
     *t = (ki_tile){.step = 1, .v = v};
-    if (!v || tile_along(c, e, t)) return;
+    if (!v) return;
+    if (tile_along(c, e, t)) {
+        ki_tile across = *t;
+        bool poor = t->pack && ki_extent(v) * 4 <= c->lanes * 3 &&
+                    ki_nest_store(e); /* a part of a register, or what fills it */
+        if (poor && tile_across(c, e, &across)) *t = across;
+        return;
+    }
     bool gathers = t->reduce != NULL;
     if (ki_nest_store(e) && tile_across(c, e, t)) return;
     *t = (ki_tile){.step = gathers ? 0 : 1, .v = v};

@@ -475,6 +475,7 @@ bool ki_render_x86(ki_ir *ir, const ki_target *t, kn_uop kernel, ki_x86_text *ou
     l.m.item = l.inst;
     l.m.ir = ir;
     bool ok = lower(&l) && ki_mregs(&l.m) && ki_memit(&l.m, &a);
+    if (ok && listing && (listing->oom || a.note.oom)) ok = (ki_fail(ir->env, KI_E_NOMEM), false);
     if (ok) *out = (ki_x86_text){a.code, a.n, l.m.spills, a.counts}, a.code = NULL;
     close(&l);
     ki_asm_close(&a);

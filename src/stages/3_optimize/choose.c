@@ -244,21 +244,13 @@ static bool split_heads(ki_choice *c, kn_uop e, kn_uop v) {
     return false;
 }
 
-static bool sums_in(const ki_nest *k, kn_uop r) {
-    for (uint32_t q = 0; q < k->scope.nrange; q++) {
-        kn_uop x = k->closer[q];
-        if (x && x->op == KN_REDUCE && ki_scope_has(&k->scope, x, r)) return true;
-    }
-    return false;
-}
-
 /* Sums that nothing makes vectors of, eight at a time: one would wait for its own last addition. */
 static bool choose_apart(ki_choice *c, kn_uop e) {
     for (uint32_t j = e->nsrc; j-- > 1 && ki_nest_store(e);) {
         kn_uop r = e->src[j];
         int64_t n = ki_is_serial(r) ? ki_extent(r) : 0, f = 8;
         while (f > 1 && n % f) f /= 2;
-        if (n < 2 || f < 2 || !sums_in(&c->nest, r) || ki_sums_rows(c, e, r) || !ki_nest_independent(&c->nest, r))
+        if (n < 2 || f < 2 || !ki_sums_in(&c->nest, r, 0) || ki_sums_rows(c, e, r) || !ki_nest_independent(&c->nest, r))
             continue;
         ki_choice_mark(c, e);
         return ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, r->arg.range.id, f), true;

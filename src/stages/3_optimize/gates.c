@@ -3,8 +3,9 @@
  * leaves it as it is.
  *
  *   sum over c, ky, kx of x[c, y + ky, x + kx] w[c, ky, kx]  runs as  c in blocks, kx, ky, c inside a block
- * The block is short, so that what the loops around it read again still stands near, and long, since what a mask costs it costs a block. Rows that end within a
- * vector are then one row for all of them (JOIN): y * n + x is contiguous too, and masks do not mind where a row ends.
+ * The block is short, so that what the loops around it read again still stands near, and long, since what a mask costs it costs a
+ * block. Rows that end within a vector are then one row for all of them (JOIN): y * n + x is contiguous too, and masks do not mind
+ * where a row ends.
  * How a sum is ordered depends on its own loops alone. */
 #include "stages/3_optimize/choose.h"
 

@@ -93,6 +93,15 @@ kn_uop ki_last_loop(kn_uop closer) {
     return NULL;
 }
 
+bool ki_sums_in(const ki_nest *k, kn_uop r, int64_t least) {
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop x = k->scope.range[q], c = k->closer[q];
+        if (c && c->op == KN_REDUCE && ki_is_serial(x) && ki_extent(x) >= least && ki_scope_has(&k->scope, c, r))
+            return true;
+    }
+    return false;
+}
+
 const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access) {
     kn_uop idx = access->src[1];
     return idx->dtype == KN_IDX ? k->form[k->scope.at[idx->id]] : NULL;

@@ -44,6 +44,8 @@ static inline bool ki_is_serial(kn_uop r) { return !ki_is_lane(r) && r->arg.rang
 kn_uop ki_last_loop(kn_uop closer);
 /* Form of an access's index; NULL: not affine. */
 const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access);
+/* Is there a sum over a loop of at least so many terms in every iteration of r? (0: of an unknown number too.) */
+bool ki_sums_in(const ki_nest *k, kn_uop r, int64_t least);
 /* Elements between what two neighbouring iterations of r access; *known false if r stands in an opaque term. */
 int64_t ki_nest_stride(const ki_nest *k, kn_uop access, kn_uop r, bool *known);
 /* True if u is an INDEX of storage. */

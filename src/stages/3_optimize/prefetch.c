@@ -152,16 +152,6 @@ static place best_place(const ki_nest *k, kn_uop param) {
     return best;
 }
 
-/* Is there a sum of some length in every iteration of this loop? */
-static bool sums_in(const ki_nest *k, kn_uop r) {
-    for (uint32_t q = 0; q < k->scope.nrange; q++) {
-        kn_uop x = k->scope.range[q], c = k->closer[q];
-        if (c && c->op == KN_REDUCE && ki_is_serial(x) && ki_extent(x) >= LEAST_TERMS && ki_scope_has(&k->scope, c, r))
-            return true;
-    }
-    return false;
-}
-
 /* Does a vector of it lie in a row? */
 static bool is_row(const ki_nest *k, kn_uop access) {
     int64_t item = (int64_t)ki_itemsize((kn_dtype)access->dtype);
@@ -179,7 +169,7 @@ static place behind_sums(const ki_nest *k, kn_uop param) {
         if (param_at(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u))) continue;
         e = ki_nest_closer(k, r);
         int64_t ahead = step(k, u, r);
-        if (e->op != KN_END || ki_last_loop(e) != r || !sums_in(k, r)) continue;
+        if (e->op != KN_END || ki_last_loop(e) != r || !ki_sums_in(k, r, LEAST_TERMS)) continue;
         if (is_row(k, u) && ahead >= LEAST && ahead <= MOST) return (place){r, ahead, 1, false};
     }
     return (place){0};

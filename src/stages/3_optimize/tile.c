@@ -231,8 +231,10 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
     bool long_row = t->row && own_extent(t->reduce) >= MANY_TERMS;
     double best = 0;
     bool fits = !t->row && (t->inner || m < cut_from), cut = false;
-    int64_t all_v = m; /* in whole vectors */
-    if (fits) m = (m + t->lanes - 1) / t->lanes * t->lanes;
+    int64_t all_v = m;
+    if (fits)
+        m = /* in whole vectors */
+            (m + t->lanes - 1) / t->lanes * t->lanes;
     t->nv = t->mu = t->mw = 1;
     t->cut = false;
     if (!c->knobs.nv && goes_row_by_row(c, t)) return;

@@ -112,18 +112,18 @@ unsigned ki_weight_in(const ki_nest *k, kn_uop r) {
     return w;
 }
 
-/* Weighted operations of the whole kernel: each node runs once for every iteration of its free ranges. */
+/* Weighted operations of a node: it runs once for every iteration of its free ranges. */
+static double work_at(const ki_scope *s, kn_uop u) {
+    double times = ki_weight(u);
+    const uint64_t *set = ki_scope_free(s, u);
+    for (uint32_t r = 0; r < s->nrange && times != 0; r++)
+        if (ki_in_set(set, r)) times *= s->range[r]->hi.i < INT32_MAX ? (double)s->range[r]->hi.i + 1 : 1e9;
+    return times;
+}
+
 static double work_of(const ki_nest *k) {
-    const ki_scope *s = &k->scope;
     double total = 0;
-    for (uint32_t i = 0; i < s->n; i++) {
-        double times = ki_weight(s->node[i]);
-        const uint64_t *set = s->free + (size_t)i * s->words;
-        if (times == 0) continue;
-        for (uint32_t r = 0; r < s->nrange; r++)
-            if (ki_in_set(set, r)) times *= s->range[r]->hi.i < INT32_MAX ? (double)s->range[r]->hi.i + 1 : 1e9;
-        total += times;
-    }
+    for (uint32_t i = 0; i < k->scope.n; i++) total += work_at(&k->scope, k->scope.node[i]);
     return total;
 }
 
@@ -163,19 +163,24 @@ static int64_t busy_threads(int64_t n, int64_t threads) {
     return (n + q - 1) / q;
 }
 
-/* Every reduce of the nest stands inside r: else each thread would do it again. */
-static bool covers(const ki_nest *k, kn_uop e, kn_uop r) {
+/* What the nest does outside r each thread does again (a norm before the product of its row): no more than its part inside. */
+static bool covers(const ki_choice *c, kn_uop e, kn_uop r) {
+    const ki_scope *s = &c->nest.scope;
     kn_uop *node;
-    int64_t n = ki_toposort(k->ir, &e, 1, &node);
-    bool all = n >= 0;
-    for (int64_t i = 0; i < n && all; i++)
-        all = node[i]->op != KN_REDUCE || node[i]->nsrc == 1 || ki_scope_has(&k->scope, node[i], r);
-    ki_free(node);
-    return all;
+    int64_t n = ki_toposort(c->ir, &e, 1, &node);
+    bool sums = false;
+    double inside = 0, outside = 0;
+    for (int64_t i = 0; i < n; i++) {
+        bool in = ki_scope_has(s, node[i], r);
+        *(in ? &inside : &outside) += work_at(s, node[i]);
+        sums |= !in && node[i]->op == KN_REDUCE && node[i]->nsrc > 1;
+    }
+    if (n >= 0) ki_free(node);
+    return n >= 0 && (!sums || outside * c->threads <= inside);
 }
 
 static bool may_thread(const ki_choice *c, kn_uop e, kn_uop r) {
-    return ki_extent(r) && ki_nest_independent(&c->nest, r) && covers(&c->nest, e, r);
+    return ki_extent(r) && ki_nest_independent(&c->nest, r) && covers(c, e, r);
 }
 
 /* A loop that no later step will name: its bound need not be constant. */

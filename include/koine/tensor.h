@@ -362,6 +362,7 @@ KN_API kn_tensor kn_max_pool2d(kn_tensor x, int size, int stride, int padding);
 KN_API kn_tensor kn_avg_pool2d(kn_tensor x, int size, int stride, int padding); /* counts the padding */
 KN_API kn_tensor kn_max_pool(kn_tensor x, kn_ints size, kn_ints stride, kn_ints padding, kn_ints dilation);
 KN_API kn_tensor kn_avg_pool(kn_tensor x, kn_ints size, kn_ints stride, kn_ints padding, int count_padding);
+/* exp(x - max), times the reciprocal of its sum: the two are rounded apart, so a value may be one unit in the last place further off. */
 KN_API kn_tensor kn_softmax(kn_tensor x, int axis);
 KN_API kn_tensor kn_log_softmax(kn_tensor x, int axis);
 KN_API kn_tensor kn_softmin(kn_tensor x, int axis);

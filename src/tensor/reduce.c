@@ -225,12 +225,14 @@ static kn_uop shifted(kn_ctx *k, kn_uop x, unsigned axis) {
     kn_uop m = x ? ki_t_reduce(k, x, KN_MAX, UINT32_C(1) << axis) : NULL;
     return m ? ki_t_sub(k, x, ki_op1(&k->ir, KN_DETACH, m)) : NULL;
 }
-/* Exponentials and their sum in f32 at least. */
+/* Exponentials and their sum in f32 at least. A row is divided by its sum once: a product by the reciprocal, which is 1 at most, as the sum
+ * is 1 at least. */
 kn_uop ki_t_softmax(kn_ctx *k, kn_uop x, unsigned axis) {
     if (!x) return NULL;
     kn_dtype t = ki_fraction((kn_dtype)x->dtype);
     kn_uop e = ki_t_exp(k, shifted(k, ki_t_cast(k, x, accumulator(t)), axis));
-    return ki_t_cast(k, ki_t_div(k, e, ki_t_reduce(k, e, KN_ADD, UINT32_C(1) << axis)), t);
+    kn_uop sum = ki_t_reduce(k, e, KN_ADD, UINT32_C(1) << axis);
+    return ki_t_cast(k, ki_t_mul(k, e, ki_t_unary(k, KN_RECIP, sum)), t);
 }
 kn_uop ki_t_log_softmax(kn_ctx *k, kn_uop x, unsigned axis) {
     if (!x) return NULL;

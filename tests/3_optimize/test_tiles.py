@@ -110,6 +110,51 @@ def test_what_a_tile_does_not_divide_of_an_image_is_done_apart(koine, tmp_path, 
         assert threads == 1 or (y == np.load(tmp_path / "y1.npy")).all()
 
 
+def downsampled(n, ci, cj, co, side):
+    """1 x 1 windows of every other position of an image, added to those of another image of half the side."""
+    p = side * side
+    return "\n".join([
+        "koine 1 tensor", f'%x = param "x" : f32 [{n}, {ci}, {2 * side}, {2 * side}]', f'%w = param "w" : f32 [{co}, {ci}]',
+        f'%z = param "z" : f32 [{n}, {cj}, {side}, {side}]', f'%v = param "v" : f32 [{co}, {cj}]',
+        f"%a = reshape %x ({n}, {ci}, {side}, 2, {side}, 2)", f"%b = shrink %a (0, 0, 0, 0, 0, 0) ({n}, {ci}, {side}, 1, {side}, 1)",
+        f"%c = reshape %b ({n}, 1, {ci}, {side}, {side})", f"%d = expand %c ({n}, {co}, {ci}, {side}, {side})",
+        f"%e = reshape %w (1, {co}, {ci}, 1, 1)", f"%f = expand %e ({n}, {co}, {ci}, {side}, {side})", "%g = mul %d %f", "%h = reduce add %g axes=(2)",
+        f"%i = reshape %z ({n}, 1, {cj}, {p})", f"%j = expand %i ({n}, {co}, {cj}, {p})",
+        f"%k = reshape %v (1, {co}, {cj}, 1)", f"%l = expand %k ({n}, {co}, {cj}, {p})", "%m = mul %j %l", "%o = reduce add %m axes=(2)",
+        f"%q = reshape %o ({n}, {co}, {side}, {side})", f"%r = reshape %h ({n}, {co}, {side}, {side})", "%y = add %q %r", 'out "y" = %y', ""])
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("kind", ["conv", "downsampled"])
+def test_one_position_goes_along_the_sum(koine, tmp_path, n, kind):
+    """Its terms lie apart: they are copied as the filters lie, from the image or from what was copied of it, and multiplied by vectors."""
+    rng = np.random.default_rng(n)
+    if kind == "conv":
+        x, w = rng.standard_normal((n, 32, 7, 7), np.float32), rng.standard_normal((16, 32, 3, 3), np.float32)
+        data, text, stages = {"x": x, "w": w}, conv(n, 32, 16, 7), 1
+        windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+        want = np.einsum("ncyxij,ocij->noyx", windows.astype(np.float64), w.astype(np.float64))
+    else:
+        x, z = rng.standard_normal((n, 64, 14, 14), np.float32), rng.standard_normal((n, 96, 7, 7), np.float32)
+        w, v = rng.standard_normal((16, 64), np.float32), rng.standard_normal((16, 96), np.float32)
+        data, text, stages = {"x": x, "z": z, "w": w, "v": v}, downsampled(n, 64, 96, 16, 7), 3
+        want = np.einsum("ncyx,oc->noyx", x[:, :, ::2, ::2].astype(np.float64), w.astype(np.float64))
+        want += np.einsum("ncyx,oc->noyx", z.astype(np.float64), v.astype(np.float64))
+    (tmp_path / "p.kn").write_text(text)
+    program, given = tmp_path / "p.kn", []
+    for name, a in data.items():
+        np.save(tmp_path / f"{name}.npy", a)
+        given += ["--in", f"{name}={tmp_path}/{name}.npy"]
+    opts = re.search("opts=(.*)", koine("compile", program, "--to", "optimize", env={"KN_CPU": "avx512", "KN_THREADS": 1}).stdout)[1]
+    assert opts.count("stage") == stages and opts.count("16 r") == (1 if kind == "conv" else 2), opts
+    assert opts.count("join") == (3 if kind == "conv" else 1), opts
+    for threads in (1, 2, 3):
+        koine("run", program, *given, "--out", f"y={tmp_path}/y{threads}.npy", env={"KN_THREADS": threads, "KN_ALONE": 1})
+        y = np.load(tmp_path / f"y{threads}.npy")
+        np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
+        assert threads == 1 or (y == np.load(tmp_path / "y1.npy")).all()
+
+
 def test_a_row_too_short_for_a_register_is_not_packed_where_another_fills_one(koine, tmp_path):
     """Five sums beside each other of what lies apart: packed, they fill a third of a register, and packing takes longer than adding up."""
     (tmp_path / "p.kn").write_text("\n".join([

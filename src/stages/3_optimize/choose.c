@@ -262,6 +262,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
     if (cut_values(c, e)) return;
     ki_find_tile(c, e, &t);
+    if (ki_choose_column(c, e, t.v)) return;
     if (t.reduce) {
         ki_apply_tile(c, e, &t);
         return;

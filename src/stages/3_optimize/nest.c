@@ -271,6 +271,11 @@ bool ki_nest_carries(const ki_nest *k, kn_uop end) {
     return false;
 }
 
+int32_t ki_slot_of(kn_uop storage) {
+    if (storage->op == KN_PARAM) return storage->arg.param->slot;
+    return storage->op == KN_BUFFER ? -1 - (int32_t)storage->arg.buffer->id : INT32_MIN;
+}
+
 kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *count) {
     kn_uop found = NULL, *node;
     int64_t n = ki_toposort(k->ir, &root, 1, &node);
@@ -281,7 +286,7 @@ kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *co
         uint32_t at = k->scope.at[u->id];
         bool whole = k->word[at] ? k->word[at] == u : k->read[at] != 0;
         kn_uop p = whole ? ki_storage(ki_word_element(u)) : NULL;
-        if (!p || p->op != KN_PARAM || p->arg.param->slot != slot || (words && !k->word[at])) continue;
+        if (!p || ki_slot_of(p) != slot || (words && !k->word[at])) continue;
         if (k->word[at] && !words++) *count = 0;
         found = u;
         ++*count;

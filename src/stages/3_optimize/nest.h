@@ -56,7 +56,9 @@ bool ki_is_gated(kn_uop access);
 bool ki_is_gated_by(const ki_nest *k, kn_uop access, kn_uop r);
 /* Does the kernel store to the PARAM of this slot? */
 bool ki_is_written(const ki_nest *k, int32_t slot);
-/* The access under root that reads the PARAM of this slot, the last of *count; where words of them do, of words alone. NULL: none does. */
+/* What STAGE names: the slot of a PARAM; -1 - id of a BUFFER; else INT32_MIN. */
+int32_t ki_slot_of(kn_uop storage);
+/* The access under root that reads what has this slot, the last of *count; where words of them do, of words alone. NULL: none does. */
 kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *count);
 /* Iterations of r may run in any order and at once: nothing is carried from one to another, and they write to different
  * places. REDUCE ranges are not asked about (false). */

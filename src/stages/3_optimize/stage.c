@@ -1,5 +1,5 @@
-/* stage.c: the OptOp STAGE: what the inner loops read of one operand, elements or words of them (dots.c), is copied to a LOCAL
- * buffer first, in the order in which it will be read.
+/* stage.c: the OptOp STAGE: what the inner loops read of one operand, elements or words of them (dots.c), of a PARAM or of what an
+ * earlier STAGE has copied, is copied to a LOCAL buffer first, in the order in which it will be read.
  *
  *   INDEX(P, f(outer, inner))  becomes  INDEX(AFTER(buf, copy), g(inner))
  *   copy = END(STORE(INDEX(AFTER(buf, outer...), g(inner')), INDEX(P, f(outer, inner'))), inner'...)
@@ -108,7 +108,7 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
         return FAIL(KI_E_OPT_STAGE, (int)o->arg,
                     count == 1 ? "the axis is no loop of the nest" : "the kernel must read it in one place");
     }
-    bool fits = true;
+    bool fits = true, filled = false; /* a buffer by what stands inside */
     for (int pass = 0; pass < 3; pass++)
         for (uint32_t q = 0; q < s->nrange; q++) {
             kn_uop r = s->range[q];
@@ -117,6 +117,7 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
                 if (pass == 0 && nout < 64) outer[nout++] = r;
             } else if (kind(k, r) == pass) {
                 int64_t e = ki_extent(r);
+                filled |= ki_scope_has(s, ki_word_element(u)->src[0], r);
                 fits = fits && n < MOST_INNER && e > 0 && size <= INT32_MAX / e;
                 if (fits) inner[n++] = r, size *= e;
             }
@@ -125,6 +126,7 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     if (!fits || n == 0)
         return FAIL(KI_E_OPT_STAGE, (int)o->arg,
                     n ? "its size is not constant, or too large" : "nothing inside varies");
+    if (filled) return FAIL(KI_E_OPT_STAGE, (int)o->arg, "the loops inside fill it");
     order_lanes(k, ki_word_element(u), inner, n);
     order_sums(k, inner, n);
     if (o->id < 0) o->id = (int32_t)ki_nest_next_buffer(k);

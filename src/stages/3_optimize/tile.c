@@ -207,10 +207,11 @@ static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
  * done apart, in one register, a part of one, or one by one. */
 static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padded, int64_t step, bool *cut) {
     int64_t over = n % step, whole = (over + t->lanes - 1) / t->lanes;
-    /* In less than a register, and less time, unless its column is read where it stands. */
+    /* In less than a register, and less time, unless its column is read where it stands; one goes along the sum (column.c). */
     bool half = 2 * over <= t->lanes && ki_storage(t->streamed)->op == KN_PARAM;
     if (t->inner && !ki_is_gated(t->streamed)) half = false;
-    double rest = (double)t->lanes * (half ? 0.85 : 1.15 * (double)whole);
+    if (over == 1) half = true;
+    double rest = (double)t->lanes * (over == 1 ? 0.3 : half ? 0.85 : 1.15 * (double)whole);
     double pad = padded % step ? 0 : (double)n / (double)padded,
            apart = 0.97 * (double)n / ((double)(n - over) + rest); /* another nest */
     bool may = ki_masks_are_free(c) && over && n > step && (over == 1 ? half : ki_lanes_for(c, over));
@@ -473,8 +474,7 @@ static bool order_operands(ki_choice *c, kn_uop e, const ki_tile *t) {
     return inside != (over_u < over_v) && swap(c, t->u, t->v);
 }
 
-/* The panel is packed before u, the innermost loop, and before all loops around that it does not vary in. */
-static bool pack(ki_choice *c, uint32_t u, int32_t slot) {
+bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot) {
     kn_uop r = ki_nest_range(&c->nest, u), e = ki_nest_closer(&c->nest, r), before = NULL, last = NULL;
     uint32_t count, inside;
     kn_uop access = ki_nest_read_of(&c->nest, e, slot, &inside);
@@ -523,6 +523,6 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
                          part(KN_AX_UPCAST, v, t->nv), part(KN_AX_UNROLL, row, along)))
         return false;
     for (uint32_t i = 0; i < panels; i++)
-        if (!pack(c, u, slot[i])) return false;
+        if (!ki_pack_before(c, u, slot[i])) return false;
     return true;
 }

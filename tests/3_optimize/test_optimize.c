@@ -199,6 +199,8 @@ static void refusals(void) {
     o.axis = 2, o.id = 1;
     CHECK((t = ki_apply_opt(&ir, m, o)) != NULL, "an operand is asked for ahead");
     REFUSED(t, o, OPT_PREFETCH, "twice");
+    o.axis = 1, o.id = 0;
+    CHECK(ki_apply_opt(&ir, t, o), "and another one by another loop");
     o = opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false);
     o.id = 1;
     REFUSED(m, o, OPT_ID, "an id that is taken");

@@ -15,6 +15,11 @@ def softmax(rows, n):
             f'%s = reduce add %e axes=(1)\n%t = expand %s ({rows}, {n})\n%y = div %e %t\nout "y" = %y\n')
 
 
+def norm(rows, n):
+    return (f'%x = param "x" : f32 [{rows}, {n}]\n%s = reduce add %x axes=(1)\n%m = mul %s {1 / n!r}\n%b = expand %m ({rows}, {n})\n%d = sub %x %b\n'
+            f'%q = mul %d %d\n%v = reduce add %q axes=(1)\n%r = sqrt %v\n%e = expand %r ({rows}, {n})\n%y = mul %d %e\nout "y" = %y\n')
+
+
 def each(n, op):
     return f'%x = param "x" : f32 [{n}]\n%y = {op} %x\nout "y" = %y\n'
 
@@ -25,7 +30,7 @@ def lists(koine, path, text, **env):
     env = {"KN_THREADS": 1, **env}
     optimized = koine("compile", path, "--to", "optimize", env=env).stdout
     code = koine("compile", path, "--target", "x86", env=env).stdout
-    return [(int(b), int(s or 0)) for b, s in re.findall(r"prefetch \d+ (\d+)(?: #(\d+))?", optimized)], code
+    return [(int(b), int(s or 0)) for b, s in re.findall(r"prefetch \d+ (\d+)(?: top)?(?: #(\d+))?", optimized)], code
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -90,7 +95,7 @@ def test_behind_sums(koine, tmp_path, level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("text", [each(n, "exp") for n in (1, 16, 37, 1037)] + [of_row(37, 61, 0, "add"), softmax(5, 300), sums_and(33, 529)])
+@pytest.mark.parametrize("text", [each(n, "exp") for n in (1, 16, 37, 1037)] + [of_row(37, 61, 0, "add"), softmax(5, 300), softmax(3, 9000), norm(5, 1024), sums_and(33, 529)])
 def test_it_changes_nothing(koine, tmp_path, level, text):
     p = tmp_path / "p.kn"
     p.write_text("koine 1 tensor\n" + text)
@@ -98,8 +103,21 @@ def test_it_changes_nothing(koine, tmp_path, level, text):
     assert runs[0] == runs[1] and "y" in runs[0]
 
 
-@pytest.mark.parametrize("n, top", [(2048, False), (4096, True), (8192, False)])
-def test_two_rows_that_fill_the_first_cache(koine, tmp_path, n, top):
-    """The next one goes behind it, so that this one stays; where even one does not fit, it makes no difference."""
-    _, code = lists(koine, tmp_path / "p.kn", softmax(64, n), KN_CPU="avx512", KN_STREAM=1)
-    assert ("prefetcht1" in code) == top and ("prefetcht0" in code) != top
+@pytest.mark.parametrize("n, second", [(2048, False), (4096, True), (8192, True), (12500, True)])
+def test_two_rows_that_fill_the_first_cache(koine, tmp_path, n, second):
+    """The next one goes behind it, so that this one stays, or as much of it as fits."""
+    opts, code = lists(koine, tmp_path / "p.kn", softmax(64, n), KN_CPU="avx512", KN_STREAM=1)
+    assert ("prefetcht1" in code) == second and ("prefetcht0" in code) != second
+    assert opts == [(4 * n, 1)]
+
+
+@pytest.mark.parametrize("n", [1024, 4096])
+def test_two_loops_share_the_next_row(koine, tmp_path, n):
+    """Of a row's three passes the two that come later: every line is asked for by one of them, and each asks for as many."""
+    opts, code = lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU="avx512", KN_STREAM=1)
+    assert opts == [(4 * n, 1)] * 2
+    asked = [[int(a) - 4 * n for a in re.findall(r"prefetcht\d \[.*?\+(\d+)\]", b)] for b in re.split(r"\n\s*jl ", code)]
+    asked = [a for a in asked if a]
+    assert len(asked) == 2 and len(asked[0]) == len(asked[1])
+    assert sorted(asked[0] + asked[1]) == list(range(0, 64 * 2 * len(asked[0]), 64))
+    assert "prefetch" not in lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU="avx512", KN_STREAM=0)[1]

@@ -12,7 +12,7 @@
 #define STRIP        (1 << 11) /* bytes of a strip of rows to have under way */
 #define FAR          (1 << 10) /* bytes from which on two places are of different rows */
 #define MOST_ROW     (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
-#define FIRST        (1 << 15) /* bytes of a first cache: of two rows that fill it the next one is asked for behind it */
+#define FIRST        (1 << 15) /* bytes of a first cache: of rows of which two fill it the next one waits behind it */
 #define WORTH_ASKING 16        /* weight of what is done to a vector: below, memory alone decides */
 #define LEAST_TERMS  32        /* of the sums of a tile: time enough to fetch what comes behind them */
 #define NEAR         (1 << 18) /* bytes of what the second-level cache is likely to have */
@@ -28,6 +28,13 @@ static bool is_asked_for(const ki_nest *k, int32_t slot) {
     const ki_kernel *info = k->sink->arg.kernel;
     for (uint32_t i = 0; info && i < info->nopt; i++)
         if (info->opt[i].op == KI_OPT_PREFETCH && info->opt[i].id == slot) return true;
+    return false;
+}
+
+static bool asks(const ki_nest *k, int32_t slot, int32_t loop) {
+    const ki_kernel *info = k->sink->arg.kernel;
+    for (uint32_t i = 0; info && i < info->nopt; i++)
+        if (info->opt[i].op == KI_OPT_PREFETCH && info->opt[i].id == slot && info->opt[i].axis == loop) return true;
     return false;
 }
 
@@ -47,7 +54,7 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
     }
     const char *why = !meets                            ? "the loop neither reads nor writes it"
                       : o->arg < LEAST || o->arg > MOST ? "that is no distance"
-                      : is_asked_for(k, o->id)          ? "it is already"
+                      : asks(k, o->id, o->axis)         ? "it is already"
                                                         : NULL;
     return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, why) : k->sink;
 }
@@ -102,6 +109,7 @@ typedef struct place {
     int64_t ahead; /* bytes */
     double worth;
     bool second; /* into the second cache */
+    bool row;    /* the next row */
 } place;
 
 /* Bytes that lanes read of a row. */
@@ -144,9 +152,10 @@ static place best_place(const ki_nest *k, kn_uop param) {
                 p.ahead = next_row(k, u, s->node[j]);
         kn_uop e = ki_nest_closer(k, r), store = e->op == KN_END ? ki_nest_store(e) : NULL;
         bool result = store && ki_storage(store->src[0])->op == KN_PARAM;
-        p.second = p.ahead < FIRST && 2 * p.ahead >= FIRST;
+        p.second = 2 * p.ahead >= FIRST;
+        p.row = p.ahead != 0;
         if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * ki_weight_in(k, r);
-        else p = (place){r, along(k, u, r), (double)ki_extent(r) / (1 + ki_weight_in(k, r)), false};
+        else p = (place){.loop = r, .ahead = along(k, u, r), .worth = (double)ki_extent(r) / (1 + ki_weight_in(k, r))};
         if (p.ahead && p.worth > best.worth) best = p;
     }
     return best;
@@ -162,6 +171,26 @@ static bool is_row(const ki_nest *k, kn_uop access) {
     return false;
 }
 
+/* Another loop that asks for half of what `at` does, so that memory is busy for longer: it goes through the same row, by as wide vectors, and
+ * has at least half as much to do. NULL: there is none, or one of the two is the first to read the row: it waits for what was asked for. */
+static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
+    const ki_scope *s = &k->scope;
+    kn_uop first = NULL, other = NULL, mine = NULL;
+    for (uint32_t i = 0; i < s->n && !mine; i++)
+        if (param_of(k, i) == param && ki_nest_form(k, s->node[i]) && innermost(k, s->node[i]) == at->loop)
+            mine = s->node[i];
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop u = s->node[i], r;
+        if (param_of(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u))) continue;
+        if (!first || ki_nest_closer(k, r)->id < ki_nest_closer(k, first)->id) first = r;
+        bool same = r != at->loop && next_row(k, u, mine) == at->ahead && width(k, u) == width(k, mine);
+        if (same && width(k, u) > LEAST && 2 * ki_weight_in(k, r) >= ki_weight_in(k, at->loop) &&
+            (!other || ki_weight_in(k, r) > ki_weight_in(k, other)))
+            other = r;
+    }
+    return other == first || at->loop == first ? NULL : other;
+}
+
 /* What meets the sums of a tile when they are done, and what they are stored in: the next tile's while its sums run. */
 static place behind_sums(const ki_nest *k, kn_uop param) {
     for (uint32_t i = 0; i < k->scope.n; i++) {
@@ -170,7 +199,7 @@ static place behind_sums(const ki_nest *k, kn_uop param) {
         e = ki_nest_closer(k, r);
         int64_t ahead = step(k, u, r);
         if (e->op != KN_END || ki_last_loop(e) != r || !ki_sums_in(k, r, LEAST_TERMS)) continue;
-        if (is_row(k, u) && ahead >= LEAST && ahead <= MOST) return (place){r, ahead, 1, false};
+        if (is_row(k, u) && ahead >= LEAST && ahead <= MOST) return (place){.loop = r, .ahead = ahead};
     }
     return (place){0};
 }
@@ -190,6 +219,12 @@ void ki_choose_prefetches(ki_choice *c) {
                     .arg = (int32_t)at.ahead,
                     .top = at.second,
                     .id = slot};
-        if (ki_choice_look(c, ki_nest_apply(&c->nest, o))) i = 0;
+        kn_uop other = at.row ? shares(&c->nest, p, &at) : NULL;
+        uint32_t id = other ? other->arg.range.id : 0;
+        if (ki_choice_look(c, ki_nest_apply(&c->nest, o)) && other) {
+            o.axis = (int32_t)id;
+            (void)ki_choice_look(c, ki_nest_apply(&c->nest, o));
+        }
+        i = 0;
     }
 }

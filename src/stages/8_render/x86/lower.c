@@ -153,10 +153,17 @@ static void find_deferred(ki_lower *l) {
     }
 }
 
-/* The OptOps PREFETCH: the LOADs and STOREs of whole vectors that stand in the loop, in none inside it. */
+/* The OptOps PREFETCH: the LOADs and STOREs of whole vectors that stand in the loop, in none inside it. What several loops ask for is shared
+ * out by lines. */
 static void find_ahead(ki_lower *l, const ki_kernel *info) {
     for (uint32_t k = 0; info && k < info->nopt; k++) {
         const ki_opt *o = &info->opt[k];
+        uint16_t part = 0, parts = 0;
+        for (uint32_t i = 0; i < info->nopt && o->op == KI_OPT_PREFETCH; i++) {
+            const ki_opt *p = &info->opt[i];
+            bool same = p->op == o->op && p->id == o->id && p->arg == o->arg && p->top == o->top;
+            part += same && i < k, parts += same;
+        }
         int64_t depth = 0; /* loops that are open, from this one on */
         for (uint32_t i = 0; i < l->n && o->op == KI_OPT_PREFETCH; i++) {
             kn_uop u = l->inst[i];
@@ -164,8 +171,9 @@ static void find_ahead(ki_lower *l, const ki_kernel *info) {
             if (u->op == KN_RANGE && (depth || u->arg.range.id == (uint32_t)o->axis)) depth++;
             if (u->op == KN_END && depth) depth = depth < u->nsrc ? 0 : depth - (u->nsrc - 1);
             if ((u->op != KN_LOAD && u->op != KN_STORE) || depth != 1 || ki_address_of(u->src[0], &a)) continue;
-            if (a.buf->op == KN_PARAM && a.buf->arg.param->slot == o->id && a.affine && a.stride == 1)
-                l->val[i].ahead = o->arg, l->val[i].second = o->top;
+            if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != o->id || !a.affine || a.stride != 1) continue;
+            l->val[i].ahead = o->arg, l->val[i].second = o->top;
+            l->val[i].part = part, l->val[i].parts = parts;
         }
     }
 }

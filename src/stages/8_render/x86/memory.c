@@ -96,8 +96,9 @@ static ki_mop sized(ki_mop o, unsigned bytes) { return o.size = (uint8_t)bytes, 
 /* The OptOp PREFETCH: once a line. */
 static void ask_ahead(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
     int64_t ahead = ki_lv(l, u)->ahead, line = l->m.target->line, bytes = (int64_t)a->lanes * ki_les(a->buf);
-    bool begins = (o.v % line + line) % line < bytes;
-    if (!ahead || !begins || o.v + ahead > INT32_MAX) return;
+    int64_t within = (o.v % line + line) % line, nth = (o.v - within) / line;
+    if (!ahead || within >= bytes || o.v + ahead > INT32_MAX) return;
+    if ((nth - ki_lv(l, u)->part) % ki_lv(l, u)->parts) return;
     o.v += ahead;
     KI_LPUT(l,
             u->op == KN_STORE     ? KI_X_PREFETCHW

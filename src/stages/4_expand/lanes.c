@@ -142,6 +142,11 @@ static kn_uop constants(ki_ex *x, const ki_affine *f) {
     return r;
 }
 
+/* a + b; b where there is no a, or it is 0. */
+static kn_uop plus(ki_ex *x, kn_uop a, kn_uop b) {
+    return !a || ki_is_const_int(a, 0) ? b : ki_op2(x->ir, KN_ADD, a, b);
+}
+
 /* f without its lane parts; *rest: the sum of its shaped terms that are not constant, or NULL. */
 static const ki_affine *scalar_part(ki_ex *x, const ki_affine *f, kn_uop *rest, bool *ok) {
     ki_affine *s = ki_arena_alloc(&x->affines.arena, sizeof *s + f->n * sizeof *s->t);
@@ -157,22 +162,57 @@ static const ki_affine *scalar_part(ki_ex *x, const ki_affine *f, kn_uop *rest, 
             s->t[s->n++] = f->t[i];
         } else if (!ki_lane_is_const(u)) {
             if (f->t[i].c != 1) u = ki_op2(x->ir, KN_MUL, u, ki_index(x->ir, f->t[i].c));
-            *rest = *rest ? ki_op2(x->ir, KN_ADD, *rest, u) : u;
+            *rest = u ? plus(x, *rest, u) : NULL;
             *ok &= *rest != NULL;
         }
     }
     return s;
 }
 
+kn_uop ki_lane_steps(ki_ex *x, kn_uop r, const int64_t *coef, const int64_t *dim) {
+    int64_t own[KI_MAX_RANK], most = 1;
+    for (unsigned k = 0; k < x->nlane; k++) {
+        own[k] = 1;
+        if (dim[k] > most) most = dim[k];
+    }
+    uint64_t *v = ki_malloc((size_t)most * sizeof *v);
+    bool ok = v || (ki_fail(x->ir->env, KI_E_NOMEM), false);
+    for (unsigned k = 0; k < x->nlane && ok; own[k++] = 1) {
+        if (dim[k] == 1 || !coef[k]) continue;
+        own[k] = dim[k];
+        for (int64_t i = 0; i < dim[k]; i++) v[i] = (uint64_t)coef[k] * (uint64_t)i;
+        kn_uop list = ki_lane_consts(x, KN_IDX, v, own);
+        ok = list && (r = plus(x, r, list));
+    }
+    if (ok && !r) v[0] = 0, r = ki_lane_consts(x, KN_IDX, v, own);
+    ki_free(v);
+    return ok ? r : NULL;
+}
+
+/* What f steps by along each axis. False: it is more than that. */
+static bool steps_of(const ki_ex *x, const ki_affine *f, int64_t *coef, int64_t *dim) {
+    for (unsigned k = 0; k < x->nlane; k++) coef[k] = 0, dim[k] = 1;
+    for (uint32_t i = 0; i < f->n; i++) {
+        unsigned a = axis_of(x, f->t[i].x);
+        if (a == KI_NO_LANE && ki_rank(f->t[i].x)) return false;
+        if (a == KI_NO_LANE) continue;
+        if (coef[a]) return false;
+        coef[a] = f->t[i].c, dim[a] = ki_extent(f->t[i].x);
+    }
+    return true;
+}
+
 kn_uop ki_lane_index(ki_ex *x, const ki_affine *f) {
+    int64_t coef[KI_MAX_RANK], dim[KI_MAX_RANK];
     kn_uop rest;
     bool ok;
-    kn_uop lanes = constants(x, f);
     const ki_affine *s = scalar_part(x, f, &rest, &ok);
     if (!ok) return NULL;
     kn_uop r = ki_affine_node(&x->affines, s);
-    if (lanes) r = ki_is_const_int(r, 0) ? lanes : ki_op2(x->ir, KN_ADD, r, lanes);
-    if (rest) r = r && ki_is_const_int(r, 0) ? rest : ki_op2(x->ir, KN_ADD, r, rest);
+    if (r && !ki_is_const(r) && steps_of(x, f, coef, dim)) return ki_lane_steps(x, r, coef, dim);
+    kn_uop lanes = constants(x, f);
+    if (r && lanes) r = plus(x, r, lanes);
+    if (r && rest) r = plus(x, r, rest);
     return r;
 }
 

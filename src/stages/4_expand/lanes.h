@@ -35,7 +35,9 @@ bool ki_lane_is_const(kn_uop u);
 uint64_t ki_lane_elem(kn_uop u, const int64_t *at);
 /* u computed at every lane if it is elementwise over constants, else NULL. */
 kn_uop ki_lane_fold(ki_ex *x, kn_op op, kn_dtype t, const kn_uop *src, uint32_t nsrc);
-/* f as base + constants + the rest. */
+/* r (NULL: 0) and, of each lane, its numbers along the axes, each by its coefficient: a list an axis. */
+kn_uop ki_lane_steps(ki_ex *x, kn_uop r, const int64_t *coef, const int64_t *dim);
+/* f as base + lists of constants + the rest. */
 kn_uop ki_lane_index(ki_ex *x, const ki_affine *f);
 /* What a node has become; an index is written out here, when it is first read. */
 static inline kn_uop ki_ex_val(ki_ex *x, kn_uop u) {

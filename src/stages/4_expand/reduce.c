@@ -84,15 +84,10 @@ typedef struct acc {
 } acc;
 
 static kn_uop lane_numbers(ki_ex *x, kn_uop v, int64_t *n) {
-    int64_t dim[KI_MAX_RANK];
-    *n = ki_numel(v);
-    for (unsigned k = 0; k < x->nlane; k++) dim[k] = ki_rank(v) ? ki_dim_n(v, k) : 1;
-    uint64_t *number = ki_malloc((size_t)*n * sizeof *number);
-    if (!number) return ki_fail(x->ir->env, KI_E_NOMEM), NULL;
-    for (int64_t i = 0; i < *n; i++) number[i] = (uint64_t)i;
-    kn_uop r = ki_lane_consts(x, KN_IDX, number, dim);
-    ki_free(number);
-    return r;
+    int64_t dim[KI_MAX_RANK], coef[KI_MAX_RANK];
+    *n = 1;
+    for (unsigned k = x->nlane; k-- > 0; *n *= dim[k]) coef[k] = *n, dim[k] = ki_rank(v) ? ki_dim_n(v, k) : 1;
+    return ki_lane_steps(x, NULL, coef, dim);
 }
 
 /* AFTER(buffer, the loops free in u) */

@@ -2,8 +2,8 @@
  * the others it is unrolled. So each node of the input has parts, row-major over its own axes with chunks in place of the vector
  * axis; a chunk of one lane is a scalar, and so is every part of a value that does not vary along the vector.
  *
- * Index parts are kept as base + c + stride * lane as long as they are affine, and written in that form, so that memory
- * accesses show base + STACK(0, 1, ...) to whoever reads addresses. REG BUFFERs are laid out again with the vector
+ * Index parts are kept as base + c + stride * lane as long as they are affine, and written in that form, where somebody asks for
+ * them, so that memory accesses show base + STACK(0, 1, ...) to whoever reads addresses. REG BUFFERs are laid out again with the vector
  * axis innermost: which element sits where in a REG buffer is nobody's business but the kernel's. */
 #include "ir/history.h"
 #include "stages/5_select/lanes.h"
@@ -13,6 +13,7 @@
 typedef struct affine {
     kn_uop base; /* NULL: 0 */
     int64_t c, step;
+    uint32_t lanes;
     bool ok;
 } affine;
 
@@ -25,8 +26,8 @@ typedef struct devec {
     ki_lanes l;
     uint32_t *first; /* node index -> its parts */
     uint32_t *count;
-    kn_uop *part;
-    affine *aff; /* beside part */
+    kn_uop *part; /* NULL: aff, not written yet */
+    affine *aff;  /* beside part */
     uint32_t npart, cap;
     kn_uop *list; /* scratch */
     uint32_t nlist, list_cap;
@@ -125,16 +126,6 @@ static bool push(devec *d, kn_uop u) {
     return true;
 }
 
-/* All parts of u's sources from `from` on, onto the list. */
-static bool push_sources(devec *d, kn_uop u, uint32_t from) {
-    for (uint32_t k = from; k < u->nsrc; k++) {
-        uint32_t s = d->at[u->src[k]->id];
-        for (uint32_t j = 0; j < d->count[s]; j++)
-            if (!push(d, d->part[d->first[s] + j])) return false;
-    }
-    return true;
-}
-
 /* ---- affine indices ----------------------------------------------------------------------------------------- */
 
 /* STACK(start, start + step, ...) of dtype index. */
@@ -149,14 +140,29 @@ static kn_uop progression(devec *d, int64_t start, int64_t step, uint32_t n) {
     return list;
 }
 
-static kn_uop write_affine(devec *d, const affine *a, uint32_t lanes) {
-    if (lanes == 1 || a->step == 0) {
+static kn_uop write_affine(devec *d, const affine *a) {
+    if (a->lanes == 1 || a->step == 0) {
         if (!a->base) return ki_index(d->ir, a->c);
         return a->c ? ki_op2(d->ir, KN_ADD, a->base, ki_index(d->ir, a->c)) : a->base;
     }
-    if (!a->base) return progression(d, a->c, a->step, lanes);
+    if (!a->base) return progression(d, a->c, a->step, a->lanes);
     kn_uop base = a->c ? ki_op2(d->ir, KN_ADD, a->base, ki_index(d->ir, a->c)) : a->base;
-    return ki_op2(d->ir, KN_ADD, base, progression(d, 0, a->step, lanes));
+    return ki_op2(d->ir, KN_ADD, base, progression(d, 0, a->step, a->lanes));
+}
+
+/* Part number i. */
+static kn_uop written(devec *d, uint32_t i) {
+    return d->part[i] ? d->part[i] : (d->part[i] = write_affine(d, &d->aff[i]));
+}
+
+/* All parts of u's sources from `from` on, onto the list. */
+static bool push_sources(devec *d, kn_uop u, uint32_t from) {
+    for (uint32_t k = from; k < u->nsrc; k++) {
+        uint32_t s = d->at[u->src[k]->id];
+        for (uint32_t j = 0; j < d->count[s]; j++)
+            if (!push(d, written(d, d->first[s] + j))) return false;
+    }
+    return true;
 }
 
 /* The affine form of an index op from its sources'; ok = false: there is none. */
@@ -186,8 +192,8 @@ static affine affine_op(devec *d, kn_op op, affine a, affine b) {
 }
 
 static affine plain(kn_uop u) {
-    if (ki_is_const(u)) return (affine){NULL, u->arg.i, 0, true};
-    return (affine){u, 0, 0, true};
+    if (ki_is_const(u)) return (affine){NULL, u->arg.i, 0, 1, true};
+    return (affine){u, 0, 0, 1, true};
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------- */
@@ -220,12 +226,8 @@ static kn_uop elementwise_part(devec *d, kn_uop u, const place *p, affine *aff) 
     if (u->nsrc > 4) return fail(d, u, "too many operands");
     for (uint32_t k = 0; k < u->nsrc; k++) {
         uint32_t i = part_at(d, u->src[k], p);
-        s[k] = d->part[i];
+        if (!(s[k] = written(d, i))) return NULL;
         a[k] = d->aff[i];
-    }
-    if (u->dtype == KN_IDX && u->nsrc == 2) {
-        *aff = affine_op(d, (kn_op)u->op, a[0], a[1]);
-        if (aff->ok) return write_affine(d, aff, part_lanes(d, u, p));
     }
     int which;
     kn_uop r = decided(u, s, &which);
@@ -235,31 +237,59 @@ static kn_uop elementwise_part(devec *d, kn_uop u, const place *p, affine *aff) 
     return r;
 }
 
-/* u's part of a list of constants in row-major order over u's axes. */
-static kn_uop list_part(devec *d, kn_uop u, kn_uop list, const place *p, affine *aff) {
-    if (list->op != KN_STACK || ki_numel(u) != (int64_t)list->nsrc)
-        return fail(d, u, "a reshape of something other than a list");
-    int64_t at = 0, step = 0;
+/* u's part of a list in row-major order over u's axes: the first of so many that stand *step apart. */
+static const kn_uop *list_at(const devec *d, kn_uop u, kn_uop list, const place *p, uint32_t *lanes, int64_t *step) {
+    int64_t at = 0;
     ki_lane_chunk chunk = chunk_of(d, u, p);
-    uint32_t len = chunk.len;
     int v = vector_of(d, u);
+    *lanes = chunk.len, *step = 0;
     for (unsigned k = 0; k < ki_rank(u); k++) {
         bool vector = (int)k == v;
         at = at * ki_dim_n(u, k) + (vector ? chunk.offset : ki_dim_n(u, k) > 1 ? p->c[k] : 0);
-        step = vector ? 1 : step * ki_dim_n(u, k);
+        *step = vector ? 1 : *step * ki_dim_n(u, k);
     }
-    kn_uop e[128];
-    bool even = u->dtype == KN_IDX, same = true;
-    for (uint32_t k = 0; k < len; k++) {
-        e[k] = list->src[at + (int64_t)k * step];
+    return list->src + at;
+}
+
+/* The list that u is: NULL, none. */
+static kn_uop list_of(kn_uop u) {
+    kn_uop list = u->op == KN_RESHAPE ? u->src[0] : u;
+    return list->op == KN_STACK && ki_numel(u) == (int64_t)list->nsrc ? list : NULL;
+}
+
+static kn_uop list_part(devec *d, kn_uop u, const place *p) {
+    uint32_t lanes;
+    int64_t step;
+    kn_uop list = list_of(u), e[128];
+    if (!list) return fail(d, u, "a reshape of something other than a list");
+    const kn_uop *at = list_at(d, u, list, p, &lanes, &step);
+    bool same = true;
+    for (uint32_t k = 0; k < lanes; k++) {
+        e[k] = at[(int64_t)k * step];
         same = same && e[k] == e[0];
-        even = even && ki_is_const(e[k]) && (k == 0 || e[k]->arg.i - e[k - 1]->arg.i == e[1]->arg.i - e[0]->arg.i);
     }
-    if (even) {
-        *aff = (affine){NULL, e[0]->arg.i, len > 1 ? e[1]->arg.i - e[0]->arg.i : 0, true};
-        return write_affine(d, aff, len);
-    }
-    return same ? e[0] : ki_opn(d->ir, KN_STACK, e, len);
+    return same ? e[0] : ki_opn(d->ir, KN_STACK, e, lanes);
+}
+
+static affine list_affine(const devec *d, kn_uop u, kn_uop list, const place *p) {
+    uint32_t lanes;
+    int64_t step;
+    const kn_uop *at = list_at(d, u, list, p, &lanes, &step);
+    affine a = {NULL, at[0]->arg.i, lanes > 1 ? at[step]->arg.i - at[0]->arg.i : 0, lanes, true};
+    for (uint32_t k = 0; k < lanes && a.ok; k++)
+        a.ok = ki_is_const(at[(int64_t)k * step]) && at[(int64_t)k * step]->arg.i == a.c + (int64_t)k * a.step;
+    return a;
+}
+
+/* u's part at p as an affine form, if it has one. */
+static affine affine_part(devec *d, kn_uop u, const place *p) {
+    affine a = {0};
+    kn_uop list = u->dtype == KN_IDX ? list_of(u) : NULL;
+    if (list) return list_affine(d, u, list, p);
+    if (u->dtype != KN_IDX || u->nsrc != 2 || !ki_is_elementwise((kn_op)u->op)) return a;
+    a = affine_op(d, (kn_op)u->op, d->aff[part_at(d, u->src[0], p)], d->aff[part_at(d, u->src[1], p)]);
+    a.lanes = part_lanes(d, u, p);
+    return a;
 }
 
 /* ---- storage ------------------------------------------------------------------------------------------------ */
@@ -304,20 +334,24 @@ static int64_t reg_place(const devec *d, kn_uop i, const place *p, uint32_t *len
 static kn_uop index_part(devec *d, kn_uop u, const place *p) {
     kn_uop buf = storage_root(u->src[0]);
     if (ki_is_const_list(u->src[0]) && u->nsrc == 2) /* a table: the whole of it for each part */
-        return ki_op2(d->ir, KN_INDEX, u->src[0], d->part[part_at(d, u->src[1], p)]);
+        return ki_op2(d->ir, KN_INDEX, u->src[0], written(d, part_at(d, u->src[1], p)));
     if (!ki_is_storage(u->src[0]) || u->nsrc != 2) return fail(d, u, "an index into a value");
-    uint32_t i = part_at(d, u->src[1], p), b = d->at[u->src[0]->id], len;
-    kn_uop at = d->part[i];
+    uint32_t b = d->at[u->src[0]->id], len;
+    kn_uop at;
     if (is_reg(buf) && d->relay && d->relay[d->at[buf->id]] == 1) {
         int64_t first = reg_place(d, u->src[1], p, &len);
-        at = len == 1 ? ki_index(d->ir, first) : progression(d, first, 1, len);
+        at = ki_index(d->ir, first);
+        if (len > 1) at = first ? ki_op2(d->ir, KN_ADD, at, progression(d, 0, 1, len)) : progression(d, 0, 1, len);
+    } else {
+        at = written(d, part_at(d, u->src[1], p));
     }
     return at ? ki_op2(d->ir, KN_INDEX, d->part[d->first[b]], at) : NULL;
 }
 
 static kn_uop access_part(devec *d, kn_uop u, const place *p) {
     kn_uop s[3];
-    for (uint32_t k = 0; k < u->nsrc; k++) s[k] = d->part[part_at(d, u->src[k], p)];
+    for (uint32_t k = 0; k < u->nsrc; k++)
+        if (!(s[k] = written(d, part_at(d, u->src[k], p)))) return NULL;
     if (u->nsrc > 2 && ki_is_const(s[2])) { /* a gate that is decided */
         if (s[2]->arg.i)
             return ki_make(d->ir, (kn_op)u->op, (kn_dtype)u->dtype, s, u->op == KN_LOAD ? 1 : 2, u->arg, 0);
@@ -375,7 +409,7 @@ static bool advance(const devec *d, kn_uop u, uint32_t axes, place *p) {
 /* u's parts at p and at all of the axes, pushed. */
 static bool push_parts(devec *d, kn_uop u, uint32_t axes, place *p) {
     do {
-        if (!push(d, d->part[part_at(d, u, p)])) return false;
+        if (!push(d, written(d, part_at(d, u, p)))) return false;
     } while (advance(d, u, axes, p));
     return true;
 }
@@ -432,7 +466,7 @@ static kn_uop reduce_part(devec *d, kn_uop u, const place *at) {
         if (r.axes >> k & 1) p.c[k] = 0;
     for (unsigned k = 0; k < d->l.rank && !any; k++)
         if (r.axes >> k & 1 && extent(d, r.v, k) > 1) along = (int)k, any = true;
-    if (!any) return d->part[part_at(d, r.v, &p)];
+    if (!any) return written(d, part_at(d, r.v, &p));
     r.along = (uint32_t)along;
     r.axes &= ~(UINT32_C(1) << along);
     r.n = (uint32_t)ki_dim_n(r.v, (unsigned)along);
@@ -450,21 +484,20 @@ static kn_uop reduce_part(devec *d, kn_uop u, const place *at) {
 
 /* ---- the walk ----------------------------------------------------------------------------------------------- */
 
-static kn_uop first_part(const devec *d, kn_uop u, affine *aff) {
+static kn_uop first_part(devec *d, kn_uop u, affine *aff) {
     uint32_t i = d->first[d->at[u->id]];
-    return *aff = d->aff[i], d->part[i];
+    return *aff = d->aff[i], written(d, i);
 }
 
 static kn_uop value_part(devec *d, kn_uop u, const place *p, affine *aff) {
     switch ((kn_op)u->op) {
-    case KN_STACK: return list_part(d, u, u, p, aff);
     case KN_RESHAPE:
-        if (u->src[0]->op == KN_STACK) return list_part(d, u, u->src[0], p, aff);
-        if (ki_numel(u) == 1) return first_part(d, u->src[0], aff);
-        return fail(d, u, "a reshape of something other than a list");
+        if (ki_numel(u) == 1 && u->src[0]->op != KN_STACK) return first_part(d, u->src[0], aff);
+        return list_part(d, u, p);
+    case KN_STACK: return list_part(d, u, p);
     case KN_EXPAND: {
         uint32_t i = part_at(d, u->src[0], p);
-        return *aff = d->aff[i], d->part[i];
+        return *aff = d->aff[i], written(d, i);
     }
     case KN_INDEX: return index_part(d, u, p);
     case KN_INS: return elementwise_part(d, u, p, aff);
@@ -476,7 +509,7 @@ static kn_uop value_part(devec *d, kn_uop u, const place *p, affine *aff) {
         return elementwise_part(d, u, p, aff);
     case KN_AFTER: {
         uint32_t from = d->nlist;
-        if (!push(d, d->part[part_at(d, u->src[0], p)]) || !push_sources(d, u, 1)) return NULL;
+        if (!push(d, written(d, part_at(d, u->src[0], p))) || !push_sources(d, u, 1)) return NULL;
         kn_uop r = ki_opn(d->ir, KN_AFTER, d->list + from, d->nlist - from);
         d->nlist = from;
         return r;
@@ -503,7 +536,7 @@ static kn_uop store(devec *d, kn_uop u) {
 static kn_uop rebuild(devec *d, kn_uop u) {
     uint32_t from = d->nlist;
     if (u->op == KN_RANGE && u->arg.range.axis == KN_AX_THREAD) {
-        kn_uop bound = d->part[d->first[d->at[u->src[0]->id]]];
+        kn_uop bound = written(d, d->first[d->at[u->src[0]->id]]);
         return ki_str_op(d->ir, KN_SPECIAL, KN_VOID, "thread", 6, &bound, 1);
     }
     if (u->nsrc == 0 || u->op == KN_PARAM) return u; /* a PARAM's source is its shape */
@@ -522,9 +555,10 @@ static kn_uop rebuild(devec *d, kn_uop u) {
 }
 
 static bool scalar_node(devec *d, kn_uop u, uint32_t i) {
-    affine aff = {0};
     place zero = {{0}};
-    kn_uop r;
+    affine aff = ki_rank(u) == 0 ? affine_part(d, u, &zero) : (affine){0};
+    kn_uop r = NULL;
+    if (aff.ok) return d->aff[d->first[i]] = aff, d->part[d->first[i]] = NULL, true;
     if (u->op == KN_STORE) r = store(d, u);
     else if (u->op == KN_REDUCE)
         r = u->nsrc == 1 && u->arg.reduce.axes == 0 ? first_part(d, u->src[0], &aff)
@@ -543,9 +577,9 @@ static bool scalar_node(devec *d, kn_uop u, uint32_t i) {
 static bool lanes_node(devec *d, kn_uop u, uint32_t i) {
     for (uint32_t k = 0; k < d->count[i]; k++) {
         place p = place_of(d, u, k);
-        affine aff = {0};
-        kn_uop r = value_part(d, u, &p, &aff);
-        if (!r) return false;
+        affine aff = affine_part(d, u, &p);
+        kn_uop r = aff.ok ? NULL : value_part(d, u, &p, &aff);
+        if (!r && !aff.ok) return false;
         d->part[d->first[i] + k] = r;
         d->aff[d->first[i] + k] = aff;
     }
@@ -591,7 +625,7 @@ kn_uop ki_devectorize(ki_ir *ir, const ki_target *t, kn_uop sink) {
     d.at = ki_calloc((size_t)sink->id + 1, sizeof *d.at);
     if (!d.at) ki_fail(ir->env, KI_E_NOMEM);
     for (uint32_t i = 0; d.at && i < d.n; i++) d.at[d.node[i]->id] = i;
-    if (d.at && walk(&d)) result = d.part[d.first[d.n - 1]];
+    if (d.at && walk(&d)) result = written(&d, d.first[d.n - 1]);
     ki_free(d.node), ki_free(d.at), ki_free(d.l.coef), ki_free(d.l.odd), ki_free(d.first), ki_free(d.count);
     ki_free(d.part), ki_free(d.aff), ki_free(d.list), ki_free(d.relaid), ki_free(d.relay);
     return result;

@@ -34,23 +34,36 @@ static kn_uop storage_of(kn_uop u) {
     return u;
 }
 
-/* index as a scalar base and a list of constants over its axes; *add: constants of the base. */
-static bool parted(kn_uop i, kn_uop *base, kn_uop *lanes, int64_t *add) {
-    *base = NULL, *add = 0;
-    if (i->op == KN_ADD && ki_rank(i->src[1]) && !ki_rank(i->src[0])) *base = i->src[0], i = i->src[1];
-    for (; *base && (*base)->op == KN_ADD && ki_is_const((*base)->src[1]); *base = (*base)->src[0])
-        *add += (*base)->src[1]->arg.i;
-    *lanes = i;
+/* A list of constants over axes. */
+static bool is_list(kn_uop i) {
     if (i->op != KN_RESHAPE || i->src[0]->op != KN_STACK) return false;
     for (uint32_t k = 0; k < i->src[0]->nsrc; k++)
         if (!ki_is_const(i->src[0]->src[k])) return false;
     return true;
 }
 
-static int64_t element(kn_uop lanes, const int64_t *at) {
+/* Whether index is a scalar base and such lists, one after the other; *add: constants of the base. */
+static bool parted(kn_uop i, kn_uop *base, kn_uop *lanes, int64_t *add) {
+    *base = NULL, *add = 0, *lanes = i;
+    for (; i->op == KN_ADD && ki_rank(i); i = i->src[0])
+        if (!is_list(i->src[1])) return false;
+    if (ki_rank(i)) return is_list(i);
+    for (*base = i; (*base)->op == KN_ADD && ki_is_const((*base)->src[1]); *base = (*base)->src[0])
+        *add += (*base)->src[1]->arg.i;
+    return ki_rank(*lanes) != 0;
+}
+
+static int64_t element_of(kn_uop list, const int64_t *at) {
     int64_t i = 0;
-    for (unsigned k = 0; k < ki_rank(lanes); k++) i = i * ki_dim_n(lanes, k) + (ki_dim_n(lanes, k) > 1 ? at[k] : 0);
-    return lanes->src[0]->src[i]->arg.i;
+    for (unsigned k = 0; k < ki_rank(list); k++) i = i * ki_dim_n(list, k) + (ki_dim_n(list, k) > 1 ? at[k] : 0);
+    return list->src[0]->src[i]->arg.i;
+}
+
+/* What the lists add up to. */
+static int64_t element(kn_uop lanes, const int64_t *at) {
+    int64_t sum = 0;
+    for (; lanes->op == KN_ADD && ki_rank(lanes); lanes = lanes->src[0]) sum += element_of(lanes->src[1], at);
+    return ki_rank(lanes) ? sum + element_of(lanes, at) : sum;
 }
 
 /* The LOADs a word is put together of, the lowest first; their number, 0: it is something else. */

@@ -29,7 +29,7 @@ static int must_fail(void) {
 void *ki_malloc(size_t n) {
     bool clear;
     if (must_fail()) return NULL;
-    void *p = ki_block_alloc(n, &clear);
+    void *p = ki_block_alloc(KI_TABLE, n, &clear);
     return p ? p : malloc(n ? n : 1);
 }
 
@@ -37,7 +37,7 @@ void *ki_calloc(size_t n, size_t size) {
     bool clear;
     size_t bytes;
     if (ki_mul_overflow(n, size, &bytes) || must_fail()) return NULL;
-    void *p = ki_block_alloc(bytes, &clear);
+    void *p = ki_block_alloc(KI_TABLE, bytes, &clear);
     if (!p) return calloc(n ? n : 1, size ? size : 1);
     return clear ? p : memset(p, 0, bytes);
 }
@@ -47,9 +47,9 @@ void *ki_realloc(void *p, size_t n, size_t size) {
     size_t bytes, room;
     bool clear;
     if (ki_mul_overflow(n, size, &bytes) || must_fail()) return NULL;
-    size_t block = p ? ki_block_size(p) : 0;
+    size_t block = p ? ki_block_size(KI_TABLE, p) : 0;
     if (block >= bytes && block / 4 <= bytes) return p;
-    void *q = ki_block_alloc(bytes, &clear);
+    void *q = ki_block_alloc(KI_TABLE, bytes, &clear);
     if (!q && !block) return realloc(p, bytes ? bytes : 1);
     if (!q && !(q = malloc(bytes ? bytes : 1))) return NULL;
     room = block || !p ? block : ki_malloc_room(p);
@@ -70,27 +70,30 @@ int ki_array_grow(void *array, size_t *cap, size_t need, size_t size) {
     return 1;
 }
 
-void *ki_aligned(size_t align, size_t n) {
-    if (must_fail() || n > SIZE_MAX - align) return NULL;
-    return aligned_alloc(align, (n + align - 1) / align * align);
+static void *aligned(size_t align, size_t n) {
+    return n > SIZE_MAX - align ? NULL : aligned_alloc(align, (n + align - 1) / align * align);
 }
+void *ki_aligned(size_t align, size_t n) { return must_fail() ? NULL : aligned(align, n); }
 
 void ki_free(void *p) {
-    if (p && !ki_block_free(p)) free(p);
+    if (p && !ki_block_free(KI_TABLE, p)) free(p);
 }
 
 /* ---- blocks of data -------------------------------------------------------------------------------------------- */
 
-/* From here on malloc's heap would keep holes the system never sees again. */
-enum { LARGE = 4 << 20 };
+/* From here on malloc's heap would keep holes the system never sees again; what is larger than a shelf has maps of its own. */
+enum { LARGE = 4 << 20, LARGEST = 16 << 20 };
 
 void *ki_data_alloc(size_t n) {
-    if (n < LARGE) return ki_aligned(64, n ? n : 1);
-    return must_fail() ? NULL : ki_map(n);
+    bool clear;
+    if (must_fail()) return NULL;
+    void *p = n <= LARGEST ? ki_block_alloc(KI_DATA, n, &clear) : NULL;
+    return p ? p : n < LARGE ? aligned(64, n ? n : 1) : ki_map(n);
 }
 
 void ki_data_free(void *p, size_t n) {
-    if (n < LARGE || !p) free(p);
+    if (!p || (n <= LARGEST && ki_block_free(KI_DATA, p))) return;
+    if (n < LARGE) free(p);
     else ki_unmap(p, n);
 }
 

@@ -11,16 +11,20 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-enum { UNIT = 32 << 10, UNITS = 64, REGION = UNIT * UNITS, REGIONS = 128, HUGE = 2 << 20, PAGE = 64 << 10 };
+enum { UNITS = 64, REGIONS = 128, HUGE = 2 << 20, PAGE = 64 << 10 };
 
 typedef struct region {
     _Atomic(uintptr_t) base;       /* 0: none; 1: about to be one, or none */
     _Atomic(uint64_t) taken, used; /* by unit: in use; in use before, so not cleared */
-    _Atomic(size_t) size;          /* REGION; or more: of one block alone */
+    _Atomic(size_t) size;          /* UNITS units; or more: of one block alone */
     uint8_t units[UNITS];          /* of the block that begins there */
 } region;
-static region table[REGIONS];
-static _Atomic(unsigned) nregion; /* places that ever were taken */
+typedef struct shelf {
+    size_t unit;
+    region table[REGIONS];
+    _Atomic(unsigned) nregion; /* places that ever were taken */
+} shelf;
+static shelf shelves[KI_SHELVES] = {{.unit = KI_UNIT_TABLE}, {.unit = KI_UNIT_DATA}};
 
 #if defined(__SANITIZE_ADDRESS__)
 #define WATCHED 1 /* who looks for what lies beside a block wants malloc's */
@@ -58,9 +62,9 @@ void ki_unmap(void *p, size_t n) { (void)munmap(p, pages(n)); }
 static uint64_t run_of(unsigned at, unsigned n) { return (n == UNITS ? UINT64_MAX : (UINT64_C(1) << n) - 1) << at; }
 
 /* A new region whose first units are taken. */
-static void *open_region(size_t size, unsigned units) {
+static void *open_region(shelf *s, size_t size, unsigned units) {
     for (unsigned k = 0; k < REGIONS; k++) {
-        region *r = &table[k];
+        region *r = &s->table[k];
         uintptr_t none = 0;
         if (!atomic_compare_exchange_strong(&r->base, &none, 1)) continue;
         void *p = ki_map(size);
@@ -73,8 +77,8 @@ static void *open_region(size_t size, unsigned units) {
         atomic_store(&r->base, (uintptr_t)p);
         if (!p) return NULL;
         atomic_store(&r->taken, run_of(0, units));
-        for (unsigned n = atomic_load(&nregion); n <= k;)
-            if (atomic_compare_exchange_weak(&nregion, &n, k + 1)) break;
+        for (unsigned n = atomic_load(&s->nregion); n <= k;)
+            if (atomic_compare_exchange_weak(&s->nregion, &n, k + 1)) break;
         return p;
     }
     return NULL;
@@ -93,13 +97,15 @@ static unsigned fit(uint64_t taken, unsigned n) {
     return at + n <= UNITS ? at : UNITS;
 }
 
-void *ki_block_alloc(size_t n, bool *clear) {
+void *ki_block_alloc(ki_shelf of, size_t n, bool *clear) {
+    shelf *s = &shelves[of];
+    size_t most = s->unit * UNITS;
     *clear = true;
-    if (WATCHED || n < UNIT) return NULL;
-    if (n > REGION) return n > SIZE_MAX / 2 ? NULL : open_region((n + HUGE - 1) / HUGE * HUGE, UNITS);
-    unsigned units = (unsigned)((n + UNIT - 1) / UNIT), many = atomic_load(&nregion), at;
+    if (WATCHED || n < s->unit) return NULL;
+    if (n > most) return n > SIZE_MAX / 2 ? NULL : open_region(s, (n + HUGE - 1) / HUGE * HUGE, UNITS);
+    unsigned units = (unsigned)((n + s->unit - 1) / s->unit), many = atomic_load(&s->nregion), at;
     for (unsigned k = 0; k < many; k++) {
-        region *r = &table[k];
+        region *r = &s->table[k];
         if (atomic_load(&r->base) <= 1) continue;
         uint64_t taken = atomic_load(&r->taken);
         while ((at = fit(taken, units)) < UNITS) {
@@ -107,43 +113,46 @@ void *ki_block_alloc(size_t n, bool *clear) {
             if (!atomic_compare_exchange_weak(&r->taken, &taken, taken | run)) continue;
             *clear = !(atomic_fetch_or(&r->used, run) & run);
             r->units[at] = (uint8_t)units;
-            return (char *)atomic_load(&r->base) + (size_t)at * UNIT; /* which cannot go any more */
+            return (char *)atomic_load(&r->base) + at * s->unit; /* which cannot go any more */
         }
     }
-    return open_region(REGION, units);
+    return open_region(s, most, units);
 }
 
 /* The region that holds p, whose block cannot go meanwhile. */
-static region *region_of(const void *p) {
-    unsigned many = atomic_load(&nregion);
+static region *region_of(shelf *s, const void *p) {
+    unsigned many = atomic_load(&s->nregion);
     for (unsigned k = 0; k < many; k++) {
-        uintptr_t base = atomic_load(&table[k].base);
-        if (base > 1 && (uintptr_t)p - base < atomic_load(&table[k].size) && atomic_load(&table[k].base) == base)
-            return &table[k];
+        uintptr_t base = atomic_load(&s->table[k].base);
+        if (base > 1 && (uintptr_t)p - base < atomic_load(&s->table[k].size) && atomic_load(&s->table[k].base) == base)
+            return &s->table[k];
     }
     return NULL;
 }
 
-static unsigned unit_of(const region *r, const void *p) {
-    return (unsigned)(((uintptr_t)p - atomic_load(&r->base)) / UNIT);
+static unsigned unit_of(const shelf *s, const region *r, const void *p) {
+    return (unsigned)(((uintptr_t)p - atomic_load(&r->base)) / s->unit);
 }
 
-size_t ki_block_size(const void *p) {
-    const region *r = region_of(p);
+size_t ki_block_size(ki_shelf of, const void *p) {
+    shelf *s = &shelves[of];
+    const region *r = region_of(s, p);
     if (!r) return 0;
     size_t size = atomic_load(&r->size);
-    return size > REGION ? size : r->units[unit_of(r, p)] * (size_t)UNIT;
+    return size > s->unit * UNITS ? size : r->units[unit_of(s, r, p)] * s->unit;
 }
 
-bool ki_block_free(void *p) {
-    region *r = region_of(p);
+bool ki_block_free(ki_shelf of, void *p) {
+    shelf *s = &shelves[of];
+    region *r = region_of(s, p);
     if (!r) return false;
-    unsigned at = unit_of(r, p), units = r->units[at];
+    unsigned at = unit_of(s, r, p), units = r->units[at];
     void *base = (void *)atomic_load(&r->base);
-    if (atomic_load(&r->size) > REGION) return close_region(r, base), true;
+    if (atomic_load(&r->size) > s->unit * UNITS) return close_region(r, base), true;
     uint64_t run = run_of(at, units), none = 0;
+    if (of == KI_DATA) (void)madvise(p, units * s->unit, MADV_DONTNEED); /* the rest of its region may stay for long */
     bool last = atomic_fetch_and(&r->taken, ~run) == run;
     /* The first is kept for what comes next. */
-    if (last && r != table && atomic_compare_exchange_strong(&r->taken, &none, UINT64_MAX)) close_region(r, base);
+    if (last && r != s->table && atomic_compare_exchange_strong(&r->taken, &none, UINT64_MAX)) close_region(r, base);
     return true;
 }

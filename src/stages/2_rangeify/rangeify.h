@@ -186,6 +186,8 @@ kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple);
 /* A kernel's expressions once all is resolved: folds reduces over comparisons with ranges, too. Not what has an id up to
  * `floor`. */
 kn_uop ki_range_fold(ki_ir *ir, kn_uop u, uint32_t floor);
+/* Operands of what commutes in the order of rules: the same terms become the same node. */
+kn_uop ki_range_sorted(ki_ir *ir, kn_uop u);
 
 /* layout.c */
 typedef struct ki_wish {

@@ -18,6 +18,7 @@
 #define MOST_ROWS 8
 #define SHARED    8 /* what is worth keeping (ki_op_cost) if it stands in two loops */
 #define REPEATED  4 /* if it is computed again for each q */
+#define ONCE      2 /* if it is computed again for each q, and one row serves the whole kernel */
 
 typedef struct part { /* of a node: what it is to a row */
     kn_uop same;      /* the node over the canonical range of r's extent; NULL: not one that can be kept */
@@ -160,17 +161,23 @@ static bool find_shared(keeper *k) {
 
 static bool kept(const part *p) { return p->same && (p->again || p->shared); }
 
-/* The first node that is worth a row and is not part of another one. */
-static part *choose(keeper *k) {
+/* The first node that is worth a row and is not part of another one; *ok: memory was not short. */
+static part *choose(keeper *k, bool *ok) {
     const ki_scope *s = &k->s;
     for (uint32_t i = 0; i < s->n; i++)
         for (uint32_t j = 0; j < s->node[i]->nsrc; j++) {
             part *q = &k->part[s->at[s->node[i]->src[j]->id]];
             q->asked |= kept(q) && !(kept(&k->part[i]) && k->part[i].r == q->r);
         }
-    for (uint32_t i = 0; i < s->n; i++)
-        if (kept(&k->part[i]) && k->part[i].asked) return &k->part[i];
-    return NULL;
+    part *first = NULL;
+    for (uint32_t i = 0; i < s->n && *ok; i++) {
+        part *p = &k->part[i];
+        if (!kept(p) || !p->asked) continue;
+        /* Operands are in order of age, which two loops' need not be. */
+        *ok = (p->same = ki_range_sorted(k->ir, p->same)) != NULL;
+        if (!first) first = p;
+    }
+    return *ok ? first : NULL;
 }
 
 /* The kernel with what equals p's node kept in a row. */
@@ -217,9 +224,9 @@ static bool step(ki_ir *ir, kn_uop *sink, bool *more) {
     ok = ok && find_shared(&k);
     for (uint32_t i = 0; ok && i < k.s.n; i++) {
         part *p = &k.part[i];
-        p->again = p->same && p->cost >= REPEATED && runs_again(&k, k.s.free + (size_t)i * k.s.words, p->r);
+        p->again = p->same && p->cost >= (p->only ? ONCE : REPEATED) && runs_again(&k, k.s.free + (size_t)i * k.s.words, p->r);
     }
-    part *p = ok ? choose(&k) : NULL;
+    part *p = ok ? choose(&k, &ok) : NULL;
     if (p) {
         kn_uop kept_in = keep(&k, p);
         if (kept_in) *sink = kept_in;

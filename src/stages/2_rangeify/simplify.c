@@ -59,6 +59,12 @@ kn_uop ki_range_fold(ki_ir *ir, kn_uop u, uint32_t floor) {
     return u ? ki_rewrite(ir, u, &o) : NULL;
 }
 
+kn_uop ki_range_sorted(ki_ir *ir, kn_uop u) {
+    static const ki_ruleset *const sets[] = {&ki_rules_symbolic};
+    ki_rewrite_opts o = {.sets = sets, .nsets = 1, .driver = KI_FIXPOINT};
+    return ki_rewrite(ir, u, &o);
+}
+
 kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple) {
     ki_prepare worth = {.least = 65536, .chunks = 8};
     static const ki_ruleset *const sets[] = {&ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod, &ki_rules_float,

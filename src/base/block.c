@@ -20,11 +20,11 @@ typedef struct region {
     uint8_t units[UNITS];          /* of the block that begins there */
 } region;
 typedef struct shelf {
-    size_t unit;
     region table[REGIONS];
     _Atomic(unsigned) nregion; /* places that ever were taken */
 } shelf;
-static shelf shelves[KI_SHELVES] = {{.unit = KI_UNIT_TABLE}, {.unit = KI_UNIT_DATA}};
+static shelf shelves[KI_SHELVES];
+static size_t unit_of(const shelf *s) { return s == &shelves[KI_TABLE] ? KI_UNIT_TABLE : KI_UNIT_DATA; }
 
 #if defined(__SANITIZE_ADDRESS__)
 #define WATCHED 1 /* who looks for what lies beside a block wants malloc's */
@@ -99,11 +99,11 @@ static unsigned fit(uint64_t taken, unsigned n) {
 
 void *ki_block_alloc(ki_shelf of, size_t n, bool *clear) {
     shelf *s = &shelves[of];
-    size_t most = s->unit * UNITS;
+    size_t unit = unit_of(s), most = unit * UNITS;
     *clear = true;
-    if (WATCHED || n < s->unit) return NULL;
+    if (WATCHED || n < unit) return NULL;
     if (n > most) return n > SIZE_MAX / 2 ? NULL : open_region(s, (n + HUGE - 1) / HUGE * HUGE, UNITS);
-    unsigned units = (unsigned)((n + s->unit - 1) / s->unit), many = atomic_load(&s->nregion), at;
+    unsigned units = (unsigned)((n + unit - 1) / unit), many = atomic_load(&s->nregion), at;
     for (unsigned k = 0; k < many; k++) {
         region *r = &s->table[k];
         if (atomic_load(&r->base) <= 1) continue;
@@ -113,7 +113,7 @@ void *ki_block_alloc(ki_shelf of, size_t n, bool *clear) {
             if (!atomic_compare_exchange_weak(&r->taken, &taken, taken | run)) continue;
             *clear = !(atomic_fetch_or(&r->used, run) & run);
             r->units[at] = (uint8_t)units;
-            return (char *)atomic_load(&r->base) + at * s->unit; /* which cannot go any more */
+            return (char *)atomic_load(&r->base) + at * unit; /* which cannot go any more */
         }
     }
     return open_region(s, most, units);
@@ -130,27 +130,28 @@ static region *region_of(shelf *s, const void *p) {
     return NULL;
 }
 
-static unsigned unit_of(const shelf *s, const region *r, const void *p) {
-    return (unsigned)(((uintptr_t)p - atomic_load(&r->base)) / s->unit);
+static unsigned place_of(const region *r, size_t unit, const void *p) {
+    return (unsigned)(((uintptr_t)p - atomic_load(&r->base)) / unit);
 }
 
 size_t ki_block_size(ki_shelf of, const void *p) {
     shelf *s = &shelves[of];
     const region *r = region_of(s, p);
     if (!r) return 0;
-    size_t size = atomic_load(&r->size);
-    return size > s->unit * UNITS ? size : r->units[unit_of(s, r, p)] * s->unit;
+    size_t size = atomic_load(&r->size), unit = unit_of(s);
+    return size > unit * UNITS ? size : r->units[place_of(r, unit, p)] * unit;
 }
 
 bool ki_block_free(ki_shelf of, void *p) {
     shelf *s = &shelves[of];
     region *r = region_of(s, p);
     if (!r) return false;
-    unsigned at = unit_of(s, r, p), units = r->units[at];
+    size_t unit = unit_of(s);
+    unsigned at = place_of(r, unit, p), units = r->units[at];
     void *base = (void *)atomic_load(&r->base);
-    if (atomic_load(&r->size) > s->unit * UNITS) return close_region(r, base), true;
+    if (atomic_load(&r->size) > unit * UNITS) return close_region(r, base), true;
     uint64_t run = run_of(at, units), none = 0;
-    if (of == KI_DATA) (void)madvise(p, units * s->unit, MADV_DONTNEED); /* the rest of its region may stay for long */
+    if (of == KI_DATA) (void)madvise(p, units * unit, MADV_DONTNEED); /* the rest of its region may stay for long */
     bool last = atomic_fetch_and(&r->taken, ~run) == run;
     /* The first is kept for what comes next. */
     if (last && r != s->table && atomic_compare_exchange_strong(&r->taken, &none, UINT64_MAX)) close_region(r, base);

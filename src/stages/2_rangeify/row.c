@@ -224,7 +224,8 @@ static bool step(ki_ir *ir, kn_uop *sink, bool *more) {
     ok = ok && find_shared(&k);
     for (uint32_t i = 0; ok && i < k.s.n; i++) {
         part *p = &k.part[i];
-        p->again = p->same && p->cost >= (p->only ? ONCE : REPEATED) && runs_again(&k, k.s.free + (size_t)i * k.s.words, p->r);
+        p->again =
+            p->same && p->cost >= (p->only ? ONCE : REPEATED) && runs_again(&k, k.s.free + (size_t)i * k.s.words, p->r);
     }
     part *p = ok ? choose(&k, &ok) : NULL;
     if (p) {

@@ -94,8 +94,19 @@ def test_behind_sums(koine, tmp_path, level):
         assert all(slot for _, slot in lists(koine, p, sums_and(64, 1024), KN_CPU=level, KN_STREAM=1024)[0])
 
 
+@pytest.mark.parametrize("k, rows", [(64, False), (250, False), (256, True)])
+def test_behind_long_sums_row_by_row(koine, tmp_path, k, rows):
+    """Not all at once where the sums are done: a row of the next tile, its lines and the one it may end in, in each quarter of the terms."""
+    opts, code = lists(koine, tmp_path / "p.kn", sums_and(k, 1024), KN_CPU="avx512")
+    asked = len(re.findall(r"prefetch\w+ \[", code))
+    assert len(opts) == 2 and asked == (2 * 5 if rows else 2 * 16)
+    loops = re.split(r"\n\.L\d+:", code)
+    asking = [b for b in loops if "prefetch" in b]
+    assert len(asking) == 1 and not (rows and "vfmadd" in asking[0])
+
+
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("text", [each(n, "exp") for n in (1, 16, 37, 1037)] + [of_row(37, 61, 0, "add"), softmax(5, 300), softmax(3, 9000), norm(5, 1024), sums_and(33, 529)])
+@pytest.mark.parametrize("text", [each(n, "exp") for n in (1, 16, 37, 1037)] + [of_row(37, 61, 0, "add"), softmax(5, 300), softmax(3, 9000), norm(5, 1024), sums_and(33, 529), sums_and(256, 1029)])
 def test_it_changes_nothing(koine, tmp_path, level, text):
     p = tmp_path / "p.kn"
     p.write_text("koine 1 tensor\n" + text)

@@ -15,6 +15,8 @@
 #define FIRST        (1 << 15) /* bytes of a first cache: of rows of which two fill it the next one waits behind it */
 #define WORTH_ASKING 16        /* weight of what is done to a vector: below, memory alone decides */
 #define LEAST_TERMS  32        /* of the sums of a tile: time enough to fetch what comes behind them */
+#define FEW_ROWS     4
+#define SHORTEST     16        /* iterations of a loop in an iteration of another */
 #define NEAR         (1 << 18) /* bytes of what the second-level cache is likely to have */
 
 /* The PARAM that an access is to; read: that it reads. */
@@ -50,7 +52,8 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
     bool meets = false;
     for (uint32_t i = 0; i < k->scope.n && !meets; i++) {
         kn_uop p = param_at(k, i);
-        meets = p && p->arg.param->slot == o->id && ki_scope_has(&k->scope, k->scope.node[i], r);
+        meets = p && p->arg.param->slot == o->id &&
+                (ki_scope_has(&k->scope, k->scope.node[i], r) || ki_nest_closer(k, r)->op == KN_REDUCE);
     }
     const char *why = !meets                            ? "the loop neither reads nor writes it"
                       : o->arg < LEAST || o->arg > MOST ? "that is no distance"
@@ -110,6 +113,7 @@ typedef struct place {
     double worth;
     bool second; /* into the second cache */
     bool row;    /* the next row */
+    int64_t rows;
 } place;
 
 /* Bytes that lanes read of a row. */
@@ -191,17 +195,60 @@ static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
     return other == first || at->loop == first ? NULL : other;
 }
 
+/* Rows of a tile that the access makes, apart from each other. */
+static int64_t rows_of(const ki_nest *k, kn_uop access) {
+    int64_t far = width(k, access) + 1, rows = 1;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q];
+        if (ki_is_lane(r) && step(k, access, r) * ki_extent(r) >= far && step(k, access, r) >= LEAST)
+            far = step(k, access, r) * ki_extent(r), rows = ki_extent(r);
+    }
+    return rows;
+}
+
+/* The longest sum in every iteration of r, and how many terms one after the other it has; NULL: there is none. */
+static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
+    kn_uop longest = NULL;
+    *most = 0;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop x = k->closer[q];
+        int64_t terms = 1;
+        if (!x || x->op != KN_REDUCE || x == longest || !ki_scope_has(&k->scope, x, r)) continue;
+        for (uint32_t j = 1; j < x->nsrc; j++)
+            if (ki_is_serial(x->src[j]) && ki_mul_overflow(terms, ki_extent(x->src[j]), &terms)) terms = 0;
+        if (terms > *most) *most = terms, longest = x;
+    }
+    return longest;
+}
+
 /* What meets the sums of a tile when they are done, and what they are stored in: the next tile's while its sums run. */
 static place behind_sums(const ki_nest *k, kn_uop param) {
+    place best = {0};
+    int64_t terms;
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop u = k->scope.node[i], r, e;
         if (param_at(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u))) continue;
         e = ki_nest_closer(k, r);
         int64_t ahead = step(k, u, r);
-        if (e->op != KN_END || ki_last_loop(e) != r || !ki_sums_in(k, r, LEAST_TERMS)) continue;
-        if (is_row(k, u) && ahead >= LEAST && ahead <= MOST) return (place){.loop = r, .ahead = ahead};
+        if (e->op != KN_END || ki_last_loop(e) != r || !longest_sum(k, r, &terms) || terms < LEAST_TERMS) continue;
+        if (is_row(k, u) && ahead >= LEAST && ahead <= MOST && covered(k, u) > best.worth)
+            best = (place){.loop = r, .ahead = ahead, .worth = covered(k, u), .rows = rows_of(k, u)};
     }
-    return (place){0};
+    return best;
+}
+
+/* A tile of many rows fills the queues of what is on its way to the caches: they are asked for one by one, in iterations of the
+ * outermost loop of the longest sum that the loop of tiles is around. True if that loop had to be made first. */
+static bool ask_by_rows(ki_choice *c, place *p) {
+    int64_t terms;
+    kn_uop longest = longest_sum(&c->nest, p->loop, &terms), first = NULL;
+    for (uint32_t j = longest->nsrc; j-- > 1;)
+        if (ki_is_serial(longest->src[j])) first = longest->src[j];
+    int64_t n = first ? ki_extent(first) : 0;
+    bool alone = first == ki_last_loop(longest), fits = n % p->rows == 0 && n / p->rows >= SHORTEST;
+    if (p->rows < FEW_ROWS || !first || (alone ? !fits : n > 2 * p->rows)) return false;
+    p->loop = first;
+    return alone && (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, first->arg.range.id, n / p->rows), true);
 }
 
 void ki_choose_prefetches(ki_choice *c) {
@@ -212,7 +259,13 @@ void ki_choose_prefetches(ki_choice *c) {
         uint64_t bytes = (uint64_t)ki_numel(p) * (uint64_t)ki_itemsize((kn_dtype)p->dtype);
         place at = {0};
         if (bytes >= c->from && c->nest.read[i]) at = best_place(&c->nest, p);
-        if (!at.loop && bytes >= NEAR) at = behind_sums(&c->nest, p);
+        if (!at.loop && bytes >= NEAR) {
+            at = behind_sums(&c->nest, p);
+            if (at.loop && ask_by_rows(c, &at)) { /* and then the PARAM is another node */
+                i = UINT32_MAX;
+                continue;
+            }
+        }
         if (!at.loop) continue;
         ki_opt o = {.op = KI_OPT_PREFETCH,
                     .axis = (int32_t)at.loop->arg.range.id,

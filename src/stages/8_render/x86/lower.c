@@ -261,6 +261,10 @@ static void park(ki_lower *l) {
             l->slice_mem[c] = ki_lmove(l, KI_RC_V, (ki_x86_kind)l->m.v[l->slice_mem[c]].kind, l->slice_mem[c]);
 }
 
+static const ki_kernel *info_of(const ki_lower *l) {
+    return (l->kernel->op == KN_CALL ? l->kernel->src[0] : l->kernel)->arg.kernel;
+}
+
 #define SOME_TRIPS 8 /* of a loop whose bound only running tells */
 
 static void open_loop(ki_lower *l, kn_uop u) {
@@ -282,6 +286,12 @@ static void open_loop(ki_lower *l, kn_uop u) {
     ki_mop head = ki_mlabel(p->head);
     head.v = 32; /* aligned */
     KI_LPUT(l, KI_M_LABEL, head);
+    const ki_kernel *info = info_of(l);
+    for (uint32_t k = 0; info && u->arg.range.axis == KN_AX_REDUCE && k < info->nopt; k++) {
+        const ki_opt *o = &info->opt[k];
+        if (o->op == KI_OPT_PREFETCH && (uint32_t)o->axis == u->arg.range.id)
+            ki_lask_rows(l, p->counter, ki_is_const(bound) ? bound->arg.i : 0, o->id, o->arg);
+    }
 }
 
 static void close_loop(ki_lower *l) {
@@ -445,7 +455,7 @@ static bool lower(ki_lower *l) {
         return false;
     find_deferred(l);
     ki_lfind_squares(l);
-    find_ahead(l, (l->kernel->op == KN_CALL ? l->kernel->src[0] : l->kernel)->arg.kernel);
+    find_ahead(l, info_of(l));
     l->buf = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
     l->var = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
     l->thread = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);

@@ -112,6 +112,9 @@ void ki_lstore(ki_lower *l, kn_uop u);
 void ki_latomic(ki_lower *l, kn_uop u);
 /* A deferred LOAD as a memory operand, at its one user. */
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load);
+/* In each of so many iterations of the loop that begins here asks for its part of the rows that stand behind it, so many bytes
+ * ahead. */
+void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int64_t ahead);
 ki_vreg ki_lslice(ki_lower *l, const ki_address *a); /* 0: no slice */
 
 void ki_lget(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop from); /* a power of two of bytes, to a vector register */

@@ -107,6 +107,59 @@ static void ask_ahead(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
             sized(o, 0));
 }
 
+#define MOST_BEHIND 64 /* vectors that are stored, or read, behind a sum */
+
+/* Vectors of a PARAM that stand behind the loop of which l->now is the first item, in none inside: their first elements, ascending,
+ * counted from *base. 0: none, or not all from the same place. */
+static uint32_t behind(const ki_lower *l, int32_t slot, kn_uop *base, int64_t *start, ki_address *at, bool *stored) {
+    int64_t depth = 0;
+    uint32_t i = l->now, n = 0;
+    do {
+        if (l->inst[i]->op == KN_RANGE) depth++;
+        if (l->inst[i]->op == KN_END) depth -= l->inst[i]->nsrc - 1;
+    } while (++i < l->n && depth > 0);
+    for (; i < l->n && depth >= 0; i++) {
+        kn_uop u = l->inst[i];
+        ki_address a;
+        if (u->op == KN_RANGE) depth++;
+        if (u->op == KN_END) depth -= u->nsrc - 1;
+        if ((u->op != KN_LOAD && u->op != KN_STORE) || depth || ki_address_of(u->src[0], &a)) continue;
+        if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != slot || !a.affine || a.stride != 1) continue;
+        int64_t from = a.start;
+        kn_uop b = ki_lpeel(a.base, &from);
+        if (n == MOST_BEHIND || (n && (b != *base || a.lanes != at->lanes))) return 0;
+        *base = b, *at = a, *stored = u->op == KN_STORE;
+        uint32_t k = n++;
+        for (; k > 0 && start[k - 1] > from; k--) start[k] = start[k - 1];
+        start[k] = from;
+    }
+    return n;
+}
+
+void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int64_t ahead) {
+    kn_uop base = NULL;
+    int64_t start[MOST_BEHIND], line = l->m.target->line;
+    ki_address a = {0};
+    bool stored = false;
+    uint32_t n = behind(l, slot, &base, start, &a, &stored), k = 1;
+    while (k < n && start[k] == start[k - 1] + a.lanes) k++;
+    if (k >= n || trips < 1 || (base && !ki_lv(l, base)->gpr)) return; /* one row; not known yet where it is */
+    int64_t es = (int64_t)ki_les(a.buf), width = (start[k - 1] + a.lanes - start[0]) * es, row = start[k] - start[0];
+    int64_t rows = n / k, each = (rows + trips - 1) / trips;
+    ki_mop o = base_of(l, a.buf);
+    o.index = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64), o.scale = (uint8_t)es, o.v += start[0] * es + ahead;
+    if (each * row > INT32_MAX / es || o.v < INT32_MIN || o.v + each * row * es + width > INT32_MAX) return;
+    ki_mop at = ki_mreg(KI_XO_R64, o.index);
+    KI_LPUT(l, KI_X_IMUL_I, at, ki_mreg(KI_XO_R64, counter), ki_mimm(each * row));
+    if (base) KI_LPUT(l, KI_X_ADD_GE, at, ki_mreg(KI_XO_R64, ki_lgeneral(l, base)));
+    for (int64_t r = 0; r < each; r++)
+        for (int64_t v = 0; v < width + line - 1; v += line) { /* a row need not begin with a line */
+            ki_mop to = o;
+            to.v += r * row * es + (v < width ? v : width - 1);
+            KI_LPUT(l, stored ? KI_X_PREFETCHW : KI_X_PREFETCHT0, sized(to, 0));
+        }
+}
+
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load) {
     ki_address a;
     ki_address_of(load->src[0], &a);

@@ -8,12 +8,10 @@ enum { SPLIT_MOST = 2048 };
 /* STACK of constants in arithmetic progression. */
 static bool progression(kn_uop u, int64_t *start, int64_t *stride) {
     if (u->op != KN_STACK || u->nsrc == 0) return false;
-    for (uint32_t k = 0; k < u->nsrc; k++)
-        if (!ki_is_const(u->src[k])) return false;
-    *start = u->src[0]->arg.i;
-    *stride = u->nsrc > 1 ? u->src[1]->arg.i - *start : 0;
-    for (uint32_t k = 2; k < u->nsrc; k++)
-        if (u->src[k]->arg.i - u->src[k - 1]->arg.i != *stride) return false;
+    int64_t first = u->src[0]->arg.i, step = u->nsrc > 1 ? u->src[1]->arg.i - first : 0, at = first;
+    for (uint32_t k = 0; k < u->nsrc; k++, at += step)
+        if (!ki_is_const(u->src[k]) || u->src[k]->arg.i != at) return false;
+    *start = first, *stride = step;
     return true;
 }
 

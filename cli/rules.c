@@ -100,7 +100,7 @@ static void list_json(const ki_ruleset *s) {
     for (uint32_t i = 0; i < s->nrule; i++) {
         const ki_rule *r = &s->rule[i];
         cli_json(stdout, "s rule, s set, s file, i line, s kind, b do, s reason, s text", r->name, s->name, s->source,
-                 (int64_t)r->line, kinds[r->kind], r->fn_name != NULL, r->opaque, r->text);
+                 (int64_t)r->line, kinds[r->kind], r->fn_name != NULL, ki_rule_letters(s, r->opaque), r->text);
     }
 }
 
@@ -159,8 +159,9 @@ static void explain_one(const ki_ruleset *s, const ki_rule *r) {
             if (r->fp >> b & 1) printf(" %s", fp[b]);
         putchar('\n');
     }
-    if (r->fn_name) printf("right side in C: %s; because: %s\n", r->fn_name, r->opaque ? r->opaque : "(no reason)");
-    if (r->ends) printf("ends because: %s\n", r->ends);
+    const char *opaque = ki_rule_letters(s, r->opaque), *ends = ki_rule_letters(s, r->ends);
+    if (r->fn_name) printf("right side in C: %s; because: %s\n", r->fn_name, opaque ? opaque : "(no reason)");
+    if (ends) printf("ends because: %s\n", ends);
 }
 
 static const char *rule_word(const void *of, int i) {

@@ -65,11 +65,7 @@ static void rules(FILE *f, const ki_ruleset *s) {
                 r->flags, r->fp, r->npat, r->nrest, r->nname, r->ngrad, r->nswap, r->pat, r->rest, r->rname, r->guard,
                 r->rhs, r->fn_name ? r->fn_name : "NULL");
         quoted(f, r->fn_name);
-        fputs(", ", f);
-        quoted(f, r->opaque);
-        fputs(", ", f);
-        quoted(f, r->ends);
-        fputs("},\n", f);
+        fprintf(f, ", %u, %u},\n", r->opaque, r->ends);
     }
     fputs("};\n", f);
 }
@@ -89,9 +85,14 @@ static void patterns(FILE *f, const ki_ruleset *s) {
     }
     fprintf(f, "    {0}};\nstatic const ki_rname rname_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nname; k++)
-        fprintf(f, "    {\"%s\", %u, %u, %u},\n", s->rname[k].name, s->rname[k].kind, s->rname[k].reg,
-                s->rname[k].field);
-    fprintf(f, "    {0}};\nstatic const ki_argcond cond_%s[] = {\n", s->name);
+        fprintf(f, "    {%u, %u, %u, %u},\n", s->rname[k].name, s->rname[k].kind, s->rname[k].reg, s->rname[k].field);
+    fprintf(f, "    {0}};\nstatic const char letters_%s[] =\n", s->name);
+    for (uint32_t at = 0; at < s->nletter; at += (uint32_t)strlen(s->letters + at) + 1) {
+        fputs("    ", f);
+        quoted(f, s->letters + at);
+        fputs(" \"\\0\"\n", f);
+    }
+    fprintf(f, "    \"\";\nstatic const ki_argcond cond_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->ncond; k++) {
         const ki_argcond *c = &s->cond[k];
         fprintf(f, "    {%u, %u, %u, %u, %u, %lld, ", c->field, c->reg, c->like, c->like_field, c->none,
@@ -157,13 +158,16 @@ static void ruleset(FILE *f, const ki_ruleset *s) {
         f,
         "const ki_ruleset ki_rules_%s = {\n    .name = \"%s\", .source = \"%s\", .pure = %d, .spec = %d, .grad = %d,\n"
         "    .nrule = %u, .npat = %u, .nrest = %u, .nname = %u, .nterm = %u, .nkid = %u, .ncond = %u, .nopset = %u,\n"
-        "    .nextern = %u, .nentry = %u, .nbucket = %u, .nlist = %u,\n"
-        "    .rule = rule_%s, .pat = pat_%s, .rest = rest_%s, .rname = rname_%s, .term = term_%s, .kid = kid_%s,\n"
+        "    .nextern = %u, .nentry = %u, .nbucket = %u, .nlist = %u, .nletter = %u,\n"
+        "    .rule = rule_%s, .pat = pat_%s, .rest = rest_%s, .rname = rname_%s, .letters = letters_%s, .term = "
+        "term_%s, "
+        ".kid = kid_%s,\n"
         "    .cond = cond_%s, .opset = opset_%s, .ext = ext_%s, .entry = entry_%s, .bucket = bucket_%s, .list = "
         "list_%s,\n"
         "    .root = root_%s, .second = second_%s};\n",
         n, n, s->source, s->pure, s->spec, s->grad, s->nrule, s->npat, s->nrest, s->nname, s->nterm, s->nkid, s->ncond,
-        s->nopset, s->nextern, s->nentry, s->nbucket, s->nlist, n, n, n, n, n, n, n, n, n, n, n, n, n, n);
+        s->nopset, s->nextern, s->nentry, s->nbucket, s->nlist, s->nletter, n, n, n, n, n, n, n, n, n, n, n, n, n, n,
+        n);
 }
 
 static int header(int argc, char **argv, ki_env *env) {

@@ -40,9 +40,9 @@ static bool attributes(ki_compiler *c) {
         if (strcmp(a->name, "fp") == 0) {
             if (!fp_attribute(c, a)) return false;
         } else if (strcmp(a->name, "ends") == 0) {
-            c->now->ends = a->text;
+            if (!ki_letters_of(c, a->text, a->pos, &c->now->ends)) return false;
         } else if (strcmp(a->name, "opaque") == 0) {
-            c->now->opaque = a->text;
+            if (!ki_letters_of(c, a->text, a->pos, &c->now->opaque)) return false;
         } else if (strcmp(a->name, "retype") == 0) {
             c->now->flags |= KI_RF_RETYPE;
         } else if (strcmp(a->name, "ordered") == 0) {
@@ -144,6 +144,8 @@ static bool finish(ki_compiler *c, const ki_set_ast *s, const char *source, ki_a
                         .pat = KEEP(pat),
                         .rest = KEEP(rest),
                         .rname = KEEP(rname),
+                        .letters = KEEP(letters),
+                        .nletter = c->letters.n,
                         .term = KEEP(term),
                         .kid = KEEP(kid),
                         .cond = KEEP(cond),
@@ -164,9 +166,9 @@ static bool finish(ki_compiler *c, const ki_set_ast *s, const char *source, ki_a
 
 static bool one_set(ki_compiler *c, const ki_set_ast *s, const char *source, ki_arena *arena, ki_ruleset *out) {
     static const ki_opset all = {{~UINT64_C(0), ~UINT64_C(0)}};
-    c->rule.n = c->pat.n = c->rest.n = c->rname.n = c->term.n = c->kid.n = c->cond.n = 0;
+    c->rule.n = c->pat.n = c->rest.n = c->rname.n = c->letters.n = c->term.n = c->kid.n = c->cond.n = 0;
     c->opset.n = c->entry.n = c->bucket.n = c->list.n = c->second.n = 0;
-    if (!KI_PUSH(c, term, (ki_term){0}) || !KI_PUSH(c, opset, all)) return false;
+    if (!KI_PUSH(c, term, (ki_term){0}) || !KI_PUSH(c, opset, all) || !KI_PUSH(c, letters, 0)) return false;
     for (const ki_rule_ast *a = s->rule; a; a = a->next)
         if (!one_rule(c, a)) return false;
     return unique_names(c) && ki_check_set(c) && ki_compile_dispatch(c) && finish(c, s, source, arena, out);
@@ -186,7 +188,7 @@ bool ki_compile_file(ki_reader *r, const ki_file_ast *file, ki_rules *out) {
     for (const ki_set_ast *s = file->set; ok && s; s = s->next)
         ok = one_set(c, s, source, &out->arena, &out->set[out->nset++]);
     if (c) {
-        ki_free(c->rule.v), ki_free(c->pat.v), ki_free(c->rest.v), ki_free(c->rname.v);
+        ki_free(c->rule.v), ki_free(c->pat.v), ki_free(c->rest.v), ki_free(c->rname.v), ki_free(c->letters.v);
         ki_free(c->term.v), ki_free(c->kid.v), ki_free(c->cond.v), ki_free(c->opset.v), ki_free(c->entry.v);
         ki_free(c->bucket.v), ki_free(c->list.v), ki_free(c->second.v);
     }

@@ -141,6 +141,7 @@ typedef struct ki_compiler {
     KI_VEC(ki_pat) pat;
     KI_VEC(ki_rest) rest;
     KI_VEC(ki_rname) rname;
+    KI_VEC(char) letters;
     KI_VEC(ki_term) term;
     KI_VEC(uint16_t) kid;
     KI_VEC(ki_argcond) cond;
@@ -179,6 +180,8 @@ bool ki_mean_rhs(ki_compiler *c, ki_ast **rhs);
 /* pattern.c */
 bool ki_compile_pattern(ki_compiler *c, ki_ast *pattern);
 int ki_name_find(const ki_compiler *c, const char *name); /* number in the rule, -1 */
+/* Where a name or reason stands in the set's letters. */
+bool ki_letters_of(ki_compiler *c, const char *text, uint32_t pos, uint16_t *at);
 bool ki_opset_of(ki_compiler *c, const ki_ast *a, ki_opset *out);
 const ki_field *ki_arg_fields(kn_op op); /* KI_F_COUNT-terminated */
 /* terms.c */

@@ -103,13 +103,25 @@ static int enum_named(ki_field f, const char *s) {
 
 int ki_name_find(const ki_compiler *c, const char *name) {
     for (unsigned k = 0; k < c->now->nname; k++)
-        if (strcmp(c->rname.v[c->now->rname + k].name, name) == 0) return (int)k;
+        if (strcmp(c->letters.v + c->rname.v[c->now->rname + k].name, name) == 0) return (int)k;
     return -1;
 }
 
+bool ki_letters_of(ki_compiler *c, const char *text, uint32_t pos, uint16_t *place) {
+    uint32_t at = 0;
+    while (at < c->letters.n && strcmp(c->letters.v + at, text) != 0) at += (uint32_t)strlen(c->letters.v + at) + 1;
+    if (at > UINT16_MAX) return ki_compile_fail(c, KI_E_RULE_LIMIT, pos, "letters of names and reasons", UINT16_MAX);
+    *place = (uint16_t)at;
+    for (size_t k = 0; k <= strlen(text) && at + k >= c->letters.n; k++)
+        if (!KI_PUSH(c, letters, text[k])) return false;
+    return true;
+}
+
 static bool bind(ki_compiler *c, const char *name, ki_nkind kind, unsigned reg, unsigned field, uint32_t pos) {
+    uint16_t at;
     if (c->now->nname == KI_MAX_NAMES) return ki_compile_fail(c, KI_E_RULE_LIMIT, pos, "names", KI_MAX_NAMES);
-    if (!KI_PUSH(c, rname, (ki_rname){name, (uint8_t)kind, (uint8_t)reg, (uint8_t)field})) return false;
+    if (!ki_letters_of(c, name, pos, &at)) return false;
+    if (!KI_PUSH(c, rname, (ki_rname){at, (uint8_t)kind, (uint8_t)reg, (uint8_t)field})) return false;
     c->now->nname++;
     return true;
 }

@@ -62,7 +62,7 @@ static char *leaf_name(smt *m, unsigned reg) {
     const char *name = "_";
     for (unsigned k = 0; k < m->p->rule->nname; k++) {
         const ki_rname *n = &m->p->set->rname[m->p->rule->rname + k];
-        if ((n->kind == KI_N_NODE || n->kind == KI_N_CONST) && n->reg == reg) name = n->name;
+        if ((n->kind == KI_N_NODE || n->kind == KI_N_CONST) && n->reg == reg) name = m->p->set->letters + n->name;
     }
     return ki_smt_format(m, "%s!%u", name, reg);
 }

@@ -105,7 +105,7 @@ typedef enum ki_field {
 
 typedef enum ki_nkind { KI_N_NODE, KI_N_CONST, KI_N_REST, KI_N_ARG, KI_N_OP, KI_N_GRAD } ki_nkind;
 typedef struct ki_rname {
-    const char *name;
+    uint16_t name;            /* in the set's letters: a pointer would have to be relocated, and there are 3,500 */
     uint8_t kind, reg, field; /* REST: reg is the rest's number */
 } ki_rname;
 
@@ -203,7 +203,8 @@ typedef struct ki_rule {
     uint16_t guard; /* term, 0: none */
     uint16_t rhs;   /* term, 0: do or accept; GRAD: index into kid of ngrad terms */
     ki_rule_do fn;
-    const char *fn_name, *opaque, *ends;
+    const char *fn_name;
+    uint16_t opaque, ends; /* the reasons, in the set's letters; 0 none */
 } ki_rule;
 
 typedef struct ki_opset {
@@ -223,11 +224,12 @@ typedef struct ki_bucket {
 typedef struct ki_ruleset {
     const char *name, *source; /* file */
     bool pure, spec, grad;
-    uint32_t nrule, npat, nrest, nname, nterm, nkid, ncond, nopset, nextern, nentry, nbucket, nlist;
+    uint32_t nrule, npat, nrest, nname, nterm, nkid, ncond, nopset, nextern, nentry, nbucket, nlist, nletter;
     const ki_rule *rule;
     const ki_pat *pat;
     const ki_rest *rest;
     const ki_rname *rname;
+    const char *letters; /* names and reasons, each once and with its NUL; "" comes first */
     const ki_term *term; /* term[0] unused */
     const uint16_t *kid;
     const ki_argcond *cond;
@@ -239,6 +241,9 @@ typedef struct ki_ruleset {
     const uint16_t *root;     /* by root op: table number, 0 none */
     const uint16_t *second;   /* table number * (ops + 1) + op of source 0 (ops: no source): bucket */
 } ki_ruleset;
+
+/* One of a set's letters; NULL: none. */
+static inline const char *ki_rule_letters(const ki_ruleset *s, uint16_t at) { return at ? s->letters + at : NULL; }
 
 /* Of a term that has none, nothing to be read. */
 static inline const uint16_t *ki_term_kids(const ki_ruleset *s, const ki_term *t) {

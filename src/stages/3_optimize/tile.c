@@ -9,6 +9,7 @@
 
 #define MOST_PACKED (1 << 20) /* bytes: a panel should stay in a core's second-level cache */
 #define MOST_ROWS   (1 << 19) /* bytes of a block of rows that is packed, beside a panel */
+#define MOST_BLOCK  (5 << 17) /* bytes of a block of rows that is gone through twice */
 #define ROWS        8         /* tiles of such a block, at least */
 #define MANY_TERMS  256       /* of a sum: beside them a store of lanes one by one is nothing */
 #define MOST_ALSO   4
@@ -448,6 +449,27 @@ static bool block_rows(ki_choice *c, const ki_tile *t) {
     return true;
 }
 
+/* What is cut off goes through the whole of the other operands again (column.c): where they are more than the caches are likely to
+ * have, main part and rest take them block by block, under one loop. True if a step was made. */
+static bool block_cut(ki_choice *c, kn_uop e, const ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    int64_t row = 0, n = t->u ? ki_extent(t->u) : 0, f = n;
+    if (!t->cut || ki_extent(t->v) % t->step != 1 || !ki_nest_independent(k, t->v)) return false;
+    for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
+        kn_uop x = k->scope.node[i];
+        if (x->op == KN_REDUCE && x->nsrc > 1 && uses(k, x, t->u))
+            row += own_extent(x) * (int64_t)ki_itemsize((kn_dtype)x->dtype);
+    }
+    if (n * row <= NEAR) return false;
+    while (f > 1 && (n % f || f % t->mu || f * row > MOST_BLOCK)) f--;
+    if (f * f < n || f % t->mu) return false; /* the longer loop is the tile's */
+    uint32_t outer = ki_nest_next_range(k), v = t->v->arg.range.id;
+    bool before = ki_place_in(e, t->v) < ki_place_in(e, t->u);
+    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->u->arg.range.axis, true, t->u->arg.range.id, n / f) && before)
+        ki_choice_do(c, KI_OPT_SWAP, 0, false, v, outer);
+    return true;
+}
+
 /* Extents that the tile divides. True if a step was made. */
 static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
     bool outer = t->u && ki_place_in(e, t->u) < ki_place_in(e, t->v);
@@ -456,6 +478,7 @@ static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (t->u && ki_extent(t->u) % unit) return outer ? ki_choice_even(c, t->u, unit) : swap(c, t->u, t->v);
     if (t->inner && !t->cut && n % t->step) return ki_choice_do(c, KI_OPT_PADTO, 0, false, t->v->arg.range.id, t->step);
     bool cuts = t->row ? n % t->nv : (t->cut || n >= KI_SHORT * t->lanes) && n % t->step;
+    if (cuts && block_cut(c, e, t)) return true;
     if (cuts && outer) return swap(c, t->u, t->v);
     if (t->row || t->cut ? cuts && ki_choice_even(c, t->v, t->step) : n > 1 && ki_choice_fit(c, t->v, t->nv))
         return true;

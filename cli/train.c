@@ -198,7 +198,7 @@ static void report(const job *j) {
 static bool options_read(job *j) {
     cli *c = j->c;
     int64_t epochs = 0;
-    j->batch = 128;
+    j->batch = 64;
     j->rate = 0.005;
     if (!cli_int(c, "batch", 1, 1024, &j->batch) || !cli_int(c, "steps", 1, 1000000000, &j->steps) ||
         !cli_int(c, "epochs", 1, 1000000, &epochs) || !cli_int(c, "seed", 0, INT64_C(1) << 40, &j->seed) ||
@@ -216,7 +216,7 @@ static bool prepare(job *j) {
     if (!j->drawn && !cli_has(j->c, "batch"))
         while (j->batch > 16 && j->batch * 20 > j->train.n) j->batch /= 2; /* small sets: more steps an epoch */
     int64_t an_epoch = j->drawn ? 100 : (j->train.n + j->batch - 1) / j->batch;
-    if (!j->steps) j->steps = j->drawn && !cli_has(j->c, "epochs") ? 300 : epochs * an_epoch;
+    if (!j->steps) j->steps = j->drawn && !cli_has(j->c, "epochs") ? 400 : epochs * an_epoch;
     measure(j);
     j->x = malloc((size_t)(j->batch * pixels(j)) * sizeof *j->x);
     j->y = malloc((size_t)j->batch * sizeof *j->y);
@@ -272,9 +272,9 @@ static int train_verb(cli *c) {
 static const cli_opt options[] = {
     {"data", "X.npy Y.npy", "images of any one size and their labels; every fifth is held out to test on"},
     {"mnist", "DIR", "the four MNIST files, plain or .gz"},
-    {"steps", "N", "training steps; default 300 on drawn digits"},
+    {"steps", "N", "training steps; default 400 on drawn digits"},
     {"epochs", "N", "passes over the data; default 2 with --mnist, 15 with --data"},
-    {"batch", "N", "images a step; default 128, fewer on small sets"},
+    {"batch", "N", "images a step; default 64, fewer on small sets"},
     {"rate", "R", "learning rate; default 0.005"},
     {"seed", "N", "of the network, the order and the drawn digits; default 0"},
     {"device", "D", "where to run; default KN_DEVICE, else CPU"},

@@ -13,9 +13,9 @@
 
 #include <string.h>
 
-/* MANY_ROWS: what the other factor's axes have together. A factor that is read across its own order is packed first, which
- * must pay. */
-enum { LANES = 16, MOST_AXES = 8, MANY_ROWS = 128 };
+/* Rows: what the other factor's axes have together. A factor that is read across its own order is packed first, which must pay: of
+ * itself for MANY_ROWS, for less by what those gain who read the buffer. */
+enum { LANES = 16, MOST_AXES = 8, MANY_ROWS = 128, LEAST_ROWS = 32 };
 
 /* What a multiply-add is worth in a sum along what are rows now, and an element that is read at strides. */
 static const double SUMMED = 4, STRIDED = 64;
@@ -63,6 +63,14 @@ static kn_uop product_of(const ki_scope *s, kn_uop value) {
     return x;
 }
 
+/* How often u is computed. */
+static double runs_of(const ki_scope *s, kn_uop u) {
+    double n = 1;
+    for (uint32_t r = 0; r < s->nrange; r++)
+        if (ki_in_set(ki_scope_free(s, u), r)) n *= (double)ki_extent(s->range[r]);
+    return n;
+}
+
 /* An axis of whole vectors between the outermost and the innermost; best one that only the other factor has, then the
  * longest. */
 static void wish_of(const ki_scope *s, const ki_affine *index, kn_uop store, ki_wish *w) {
@@ -79,9 +87,12 @@ static void wish_of(const ki_scope *s, const ki_affine *index, kn_uop store, ki_
     for (uint32_t k = 0; k < n; k++) rows[ki_scope_has(s, x->src[0], axis[k].x)] *= ki_extent(axis[k].x);
     for (uint32_t k = 1; k + 1 < n; k++) {
         int64_t e = ki_extent(axis[k].x);
-        if (rows[!ki_scope_has(s, x->src[0], axis[k].x)] < MANY_ROWS) continue;
-        int64_t worth = e * (ki_scope_has(s, x->src[0], axis[k].x) != last ? 1 << 20 : 1);
-        if (e % LANES == 0 && worth > best) best = worth, *w = (ki_wish){.stride = axis[k].c, .extent = e};
+        bool first = ki_scope_has(s, x->src[0], axis[k].x);
+        if (rows[!first] < LEAST_ROWS) continue;
+        int64_t worth = e * (first != last ? 1 << 20 : 1);
+        double packed = rows[!first] < MANY_ROWS ? STRIDED * runs_of(s, x->src[!first]) : 0;
+        if (e % LANES == 0 && worth > best)
+            best = worth, *w = (ki_wish){.stride = axis[k].c, .extent = e, .gain = -packed};
     }
 }
 
@@ -115,14 +126,6 @@ static bool row_of(const ki_scope *s, const ki_affine *f, kn_uop inner, kn_uop o
     kn_uop outer = counting(s, f, ki_affine_coef(f, inner) * ki_extent(inner), of);
     int64_t n = ki_extent(inner) * (outer ? ki_extent(outer) : 1), whole = (n + LANES - 1) / LANES * LANES;
     return n * 4 > whole * 3;
-}
-
-/* How often u is computed. */
-static double runs_of(const ki_scope *s, kn_uop u) {
-    double n = 1;
-    for (uint32_t r = 0; r < s->nrange; r++)
-        if (ki_in_set(ki_scope_free(s, u), r)) n *= (double)ki_extent(s->range[r]);
-    return n;
 }
 
 /* What a sum, or a store without one, gains from reading w's buffer with its axis innermost. */

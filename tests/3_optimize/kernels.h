@@ -49,6 +49,15 @@ static kn_uop rows(int m, int n) {
     return sink1(end(
         store(param(0, KN_F32, m * n), add(base, c), add(ki_op2(&ir, KN_SUB, at(p, add(base, c)), mx), sum)), i, c));
 }
+/* a row that is kept, `work` additions an element, summed up, and stored with its sum */
+static kn_uop kept(int m, int n, int work) {
+    kn_uop i = rng(KN_AX_LOOP, m), j = rng(KN_AX_LOOP, n), b = rng(KN_AX_REDUCE, n), c = rng(KN_AX_LOOP, n), base = mul(i, I(n));
+    kn_uop buf = ki_buffer_make(&ir, 0, n, KN_F32, KN_LOCAL, 0), x = at(param(1, KN_F32, m * n), add(base, j)), v = x;
+    for (int w = 0; w < work; w++) v = add(v, x);
+    kn_uop fill = end(ki_op2(&ir, KN_STORE, at(ki_op2(&ir, KN_AFTER, buf, i), j), v), j, NULL), full = ki_op2(&ir, KN_AFTER, buf, fill);
+    kn_uop sum = reduce(KN_ADD, at(full, b), b, NULL);
+    return sink1(end(store(param(0, KN_F32, m * n), add(base, c), add(add(at(full, c), at(full, c)), sum)), i, c));
+}
 static kn_uop columns(int m, int n) {
     kn_uop j = rng(KN_AX_LOOP, n), r = rng(KN_AX_REDUCE, m);
     return sink1(
@@ -149,7 +158,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 25 };
+enum { KERNELS = 26 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -176,6 +185,7 @@ static const char *build(int which, kn_uop *sink) {
     case 21: return *sink = running_down(24, 70), "running sums down columns";
     case 22: return *sink = largest(21, 40), "places of the largest";
     case 23: return *sink = matmul(1, 37, 96), "vector times matrix, short";
+    case 24: return *sink = kept(34, 64, 16), "rows that are kept";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";
     }
 }

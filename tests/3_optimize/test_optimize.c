@@ -77,6 +77,7 @@ static void random_ops(int w, int runs) {
             if (o.op == KI_OPT_NOLOCALS && rnd(4)) continue;
             if (o.op == KI_OPT_PREFETCH) o.arg *= 32, o.id = (int)rnd(3);
             if (o.op == KI_OPT_ROWS) o.arg = (int)rnd(8), o.id = 1 + (int)rnd(9);
+            if (o.op == KI_OPT_LATE) o.axis = (int)rnd(3);
             kn_uop next = ki_apply_opt(&ir, sink, o);
             if (!next) {
                 ok = env.err != KI_E_NONE && env.err != KI_E_INTERNAL && env.err != KI_E_NOMEM &&
@@ -559,6 +560,51 @@ static void rows_chosen(void) {
     finish();
 }
 
+/* A row's result is stored while the next row is worked on. */
+static ki_opt late(int axis) { return opt(KI_OPT_LATE, axis, 0, 0, false); }
+static bool stores_late(kn_uop sink, ki_machine m) {
+    kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &m, sink);
+    bool is = false;
+    for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) is |= o->arg.kernel->opt[i].op == KI_OPT_LATE;
+    return is;
+}
+static void later(void) {
+    for (int m = 2; m <= 33; m += m < 4 ? 1 : 29)
+        for (unsigned threads = 1; threads <= 3; threads++) {
+            begin(), fill();
+            kn_uop sink = kept(m * (int)threads, 70, 3), s = run(sink, want) ? sink : NULL;
+            ki_opt split = opt(KI_OPT_SPLIT, 0, (int)threads, KN_AX_THREAD, true);
+            if (threads > 1) s = ki_apply_opt(&ir, s, split);
+            s = s ? ki_apply_opt(&ir, s, late(0)) : NULL;
+            CHECK(s && agrees(ki_apply_opts(&ir, s, NULL, 0)), "a row later: %d rows on each of %u threads", m,
+                  threads);
+            REFUSED(s, late(0), OPT_LATE, "two rows later");
+            s = s ? ki_apply_opt(&ir, s, opt(KI_OPT_CUT, 1, 64, 0, false)) : NULL;
+            CHECK(s && agrees(ki_apply_opts(&ir, s, NULL, 0)), "and its loop cut");
+            finish();
+        }
+    begin();
+    REFUSED(kept(1, 64, 3), late(0), OPT_LATE, "there is no other row");
+    finish(), begin();
+    REFUSED(kept(8, 64, 3), late(1), OPT_LATE, "the loop of a row");
+    finish(), begin();
+    REFUSED(rows(6, 50), late(0), OPT_LATE, "no row is kept");
+    finish(), begin();
+    REFUSED(matmul(7, 5, 10), late(0), OPT_LATE, "a sum for each of a row");
+    finish(), begin();
+    REFUSED(ki_apply_opt(&ir, kept(8, 64, 3), opt(KI_OPT_SPLIT, 1, 8, KN_AX_UPCAST, false)), late(0), OPT_LATE,
+            "loops that are not alike any more");
+    finish(), begin();
+    CHECK(stores_late(kept(64, 64, 16), (ki_machine){.threads = 1, .stream = 1}),
+          "a row later, where its work is heavy");
+    CHECK(stores_late(kept(64, 64, 16), (ki_machine){.threads = 2, .alone = 1, .stream = 1}), "so on two threads");
+    CHECK(!stores_late(kept(64, 64, 3), (ki_machine){.threads = 1, .stream = 1}), "but not where it is light");
+    CHECK(!stores_late(kept(64, 64, 16), (ki_machine){.threads = 1, .stream = 1 << 20}), "nor what a cache holds");
+    CHECK(!stores_late(kept(8, 64, 16), (ki_machine){.threads = 1, .stream = 1}), "nor a few rows");
+    CHECK(!stores_late(kept(64, 72, 16), (ki_machine){.threads = 1, .stream = 1}), "nor rows that end within a vector");
+    finish();
+}
+
 /* Every allocation fails once: the stages say so, and lose nothing (the sanitizer's word). */
 static void no_memory(int w) {
     bool ok = true, done = false;
@@ -581,12 +627,13 @@ static void no_memory(int w) {
 }
 
 int main(void) {
-    static const int kinds[] = {0, 4, 9, 11, 13, 17, 21, 22};
-    for (int i = 0; i < 8; i++) no_memory(kinds[i]);
+    static const int kinds[] = {0, 4, 9, 11, 13, 17, 21, 22, 24};
+    for (int i = 0; i < 9; i++) no_memory(kinds[i]);
     threads_do_not_matter();
     rows_in_turn();
     rows_refused();
     rows_chosen();
+    later();
     forms();
     staged_in_heads();
     joined();

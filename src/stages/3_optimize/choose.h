@@ -111,6 +111,8 @@ bool ki_choose_scan(ki_choice *c, kn_uop end);
 bool ki_choose_rows(ki_choice *c, kn_uop end, kn_uop v);
 /* A nest that does so: an outer loop of it carries what the columns have summed up. */
 bool ki_keeps_sums(const ki_choice *c, kn_uop end);
+/* late.c: a row's result that is better stored while the next row is worked on. */
+void ki_choose_late(ki_choice *c);
 /* prefetch.c: inputs of as many bytes that are better asked for ahead. */
 void ki_choose_prefetches(ki_choice *c);
 

@@ -7,6 +7,7 @@
  *    of a kernel is treated apart (what a CUT leaves over) ends up with the same vectors along the reduce, or none.
  *  - Threads split an outer loop when the kernel's work is worth waking them.
  *  - An output larger than the caches, written line by line and not read again, is written past them.
+ *  - A row's result is stored while the next one is worked on, where that is the only time that memory has to write.
  *  - What is summed up down the columns of a large matrix goes row by row, several at a time.
  *  - A running sum along rows takes a vector at a time; what a long loop reads of a large input is asked for ahead.
  * Nests are treated one at a time; each step is an OptOp (ki_nest_apply), after which the kernel is looked at anew. A nest is
@@ -307,6 +308,7 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
         c->lanes = c->all = ki_choice_lanes(c, NULL);
         ki_choose_dots(c);
         if (c->ok) thread_kernel(c);
+        if (c->ok && c->from && c->target->stream) ki_choose_late(c);
     }
     while (c->ok && (u = next_closer(c))) {
         c->lanes = u->op == KN_END ? ki_nest_lanes(c, u) : ki_choice_lanes(c, u);

@@ -99,6 +99,7 @@ bool ki_is_split_word(ki_nest *k, kn_uop access);
 kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_scan(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_rows(ki_nest *k, ki_opt *o);
+kn_uop ki_opt_late(ki_nest *k, ki_opt *o);
 /* flatten.c: sums of sums as one sum; where every OptOp starts from. */
 kn_uop ki_flatten_sums(ki_ir *ir, kn_uop sink);
 kn_uop ki_hoist_threads(ki_nest *k);

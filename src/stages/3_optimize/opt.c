@@ -211,6 +211,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     case KI_OPT_ROWS:
         if (no_locals(k)) return FAIL(KI_E_OPT_NOLOCALS, "ROWS");
         return ki_opt_rows(k, o);
+    case KI_OPT_LATE: return ki_opt_late(k, o);
     case KI_OPT_STAGE:
         if (no_locals(k)) return FAIL(KI_E_OPT_NOLOCALS, "STAGE");
         return ki_opt_stage(k, o);

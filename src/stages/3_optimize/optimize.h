@@ -21,6 +21,8 @@
  *   ROWS axis other n top?    the sum over this loop, or the sum it carries (n is 1), goes row by row: loops from `other` on run inside it, what
  *                             they have summed up stands in a LOCAL buffer; n (`id`) rows at a time, fewer than there are; top: products are added in one step.
  *                             What is copied has ids from the kernel's next on
+ *   LATE axis                 of a row that is kept, summed up and then stored: it is stored while the next row is kept, the last one at the end.
+ *                             axis is the loop over rows; what is copied has ids from the kernel's next on
  *   NOLOCALS                  no LOCAL, GROUP or STAGE after this
  *   TC axis row top?          the sum over this loop goes by dot products of words of neighbours, row of the table in dots.c; top: the
  *                             product's factors change places

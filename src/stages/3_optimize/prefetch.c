@@ -142,6 +142,16 @@ static int64_t along(const ki_nest *k, kn_uop access, kn_uop loop) {
     return s <= MOST_ROW && pays ? s * (rows < 1 ? 1 : rows > 8 ? 8 : rows) : 0;
 }
 
+/* Does it store the kernel's result, and nothing else? */
+static bool stores_result(kn_uop closer) {
+    kn_uop body = closer->src[0];
+    if (closer->op != KN_END || (body->op != KN_GROUP && body->op != KN_STORE)) return false;
+    for (uint32_t i = 0; body->op == KN_GROUP && i < body->nsrc; i++)
+        if (body->src[i]->op == KN_STORE && ki_storage(body->src[i]->src[0])->op == KN_BUFFER) return false;
+    kn_uop store = ki_nest_store(closer);
+    return store && ki_storage(store->src[0])->op == KN_PARAM;
+}
+
 /* Of the loops that read a PARAM: of several that go through the same row that which has most to do meanwhile, the stores of the
  * kernel's result aside; else the longest, that which has least to do. */
 static place best_place(const ki_nest *k, kn_uop param) {
@@ -154,8 +164,7 @@ static place best_place(const ki_nest *k, kn_uop param) {
         for (uint32_t j = 0; j < s->n && !p.ahead; j++)
             if (param_of(k, j) == param && ki_nest_form(k, s->node[j]) && innermost(k, s->node[j]) != r)
                 p.ahead = next_row(k, u, s->node[j]);
-        kn_uop e = ki_nest_closer(k, r), store = e->op == KN_END ? ki_nest_store(e) : NULL;
-        bool result = store && ki_storage(store->src[0])->op == KN_PARAM;
+        bool result = stores_result(ki_nest_closer(k, r));
         p.second = 2 * p.ahead >= FIRST;
         p.row = p.ahead != 0;
         if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * ki_weight_in(k, r);

@@ -29,8 +29,9 @@ kn_uop ki_opt_stream(ki_nest *k, ki_opt *o) {
     if (!ok) return FAIL(KI_E_NOMEM);
     for (uint32_t i = 0; i < s->n && ok; i++) {
         if (!goes_to(s->node[i], o->axis)) continue;
+        kn_uop store = n ? ki_substitute(k->ir, s->node[i], from, to, n) : s->node[i]; /* it may stand behind others */
         from[n] = s->node[i];
-        ok = (to[n++] = ki_with_arg(k->ir, s->node[i], (kn_arg){.i = 1})) != NULL;
+        ok = store && (to[n++] = ki_with_arg(k->ir, store, (kn_arg){.i = 1})) != NULL;
     }
     o->id = 0; /* it makes nothing that has one */
     if (ok && (n == 0 || is_read(k, o->axis)))

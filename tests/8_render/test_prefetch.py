@@ -94,15 +94,16 @@ def test_behind_sums(koine, tmp_path, level):
         assert all(slot for _, slot in lists(koine, p, sums_and(64, 1024), KN_CPU=level, KN_STREAM=1024)[0])
 
 
-@pytest.mark.parametrize("k, rows", [(64, False), (250, False), (256, True)])
-def test_behind_long_sums_row_by_row(koine, tmp_path, k, rows):
-    """Not all at once where the sums are done: a row of the next tile, its lines and the one it may end in, in each quarter of the terms."""
+@pytest.mark.parametrize("k, times, rows, vectors", [(64, 4, 2, 2), (250, 2, 2, 4), (251, 0, 4, 4), (256, 4, 1, 4)])
+def test_behind_long_sums_row_by_row(koine, tmp_path, k, times, rows, vectors):
+    """Not all at once where the sums are done: so many rows of the next tile, their lines and the one each may end in, in each part of the
+    terms, unless these cannot be parted."""
     opts, code = lists(koine, tmp_path / "p.kn", sums_and(k, 1024), KN_CPU="avx512")
     asked = len(re.findall(r"prefetch\w+ \[", code))
-    assert len(opts) == 2 and asked == (2 * 5 if rows else 2 * 16)
+    assert len(opts) == 2 and asked == 2 * rows * (vectors + (times > 0))
     loops = re.split(r"\n\.L\d+:", code)
     asking = [b for b in loops if "prefetch" in b]
-    assert len(asking) == 1 and not (rows and "vfmadd" in asking[0])
+    assert len(asking) == 1 and not (times and "vfmadd" in asking[0]) and (not times or f"loop of {times}, " in code)
 
 
 @pytest.mark.parametrize("level", LEVELS)

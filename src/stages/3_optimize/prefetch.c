@@ -253,11 +253,12 @@ static bool ask_by_rows(ki_choice *c, place *p) {
     kn_uop longest = longest_sum(&c->nest, p->loop, &terms), first = NULL;
     for (uint32_t j = longest->nsrc; j-- > 1;)
         if (ki_is_serial(longest->src[j])) first = longest->src[j];
-    int64_t n = first ? ki_extent(first) : 0;
-    bool alone = first == ki_last_loop(longest), fits = n % p->rows == 0 && n / p->rows >= SHORTEST;
-    if (p->rows < FEW_ROWS || !first || (alone ? !fits : n > 2 * p->rows)) return false;
+    int64_t n = first ? ki_extent(first) : 0, trips = p->rows;
+    bool alone = first == ki_last_loop(longest);
+    while (alone && trips > 1 && (n % trips || n / trips < SHORTEST)) trips--;
+    if (p->rows < FEW_ROWS || (alone ? trips < 2 : n > 2 * p->rows)) return false;
     p->loop = first;
-    return alone && (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, first->arg.range.id, n / p->rows), true);
+    return alone && (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, first->arg.range.id, n / trips), true);
 }
 
 void ki_choose_prefetches(ki_choice *c) {

@@ -140,15 +140,19 @@ static kn_uop running_down(int n, int cols) {
     kn_uop upd = ki_op2(&ir, KN_STORE, old, add(old, at(param(1, KN_F32, n * cols), x)));
     return sink1(end(store(param(0, KN_F32, n * cols), x, at(ki_op2(&ir, KN_AFTER, acc, upd), z)), j, i));
 }
-/* where the largest of each column is: n less the place, as argmax has it */
-static kn_uop largest(int n, int cols) {
-    kn_uop j = rng(KN_AX_LOOP, cols), a = rng(KN_AX_REDUCE, n), b = rng(KN_AX_REDUCE, n), p = param(1, KN_F32, n * cols);
-    kn_uop most = reduce(KN_MAX, at(p, add(mul(a, I(cols)), j)), a, NULL), x = at(p, add(mul(b, I(cols)), j));
+/* where the largest of n, or the least, is: n less the first such place, as argmax has it; seen: and what it is */
+static kn_uop places(int many, int apart, int n, int step, bool least, bool seen) {
+    kn_uop j = rng(KN_AX_LOOP, many), a = rng(KN_AX_REDUCE, n), b = rng(KN_AX_REDUCE, n), p = param(1, KN_F32, MOST),
+           row = mul(j, I(apart)), y = at(p, add(row, mul(a, I(step)))), x = at(p, add(row, mul(b, I(step))));
+    kn_uop m = reduce(KN_MAX, least ? ki_op1(&ir, KN_NEG, y) : y, a, NULL), most = least ? ki_op1(&ir, KN_NEG, m) : m;
     kn_uop hit = ki_op2(&ir, KN_OR, ki_op2(&ir, KN_CMPEQ, x, most), ki_op2(&ir, KN_CMPNE, x, x));
     kn_uop left = ki_op2(&ir, KN_SUB, ki_const_int(&ir, KN_I32, n), ki_cast(&ir, b, KN_I32));
-    kn_uop at = reduce(KN_MAX, where(hit, left, ki_const_int(&ir, KN_I32, 0)), b, NULL);
-    return sink1(end(store(param(0, KN_F32, cols), j, ki_cast(&ir, at, KN_F32)), j, NULL));
+    kn_uop at = ki_cast(&ir, reduce(KN_MAX, where(hit, left, ki_const_int(&ir, KN_I32, 0)), b, NULL), KN_F32);
+    kn_uop out = param(0, KN_F32, 2 * many), put = store(out, j, at);
+    if (seen) put = ki_op2(&ir, KN_GROUP, put, store(out, add(j, I(many)), most));
+    return sink1(end(put, j, NULL));
 }
+static kn_uop largest(int n, int cols) { return places(cols, 1, n, cols, false, false); }
 /* two outputs of different size in one kernel */
 static kn_uop two(int n, int m) {
     kn_uop i = rng(KN_AX_LOOP, n), j = rng(KN_AX_LOOP, m);
@@ -158,7 +162,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 26 };
+enum { KERNELS = 27 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -184,6 +188,7 @@ static const char *build(int which, kn_uop *sink) {
     case 16: return *sink = columns(9, 130), "columns, an element too many";
     case 21: return *sink = running_down(24, 70), "running sums down columns";
     case 22: return *sink = largest(21, 40), "places of the largest";
+    case 25: return *sink = places(5, 133, 133, 1, true, true), "places of the least in rows, and what it is";
     case 23: return *sink = matmul(1, 37, 96), "vector times matrix, short";
     case 24: return *sink = kept(34, 64, 16), "rows that are kept";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";

@@ -3,6 +3,8 @@
 #include "kernels.h"
 #include "stages/3_optimize/nest.h"
 
+#include <math.h>
+
 static ki_opt opt(ki_optop op, int axis, int arg, kn_axis target, bool top) {
     return (ki_opt){.op = (uint8_t)op, .axis = axis, .arg = arg, .target = (uint8_t)target, .top = top, .id = -1};
 }
@@ -469,7 +471,7 @@ static void rows_in_turn(void) {
             build(kind[w].kernel, &sink);
             bool fits = kind[w].kernel == 21 ? 24 % n == 0 : kind[w].kernel != 2 || n < 5;
             kn_uop s = run(sink, want) ? ki_apply_opt(&ir, sink, by_rows(kind[w].axis, kind[w].other, n, false)) : NULL;
-            if (s && kind[w].kernel == 22) s = ki_apply_opt(&ir, s, by_rows(2, 0, n, false));
+            if (s && kind[w].kernel == 22) REFUSED(s, by_rows(2, 0, n, false), OPT_AXIS, "the place went along");
             if (!fits) {
                 CHECK(!s && env.err == KI_E_OPT_ROWS, "%s: %d rows at a time are refused", kind[w].name, n);
             } else {
@@ -532,6 +534,101 @@ static void rows_refused(void) {
     REFUSED(sink, by_rows(1, 0, 4, false), OPT_ROWS, "four of six rows");
     REFUSED(sink, by_rows(1, 0, 2, true), OPT_ROWS, "products of a running sum in one step");
     finish();
+}
+
+/* ---- the largest and its place ---- */
+
+enum { HARD = 6 };
+/* Values whose largest is hard to place: few ones, signs of zero, infinities, NaN in some rows. */
+static void fill_hard(int kind) {
+    static const float odd[] = {0.0f, -0.0f, -INFINITY, INFINITY, NAN};
+    for (int i = 0; i < MOST; i++) {
+        in1[i] = kind == 1 ? (float)(i % 401) : kind == 2 ? -(float)(i % 401) : (float)((int)rnd(3) - 1);
+        if (kind == 3) in1[i] = odd[rnd(2)];
+        if (kind == 4) in1[i] = rnd(200) ? -INFINITY : odd[rnd(5)];
+        if (kind == 5 && !rnd(60)) in1[i] = NAN;
+    }
+}
+
+static bool same_bits(kn_uop o) {
+    for (int i = 0; i < MOST; i++) got[i] = -77;
+    return o && run(o, got) && memcmp(got, want, sizeof got) == 0;
+}
+
+/* In one pass it is what two passes say, to the bit, however many lanes there are and wherever they overlap. */
+static void first_places(void) {
+    static const struct {
+        const char *name;
+        int many, apart, n, step;
+        bool least, seen;
+    } kind[] = {{"rows", 3, 70, 70, 1, false, false},
+                {"rows, the least", 3, 70, 70, 1, true, false},
+                {"rows, and what it is", 3, 70, 70, 1, false, true},
+                {"the least, and what it is", 2, 33, 33, 1, true, true},
+                {"columns", 37, 1, 20, 37, false, false},
+                {"columns, and what it is", 37, 1, 20, 37, true, true}};
+    for (size_t w = 0; w < sizeof kind / sizeof *kind; w++)
+        for (int hard = 0; hard < HARD; hard++) {
+            bool lanes = true, rows = true, then = true;
+            for (int n = 2; n < kind[w].n && n <= 40; n++) {
+                begin(), fill(), fill_hard(hard);
+                kn_uop sink = places(kind[w].many, kind[w].apart, kind[w].n, kind[w].step, kind[w].least, kind[w].seen);
+                lanes &= run(sink, want) && same_bits(ki_apply_opt(&ir, sink, opt(KI_OPT_FIRST, 2, n, 0, false)));
+                kn_uop s = n <= 16 ? ki_apply_opt(&ir, sink, by_rows(1, 0, n, false)) : sink;
+                rows &= same_bits(s);
+                s = s ? ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1}, s) : NULL;
+                then &= same_bits(s);
+                finish();
+            }
+            CHECK(lanes, "the first place in lanes: %s, values %d", kind[w].name, hard);
+            CHECK(rows && then, "the first place by rows: %s, values %d", kind[w].name, hard);
+        }
+}
+
+static void first_refused(void) {
+    begin(), fill();
+    kn_uop sink = places(4, 50, 50, 1, false, false), s;
+    REFUSED(sink, opt(KI_OPT_FIRST, 2, 1, 0, false), OPT_FIRST, "one lane");
+    REFUSED(sink, opt(KI_OPT_FIRST, 2, 50, 0, false), OPT_FIRST, "as many lanes as there are elements");
+    REFUSED(sink, opt(KI_OPT_FIRST, 1, 8, 0, false), OPT_FIRST, "the loop of the maximum");
+    REFUSED(sink, opt(KI_OPT_FIRST, 0, 2, 0, false), OPT_FIRST, "a loop that looks for nothing");
+    s = ki_apply_opt(&ir, sink, opt(KI_OPT_SPLIT, 1, 2, KN_AX_UNROLL, false));
+    REFUSED(s, opt(KI_OPT_FIRST, 2, 8, 0, false), OPT_FIRST, "a maximum with lanes of its own");
+    s = ki_apply_opt(&ir, sink, opt(KI_OPT_PADTO, 2, 8, 0, false));
+    REFUSED(s, opt(KI_OPT_FIRST, 2, 8, 0, false), OPT_FIRST, "loops of different length");
+    finish();
+
+    /* the last place and not the first; of another row; without a word on NaN; numbers that wrap around */
+    for (int w = 0; w < 5; w++) {
+        begin();
+        kn_uop j = rng(KN_AX_LOOP, 4), a = rng(KN_AX_REDUCE, 50), b = rng(KN_AX_REDUCE, 50), p = param(1, KN_F32, 300);
+        kn_uop m = reduce(KN_MAX, at(p, add(mul(j, I(50)), a)), a, NULL),
+               x = at(p, add(mul(j, I(50)), w == 1 ? add(b, I(1)) : b)), hit = ki_op2(&ir, KN_CMPEQ, x, m);
+        if (w != 2) hit = ki_op2(&ir, KN_OR, hit, ki_op2(&ir, KN_CMPNE, x, x));
+        kn_dtype t = w == 3 ? KN_I8 : KN_I32;
+        kn_uop place = ki_cast(&ir, w == 3 ? mul(b, I(5)) : b, t);
+        if (w) place = ki_op2(&ir, KN_SUB, ki_const_int(&ir, t, w == 4 ? 40 : 50), place);
+        kn_uop at = reduce(KN_MAX, where(hit, place, ki_const_int(&ir, t, 0)), b, NULL);
+        sink = sink1(end(store(param(0, t, 4), j, at), j, NULL));
+        static const char *const name[] = {"the last place", "a place elsewhere", "no word on NaN", "places that wrap",
+                                           "places below what stands for none"};
+        REFUSED(sink, opt(KI_OPT_FIRST, 2, 8, 0, false), OPT_FIRST, name[w]);
+        finish();
+    }
+}
+
+/* Rows are looked through once: by lanes if they are long enough. */
+static void first_chosen(void) {
+    for (int n = 10; n <= 270; n += 65) {
+        begin(), fill(), fill_hard(5);
+        kn_uop sink = places(5, n, n, 1, false, false), o = NULL;
+        bool ok = run(sink, want), by = false;
+        o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1}, sink);
+        for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) by |= o->arg.kernel->opt[i].op == KI_OPT_FIRST;
+        CHECK(ok && same_bits(o) && by == (n > 64), "the place in a row of %d is found in %s", n,
+              by ? "one pass" : "two");
+        finish();
+    }
 }
 
 /* What is large goes by rows, whatever the number of threads: where some have no columns of a constant number the sums are strips', which
@@ -634,6 +731,9 @@ int main(void) {
     rows_refused();
     rows_chosen();
     later();
+    first_places();
+    first_refused();
+    first_chosen();
     forms();
     staged_in_heads();
     joined();

@@ -93,6 +93,9 @@ DEFECTS = [
     Defect("optimize", "the words of a tile overlap those of the next", OPT + "dots.c", "ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, to, lane->src[0]), lane)", "ki_op2(ir, KN_ADD, to, lane)"),
     Defect("optimize", "a scan leaves out the lane's own element", OPT + "scan.c", "ki_op2(ir, KN_CMPLT, m[i], ki_op2(ir, KN_ADD, l, ki_index(ir, 1)))", "ki_op2(ir, KN_CMPLT, m[i], l)"),
     Defect("optimize", "a scan stores all lanes where the first is", OPT + "scan.c", "to[2] = {ki_op2(ir, KN_ADD, acc, sums[1]), ki_op2(ir, KN_ADD, first, l)};", "to[2] = {ki_op2(ir, KN_ADD, acc, sums[1]), first};"),
+    Defect("optimize", "the last of equals is the largest", OPT + "first.c", "ki_op2(ir, KN_CMPLE, y, m[0])) :", "ki_op2(ir, KN_CMPLT, y, m[0])) :"),
+    Defect("optimize", "the place of the largest is a step behind", OPT + "first.c", "ki_op2(ir, KN_MUL, i, ki_index(ir, n * p.fall))", "ki_op2(ir, KN_MUL, i, ki_index(ir, p.fall))"),
+    Defect("optimize", "places by rows count from the first row", OPT + "rows.c", "of_row(ir, x[i], i ? p->q : p->r, &s->c, w, m)", "of_row(ir, x[i], i ? p->q : p->r, &s->c, w, i ? 0 : m)"),
     # ---- expand
     Defect("expand", "the accumulator starts at 0 for every op", EXPAND + "reduce.c",
            "ki_const_bits(ir, t, ki_scalar_identity(op, t, true));", "ki_const_int(ir, t, 0);"),

@@ -629,17 +629,24 @@ static kn_uop window_op(gen *g) {
 }
 
 static kn_uop argmax(gen *g) {
-    kn_uop v = rows(g, 2, 17);
+    kn_uop v = rows(g, 2, chance(g, 70) ? 17 : 90);
     if (!v || !ki_rank(v) || (rough(g, v) && dice(g, 400))) return v;
-    unsigned a = ki_rank(v) - 1;
+    unsigned a = dice(g, ki_rank(v));
     int64_t dim[KI_MAX_RANK], one[KI_MAX_RANK];
     dims_of(v, dim);
-    for (unsigned k = 0; k <= a; k++) one[k] = k == a ? dim[a] : 1;
-    kn_uop m = ki_expand(g->ir, ki_reduce(g->ir, v, KN_MAX, 1u << a), dim, a + 1);
+    unsigned rank = ki_rank(v);
+    for (unsigned k = 0; k < rank; k++) one[k] = k == a ? dim[a] : 1;
+    kn_op turn = ki_is_float((kn_dtype)v->dtype) ? KN_NEG : KN_NOT;
+    bool least = chance(g, 30);
+    kn_uop m = ki_reduce(g->ir, least ? ki_op1(g->ir, turn, v) : v, KN_MAX, 1u << a);
+    m = ki_expand(g->ir, least ? ki_op1(g->ir, turn, m) : m, dim, rank);
     kn_uop hit = ki_op2(g->ir, KN_CMPEQ, v, m);
-    kn_uop pos = ki_expand(g->ir, ki_reshape(g->ir, arange(g, dim[a], KN_I32), one, a + 1), dim, a + 1);
+    if (chance(g, 70)) hit = ki_op2(g->ir, KN_OR, hit, ki_op2(g->ir, KN_CMPNE, v, v));
+    kn_uop pos = ki_expand(g->ir, ki_reshape(g->ir, arange(g, dim[a], KN_I32), one, rank), dim, rank);
     kn_uop back = ki_op2(g->ir, KN_SUB, ki_const_int(g->ir, KN_I32, dim[a]), pos);
-    kn_uop best = ki_reduce(g->ir, ki_op2(g->ir, KN_MUL, ki_cast(g->ir, hit, KN_I32), back), KN_MAX, 1u << a);
+    back = chance(g, 30) ? ki_op2(g->ir, KN_MUL, ki_cast(g->ir, hit, KN_I32), back)
+                         : ki_op3(g->ir, KN_WHERE, hit, back, ki_const_int(g->ir, KN_I32, 0));
+    kn_uop best = ki_reduce(g->ir, back, KN_MAX, 1u << a);
     return ki_op2(g->ir, KN_SUB, ki_const_int(g->ir, KN_I32, dim[a]), best);
 }
 
@@ -757,7 +764,7 @@ static const struct {
     unsigned weight;
 } steps[] = {{elementwise, 38}, {movement, 18}, {reduction, 10}, {cast, 8},      {stacked, 3},
              {indexed, 3},      {softmax, 2},   {layernorm, 1},  {gather, 3},    {scatter, 2},
-             {attention, 1},    {siblings, 3},  {matmul, 3},     {window_op, 4}, {argmax, 1},
+             {attention, 1},    {siblings, 3},  {matmul, 3},     {window_op, 4}, {argmax, 6},
              {arange_mask, 3},  {marker, 4},    {function, 1},   {assignment, 2},
              {wanted_sum, 2},   {continued, 2}, {dots, 2},     {running_sums, 2}};
 

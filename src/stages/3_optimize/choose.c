@@ -318,6 +318,7 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
     kn_uop best = NULL;
     int most = 0;
     bool known;
+    if (ki_choose_first(c, x)) return;
     bool tiled = tiles_rows(k);
     for (uint32_t q = 0; q < s->nrange; q++) { /* lanes it has already */
         if (!ki_is_lane(s->range[q]) || !ki_scope_has(s, x->src[0], s->range[q])) continue;

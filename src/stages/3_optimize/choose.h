@@ -107,6 +107,8 @@ bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v);
 void ki_choose_streams(ki_choice *c);
 /* scan.c: running sums along what a nest stores; true if a step was made. */
 bool ki_choose_scan(ki_choice *c, kn_uop end);
+/* first.c: the largest of a row and where it is in one pass; true if a step was made. */
+bool ki_choose_first(ki_choice *c, kn_uop place);
 /* rows.c: sums down columns that go row by row instead, v the place within a row; true if a step was made. */
 bool ki_choose_rows(ki_choice *c, kn_uop end, kn_uop v);
 /* A nest that does so: an outer loop of it carries what the columns have summed up. */

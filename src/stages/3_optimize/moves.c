@@ -183,6 +183,15 @@ static void rows(ki_moves *m) {
     }
 }
 
+/* What a maximum is and where, side by side. */
+static void first(ki_moves *m) {
+    kn_uop r;
+    EACH_LOOP(m, r) {
+        ki_opt o = simple(KI_OPT_FIRST, r->arg.range.id, 4);
+        for (; of_reduce(m, r) && o.arg <= 128 && o.arg < ki_extent(r); o.arg *= 2) append(m, &o, 1);
+    }
+}
+
 static void thread(ki_moves *m) {
     kn_uop r;
     unsigned all = m->machine->threads;
@@ -249,8 +258,8 @@ static void stage_elsewhere(ki_moves *m) {
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 static void (*const generators[])(ki_moves *m) = {
-    upcast, even,   unroll, tile,   swap,    join,     block,           stage,
-    rows,   thread, stream, factor, without, exchange, stage_elsewhere,
+    upcast, even,  unroll, tile,   swap,   join,    block,    stage,
+    rows,   first, thread, stream, factor, without, exchange, stage_elsewhere,
 };
 enum { LONG_LIST = 40 }; /* of a kernel with so many decisions only those there are are changed */
 

@@ -87,6 +87,18 @@ uint32_t ki_nest_next_buffer(const ki_nest *k) {
     return next;
 }
 
+kn_uop ki_nest_home(const ki_nest *k, kn_uop buf, kn_uop u, const kn_uop *except, uint32_t n) {
+    kn_uop src[65];
+    uint32_t m = 1;
+    src[0] = buf;
+    for (uint32_t q = 0; q < k->scope.nrange && m < 65; q++) {
+        bool in = ki_scope_has(&k->scope, u, k->scope.range[q]);
+        for (uint32_t i = 0; i < n; i++) in &= except[i] != k->scope.range[q];
+        if (in) src[m++] = k->scope.range[q];
+    }
+    return m == 1 ? buf : ki_opn(k->ir, KN_AFTER, src, m);
+}
+
 kn_uop ki_last_loop(kn_uop closer) {
     for (uint32_t j = closer->nsrc; j-- > 1;)
         if (ki_is_serial(closer->src[j])) return closer->src[j];

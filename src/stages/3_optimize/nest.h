@@ -65,6 +65,8 @@ kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *co
 bool ki_nest_independent(const ki_nest *k, kn_uop r);
 /* Does some loop of this END carry a value to its next iteration? */
 bool ki_nest_carries(const ki_nest *k, kn_uop end);
+/* AFTER(buf, the loops that are free in u, but the n of except[]). */
+kn_uop ki_nest_home(const ki_nest *k, kn_uop buf, kn_uop u, const kn_uop *except, uint32_t n);
 /* Next free RANGE and BUFFER ids of the kernel. */
 uint32_t ki_nest_next_range(const ki_nest *k);
 uint32_t ki_nest_next_buffer(const ki_nest *k);
@@ -100,6 +102,17 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_scan(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_rows(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_late(ki_nest *k, ki_opt *o);
+kn_uop ki_opt_first(ki_nest *k, ki_opt *o);
+/* first.c: a maximum of y over r, and another one over q of where(y is it, or is NaN, f, none): of f of the first such element. */
+typedef struct ki_first {
+    kn_uop most, place; /* the two REDUCEs */
+    kn_uop r, q;        /* their loops */
+    int64_t fall;       /* of f, from one q to the next */
+    bool seen;          /* the maximum is used for more than that */
+} ki_first;
+bool ki_find_first(const ki_nest *k, kn_uop place, ki_first *p);
+/* What m, the largest element so far and its f, becomes by one more. NULL: out of memory. */
+kn_uop ki_first_step(ki_ir *ir, const ki_first *p, kn_uop y, kn_uop f, kn_uop m[2]);
 /* flatten.c: sums of sums as one sum; where every OptOp starts from. */
 kn_uop ki_flatten_sums(ki_ir *ir, kn_uop sink);
 kn_uop ki_hoist_threads(ki_nest *k);

@@ -208,6 +208,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     case KI_OPT_CUT: return ki_opt_cut(k, o);
     case KI_OPT_PREFETCH: return ki_opt_prefetch(k, o);
     case KI_OPT_SCAN: return ki_opt_scan(k, o);
+    case KI_OPT_FIRST: return ki_opt_first(k, o);
     case KI_OPT_ROWS:
         if (no_locals(k)) return FAIL(KI_E_OPT_NOLOCALS, "ROWS");
         return ki_opt_rows(k, o);

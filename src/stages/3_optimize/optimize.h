@@ -23,6 +23,8 @@
  *                             What is copied has ids from the kernel's next on
  *   LATE axis                 of a row that is kept, summed up and then stored: it is stored while the next row is kept, the last one at the end.
  *                             axis is the loop over rows; what is copied has ids from the kernel's next on
+ *   FIRST axis n              the loop looks for the first place of what is the maximum over another one: the two are one loop, which takes n
+ *                             elements at a time, as lanes, which have the ids `id` and the next three
  *   NOLOCALS                  no LOCAL, GROUP or STAGE after this
  *   TC axis row top?          the sum over this loop goes by dot products of words of neighbours, row of the table in dots.c; top: the
  *                             product's factors change places

@@ -40,19 +40,6 @@ static kn_uop copy(ki_ir *ir, const columns *c, uint32_t first, kn_uop *to) {
     return number(ir, c, to);
 }
 
-/* AFTER(buf, the loops around that are free in u) */
-static kn_uop home(const ki_nest *k, kn_uop buf, kn_uop u, const columns *c) {
-    kn_uop src[65];
-    uint32_t n = 1;
-    src[0] = buf;
-    for (uint32_t q = 0; q < k->scope.nrange && n < 65; q++) {
-        bool inner = !ki_scope_has(&k->scope, u, k->scope.range[q]);
-        for (uint32_t i = 0; i < c->n; i++) inner |= c->range[i] == k->scope.range[q];
-        if (!inner) src[n++] = k->scope.range[q];
-    }
-    return n == 1 ? buf : ki_opn(k->ir, KN_AFTER, src, n);
-}
-
 static kn_uop end_of(ki_ir *ir, kn_uop body, kn_uop r, const kn_uop *loops, uint32_t n) {
     kn_uop src[MOST_INNER + 2];
     uint32_t m = 0;
@@ -99,16 +86,20 @@ typedef struct walk { /* over rows first .. first + n of a sum */
     bool contract; /* a product and its sum are one step */
 } walk;
 
-/* What acc, NULL: nothing, becomes by n rows of the sum x. */
-static kn_uop grown(ki_ir *ir, kn_uop x, const columns *c, const walk *w, kn_uop acc) {
-    kn_uop from[MOST_INNER + 1], to[MOST_INNER + 1];
+/* What v, of the loop r, is in the m-th of w's rows. */
+static kn_uop of_row(ki_ir *ir, kn_uop v, kn_uop r, const columns *c, const walk *w, int64_t m) {
+    kn_uop from[MOST_INNER + 1], to[MOST_INNER + 1], row = ki_index(ir, w->first + m);
     memcpy(from + 1, c->range, c->n * sizeof *from);
     memcpy(to + 1, w->loops, c->n * sizeof *to);
-    from[0] = w->r;
+    from[0] = r;
+    to[0] = w->row ? ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, w->row, ki_index(ir, w->n)), row) : row;
+    return to[0] ? ki_substitute(ir, v, from, to, c->n + 1) : NULL;
+}
+
+/* What acc, NULL: nothing, becomes by the rows of the sum x. */
+static kn_uop grown(ki_ir *ir, kn_uop x, const columns *c, const walk *w, kn_uop acc) {
     for (int64_t m = 0; m < w->n; m++) {
-        kn_uop row = ki_index(ir, w->first + m);
-        to[0] = w->row ? ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, w->row, ki_index(ir, w->n)), row) : row;
-        kn_uop v = to[0] ? ki_substitute(ir, x->src[0], from, to, c->n + 1) : NULL;
+        kn_uop v = of_row(ir, x->src[0], w->r, c, w, m);
         if (!v) return NULL;
         bool product =
             w->contract && x->arg.reduce.op == KN_ADD && v->op == KN_MUL && (v->dtype == KN_F32 || v->dtype == KN_F64);
@@ -137,12 +128,23 @@ typedef struct sums { /* over one loop, of the same columns */
     kn_uop x[MOST_SUMS];
     uint32_t n;
     columns c;
+    bool places; /* a maximum, and the first place of it (first.c) */
+    ki_first first;
 } sums;
+
+/* A maximum takes along the loop that looks for its place, which varies along what it varies along. */
+static void find_place(const ki_nest *k, sums *s) {
+    for (uint32_t i = k->scope.at[s->x[0]->id] + 1; s->n == 1 && i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        s->places = u->op == KN_REDUCE && ki_find_first(k, u, &s->first) && s->first.most == s->x[0];
+        if (s->places) s->x[s->n++] = u;
+    }
+}
 
 /* The sums over r, by the loops of a nest from j on. NULL, or why that cannot be. */
 static const char *find_sums(const ki_nest *k, kn_uop r, kn_uop j, sums *s) {
     kn_uop end = ki_nest_closer(k, j);
-    s->n = 0;
+    s->n = 0, s->places = false;
     if (end->op != KN_END) return "the other is no loop of a nest";
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop u = k->scope.node[i];
@@ -156,12 +158,28 @@ static const char *find_sums(const ki_nest *k, kn_uop r, kn_uop j, sums *s) {
         if (reads_result(k, u)) return "it reads what the kernel writes";
         s->x[s->n++] = u, s->c = own;
     }
+    if (s->n == 1) find_place(k, s);
     return NULL;
+}
+
+/* What acc[], NULL: nothing, of each of the sums becomes by the rows of w. */
+static bool grow(ki_ir *ir, const sums *s, const walk *w, kn_uop *acc) {
+    const ki_first *p = &s->first;
+    for (uint32_t i = 0; i < s->n && !s->places; i++)
+        if (!(acc[i] = grown(ir, s->x[i], &s->c, w, acc[i]))) return false;
+    for (int64_t m = 0; m < w->n && s->places; m++) {
+        kn_uop x[2] = {p->most->src[0], p->place->src[0]->src[1]};
+        for (uint32_t i = 0; i < 2; i++)
+            if (!(x[i] = of_row(ir, x[i], i ? p->q : p->r, &s->c, w, m))) return false;
+        if (acc[0] && !ki_first_step(ir, p, x[0], x[1], acc)) return false;
+        if (!acc[0]) acc[0] = x[0], acc[1] = x[1];
+    }
+    return true;
 }
 
 static kn_uop sum_rows(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
     ki_ir *ir = k->ir;
-    kn_uop to[MOST_SUMS], put[MOST_SUMS], buf[MOST_SUMS], body;
+    kn_uop to[MOST_SUMS] = {0}, acc[MOST_SUMS], put[MOST_SUMS], buf[MOST_SUMS], body;
     int64_t rows = ki_extent(r), n = o->id, h = n > 0 ? (rows - 1) % n + 1 : 0;
     uint32_t next = ki_nest_next_range(k), buffer = ki_nest_next_buffer(k);
     sums sum;
@@ -171,18 +189,19 @@ static kn_uop sum_rows(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
     if (why) return FAIL(why);
     walk first = {.r = r, .n = h, .contract = o->top}, rest = {.r = r, .first = h, .n = n, .contract = o->top};
     kn_uop at[2] = {copy(ir, c, next, first.loops), copy(ir, c, next + c->n, rest.loops)};
+    if (!grow(ir, &sum, &first, to)) return NULL;
     for (uint32_t i = 0; i < sum.n; i++) {
         buf[i] = ki_buffer_make(ir, buffer + i, c->size, (kn_dtype)sum.x[i]->dtype, KN_LOCAL, 0);
-        put[i] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, home(k, buf[i], sum.x[i], c), at[0]),
-                        grown(ir, sum.x[i], c, &first, NULL));
+        put[i] =
+            ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, ki_nest_home(k, buf[i], sum.x[i], c->range, c->n), at[0]), to[i]);
     }
     body = sum.n > 1 ? ki_opn(ir, KN_GROUP, put, sum.n) : put[0];
     kn_uop done = end_of(ir, body, NULL, first.loops, c->n);
     rest.row = ki_range_make(ir, r->arg.range.id, KN_AX_LOOP, ki_index(ir, (rows - h) / n));
-    for (uint32_t i = 0; i < sum.n; i++) {
-        kn_uop acc = ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, buf[i], done, rest.row), at[1]);
-        put[i] = ki_op2(ir, KN_STORE, acc, grown(ir, sum.x[i], c, &rest, acc));
-    }
+    for (uint32_t i = 0; i < sum.n; i++)
+        acc[i] = to[i] = ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, buf[i], done, rest.row), at[1]);
+    if (!acc[0] || !grow(ir, &sum, &rest, to)) return NULL;
+    for (uint32_t i = 0; i < sum.n; i++) put[i] = ki_op2(ir, KN_STORE, acc[i], to[i]);
     body = sum.n > 1 ? ki_opn(ir, KN_GROUP, put, sum.n) : put[0];
     done = end_of(ir, body, rest.row, rest.loops, c->n);
     for (uint32_t i = 0; i < sum.n; i++)
@@ -243,7 +262,7 @@ static kn_uop carry_rows(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
         return FAIL("it carries no single value, or does more, or reads what it writes");
     kn_uop copied = copy(ir, &c, next, loops),
            buf = ki_buffer_make(ir, ki_nest_next_buffer(k), c.size, (kn_dtype)sum.old->dtype, KN_LOCAL, 0);
-    kn_uop set = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, home(k, buf, sum.start, &c), copied),
+    kn_uop set = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, ki_nest_home(k, buf, sum.start, c.range, c.n), copied),
                         ki_substitute(ir, sum.start->src[1], c.range, loops, c.n));
     kn_uop start = end_of(ir, set, NULL, loops, c.n);
     kn_uop i = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, rows / o->id));

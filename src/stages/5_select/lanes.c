@@ -243,8 +243,9 @@ int ki_vector_axis(const ki_lanes *l, kn_uop u) {
 }
 
 /* Of what n lanes save, one by one, the part that the registers they fill leave. */
-static int64_t saved(const ki_lanes *l, int64_t n, int64_t score) {
-    return score / n * (n - ki_lane_chunks_of((uint32_t)n, at_most(l->most, n)));
+static int64_t saved(const ki_lanes *l, unsigned k, int64_t score) {
+    int64_t n = l->size[k];
+    return score / n * (n - ki_lane_chunks_of((uint32_t)n, at_most(l->most[k], n)));
 }
 
 /* Axes by worth, the last of equals first, each unless it meets one taken before. meet[k]: axes that k meets in a value. */
@@ -257,7 +258,7 @@ static void take_axes(ki_lanes *l, int64_t *score, const uint32_t *meet) {
         score[best] = -1;
         if (meet[best] & l->vectors) continue;
         l->vectors |= UINT32_C(1) << best;
-        l->lanes[best] = at_most(l->most, l->size[best]);
+        l->lanes[best] = at_most(l->most[best], l->size[best]);
     }
 }
 
@@ -267,9 +268,15 @@ static unsigned bytes_of(const ki_lanes *l, const ki_target *t, const kn_uop *no
     return t->native ? native_bytes(t, u, u->dtype == KN_IDX && !l->odd[i]) : lane_bytes((kn_dtype)u->dtype);
 }
 
+/* Does u, or what it combines, vary along axis k? */
+static bool varies(const ki_lanes *l, kn_uop u, unsigned k) {
+    kn_uop lanes = u->op == KN_REDUCE ? u->src[0] : u;
+    return ki_has_lanes(l, u) && ki_rank(lanes) == l->rank && ki_dim_n(lanes, k) > 1;
+}
+
 bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n, const uint32_t *at, ki_lanes *l) {
     *l = (ki_lanes){0};
-    unsigned wide = 1;
+    unsigned wide[KI_MAX_RANK] = {0};
     for (uint32_t i = 0; i < n && t->level >= KI_CPU_AMX_LEVEL; i++)
         l->tiles |= node[i]->op == KN_INS && ki_numel(node[i]) == 256;
     for (uint32_t i = 0; i < n; i++)
@@ -304,7 +311,8 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
             if (along >> k & 1) meet[k] |= along & ~(1u << k);
         if (ki_rank(node[i]) == l->rank) strides(l, at, node[i], l->coef + (size_t)i * l->rank, &l->odd[i]);
         unsigned b = bytes_of(l, t, node, i);
-        if (b > wide) wide = b;
+        for (unsigned k = 0; k < l->rank; k++)
+            if (varies(l, node[i], k) && b > wide[k]) wide[k] = b;
         bool dot = node[i]->op == KN_INS && ki_has_lanes(l, node[i]);
         if (node[i]->op != KN_LOAD && node[i]->op != KN_STORE && !dot) continue;
         int64_t times = trips(&scope, around, node[i]);
@@ -312,9 +320,10 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
     }
     ki_scope_close(&scope);
     ki_free(around);
-    l->most = t->vector / wide >= 2 ? t->vector / wide : 2;
-    for (unsigned k = 0; k < l->rank; k++)
-        if (l->size[k] >= 2 && score[k] > 0) score[k] = saved(l, l->size[k], score[k]);
+    for (unsigned k = 0; k < l->rank; k++) {
+        l->most[k] = wide[k] && t->vector / wide[k] >= 2 ? t->vector / wide[k] : 2;
+        if (l->size[k] >= 2 && score[k] > 0) score[k] = saved(l, k, score[k]);
+    }
     take_axes(l, score, meet);
     return true;
 }

@@ -14,7 +14,7 @@ typedef struct ki_lanes {
     int64_t size[KI_MAX_RANK];
     uint32_t vectors;        /* axes that become registers; no value varies along two of them */
     uint32_t lanes[KI_MAX_RANK]; /* of a full register along such an axis */
-    uint32_t most;               /* lanes of a register of the kernel's widest value */
+    uint32_t most[KI_MAX_RANK];  /* lanes of a register of the widest value that varies along it */
     int64_t *coef;           /* node index * rank + axis: stride of an index along the axis */
     uint32_t *odd;           /* node index: axes along which an index is no multiple of the lane */
 } ki_lanes;

@@ -273,7 +273,8 @@ kn_uop ki_opt_padto(ki_nest *k, ki_opt *o) {
                 bool reg = b->op == KN_BUFFER && b->arg.buffer->addrspace == KN_REG;
                 if (!reg) e.src[1] = ki_element_uop(ir, (ki_element){e.src[1], inside});
             }
-            if (u->op == KN_REDUCE && ki_nest_closer(k, r) == u) {
+            /* A CUT may have written a sum that two nests share in two ways: both close r. */
+            if (u->op == KN_REDUCE && ki_place_in(u, r) < u->nsrc) {
                 kn_dtype t = (kn_dtype)u->dtype;
                 kn_uop none = ki_const_bits(ir, t, ki_scalar_identity((kn_op)u->arg.reduce.op, t, true));
                 e.src[0] = ki_op3(ir, KN_WHERE, inside, e.src[0], none);

@@ -565,6 +565,7 @@ static bool scalar_node(devec *d, kn_uop u, uint32_t i) {
                                                     : fail(d, u, "a reduce over ranges");
     else if (u->op == KN_RESHAPE && ki_rank(u) == 0) r = first_part(d, u->src[0], &aff);
     else if (u->op == KN_LOAD && u->nsrc > 2) r = access_part(d, u, &zero);
+    else if (u->op == KN_INDEX && ki_is_const_list(u->src[0]) && u->nsrc == 2) r = index_part(d, u, &zero);
     else if (ki_is_elementwise((kn_op)u->op) || u->op == KN_INS) r = elementwise_part(d, u, &zero, &aff);
     else r = rebuild(d, u);
     if (!r) return false;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define FAIL(why) (ki_fail(k->ir->env, KI_E_OPT_ROWS, (int)o->axis, (int)o->arg, (why)), NULL)
-enum { MOST_ROWS = 16, MOST_INNER = 8, MOST_SUMS = 4, MOST_STORES = 8 };
+enum { LEVELS = 5, MOST_ROWS = 1 << (LEVELS - 1), MOST_INNER = 8, MOST_SUMS = 4, MOST_STORES = 8 };
 
 /* The columns: loops inside, and how many of them there are. */
 typedef struct columns {
@@ -96,17 +96,24 @@ static kn_uop of_row(ki_ir *ir, kn_uop v, kn_uop r, const columns *c, const walk
     return to[0] ? ki_substitute(ir, v, from, to, c->n + 1) : NULL;
 }
 
-/* What acc, NULL: nothing, becomes by the rows of the sum x. */
+/* What acc, NULL: nothing, becomes by the rows of the sum x: one after the other; the largest of them two and two, so that none waits
+ * for all before it. */
 static kn_uop grown(ki_ir *ir, kn_uop x, const columns *c, const walk *w, kn_uop acc) {
+    kn_op op = (kn_op)x->arg.reduce.op;
+    kn_uop of[LEVELS] = {NULL}; /* of 2^i rows, or nothing */
     for (int64_t m = 0; m < w->n; m++) {
         kn_uop v = of_row(ir, x->src[0], w->r, c, w, m);
+        uint32_t i = 0;
+        for (; v && op == KN_MAX && of[i]; i++) v = ki_op2(ir, op, of[i], v), of[i] = NULL;
         if (!v) return NULL;
-        bool product =
-            w->contract && x->arg.reduce.op == KN_ADD && v->op == KN_MUL && (v->dtype == KN_F32 || v->dtype == KN_F64);
-        if (!acc) acc = v;
+        bool product = w->contract && op == KN_ADD && v->op == KN_MUL && (v->dtype == KN_F32 || v->dtype == KN_F64);
+        if (op == KN_MAX) of[i] = v;
+        else if (!acc) acc = v;
         else if (product) acc = ki_op3(ir, KN_MULACC, v->src[0], v->src[1], acc);
-        else acc = ki_op2(ir, (kn_op)x->arg.reduce.op, acc, v);
+        else acc = ki_op2(ir, op, acc, v);
     }
+    for (uint32_t i = 0; i < LEVELS; i++)
+        if (of[i]) acc = acc ? ki_op2(ir, op, acc, of[i]) : of[i];
     return acc;
 }
 

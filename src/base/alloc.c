@@ -82,17 +82,17 @@ void ki_free(void *p) {
 /* ---- blocks of data -------------------------------------------------------------------------------------------- */
 
 /* From here on malloc's heap would keep holes the system never sees again; what is larger than a shelf has maps of its own. */
-enum { LARGE = 4 << 20, LARGEST = 16 << 20 };
+enum { LARGE = 4 << 20 };
 
 void *ki_data_alloc(size_t n) {
     bool clear;
     if (must_fail()) return NULL;
-    void *p = n <= LARGEST ? ki_block_alloc(KI_DATA, n, &clear) : NULL;
+    void *p = n <= KI_MOST_DATA ? ki_block_alloc(KI_DATA, n, &clear) : NULL;
     return p ? p : n < LARGE ? aligned(64, n ? n : 1) : ki_map(n);
 }
 
 void ki_data_free(void *p, size_t n) {
-    if (!p || (n <= LARGEST && ki_block_free(KI_DATA, p))) return;
+    if (!p || (n <= KI_MOST_DATA && ki_block_free(KI_DATA, p))) return;
     if (n < LARGE) free(p);
     else ki_unmap(p, n);
 }

@@ -11,13 +11,13 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-enum { UNITS = 64, REGIONS = 128, HUGE = 2 << 20, PAGE = 64 << 10 };
+enum { REGIONS = 128, HUGE = 2 << 20, PAGE = 64 << 10 };
 
 typedef struct region {
     _Atomic(uintptr_t) base;       /* 0: none; 1: about to be one, or none */
     _Atomic(uint64_t) taken, used; /* by unit: in use; in use before, so not cleared */
-    _Atomic(size_t) size;          /* UNITS units; or more: of one block alone */
-    uint8_t units[UNITS];          /* of the block that begins there */
+    _Atomic(size_t) size;          /* KI_UNITS units; or more: of one block alone */
+    uint8_t units[KI_UNITS];       /* of the block that begins there */
 } region;
 typedef struct shelf {
     region table[REGIONS];
@@ -59,7 +59,7 @@ void ki_unmap(void *p, size_t n) { (void)munmap(p, pages(n)); }
 
 /* ---- regions ----------------------------------------------------------------------------------------------------- */
 
-static uint64_t run_of(unsigned at, unsigned n) { return (n == UNITS ? UINT64_MAX : (UINT64_C(1) << n) - 1) << at; }
+static uint64_t run_of(unsigned at, unsigned n) { return (n == KI_UNITS ? UINT64_MAX : (UINT64_C(1) << n) - 1) << at; }
 
 /* A new region whose first units are taken. */
 static void *open_region(shelf *s, size_t size, unsigned units) {
@@ -90,25 +90,25 @@ static void close_region(region *r, void *p) {
     atomic_store(&r->base, 0);
 }
 
-/* Units beside each other that are free, from the first on; UNITS: there are none. */
+/* Units beside each other that are free, from the first on; KI_UNITS: there are none. */
 static unsigned fit(uint64_t taken, unsigned n) {
     unsigned at = 0;
-    while (at + n <= UNITS && taken & run_of(at, n)) at++;
-    return at + n <= UNITS ? at : UNITS;
+    while (at + n <= KI_UNITS && taken & run_of(at, n)) at++;
+    return at + n <= KI_UNITS ? at : KI_UNITS;
 }
 
 void *ki_block_alloc(ki_shelf of, size_t n, bool *clear) {
     shelf *s = &shelves[of];
-    size_t unit = unit_of(s), most = unit * UNITS;
+    size_t unit = unit_of(s), most = unit * KI_UNITS;
     *clear = true;
     if (WATCHED || n < unit) return NULL;
-    if (n > most) return n > SIZE_MAX / 2 ? NULL : open_region(s, (n + HUGE - 1) / HUGE * HUGE, UNITS);
+    if (n > most) return n > SIZE_MAX / 2 ? NULL : open_region(s, (n + HUGE - 1) / HUGE * HUGE, KI_UNITS);
     unsigned units = (unsigned)((n + unit - 1) / unit), many = atomic_load(&s->nregion), at;
     for (unsigned k = 0; k < many; k++) {
         region *r = &s->table[k];
         if (atomic_load(&r->base) <= 1) continue;
         uint64_t taken = atomic_load(&r->taken);
-        while ((at = fit(taken, units)) < UNITS) {
+        while ((at = fit(taken, units)) < KI_UNITS) {
             uint64_t run = run_of(at, units);
             if (!atomic_compare_exchange_weak(&r->taken, &taken, taken | run)) continue;
             *clear = !(atomic_fetch_or(&r->used, run) & run);
@@ -139,7 +139,7 @@ size_t ki_block_size(ki_shelf of, const void *p) {
     const region *r = region_of(s, p);
     if (!r) return 0;
     size_t size = atomic_load(&r->size), unit = unit_of(s);
-    return size > unit * UNITS ? size : r->units[place_of(r, unit, p)] * unit;
+    return size > unit * KI_UNITS ? size : r->units[place_of(r, unit, p)] * unit;
 }
 
 bool ki_block_free(ki_shelf of, void *p) {
@@ -149,7 +149,7 @@ bool ki_block_free(ki_shelf of, void *p) {
     size_t unit = unit_of(s);
     unsigned at = place_of(r, unit, p), units = r->units[at];
     void *base = (void *)atomic_load(&r->base);
-    if (atomic_load(&r->size) > unit * UNITS) return close_region(r, base), true;
+    if (atomic_load(&r->size) > unit * KI_UNITS) return close_region(r, base), true;
     uint64_t run = run_of(at, units), none = 0;
     if (of == KI_DATA) (void)madvise(p, units * unit, MADV_DONTNEED); /* the rest of its region may stay for long */
     bool last = atomic_fetch_and(&r->taken, ~run) == run;

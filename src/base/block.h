@@ -10,7 +10,8 @@
 #include <stddef.h>
 
 typedef enum ki_shelf { KI_TABLE, KI_DATA, KI_SHELVES } ki_shelf;
-enum { KI_UNIT_TABLE = 32 << 10, KI_UNIT_DATA = 256 << 10 }; /* the least block of each, and what its blocks are multiples of */
+/* The least block of each, which its blocks are multiples of; the largest of data that lies beside others. */
+enum { KI_UNIT_TABLE = 32 << 10, KI_UNIT_DATA = 256 << 10, KI_UNITS = 64, KI_MOST_DATA = KI_UNITS * KI_UNIT_DATA };
 
 /* At least n bytes, or NULL: too few for a block, or there is no room; malloc may have some. *clear: they are zero. Any thread. */
 void *ki_block_alloc(ki_shelf of, size_t n, bool *clear);

@@ -17,10 +17,21 @@
 #include <time.h>
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #endif
 #include <unistd.h>
 
-enum { TASK_BITS = 20, MAX_BATCH = (1 << TASK_BITS) - 1, MAX_THREADS = 1024, SPIN = 4000, LINE = 64, STACK = 16 << 20 };
+enum {
+    TASK_BITS = 20,
+    MAX_BATCH = (1 << TASK_BITS) - 1,
+    MAX_THREADS = 1024,
+    SPIN = 4000,
+    LINE = 64,
+    STACK = 16 << 20,
+    ROOM = 4 << 20
+};
 enum { HOT_NS = 1000000 };
 
 typedef struct share {
@@ -347,4 +358,22 @@ void ki_pool_close(ki_pool *p) {
     announce(p, atomic_load(&p->generation) + 1);
     for (unsigned k = 1; k < p->threads; k++) pthread_join(p->worker[k], NULL);
     pool_free(p);
+}
+
+/* ---- the caller's stack ---------------------------------------------------------------------------------------- */
+
+bool ki_stack_room(void) {
+#if defined(__linux__)
+    static _Thread_local bool there;
+    struct rlimit most;
+    size_t n = ROOM;
+    if (there || getpid() != (pid_t)syscall(SYS_gettid)) return true;
+    if (getrlimit(RLIMIT_STACK, &most) == 0 && most.rlim_cur / 2 < n) n = (size_t)most.rlim_cur / 2;
+    void *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return false;
+    (void)munmap(p, n);
+    *(volatile char *)((uintptr_t)&most - n) = 0; /* it reaches down to there now */
+    there = true;
+#endif
+    return true;
 }

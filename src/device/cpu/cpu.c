@@ -59,6 +59,7 @@ static void run_thread(void *arg, int64_t thread) {
 
 static bool cpu_submit(ki_device *d, const ki_launch *l, size_t n) {
     cpu *c = d->state;
+    if (!ki_stack_room()) return ki_fail(d->env, KI_E_NOMEM), false;
     for (const ki_launch *end = l + n; l < end; l++) {
         if (l->copy) {
             memmove(l->buf[0], l->buf[1], l->bytes);

@@ -1,8 +1,9 @@
 /* prefetch.c: the OptOp PREFETCH, and when it pays: what a loop reads, or writes, is asked for before it is its turn.
  *
- * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, not the next
- * row while this one, in the cache by now, is gone through again, and not what a tile of sums is added to and stored in. The op changes no node: it stands in the kernel's list of OptOps,
- * where the machine code is made from it. Asking for what lies beyond a buffer is no access. */
+ * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, not the next row
+ * while this one, in the cache by now, is gone through again, and not what a tile of sums is added to and stored in. The op changes
+ * no node: it stands in the kernel's list of OptOps, where the machine code is made from it. Asking for what lies beyond a buffer is
+ * no access. */
 #include "stages/3_optimize/choose.h"
 
 #define FAIL(...)    (ki_fail(k->ir->env, __VA_ARGS__), NULL)
@@ -26,24 +27,18 @@ static kn_uop param_at(const ki_nest *k, uint32_t i) {
 }
 static kn_uop param_of(const ki_nest *k, uint32_t i) { return k->read[i] ? param_at(k, i) : NULL; }
 
-static bool is_asked_for(const ki_nest *k, int32_t slot) {
-    const ki_kernel *info = k->sink->arg.kernel;
-    for (uint32_t i = 0; info && i < info->nopt; i++)
-        if (info->opt[i].op == KI_OPT_PREFETCH && info->opt[i].id == slot) return true;
-    return false;
-}
-
-static bool asks(const ki_nest *k, int32_t slot, int32_t loop) {
-    const ki_kernel *info = k->sink->arg.kernel;
-    for (uint32_t i = 0; info && i < info->nopt; i++)
-        if (info->opt[i].op == KI_OPT_PREFETCH && info->opt[i].id == slot && info->opt[i].axis == loop) return true;
+enum { ANY = -1 };
+static bool is_asked_for(const ki_nest *k, int32_t slot, int32_t loop) {
+    const ki_opt *o = NULL;
+    while ((o = ki_nest_opt(k, KI_OPT_PREFETCH, o)))
+        if (o->id == slot && (loop == ANY || o->axis == loop)) return true;
     return false;
 }
 
 static bool is_streamed(const ki_nest *k, int32_t slot) {
-    const ki_kernel *info = k->sink->arg.kernel;
-    for (uint32_t i = 0; info && i < info->nopt; i++)
-        if (info->opt[i].op == KI_OPT_STREAM && info->opt[i].axis == slot) return true;
+    const ki_opt *o = NULL;
+    while ((o = ki_nest_opt(k, KI_OPT_STREAM, o)))
+        if (o->axis == slot) return true;
     return false;
 }
 
@@ -57,7 +52,7 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
     }
     const char *why = !meets                            ? "the loop neither reads nor writes it"
                       : o->arg < LEAST || o->arg > MOST ? "that is no distance"
-                      : asks(k, o->id, o->axis)         ? "it is already"
+                      : is_asked_for(k, o->id, o->axis) ? "it is already"
                                                         : NULL;
     return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, why) : k->sink;
 }
@@ -265,7 +260,7 @@ void ki_choose_prefetches(ki_choice *c) {
     for (uint32_t i = 0; c->ok && c->open && i < c->nest.scope.n; i++) {
         kn_uop p = param_at(&c->nest, i);
         int32_t slot = p ? p->arg.param->slot : -1;
-        if (slot < 0 || is_asked_for(&c->nest, slot) || is_streamed(&c->nest, slot)) continue;
+        if (slot < 0 || is_asked_for(&c->nest, slot, ANY) || is_streamed(&c->nest, slot)) continue;
         uint64_t bytes = (uint64_t)ki_numel(p) * (uint64_t)ki_itemsize((kn_dtype)p->dtype);
         place at = {0};
         if (bytes >= c->from && c->nest.read[i]) at = best_place(&c->nest, p);

@@ -43,16 +43,27 @@ out "y" = %y
     return re.search(r"opts=\[(.*)\]", out)[1], [loops[i] for i in end if i in loops]
 
 
-def test_a_sum_along_both_operands_stays_in_place(koine, tmp_path):
-    opts, loops = optimized(koine, tmp_path, 128, 768, 2304)
+@pytest.mark.parametrize("m, k, n, cut", [(128, 768, 2304, False), (128, 768, 2305, True), (64, 64, 4096, False), (1024, 768, 768, False)])
+def test_a_sum_along_both_operands_goes_across_the_store(koine, tmp_path, m, k, n, cut):
+    """Two vectors of x's rows, which are packed, by eight of w's, which stay where they are."""
+    opts, loops = optimized(koine, tmp_path, m, k, n)
+    assert ("cut 1 2304" in opts) == cut and re.search(r"split 0 16 u #\d+, split 0 2 u #\d+, stage 0 1", opts), opts
+    assert cut or loops == [m // 32, n // 8], loops
+
+
+def test_much_more_than_either_side_of_the_sum(koine, tmp_path):
+    opts, _ = optimized(koine, tmp_path, 1024, 1024, 64)
+    assert "stage 0" not in opts, "packing x takes as long as a fifteenth of the products"
+    opts, _ = optimized(koine, tmp_path, 128, 16 << 10, 256)
+    assert "split 0 2 u" not in opts and "split 0 16 u" in opts, "one vector's rows are a megabyte"
+    opts, _ = optimized(koine, tmp_path, 128, 32 << 10, 256)
     assert "stage" not in opts and re.search(r"split \d+ 16 r", opts), opts
-    assert loops == [384, 32], "the rows of x, which are fewer, are read again for each six of w's"
 
 
 def test_much_to_do_after_the_sum_is_done_in_vectors(koine, tmp_path):
-    opts, _ = optimized(koine, tmp_path, 128, 768, 3072, after=GELU)
+    opts, _ = optimized(koine, tmp_path, 120, 768, 3072, after=GELU)
     assert "stage" in opts and not re.search(r"split \d+ 16 r", opts), opts
-    opts, _ = optimized(koine, tmp_path, 16, 768, 3072, after=GELU)
+    opts, _ = optimized(koine, tmp_path, 8, 768, 3072, after=GELU)
     assert "stage" not in opts, "few rows do not pay for packing"
 
 

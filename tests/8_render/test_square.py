@@ -1,5 +1,8 @@
 """Transposing in registers: machine code gives what the interpreter gives, of every element size, at the ends of memory, in reverse; where eight
-columns of sixteen rows are read, they are read as rows."""
+columns of sixteen rows are read, or written, they are read and written as rows."""
+import re
+
+import numpy as np
 import pytest
 
 
@@ -23,3 +26,41 @@ def test_transposed(koine, tmp_path, level, dtype, rows, cols, flip):
         assert code.count("vinsertf64x4") >= 8 and code.count("vshuff32x4") == code.count("vinsertf64x4") and "# frame" not in code
     elif not square:
         assert "vshuff32x4" not in code
+
+
+LINEAR = """koine 1 tensor
+%x = param "x" : f32 [{m}, {k}]
+%w = param "w" : f32 [{n}, {k}]
+%r = param "r" : f32 [{m}, {n}]
+%xr = reshape %x ({m}, 1, {k})
+%xe = expand %xr ({m}, {n}, {k})
+%wr = reshape %w (1, {n}, {k})
+%we = expand %wr ({m}, {n}, {k})
+%p = mul %xe %we
+%s = reduce add %p axes=(2)
+%sr = reshape %s ({m}, {n})
+{after}
+out "y" = %y
+"""
+PLAIN, ADDED, CHANGED = "%y = add %sr 0.0", "%y = add %sr %r", "%a = add %sr %r\n%b = mul %a %a\n%y = mul %b %sr"
+
+
+@pytest.mark.parametrize("after", [PLAIN, ADDED, CHANGED])
+@pytest.mark.parametrize("m, k, n", [(32, 24, 64), (48, 16, 64), (64, 40, 65), (96, 7, 97)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_columns_are_written_as_rows(koine, tmp_path, after, m, k, n, threads):
+    """Rows by rows: the results of a tile are columns, which go to memory as rows of eight, once the last one is there."""
+    p, rng = tmp_path / "p.kn", np.random.default_rng(m + n)
+    p.write_text(LINEAR.format(m=m, k=k, n=n, after=after))
+    x, w, r = (rng.integers(-8, 9, s).astype("f4") for s in ((m, k), (n, k), (m, n)))
+    for name, a in (("x", x), ("w", w), ("r", r)):
+        np.save(tmp_path / f"{name}.npy", a)
+    env = {"KN_CPU": "avx512", "KN_THREADS": threads, "KN_ALONE": 1}
+    given = ("x", "w") if after == PLAIN else ("x", "w", "r")
+    koine("run", p, *[a for v in given for a in ("--in", f"{v}={tmp_path}/{v}.npy")], "--out", f"y={tmp_path}/y.npy", env=env)
+    s = x @ w.T
+    want = s if after == PLAIN else s + r if after == ADDED else (s + r) ** 2 * s
+    assert np.array_equal(np.load(tmp_path / "y.npy"), want)
+    code = koine("compile", p, "--target", "x86", env=env).stdout
+    assert len(re.findall("vextractf64x4 YMMWORD", code)) >= 8, "two rows from each"
+    assert "spill" not in code.split("registers:")[0]

@@ -92,6 +92,30 @@ kn_uop ki_crossing(const ki_choice *c, kn_uop e, kn_uop v) {
 
 #define ACROSS 8
 
+/* A copy whose lanes are read apart from each other, of what lies along one of its loops: ACROSS steps of that at once, which are read as
+ * rows (square.c). */
+static bool choose_squares(ki_choice *c, kn_uop e) {
+    const ki_nest *k = &c->nest;
+    kn_uop s = ki_nest_store(e), from = s ? s->src[1] : NULL;
+    bool known, rows = false;
+    if (!from || !ki_masks_are_free(c) || !ki_is_access(from) || ki_is_gated(from) ||
+        ki_itemsize((kn_dtype)from->dtype) != 4)
+        return false;
+    for (uint32_t j = 1; j < e->nsrc; j++)
+        rows |= ki_is_lane(e->src[j]) && ki_extent(e->src[j]) == c->lanes &&
+                ki_nest_stride(k, s->src[0], e->src[j], &known) == 1 &&
+                ki_nest_stride(k, from, e->src[j], &known) >= ACROSS;
+    for (uint32_t j = 1; j < e->nsrc && rows; j++) {
+        kn_uop r = e->src[j];
+        if (!ki_is_serial(r) || ki_extent(r) % ACROSS || !ki_extent(r) || ki_nest_stride(k, from, r, &known) != 1 ||
+            !known)
+            continue;
+        ki_choice_mark(c, e);
+        return ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, r->arg.range.id, ACROSS), true;
+    }
+    return false;
+}
+
 /* A transposing nest goes in blocks, two vectors along v by ACROSS along u, u innermost: each cache line read is used up while
  * it is at hand, each line written is filled at once, and the one beside it. */
 static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
@@ -268,7 +292,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         return;
     }
     if (split_heads(c, e, t.v) || ki_choose_rows(c, e, t.v)) return;
-    if (!t.v && (ki_choose_scan(c, e) || choose_apart(c, e))) return;
+    if (!t.v && (ki_choose_scan(c, e) || choose_apart(c, e) || choose_squares(c, e))) return;
     if (!t.v || ki_sums_rows(c, e, t.v)) {
         ki_choice_mark(c, e);
         return;

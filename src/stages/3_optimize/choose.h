@@ -45,6 +45,7 @@ typedef struct ki_tile {
     int64_t step;  /* nv * lanes; without a tile what the nest's vector takes in one go, 0: no vectors */
     bool pack;     /* stage `streamed` */
     bool cut;      /* what step does not divide of v is cut off, where else it would be padded */
+    bool turned;   /* v is not the loop along which the nest stores */
 } ki_tile;
 
 bool ki_choice_look(ki_choice *c, kn_uop sink);

@@ -21,6 +21,7 @@
     (1 << 22) /* bytes of an operand that the caches are likely to have: what comes from memory is better read ahead */
 #define FIRST_LEVEL (1 << 15) /* bytes of a panel that stay in the first-level cache */
 #define FAR         (1 << 14) /* bytes of memory that a panel may span and still be read in place */
+#define SQUARE      8         /* columns that are stored as rows (square.c) */
 #define LONG_ROW    (1 << 14) /* bytes: of several such rows at once each is long enough to be fetched ahead */
 
 /* The store's contiguous range. */
@@ -234,7 +235,9 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
     double best = 0;
     bool fits = !t->row && (t->inner || m < cut_from), cut = false;
     int64_t all_v = m;
-    if (fits) m = (m + t->lanes - 1) / t->lanes * t->lanes; /* in whole vectors */
+    if (fits)
+        m = /* in whole vectors */
+            (m + t->lanes - 1) / t->lanes * t->lanes;
     t->nv = t->mu = t->mw = 1;
     t->cut = false;
     if (!c->knobs.nv && goes_row_by_row(c, t)) return;
@@ -376,12 +379,53 @@ static bool tile_across(ki_choice *c, kn_uop e, ki_tile *t) {
     return best.v ? (*t = best, true) : false;
 }
 
+/* Of a sum of r's own loops alone: does the access lie along the innermost one? */
+static bool lies_along_sum(const ki_nest *k, kn_uop x, kn_uop access) {
+    bool known;
+    kn_uop last = ki_last_loop(x);
+    return last && ki_nest_stride(k, access, last, &known) == 1 && known && ki_word_of(k, access) == access;
+}
+
+/* Rows by rows, as of a linear layer: both operands lie along the sum. Vectors go across the store, along the other operand's rows, which
+ * are packed, and results are stored by squares of SQUARE columns. What was streamed, the weights, is read element by element, in place:
+ * it would be as much to pack, or each product would end in a sum across lanes. */
+static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    kn_uop x = t->reduce, rows = t->u, columns = t->v;
+    int64_t m = rows ? ki_extent(rows) : 0, n = ki_extent(columns), terms = own_extent(x), reduces = 0;
+    if (!ki_masks_are_free(c) || c->knobs.nv || c->knobs.mu || c->knobs.pack == 1 || c->lanes != 16 || m % c->lanes)
+        return false;
+    if (n < 2 * SQUARE || m < c->lanes || (m > n && n < MANY_TERMS) || t->w || x->nsrc != 2 || !ki_nest_store(e))
+        return false;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop y = k->closer[q];
+        reduces += y && y->op == KN_REDUCE && (ki_scope_has(&k->scope, y, rows) || ki_scope_has(&k->scope, y, columns));
+    }
+    if (reduces != 1 || ki_is_gated(t->streamed) || ki_is_gated(t->other) || !lies_along_sum(k, x, t->streamed) ||
+        !lies_along_sum(k, x, t->other))
+        return false;
+    ki_tile turned = {.v = rows,
+                      .u = columns,
+                      .reduce = x,
+                      .streamed = t->other,
+                      .other = t->streamed,
+                      .lanes = c->lanes,
+                      .pack = true,
+                      .turned = true};
+    turned.mu = SQUARE;
+    turned.nv = m % (2 * c->lanes) == 0 && terms * 2 * c->lanes * 4 <= MOST_PACKED ? 2 : 1;
+    turned.step = turned.nv * c->lanes;
+    if (!may_pack(k, e, x, turned.streamed, turned.step)) return false;
+    return *t = turned, true;
+}
+
 void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     const ki_nest *k = &c->nest;
     kn_uop v = vector_range(c, e);
     *t = (ki_tile){.step = 1, .v = v};
     if (!v) return;
     if (tile_along(c, e, t)) {
+        if (t->u && (t->row || t->pack) && tile_turned(c, e, t)) return;
         ki_tile across = *t;
         bool poor = t->pack && ki_extent(v) * 4 <= c->lanes * 3 &&
                     ki_nest_store(e); /* a part of a register, or what fills it */
@@ -523,7 +567,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     ki_tile also[MOST_ALSO];
     int32_t slot[MOST_ALSO + 2];
     uint32_t n = other_sums(c, e, t, also), panels = 0;
-    if (!t->row && ki_join_rows(c, e, t->v)) return c->ok;
+    if (!t->row && !t->turned && ki_join_rows(c, e, t->v)) return c->ok;
     if (t->inner && ki_lift_gate(c, t->reduce, t->inner)) return c->ok;
     for (uint32_t i = 0; i < n; i++)
         if (also[i].inner && ki_lift_gate(c, also[i].reduce, also[i].inner)) return c->ok;

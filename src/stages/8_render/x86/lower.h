@@ -26,7 +26,7 @@ typedef struct ki_lval { /* by item */
     uint32_t nwide;      /* how many of its uses want it in all lanes */
     ki_vreg reg, all;    /* itself; broadcast */
     uint32_t slice;      /* 1 + the STORE (item) whose slice it is written to at once */
-    uint32_t square;     /* a LOAD of a square (square.c): 1 + the item that starts lowest */
+    uint32_t square;     /* a LOAD or a STORE of a square (square.c): 1 + the item that starts lowest */
     uint32_t next;       /* 1 + the square's next item */
     int32_t ahead;       /* a LOAD, a STORE: bytes ahead of it to be asked for, 0: none */
     uint16_t part, parts; /* which of how many lines */
@@ -112,8 +112,6 @@ void ki_lstore(ki_lower *l, kn_uop u);
 void ki_latomic(ki_lower *l, kn_uop u);
 /* A deferred LOAD as a memory operand, at its one user. */
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load);
-/* Is u a LOAD or STORE of what lies side by side in the PARAM of this slot? *a: where. */
-bool ki_lmoves_vector(kn_uop u, int32_t slot, ki_address *a);
 /* In each of so many iterations of the loop that begins here asks for its part of the rows that stand behind it, so many bytes
  * ahead. */
 void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int64_t ahead);
@@ -126,9 +124,11 @@ void ki_lput(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop to, bool stream);
 bool ki_lis_strided(const ki_lower *l, const ki_address *a, unsigned es, bool masked);
 ki_vreg ki_lstrided(ki_lower *l, const ki_address *a, unsigned es, ki_vreg mask);
 
-/* square.c: LOADs that are rows of a square; all values of that in which u stands. */
-void ki_lfind_squares(ki_lower *l);
+/* square.c: LOADs, and STOREs, that are columns of a square; all values of that in which the LOAD u stands; what is stored by STORE u,
+ * and, where it is the last one, the square. */
+bool ki_lfind_squares(ki_lower *l);
 void ki_lsquare(ki_lower *l, kn_uop u);
+void ki_lstore_square(ki_lower *l, kn_uop u);
 
 /* tiles.c: values of 1024 bytes */
 bool ki_lis_tile(kn_uop u);

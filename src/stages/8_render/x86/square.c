@@ -1,46 +1,86 @@
 /* square.c: transposing in registers (AVX-512, elements of 4 bytes). Eight LOADs of 16 lanes that lie apart, each one element further
- * than the one before, are 16 rows of 8 elements: these are read as rows, and permuted. */
+ * than the one before, are 16 rows of 8 elements: these are read as rows, and permuted. Eight such STOREs are permuted, and written as rows
+ * where the last of them stands. */
 #include "stages/8_render/x86/lower.h"
 
-enum { LANES = 16, SIDE = 8, NEAR = 256 };
+enum { LANES = 16, SIDE = 8, NEAR = 256, MOST = 64 }; /* items between LOADs; columns between two of a square */
 
-/* A LOAD of lanes apart under no condition, of memory that nothing written here is in the way of. */
+typedef struct column {
+    uint32_t item;
+    ki_address a;
+} column;
+
+/* A LOAD or a STORE of lanes apart under no condition, of memory that nothing written here is in the way of. */
 static bool is_column(ki_lower *l, uint32_t i, ki_address *a) {
-    kn_uop u = l->inst[i];
-    if (u->op != KN_LOAD || u->nsrc != 1 || u->dtype == KN_BOOL || ki_les(u) != 4 || !l->val[i].uses) return false;
-    if (ki_llanes(u) != LANES || u->src[0]->op != KN_INDEX || u->src[0]->src[0]->op != KN_PARAM) return false;
-    if (ki_address_of(u->src[0], a) || !a->affine || (a->stride < SIDE && a->stride > -SIDE)) return false;
+    kn_uop u = l->inst[i], v = u->op == KN_STORE ? u->src[1] : u;
+    if (u->op == KN_STORE ? u->nsrc != 2 || u->arg.i : u->op != KN_LOAD || u->nsrc != 1 || !l->val[i].uses)
+        return false;
+    if (v->dtype == KN_BOOL || ki_les(v) != 4 || u->src[0]->op != KN_INDEX || u->src[0]->src[0]->op != KN_PARAM)
+        return false;
+    if (ki_address_of(u->src[0], a) || a->lanes != LANES || !a->affine || (a->stride < SIDE && a->stride > -SIDE))
+        return false;
     a->base = ki_lpeel(a->base, &a->start);
     return true;
 }
 
-/* The square that item i is the first of. */
-static void find(ki_lower *l, uint32_t i, const ki_address *a) {
-    uint32_t at[2 * SIDE - 1] = {0}; /* 1 + item, by where it starts */
+/* May what is stored at `from` be stored at `to`? Nothing between may read it, and all of it is one stretch. */
+static bool may_wait(const ki_lower *l, uint32_t from, uint32_t to) {
+    for (uint32_t i = from + 1; i < to; i++) {
+        kn_uop u = l->inst[i], at = u->op == KN_LOAD ? u->src[0]->src[0] : NULL;
+        if (u->op == KN_RANGE || u->op == KN_END || u->op == KN_IF || u->op == KN_ENDIF || u->op == KN_BARRIER ||
+            u->op == KN_ATOMICADD)
+            return false;
+        bool written = at && at->op == KN_AFTER;
+        while (at && at->op == KN_AFTER) at = at->src[0];
+        if (written && at->op == KN_PARAM) return false;
+    }
+    return true;
+}
+
+/* The square that column c[0] is the first of. */
+static void find(ki_lower *l, const column *c, size_t n) {
+    uint32_t at[2 * SIDE - 1] = {0}, i = c->item; /* 1 + item, by where it starts */
+    bool store = l->inst[i]->op == KN_STORE;
     at[SIDE - 1] = i + 1;
-    for (uint32_t j = i + 1; j < l->n && j < i + NEAR; j++) {
-        ki_address b;
-        if (l->val[j].block != l->val[i].block || l->val[j].square || !is_column(l, j, &b)) continue;
-        int64_t d = b.start - a->start;
-        if (b.buf != a->buf || b.base != a->base || b.stride != a->stride || d <= -SIDE || d >= SIDE) continue;
+    for (size_t q = 1; q < n && q < MOST; q++) {
+        const ki_address *a = &c->a, *b = &c[q].a;
+        uint32_t j = c[q].item;
+        if (!store && j >= i + NEAR) break;
+        if (l->inst[j]->op != l->inst[i]->op || l->val[j].block != l->val[i].block || l->val[j].square) continue;
+        int64_t d = b->start - a->start;
+        if (b->buf != a->buf || b->base != a->base || b->stride != a->stride || d <= -SIDE || d >= SIDE) continue;
         at[d + SIDE - 1] = j + 1;
     }
     for (unsigned m = 0; m < SIDE; m++) {
         bool all = true;
-        for (unsigned k = 0; k < SIDE; k++) all &= at[m + k] != 0;
-        for (unsigned k = 0; all && k < SIDE; k++) {
+        uint32_t last = i;
+        for (unsigned k = 0; k < SIDE; k++) all &= at[m + k] != 0, last = at[m + k] > last + 1 ? at[m + k] - 1 : last;
+        if (!all || (store && !may_wait(l, i, last))) continue;
+        for (unsigned k = 0; k < SIDE; k++) {
             l->val[at[m + k] - 1].square = at[m];
             l->val[at[m + k] - 1].next = k + 1 < SIDE ? at[m + k + 1] : 0;
         }
-        if (all) return;
+        return;
     }
 }
 
-void ki_lfind_squares(ki_lower *l) {
-    ki_address a;
-    if (!(l->m.features >> KI_CPU_AVX512VL & 1)) return;
-    for (uint32_t i = 0; i < l->n; i++)
-        if (!l->val[i].square && is_column(l, i, &a)) find(l, i, &a);
+bool ki_lfind_squares(ki_lower *l) {
+    size_t n = 0, have = 0;
+    column c, *all = NULL;
+    if (!(l->m.features >> KI_CPU_AVX512VL & 1)) return true;
+    for (uint32_t i = 0; i < l->n; i++) {
+        if (!is_column(l, i, &c.a)) continue;
+        c.item = i;
+        if (!ki_array_grow(&all, &have, n + 1, sizeof *all)) {
+            ki_free(all);
+            return ki_fail(l->ir->env, KI_E_NOMEM), false;
+        }
+        all[n++] = c;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!l->val[all[i].item].square) find(l, all + i, n - i);
+    ki_free(all);
+    return true;
 }
 
 static ki_mop zmm(ki_vreg r) { return ki_mreg(KI_XO_Z, r); }
@@ -81,4 +121,40 @@ void ki_lsquare(ki_lower *l, kn_uop u) {
     quarters(l, &a, 8, high);
     for (unsigned k = 0; k < SIDE; k++, i = l->val[i].next - 1)
         l->val[i].reg = two(l, KI_X_VSHUFF32X4, low[k % 4], high[k % 4], k < 4 ? 0x88 : 0xdd);
+}
+
+/* In quarter q of part[k] row 4 q + k of four columns. */
+static void rows_of(ki_lower *l, const ki_vreg column[4], ki_vreg part[4]) {
+    ki_vreg x = two(l, KI_X_VUNPCKLPS, column[0], column[1], -1), y = two(l, KI_X_VUNPCKLPS, column[2], column[3], -1);
+    part[0] = two(l, KI_X_VUNPCKLPD, x, y, -1), part[1] = two(l, KI_X_VUNPCKHPD, x, y, -1);
+    x = two(l, KI_X_VUNPCKHPS, column[0], column[1], -1), y = two(l, KI_X_VUNPCKHPS, column[2], column[3], -1);
+    part[2] = two(l, KI_X_VUNPCKLPD, x, y, -1), part[3] = two(l, KI_X_VUNPCKHPD, x, y, -1);
+}
+
+void ki_lstore_square(ki_lower *l, kn_uop u) {
+    ki_lval *v = ki_lv(l, u);
+    kn_uop x = u->src[1];
+    ki_vreg column[SIDE], low[4], high[4], r = ki_lvector(l, x, true);
+    ki_address a;
+    uint32_t i = v->square - 1;
+    /* A slice's register may have another value by then. */
+    v->reg = x->op == KN_LOAD && ki_lv(l, x)->alias ? ki_lmove(l, KI_RC_V, KI_XO_Z, r) : r;
+    for (unsigned k = 0; k < SIDE; k++, i = l->val[i].next - 1)
+        if (i > l->now) return; /* not yet all */
+        else column[k] = l->val[i].reg;
+    if (ki_address_of(l->inst[v->square - 1]->src[0], &a)) return;
+    rows_of(l, column, low), rows_of(l, column + 4, high);
+    static const int32_t quarters[2][LANES] = {{0, 0, 1, 0, 8, 0, 9, 0, 2, 0, 3, 0, 10, 0, 11, 0},
+                                               {4, 0, 5, 0, 12, 0, 13, 0, 6, 0, 7, 0, 14, 0, 15, 0}};
+    for (unsigned h = 0; h < 2; h++) {
+        ki_vreg number = ki_lnumbers(l, quarters[h], LANES);
+        for (unsigned k = 0; k < 4; k++) { /* rows 8 h + k and 8 h + 4 + k */
+            r = ki_lmove(l, KI_RC_V, KI_XO_Z, low[k]);
+            KI_LPUT(l, KI_X_VPERMT2PD, zmm(r), zmm(number), zmm(high[k]));
+            ki_mop to = ki_laddress(l, &a, 8 * h + k);
+            KI_LPUT(l, KI_X_VMOVUPS_ST, to, ki_mreg(KI_XO_Y, r));
+            to = ki_laddress(l, &a, 8 * h + 4 + k);
+            KI_LPUT(l, KI_X_VEXTRACTF64X4, to, zmm(r), ki_mimm(1));
+        }
+    }
 }

@@ -74,6 +74,20 @@ static void all_agree(int w, const char *target, unsigned threads, unsigned samp
     finish();
 }
 
+/* Some trial is the move alone, which the heuristics of so small a kernel do not make. */
+static void proposes(int w, ki_optop op) {
+    kn_uop sink;
+    begin();
+    const char *name = build(w, &sink);
+    ki_search s = search_of(sink, "sse2", 1, &(fake){.salt = 5});
+    bool ok = ki_search_run(&s), some = false;
+    for (size_t i = 1; i < s.n && ok; i++)
+        for (uint32_t k = 0; k < s.trial[i].nopt; k++) some |= s.trial[i].opt[k].op == op;
+    CHECK(ok && some, "a search of %s tries OptOp %d", name, (int)op);
+    ki_search_close(&s);
+    finish();
+}
+
 static void never_worse(void) {
     bool ok = true, found = false;
     for (uint64_t salt = 1; salt <= 12 && ok; salt++) {
@@ -172,6 +186,8 @@ int main(void) {
         all_agree(w, "avx512", 1, 60);
         all_agree(w, w % 2 ? "sse2" : "avx2", 3, 30);
     }
+    proposes(20, KI_OPT_SCAN);
+    proposes(24, KI_OPT_LATE);
     never_worse();
     broken();
     twice_the_same();

@@ -38,6 +38,18 @@ static int64_t mach_broadcast(kn_uop of, kn_uop in, int64_t i) {
     }
     return at;
 }
+/* Flat element of u's source that element i of u is: of an INDEX of a value by lists, or a PERMUTE. */
+static int64_t mach_moved(const mach *m, kn_uop u, int64_t i) {
+    kn_uop a = u->src[0];
+    int64_t c[KI_MAX_RANK] = {0}, at = 0;
+    for (unsigned k = ki_rank(u); k-- > 0; i /= ki_dim_n(u, k)) {
+        int64_t x = i % ki_dim_n(u, k);
+        if (u->op == KN_PERMUTE) c[u->arg.ints->v[k]] = x;
+        else c[k] = k + 1 < u->nsrc ? (int64_t)m->val[u->src[k + 1]->id][x] : x;
+    }
+    for (unsigned k = 0; k < ki_rank(a); k++) at = at * ki_dim_n(a, k) + c[k];
+    return at;
+}
 static int mach_fault(mach *m, kn_uop u, const char *why, long long at) {
     if (!m->bad) printf("# machine: %%%u %s: %s %lld\n", u->id, ki_ops[u->op].name, why, at);
     return m->bad = 1;
@@ -69,7 +81,11 @@ static void mach_value(mach *m, kn_uop u) {
         return;
     case KN_INDEX:
         m->mem[u->id] = m->mem[a->id];
-        for (int64_t i = 0; i < n; i++) v[i] = m->val[u->src[1]->id][i];
+        for (int64_t i = 0; i < n; i++)
+            v[i] = m->mem[a->id].data ? m->val[u->src[1]->id][i] : m->val[a->id][mach_moved(m, u, i)];
+        return;
+    case KN_PERMUTE:
+        for (int64_t i = 0; i < n; i++) v[i] = m->val[a->id][mach_moved(m, u, i)];
         return;
     case KN_LOAD:
     case KN_STORE: {

@@ -159,7 +159,7 @@ static void test_refused(void) {
     kn_arg arg = {.bits = 0};
     arg.reduce.op = KN_ADD;
     refuse("KN4221", store(o, C(0), ki_make(ir, KN_REDUCE, KN_VOID, (U[]){load(a, r), r}, 2, arg, 0)));
-    refuse("KN4221", store(o, l2, ki_permute(ir, load(a, l2), (int64_t[]){1, 0}, 2)));
+    refuse("KN4221", store(o, l2, ki_flip(ir, load(a, l2), (int64_t[]){0}, 1)));
 }
 
 int main(void) {

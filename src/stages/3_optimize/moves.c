@@ -192,6 +192,30 @@ static void first(ki_moves *m) {
     }
 }
 
+/* Running sums, so many elements side by side. */
+static void scan(ki_moves *m) {
+    kn_uop r;
+    EACH_LOOP(m, r) {
+        ki_opt o = simple(KI_OPT_SCAN, r->arg.range.id, 4);
+        if (of_reduce(m, r) || ki_nest_independent(m->k, r)) continue;
+        for (; o.arg <= 64 && o.arg < ki_extent(r); o.arg *= 2)
+            if (ki_extent(r) % o.arg == 0) append(m, &o, 1);
+    }
+}
+
+/* A row's result, stored while the next one is kept. */
+static void late(ki_moves *m) {
+    const ki_scope *s = &m->k->scope;
+    bool kept = false;
+    kn_uop r;
+    for (uint32_t i = 0; i < s->n; i++)
+        kept |= s->node[i]->op == KN_BUFFER && s->node[i]->arg.buffer->addrspace == KN_LOCAL;
+    EACH_LOOP(m, r) {
+        ki_opt o = simple(KI_OPT_LATE, r->arg.range.id, 0);
+        if (kept && !of_reduce(m, r) && ki_extent(r) > 1) append(m, &o, 1);
+    }
+}
+
 static void thread(ki_moves *m) {
     kn_uop r;
     unsigned all = m->machine->threads;
@@ -258,8 +282,8 @@ static void stage_elsewhere(ki_moves *m) {
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 static void (*const generators[])(ki_moves *m) = {
-    upcast, even,  unroll, tile,   swap,   join,    block,    stage,
-    rows,   first, thread, stream, factor, without, exchange, stage_elsewhere,
+    upcast, even, unroll, tile,   swap,   join,   block,   stage,    rows,
+    first,  scan, late,   thread, stream, factor, without, exchange, stage_elsewhere,
 };
 enum { LONG_LIST = 40 }; /* of a kernel with so many decisions only those there are are changed */
 

@@ -2,7 +2,8 @@
  *
  *   acc = AFTER(buf, start, r); got = acc + x(r) is stored, and used   becomes, with r = n r' + l, l n lanes,
  *   acc = AFTER(buf, start, r'); acc + Σ_m x(n r' + m) is stored, acc + Σ_m where(m <= l, x(n r' + m), -0.0) used
- * where m runs over n as well: lanes that are added up. So a step's n sums depend on the last step's one by one addition. */
+ * where m runs over n as well: lanes that are added up, in log steps (4_expand/prefix.c). So a step's n sums depend on the last step's by
+ * one addition. */
 #include "stages/3_optimize/choose.h"
 
 #define FAIL(...) (ki_fail(k->ir->env, __VA_ARGS__), NULL)
@@ -73,18 +74,20 @@ kn_uop ki_opt_scan(ki_nest *k, ki_opt *o) {
     if (o->id < 0) o->id = (int32_t)next;
     if (ki_nest_range(k, (uint32_t)o->id)) return FAIL(KI_E_OPT_ID, (int)o->id);
     if ((uint32_t)o->id >= next) next = (uint32_t)o->id + 1;
-    kn_uop many = ki_index(ir, f), l = ki_range_make(ir, (uint32_t)o->id, KN_AX_UPCAST, many), m[2], sums[2];
+    kn_uop many = ki_index(ir, f), l = ki_range_make(ir, (uint32_t)o->id, KN_AX_UPCAST, many), sums[2];
+    kn_uop m = ki_range_make(ir, next, KN_AX_UNROLL, many), term = NULL;
     kn_uop rest = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, n / f));
     kn_uop first = ki_op2(ir, KN_MUL, rest, many);
     kn_dtype t = (kn_dtype)s.x->dtype;
     kn_uop none = ki_is_float(t) ? ki_const_float(ir, t, -0.0) : ki_const_int(ir, t, 0);
     kn_arg plus = {.bits = 0};
     plus.reduce.op = KN_ADD;
+    kn_uop at = ki_op2(ir, KN_ADD, first, m);
+    if (at) term = ki_substitute(ir, s.x, &r, &at, 1);
     for (unsigned i = 0; i < 2; i++) { /* of all elements; of those up to l */
-        m[i] = ki_range_make(ir, next + i, KN_AX_UNROLL, many);
-        kn_uop at = ki_op2(ir, KN_ADD, first, m[i]), x = at ? ki_substitute(ir, s.x, &r, &at, 1) : NULL;
-        if (i) x = ki_op3(ir, KN_WHERE, ki_op2(ir, KN_CMPLT, m[i], ki_op2(ir, KN_ADD, l, ki_index(ir, 1))), x, none);
-        sums[i] = x ? ki_make(ir, KN_REDUCE, KN_VOID, (kn_uop[]){x, m[i]}, 2, plus, 0) : NULL;
+        kn_uop upto = i ? ki_op2(ir, KN_CMPLT, m, ki_op2(ir, KN_ADD, l, ki_index(ir, 1))) : NULL;
+        kn_uop x = i ? ki_op3(ir, KN_WHERE, upto, term, none) : term;
+        sums[i] = x ? ki_make(ir, KN_REDUCE, KN_VOID, (kn_uop[]){x, m}, 2, plus, 0) : NULL;
     }
     kn_uop acc =
         ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, s.after->src[0], s.after->src[1 + (s.after->src[1] == r)], rest),

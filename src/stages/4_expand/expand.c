@@ -281,7 +281,8 @@ static bool map_elementwise(ki_ex *x, uint32_t i, kn_uop u) {
 static bool map_reduce(ki_ex *x, uint32_t i, kn_uop u) {
     for (uint32_t k = 1; k < u->nsrc; k++)
         if (ki_is_loop(u->src[k])) return x->pending[x->npending++] = i, true;
-    return (x->val[i] = ki_reduce_lanes(x, u, ki_ex_val(x, u->src[0]))) != NULL;
+    kn_uop running = ki_prefix_lanes(x, u);
+    return (x->val[i] = running ? running : ki_reduce_lanes(x, u, ki_ex_val(x, u->src[0]))) != NULL;
 }
 
 static bool map_other(ki_ex *x, uint32_t i, kn_uop u) {
@@ -352,6 +353,7 @@ static void close_ex(ki_ex *x) {
     ki_free(x->own);
     ki_free(x->own_ranges);
     ki_free(x->pending);
+    ki_free(x->prefix);
 }
 
 /* Places in order of level: a counting sort. */
@@ -374,7 +376,7 @@ kn_uop ki_expand_kernel(ki_ir *ir, const ki_target *t, kn_uop sink) {
     kn_uop result = NULL;
     uint32_t *order = NULL;
     if (!(sink = ki_unshare_loops(ir, sink))) return NULL;
-    bool ok = open_ex(&x, ir, t, sink) && assign_axes(&x);
+    bool ok = open_ex(&x, ir, t, sink) && assign_axes(&x) && ki_find_prefixes(&x);
     if (ok && !(order = by_level(&x.scope))) ok = (ki_fail(ir->env, KI_E_NOMEM), false);
     if (ok) find_homes(&x);
     for (uint32_t i = 0; ok && i < x.scope.n; i++) {

@@ -6,6 +6,12 @@
 #include "stages/affine.h"
 #include "stages/scope.h"
 
+/* A running sum across lanes (prefix.c): reduce is, for each l, the sum of term over m up to l. */
+typedef struct ki_prefix {
+    kn_uop reduce, term, m, l;
+} ki_prefix;
+#define KI_MOST_PREFIX 64
+
 /* Arrays are by place in scope.node. */
 typedef struct ki_ex {
     ki_ir *ir;
@@ -22,6 +28,8 @@ typedef struct ki_ex {
     uint32_t *own;               /* BUFFER of the kernel: lane axes it has a copy for */
     uint64_t *own_ranges;        /* the lane RANGEs of these axes */
     uint32_t *pending, npending; /* REDUCEs of the level being mapped */
+    ki_prefix *prefix;           /* the kernel's */
+    uint32_t nprefix;
 } ki_ex;
 #define KI_NO_LANE 255
 
@@ -52,6 +60,9 @@ kn_uop ki_lane_squeeze(ki_ir *ir, kn_uop u);
 
 /* v over the lane RANGEs (and axes) of the REDUCE u. */
 kn_uop ki_reduce_lanes(ki_ex *x, kn_uop u, kn_uop v);
+/* prefix.c: finds the running sums across lanes; such a sum's value, or of one beside it; NULL: u is none, or env says why. */
+bool ki_find_prefixes(ki_ex *x);
+kn_uop ki_prefix_lanes(ki_ex *x, kn_uop u);
 /* skip.c: a sum's value and its innermost loop, terms that are left out skipped. */
 bool ki_skip_left_out(ki_ir *ir, kn_uop *value, kn_uop *loop);
 /* Lowers the pending REDUCEs, which all stand on one level. */

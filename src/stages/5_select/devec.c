@@ -331,11 +331,56 @@ static int64_t reg_place(const devec *d, kn_uop i, const place *p, uint32_t *len
     return at * ki_dim_n(i, v) + chunk.offset;
 }
 
+/* The part of v that holds its element at these coordinates, and which lane of it that is. */
+static kn_uop part_with(devec *d, kn_uop v, const int64_t *at, uint32_t *lane) {
+    place p = {{0}};
+    int along = vector_of(d, v);
+    *lane = 0;
+    for (unsigned k = 0; k < d->l.rank; k++) p.c[k] = (uint32_t)at[k];
+    if (along >= 0) {
+        uint32_t c = 0, end = ki_lane_chunks(&d->l, (unsigned)along) - 1;
+        while (c < end && ki_lane_chunk_at(&d->l, (unsigned)along, c + 1).offset <= at[along]) c++;
+        p.c[along] = c;
+        *lane = (uint32_t)at[along] - ki_lane_chunk_at(&d->l, (unsigned)along, c).offset;
+    }
+    return written(d, part_at(d, v, &p));
+}
+
+/* Lanes of a value at other places (4_expand/prefix.c): axes in another order, or some of their lanes. */
+static kn_uop moved_part(devec *d, kn_uop u, const place *p) {
+    ki_lane_chunk chunk = chunk_of(d, u, p);
+    kn_uop v = u->src[0], from[128], lane[128];
+    int along = vector_of(d, u);
+    bool one = true, same = true;
+    if (chunk.len > 128 || ki_rank(v) != d->l.rank) return fail(d, u, "too many lanes");
+    for (uint32_t i = 0; i < chunk.len; i++) {
+        int64_t at[KI_MAX_RANK];
+        uint32_t n;
+        for (unsigned k = 0; k < d->l.rank; k++) {
+            int64_t x = (int)k == along ? chunk.offset + i : p->c[k];
+            if (u->op == KN_PERMUTE) at[u->arg.ints->v[k]] = x;
+            else at[k] = k + 1 < u->nsrc ? u->src[k + 1]->src[x]->arg.i : x;
+        }
+        if (!(from[i] = part_with(d, v, at, &n))) return NULL;
+        one = one && from[i] == from[0];
+        same = same && n == i;
+        lane[i] = ki_index(d->ir, n);
+    }
+    bool whole = one && (!ki_rank(from[0]) || (same && ki_numel(from[0]) == chunk.len));
+    if (whole) return from[0];
+    if (one)
+        return ki_op2(d->ir, KN_INDEX, from[0], chunk.len > 1 ? ki_opn(d->ir, KN_STACK, lane, chunk.len) : lane[0]);
+    for (uint32_t i = 0; i < chunk.len; i++)
+        if (ki_rank(from[i])) from[i] = ki_op2(d->ir, KN_INDEX, from[i], lane[i]);
+    return ki_opn(d->ir, KN_STACK, from, chunk.len);
+}
+
 static kn_uop index_part(devec *d, kn_uop u, const place *p) {
     kn_uop buf = storage_root(u->src[0]);
     if (ki_is_const_list(u->src[0]) && u->nsrc == 2) /* a table: the whole of it for each part */
         return ki_op2(d->ir, KN_INDEX, u->src[0], written(d, part_at(d, u->src[1], p)));
-    if (!ki_is_storage(u->src[0]) || u->nsrc != 2) return fail(d, u, "an index into a value");
+    if (!ki_is_storage(u->src[0])) return moved_part(d, u, p);
+    if (u->nsrc != 2) return fail(d, u, "an index of several axes");
     uint32_t b = d->at[u->src[0]->id], len;
     kn_uop at;
     if (is_reg(buf) && d->relay && d->relay[d->at[buf->id]] == 1) {
@@ -500,6 +545,7 @@ static kn_uop value_part(devec *d, kn_uop u, const place *p, affine *aff) {
         return *aff = d->aff[i], written(d, i);
     }
     case KN_INDEX: return index_part(d, u, p);
+    case KN_PERMUTE: return moved_part(d, u, p);
     case KN_INS: return elementwise_part(d, u, p, aff);
     case KN_LOAD: return access_part(d, u, p);
     case KN_REDUCE: return reduce_part(d, u, p);

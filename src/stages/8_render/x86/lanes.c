@@ -73,6 +73,23 @@ static void pick_bits(ki_lower *l, kn_uop u) {
             ki_mimm(first));
 }
 
+/* Lanes of 4 or 8 bytes in any order, as words: one permutation. */
+static ki_vreg permuted(ki_lower *l, ki_vreg x, unsigned all, const kn_uop *lane, unsigned n, unsigned es) {
+    unsigned bytes = all > n * es ? all : n * es, each = es / 4;
+    int32_t word[16] = {0};
+    for (unsigned k = 0; k < n * each; k++) word[k] = (int32_t)(lane[k / each]->arg.i * each + k % each);
+    ki_mop r = ki_mreg(ki_lkind(bytes), ki_vreg_new(&l->m, KI_RC_V, ki_lkind(bytes)));
+    ki_mop from = ki_mreg(ki_lkind(bytes), x);
+    if (bytes > 16) {
+        KI_LPUT(l, KI_X_VPERMPS, r, ki_mreg(ki_lkind(bytes), ki_lnumbers(l, word, bytes / 4)), from);
+    } else {
+        int64_t two_bits = 0;
+        for (unsigned k = 0; k < 4; k++) two_bits |= (int64_t)word[k] << 2 * k;
+        KI_LPUT(l, KI_X_VPSHUFD, r, from, ki_mimm(two_bits));
+    }
+    return r.reg;
+}
+
 void ki_lpick(ki_lower *l, kn_uop u) {
     ki_lval *v = ki_lv(l, u);
     kn_uop x = u->src[0], i = u->src[1];
@@ -94,6 +111,8 @@ void ki_lpick(ki_lower *l, kn_uop u) {
         ki_vreg r = bytes_of(l, from, all, at, n * es);
         bool slice = x->op == KN_LOAD && ki_lv(l, x)->alias; /* will be written again */
         v->reg = r == from && slice ? ki_lmove(l, KI_RC_V, ki_lkind(n * es), r) : r;
+    } else if (es >= 4) {
+        v->reg = permuted(l, from, all, n > 1 ? i->src : &i, n, es);
     } else {
         uint64_t there = ki_mframe_take(&l->m, 64, 64), to = ki_mframe_take(&l->m, 64, 64);
         ki_lput(l, from, all, ki_mframe(there, 0), false);

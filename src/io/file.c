@@ -1,6 +1,7 @@
 /* file.c: whole files in and out. See file.h. */
 #include "io/file.h"
 
+#include "base/fd.h"
 #include "io/inflate.h"
 
 #include <errno.h>
@@ -64,24 +65,12 @@ bool ki_file_read_gz(ki_env *env, const char *path, uint8_t **data, size_t *n) {
     return ok;
 }
 
-static bool write_all(int fd, const void *data, size_t n) {
-    const char *p = data;
-    while (n) {
-        ssize_t put = write(fd, p, n);
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return false;
-        p += put;
-        n -= (size_t)put;
-    }
-    return true;
-}
-
 bool ki_file_write2(ki_env *env, const char *path, const void *head, size_t nhead, const void *data, size_t n) {
     struct stat st;
     /* Standard output and devices are written in place; a file through a temporary one and a rename. */
     if (strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode))) {
         int fd = strcmp(path, "-") == 0 ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CLOEXEC);
-        bool ok = fd >= 0 && write_all(fd, head, nhead) && write_all(fd, data, n);
+        bool ok = fd >= 0 && ki_fd_write(fd, head, nhead) && ki_fd_write(fd, data, n);
         if (!ok) ki_fail(env, KI_E_FILE_WRITE, path, strerror(errno));
         if (fd >= 0) close(fd);
         return ok;
@@ -90,7 +79,7 @@ bool ki_file_write2(ki_env *env, const char *path, const void *head, size_t nhea
     ki_text_printf(&t, "%s.%ld.tmp", path, (long)getpid());
     if (t.oom) return ki_text_free(&t), ki_fail(env, KI_E_NOMEM), false;
     int fd = open(t.s, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool ok = fd >= 0 && write_all(fd, head, nhead) && write_all(fd, data, n);
+    bool ok = fd >= 0 && ki_fd_write(fd, head, nhead) && ki_fd_write(fd, data, n);
     int why = errno;
     if (fd >= 0 && close(fd) != 0 && ok) ok = false, why = errno;
     if (ok && rename(t.s, path) != 0) ok = false, why = errno;

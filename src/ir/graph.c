@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- order
- * ------------------------------------------------------------------------------------------------- */
+/* ---- order -------------------------------------------------------------------------------------------------- */
 
 /* Marks for a new walk, and a queue with room for every node: a walk puts each there once. */
 static bool seen_room(ki_ir *ir) {
@@ -162,8 +161,7 @@ int64_t ki_postorder(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) 
     return (int64_t)n;
 }
 
-/* ---- rebuilding
- * -------------------------------------------------------------------------------------------- */
+/* ---- rebuilding --------------------------------------------------------------------------------------------- */
 
 /* Sources of u through the map, into buf (grown as needed); ids up to `floor` stand for themselves. */
 static bool mapped_sources(ki_ir *ir, kn_uop u, const ki_map *map, uint32_t floor, kn_uop **buf, uint32_t *cap) {
@@ -357,8 +355,7 @@ bool ki_ir_collect(ki_ir *ir, kn_uop *root, size_t nroot) {
     return true;
 }
 
-/* ---- reading
- * ----------------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------------------ */
 
 ki_digest ki_graph_digest(ki_ir *ir, const kn_uop *root, size_t nroot, bool *ok) {
     kn_uop *order;

@@ -10,8 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- bits and numbers
- * --------------------------------------------------------------------------------------- */
+/* ---- bits and numbers --------------------------------------------------------------------------------------- */
 
 static float f32_of(uint64_t bits) {
     uint32_t b = (uint32_t)bits;
@@ -147,8 +146,7 @@ bool ki_is_minus_zero(kn_uop u) {
 }
 double ki_const_f64(kn_uop u) { return ki_f64_from_bits((kn_dtype)u->dtype, u->arg.bits); }
 
-/* ---- storage
- * ------------------------------------------------------------------------------------------------- */
+/* ---- storage ------------------------------------------------------------------------------------------------ */
 
 uint64_t ki_storage_get(kn_dtype t, const void *array, int64_t i) {
     const char *p = (const char *)array + i * (int64_t)ki_dtypes[t].bytes;
@@ -191,8 +189,7 @@ void ki_storage_put(kn_dtype t, void *array, int64_t i, uint64_t bits) {
     }
 }
 
-/* ---- integers
- * ------------------------------------------------------------------------------------------------ */
+/* ---- integers ----------------------------------------------------------------------------------------------- */
 
 static bool less_int(uint64_t a, uint64_t b, bool is_signed) { return is_signed ? (int64_t)a < (int64_t)b : a < b; }
 
@@ -315,8 +312,7 @@ uint64_t ki_threefry(uint64_t counter, uint64_t key) {
     return (uint64_t)y << 32 | x;
 }
 
-/* ---- floats
- * -------------------------------------------------------------------------------------------------- */
+/* ---- floats ------------------------------------------------------------------------------------------------- */
 
 static double max_f64(double a, double b) {
     if (isnan(a) || isnan(b)) return NAN;
@@ -394,8 +390,7 @@ static bool scalar_float(kn_op op, kn_dtype t, const uint64_t *in, uint64_t *out
     return true;
 }
 
-/* ---- the entry
- * ----------------------------------------------------------------------------------------------- */
+/* ---- the entry ---------------------------------------------------------------------------------------------- */
 
 bool ki_scalar(kn_op op, kn_dtype out, const kn_dtype *in_dtype, const uint64_t *in_bits, uint64_t *out_bits) {
     if (op == KN_CAST) return ki_scalar_cast(out, in_dtype[0], in_bits[0], out_bits);

@@ -11,8 +11,7 @@
 
 static const char *shape_name(const ki_type *t, char *buf) { return ki_shape_text(t, buf, 128); }
 
-/* ---- dtype
- * ------------------------------------------------------------------------------------------------- */
+/* ---- dtype -------------------------------------------------------------------------------------------------- */
 
 static bool dtype_GIVEN(ki_draft *d) {
     (void)d;
@@ -82,8 +81,7 @@ bool ki_derive_dtype(ki_draft *d) {
     return ki_is_elementwise(d->op) && d->op != KN_CAST ? check_operands(d) : true;
 }
 
-/* ---- shape
- * ------------------------------------------------------------------------------------------------- */
+/* ---- shape -------------------------------------------------------------------------------------------------- */
 
 static unsigned device_of(ki_draft *d) {
     for (uint32_t i = 0; i < d->nsrc; i++)

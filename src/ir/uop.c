@@ -26,8 +26,7 @@ kn_op ki_op_named(const char *s, size_t n) {
     return KI_OP_COUNT;
 }
 
-/* ---- interned payloads: a hidden length and hash stand before each
- * ----------------------------------------- */
+/* ---- interned payloads: a hidden length and hash stand before each ------------------------------------------ */
 
 typedef struct payload {
     size_t n;
@@ -92,8 +91,7 @@ const ki_type *ki_type_make(ki_ir *ir, unsigned rank, const ki_dim *dim, unsigne
     return ki_intern(ir, t, sizeof(ki_type) + rank * sizeof(ki_dim));
 }
 
-/* ---- the node table
- * ---------------------------------------------------------------------------------------- */
+/* ---- the node table ----------------------------------------------------------------------------------------- */
 
 static bool slots_rebuild(ki_ir *ir, uint32_t cap);
 
@@ -332,8 +330,7 @@ kn_uop ki_make_new(ki_ir *ir, kn_uop like, const ki_map *map, kn_arg arg, const 
     return u;
 }
 
-/* ---- discarding
- * -------------------------------------------------------------------------------------------- */
+/* ---- discarding --------------------------------------------------------------------------------------------- */
 
 ki_mark ki_ir_mark(const ki_ir *ir) {
     return (ki_mark){ir->n, ir->next_range, ir->next_buffer, ki_arena_now(&ir->arena)};

@@ -2,6 +2,8 @@
  * never meant for; if it crashes, that is a verdict on the guard, not the end of the prover. */
 #include "rules/prove_impl.h"
 
+#include "base/fd.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -15,30 +17,6 @@ typedef struct answer {
     uint64_t instances;
 } answer;
 
-static bool write_all(int fd, const void *p, size_t n) {
-    const char *s = p;
-    while (n) {
-        ssize_t w = write(fd, s, n);
-        if (w < 0 && errno == EINTR) continue;
-        if (w <= 0) return false;
-        s += w;
-        n -= (size_t)w;
-    }
-    return true;
-}
-
-static size_t read_all(int fd, void *p, size_t n) {
-    char *s = p;
-    size_t got = 0;
-    while (got < n) {
-        ssize_t r = read(fd, s + got, n - got);
-        if (r < 0 && errno == EINTR) continue;
-        if (r <= 0) break;
-        got += (size_t)r;
-    }
-    return got;
-}
-
 enum { OWN_SECONDS = 30, SECONDS = 20, TRIES = 4 };
 
 static void in_child(int fd, const ki_proof *p, const ki_prove_opts *o) {
@@ -51,7 +29,7 @@ static void in_child(int fd, const ki_proof *p, const ki_prove_opts *o) {
     if (null >= 0) dup2(null, 2);
     if (ki_prove_execute(p, o, &v)) {
         answer a = {v.rung, v.narrower, v.within, v.reason.n < 2000 ? (uint32_t)v.reason.n : 2000, v.instances};
-        if (write_all(fd, &a, sizeof a) && a.reason) write_all(fd, v.reason.s, a.reason);
+        if (ki_fd_write(fd, &a, sizeof a) && a.reason) ki_fd_write(fd, v.reason.s, a.reason);
     }
     close(fd);
     kill(getpid(), SIGKILL); /* leaves without running anything the parent registered */
@@ -68,8 +46,8 @@ static bool ask_child(const ki_proof *p, const ki_prove_opts *o, answer *a, char
         in_child(fd[1], p, o);
     }
     close(fd[1]);
-    *whole = read_all(fd[0], a, sizeof *a) == sizeof *a;
-    if (*whole) reason[read_all(fd[0], reason, a->reason < 2000 ? a->reason : 2000)] = 0;
+    *whole = ki_fd_read(fd[0], a, sizeof *a) == sizeof *a;
+    if (*whole) reason[ki_fd_read(fd[0], reason, a->reason < 2000 ? a->reason : 2000)] = 0;
     close(fd[0]);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
     *stuck = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;

@@ -5,6 +5,8 @@
  * input. */
 #include "rules/prove_smt.h"
 
+#include "base/fd.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -519,7 +521,7 @@ static bool solve(const char *z3, const ki_text *script_text, ki_text *answer) {
     int in = mkstemp(path), out[2];
     if (in < 0) return false;
     unlink(path);
-    bool good = write(in, script_text->s, script_text->n) == (ssize_t)script_text->n && lseek(in, 0, SEEK_SET) == 0;
+    bool good = ki_fd_write(in, script_text->s, script_text->n) && lseek(in, 0, SEEK_SET) == 0;
     if (!good || pipe(out)) return close(in), false;
     posix_spawn_file_actions_t fa;
     pid_t pid;

@@ -108,16 +108,23 @@ kn_uop ki_t_flip_axis(kn_ctx *k, kn_uop x, unsigned axis) {
     return x ? ki_flip(&k->ir, x, &a, 1) : NULL;
 }
 
-/* Every step-th element of an axis of c * step elements. */
+/* The axis as two, of a and b. */
+static kn_uop in_two(kn_ctx *k, kn_uop x, unsigned axis, int64_t a, int64_t b) {
+    if (!x) return NULL;
+    ki_shape s = ki_shape_like(x);
+    if (s.n == KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
+    memmove(s.d + axis + 1, s.d + axis, (s.n - axis) * sizeof *s.d);
+    s.n++;
+    s.d[axis].n = a, s.d[axis + 1].n = b;
+    return ki_t_reshape_to(k, x, &s);
+}
+
+/* Every step-th element of an axis of count * step elements. */
 static kn_uop stride_axis(kn_ctx *k, kn_uop x, unsigned axis, int64_t count, int64_t step) {
     if (!x || step == 1) return x;
-    ki_shape s = ki_shape_like(x), wide = s;
-    memmove(wide.d + axis + 1, wide.d + axis, (s.n - axis) * sizeof *s.d);
-    wide.n++;
-    if (wide.n > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
-    wide.d[axis].n = s.d[axis].n = count;
-    wide.d[axis + 1].n = step;
-    return ki_t_reshape_to(k, ki_t_narrow(k, ki_t_reshape_to(k, x, &wide), axis + 1, 0, 1), &s);
+    ki_shape s = ki_shape_like(x);
+    s.d[axis].n = count;
+    return ki_t_reshape_to(k, ki_t_narrow(k, in_two(k, x, axis, count, step), axis + 1, 0, 1), &s);
 }
 
 /* start, stop as Python's slice.indices would have them. */
@@ -148,28 +155,15 @@ kn_uop ki_t_windows(kn_ctx *k, kn_uop x, unsigned axis, int64_t size, int64_t st
         y = ki_t_slice_axis(k, y, axis, 0, (out - 1) * step + 1, step);
         return ki_t_unsqueeze(k, y, ki_rank(x));
     }
-    if (size == step &&
-        dilation == 1) { /* windows that do not overlap: a reshape, which a gradient undoes for nothing */
+    if (size == step && dilation == 1) { /* none overlaps another: a reshape, which a gradient undoes for nothing */
         y = ki_t_narrow(k, x, axis, 0, out * size);
-        if (!y) return NULL;
-        ki_shape c = ki_shape_like(y);
-        if (c.n + 1 > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
-        memmove(c.d + axis + 1, c.d + axis, (c.n - axis) * sizeof *c.d);
-        c.n++;
-        c.d[axis].n = out, c.d[axis + 1].n = size;
-        return ki_t_move(k, ki_t_reshape_to(k, y, &c), axis + 1, ki_rank(x));
+        return ki_t_move(k, in_two(k, y, axis, out, size), axis + 1, ki_rank(x));
     }
     int64_t need = out * step, times = need > n + dilation ? (need - dilation + n - 1) / n : 1;
     int64_t row = n * times + dilation, total = size * row;
     y = ki_t_tile_axis(k, x, axis, (total + n - 1) / n);
     y = ki_t_narrow(k, y, axis, 0, total);
-    if (!y) return NULL;
-    ki_shape s = ki_shape_like(y);
-    if (s.n + 1 > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
-    memmove(s.d + axis + 1, s.d + axis, (s.n - axis) * sizeof *s.d);
-    s.n++;
-    s.d[axis].n = size, s.d[axis + 1].n = row;
-    y = ki_t_narrow(k, ki_t_reshape_to(k, y, &s), axis + 1, 0, need);
+    y = ki_t_narrow(k, in_two(k, y, axis, size, row), axis + 1, 0, need);
     y = stride_axis(k, y, axis + 1, out, step);
     return ki_t_move(k, y, axis, ki_rank(x));
 }

@@ -58,6 +58,7 @@ MISUSES = {
     "shrink range": ("KN1134", ["axis 0", "1 to 4 (exclusive)", "there are 3"], lambda k: t(k, 3).shrink((1,), (3,))),
     "shrink count": ("KN1127", ["shrink"], lambda k: t(k, 3).shrink((0, 0), (1, 1))),
     "slice step": ("KN1135", ["step"], lambda k: t(k, 3).slice(0, 0, 2, 0)),
+    "slice rank": ("KN1120", ["16"], lambda k: t(k, 4, *(1,) * 15).slice(0, 0, 4, 2)), "slice last rank": ("KN1120", ["16"], lambda k: t(k, *(1,) * 15, 4).slice(15, 0, 4, 2)),
     "select range": ("KN1136", ["index 3", "size 3"], lambda k: t(k, 3).select(0, 3)),
     "cat shapes": ("KN1137", ["tensor 1", "(2, 4)", "(2, 3)"], lambda k: koine.cat([t(k, 2, 3), t(k, 2, 4)], 0)),
     "cat axis": ("KN1125", ["cat"], lambda k: koine.cat([t(k, 2)], 1)),

@@ -1,6 +1,8 @@
 /* cache.c: see cache.h. */
 #include "device/cpu/cache.h"
 
+#include "base/fd.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -95,16 +97,9 @@ static char *read_own(const char *path, size_t *n) {
     bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == geteuid() || st.st_uid == 0) &&
               !(st.st_mode & 022) && st.st_size > 0;
     char *s = ok ? ki_malloc((size_t)st.st_size) : NULL;
-    size_t at = 0;
-    while (s && at < (size_t)st.st_size) {
-        ssize_t r = read(fd, s + at, (size_t)st.st_size - at);
-        if (r < 0 && errno == EINTR) continue;
-        if (r <= 0) break;
-        at += (size_t)r;
-    }
+    *n = s ? ki_fd_read(fd, s, (size_t)st.st_size) : 0;
     close(fd);
-    *n = at;
-    if (s && at == (size_t)st.st_size) return s;
+    if (s && *n == (size_t)st.st_size) return s;
     ki_free(s);
     return NULL;
 }
@@ -185,7 +180,7 @@ static bool seal(const char *path, ki_digest key) {
     ki_free(s);
     int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd < 0) return false;
-    bool ok = write(fd, &t, sizeof t) == (ssize_t)sizeof t && fstat(fd, &st) == 0;
+    bool ok = ki_fd_write(fd, &t, sizeof t) && fstat(fd, &st) == 0;
     return close(fd) == 0 && ok;
 }
 
@@ -248,12 +243,7 @@ void *ki_code_cache_store(ki_env *env, ki_code_cache *c, ki_digest key, char *pa
 void ki_code_cache_write(ki_code_cache *c, ki_digest key, const char *suffix, const char *text, size_t n) {
     char *path = is_kept(c) ? format(c->temp, "/.koine-XXXXXX.kn") : NULL, *to = path_of(c, key, suffix);
     int fd = path ? mkstemps(path, 3) : -1;
-    bool ok = fd >= 0 && to;
-    for (size_t at = 0; ok && at < n;) {
-        ssize_t w = write(fd, text + at, n - at);
-        if (w > 0) at += (size_t)w;
-        else ok = w < 0 && errno == EINTR;
-    }
+    bool ok = fd >= 0 && to && ki_fd_write(fd, text, n);
     if (fd >= 0) ok = close(fd) == 0 && ok;
     ok = ok && seal(path, key) && rename(path, to) == 0;
     if (ok) stored(c);

@@ -1,6 +1,8 @@
 /* cc.c: finding and running the C compiler. See cc.h. */
 #include "device/cpu/cc.h"
 
+#include "base/fd.h"
+
 #include <errno.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -107,17 +109,6 @@ static int nameless(const char *dir) {
     return fd;
 }
 
-static bool write_all(int fd, const char *s, size_t n) {
-    while (n) {
-        ssize_t w = write(fd, s, n);
-        if (w < 0 && errno == EINTR) continue;
-        if (w <= 0) return false;
-        s += w;
-        n -= (size_t)w;
-    }
-    return true;
-}
-
 /* Starts argv with stdin from `in`, the rest to `errors`. 0 or an errno. */
 static int spawn(const char *path, char **argv, int in, int errors, pid_t *pid) {
     posix_spawn_file_actions_t fa;
@@ -137,7 +128,8 @@ bool ki_cc_start(ki_env *env, const ki_cc *cc, const char *const *flags, size_t 
     char **argv = ki_calloc(cc->nword + nflags + 8, sizeof *argv);
     int in = nameless(dir), e = 0;
     *job = (ki_cc_job){0, nameless(dir)};
-    bool ok = argv && in >= 0 && job->errors >= 0 && write_all(in, source->s, source->n) && lseek(in, 0, SEEK_SET) == 0;
+    bool ok =
+        argv && in >= 0 && job->errors >= 0 && ki_fd_write(in, source->s, source->n) && lseek(in, 0, SEEK_SET) == 0;
     if (!argv) ki_fail(env, KI_E_NOMEM);
     else if (!ok) ki_fail(env, KI_E_TEMP_FILE, dir, strerror(errno));
     if (ok) {

@@ -29,8 +29,7 @@ static bool set_map(rangeifier *r, kn_uop d, kn_uop to) {
     return true;
 }
 
-/* ---- ranges of a demand
- * ------------------------------------------------------------------------------------ */
+/* ---- ranges of a demand ------------------------------------------------------------------------------------- */
 
 typedef struct ranges {
     uint32_t nest;   /* bits: ranges of the nest */
@@ -82,8 +81,7 @@ static void lead(nest *n, uint32_t set) {
     n->nprefix++;
 }
 
-/* ---- demands
- * ----------------------------------------------------------------------------------------------- */
+/* ---- demands ------------------------------------------------------------------------------------------------ */
 
 static bool add_demand(rangeifier *r, kn_uop d, uint32_t nest_id, uint32_t ctx, bool linear) {
     info *f = &r->info[d->src[0]->id];
@@ -183,8 +181,7 @@ static bool inline_value(rangeifier *r, kn_uop v) {
     return true;
 }
 
-/* ---- storage
- * ----------------------------------------------------------------------------------------------- */
+/* ---- storage ------------------------------------------------------------------------------------------------ */
 
 static bool new_nest(rangeifier *r, const ki_type *shape, uint32_t *id) {
     if (!GROW(r->nest, r->nnest, r->nest_cap)) return false;

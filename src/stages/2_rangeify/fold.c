@@ -68,8 +68,7 @@ kn_uop ki_fold_unused(ki_match *m) {
     return NULL;
 }
 
-/* ---- linear forms
- * ------------------------------------------------------------------------------------------ */
+/* ---- linear forms ------------------------------------------------------------------------------------------- */
 
 /* e as coef·r + rest, rest of dtype index; exact as mathematical integers. */
 typedef struct linear {
@@ -151,8 +150,7 @@ static linear linear_in(ki_ir *ir, kn_uop e, kn_uop r) {
     return out;
 }
 
-/* ---- conditions
- * -------------------------------------------------------------------------------------------- */
+/* ---- conditions --------------------------------------------------------------------------------------------- */
 
 static kn_uop neg(ki_ir *ir, kn_uop a) { return ki_index_mul(ir, a, ki_index(ir, -1)); }
 static kn_uop index_max(ki_ir *ir, kn_uop a, kn_uop b) { return !a ? b : !b ? a : ki_op2(ir, KN_MAX, a, b); }

@@ -14,8 +14,7 @@ static bool nomem(rangeifier *r) {
     return false;
 }
 
-/* ---- resolving demands
- * ------------------------------------------------------------------------------------- */
+/* ---- resolving demands -------------------------------------------------------------------------------------- */
 
 typedef struct resolver {
     rangeifier *r;
@@ -126,8 +125,7 @@ static kn_uop resolve(resolver *s, kn_uop root) {
     return s->final[root->id];
 }
 
-/* ---- one kernel
- * -------------------------------------------------------------------------------------------- */
+/* ---- one kernel --------------------------------------------------------------------------------------------- */
 
 /* Loop order: the sets that must lead, then axis order. */
 static unsigned loop_order(const nest *n, kn_uop *out) {
@@ -388,8 +386,7 @@ static bool number_all(rangeifier *r, const ki_kernels *k, const uint32_t *order
     return ok;
 }
 
-/* ---- names
- * ------------------------------------------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------------------------------------------- */
 
 /* r_64_32 (has a reduce) or e_4096: sizes of the loops, outer first; a number where another kernel has the
  * name. */
@@ -441,8 +438,7 @@ static bool name_all(rangeifier *r, call *c, uint32_t n) {
     return ok;
 }
 
-/* ---- the program
- * ------------------------------------------------------------------------------------------- */
+/* ---- the program -------------------------------------------------------------------------------------------- */
 
 static bool emit(rangeifier *r, call *c, uint32_t n) {
     kn_uop *line = ki_calloc(n + 1, sizeof *line);

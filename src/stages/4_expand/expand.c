@@ -20,8 +20,7 @@ void ki_lane_dims(const ki_ex *x, const int64_t *extent, uint32_t mask, int64_t 
     for (unsigned k = 0; k < x->nlane; k++) dim[k] = mask >> k & 1 ? extent[k] : 1;
 }
 
-/* ---- lane axes
- * --------------------------------------------------------------------------------------------- */
+/* ---- lane axes ---------------------------------------------------------------------------------------------- */
 
 /* What is added up varies along r, or it is added up along r: then each lane of r counts, though nothing may vary. */
 static bool sums_in(const ki_ex *x, kn_uop reduce, uint32_t r) {
@@ -73,8 +72,7 @@ static bool assign_axes(ki_ex *x) {
     return true;
 }
 
-/* ---- storage
- * ----------------------------------------------------------------------------------------------- */
+/* ---- storage ------------------------------------------------------------------------------------------------ */
 
 static bool is_storage(kn_uop u) {
     while (u->op == KN_AFTER) u = u->src[0];
@@ -138,8 +136,7 @@ static kn_uop own_index(ki_ex *x, kn_uop u) {
     return f ? ki_lane_index(x, f) : NULL;
 }
 
-/* ---- gates
- * ------------------------------------------------------------------------------------------------- */
+/* ---- gates -------------------------------------------------------------------------------------------------- */
 
 /* Of an index being computed; what was read from memory is valid, wherever it was read. */
 static kn_uop validity(const ki_ex *x, kn_uop u) {
@@ -191,8 +188,7 @@ static kn_uop widen(ki_ex *x, kn_uop idx, kn_uop gate) {
     return ki_op2(x->ir, KN_ADD, idx, r);
 }
 
-/* ---- nodes
- * ------------------------------------------------------------------------------------------------- */
+/* ---- nodes -------------------------------------------------------------------------------------------------- */
 
 static bool map_index(ki_ex *x, uint32_t i, kn_uop u) {
     ki_ir *ir = x->ir;
@@ -313,8 +309,7 @@ static bool map_node(ki_ex *x, uint32_t i) {
     return true;
 }
 
-/* ---- the stage
- * --------------------------------------------------------------------------------------------- */
+/* ---- the stage ---------------------------------------------------------------------------------------------- */
 
 /* A form inside a quotient: its lane RANGEs as iotas. */
 static kn_uop lane_node(void *x, const ki_affine *f) { return ki_lane_index(x, f); }

@@ -49,8 +49,7 @@ kn_uop ki_reduce_lanes(ki_ex *x, kn_uop u, kn_uop v) {
     return ki_lane_squeeze(x->ir, v);
 }
 
-/* ---- groups: REDUCEs that share a loop
- * --------------------------------------------------------------------- */
+/* ---- groups: REDUCEs that share a loop ---------------------------------------------------------------------- */
 
 static uint32_t loops_of(kn_uop u, kn_uop *loop) {
     uint32_t n = 0;
@@ -76,8 +75,7 @@ static bool same_nest(const ki_ex *x, kn_uop a, kn_uop b) {
     return true;
 }
 
-/* ---- one accumulator
- * --------------------------------------------------------------------------------------- */
+/* ---- one accumulator ---------------------------------------------------------------------------------------- */
 
 typedef struct acc {
     kn_uop buffer, lanes, update;
@@ -160,8 +158,7 @@ static kn_uop or_empty(ki_ex *x, kn_uop u, kn_uop v) {
     return v;
 }
 
-/* ---- a level
- * ----------------------------------------------------------------------------------------------- */
+/* ---- a level ------------------------------------------------------------------------------------------------ */
 
 /* The REDUCEs member[0..n) share one nest. */
 static bool lower_group(ki_ex *x, const uint32_t *member, uint32_t n) {

@@ -39,13 +39,15 @@ typedef struct ki_tile {
     kn_uop reduce, row; /* row: of a dot tile, else NULL */
     kn_uop streamed;    /* the access */
     kn_uop other;       /* that of the other operand */
-    kn_uop inner;       /* the loop of the reduce that runs under one mask of it (gates.c); NULL: there is no mask, or no such loop */
+    kn_uop
+        inner; /* the loop of the reduce that runs under one mask of it (gates.c); NULL: there is no mask, or no such loop */
     int64_t nv, mu, mw;
     int64_t lanes; /* along v; 1 in a dot tile */
     int64_t step;  /* nv * lanes; without a tile what the nest's vector takes in one go, 0: no vectors */
     bool pack;     /* stage `streamed` */
     bool cut;      /* what step does not divide of v is cut off, where else it would be padded */
     bool turned;   /* v is not the loop along which the nest stores */
+    bool whole;    /* `streamed` is packed once, outside u, which is around v */
 } ki_tile;
 
 bool ki_choice_look(ki_choice *c, kn_uop sink);
@@ -58,7 +60,8 @@ typedef struct ki_part {
     int64_t n;
 } ki_part;
 bool ki_choice_split(ki_choice *c, const ki_part *part, uint32_t n);
-#define KI_CHOICE_SPLIT(c, ...) ki_choice_split(c, (const ki_part[]){__VA_ARGS__}, sizeof((ki_part[]){__VA_ARGS__}) / sizeof(ki_part))
+#define KI_CHOICE_SPLIT(c, ...)                                                                                        \
+    ki_choice_split(c, (const ki_part[]){__VA_ARGS__}, sizeof((ki_part[]){__VA_ARGS__}) / sizeof(ki_part))
 /* Makes r's extent a multiple of f by CUT; true if a step was made. */
 bool ki_choice_even(ki_choice *c, kn_uop r, int64_t f);
 void ki_choice_mark(ki_choice *c, kn_uop closer);
@@ -93,7 +96,7 @@ int ki_sums_columns(const ki_nest *k, kn_uop end, kn_uop v);
 /* v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
-/* The operand in this slot is copied before u, the innermost loop, and before all loops around that it does not vary in. */
+/* The operand in this slot is copied before u (id), the innermost loop, and before all loops around that it does not vary in. */
 bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot);
 /* column.c: a matrix times a vector that lies apart in memory; v: along which the nest stores. True if steps were made. */
 bool ki_choose_column(ki_choice *c, kn_uop e, kn_uop v);

@@ -402,7 +402,7 @@ static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
         reduces += y && y->op == KN_REDUCE && (ki_scope_has(&k->scope, y, rows) || ki_scope_has(&k->scope, y, columns));
     }
     if (reduces != 1 || ki_is_gated(t->streamed) || ki_is_gated(t->other) || !lies_along_sum(k, x, t->streamed) ||
-        !lies_along_sum(k, x, t->other))
+        ki_word_of(k, t->other) != t->other)
         return false;
     ki_tile turned = {.v = rows,
                       .u = columns,
@@ -416,6 +416,7 @@ static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
     turned.nv = m % (2 * c->lanes) == 0 && terms * 2 * c->lanes * 4 <= MOST_PACKED ? 2 : 1;
     turned.step = turned.nv * c->lanes;
     if (!may_pack(k, e, x, turned.streamed, turned.step)) return false;
+    turned.whole = m > turned.step && may_pack(k, e, x, turned.streamed, 2 * m);
     return *t = turned, true;
 }
 
@@ -525,8 +526,8 @@ static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (t->row || t->cut ? cuts && ki_choice_even(c, t->v, t->step) : n > 1 && ki_choice_fit(c, t->v, t->nv))
         return true;
     if (t->row && ki_choice_fit(c, t->row, 1)) return true;
-    kn_uop last = ki_last_loop(e);
-    return t->pack && last != t->u && ki_nest_independent(&c->nest, last) && swap(c, t->u, last);
+    kn_uop last = ki_last_loop(e), inner = t->whole ? t->v : t->u;
+    return t->pack && last != inner && ki_nest_independent(&c->nest, last) && swap(c, inner, last);
 }
 
 /* Of two operands that are both read in place, the inner one of the loops u and v goes over the smaller: what is read again is at
@@ -550,8 +551,22 @@ bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot) {
         bool varies = last->arg.range.axis == KN_AX_THREAD || (ki_extent(last) != 1 && uses(&c->nest, access, last));
         if (varies) before = last;
     }
-    if (!before && count > 1 && !(before = last)) return true; /* outside all loops it must be the only one */
+    if (!before && count > 1) /* outside all loops it must be the only one */
+        before = last && ki_extent(e->src[1]) == 1 ? e->src[1] : last;
+    if (!before && count > 1) return true;
     return ki_choice_do(c, KI_OPT_STAGE, 0, false, before ? before->arg.range.id : UINT32_MAX, slot);
+}
+
+/* What is packed outside all loops of its nest, where another nest reads it too: a loop that runs once is put around them. */
+static bool put_once(ki_choice *c, uint32_t v, int32_t slot) {
+    kn_uop r = ki_nest_range(&c->nest, v), e = ki_nest_closer(&c->nest, r), access;
+    uint32_t inside, count;
+    access = ki_nest_read_of(&c->nest, e, slot, &inside);
+    ki_nest_read_of(&c->nest, c->nest.sink, slot, &count);
+    for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++)
+        if (e->src[j]->arg.range.axis == KN_AX_THREAD || uses(&c->nest, access, e->src[j])) return true;
+    kn_uop first = e->src[1];
+    return count < 2 || ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)first->arg.range.axis, true, first->arg.range.id, 1);
 }
 
 static ki_part part(kn_axis to, uint32_t id, int64_t n) { return (ki_part){to, id, n < 2 ? 0 : n}; }
@@ -588,6 +603,6 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
                          part(KN_AX_UPCAST, v, t->nv), part(KN_AX_UNROLL, row, along)))
         return false;
     for (uint32_t i = 0; i < panels; i++)
-        if (!ki_pack_before(c, u, slot[i])) return false;
+        if ((t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i])) return false;
     return true;
 }

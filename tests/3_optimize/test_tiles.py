@@ -82,11 +82,42 @@ def test_rows_that_meet_in_the_cache_are_packed(koine, tmp_path, k):
     assert "stage" in opts, opts
 
 
-@pytest.mark.parametrize("k, n, rows", [(768, 3072, 1), (3072, 768, 1), (768, 300, 6), (4096, 3072, 6)])
+@pytest.mark.parametrize("k, n, rows", [(768, 3072, 1), (3072, 768, 1), (768, 300, 6)])
 def test_a_matrix_times_a_vector_goes_row_by_row(koine, tmp_path, k, n, rows):
-    """As it lies in memory, unless a cache has it, or a row is several pages."""
+    """As it lies in memory, unless a cache has it."""
     opts, loops = optimized(koine, tmp_path, 1, k, n)
     assert loops == [n // rows] and (rows == 1) == (" u" not in opts), opts
+
+
+def times_vector(k, n, matrices):
+    """The product of so many matrices' [n, k] products with a vector."""
+    text = ["koine 1 tensor", f'%x = param "x" : f32 [{k}]', f"%xr = reshape %x (1, {k})", f"%xe = expand %xr ({n}, {k})"]
+    for i in range(matrices):
+        text += [f'%w{i} = param "w{i}" : f32 [{n}, {k}]', f"%p{i} = mul %w{i} %xe", f"%s{i} = reduce add %p{i} axes=(1)"]
+        text.append(f"%y{i} = mul %y{i - 1} %s{i}" if i else "%y0 = add %s0 0.5")
+    return "\n".join([*text, f"%y = reshape %y{matrices - 1} ({n})", 'out "y" = %y', ""])
+
+
+@pytest.mark.parametrize("k, n, matrices, parts", [(4096, 122, 1, 4), (4096, 8, 1, 1), (1024, 322, 2, 4), (1000, 322, 3, 4), (1024, 322, 1, 1)])
+def test_matrices_that_take_turns_are_read_in_parts(koine, tmp_path, k, n, matrices, parts):
+    """Where rows are long, or several matrices take turns, a row of each of four parts of it beside each other; the numbers are numpy's, whatever
+    threads there are."""
+    rng = np.random.default_rng(k)
+    data = {"x": rng.standard_normal(k, np.float32)} | {f"w{i}": rng.standard_normal((n, k), np.float32) / 64 for i in range(matrices)}
+    want = data["w0"].astype(np.float64) @ data["x"] + 0.5
+    for i in range(1, matrices):
+        want *= data[f"w{i}"].astype(np.float64) @ data["x"]
+    (tmp_path / "p.kn").write_text(times_vector(k, n, matrices))
+    ins = [a for name, v in data.items() if not np.save(tmp_path / f"{name}.npy", v) for a in ("--in", f"{name}={tmp_path}/{name}.npy")]
+    for level in ("avx512", "avx2"):
+        opts = koine("compile", tmp_path / "p.kn", "--target", "x86", "--to", "optimize", env={"KN_CPU": level, "KN_THREADS": 1}).stdout
+        assert opts.count(" 2048 top #") == (matrices if parts > 1 else 0), opts
+        assert (f"split 0 {n // 4} L" in opts) == (parts > 1), opts
+    for threads in (1, 2, 3):
+        koine("run", tmp_path / "p.kn", *ins, "--out", f"y={tmp_path}/y{threads}.npy", env={"KN_THREADS": threads, "KN_ALONE": 1})
+        y = np.load(tmp_path / f"y{threads}.npy")
+        np.testing.assert_allclose(y, want, rtol=1e-3, atol=1e-4)
+        assert threads == 1 or (y == np.load(tmp_path / "y1.npy")).all()
 
 
 def test_rows_that_do_not_meet_stay(koine, tmp_path):

@@ -26,7 +26,7 @@ typedef struct ki_choice {
     struct {
         uint32_t v; /* id + 1 */
         int64_t nv, mu, mw;
-        bool cut;
+        bool cut, parts;
     } tile;                             /* the tile last decided: it stands for what is left after a CUT */
     uint64_t done[KI_MOST_RANGES / 64]; /* by range id */
 } ki_choice;
@@ -48,6 +48,7 @@ typedef struct ki_tile {
     bool cut;      /* what step does not divide of v is cut off, where else it would be padded */
     bool turned;   /* v is not the loop along which the nest stores */
     bool whole;    /* `streamed` is packed once, outside u, which is around v */
+    bool parts;    /* v is in nv parts, and what stands beside each other is one of each */
 } ki_tile;
 
 bool ki_choice_look(ki_choice *c, kn_uop sink);

@@ -17,6 +17,7 @@
 #define LEAST_TERMS  32        /* of the sums of a tile: time enough to fetch what comes behind them */
 #define FEW_ROWS     4
 #define SHORTEST     16        /* iterations of a loop in an iteration of another */
+#define BESIDE       (1 << 20) /* bytes of a second-level cache */
 #define NEAR         (1 << 18) /* bytes of what the second-level cache is likely to have */
 
 /* The PARAM that an access is to; read: that it reads. */
@@ -184,6 +185,25 @@ static bool is_row(const ki_nest *k, kn_uop access) {
     return false;
 }
 
+/* What a sum reads, each element once, of rows far apart at the same time: which of them is fetched ahead, and how far, is better said. */
+static place of_parts(const ki_nest *k, kn_uop param) {
+    place best = {0};
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i], r;
+        if (param_of(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u)) || step(k, u, r) >= FAR) continue;
+        kn_uop x = ki_nest_closer(k, r);
+        bool apart = false, once = x->op == KN_REDUCE;
+        for (uint32_t q = 0; q < k->scope.nrange && once; q++) {
+            kn_uop v = k->scope.range[q];
+            apart |= v->arg.range.axis == KN_AX_UPCAST && step(k, u, v) >= FAR;
+            once = step(k, u, v) || ki_extent(v) == 1 || !ki_scope_has(&k->scope, x, v);
+        }
+        if (apart && once && (!best.loop || ki_extent(r) > ki_extent(best.loop)))
+            best = (place){.loop = r, .ahead = STRIP, .second = true};
+    }
+    return best;
+}
+
 /* Another loop that asks for half of what `at` does, so that memory is busy for longer: it goes through the same row, by as wide vectors, and
  * has at least half as much to do. NULL: there is none, or one of the two is the first to read the row: it waits for what was asked for. */
 static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
@@ -269,6 +289,7 @@ void ki_choose_prefetches(ki_choice *c) {
         uint64_t bytes = (uint64_t)ki_numel(p) * (uint64_t)ki_itemsize((kn_dtype)p->dtype);
         place at = {0};
         if (bytes >= c->from && c->nest.read[i]) at = best_place(&c->nest, p);
+        if (!at.loop && bytes >= BESIDE && c->nest.read[i]) at = of_parts(&c->nest, p);
         if (!at.loop && bytes >= NEAR) {
             at = behind_sums(&c->nest, p);
             if (at.loop && ask_by_rows(c, &at)) { /* and then the PARAM is another node */

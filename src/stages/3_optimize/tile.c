@@ -22,7 +22,8 @@
 #define FIRST_LEVEL (1 << 15) /* bytes of a panel that stay in the first-level cache */
 #define FAR         (1 << 14) /* bytes of memory that a panel may span and still be read in place */
 #define SQUARE      8         /* columns that are stored as rows (square.c) */
-#define LONG_ROW    (1 << 14) /* bytes: of several such rows at once each is long enough to be fetched ahead */
+#define LONG_ROW    (1 << 14) /* bytes: two such rows fill the first-level cache */
+#define STREAMS     4         /* parts of a matrix that are read beside each other */
 
 /* The store's contiguous range. */
 static kn_uop vector_range(const ki_choice *c, kn_uop e) {
@@ -192,13 +193,44 @@ static bool is_hard(const ki_nest *k, const ki_tile *t) {
     return (ki_is_gated(t->streamed) && !t->inner) || ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known;
 }
 
-/* A matrix times a vector, which memory bounds: one row after the other is how it lies. Several rows at once pay from the caches, where
- * all have time to be fetched ahead, and where one sum's chain of additions is slower than memory. */
-static bool goes_row_by_row(const ki_choice *c, const ki_tile *t) {
+/* Other sums of products that the tile's loops are around: they share its lanes. Their number in also[]. */
+static uint32_t other_sums(const ki_choice *c, kn_uop e, const ki_tile *t, ki_tile also[MOST_ALSO]) {
+    const ki_scope *s = &c->nest.scope;
+    uint32_t n = 0;
+    for (uint32_t q = 0; q < s->nrange && n < MOST_ALSO; q++) {
+        kn_uop x = c->nest.closer[q];
+        if (!x || x == t->reduce || x->op != KN_REDUCE || x->src[1] != s->range[q] || x->id > e->id) continue;
+        if (!ki_scope_has(s, x, t->v) || lanes_in(&c->nest, x)) continue;
+        bool found = false;
+        for (uint32_t i = 0; i < s->n && !found; i++)
+            for (uint32_t j = 0; j < s->n && !found && c->nest.read[i] && operand(&c->nest, s->node[i], x); j++) {
+                also[n] = *t;
+                found = c->nest.read[j] && operand(&c->nest, s->node[j], x) &&
+                        pair(c, e, x, s->node[i], s->node[j], &also[n]) && also[n].u == t->u && !also[n].row == !t->row;
+            }
+        n += found;
+    }
+    return n;
+}
+
+/* A matrix times a vector, which memory bounds: one row after the other is how it lies, and what the hardware fetches ahead. Several rows
+ * beside each other pay from the caches, where one sum's chain of additions is slower than they are. From memory they are rows of as many
+ * parts of the matrix, so that each goes on where it was: where rows are so long that the vector is not in the first-level cache when
+ * it is its turn again, and where rows of several matrices take turns, so that none is fetched ahead while another one is read. */
+static bool is_read_once(const ki_choice *c, const ki_tile *t) {
     kn_uop from = ki_storage(t->streamed);
     if (!t->row || t->u || ki_is_tiled(t->reduce) || from->op != KN_PARAM || c->target->vector < 32) return false;
-    int64_t row = own_extent(t->reduce) * ki_word_bytes(&c->nest, t->streamed);
-    return row < LONG_ROW && ki_numel(from) * (int64_t)ki_itemsize((kn_dtype)from->dtype) >= MOST_PACKED;
+    return ki_numel(from) * (int64_t)ki_itemsize((kn_dtype)from->dtype) >= MOST_PACKED;
+}
+
+/* Does it say how many rows? */
+static bool goes_along_memory(const ki_choice *c, kn_uop e, ki_tile *t) {
+    ki_tile also[MOST_ALSO];
+    bool far = own_extent(t->reduce) * ki_word_bytes(&c->nest, t->streamed) >= LONG_ROW;
+    if (!is_read_once(c, t)) return false;
+    t->parts = ki_extent(t->v) >= STREAMS * STREAMS && (far || other_sums(c, e, t, also));
+    if (t->parts) t->nv = STREAMS;
+    return t->parts || !far;
 }
 
 static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
@@ -222,7 +254,7 @@ static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padd
 }
 
 /* nv, mu, mw: many products for each load, few left over. A short v, or one under a mask, is padded to whole vectors or cut. */
-static void tile_size(const ki_choice *c, ki_tile *t) {
+static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
     int64_t own = own_extent(t->reduce) * ki_word_bytes(&c->nest, t->streamed) * t->lanes;
     int64_t panel = is_hard(&c->nest, t) ? own : 0;
     bool plain = t->inner && !ki_is_gated(t->streamed);
@@ -239,8 +271,8 @@ static void tile_size(const ki_choice *c, ki_tile *t) {
         m = /* in whole vectors */
             (m + t->lanes - 1) / t->lanes * t->lanes;
     t->nv = t->mu = t->mw = 1;
-    t->cut = false;
-    if (!c->knobs.nv && goes_row_by_row(c, t)) return;
+    t->cut = t->parts = false;
+    if (!c->knobs.nv && goes_along_memory(c, e, t)) return;
     if (ki_is_tiled(t->reduce) && n >= 16) { /* four accumulators, if there are so many */
         t->mu = n >= 32 ? 32 : 16;
         t->nv = m >= 2 * t->lanes && (m >= cut_from || m % (2 * t->lanes) == 0) ? 2 : 1;
@@ -353,8 +385,8 @@ static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
     bool known;
     if (c->knobs.plain || !find_pair(c, e, t)) return false;
     if (c->tile.v == t->v->arg.range.id + 1)
-        t->nv = c->tile.nv, t->mu = c->tile.mu, t->mw = c->tile.mw, t->cut = c->tile.cut;
-    else tile_size(c, t);
+        t->nv = c->tile.nv, t->mu = c->tile.mu, t->mw = c->tile.mw, t->cut = c->tile.cut, t->parts = c->tile.parts;
+    else tile_size(c, e, t);
     t->step = t->nv * t->lanes;
     t->pack = worth_packing(c, e, t);
     if (!t->row && !t->pack && ki_word_of(&c->nest, t->streamed) != t->streamed) return false;
@@ -444,26 +476,6 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     int64_t unroll = rows ? ki_unroll(c, v, weight <= 24 ? 1 : weight) : ki_unroll(c, v, sums || scan ? 0 : weight),
             most = c->target->nvector / 4;
     t->step = ki_lanes_for(c, ki_extent(v)) * (sums != 1 && unroll > most ? most : unroll);
-}
-
-/* Other sums of products that the tile's loops are around: they share its lanes. Their number in also[]. */
-static uint32_t other_sums(const ki_choice *c, kn_uop e, const ki_tile *t, ki_tile also[MOST_ALSO]) {
-    const ki_scope *s = &c->nest.scope;
-    uint32_t n = 0;
-    for (uint32_t q = 0; q < s->nrange && !t->row && n < MOST_ALSO; q++) {
-        kn_uop x = c->nest.closer[q];
-        if (!x || x == t->reduce || x->op != KN_REDUCE || x->src[1] != s->range[q] || x->id > e->id) continue;
-        if (!ki_scope_has(s, x, t->v) || lanes_in(&c->nest, x)) continue;
-        bool found = false;
-        for (uint32_t i = 0; i < s->n && !found; i++)
-            for (uint32_t j = 0; j < s->n && !found && c->nest.read[i] && operand(&c->nest, s->node[i], x); j++) {
-                also[n] = *t;
-                found = c->nest.read[j] && operand(&c->nest, s->node[j], x) &&
-                        pair(c, e, x, s->node[i], s->node[j], &also[n]) && also[n].u == t->u && !also[n].row;
-            }
-        n += found;
-    }
-    return n;
 }
 
 static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
@@ -571,14 +583,18 @@ static bool put_once(ki_choice *c, uint32_t v, int32_t slot) {
 
 static ki_part part(kn_axis to, uint32_t id, int64_t n) { return (ki_part){to, id, n < 2 ? 0 : n}; }
 
+static ki_part along(const ki_choice *c, kn_uop row) {
+    return part(KN_AX_UNROLL, row->arg.range.id, ki_lanes_for(c, ki_extent(row)));
+}
+
 bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     uint32_t u = t->u ? t->u->arg.range.id : 0, v = t->v->arg.range.id, w = t->w ? t->w->arg.range.id : 0;
-    uint32_t row = t->row ? t->row->arg.range.id : 0;
     c->tile.v = v + 1;
     c->tile.mu = t->mu;
     c->tile.nv = t->nv;
     c->tile.mw = t->mw;
     c->tile.cut = t->cut;
+    c->tile.parts = t->parts;
     ki_tile also[MOST_ALSO];
     int32_t slot[MOST_ALSO + 2];
     uint32_t n = other_sums(c, e, t, also), panels = 0;
@@ -587,6 +603,8 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     for (uint32_t i = 0; i < n; i++)
         if (also[i].inner && ki_lift_gate(c, also[i].reduce, also[i].inner)) return c->ok;
     if (even_out(c, e, t) || !c->ok) return c->ok;
+    for (uint32_t i = 0; i < n; i++)
+        if (also[i].row && ki_choice_fit(c, also[i].row, 1)) return c->ok;
     bool again, free = t->inner || (t->u && !t->pack && !keeps_rows(&c->nest, e, t->streamed, &again));
     if (free && order_operands(c, e, t)) return c->ok;
     if (block_rows(c, t)) return c->ok;
@@ -595,13 +613,18 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (worth_packing(c, e, &also[i])) slot[panels++] = ki_storage(also[i].streamed)->arg.param->slot;
     int64_t apart = apart_bytes(c, t);
     if (apart && apart <= MOST_ROWS) slot[panels++] = ki_storage(t->other)->arg.param->slot;
-    int64_t along = t->row ? ki_lanes_for(c, ki_extent(t->row)) : 1;
+    ki_part lanes[MOST_ALSO + 6] = {part((kn_axis)t->v->arg.range.axis, v, t->parts ? ki_extent(t->v) / t->nv : 0),
+                                    part(KN_AX_UPCAST, u, t->mu), part(KN_AX_UPCAST, w, t->mw),
+                                    part(KN_AX_UPCAST, v, t->lanes), part(KN_AX_UPCAST, v, t->nv)};
+    uint32_t m = 5;
+    if (t->row) lanes[m++] = along(c, t->row);
     ki_choice_mark(c, e);
     ki_choice_mark(c, t->reduce);
-    for (uint32_t i = 0; i < n; i++) ki_choice_mark(c, also[i].reduce);
-    if (!KI_CHOICE_SPLIT(c, part(KN_AX_UPCAST, u, t->mu), part(KN_AX_UPCAST, w, t->mw), part(KN_AX_UPCAST, v, t->lanes),
-                         part(KN_AX_UPCAST, v, t->nv), part(KN_AX_UNROLL, row, along)))
-        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (also[i].row) lanes[m++] = along(c, also[i].row);
+        ki_choice_mark(c, also[i].reduce);
+    }
+    if (!ki_choice_split(c, lanes, m)) return false;
     for (uint32_t i = 0; i < panels; i++)
         if ((t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i])) return false;
     return true;

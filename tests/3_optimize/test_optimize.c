@@ -295,8 +295,9 @@ static void forms(void) {
     sink = matmul(12, 9, 16);
     run(sink, want);
     s = ki_apply_opt(&ir, sink, opt(KI_OPT_SPLIT, 1, 4, KN_AX_UPCAST, false));
-    for (int axis = -1; axis < 2; axis++) { /* outside all loops, in the row's loop, in the column's */
-        kn_uop t = ki_apply_opt(&ir, s, opt(KI_OPT_STAGE, axis, 2, 0, false));
+    for (int axis = -1; axis < 5;
+         axis++) { /* outside all loops, in the row's loop, in the column's; the same, sums in rows */
+        kn_uop t = ki_apply_opt(&ir, s, opt(KI_OPT_STAGE, axis < 2 ? axis : axis - 3, 2, 0, axis >= 2));
         CHECK(t && agrees(t), "STAGE keeps the values, axis %d", axis);
         t = t ? ki_apply_opt(&ir, t, opt(KI_OPT_CUT, 0, 5, 0, false)) : NULL;
         CHECK(t && agrees(t), "CUT around a staged buffer keeps the values, axis %d", axis);

@@ -175,22 +175,22 @@ def downsampled(n, ci, cj, co, side):
         f"%q = reshape %o ({n}, {co}, {side}, {side})", f"%r = reshape %h ({n}, {co}, {side}, {side})", "%y = add %q %r", 'out "y" = %y', ""])
 
 
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("n, side", [(1, 7), (3, 7), (1, 10), (3, 14)])
 @pytest.mark.parametrize("kind", ["conv", "large", "downsampled"])
-def test_one_position_goes_along_the_sum(koine, tmp_path, n, kind):
-    """Its terms lie apart: they are copied as the filters lie, from the image or from what was copied of it, and multiplied by vectors. Filters
-    of more than a cache holds go block by block, the position's beside all others'."""
+def test_few_positions_go_along_the_sum(koine, tmp_path, n, side, kind):
+    """One, or four: their terms lie apart, they are copied as the filters lie, from the image or from what was copied of it, and multiplied by
+    vectors. Filters of more than a cache holds go block by block, these positions' beside all others'."""
     rng = np.random.default_rng(n)
     if kind != "downsampled":
         ci, co = (32, 16) if kind == "conv" else (256, 480)
-        x, w = rng.standard_normal((n, ci, 7, 7), np.float32), rng.standard_normal((co, ci, 3, 3), np.float32)
-        data, text, stages = {"x": x, "w": w}, conv(n, ci, co, 7), 1
+        x, w = rng.standard_normal((n, ci, side, side), np.float32), rng.standard_normal((co, ci, 3, 3), np.float32)
+        data, text, stages = {"x": x, "w": w}, conv(n, ci, co, side), 1
         windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
         want = np.moveaxis(np.tensordot(windows.astype(np.float64), w.astype(np.float64), ((1, 4, 5), (1, 2, 3))), 3, 1)
     else:
-        x, z = rng.standard_normal((n, 64, 14, 14), np.float32), rng.standard_normal((n, 96, 7, 7), np.float32)
+        x, z = rng.standard_normal((n, 64, 2 * side, 2 * side), np.float32), rng.standard_normal((n, 96, side, side), np.float32)
         w, v = rng.standard_normal((16, 64), np.float32), rng.standard_normal((16, 96), np.float32)
-        data, text, stages = {"x": x, "z": z, "w": w, "v": v}, downsampled(n, 64, 96, 16, 7), 3
+        data, text, stages = {"x": x, "z": z, "w": w, "v": v}, downsampled(n, 64, 96, 16, side), 3
         want = np.einsum("ncyx,oc->noyx", x[:, :, ::2, ::2].astype(np.float64), w.astype(np.float64))
         want += np.einsum("ncyx,oc->noyx", z.astype(np.float64), v.astype(np.float64))
     (tmp_path / "p.kn").write_text(text)
@@ -200,7 +200,8 @@ def test_one_position_goes_along_the_sum(koine, tmp_path, n, kind):
         given += ["--in", f"{name}={tmp_path}/{name}.npy"]
     opts = re.search("opts=(.*)", koine("compile", program, "--to", "optimize", env={"KN_CPU": "avx512", "KN_THREADS": 1}).stdout)[1]
     assert opts.count("stage") == stages and opts.count("16 r") == (2 if kind == "downsampled" else 1), opts
-    assert opts.count("join") == {"conv": 3, "large": 4, "downsampled": 1}[kind] and ("top" in opts) == (kind == "large"), opts
+    assert opts.count("join") == {"conv": 3, "large": 4, "downsampled": 1}[kind] and ("L top" in opts) == (kind == "large"), opts
+    assert len(re.findall(r"stage \S+ \S+ top", opts)) == (side > 7) * (1 if kind != "downsampled" else 2), opts
     for threads in (1, 2, 3):
         koine("run", program, *given, "--out", f"y={tmp_path}/y{threads}.npy", env={"KN_THREADS": threads, "KN_ALONE": 1})
         y = np.load(tmp_path / f"y{threads}.npy")

@@ -97,9 +97,11 @@ int ki_sums_columns(const ki_nest *k, kn_uop end, kn_uop v);
 /* v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
-/* The operand in this slot is copied before u (id), the innermost loop, and before all loops around that it does not vary in. */
-bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot);
-/* column.c: a matrix times a vector that lies apart in memory; v: along which the nest stores. True if steps were made. */
+/* The operand in this slot is copied before u (id), the innermost loop, and before all loops around that it does not vary in; in rows: as
+ * each sum reads it. */
+bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot, bool in_rows);
+/* column.c: a matrix times a few vectors that lie apart in memory; v: along which the nest stores. True if steps were made. */
+#define KI_FEW_COLUMNS 4
 bool ki_choose_column(ki_choice *c, kn_uop e, kn_uop v);
 /* gates.c: the loop of the reduce that may run innermost because no condition of the access depends on it, NULL if there is
  * none. The next step towards that: true if one was made. */

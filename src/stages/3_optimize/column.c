@@ -1,8 +1,8 @@
-/* column.c: a matrix times a vector whose elements lie apart, as where a CUT leaves one position of an image.
+/* column.c: a matrix times a few vectors whose elements lie apart, as where a CUT leaves one or four positions of an image.
  *
  *   sum over c, ky, kx of x[c, 6 + ky, 6 + kx] w[o, c, ky, kx]
- * The vector is copied once (STAGE), in the order in which a row of the matrix lies in memory; the loops of the sum are then one (JOIN)
- * along which both are contiguous, and a row takes a sixteenth of the multiplications. */
+ * The vectors are copied once (STAGE), each in the order in which a row of the matrix lies in memory; the loops of the sum are then one
+ * (JOIN) along which all are contiguous: with one vector a row takes a sixteenth of the multiplications, with four a quarter. */
 #include "stages/3_optimize/choose.h"
 
 #define MOST_SUMS   4
@@ -62,14 +62,15 @@ static void operands(const ki_nest *k, kn_uop sum, kn_uop *found, uint32_t *n) {
         }
 }
 
-/* A loop over rows: the matrix varies in it, the vector does not, nor does it lie along another one. */
-static kn_uop rows_of(const ki_nest *k, kn_uop e, kn_uop matrix, kn_uop vector) {
+/* A loop over rows: the matrix varies in it, the vector does not, nor does it lie along another one than v. */
+static kn_uop rows_of(const ki_nest *k, kn_uop e, kn_uop matrix, kn_uop vector, kn_uop v) {
     kn_uop u = NULL;
     bool known;
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
         if (ki_is_lane(r)) return NULL;
-        if (ki_extent(r) > 1 && ki_nest_stride(k, vector, r, &known) == 1) return NULL;
+        if (r != v && ki_extent(r) > 1 && ki_nest_stride(k, vector, r, &known) == 1) return NULL;
+        if (r == v && varies_along(k, matrix, v)) return NULL;
         bool row = ki_is_serial(r) && varies_along(k, matrix, r) && !varies_along(k, vector, r);
         if (row && ki_extent(r) >= LEAST_ROWS && ki_nest_independent(k, r)) u = r;
     }
@@ -83,21 +84,21 @@ static bool is_copy(const ki_nest *k, kn_uop e, kn_uop access) {
     return before;
 }
 
-/* Is the sum one of this kind, over rows u (NULL: any, which is then set)? */
-static bool is_column(const ki_choice *c, kn_uop e, kn_uop sum, kn_uop *u, column *o) {
+/* Is the sum one of this kind, over rows u (NULL: any, which is then set) and the vectors of v (NULL: one)? */
+static bool is_column(const ki_choice *c, kn_uop e, kn_uop sum, kn_uop v, kn_uop *u, column *o) {
     const ki_nest *k = &c->nest;
-    kn_uop v[2];
+    kn_uop of[2];
     uint32_t n, count;
-    operands(k, sum, v, &n);
+    operands(k, sum, of, &n);
     if (n != 2 || sum->arg.reduce.op != KN_ADD) return false;
     for (int i = 0; i < 2; i++) {
-        kn_uop matrix = v[i], vector = v[1 - i], from = ki_storage(vector), r;
+        kn_uop matrix = of[i], vector = of[1 - i], from = ki_storage(vector), r;
         if (ki_word_of(k, matrix) != matrix || ki_word_of(k, vector) != vector || !is_row(k, matrix, sum, o)) continue;
-        if (!(r = rows_of(k, e, matrix, vector)) || (*u && *u != r)) continue;
+        if (!(r = rows_of(k, e, matrix, vector, v)) || (*u && *u != r)) continue;
         int64_t terms = 1, lanes = ki_choice_lanes(c, sum);
         for (uint32_t j = 1; j < sum->nsrc; j++) terms *= ki_extent(sum->src[j]);
         if (terms % lanes || terms < LEAST_LANES * lanes ||
-            terms * (int64_t)ki_itemsize((kn_dtype)vector->dtype) > MOST_BYTES)
+            terms * (v ? ki_extent(v) : 1) * (int64_t)ki_itemsize((kn_dtype)vector->dtype) > MOST_BYTES)
             continue;
         o->slot = ki_slot_of(from);
         if (from->op == KN_PARAM ? ki_is_written(k, o->slot) : !is_copy(k, e, vector)) continue;
@@ -112,18 +113,20 @@ bool ki_choose_column(ki_choice *c, kn_uop e, kn_uop v) {
     column of[MOST_SUMS];
     uint32_t n = 0;
     kn_uop u = NULL;
-    if ((v && ki_extent(v) != 1) || e->nsrc < 3 || !ki_nest_store(e)) return false;
+    int64_t vectors = v ? ki_extent(v) : 1;
+    if (vectors < 1 || vectors > KI_FEW_COLUMNS || e->nsrc < 3 || !ki_nest_store(e)) return false;
     for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
         kn_uop x = k->scope.node[i];
         if (x->op != KN_REDUCE || x->nsrc < 2 || !stands_in(k, e, x)) continue;
-        if (n == MOST_SUMS || !is_column(c, e, x, &u, &of[n++])) return false;
+        if (n == MOST_SUMS || !is_column(c, e, x, v, &u, &of[n++])) return false;
     }
     kn_uop last = ki_last_loop(e);
     if (!n || (last != u && !ki_nest_independent(k, last))) return false;
     uint32_t iu = u->arg.range.id;
     int64_t f = ROWS;
-    while (ki_extent(u) % f) f /= 2;
+    while (ki_extent(u) % f || (vectors > 1 && f * vectors * 2 > c->target->nvector)) f /= 2;
     if (last != u) ki_choice_do(c, KI_OPT_SWAP, 0, false, iu, last->arg.range.id);
+    if (vectors > 1) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, v->arg.range.id, vectors);
     ki_part part[MOST_SUMS + 1] = {{KN_AX_UPCAST, iu, f > 1 ? f : 0}};
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t j = 0; c->ok && j < of[i].n; j++) { /* in this order */
@@ -131,7 +134,7 @@ bool ki_choose_column(ki_choice *c, kn_uop e, kn_uop v) {
             if (at->arg.range.id != of[i].loop[j])
                 ki_choice_do(c, KI_OPT_SWAP, 0, false, at->arg.range.id, of[i].loop[j]);
         }
-        if (c->ok) ki_pack_before(c, iu, of[i].slot);
+        if (c->ok) ki_pack_before(c, iu, of[i].slot, vectors > 1);
         for (uint32_t j = 1; c->ok && j < of[i].n; j++)
             ki_choice_do(c, KI_OPT_JOIN, 0, false, of[i].loop[0], of[i].loop[j]);
     }

@@ -11,8 +11,9 @@
  *                             where memory is indexed so; elsewhere the two are its quotient and its remainder
  *   CUT axis at               [0, at) and [at, n) become two loops, with what stands inside; the second one's ranges
  *                             have the ids id, id + 1, ... in order of the ids they are copies of
- *   STAGE axis slot           what the loops inside `axis` read of PARAM `slot` is copied to LOCAL buffer `id` before them
- *                             (axis -1: outside all loops of the nest); copied ranges have ids from the kernel's next on
+ *   STAGE axis slot top?      what the loops inside `axis` read of PARAM `slot` is copied to LOCAL buffer `id` before them
+ *                             (axis -1: outside all loops of the nest); copied ranges have ids from the kernel's next on; top: what
+ *                             each sum reads lies in a row
  *   STREAM slot               what is written to PARAM `slot` goes past the caches; it must not be read in the kernel
  *   PREFETCH axis bytes top?  the loop asks the caches for what stands so far ahead of what it, no loop inside it, reads or writes of
  *                             PARAM `id`; top: all but the first cache. Of loops that ask for the same each asks for every so many-th line

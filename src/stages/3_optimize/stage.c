@@ -4,7 +4,8 @@
  *   INDEX(P, f(outer, inner))  becomes  INDEX(AFTER(buf, copy), g(inner))
  *   copy = END(STORE(INDEX(AFTER(buf, outer...), g(inner')), INDEX(P, f(outer, inner'))), inner'...)
  * inner: the ranges of the index that stand inside the loop the OptOp names; inner' are fresh copies of them. g is
- * row-major over them: reduce loops first, in the order in which they run, then loops, in order of id, then lanes, by falling stride in P. */
+ * row-major over them: reduce loops first, in the order in which they run, then loops, in order of id, then lanes, by falling stride in P;
+ * top: reduce loops last, so that what one sum reads lies in a row. */
 #include "stages/3_optimize/nest.h"
 
 #include <string.h>
@@ -86,9 +87,10 @@ static void order_sums(const ki_nest *k, kn_uop *r, uint32_t n) {
         }
 }
 
-/* 0 reduce loops, 1 other loops, 2 lanes */
-static int kind(const ki_nest *k, kn_uop r) {
-    return ki_is_lane(r) ? 2 : ki_nest_closer(k, r)->op == KN_REDUCE ? 0 : 1;
+/* 0 reduce loops, 1 other loops, 2 lanes; top: reduce loops 2, 0 and 1 the others */
+static int kind(const ki_nest *k, kn_uop r, bool top) {
+    int own = ki_is_lane(r) ? 2 : ki_nest_closer(k, r)->op != KN_REDUCE;
+    return top ? (own + 2) % 3 : own;
 }
 
 kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
@@ -115,7 +117,7 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
             if (!ki_scope_has(s, u, r)) continue;
             if (ki_in_set(set, q)) {
                 if (pass == 0 && nout < 64) outer[nout++] = r;
-            } else if (kind(k, r) == pass) {
+            } else if (kind(k, r, o->top) == pass) {
                 int64_t e = ki_extent(r);
                 filled |= ki_scope_has(s, ki_word_element(u)->src[0], r);
                 fits = fits && n < MOST_INNER && e > 0 && size <= INT32_MAX / e;

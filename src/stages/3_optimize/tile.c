@@ -241,14 +241,14 @@ static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
  * done apart, in one register, a part of one, or one by one. */
 static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padded, int64_t step, bool *cut) {
     int64_t over = n % step, whole = (over + t->lanes - 1) / t->lanes;
-    /* In less than a register, and less time, unless its column is read where it stands; one goes along the sum (column.c). */
-    bool half = 2 * over <= t->lanes && ki_storage(t->streamed)->op == KN_PARAM;
+    /* In less than a register, and less time, unless its column is read where it stands; a few go along the sum (column.c). */
+    bool few = over && over <= KI_FEW_COLUMNS, half = 2 * over <= t->lanes && ki_storage(t->streamed)->op == KN_PARAM;
     if (t->inner && !ki_is_gated(t->streamed)) half = false;
-    if (over == 1) half = true;
-    double rest = (double)t->lanes * (over == 1 ? 0.3 : half ? 0.85 : 1.15 * (double)whole);
+    half |= few;
+    double rest = (double)t->lanes * (few ? 0.3 : half ? 0.85 : 1.15 * (double)whole);
     double pad = padded % step ? 0 : (double)n / (double)padded,
            apart = 0.97 * (double)n / ((double)(n - over) + rest); /* another nest */
-    bool may = ki_masks_are_free(c) && over && n > step && (over == 1 ? half : ki_lanes_for(c, over));
+    bool may = ki_masks_are_free(c) && over && n > step && (few || ki_lanes_for(c, over));
     *cut = may && (t->inner || n % t->lanes) && apart > pad;
     return *cut ? apart : pad;
 }
@@ -509,7 +509,8 @@ static bool block_rows(ki_choice *c, const ki_tile *t) {
 static bool block_cut(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t row = 0, n = t->u ? ki_extent(t->u) : 0, f = n;
-    if (!t->cut || ki_extent(t->v) % t->step != 1 || !ki_nest_independent(k, t->v)) return false;
+    int64_t rest = ki_extent(t->v) % t->step;
+    if (!t->cut || rest < 1 || rest > KI_FEW_COLUMNS || !ki_nest_independent(k, t->v)) return false;
     for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
         kn_uop x = k->scope.node[i];
         if (x->op == KN_REDUCE && x->nsrc > 1 && uses(k, x, t->u))
@@ -552,7 +553,7 @@ static bool order_operands(ki_choice *c, kn_uop e, const ki_tile *t) {
     return inside != (over_u < over_v) && swap(c, t->u, t->v);
 }
 
-bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot) {
+bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot, bool in_rows) {
     kn_uop r = ki_nest_range(&c->nest, u), e = ki_nest_closer(&c->nest, r), before = NULL, last = NULL;
     uint32_t count, inside;
     kn_uop access = ki_nest_read_of(&c->nest, e, slot, &inside);
@@ -566,7 +567,7 @@ bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot) {
     if (!before && count > 1) /* outside all loops it must be the only one */
         before = last && ki_extent(e->src[1]) == 1 ? e->src[1] : last;
     if (!before && count > 1) return true;
-    return ki_choice_do(c, KI_OPT_STAGE, 0, false, before ? before->arg.range.id : UINT32_MAX, slot);
+    return ki_choice_do(c, KI_OPT_STAGE, 0, in_rows, before ? before->arg.range.id : UINT32_MAX, slot);
 }
 
 /* What is packed outside all loops of its nest, where another nest reads it too: a loop that runs once is put around them. */
@@ -626,6 +627,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     }
     if (!ki_choice_split(c, lanes, m)) return false;
     for (uint32_t i = 0; i < panels; i++)
-        if ((t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i])) return false;
+        if ((t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i], false))
+            return false;
     return true;
 }

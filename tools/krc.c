@@ -159,12 +159,9 @@ static void ruleset(FILE *f, const ki_ruleset *s) {
         "const ki_ruleset ki_rules_%s = {\n    .name = \"%s\", .source = \"%s\", .pure = %d, .spec = %d, .grad = %d,\n"
         "    .nrule = %u, .npat = %u, .nrest = %u, .nname = %u, .nterm = %u, .nkid = %u, .ncond = %u, .nopset = %u,\n"
         "    .nextern = %u, .nentry = %u, .nbucket = %u, .nlist = %u, .nletter = %u,\n"
-        "    .rule = rule_%s, .pat = pat_%s, .rest = rest_%s, .rname = rname_%s, .letters = letters_%s, .term = "
-        "term_%s, "
-        ".kid = kid_%s,\n"
-        "    .cond = cond_%s, .opset = opset_%s, .ext = ext_%s, .entry = entry_%s, .bucket = bucket_%s, .list = "
-        "list_%s,\n"
-        "    .root = root_%s, .second = second_%s};\n",
+        "    .rule = rule_%s, .pat = pat_%s, .rest = rest_%s, .rname = rname_%s, .letters = letters_%s,\n"
+        "    .term = term_%s, .kid = kid_%s, .cond = cond_%s, .opset = opset_%s, .ext = ext_%s, .entry = entry_%s,\n"
+        "    .bucket = bucket_%s, .list = list_%s, .root = root_%s, .second = second_%s};\n",
         n, n, s->source, s->pure, s->spec, s->grad, s->nrule, s->npat, s->nrest, s->nname, s->nterm, s->nkid, s->ncond,
         s->nopset, s->nextern, s->nentry, s->nbucket, s->nlist, s->nletter, n, n, n, n, n, n, n, n, n, n, n, n, n, n,
         n);

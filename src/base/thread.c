@@ -30,8 +30,8 @@ enum {
     SPIN = 4000,
     LINE = 64,
     STACK = 16 << 20,
-    ROOM = 4 << 20,
-    FRAME = 1 << 20
+    STEP = 1 << 20,
+    ROOM = KI_FRAME_MOST + STEP /* and for what else runs above it */
 };
 enum { HOT_NS = 1000000 };
 
@@ -365,10 +365,10 @@ void ki_pool_close(ki_pool *p) {
 
 #if defined(__linux__)
 /* Frame by frame: memory checkers take a longer step for another stack. */
-static KI_NOINLINE void reach(size_t n) {
-    volatile char frame[FRAME];
+static KI_NOINLINE void reach(size_t n) { /* whole steps */
+    volatile char frame[STEP];
     frame[0] = 0;
-    if (n > FRAME) reach(n - FRAME);
+    if (n > STEP) reach(n - STEP);
     frame[1] = frame[0]; /* no tail call */
 }
 #endif
@@ -378,12 +378,14 @@ bool ki_stack_room(void) {
     static _Thread_local bool there;
     struct rlimit most;
     size_t n = ROOM;
-    if (there || getpid() != (pid_t)syscall(SYS_gettid)) return true;
-    if (getrlimit(RLIMIT_STACK, &most) == 0 && most.rlim_cur / 2 < n) n = (size_t)most.rlim_cur / 2;
-    void *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    there = there || getpid() != (pid_t)syscall(SYS_gettid); /* others have theirs from the beginning */
+    if (there) return true;
+    if (getrlimit(RLIMIT_STACK, &most) == 0 && most.rlim_cur / 4 * 3 < n)
+        n = (size_t)most.rlim_cur / 4 * 3 / STEP * STEP;
+    void *p = mmap(NULL, n + STEP, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return false;
-    (void)munmap(p, n);
-    reach(n);
+    (void)munmap(p, n + STEP);
+    if (n) reach(n);
     there = true;
 #endif
     return true;

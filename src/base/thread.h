@@ -30,6 +30,9 @@ unsigned ki_pool_threads(const ki_pool *p);
 /* Runs fn(arg, i) for 0 <= i < n, and returns when all have returned. Their effects are visible to the caller. */
 void ki_pool_run(ki_pool *p, int64_t n, ki_task *fn, void *arg);
 
+/* The largest frame of a kernel, in bytes. */
+enum { KI_FRAME_MOST = 4 << 20 };
+
 /* Has the calling thread a stack for what kernels keep there? The first thread's grows as it is touched, and where there is no memory left
  * for that the process dies: so it grows now. False: there is none. */
 bool ki_stack_room(void);

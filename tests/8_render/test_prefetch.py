@@ -71,11 +71,11 @@ def test_it_stands_in_the_heaviest_loop(koine, tmp_path):
     assert len(asking) == 1 and "vscalefps" in asking[0]
 
 
-def sums_and(k, n):
-    """r + a @ b, of 128 x n: r and the result are met when a tile's sums are done."""
-    return (f'%a = param "a" : f32 [128, {k}]\n%b = param "b" : f32 [{k}, {n}]\n%c = reshape %a (128, 1, {k})\n%d = expand %c (128, {n}, {k})\n'
-            f'%e = permute %b order=(1, 0)\n%f = reshape %e (1, {n}, {k})\n%g = expand %f (128, {n}, {k})\n%h = mul %d %g\n'
-            f'%i = reduce add %h axes=(2)\n%j = reshape %i (128, {n})\n%r = param "r" : f32 [128, {n}]\n%y = add %j %r\nout "y" = %y\n')
+def sums_and(k, n, rows=128):
+    """r + a @ b, of rows x n: r and the result are met when a tile's sums are done."""
+    return (f'%a = param "a" : f32 [{rows}, {k}]\n%b = param "b" : f32 [{k}, {n}]\n%c = reshape %a ({rows}, 1, {k})\n%d = expand %c ({rows}, {n}, {k})\n'
+            f'%e = permute %b order=(1, 0)\n%f = reshape %e (1, {n}, {k})\n%g = expand %f ({rows}, {n}, {k})\n%h = mul %d %g\n'
+            f'%i = reduce add %h axes=(2)\n%j = reshape %i ({rows}, {n})\n%r = param "r" : f32 [{rows}, {n}]\n%y = add %j %r\nout "y" = %y\n')
 
 
 @pytest.mark.parametrize("level", ["avx512", "avx2"])
@@ -133,3 +133,11 @@ def test_two_loops_share_the_next_row(koine, tmp_path, n):
     assert len(asked) == 2 and len(asked[0]) == len(asked[1])
     assert sorted(asked[0] + asked[1]) == list(range(0, 64 * 2 * len(asked[0]), 64))
     assert "prefetch" not in lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU="avx512", KN_STREAM=0)[1]
+
+
+@pytest.mark.parametrize("rows, k, n, strip", [(64, 512, 784, 192), (64, 256, 784, 0), (64, 2048, 160, 0), (12, 512, 784, 0)])
+def test_the_next_strip(koine, tmp_path, rows, k, n, strip):
+    """Of what a tile's sums read in place: behind the second-level cache, by rows far apart, and gone through again meanwhile."""
+    opts, code = lists(koine, tmp_path / "p.kn", sums_and(k, n, rows), KN_CPU="avx512")
+    assert (strip in [ahead for ahead, _ in opts]) == (strip > 0)
+    assert len(re.findall(r"prefetcht1 \[", code)) == strip // 64

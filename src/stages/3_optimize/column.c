@@ -16,17 +16,10 @@ typedef struct column {
     int32_t slot;                  /* of the vector */
 } column;
 
-static bool varies_along(const ki_nest *k, kn_uop access, kn_uop r) { return ki_scope_has(&k->scope, access, r); }
-
-static bool varies_in(const ki_nest *k, kn_uop access, kn_uop sum) {
-    for (uint32_t j = 1; j < sum->nsrc; j++)
-        if (varies_along(k, access, sum->src[j])) return true;
-    return false;
-}
-
-static bool stands_in(const ki_nest *k, kn_uop e, kn_uop sum) {
-    for (uint32_t j = 1; j < e->nsrc; j++)
-        if (varies_along(k, sum, e->src[j])) return true;
+/* Does u vary in a loop of the closer? */
+static bool varies_in(const ki_nest *k, kn_uop u, kn_uop closer) {
+    for (uint32_t j = 1; j < closer->nsrc; j++)
+        if (ki_scope_has(&k->scope, u, closer->src[j])) return true;
     return false;
 }
 
@@ -70,8 +63,8 @@ static kn_uop rows_of(const ki_nest *k, kn_uop e, kn_uop matrix, kn_uop vector, 
         kn_uop r = e->src[j];
         if (ki_is_lane(r)) return NULL;
         if (r != v && ki_extent(r) > 1 && ki_nest_stride(k, vector, r, &known) == 1) return NULL;
-        if (r == v && varies_along(k, matrix, v)) return NULL;
-        bool row = ki_is_serial(r) && varies_along(k, matrix, r) && !varies_along(k, vector, r);
+        if (r == v && ki_scope_has(&k->scope, matrix, v)) return NULL;
+        bool row = ki_is_serial(r) && ki_scope_has(&k->scope, matrix, r) && !ki_scope_has(&k->scope, vector, r);
         if (row && ki_extent(r) >= LEAST_ROWS && ki_nest_independent(k, r)) u = r;
     }
     return u;
@@ -79,9 +72,8 @@ static kn_uop rows_of(const ki_nest *k, kn_uop e, kn_uop matrix, kn_uop vector, 
 
 /* A buffer that is filled before the nest. */
 static bool is_copy(const ki_nest *k, kn_uop e, kn_uop access) {
-    bool before = access->src[0]->op == KN_AFTER && ki_storage(access)->op == KN_BUFFER;
-    for (uint32_t j = 1; j < e->nsrc; j++) before &= !varies_along(k, access->src[0], e->src[j]);
-    return before;
+    kn_uop from = access->src[0];
+    return from->op == KN_AFTER && ki_storage(access)->op == KN_BUFFER && !varies_in(k, from, e);
 }
 
 /* Is the sum one of this kind, over rows u (NULL: any, which is then set) and the vectors of v (NULL: one)? */
@@ -117,7 +109,7 @@ bool ki_choose_column(ki_choice *c, kn_uop e, kn_uop v) {
     if (vectors < 1 || vectors > KI_FEW_COLUMNS || e->nsrc < 3 || !ki_nest_store(e)) return false;
     for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
         kn_uop x = k->scope.node[i];
-        if (x->op != KN_REDUCE || x->nsrc < 2 || !stands_in(k, e, x)) continue;
+        if (x->op != KN_REDUCE || x->nsrc < 2 || !varies_in(k, x, e)) continue;
         if (n == MOST_SUMS || !is_column(c, e, x, v, &u, &of[n++])) return false;
     }
     kn_uop last = ki_last_loop(e);

@@ -87,6 +87,13 @@ uint32_t ki_nest_next_buffer(const ki_nest *k) {
     return next;
 }
 
+const ki_opt *ki_nest_opt(const ki_nest *k, ki_optop op, const ki_opt *last) {
+    const ki_kernel *info = k->sink->arg.kernel;
+    for (uint32_t i = last ? (uint32_t)(last - info->opt) + 1 : 0; info && i < info->nopt; i++)
+        if (info->opt[i].op == op) return &info->opt[i];
+    return NULL;
+}
+
 kn_uop ki_nest_home(const ki_nest *k, kn_uop buf, kn_uop u, const kn_uop *except, uint32_t n) {
     kn_uop src[65];
     uint32_t m = 1;

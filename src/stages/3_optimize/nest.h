@@ -67,6 +67,8 @@ bool ki_nest_independent(const ki_nest *k, kn_uop r);
 bool ki_nest_carries(const ki_nest *k, kn_uop end);
 /* AFTER(buf, the loops that are free in u, but the n of except[]). */
 kn_uop ki_nest_home(const ki_nest *k, kn_uop buf, kn_uop u, const kn_uop *except, uint32_t n);
+/* The kernel's next OptOp of this kind behind `last` (NULL: the first). NULL: there is none. */
+const ki_opt *ki_nest_opt(const ki_nest *k, ki_optop op, const ki_opt *last);
 /* Next free RANGE and BUFFER ids of the kernel. */
 uint32_t ki_nest_next_range(const ki_nest *k);
 uint32_t ki_nest_next_buffer(const ki_nest *k);

@@ -20,13 +20,6 @@ static const struct split_rule {
     [KN_AX_LOOP] = {BIT(GLOBAL), true, true},
 };
 
-static bool no_locals(const ki_nest *k) {
-    const ki_kernel *info = k->sink->arg.kernel;
-    for (uint32_t i = 0; info && i < info->nopt; i++)
-        if (info->opt[i].op == KI_OPT_NOLOCALS) return true;
-    return false;
-}
-
 /* The type a range counts as: an independent LOOP is a g nobody has named. */
 static kn_axis standing(const ki_nest *k, kn_uop r) {
     kn_axis ax = (kn_axis)r->arg.range.axis;
@@ -84,7 +77,7 @@ static kn_uop opt_split(ki_nest *k, ki_opt *o) {
     if (!split_allowed(k, r, o))
         return FAIL(KI_E_OPT_SPLIT, ki_axis_names[r->arg.range.axis], (int)o->axis,
                     o->target < KI_AX_COUNT ? ki_axis_names[o->target] : "?", o->top ? "outer" : "inner");
-    if ((o->target == KN_AX_LOCAL || o->target == KN_AX_GROUP) && no_locals(k))
+    if ((o->target == KN_AX_LOCAL || o->target == KN_AX_GROUP) && ki_nest_opt(k, KI_OPT_NOLOCALS, NULL))
         return FAIL(KI_E_OPT_NOLOCALS, ki_axis_names[o->target]);
     bool uneven = o->target == KN_AX_THREAD && f > 0 && (f - 1) * ((n + f - 1) / f) < n; /* work for each */
     if (f < 1 || n < 1 || (n % f && !uneven)) return FAIL(KI_E_OPT_DIVIDE, (int)f, (int)o->axis, (long long)n);
@@ -210,11 +203,11 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     case KI_OPT_SCAN: return ki_opt_scan(k, o);
     case KI_OPT_FIRST: return ki_opt_first(k, o);
     case KI_OPT_ROWS:
-        if (no_locals(k)) return FAIL(KI_E_OPT_NOLOCALS, "ROWS");
+        if (ki_nest_opt(k, KI_OPT_NOLOCALS, NULL)) return FAIL(KI_E_OPT_NOLOCALS, "ROWS");
         return ki_opt_rows(k, o);
     case KI_OPT_LATE: return ki_opt_late(k, o);
     case KI_OPT_STAGE:
-        if (no_locals(k)) return FAIL(KI_E_OPT_NOLOCALS, "STAGE");
+        if (ki_nest_opt(k, KI_OPT_NOLOCALS, NULL)) return FAIL(KI_E_OPT_NOLOCALS, "STAGE");
         return ki_opt_stage(k, o);
     default: return NULL;
     }

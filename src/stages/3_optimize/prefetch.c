@@ -1,8 +1,9 @@
 /* prefetch.c: the OptOp PREFETCH, and when it pays: what a loop reads, or writes, is asked for before it is its turn.
  *
- * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, not the next
- * row while this one, in the cache by now, is gone through again, and not what a tile of sums is added to and stored in. The op changes no node: it stands in the kernel's list of OptOps,
- * where the machine code is made from it. Asking for what lies beyond a buffer is no access. */
+ * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, not the next row, or
+ * strip of rows, while this one, in the cache by now, is gone through again, and not what a tile of sums is added to and stored in.
+ * The op changes no node: it stands in the kernel's list of OptOps, where the machine code is made from it. Asking for what lies
+ * beyond a buffer is no access. */
 #include "stages/3_optimize/choose.h"
 
 #define FAIL(...)    (ki_fail(k->ir->env, __VA_ARGS__), NULL)
@@ -19,6 +20,7 @@
 #define SHORTEST     16        /* iterations of a loop in an iteration of another */
 #define BESIDE       (1 << 20) /* bytes of a second-level cache */
 #define NEAR         (1 << 18) /* bytes of what the second-level cache is likely to have */
+#define SECOND       (1 << 20) /* bytes of what it does not have, whoever wrote it */
 
 /* The PARAM that an access is to; read: that it reads. */
 static kn_uop param_at(const ki_nest *k, uint32_t i) {
@@ -27,24 +29,18 @@ static kn_uop param_at(const ki_nest *k, uint32_t i) {
 }
 static kn_uop param_of(const ki_nest *k, uint32_t i) { return k->read[i] ? param_at(k, i) : NULL; }
 
-static bool is_asked_for(const ki_nest *k, int32_t slot) {
-    const ki_kernel *info = k->sink->arg.kernel;
-    for (uint32_t i = 0; info && i < info->nopt; i++)
-        if (info->opt[i].op == KI_OPT_PREFETCH && info->opt[i].id == slot) return true;
-    return false;
-}
-
-static bool asks(const ki_nest *k, int32_t slot, int32_t loop) {
-    const ki_kernel *info = k->sink->arg.kernel;
-    for (uint32_t i = 0; info && i < info->nopt; i++)
-        if (info->opt[i].op == KI_OPT_PREFETCH && info->opt[i].id == slot && info->opt[i].axis == loop) return true;
+enum { ANY = -1 };
+static bool is_asked_for(const ki_nest *k, int32_t slot, int32_t loop) {
+    const ki_opt *o = NULL;
+    while ((o = ki_nest_opt(k, KI_OPT_PREFETCH, o)))
+        if (o->id == slot && (loop == ANY || o->axis == loop)) return true;
     return false;
 }
 
 static bool is_streamed(const ki_nest *k, int32_t slot) {
-    const ki_kernel *info = k->sink->arg.kernel;
-    for (uint32_t i = 0; info && i < info->nopt; i++)
-        if (info->opt[i].op == KI_OPT_STREAM && info->opt[i].axis == slot) return true;
+    const ki_opt *o = NULL;
+    while ((o = ki_nest_opt(k, KI_OPT_STREAM, o)))
+        if (o->axis == slot) return true;
     return false;
 }
 
@@ -58,7 +54,7 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
     }
     const char *why = !meets                            ? "the loop neither reads nor writes it"
                       : o->arg < LEAST || o->arg > MOST ? "that is no distance"
-                      : asks(k, o->id, o->axis)         ? "it is already"
+                      : is_asked_for(k, o->id, o->axis) ? "it is already"
                                                         : NULL;
     return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, why) : k->sink;
 }
@@ -281,11 +277,57 @@ static bool ask_by_rows(ki_choice *c, place *p) {
     return alone && (ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, first->arg.range.id, n / trips), true);
 }
 
+/* Is there a loop of tiles from one to the next of which the access moves on by what a tile reads of a row, and which goes through
+ * that again for each step of the loops inside? */
+static bool in_strips(const ki_nest *k, kn_uop access) {
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop v = k->scope.range[q], e = k->closer[q], u;
+        if (!e || e->op != KN_END || !ki_is_serial(v) || step(k, access, v) != width(k, access)) continue;
+        u = ki_last_loop(e);
+        if (u != v && !ki_scope_has(&k->scope, access, u) && ki_extent(u) >= FEW_ROWS) return true;
+    }
+    return false;
+}
+
+/* A strip of an operand that a tile's sums read in place, row by row, too far apart for the hardware: the next one is asked for
+ * while this one, which is in the second-level cache by now, is gone through again. */
+static place next_strip(const ki_nest *k, kn_uop param) {
+    place best = {0};
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i], r;
+        if (param_of(k, i) != param || ki_is_gated(u) || !ki_nest_form(k, u) || !(r = innermost(k, u))) continue;
+        bool sums = ki_nest_closer(k, r)->op == KN_REDUCE && step(k, u, r) >= FAR;
+        if (!sums || width(k, u) < LEAST || !is_row(k, u) || !in_strips(k, u)) continue;
+        if (covered(k, u) > best.worth)
+            best = (place){.loop = r, .ahead = width(k, u), .worth = covered(k, u), .second = true};
+    }
+    return best;
+}
+
+static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
+    ki_opt o = {.op = KI_OPT_PREFETCH,
+                .axis = (int32_t)loop->arg.range.id,
+                .arg = (int32_t)at->ahead,
+                .top = at->second,
+                .id = slot};
+    return ki_choice_look(c, ki_nest_apply(&c->nest, o));
+}
+
+/* Once no loop is split any more. */
+static void ask_for_strips(ki_choice *c) {
+    for (uint32_t i = 0; c->ok && c->open && i < c->nest.scope.n; i++) {
+        kn_uop p = param_of(&c->nest, i);
+        if (!p || ki_numel(p) * (int64_t)ki_itemsize((kn_dtype)p->dtype) <= SECOND) continue;
+        place at = is_asked_for(&c->nest, p->arg.param->slot, ANY) ? (place){0} : next_strip(&c->nest, p);
+        if (at.loop && ask(c, p->arg.param->slot, at.loop, &at)) i = 0;
+    }
+}
+
 void ki_choose_prefetches(ki_choice *c) {
     for (uint32_t i = 0; c->ok && c->open && i < c->nest.scope.n; i++) {
         kn_uop p = param_at(&c->nest, i);
         int32_t slot = p ? p->arg.param->slot : -1;
-        if (slot < 0 || is_asked_for(&c->nest, slot) || is_streamed(&c->nest, slot)) continue;
+        if (slot < 0 || is_asked_for(&c->nest, slot, ANY) || is_streamed(&c->nest, slot)) continue;
         uint64_t bytes = (uint64_t)ki_numel(p) * (uint64_t)ki_itemsize((kn_dtype)p->dtype);
         place at = {0};
         if (bytes >= c->from && c->nest.read[i]) at = best_place(&c->nest, p);
@@ -298,17 +340,10 @@ void ki_choose_prefetches(ki_choice *c) {
             }
         }
         if (!at.loop) continue;
-        ki_opt o = {.op = KI_OPT_PREFETCH,
-                    .axis = (int32_t)at.loop->arg.range.id,
-                    .arg = (int32_t)at.ahead,
-                    .top = at.second,
-                    .id = slot};
         kn_uop other = at.row ? shares(&c->nest, p, &at) : NULL;
         uint32_t id = other ? other->arg.range.id : 0;
-        if (ki_choice_look(c, ki_nest_apply(&c->nest, o)) && other) {
-            o.axis = (int32_t)id;
-            (void)ki_choice_look(c, ki_nest_apply(&c->nest, o));
-        }
+        if (ask(c, slot, at.loop, &at) && other) (void)ask(c, slot, ki_nest_range(&c->nest, id), &at);
         i = 0;
     }
+    ask_for_strips(c);
 }

@@ -267,9 +267,7 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
     double best = 0;
     bool fits = !t->row && (t->inner || m < cut_from), cut = false;
     int64_t all_v = m;
-    if (fits)
-        m = /* in whole vectors */
-            (m + t->lanes - 1) / t->lanes * t->lanes;
+    if (fits) m = (m + t->lanes - 1) / t->lanes * t->lanes; /* in whole vectors */
     t->nv = t->mu = t->mw = 1;
     t->cut = t->parts = false;
     if (!c->knobs.nv && goes_along_memory(c, e, t)) return;

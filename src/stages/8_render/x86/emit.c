@@ -1,5 +1,6 @@
 /* emit.c: machine instructions with registers given to bytes: the frame, what comes back from memory before it is used and goes
  * there after it was made, moves that move nothing left out. */
+#include "base/thread.h"
 #include "stages/8_render/x86/report.h"
 
 #include <string.h>
@@ -260,7 +261,7 @@ static void put(emit *e, const ki_mins *i) {
 
 /* ---- the frame --------------------------------------------------------------------------------------------------- */
 
-enum { FRAME_MOST = 4 << 20, PAGE = 4096 };
+enum { PAGE = 4096 };
 
 static ki_x86_op r64(unsigned n) { return ki_x86_reg(KI_XO_R64, n); }
 
@@ -315,8 +316,8 @@ bool ki_memit(ki_mir *m, ki_asm *a) {
     emit e = {.m = m, .a = a};
     uint64_t frame = (m->frame + 63) / 64 * 64;
     if (m->failed) return false;
-    if (frame > FRAME_MOST)
-        return ki_fail(m->env, KI_E_X86_FRAME, (unsigned long long)frame, (unsigned long long)FRAME_MOST), false;
+    if (frame > KI_FRAME_MOST)
+        return ki_fail(m->env, KI_E_X86_FRAME, (unsigned long long)frame, (unsigned long long)KI_FRAME_MOST), false;
     put_entry(&e, frame);
     for (uint32_t k = 0; k < m->n && !m->failed; k++) {
         const ki_mins *i = e.now = &m->ins[k];

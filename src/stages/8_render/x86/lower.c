@@ -170,8 +170,7 @@ static void find_ahead(ki_lower *l, const ki_kernel *info) {
             ki_address a;
             if (u->op == KN_RANGE && (depth || u->arg.range.id == (uint32_t)o->axis)) depth++;
             if (u->op == KN_END && depth) depth = depth < u->nsrc ? 0 : depth - (u->nsrc - 1);
-            if ((u->op != KN_LOAD && u->op != KN_STORE) || depth != 1 || ki_address_of(u->src[0], &a)) continue;
-            if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != o->id || !a.affine || a.stride != 1) continue;
+            if (depth != 1 || !ki_lmoves_vector(u, o->id, &a)) continue;
             l->val[i].ahead = o->arg, l->val[i].second = o->top;
             l->val[i].part = part, l->val[i].parts = parts;
         }

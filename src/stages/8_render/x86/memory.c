@@ -93,6 +93,11 @@ ki_mop ki_laddress(ki_lower *l, const ki_address *a, int64_t lane) {
 
 static ki_mop sized(ki_mop o, unsigned bytes) { return o.size = (uint8_t)bytes, o; }
 
+bool ki_lmoves_vector(kn_uop u, int32_t slot, ki_address *a) {
+    if ((u->op != KN_LOAD && u->op != KN_STORE) || ki_address_of(u->src[0], a)) return false;
+    return a->buf->op == KN_PARAM && a->buf->arg.param->slot == slot && a->affine && a->stride == 1;
+}
+
 /* The OptOp PREFETCH: once a line. */
 static void ask_ahead(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
     int64_t ahead = ki_lv(l, u)->ahead, line = l->m.target->line, bytes = (int64_t)a->lanes * ki_les(a->buf);
@@ -123,8 +128,7 @@ static uint32_t behind(const ki_lower *l, int32_t slot, kn_uop *base, int64_t *s
         ki_address a;
         if (u->op == KN_RANGE) depth++;
         if (u->op == KN_END) depth -= u->nsrc - 1;
-        if ((u->op != KN_LOAD && u->op != KN_STORE) || depth || ki_address_of(u->src[0], &a)) continue;
-        if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != slot || !a.affine || a.stride != 1) continue;
+        if (depth || !ki_lmoves_vector(u, slot, &a)) continue;
         int64_t from = a.start;
         kn_uop b = ki_lpeel(a.base, &from);
         if (n == MOST_BEHIND || (n && (b != *base || a.lanes != at->lanes))) return 0;

@@ -22,7 +22,7 @@
 #define FIRST_LEVEL (1 << 15) /* bytes of a panel that stay in the first-level cache */
 #define FAR         (1 << 14) /* bytes of memory that a panel may span and still be read in place */
 #define SQUARE      8         /* columns that are stored as rows (square.c) */
-#define LONG_ROW    (1 << 14) /* bytes: two such rows fill the first-level cache */
+#define LONG_ROW    (3 << 12) /* bytes: a vector as long, and what goes by, is more than the first-level cache keeps */
 #define STREAMS     4         /* parts of a matrix that are read beside each other */
 
 /* The store's contiguous range. */

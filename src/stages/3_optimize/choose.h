@@ -39,8 +39,7 @@ typedef struct ki_tile {
     kn_uop reduce, row; /* row: of a dot tile, else NULL */
     kn_uop streamed;    /* the access */
     kn_uop other;       /* that of the other operand */
-    kn_uop
-        inner; /* the loop of the reduce that runs under one mask of it (gates.c); NULL: there is no mask, or no such loop */
+    kn_uop inner;       /* the loop of the reduce that runs under one mask of it (gates.c); NULL: there is no mask, or no such loop */
     int64_t nv, mu, mw;
     int64_t lanes; /* along v; 1 in a dot tile */
     int64_t step;  /* nv * lanes; without a tile what the nest's vector takes in one go, 0: no vectors */
@@ -61,8 +60,7 @@ typedef struct ki_part {
     int64_t n;
 } ki_part;
 bool ki_choice_split(ki_choice *c, const ki_part *part, uint32_t n);
-#define KI_CHOICE_SPLIT(c, ...)                                                                                        \
-    ki_choice_split(c, (const ki_part[]){__VA_ARGS__}, sizeof((ki_part[]){__VA_ARGS__}) / sizeof(ki_part))
+#define KI_CHOICE_SPLIT(c, ...) ki_choice_split(c, (const ki_part[]){__VA_ARGS__}, sizeof((ki_part[]){__VA_ARGS__}) / sizeof(ki_part))
 /* Makes r's extent a multiple of f by CUT; true if a step was made. */
 bool ki_choice_even(ki_choice *c, kn_uop r, int64_t f);
 void ki_choice_mark(ki_choice *c, kn_uop closer);

@@ -209,6 +209,24 @@ def test_few_positions_go_along_the_sum(koine, tmp_path, n, side, kind):
         assert threads == 1 or (y == np.load(tmp_path / "y1.npy")).all()
 
 
+def products(n, ci, co, positions):
+    """1 x 1 windows of images: w [co, ci] times each x [ci, positions]."""
+    return "\n".join([
+        "koine 1 tensor", f'%x = param "x" : f32 [{n}, {ci}, {positions}]', f'%w = param "w" : f32 [{co}, {ci}]',
+        f"%a = reshape %x ({n}, 1, {ci}, {positions})", f"%b = expand %a ({n}, {co}, {ci}, {positions})", f"%c = reshape %w (1, {co}, {ci}, 1)",
+        f"%d = expand %c ({n}, {co}, {ci}, {positions})", "%e = mul %b %d", "%f = reduce add %e axes=(2)", f"%y = reshape %f ({n}, {co}, {positions})",
+        'out "y" = %y', ""])
+
+
+@pytest.mark.parametrize("ci, co, positions, how", [(512, 64, 784, "cut 2 768"), (64, 256, 3136, "stream 0"), (64, 64, 3136, "padto 2 48")])
+def test_images_are_read_in_place_one_after_the_other(koine, tmp_path, ci, co, positions, how):
+    """However many there are: an image is what a tile goes through again. What is larger than a cache is written past it, without masks."""
+    (tmp_path / "p.kn").write_text(products(16, ci, co, positions))
+    env = {"KN_CPU": "avx512", "KN_THREADS": 1, "KN_STREAM": 1 << 24}
+    opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env=env).stdout)[1]
+    assert "stage" not in opts and [w for w in ("cut 2 768", "stream 0", "padto 2 48") if w in opts] == [how], opts
+
+
 def test_a_row_too_short_for_a_register_is_not_packed_where_another_fills_one(koine, tmp_path):
     """Five sums beside each other of what lies apart: packed, they fill a third of a register, and packing takes longer than adding up."""
     (tmp_path / "p.kn").write_text("\n".join([

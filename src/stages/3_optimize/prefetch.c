@@ -313,12 +313,14 @@ static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
     return ki_choice_look(c, ki_nest_apply(&c->nest, o));
 }
 
+static bool is_beyond(kn_uop p) { return ki_numel(p) * (int64_t)ki_itemsize((kn_dtype)p->dtype) > SECOND; }
+
 /* Once no loop is split any more. */
 static void ask_for_strips(ki_choice *c) {
     for (uint32_t i = 0; c->ok && c->open && i < c->nest.scope.n; i++) {
         kn_uop p = param_of(&c->nest, i);
-        if (!p || ki_numel(p) * (int64_t)ki_itemsize((kn_dtype)p->dtype) <= SECOND) continue;
-        place at = is_asked_for(&c->nest, p->arg.param->slot, ANY) ? (place){0} : next_strip(&c->nest, p);
+        if (!p || !is_beyond(p) || is_asked_for(&c->nest, p->arg.param->slot, ANY)) continue;
+        place at = next_strip(&c->nest, p);
         if (at.loop && ask(c, p->arg.param->slot, at.loop, &at)) i = 0;
     }
 }
@@ -328,6 +330,7 @@ void ki_choose_prefetches(ki_choice *c) {
         kn_uop p = param_at(&c->nest, i);
         int32_t slot = p ? p->arg.param->slot : -1;
         if (slot < 0 || is_asked_for(&c->nest, slot, ANY) || is_streamed(&c->nest, slot)) continue;
+        if (is_beyond(p) && next_strip(&c->nest, p).loop) continue;
         uint64_t bytes = (uint64_t)ki_numel(p) * (uint64_t)ki_itemsize((kn_dtype)p->dtype);
         place at = {0};
         if (bytes >= c->from && c->nest.read[i]) at = best_place(&c->nest, p);

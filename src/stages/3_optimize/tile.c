@@ -138,7 +138,7 @@ static int64_t work_after(const ki_nest *k, kn_uop e, kn_uop x) {
 
 /* Do a panel's rows start at whole cache lines and stay in the second-level cache together? Then nothing is gained by packing,
  * where masks make the last vectors of a row cost nothing. Narrow elements are packed to words (dots.c). */
-static bool fits_in_place(const ki_choice *c, kn_uop x, kn_uop a) {
+static bool fits_in_place(const ki_choice *c, kn_uop x, kn_uop a, kn_uop v) {
     int64_t item = (int64_t)ki_itemsize((kn_dtype)a->dtype), rows = 1, apart = CACHE_WAY;
     bool known;
     for (uint32_t j = 1; j < x->nsrc; j++) {
@@ -147,7 +147,7 @@ static bool fits_in_place(const ki_choice *c, kn_uop x, kn_uop a) {
         rows *= n;
         while (s % apart) apart /= 2; /* of so many bytes each is where some row starts */
     }
-    bool near = ki_storage(a)->type->numel * item <= NEAR;
+    bool near = rows * ki_extent(v) * item <= NEAR;
     return near && item >= 4 && ki_masks_are_free(c) && rows * 4 <= CACHE_WAY / apart * CACHE_WAYS * 3;
 }
 
@@ -173,7 +173,7 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     t->w = t->inner = NULL;
     bool plain = ki_word_of(k, a) == a;
     if (!row && plain && known && stride == 1)
-        t->inner = ki_is_gated(a) ? ki_ungated(k, x, a) : fits_in_place(c, x, a) ? ki_last_loop(x) : NULL;
+        t->inner = ki_is_gated(a) ? ki_ungated(k, x, a) : fits_in_place(c, x, a, t->v) ? ki_last_loop(x) : NULL;
     if (!row && n <= lanes) t->w = apart(k, e, a, b, t->v, u);
     if (t->w && ki_nest_stride(k, ki_nest_store(e)->src[0], t->w, &known) == 0) t->w = NULL;
     return true;
@@ -237,6 +237,12 @@ static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
     return (!k->mu || mu == k->mu) && (!k->nv || nv == k->nv) && (!k->mw || mw == k->mw);
 }
 
+/* Is what it stores better written past the caches? Under a mask it is not (stream.c). */
+static bool goes_past(const ki_choice *c, const ki_tile *t) {
+    kn_uop store = ki_nest_store(ki_nest_closer(&c->nest, t->v)), to = store ? ki_storage(store->src[0]) : NULL;
+    return c->from && to && (uint64_t)ki_numel(to) * (uint64_t)ki_itemsize((kn_dtype)to->dtype) >= c->from;
+}
+
 /* Of v's n lanes, in tiles `step` wide, those that do something: the last tile is padded, if that divides `padded`, or, *cut, what is left is
  * done apart, in one register, a part of one, or one by one. */
 static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padded, int64_t step, bool *cut) {
@@ -246,7 +252,7 @@ static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padd
     if (t->inner && !ki_is_gated(t->streamed)) half = false;
     half |= few;
     double rest = (double)t->lanes * (few ? 0.3 : half ? 0.85 : 1.15 * (double)whole);
-    double pad = padded % step ? 0 : (double)n / (double)padded,
+    double pad = padded % step ? 0 : (double)n / (double)padded * (padded > n && goes_past(c, t) ? 0.94 : 1),
            apart = 0.97 * (double)n / ((double)(n - over) + rest); /* another nest */
     bool may = ki_masks_are_free(c) && over && n > step && (few || ki_lanes_for(c, over));
     *cut = may && (t->inner || n % t->lanes) && apart > pad;

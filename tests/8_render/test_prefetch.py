@@ -141,3 +141,25 @@ def test_the_next_strip(koine, tmp_path, rows, k, n, strip):
     opts, code = lists(koine, tmp_path / "p.kn", sums_and(k, n, rows), KN_CPU="avx512")
     assert (strip in [ahead for ahead, _ in opts]) == (strip > 0)
     assert len(re.findall(r"prefetcht1 \[", code)) == strip // 64
+
+
+def linear(m, k, n):
+    return (f'%x = param "x" : f32 [{m}, {k}]\n%w = param "w" : f32 [{n}, {k}]\n%a = reshape %x ({m}, 1, {k})\n%b = expand %a ({m}, {n}, {k})\n'
+            f'%c = reshape %w (1, {n}, {k})\n%d = expand %c ({m}, {n}, {k})\n%p = mul %b %d\n%y = reduce add %p axes=(2)\nout "y" = %y\n')
+
+
+@pytest.mark.parametrize("m, k, n, want", [
+    (32, 512, 1024, "prefetcht0"),   # sixteen KiB a tile
+    (32, 4096, 128, "prefetcht1"),   # what the first cache does not have
+    (32, 4100, 128, None),           # no whole lines
+    (32, 512, 256, None),            # the caches have it
+])
+def test_the_next_tiles_rows(koine, tmp_path, m, k, n, want):
+    """Weights that a tile goes along, eight rows at a time, element by element: those of the next one, a line of each every sixteen terms."""
+    opts, code = lists(koine, tmp_path / "p.kn", linear(m, k, n), KN_CPU="avx512")
+    asked = re.findall(r"(prefetcht\d) \[.*?\+(\d+)\]", code)
+    assert ((8 * k * 4, 2) in opts) == bool(want), opts
+    assert asked == ([(want, str((8 + r) * k * 4)) for r in range(8)] if want else []), asked
+    if want:
+        got = [koine("run", tmp_path / "p.kn", env={"KN_CPU": "avx512", "KN_THREADS": t}).stdout for t in (1, 2)]
+        assert got[0] == got[1]

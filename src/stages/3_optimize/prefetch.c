@@ -304,6 +304,27 @@ static place next_strip(const ki_nest *k, kn_uop param) {
     return best;
 }
 
+/* Rows that a tile's sums go along, an element of each at a time: the hardware meets each tile's anew. Those of the next tile are asked for
+ * line by line. */
+static place next_rows(const ki_nest *k, kn_uop param) {
+    place best = {0};
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i], r;
+        if (param_of(k, i) != param || ki_is_gated(u) || !ki_nest_form(k, u) || !(r = innermost(k, u))) continue;
+        int64_t item = (int64_t)ki_itemsize((kn_dtype)u->dtype), line = LEAST / item, ahead = MOST + 1;
+        bool sums = ki_nest_closer(k, r)->op == KN_REDUCE && step(k, u, r) == item;
+        if (!sums || is_row(k, u) || rows_of(k, u) < FEW_ROWS || ki_extent(r) % line || ki_extent(r) == line) continue;
+        for (uint32_t q = 0; q < k->scope.nrange; q++) {
+            kn_uop tiles = k->scope.range[q];
+            int64_t s = ki_is_serial(tiles) && k->closer[q]->op == KN_END ? step(k, u, tiles) : 0;
+            if (s >= FAR && s < ahead) ahead = s;
+        }
+        if (ahead <= MOST && covered(k, u) > best.worth)
+            best = (place){.loop = r, .ahead = ahead, .worth = covered(k, u), .second = ahead >= FIRST};
+    }
+    return best;
+}
+
 static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
     ki_opt o = {.op = KI_OPT_PREFETCH,
                 .axis = (int32_t)loop->arg.range.id,
@@ -314,6 +335,15 @@ static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
 }
 
 static bool is_beyond(kn_uop p) { return ki_numel(p) * (int64_t)ki_itemsize((kn_dtype)p->dtype) > SECOND; }
+
+/* The rows' loop in parts of a line. */
+static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
+    place at = next_rows(&c->nest, param);
+    uint32_t inner = ki_nest_next_range(&c->nest);
+    int64_t line = LEAST / (int64_t)ki_itemsize((kn_dtype)param->dtype);
+    return at.loop && ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, at.loop->arg.range.id, line) &&
+           ask(c, slot, ki_nest_range(&c->nest, inner), &at);
+}
 
 /* Once no loop is split any more. */
 static void ask_for_strips(ki_choice *c) {
@@ -335,6 +365,10 @@ void ki_choose_prefetches(ki_choice *c) {
         place at = {0};
         if (bytes >= c->from && c->nest.read[i]) at = best_place(&c->nest, p);
         if (!at.loop && bytes >= BESIDE && c->nest.read[i]) at = of_parts(&c->nest, p);
+        if (!at.loop && bytes > SECOND && c->nest.read[i] && ask_for_rows(c, slot, p)) {
+            i = UINT32_MAX;
+            continue;
+        }
         if (!at.loop && bytes >= NEAR) {
             at = behind_sums(&c->nest, p);
             if (at.loop && ask_by_rows(c, &at)) { /* and then the PARAM is another node */

@@ -275,6 +275,11 @@ static void open_loop(ki_lower *l, kn_uop u) {
     ki_vreg n = ki_is_const(bound) ? 0 : ki_lgeneral(l, bound);
     v->reg = p->counter;
     v->gpr = 1;
+    const ki_kernel *info = info_of(l);
+    bool sum = info && u->arg.range.axis == KN_AX_REDUCE;
+    for (uint32_t k = 0; sum && k < info->nopt; k++)
+        if (info->opt[k].op == KI_OPT_PREFETCH && (uint32_t)info->opt[k].axis == u->arg.range.id)
+            ki_lask_lines(l, u, &info->opt[k]);
     KI_LPUT(l, KI_X_MOV_OI, ki_mreg(KI_XO_R32, p->counter), ki_mimm(0));
     if (bound->lo.i < 1) { /* it may run no time */
         p->done = ki_asm_label(l->a);
@@ -285,8 +290,7 @@ static void open_loop(ki_lower *l, kn_uop u) {
     ki_mop head = ki_mlabel(p->head);
     head.v = 32; /* aligned */
     KI_LPUT(l, KI_M_LABEL, head);
-    const ki_kernel *info = info_of(l);
-    for (uint32_t k = 0; info && u->arg.range.axis == KN_AX_REDUCE && k < info->nopt; k++) {
+    for (uint32_t k = 0; sum && k < info->nopt; k++) {
         const ki_opt *o = &info->opt[k];
         if (o->op == KI_OPT_PREFETCH && (uint32_t)o->axis == u->arg.range.id)
             ki_lask_rows(l, p->counter, ki_is_const(bound) ? bound->arg.i : 0, o->id, o->arg);

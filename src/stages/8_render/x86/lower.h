@@ -14,23 +14,23 @@
 #include "stages/8_render/x86/mir.h"
 #include "stages/target.h"
 
-typedef struct ki_lval { /* by item */
-    uint32_t uses, last; /* how often it is read, and the last item that does */
-    uint32_t block;      /* loop it stands in */
-    uint8_t wide;        /* a vector instruction reads this () */
-    uint8_t general;     /* its one use is a cast to index: a LOAD goes to a general register */
-    uint8_t deferred;    /* a LOAD that waits for its one user */
-    uint8_t gpr;         /* the register is a general one */
-    uint8_t alias;       /* a LOAD of a slice: it is the slice's register */
-    uint8_t outside;     /* it is read in another loop than it stands in */
-    uint32_t nwide;      /* how many of its uses want it in all lanes */
-    ki_vreg reg, all;    /* itself; broadcast */
-    uint32_t slice;      /* 1 + the STORE (item) whose slice it is written to at once */
-    uint32_t square;     /* a LOAD or a STORE of a square (square.c): 1 + the item that starts lowest */
-    uint32_t next;       /* 1 + the square's next item */
-    int32_t ahead;       /* a LOAD, a STORE: bytes ahead of it to be asked for, 0: none */
+typedef struct ki_lval {  /* by item */
+    uint32_t uses, last;  /* how often it is read, and the last item that does */
+    uint32_t block;       /* loop it stands in */
+    uint8_t wide;         /* a vector instruction reads this () */
+    uint8_t general;      /* its one use is a cast to index: a LOAD goes to a general register */
+    uint8_t deferred;     /* a LOAD that waits for its one user */
+    uint8_t gpr;          /* the register is a general one */
+    uint8_t alias;        /* a LOAD of a slice: it is the slice's register */
+    uint8_t outside;      /* it is read in another loop than it stands in */
+    uint32_t nwide;       /* how many of its uses want it in all lanes */
+    ki_vreg reg, all;     /* itself; broadcast */
+    uint32_t slice;       /* 1 + the STORE (item) whose slice it is written to at once */
+    uint32_t square;      /* a LOAD or a STORE of a square (square.c): 1 + the item that starts lowest */
+    uint32_t next;        /* 1 + the square's next item */
+    int32_t ahead;        /* a LOAD, a STORE: bytes ahead of it to be asked for, 0: none */
     uint16_t part, parts; /* which of how many lines */
-    uint8_t second;      /* a LOAD: of all but the first cache */
+    uint8_t second;       /* a LOAD: of all but the first cache */
 } ki_lval;
 
 typedef struct ki_lower {
@@ -49,8 +49,8 @@ typedef struct ki_lower {
     ki_vreg **slices;   /* by local: by element */
     ki_vreg *slice_mem;
     uint32_t *park, nslice; /* by slice: 1 + the END behind which another register holds it; see lower.c */
-    uint64_t *home;  /* by local that is an array: place in the frame */
-    uint32_t *epoch; /* by item: stores, loops and branches before it */
+    uint64_t *home;         /* by local that is an array: place in the frame */
+    uint32_t *epoch;        /* by item: stores, loops and branches before it */
     struct ki_lloop {
         uint32_t number, head, done; /* of the MIR; labels */
         ki_vreg counter;
@@ -117,6 +117,8 @@ bool ki_lmoves_vector(kn_uop u, int32_t slot, ki_address *a);
 /* In each of so many iterations of the loop that begins here asks for its part of the rows that stand behind it, so many bytes
  * ahead. */
 void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int64_t ahead);
+/* PREFETCH of a loop that is no longer than a line: what it reads along memory element by element, before it. */
+void ki_lask_lines(ki_lower *l, kn_uop loop, const ki_opt *o);
 ki_vreg ki_lslice(ki_lower *l, const ki_address *a); /* 0: no slice */
 
 void ki_lget(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop from); /* a power of two of bytes, to a vector register */

@@ -164,6 +164,25 @@ void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int
         }
 }
 
+void ki_lask_lines(ki_lower *l, kn_uop loop, const ki_opt *o) {
+    int64_t depth = 1, trips = ki_is_const(loop->src[0]) ? loop->src[0]->arg.i : 0;
+    for (uint32_t i = l->now + 1; i < l->n && depth > 0; i++) {
+        kn_uop u = l->inst[i], from;
+        ki_address a;
+        if (u->op == KN_RANGE) depth++;
+        if (u->op == KN_END) depth -= u->nsrc - 1;
+        if (u->op != KN_LOAD || depth != 1 || u->nsrc != 1 || ki_address_of(u->src[0], &a) || a.lanes != 1) continue;
+        if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != o->id || trips * ki_les(a.buf) > l->m.target->line)
+            continue;
+        kn_uop base = ki_lpeel(a.base, &a.start);
+        if (!base || base->op != KN_ADD || (base->src[0] != loop && base->src[1] != loop)) continue;
+        from = base->src[base->src[0] == loop];
+        if (ki_is_const(from) || !ki_lv(l, from)->gpr) continue; /* not known yet */
+        a.base = from, a.start += o->arg / ki_les(a.buf);
+        KI_LPUT(l, o->top ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, sized(ki_laddress(l, &a, 0), 0));
+    }
+}
+
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load) {
     ki_address a;
     ki_address_of(load->src[0], &a);

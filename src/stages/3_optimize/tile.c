@@ -23,7 +23,7 @@
 #define FAR         (1 << 14) /* bytes of memory that a panel may span and still be read in place */
 #define SQUARE      8         /* columns that are stored as rows (square.c) */
 #define LONG_ROW    (3 << 12) /* bytes: a vector as long, and what goes by, is more than the first-level cache keeps */
-#define STREAMS     4         /* parts of a matrix that are read beside each other */
+#define STREAMS     4 /* parts of a matrix that are read beside each other; of several that take turns twice as many */
 
 /* The store's contiguous range. */
 static kn_uop vector_range(const ki_choice *c, kn_uop e) {
@@ -228,8 +228,9 @@ static bool goes_along_memory(const ki_choice *c, kn_uop e, ki_tile *t) {
     ki_tile also[MOST_ALSO];
     bool far = own_extent(t->reduce) * ki_word_bytes(&c->nest, t->streamed) >= LONG_ROW;
     if (!is_read_once(c, t)) return false;
-    t->parts = ki_extent(t->v) >= STREAMS * STREAMS && (far || other_sums(c, e, t, also));
-    if (t->parts) t->nv = STREAMS;
+    int64_t n = other_sums(c, e, t, also) ? 2 * STREAMS : far ? STREAMS : 1;
+    t->parts = n > 1 && ki_extent(t->v) >= n * n;
+    if (t->parts) t->nv = n;
     return t->parts || !far;
 }
 

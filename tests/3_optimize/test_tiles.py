@@ -89,6 +89,14 @@ def test_a_matrix_times_a_vector_goes_row_by_row(koine, tmp_path, k, n, rows):
     assert loops == [n // rows] and (rows == 1) == (" u" not in opts), opts
 
 
+def test_the_next_rows_are_asked_for_where_several_go_at_once(koine, tmp_path):
+    """Eight rows of 16 KiB, then eight more; rows that go one by one are one stream."""
+    opts, _ = optimized(koine, tmp_path, 1, 512, 4096, across=False)
+    assert re.search(r"rows 1 \d top #8", opts) and re.search(r"prefetch \d 131072 top #", opts), opts
+    opts, _ = optimized(koine, tmp_path, 1, 4096, 1024, across=False)
+    assert re.search(r"rows 1 \d top #1\b", opts) and "prefetch" not in opts, opts
+
+
 def times_vector(k, n, matrices):
     """The product of so many matrices' [n, k] products with a vector."""
     text = ["koine 1 tensor", f'%x = param "x" : f32 [{k}]', f"%xr = reshape %x (1, {k})", f"%xe = expand %xr ({n}, {k})"]

@@ -200,6 +200,21 @@ static place of_parts(const ki_nest *k, kn_uop param) {
     return best;
 }
 
+/* What several rows at once are added to, or compared with: the next rows, while these are gone through (rows.c). */
+static place of_rows(const ki_nest *k, kn_uop param) {
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i], r;
+        if (param_of(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u)) || step(k, u, r) >= FAR) continue;
+        kn_uop e = ki_nest_closer(k, r);
+        if (e->op != KN_END || !ki_nest_carries(k, e) || reads_in(k, u, r) < 2) continue;
+        for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
+            int64_t ahead = ki_is_serial(e->src[j]) ? step(k, u, e->src[j]) : 0;
+            if (ahead >= FAR && ahead <= MOST_ROW) return (place){.loop = r, .ahead = ahead, .second = true};
+        }
+    }
+    return (place){0};
+}
+
 /* Another loop that asks for half of what `at` does, so that memory is busy for longer: it goes through the same row, by as wide vectors, and
  * has at least half as much to do. NULL: there is none, or one of the two is the first to read the row: it waits for what was asked for. */
 static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
@@ -365,6 +380,7 @@ void ki_choose_prefetches(ki_choice *c) {
         place at = {0};
         if (bytes >= c->from && c->nest.read[i]) at = best_place(&c->nest, p);
         if (!at.loop && bytes >= BESIDE && c->nest.read[i]) at = of_parts(&c->nest, p);
+        if (!at.loop && bytes >= BESIDE && c->nest.read[i]) at = of_rows(&c->nest, p);
         if (!at.loop && bytes > SECOND && c->nest.read[i] && ask_for_rows(c, slot, p)) {
             i = UINT32_MAX;
             continue;

@@ -74,9 +74,9 @@ static void patterns(FILE *f, const ki_ruleset *s) {
     fprintf(f, "static const ki_pat pat_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->npat; k++) {
         const ki_pat *p = &s->pat[k];
-        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u},\n", p->kind, p->parent,
-                p->src, p->swap, p->same, p->op, p->nsrc, p->flags, p->dtypes, p->opset, p->narg, p->arg, p->term,
-                p->like, p->mask, p->pos);
+        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, {%u}, %u},\n", p->kind, p->parent, p->src,
+                p->swap, p->same, p->op, p->nsrc, p->flags, p->dtypes, p->like, p->mask, p->narg, p->arg, p->opset,
+                p->pos);
     }
     fprintf(f, "};\nstatic const ki_rest rest_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nrest; k++) {

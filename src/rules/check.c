@@ -111,7 +111,7 @@ static bool is_literal(const ki_term *t) {
 static bool same_literal(const ki_term *a, const ki_term *b) { return a->kind == b->kind && a->i == b->i; }
 
 static void pat_ops(const ki_compiler *c, const ki_pat *p, ki_opset *s) {
-    *s = c->opset.v[p->opset];
+    *s = c->opset.v[p->kind == KI_P_NODE ? p->opset : 0];
     if (p->op == KI_OP_COUNT) return;
     *s = (ki_opset){{0, 0}};
     s->bits[p->op >> 6] = UINT64_C(1) << (p->op & 63);

@@ -317,7 +317,7 @@ static void class_register(ki_compiler *c, const ki_ast *a, uint32_t at, unsigne
     ki_dvar *d = &c->var[ki_var_root(c, a->var)];
     bool first = d->reg < 0 || d->reg >= KI_MAX_REG;
     if (first) d->reg = (int)reg;
-    c->pat.v[at].like = (uint16_t)d->reg;
+    c->pat.v[at].like = (uint8_t)d->reg;
     c->pat.v[at].mask = d->mask;
     if (!first) return;
     if (d->mask != d->natural) c->pat.v[at].dtypes = d->mask;

@@ -29,7 +29,7 @@ static void take_pattern(ki_proof *p) {
     const ki_pat *pat = p->set->pat + p->rule->pat;
     for (unsigned r = 0; r < p->rule->npat; r++) {
         p->kind[r] = pat[r].kind;
-        p->cls[r] = (uint8_t)pat[r].like;
+        p->cls[r] = pat[r].like;
         p->mask[r] = pat[r].mask;
         p->leaf[r] = pat[r].kind == KI_P_ANY || pat[r].kind == KI_P_CONST;
         if (r && !(pat[r].flags & KI_PF_TAIL) && pat[r].src < 4) {

@@ -67,19 +67,23 @@ typedef enum ki_pkind { KI_P_ANY, KI_P_NODE, KI_P_CONST, KI_P_LIT } ki_pkind;
 enum { KI_PF_TAIL = 1, KI_PF_REST = 2, KI_PF_FREE = 4 /* any sources: call form without parentheses */ };
 #define KI_NOREG 255
 
-typedef struct ki_pat {
+typedef struct ki_pat { /* 24 bytes: there are four thousand of them in the library */
     uint8_t kind, parent, src, swap; /* src from the end with KI_PF_TAIL; swap: bit number, KI_NOREG none */
     uint8_t same;                    /* register it must equal, KI_NOREG none */
     uint8_t op;                      /* NODE: the op, KI_OP_COUNT: one of opset */
     uint8_t nsrc, flags;             /* sources the pattern lists, rests apart */
-    uint32_t dtypes;                 /* mask, 0: not checked (implied) */
-    uint16_t opset;
-    uint16_t narg, arg; /* conditions on the arg */
-    uint16_t term;      /* LIT: the literal */
-    uint16_t like;      /* first register of the same dtype class */
-    uint32_t mask;      /* dtypes the class admits */
-    uint32_t pos;       /* offset in the source text */
+    unsigned dtypes : 24;            /* mask, 0: not checked (implied) */
+    unsigned like : 8;               /* first register of the same dtype class */
+    unsigned mask : 24;              /* dtypes the class admits */
+    unsigned narg : 8;               /* conditions on the arg, from cond[arg] on */
+    uint16_t arg;
+    union {
+        uint16_t opset; /* NODE */
+        uint16_t term;  /* LIT: the literal */
+    };
+    uint32_t pos; /* offset in the source text */
 } ki_pat;
+_Static_assert(sizeof(ki_pat) == 24 && KI_DTYPE_COUNT <= 24, "of three words");
 
 typedef struct ki_argcond {
     uint8_t field; /* ki_field */

@@ -1,5 +1,6 @@
 /* orders.c: how the sums of floats of a kernel are added up: what has to be the same whatever the number of threads. Of each sum
- * what it adds, wherever that is read from, and the loops and lanes it runs over; as a set, since a CUT makes two sums of one. */
+ * what it adds, wherever that is read from, and the loops and lanes it runs over; as a set, since a CUT makes two sums of one. Where
+ * a CUT's two parts add up in different orders, there must be as many of each: else another part of the result has another order. */
 #include "stages/3_optimize/nest.h"
 
 #include "base/hash.h"
@@ -7,14 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct order {
+    uint64_t what, how, many; /* many: 1 where all sums of this are added up alike */
+} order;
 typedef struct orders {
-    uint64_t *of; /* ascending, each once */
+    order *of; /* ascending, each once */
     uint32_t n;
 } orders;
 
 static int by_value(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
+    const order *x = a, *y = b;
+    if (x->what != y->what) return x->what < y->what ? -1 : 1;
+    return (x->how > y->how) - (x->how < y->how);
 }
 
 static bool is_sum(kn_uop u) {
@@ -31,12 +36,12 @@ static uint64_t what_of(kn_uop u, const uint64_t *what) {
     return h;
 }
 
-static uint64_t order_of(kn_uop sum, const uint64_t *what) {
-    uint64_t h = what[sum->id];
+static order order_of(kn_uop sum, const uint64_t *what) {
+    uint64_t h = 0;
     for (uint32_t j = 1; j < sum->nsrc; j++)
         if (ki_extent(sum->src[j]) != 1)
             h = ki_hash2(h, (uint64_t)ki_extent(sum->src[j]) << 1 | ki_is_lane(sum->src[j]));
-    return h;
+    return (order){what[sum->id], h, 1};
 }
 
 /* The last of the terms that v adds to *before: what it is, 0: v is none such. */
@@ -58,16 +63,17 @@ static kn_uop start_of_rows(kn_uop u) {
     return start->op == KN_STORE && !ki_is_const(start->src[1]) ? start : NULL; /* else it is a running sum's */
 }
 
-/* The order of such a sum, its terms one after the other, as of the REDUCE that it was; 0: it is none. */
-static uint64_t order_of_rows(kn_uop u, kn_uop start, const uint64_t *what) {
+/* The order of such a sum, its terms one after the other, as of the REDUCE that it was; many is 0: it is none. */
+static order order_of_rows(kn_uop u, kn_uop start, const uint64_t *what) {
     kn_uop v = u->src[1], before = NULL;
     uint64_t term = last_term(v, what, &before), h = ki_hash2(ki_hash2(KN_REDUCE, v->dtype), term);
     int64_t rows = 0, first = 1;
     for (; v != u->src[0]; v = before, rows++)
-        if (!term || last_term(v, what, &before) != term) return 0;
+        if (!term || last_term(v, what, &before) != term) return (order){0};
     for (v = start->src[1]; what[v->id] != term; v = before, first++)
-        if (last_term(v, what, &before) != term) return 0;
-    return ki_hash2(h, (uint64_t)(first + rows * ki_extent(u->src[0]->src[0]->src[2])) << 1);
+        if (last_term(v, what, &before) != term) return (order){0};
+    uint64_t terms = (uint64_t)(first + rows * ki_extent(u->src[0]->src[0]->src[2]));
+    return (order){h, terms == 1 ? 0 : ki_hash2(0, terms << 1), 1};
 }
 
 static bool find_orders(ki_ir *ir, kn_uop sink, orders *o) {
@@ -79,15 +85,23 @@ static bool find_orders(ki_ir *ir, kn_uop sink, orders *o) {
     for (int64_t i = 0; i < n && what; i++) {
         what[node[i]->id] = what_of(node[i], what);
         kn_uop start = start_of_rows(node[i]);
-        uint64_t order = is_sum(node[i]) ? order_of(node[i], what) : start ? order_of_rows(node[i], start, what) : 0;
-        if (order) o->of[all++] = order;
+        order own = is_sum(node[i]) ? order_of(node[i], what)
+                    : start         ? order_of_rows(node[i], start, what)
+                                    : (order){0};
+        if (own.many) o->of[all++] = own;
     }
     if (n >= 0) ki_free(node);
     ki_free(what);
     if (!what) return false;
     qsort(o->of, all, sizeof *o->of, by_value);
-    for (uint32_t i = 0; i < all; i++)
-        if (!o->n || o->of[o->n - 1] != o->of[i]) o->of[o->n++] = o->of[i];
+    for (uint32_t i = 0; i < all; i++) {
+        if (o->n && by_value(&o->of[o->n - 1], &o->of[i]) == 0) o->of[o->n - 1].many++;
+        else o->of[o->n++] = o->of[i];
+    }
+    for (uint32_t i = 0; i < o->n; i++) {
+        bool mixed = (i && o->of[i - 1].what == o->of[i].what) || (i + 1 < o->n && o->of[i + 1].what == o->of[i].what);
+        if (!mixed) o->of[i].many = 1;
+    }
     return true;
 }
 

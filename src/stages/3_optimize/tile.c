@@ -11,6 +11,7 @@
 #define MOST_ROWS   (1 << 19) /* bytes of a block of rows that is packed, beside a panel */
 #define MOST_BLOCK  (5 << 17) /* bytes of a block of rows that is gone through twice */
 #define ROWS        8         /* tiles of such a block, at least */
+#define EVEN        8         /* rows that leave no nest of a few, which would add up the last columns otherwise */
 #define MANY_TERMS  256       /* of a sum: beside them a store of lanes one by one is nothing */
 #define MOST_ALSO   4
 #define CACHE_LINE  64
@@ -249,7 +250,9 @@ static bool goes_past(const ki_choice *c, const ki_tile *t) {
 static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padded, int64_t step, bool *cut) {
     int64_t over = n % step, whole = (over + t->lanes - 1) / t->lanes;
     /* In less than a register, and less time, unless its column is read where it stands; a few go along the sum (column.c). */
-    bool few = over && over <= KI_FEW_COLUMNS, half = 2 * over <= t->lanes && ki_storage(t->streamed)->op == KN_PARAM;
+    bool even = over == 1 || (t->u && ki_extent(t->u) % EVEN == 0);
+    bool few = over && over <= KI_FEW_COLUMNS && even,
+         half = 2 * over <= t->lanes && ki_storage(t->streamed)->op == KN_PARAM;
     if (t->inner && !ki_is_gated(t->streamed)) half = false;
     half |= few;
     double rest = (double)t->lanes * (few ? 0.3 : half ? 0.85 : 1.15 * (double)whole);

@@ -83,6 +83,16 @@ static kn_uop innermost(const ki_nest *k, kn_uop access) {
     return best;
 }
 
+/* The next access to the PARAM from node *i on, the innermost loop in which it moves on: *r. NULL: there is none; all: writes too. */
+static kn_uop next_access(const ki_nest *k, kn_uop param, bool all, uint32_t *i, kn_uop *r) {
+    while (*i < k->scope.n) {
+        uint32_t at = (*i)++;
+        kn_uop u = k->scope.node[at], p = all ? param_at(k, at) : param_of(k, at);
+        if (p == param && ki_nest_form(k, u) && (*r = innermost(k, u))) return u;
+    }
+    return NULL;
+}
+
 /* Elements that all loops and lanes together read of it, what padding adds included. */
 static double covered(const ki_nest *k, kn_uop access) {
     double n = 1;
@@ -152,15 +162,13 @@ static bool stores_result(kn_uop closer) {
 /* Of the loops that read a PARAM: of several that go through the same row that which has most to do meanwhile, the stores of the
  * kernel's result aside; else the longest, that which has least to do. */
 static place best_place(const ki_nest *k, kn_uop param) {
-    const ki_scope *s = &k->scope;
     place best = {0};
-    for (uint32_t i = 0; i < s->n; i++) {
-        kn_uop u = s->node[i], r;
-        if (param_of(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u)) || r == best.loop) continue;
+    kn_uop u, r, v, q;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
+        if (r == best.loop) continue;
         place p = {.loop = r};
-        for (uint32_t j = 0; j < s->n && !p.ahead; j++)
-            if (param_of(k, j) == param && ki_nest_form(k, s->node[j]) && innermost(k, s->node[j]) != r)
-                p.ahead = next_row(k, u, s->node[j]);
+        for (uint32_t j = 0; !p.ahead && (v = next_access(k, param, false, &j, &q));)
+            if (q != r) p.ahead = next_row(k, u, v);
         bool result = stores_result(ki_nest_closer(k, r));
         p.second = 2 * p.ahead >= FIRST;
         p.row = p.ahead != 0;
@@ -184,9 +192,9 @@ static bool is_row(const ki_nest *k, kn_uop access) {
 /* What a sum reads, each element once, of rows far apart at the same time: which of them is fetched ahead, and how far, is better said. */
 static place of_parts(const ki_nest *k, kn_uop param) {
     place best = {0};
-    for (uint32_t i = 0; i < k->scope.n; i++) {
-        kn_uop u = k->scope.node[i], r;
-        if (param_of(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u)) || step(k, u, r) >= FAR) continue;
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
+        if (step(k, u, r) >= FAR) continue;
         kn_uop x = ki_nest_closer(k, r);
         bool apart = false, once = x->op == KN_REDUCE;
         for (uint32_t q = 0; q < k->scope.nrange && once; q++) {
@@ -202,9 +210,9 @@ static place of_parts(const ki_nest *k, kn_uop param) {
 
 /* What several rows at once are added to, or compared with: the next rows, while these are gone through (rows.c). */
 static place of_rows(const ki_nest *k, kn_uop param) {
-    for (uint32_t i = 0; i < k->scope.n; i++) {
-        kn_uop u = k->scope.node[i], r;
-        if (param_of(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u)) || step(k, u, r) >= FAR) continue;
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
+        if (step(k, u, r) >= FAR) continue;
         kn_uop e = ki_nest_closer(k, r);
         if (e->op != KN_END || !ki_nest_carries(k, e) || reads_in(k, u, r) < 2) continue;
         for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
@@ -218,14 +226,10 @@ static place of_rows(const ki_nest *k, kn_uop param) {
 /* Another loop that asks for half of what `at` does, so that memory is busy for longer: it goes through the same row, by as wide vectors, and
  * has at least half as much to do. NULL: there is none, or one of the two is the first to read the row: it waits for what was asked for. */
 static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
-    const ki_scope *s = &k->scope;
-    kn_uop first = NULL, other = NULL, mine = NULL;
-    for (uint32_t i = 0; i < s->n && !mine; i++)
-        if (param_of(k, i) == param && ki_nest_form(k, s->node[i]) && innermost(k, s->node[i]) == at->loop)
-            mine = s->node[i];
-    for (uint32_t i = 0; i < s->n; i++) {
-        kn_uop u = s->node[i], r;
-        if (param_of(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u))) continue;
+    kn_uop first = NULL, other = NULL, mine = NULL, u, r;
+    for (uint32_t i = 0; !mine && (u = next_access(k, param, false, &i, &r));)
+        if (r == at->loop) mine = u;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         if (!first || ki_nest_closer(k, r)->id < ki_nest_closer(k, first)->id) first = r;
         bool same = r != at->loop && next_row(k, u, mine) == at->ahead && width(k, u) == width(k, mine);
         if (same && width(k, u) > LEAST && 2 * ki_weight_in(k, r) >= ki_weight_in(k, at->loop) &&
@@ -265,10 +269,9 @@ static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
 static place behind_sums(const ki_nest *k, kn_uop param) {
     place best = {0};
     int64_t terms;
-    for (uint32_t i = 0; i < k->scope.n; i++) {
-        kn_uop u = k->scope.node[i], r, e;
-        if (param_at(k, i) != param || !ki_nest_form(k, u) || !(r = innermost(k, u))) continue;
-        e = ki_nest_closer(k, r);
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, true, &i, &r));) {
+        kn_uop e = ki_nest_closer(k, r);
         int64_t ahead = step(k, u, r);
         if (e->op != KN_END || ki_last_loop(e) != r || !longest_sum(k, r, &terms) || terms < LEAST_TERMS) continue;
         if (is_row(k, u) && ahead >= LEAST && ahead <= MOST && covered(k, u) > best.worth)
@@ -308,11 +311,10 @@ static bool in_strips(const ki_nest *k, kn_uop access) {
  * while this one, which is in the second-level cache by now, is gone through again. */
 static place next_strip(const ki_nest *k, kn_uop param) {
     place best = {0};
-    for (uint32_t i = 0; i < k->scope.n; i++) {
-        kn_uop u = k->scope.node[i], r;
-        if (param_of(k, i) != param || ki_is_gated(u) || !ki_nest_form(k, u) || !(r = innermost(k, u))) continue;
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         bool sums = ki_nest_closer(k, r)->op == KN_REDUCE && step(k, u, r) >= FAR;
-        if (!sums || width(k, u) < LEAST || !is_row(k, u) || !in_strips(k, u)) continue;
+        if (!sums || ki_is_gated(u) || width(k, u) < LEAST || !is_row(k, u) || !in_strips(k, u)) continue;
         if (covered(k, u) > best.worth)
             best = (place){.loop = r, .ahead = width(k, u), .worth = covered(k, u), .second = true};
     }
@@ -323,12 +325,13 @@ static place next_strip(const ki_nest *k, kn_uop param) {
  * line by line. */
 static place next_rows(const ki_nest *k, kn_uop param) {
     place best = {0};
-    for (uint32_t i = 0; i < k->scope.n; i++) {
-        kn_uop u = k->scope.node[i], r;
-        if (param_of(k, i) != param || ki_is_gated(u) || !ki_nest_form(k, u) || !(r = innermost(k, u))) continue;
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         int64_t item = (int64_t)ki_itemsize((kn_dtype)u->dtype), line = LEAST / item, ahead = MOST + 1;
         bool sums = ki_nest_closer(k, r)->op == KN_REDUCE && step(k, u, r) == item;
-        if (!sums || is_row(k, u) || rows_of(k, u) < FEW_ROWS || ki_extent(r) % line || ki_extent(r) == line) continue;
+        if (!sums || ki_is_gated(u) || is_row(k, u) || rows_of(k, u) < FEW_ROWS || ki_extent(r) % line ||
+            ki_extent(r) == line)
+            continue;
         for (uint32_t q = 0; q < k->scope.nrange; q++) {
             kn_uop tiles = k->scope.range[q];
             int64_t s = ki_is_serial(tiles) && k->closer[q]->op == KN_END ? step(k, u, tiles) : 0;
@@ -349,7 +352,7 @@ static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
     return ki_choice_look(c, ki_nest_apply(&c->nest, o));
 }
 
-static bool is_beyond(kn_uop p) { return ki_numel(p) * (int64_t)ki_itemsize((kn_dtype)p->dtype) > SECOND; }
+static int64_t bytes_of(kn_uop param) { return ki_numel(param) * (int64_t)ki_itemsize((kn_dtype)param->dtype); }
 
 /* The rows' loop in parts of a line. */
 static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
@@ -360,43 +363,41 @@ static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
            ask(c, slot, ki_nest_range(&c->nest, inner), &at);
 }
 
-/* Once no loop is split any more. */
-static void ask_for_strips(ki_choice *c) {
-    for (uint32_t i = 0; c->ok && c->open && i < c->nest.scope.n; i++) {
-        kn_uop p = param_of(&c->nest, i);
-        if (!p || !is_beyond(p) || is_asked_for(&c->nest, p->arg.param->slot, ANY)) continue;
-        place at = next_strip(&c->nest, p);
-        if (at.loop && ask(c, p->arg.param->slot, at.loop, &at)) i = 0;
+/* Where a PARAM is better asked for, the first that knows one. */
+static place find_place(const ki_choice *c, kn_uop param) {
+    int64_t bytes = bytes_of(param);
+    place at = {0};
+    if ((uint64_t)bytes >= c->from) at = best_place(&c->nest, param);
+    if (!at.loop && bytes >= BESIDE) at = of_parts(&c->nest, param);
+    if (!at.loop && bytes >= BESIDE) at = of_rows(&c->nest, param);
+    return at;
+}
+
+/* The PARAM's strips are asked for once no loop is split any more. True if a loop was split: all is to be looked at anew. */
+static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
+    int64_t bytes = bytes_of(param);
+    if (bytes > SECOND && next_strip(&c->nest, param).loop) return false;
+    place at = find_place(c, param);
+    if (!at.loop && bytes > SECOND && ask_for_rows(c, slot, param)) return true;
+    if (!at.loop && bytes >= NEAR) {
+        at = behind_sums(&c->nest, param);
+        if (at.loop && ask_by_rows(c, &at)) return true;
     }
+    kn_uop other = at.row ? shares(&c->nest, param, &at) : NULL;
+    uint32_t id = other ? other->arg.range.id : 0;
+    if (at.loop && ask(c, slot, at.loop, &at) && other) (void)ask(c, slot, ki_nest_range(&c->nest, id), &at);
+    return false;
 }
 
 void ki_choose_prefetches(ki_choice *c) {
-    for (uint32_t i = 0; c->ok && c->open && i < c->nest.scope.n; i++) {
-        kn_uop p = param_at(&c->nest, i);
-        int32_t slot = p ? p->arg.param->slot : -1;
-        if (slot < 0 || is_asked_for(&c->nest, slot, ANY) || is_streamed(&c->nest, slot)) continue;
-        if (is_beyond(p) && next_strip(&c->nest, p).loop) continue;
-        uint64_t bytes = (uint64_t)ki_numel(p) * (uint64_t)ki_itemsize((kn_dtype)p->dtype);
-        place at = {0};
-        if (bytes >= c->from && c->nest.read[i]) at = best_place(&c->nest, p);
-        if (!at.loop && bytes >= BESIDE && c->nest.read[i]) at = of_parts(&c->nest, p);
-        if (!at.loop && bytes >= BESIDE && c->nest.read[i]) at = of_rows(&c->nest, p);
-        if (!at.loop && bytes > SECOND && c->nest.read[i] && ask_for_rows(c, slot, p)) {
-            i = UINT32_MAX;
-            continue;
+    const ki_nest *k = &c->nest;
+    for (int strips = 0; strips < 2; strips++)
+        for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
+            kn_uop p = param_at(k, i); /* in order of access: whose loop is split first decides how others may be */
+            int32_t slot = p ? p->arg.param->slot : -1;
+            if (slot < 0 || is_asked_for(k, slot, ANY) || (!strips && is_streamed(k, slot))) continue;
+            place at = strips && bytes_of(p) > SECOND ? next_strip(k, p) : (place){0};
+            if (at.loop) (void)ask(c, slot, at.loop, &at);
+            else if (!strips && ask_for(c, slot, p)) i = UINT32_MAX;
         }
-        if (!at.loop && bytes >= NEAR) {
-            at = behind_sums(&c->nest, p);
-            if (at.loop && ask_by_rows(c, &at)) { /* and then the PARAM is another node */
-                i = UINT32_MAX;
-                continue;
-            }
-        }
-        if (!at.loop) continue;
-        kn_uop other = at.row ? shares(&c->nest, p, &at) : NULL;
-        uint32_t id = other ? other->arg.range.id : 0;
-        if (ask(c, slot, at.loop, &at) && other) (void)ask(c, slot, ki_nest_range(&c->nest, id), &at);
-        i = 0;
-    }
-    ask_for_strips(c);
 }

@@ -193,7 +193,7 @@ static kn_uop scan(kn_ctx *k, kn_uop x, int axis, kn_op op) {
     if (axis < 0) return NULL;
     kn_dtype t = (kn_dtype)x->dtype, acc = op == KN_MAX ? t : accumulator(t);
     x = ki_t_cast(k, x, acc);
-    kn_uop identity = op == KN_ADD ? NULL : op == KN_MUL ? L(1) : ki_t_lowest(k, acc);
+    kn_uop identity = op == KN_ADD ? ki_is_float(acc) ? L(-0.0) : NULL : op == KN_MUL ? L(1) : ki_t_lowest(k, acc);
     kn_uop r = ki_t_scan(k, x, (unsigned)axis, op, identity);
     return ki_is_float(t) ? ki_t_cast(k, r, t) : r;
 }

@@ -64,11 +64,13 @@ def test_running_sums(koine, tmp_path, level, dtype, n, back):
 
 @pytest.mark.parametrize("level, dtype", [("avx512", "f32"), ("avx2", "f32"), ("avx2", "i32"), ("sse2", "f32")])
 def test_log_steps(koine, tmp_path, level, dtype):
-    """A vector takes as many permutations as its lanes have doublings, none goes through memory, and C adds up in the same order."""
+    """A vector takes as many permutations and additions as its lanes have doublings, and both once more for what came before; nothing goes
+    through memory, and C adds up in the same order."""
     p, env = tmp_path / "p.kn", {"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": 1}
     p.write_text(running(dtype, 3, 256, False))
     text = koine("compile", p, "--target", "x86", env=env).stdout
     lanes = LANES[level] // SIZE[dtype]
-    assert len(re.findall(r"^ +(?:vpermps|pshufd .*, [1-9])", text, re.M)) == lanes.bit_length() - 1
+    assert len(re.findall(r"^ +(?:vpermps|pshufd .*, [1-9])", text, re.M)) == lanes.bit_length()
+    assert len(re.findall(r"^ +v?p?add(?:ps|d) ", text, re.M)) == lanes.bit_length()
     assert "PTR [rsp" not in text
     assert koine("run", p, env=env).stdout == koine("run", p, env={**env, "KN_CODE": "c"}).stdout

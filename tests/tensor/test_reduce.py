@@ -1,6 +1,7 @@
 """Reductions, scans and softmax against numpy: axes, keepdims, empty axes, NaN, dtypes of sums."""
 import koine
 import numpy as np
+import pytest
 from conftest import Case
 from data import VIEWS, operand, values, viewed
 
@@ -119,3 +120,10 @@ def test_softmax_divides_a_row_once(koine, k):
     x = np.random.default_rng(1).integers(-20, 21, (64, 300)).astype(np.float32)
     want = softmax(x.astype(np.float64), -1)
     assert (np.abs(k.array(x).softmax(-1).numpy() - want) / np.spacing(want.astype(np.float32))).max() < 4
+
+
+@pytest.mark.parametrize("n", (2, 7, 64))
+def test_a_running_sum_of_negative_zeros_is_one(k, n):
+    """What is not there yet adds nothing, not even +0.0."""
+    x = np.full((3, n), -0.0, np.float32)
+    assert np.signbit(k.array(x).cumsum(1).numpy()).all() and np.signbit(k.array(x).cumsum(0).numpy()).all()

@@ -1,7 +1,7 @@
 /* scan.c: the OptOp SCAN: a loop that carries a sum takes n elements at a time, side by side.
  *
- *   acc = AFTER(buf, start, r); got = acc + x(r) is stored, and used   becomes, with r = n r' + l, l n lanes,
- *   acc = AFTER(buf, start, r'); acc + Σ_m x(n r' + m) is stored, acc + Σ_m where(m <= l, x(n r' + m), -0.0) used
+ *   acc = AFTER(buf, start, r); acc + x(r) is stored, and used   becomes, with r = n r' + l, l n lanes, and n of buf,
+ *   acc(l) = AFTER(buf, start, r'); acc(n - 1) + Σ_m where(m <= l, x(n r' + m), -0.0) is stored as acc(l), and used
  * where m runs over n as well: lanes that are added up, in log steps (4_expand/prefix.c). So a step's n sums depend on the last step's by
  * one addition. */
 #include "stages/3_optimize/choose.h"
@@ -11,8 +11,8 @@ enum { MOST = 64, MOST_STORES = 8, LONG = 4 };
 
 typedef struct scan {
     kn_uop end, r;
-    kn_uop after; /* AFTER(buf, start, r) */
-    kn_uop x;     /* what each step adds: an element read */
+    kn_uop after, start; /* AFTER(buf, start, r) */
+    kn_uop x;            /* what each step adds: an element read */
     kn_uop store, got;
 } scan;
 
@@ -35,9 +35,10 @@ static bool find(const ki_nest *k, kn_uop r, scan *s) {
         if (s->after || u->nsrc != 3 || u->src[0]->op != KN_BUFFER || u->src[0]->arg.buffer->addrspace != KN_REG ||
             u->src[0]->arg.buffer->size != 1)
             return false;
-        s->after = u;
+        s->after = u, s->start = u->src[1 + (u->src[1] == r)];
     }
-    for (uint32_t i = 0; s->after && i < scope->n; i++) {
+    if (!s->after || s->start->op != KN_STORE || s->start->nsrc != 2) return false;
+    for (uint32_t i = 0; i < scope->n; i++) {
         kn_uop u = scope->node[i];
         if (u->op == KN_STORE && u->src[0]->op == KN_INDEX && u->src[0]->src[0] == s->after) {
             if (s->store || !is_plus(u->src[1], u->src[0], &s->x)) return false;
@@ -51,12 +52,14 @@ static bool find(const ki_nest *k, kn_uop r, scan *s) {
     if (!s->got || !ki_is_access(s->x) || ki_is_gated(s->x) || ki_storage(s->x)->op != KN_PARAM) return false;
     if (ki_is_written(k, ki_storage(s->x)->arg.param->slot))
         return false; /* in place a lane would read what another one wrote */
-    kn_uop old = s->store->src[0];
+    kn_uop old = s->store->src[0], buf = s->after->src[0];
     for (uint32_t i = 0; i < scope->n; i++) /* nobody else sees the sum before, nor the step's own store */
         for (uint32_t j = 0; j < scope->node[i]->nsrc; j++) {
             kn_uop u = scope->node[i], v = u->src[j];
             if ((v == old && u != s->store && u != s->store->src[1]) || (v == s->store->src[1] && u != s->store) ||
-                (v == s->store && u != s->got->src[0]) || (v == s->after && u != old))
+                (v == s->store && u != s->got->src[0]) || (v == s->after && u != old) ||
+                (v == buf && u->op == KN_AFTER && u != s->after && u != s->got->src[0] &&
+                 u != s->start->src[0]->src[0]))
                 return false;
         }
     return true;
@@ -74,32 +77,31 @@ kn_uop ki_opt_scan(ki_nest *k, ki_opt *o) {
     if (o->id < 0) o->id = (int32_t)next;
     if (ki_nest_range(k, (uint32_t)o->id)) return FAIL(KI_E_OPT_ID, (int)o->id);
     if ((uint32_t)o->id >= next) next = (uint32_t)o->id + 1;
-    kn_uop many = ki_index(ir, f), l = ki_range_make(ir, (uint32_t)o->id, KN_AX_UPCAST, many), sums[2];
-    kn_uop m = ki_range_make(ir, next, KN_AX_UNROLL, many), term = NULL;
+    kn_uop many = ki_index(ir, f), l = ki_range_make(ir, (uint32_t)o->id, KN_AX_UPCAST, many);
+    kn_uop m = ki_range_make(ir, next, KN_AX_UNROLL, many), set = ki_range_make(ir, next + 1, KN_AX_UPCAST, many);
     kn_uop rest = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, n / f));
-    kn_uop first = ki_op2(ir, KN_MUL, rest, many);
+    kn_uop first = ki_op2(ir, KN_MUL, rest, many), at = ki_op2(ir, KN_ADD, first, m);
     kn_dtype t = (kn_dtype)s.x->dtype;
     kn_uop none = ki_is_float(t) ? ki_const_float(ir, t, -0.0) : ki_const_int(ir, t, 0);
+    kn_uop upto = ki_op2(ir, KN_CMPLT, m, ki_op2(ir, KN_ADD, l, ki_index(ir, 1)));
     kn_arg plus = {.bits = 0};
     plus.reduce.op = KN_ADD;
-    kn_uop at = ki_op2(ir, KN_ADD, first, m);
-    if (at) term = ki_substitute(ir, s.x, &r, &at, 1);
-    for (unsigned i = 0; i < 2; i++) { /* of all elements; of those up to l */
-        kn_uop upto = i ? ki_op2(ir, KN_CMPLT, m, ki_op2(ir, KN_ADD, l, ki_index(ir, 1))) : NULL;
-        kn_uop x = i ? ki_op3(ir, KN_WHERE, upto, term, none) : term;
-        sums[i] = x ? ki_make(ir, KN_REDUCE, KN_VOID, (kn_uop[]){x, m}, 2, plus, 0) : NULL;
-    }
-    kn_uop acc =
-        ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, s.after->src[0], s.after->src[1 + (s.after->src[1] == r)], rest),
-               ki_index(ir, 0));
-    kn_uop body = s.end->src[0], from[2] = {s.got, r},
-           to[2] = {ki_op2(ir, KN_ADD, acc, sums[1]), ki_op2(ir, KN_ADD, first, l)};
+    kn_uop term = at ? ki_op3(ir, KN_WHERE, upto, ki_substitute(ir, s.x, &r, &at, 1), none) : NULL;
+    kn_uop sums = term ? ki_make(ir, KN_REDUCE, KN_VOID, (kn_uop[]){term, m}, 2, plus, 0) : NULL;
+    /* the last n sums; before the first step each is what the sum begins with */
+    kn_uop buf = ki_buffer_make(ir, ki_nest_next_buffer(k), f, t, KN_REG, 0);
+    kn_uop home = ki_nest_home(k, buf, s.start, NULL, 0);
+    kn_uop start = ki_op2(ir, KN_END, ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, home, set), s.start->src[1]), set);
+    kn_uop acc = ki_op3(ir, KN_AFTER, buf, start, rest);
+    kn_uop now = ki_op2(ir, KN_ADD, ki_op2(ir, KN_INDEX, acc, ki_index(ir, f - 1)), sums);
+    kn_uop store = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, acc, l), now);
+    kn_uop body = s.end->src[0], from[2] = {s.got, r}, to[2] = {now, ki_op2(ir, KN_ADD, first, l)};
     uint32_t count = body->op == KN_GROUP ? body->nsrc : 1, c = 0;
     kn_uop src[MOST_STORES + 1], list[KI_MAX_RANK + 4];
     if (count > MOST_STORES || s.end->nsrc > KI_MAX_RANK + 2 || !to[0] || !to[1])
         return FAIL(KI_E_OPT_SCAN, (int)o->axis, (int)f, "the nest does too much");
     for (; c < count; c++) src[c] = ki_substitute(ir, body->op == KN_GROUP ? body->src[c] : body, from, to, 2);
-    src[c] = ki_op2(ir, KN_STORE, acc, ki_op2(ir, KN_ADD, acc, sums[0]));
+    src[c] = store;
     list[0] = ki_opn(ir, KN_GROUP, src, c + 1);
     for (uint32_t j = 1; j < s.end->nsrc; j++) list[j] = s.end->src[j] == r ? rest : s.end->src[j];
     list[s.end->nsrc] = l;

@@ -197,11 +197,13 @@ static bool map_index(ki_ex *x, uint32_t i, kn_uop u) {
         for (uint32_t k = 0; k < u->nsrc; k++) src[k] = ki_ex_val(x, u->src[k]);
         return (x->val[i] = ki_with_src(ir, u, src)) != NULL;
     }
+    const ki_prefix *sum = ki_prefix_from(x, u);
     kn_uop gate = x->gate[i] = settle(ir, validity(x, u->src[1]));
-    kn_uop idx = own_index(x, u);
+    kn_uop idx = sum ? ki_lane_index(x, ki_affine_leaf(&x->affines, sum->l)) : own_index(x, u);
     if (gate && idx) idx = widen(x, idx, gate);
     x->ptr[i] = ki_op2(ir, KN_INDEX, ki_ex_val(x, u->src[0]), idx);
     x->val[i] = x->ptr[i] ? make_load(x, x->ptr[i], NULL, gate) : NULL;
+    if (sum) x->val[i] = ki_prefix_spread(x, sum, x->val[i]);
     return x->val[i] != NULL;
 }
 
@@ -371,9 +373,10 @@ kn_uop ki_expand_kernel(ki_ir *ir, const ki_target *t, kn_uop sink) {
     kn_uop result = NULL;
     uint32_t *order = NULL;
     if (!(sink = ki_unshare_loops(ir, sink))) return NULL;
-    bool ok = open_ex(&x, ir, t, sink) && assign_axes(&x) && ki_find_prefixes(&x);
-    if (ok && !(order = by_level(&x.scope))) ok = (ki_fail(ir->env, KI_E_NOMEM), false);
+    bool ok = open_ex(&x, ir, t, sink) && assign_axes(&x);
     if (ok) find_homes(&x);
+    ok = ok && ki_find_prefixes(&x);
+    if (ok && !(order = by_level(&x.scope))) ok = (ki_fail(ir->env, KI_E_NOMEM), false);
     for (uint32_t i = 0; ok && i < x.scope.n; i++) {
         uint32_t since = ir->n;
         ok = map_node(&x, order[i]);

@@ -6,9 +6,10 @@
 #include "stages/affine.h"
 #include "stages/scope.h"
 
-/* A running sum across lanes (prefix.c): reduce is, for each l, the sum of term over m up to l. */
+/* A running sum across lanes (prefix.c): reduce is, for each l, the sum of term over m up to l; from: what it alone is
+ * added to, NULL: nothing. */
 typedef struct ki_prefix {
-    kn_uop reduce, term, m, l;
+    kn_uop reduce, term, m, l, from;
 } ki_prefix;
 #define KI_MOST_PREFIX 64
 
@@ -60,9 +61,12 @@ kn_uop ki_lane_squeeze(ki_ir *ir, kn_uop u);
 
 /* v over the lane RANGEs (and axes) of the REDUCE u. */
 kn_uop ki_reduce_lanes(ki_ex *x, kn_uop u, kn_uop v);
-/* prefix.c: finds the running sums across lanes; such a sum's value, or of one beside it; NULL: u is none, or env says why. */
+/* prefix.c: finds the running sums across lanes; such a sum's value; NULL: u is none, or env says why. */
 bool ki_find_prefixes(ki_ex *x);
 kn_uop ki_prefix_lanes(ki_ex *x, kn_uop u);
+/* The running sum that u is added to, NULL: none; of all lanes of the BUFFER that u is in, u in every lane. */
+const ki_prefix *ki_prefix_from(const ki_ex *x, kn_uop u);
+kn_uop ki_prefix_spread(ki_ex *x, const ki_prefix *p, kn_uop all);
 /* skip.c: a sum's value and its innermost loop, terms that are left out skipped. */
 bool ki_skip_left_out(ki_ir *ir, kn_uop *value, kn_uop *loop);
 /* Lowers the pending REDUCEs, which all stand on one level. */

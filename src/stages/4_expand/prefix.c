@@ -2,7 +2,7 @@
  *
  *   t = x along l;  for d = 1, 2, 4, ...:  t(l) = where(l < d, t(l), t(l) + t(l - d))
  *
- * and Σ_m x(m) beside one is its last lane, so that what is carried is what was stored. */
+ * What it is added to, an element of a REG BUFFER of as many lanes (the last one: the last step's sum), is taken in a register. */
 #include "stages/4_expand/lanes.h"
 
 #include "ir/scalar.h"
@@ -25,8 +25,31 @@ static bool is_prefix(const ki_scope *s, kn_uop u, ki_prefix *p) {
     if (c->op != KN_CMPLT || c->src[0] != m || c->src[1]->op != KN_ADD || !ki_is_const_int(c->src[1]->src[1], 1))
         return false;
     l = c->src[1]->src[0];
-    *p = (ki_prefix){u, x, m, l};
+    *p = (ki_prefix){.reduce = u, .term = x, .m = m, .l = l};
     return ki_is_lane(l) && l != m && ki_extent(l) == ki_extent(m) && ki_scope_has(s, x, m) && !ki_scope_has(s, x, l);
+}
+
+/* An element of a REG BUFFER that has as many as the running sum. */
+static bool is_carried(const ki_ex *x, kn_uop u, const ki_prefix *p) {
+    if (u->op != KN_INDEX || u->nsrc != 2 || !ki_is_const(u->src[1]) || u->src[0]->op != KN_AFTER) return false;
+    uint32_t home = x->home[x->scope.at[u->id]];
+    kn_uop b = x->scope.node[home];
+    return b->op == KN_BUFFER && b->arg.buffer->addrspace == KN_REG && b->arg.buffer->size == ki_extent(p->l) &&
+           b->arg.buffer->size <= KI_MOST_PREFIX && !x->own[home];
+}
+
+/* What a running sum is added to, where nothing else reads it. */
+static void find_carried(const ki_ex *x, ki_prefix *p) {
+    const ki_scope *s = &x->scope;
+    uint32_t readers = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop u = s->node[i];
+        for (uint32_t k = 0; u->op == KN_ADD && k < 2; k++)
+            if (u->src[k] == p->reduce && is_carried(x, u->src[1 - k], p)) p->from = u->src[1 - k];
+    }
+    for (uint32_t i = 0; p->from && i < s->n; i++)
+        for (uint32_t k = 0; k < s->node[i]->nsrc; k++) readers += s->node[i]->src[k] == p->from;
+    if (readers != 1) p->from = NULL;
 }
 
 bool ki_find_prefixes(ki_ex *x) {
@@ -38,15 +61,19 @@ bool ki_find_prefixes(ki_ex *x) {
         x->prefix = more;
         x->prefix[x->nprefix++] = p;
     }
+    for (uint32_t i = 0; i < x->nprefix; i++) find_carried(x, x->prefix + i);
     return true;
 }
 
-/* t at other lanes of axis k: lane i from max(i - by, 0), of n; n is 0: at lane `by` alone. */
-static kn_uop lanes_at(ki_ex *x, kn_uop t, unsigned k, int64_t n, int64_t by) {
+/* t at n other lanes of axis k: lane i from by + step i, from 0 where that is less. */
+static kn_uop lanes_at(ki_ex *x, kn_uop t, unsigned k, int64_t n, int64_t by, int64_t step) {
     kn_uop src[KI_MAX_RANK + 1] = {t}, list[KI_MOST_PREFIX];
     for (unsigned a = 0; a <= k; a++) {
-        int64_t dim = a < k ? ki_dim_n(t, a) : n ? n : 1, back = a < k ? 0 : by;
-        for (int64_t i = 0; i < dim; i++) list[i] = ki_index(x->ir, n || a < k ? (i < back ? 0 : i - back) : by);
+        int64_t dim = a < k ? ki_dim_n(t, a) : n;
+        for (int64_t i = 0; i < dim; i++) {
+            int64_t from = a < k ? i : by + step * i;
+            list[i] = ki_index(x->ir, from < 0 ? 0 : from);
+        }
         src[a + 1] = ki_opn(x->ir, KN_STACK, list, (uint32_t)dim);
     }
     return ki_opn(x->ir, KN_INDEX, src, k + 2);
@@ -68,20 +95,27 @@ static kn_uop all_lanes(ki_ex *x, const ki_prefix *p) {
     t = ki_permute(ir, t, order, x->nlane);
     kn_uop lane = ki_lane_steps(x, NULL, coef, dim);
     for (int64_t d = 1; d < n && t && lane; d *= 2) {
-        kn_uop sum = ki_op2(ir, KN_ADD, t, lanes_at(x, t, l, n, d));
+        kn_uop sum = ki_op2(ir, KN_ADD, t, lanes_at(x, t, l, n, -d, 1));
         t = ki_op3(ir, KN_WHERE, ki_op2(ir, KN_CMPLT, lane, ki_index(ir, d)), t, sum);
     }
     return t;
 }
 
 kn_uop ki_prefix_lanes(ki_ex *x, kn_uop u) {
-    if (!is_lane_sum(u)) return NULL;
     for (uint32_t i = 0; i < x->nprefix; i++) {
-        const ki_prefix *p = &x->prefix[i];
-        bool last = p->term == u->src[0] && p->m == u->src[1];
-        kn_uop t = p->reduce == u || last ? all_lanes(x, p) : NULL;
-        if (t && last) t = lanes_at(x, t, x->axis[ki_scope_rank(&x->scope, p->l)], 0, ki_extent(p->l) - 1);
+        kn_uop t = x->prefix[i].reduce == u ? all_lanes(x, &x->prefix[i]) : NULL;
         if (t) return ki_lane_squeeze(x->ir, t);
     }
     return NULL;
+}
+
+const ki_prefix *ki_prefix_from(const ki_ex *x, kn_uop u) {
+    for (uint32_t i = 0; i < x->nprefix; i++)
+        if (x->prefix[i].from == u) return &x->prefix[i];
+    return NULL;
+}
+
+kn_uop ki_prefix_spread(ki_ex *x, const ki_prefix *p, kn_uop all) {
+    return all ? lanes_at(x, all, x->axis[ki_scope_rank(&x->scope, p->l)], ki_extent(p->l), p->from->src[1]->arg.i, 0)
+               : NULL;
 }

@@ -20,6 +20,15 @@ def norm(rows, n):
             f'%q = mul %d %d\n%v = reduce add %q axes=(1)\n%r = sqrt %v\n%e = expand %r ({rows}, {n})\n%y = mul %d %e\nout "y" = %y\n')
 
 
+def first_of_largest(rows, n):
+    """Of each row its largest element's first place, counted from the end."""
+    return (f'%x = param "x" : f32 [{rows}, {n}]\n%m = reduce max %x axes=(1)\n%b = expand %m ({rows}, {n})\n%e = eq %x %b\n%n = ne %x %x\n%h = or %e %n\n'
+            f'%o = reshape 1:i32 (1)\n%os = expand %o ({n})\n%p = pad %os ({n - 1}) ({2 * n - 1})\n%p2 = reshape %p (1, {2 * n - 1})\n'
+            f'%px = expand %p2 ({n + 1}, {2 * n - 1})\n%p1 = reshape %px ({(n + 1) * (2 * n - 1)})\n%c = shrink %p1 (0) ({2 * n * n})\n'
+            f'%w = reshape %c ({n}, {2 * n})\n%v = shrink %w (0, 0) ({n}, {n})\n%k = reduce add %v axes=(1)\n%t = sub {n + 1} %k\n'
+            f'%u = reshape %t (1, {n})\n%f = expand %u ({rows}, {n})\n%s = where %h %f 0\n%y = reduce max %s axes=(1)\nout "y" = %y\n')
+
+
 def each(n, op):
     return f'%x = param "x" : f32 [{n}]\n%y = {op} %x\nout "y" = %y\n'
 
@@ -39,9 +48,10 @@ def lists(koine, path, text, **env):
     (each(65536 + 37, "exp"), [(4096, 1)]),        # and what a cut leaves over has none
     (each(65536, "neg"), []),                      # memory alone decides
     (of_row(64, 512, 1, "add"), []),               # along rows
+    (first_of_largest(64, 512), []),               # likewise, though it carries what it found
     (softmax(64, 512), [(2048, 1)]),               # the next row
     (of_row(64, 1 << 17, 0, "add"), []),           # rows too far apart
-], ids=["exp", "exp_cut", "neg", "sum_rows", "softmax", "far"])
+], ids=["exp", "exp_cut", "neg", "sum_rows", "argmax_rows", "softmax", "far"])
 def test_what_is_asked_for(koine, tmp_path, level, text, want):
     opts, code = lists(koine, tmp_path / "p.kn", text, KN_CPU=level, KN_STREAM=1)
     assert opts == want

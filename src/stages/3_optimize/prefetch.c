@@ -139,11 +139,17 @@ static unsigned reads_in(const ki_nest *k, kn_uop access, kn_uop loop) {
     return n;
 }
 
+/* Does the loop carry something that it stores as it goes? */
+static bool scans(const ki_nest *k, kn_uop loop) {
+    kn_uop e = ki_nest_closer(k, loop), store = e->op == KN_END ? ki_nest_store(e) : NULL;
+    return store && ki_storage(store->src[0])->op == KN_PARAM && !ki_nest_independent(k, loop);
+}
+
 /* Where a loop goes along memory, or down its rows: a wide strip of what takes more than an addition is better left alone. */
 static int64_t along(const ki_nest *k, kn_uop access, kn_uop loop) {
     kn_uop e = ki_nest_closer(k, loop);
     int64_t s = step(k, access, loop), rows = STRIP / width(k, access);
-    bool scan = e->op == KN_END && !ki_nest_independent(k, loop);
+    bool scan = scans(k, loop);
     if (s < FAR) return scan || ki_weight_in(k, loop) >= WORTH_ASKING * reads_in(k, access, loop) ? AHEAD : 0;
     bool pays = e->op == KN_REDUCE ? e->arg.reduce.op == KN_ADD || rows >= 4 : scan;
     return s <= MOST_ROW && pays ? s * (rows < 1 ? 1 : rows > 8 ? 8 : rows) : 0;

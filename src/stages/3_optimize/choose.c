@@ -116,20 +116,21 @@ static bool choose_squares(ki_choice *c, kn_uop e) {
     return false;
 }
 
-/* A transposing nest goes in blocks, two vectors along v by ACROSS along u, u innermost: each cache line read is used up while
- * it is at hand, each line written is filled at once, and the one beside it. */
+/* A transposing nest goes in blocks, two vectors along v by ACROSS along u, or by a line where that is read in one (square.c), u innermost:
+ * each cache line read is used up while it is at hand, each line written is filled at once, and the one beside it. */
 static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     uint32_t iv = v->arg.range.id, iu = u->arg.range.id;
     kn_uop last = ki_last_loop(e);
-    int64_t pair = ki_extent(v) >= 8 * c->lanes ? 2 : 1;
-    if (ki_choice_even(c, v, pair * c->lanes) || ki_choice_even(c, u, ACROSS)) return;
+    int64_t pair = ki_extent(v) >= 8 * c->lanes ? 2 : 1, line = ki_masks_are_free(c) && c->lanes == 16 ? 16 : ACROSS;
+    int64_t across = ki_extent(u) % line && ki_extent(u) < 8 * line ? ACROSS : line;
+    if (ki_choice_even(c, v, pair * c->lanes) || ki_choice_even(c, u, across)) return;
     ki_choice_mark(c, e);
     if (last != u && ki_nest_independent(&c->nest, last) &&
         !ki_choice_do(c, KI_OPT_SWAP, 0, false, iu, last->arg.range.id))
         return;
     if (pair > 1)
-        KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iv, pair}, {KN_AX_UPCAST, iu, ACROSS});
-    else KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iu, ACROSS});
+        KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iv, pair}, {KN_AX_UPCAST, iu, across});
+    else KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iu, across});
 }
 
 /* A nest whose results are few in a row (v) but whose sums read rows along u: vectors along u, all of v beside each other, so

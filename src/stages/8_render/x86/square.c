@@ -1,9 +1,14 @@
-/* square.c: transposing in registers (AVX-512, elements of 4 bytes). Eight LOADs of 16 lanes that lie apart, each one element further
- * than the one before, are 16 rows of 8 elements: these are read as rows, and permuted. Eight such STOREs are permuted, and written as rows
- * where the last of them stands. */
+/* square.c: transposing in registers (AVX-512, elements of 4 bytes). Sixteen LOADs of 16 lanes that lie apart, each one element further
+ * than the one before, are 16 rows of 16 elements, or eight of them 16 of 8: these are read as rows, and permuted. Eight such STOREs are
+ * permuted, and written as rows where the last of them stands. */
 #include "stages/8_render/x86/lower.h"
 
-enum { LANES = 16, SIDE = 8, NEAR = 256, MOST = 64 }; /* items between LOADs; columns between two of a square */
+enum {
+    LANES = 16,
+    SIDE = 8,
+    NEAR = 256,
+    MOST = 64
+}; /* a square's least columns; items between LOADs; columns between two of a square */
 
 typedef struct column {
     uint32_t item;
@@ -37,31 +42,33 @@ static bool may_wait(const ki_lower *l, uint32_t from, uint32_t to) {
     return true;
 }
 
-/* The square that column c[0] is the first of. */
-static void find(ki_lower *l, const column *c, size_t n) {
-    uint32_t at[2 * SIDE - 1] = {0}, i = c->item; /* 1 + item, by where it starts */
+/* The square of so many columns that column c[0] is the first of. */
+static bool find(ki_lower *l, const column *c, size_t n, int side) {
+    uint32_t at[2 * LANES - 1] = {0}, i = c->item; /* 1 + item, by where it starts */
     bool store = l->inst[i]->op == KN_STORE;
-    at[SIDE - 1] = i + 1;
+    if (store && side > SIDE) return false;
+    at[side - 1] = i + 1;
     for (size_t q = 1; q < n && q < MOST; q++) {
         const ki_address *a = &c->a, *b = &c[q].a;
         uint32_t j = c[q].item;
         if (!store && j >= i + NEAR) break;
         if (l->inst[j]->op != l->inst[i]->op || l->val[j].block != l->val[i].block || l->val[j].square) continue;
         int64_t d = b->start - a->start;
-        if (b->buf != a->buf || b->base != a->base || b->stride != a->stride || d <= -SIDE || d >= SIDE) continue;
-        at[d + SIDE - 1] = j + 1;
+        if (b->buf != a->buf || b->base != a->base || b->stride != a->stride || d <= -side || d >= side) continue;
+        at[d + side - 1] = j + 1;
     }
-    for (unsigned m = 0; m < SIDE; m++) {
+    for (int m = 0; m < side; m++) {
         bool all = true;
         uint32_t last = i;
-        for (unsigned k = 0; k < SIDE; k++) all &= at[m + k] != 0, last = at[m + k] > last + 1 ? at[m + k] - 1 : last;
+        for (int k = 0; k < side; k++) all &= at[m + k] != 0, last = at[m + k] > last + 1 ? at[m + k] - 1 : last;
         if (!all || (store && !may_wait(l, i, last))) continue;
-        for (unsigned k = 0; k < SIDE; k++) {
+        for (int k = 0; k < side; k++) {
             l->val[at[m + k] - 1].square = at[m];
-            l->val[at[m + k] - 1].next = k + 1 < SIDE ? at[m + k + 1] : 0;
+            l->val[at[m + k] - 1].next = k + 1 < side ? at[m + k + 1] : 0;
         }
-        return;
+        return true;
     }
+    return false;
 }
 
 bool ki_lfind_squares(ki_lower *l) {
@@ -78,7 +85,8 @@ bool ki_lfind_squares(ki_lower *l) {
         all[n++] = c;
     }
     for (size_t i = 0; i < n; i++)
-        if (!l->val[all[i].item].square) find(l, all + i, n - i);
+        for (int side = LANES; side >= SIDE && !l->val[all[i].item].square; side /= 2)
+            if (find(l, all + i, n - i, side)) break;
     ki_free(all);
     return true;
 }
@@ -102,33 +110,55 @@ static ki_vreg rows(ki_lower *l, const ki_address *a, unsigned low) {
     return r;
 }
 
-/* Four such pairs: in quarter q of part[k] element k + 4 (q % 2) of four rows. */
-static void quarters(ki_lower *l, const ki_address *a, unsigned low, ki_vreg part[4]) {
-    ki_vreg r[4];
-    for (unsigned k = 0; k < 4; k++) r[k] = rows(l, a, low + k);
+/* In quarter q of part[k] element k of quarter q of each of the four: of columns, row 4 q + k. */
+static void quarters(ki_lower *l, const ki_vreg r[4], ki_vreg part[4]) {
     ki_vreg x = two(l, KI_X_VUNPCKLPS, r[0], r[1], -1), y = two(l, KI_X_VUNPCKLPS, r[2], r[3], -1);
     part[0] = two(l, KI_X_VUNPCKLPD, x, y, -1), part[1] = two(l, KI_X_VUNPCKHPD, x, y, -1);
     x = two(l, KI_X_VUNPCKHPS, r[0], r[1], -1), y = two(l, KI_X_VUNPCKHPS, r[2], r[3], -1);
     part[2] = two(l, KI_X_VUNPCKLPD, x, y, -1), part[3] = two(l, KI_X_VUNPCKHPD, x, y, -1);
 }
 
-void ki_lsquare(ki_lower *l, kn_uop u) {
-    ki_vreg low[4], high[4];
-    ki_address a;
-    uint32_t i = ki_lv(l, u)->square - 1;
-    if (ki_address_of(l->inst[i]->src[0], &a)) return;
-    quarters(l, &a, 0, low);
-    quarters(l, &a, 8, high);
-    for (unsigned k = 0; k < SIDE; k++, i = l->val[i].next - 1)
-        l->val[i].reg = two(l, KI_X_VSHUFF32X4, low[k % 4], high[k % 4], k < 4 ? 0x88 : 0xdd);
+enum { EVEN = 0x88, ODD = 0xdd }; /* quarters of both */
+
+/* 16 rows of 8: pairs of them in a register, an element in every second quarter. */
+static void half_lines(ki_lower *l, const ki_address *a, ki_vreg column[SIDE]) {
+    ki_vreg r[4], part[2][4];
+    for (unsigned h = 0; h < 2; h++) {
+        for (unsigned k = 0; k < 4; k++) r[k] = rows(l, a, 8 * h + k);
+        quarters(l, r, part[h]);
+    }
+    for (unsigned k = 0; k < SIDE; k++)
+        column[k] = two(l, KI_X_VSHUFF32X4, part[0][k % 4], part[1][k % 4], k < 4 ? EVEN : ODD);
 }
 
-/* In quarter q of part[k] row 4 q + k of four columns. */
-static void rows_of(ki_lower *l, const ki_vreg column[4], ki_vreg part[4]) {
-    ki_vreg x = two(l, KI_X_VUNPCKLPS, column[0], column[1], -1), y = two(l, KI_X_VUNPCKLPS, column[2], column[3], -1);
-    part[0] = two(l, KI_X_VUNPCKLPD, x, y, -1), part[1] = two(l, KI_X_VUNPCKHPD, x, y, -1);
-    x = two(l, KI_X_VUNPCKHPS, column[0], column[1], -1), y = two(l, KI_X_VUNPCKHPS, column[2], column[3], -1);
-    part[2] = two(l, KI_X_VUNPCKLPD, x, y, -1), part[3] = two(l, KI_X_VUNPCKHPD, x, y, -1);
+/* 16 rows of 16, each a line that is read once: element k + 4 q in quarter q. */
+static void lines(ki_lower *l, const ki_address *a, ki_vreg column[LANES]) {
+    ki_vreg r[4], part[4][4];
+    for (unsigned g = 0; g < 4; g++) {
+        for (unsigned k = 0; k < 4; k++) {
+            r[k] = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Z);
+            ki_mop from = ki_laddress(l, a, 4 * g + k);
+            KI_LPUT(l, KI_X_VMOVUPS, zmm(r[k]), from);
+        }
+        quarters(l, r, part[g]);
+    }
+    for (unsigned k = 0; k < 4; k++)
+        for (unsigned odd = 0; odd < 2; odd++) { /* quarters 0 and 2 of each, or 1 and 3 */
+            ki_vreg x = two(l, KI_X_VSHUFF32X4, part[0][k], part[1][k], odd ? ODD : EVEN);
+            ki_vreg y = two(l, KI_X_VSHUFF32X4, part[2][k], part[3][k], odd ? ODD : EVEN);
+            column[k + 4 * odd] = two(l, KI_X_VSHUFF32X4, x, y, EVEN);
+            column[k + 4 * odd + 8] = two(l, KI_X_VSHUFF32X4, x, y, ODD);
+        }
+}
+
+void ki_lsquare(ki_lower *l, kn_uop u) {
+    ki_vreg column[LANES];
+    ki_address a;
+    uint32_t i = ki_lv(l, u)->square - 1, n = 0;
+    if (ki_address_of(l->inst[i]->src[0], &a)) return;
+    for (uint32_t q = i + 1; q; q = l->val[q - 1].next) n++;
+    (n == LANES ? lines : half_lines)(l, &a, column);
+    for (unsigned k = 0; k < n; k++, i = l->val[i].next - 1) l->val[i].reg = column[k];
 }
 
 void ki_lstore_square(ki_lower *l, kn_uop u) {
@@ -143,7 +173,7 @@ void ki_lstore_square(ki_lower *l, kn_uop u) {
         if (i > l->now) return; /* not yet all */
         else column[k] = l->val[i].reg;
     if (ki_address_of(l->inst[v->square - 1]->src[0], &a)) return;
-    rows_of(l, column, low), rows_of(l, column + 4, high);
+    quarters(l, column, low), quarters(l, column + 4, high);
     static const int32_t quarters[2][LANES] = {{0, 0, 1, 0, 8, 0, 9, 0, 2, 0, 3, 0, 10, 0, 11, 0},
                                                {4, 0, 5, 0, 12, 0, 13, 0, 6, 0, 7, 0, 14, 0, 15, 0}};
     for (unsigned h = 0; h < 2; h++) {

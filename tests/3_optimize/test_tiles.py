@@ -82,6 +82,28 @@ def test_rows_that_meet_in_the_cache_are_packed(koine, tmp_path, k):
     assert "stage" in opts, opts
 
 
+@pytest.mark.parametrize("k, tile", [(64, "split 0 4 u #3, split 1 16 u #4, split 1 4 u"), (256, "split 0 8 u #3, split 1 16 u #4, split 1 2 u")])
+def test_products_of_few_terms_are_stored_four_vectors_wide(koine, tmp_path, k, tile):
+    """Where an operand is read in place: what is stored weighs more beside 64 terms than beside 256."""
+    opts, _ = optimized(koine, tmp_path, 64, k, 3136, across=False)
+    assert tile in opts and "stage" not in opts and "padto" not in opts, opts
+
+
+@pytest.mark.parametrize("n, ahead", [(196, "prefetch 9 16464 #2"), (4096, None)])
+def test_rows_near_each_other_that_are_packed_are_asked_for(koine, tmp_path, n, ahead):
+    """21 rows of three vectors; rows of 16 KiB come to the same lines of a cache, and would drive each other out."""
+    opts, _ = optimized(koine, tmp_path, 256, 1024, n, across=False)
+    assert re.search(r"stage \d+ 2", opts) and bool(re.search(r"prefetch \d+ \d+ #2", opts)) == bool(ahead), opts
+    assert not ahead or ahead in opts, opts
+
+
+@pytest.mark.parametrize("m, k, n, blocks", [(512, 2048, 49, "split 0 8 L top"), (512, 1024, 196, None), (64, 2048, 49, None)])
+def test_what_is_cut_off_goes_with_a_block_of_rows(koine, tmp_path, m, k, n, blocks):
+    """The second cache has the block when the last column is its turn; several panels are not packed for each block again."""
+    opts, _ = optimized(koine, tmp_path, m, k, n, across=False)
+    assert f"cut 1 {n // 48 * 48}" in opts and (blocks in opts if blocks else " L top" not in opts), opts
+
+
 @pytest.mark.parametrize("k, n, rows", [(768, 3072, 1), (2048, 768, 1), (768, 300, 6)])
 def test_a_matrix_times_a_vector_goes_row_by_row(koine, tmp_path, k, n, rows):
     """As it lies in memory, unless a cache has it."""
@@ -130,7 +152,7 @@ def test_matrices_that_take_turns_are_read_in_parts(koine, tmp_path, k, n, matri
 
 def test_rows_that_do_not_meet_stay(koine, tmp_path):
     opts, _ = optimized(koine, tmp_path, 128, 256, 784, across=False)
-    assert "stage" not in opts and "padto 1 32" in opts and "cut" not in opts, opts
+    assert "stage" not in opts and "cut 1 768" in opts and "padto" not in opts, opts
     opts, _ = optimized(koine, tmp_path, 128, 256, 6544, across=False)
     assert "stage" in opts, "what comes from memory is better read ahead"
 
@@ -226,13 +248,13 @@ def products(n, ci, co, positions):
         'out "y" = %y', ""])
 
 
-@pytest.mark.parametrize("ci, co, positions, how", [(512, 64, 784, "cut 2 768"), (64, 256, 3136, "stream 0"), (64, 64, 3136, "padto 2 48")])
+@pytest.mark.parametrize("ci, co, positions, how", [(512, 64, 784, "cut 2 768"), (64, 256, 3136, "stream 0, split 2 4 u"), (64, 64, 3136, "split 2 4 u")])
 def test_images_are_read_in_place_one_after_the_other(koine, tmp_path, ci, co, positions, how):
     """However many there are: an image is what a tile goes through again. What is larger than a cache is written past it, without masks."""
     (tmp_path / "p.kn").write_text(products(16, ci, co, positions))
     env = {"KN_CPU": "avx512", "KN_THREADS": 1, "KN_STREAM": 1 << 24}
     opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env=env).stdout)[1]
-    assert "stage" not in opts and [w for w in ("cut 2 768", "stream 0", "padto 2 48") if w in opts] == [how], opts
+    assert "stage" not in opts and [w for w in ("stream 0", "cut 2 768", "padto 2 48", "split 2 4 u") if w in opts] == how.split(", "), opts
 
 
 def test_a_row_too_short_for_a_register_is_not_packed_where_another_fills_one(koine, tmp_path):

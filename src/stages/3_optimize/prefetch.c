@@ -229,6 +229,24 @@ static place of_rows(const ki_nest *k, kn_uop param) {
     return (place){0};
 }
 
+/* Is it what is copied to local memory? */
+static bool is_copied(kn_uop closer, kn_uop access) {
+    kn_uop store = closer->op == KN_END ? ki_nest_store(closer) : NULL;
+    return store && store->src[1] == access && ki_storage(store->src[0])->op == KN_BUFFER;
+}
+
+/* Rows that are copied together (STAGE), parts of longer ones: too short for the hardware to fetch ahead. From far apart they would come
+ * to the same sets of the first-level cache. */
+static place of_copy(const ki_nest *k, kn_uop param) {
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
+        int64_t one = width(k, u), apart = step(k, u, r), rows = AHEAD / one;
+        if (is_row(k, u) && apart > one && apart < FAR && ki_extent(r) > 2 * rows && is_copied(ki_nest_closer(k, r), u))
+            return (place){.loop = r, .ahead = apart * rows};
+    }
+    return (place){0};
+}
+
 /* Another loop that asks for half of what `at` does, so that memory is busy for longer: it goes through the same row, by as wide vectors, and
  * has at least half as much to do. NULL: there is none, or one of the two is the first to read the row: it waits for what was asked for. */
 static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
@@ -376,6 +394,7 @@ static place find_place(const ki_choice *c, kn_uop param) {
     if ((uint64_t)bytes >= c->from) at = best_place(&c->nest, param);
     if (!at.loop && bytes >= BESIDE) at = of_parts(&c->nest, param);
     if (!at.loop && bytes >= BESIDE) at = of_rows(&c->nest, param);
+    if (!at.loop && bytes >= NEAR) at = of_copy(&c->nest, param);
     return at;
 }
 

@@ -21,6 +21,7 @@
 #define NEAR                                                                                                           \
     (1 << 22) /* bytes of an operand that the caches are likely to have: what comes from memory is better read ahead */
 #define FIRST_LEVEL (1 << 15) /* bytes of a panel that stay in the first-level cache */
+#define WIDE        4         /* vectors */
 #define FAR         (1 << 14) /* bytes of memory that a panel may span and still be read in place */
 #define SQUARE      8         /* columns that are stored as rows (square.c) */
 #define LONG_ROW    (3 << 12) /* bytes: a vector as long, and what goes by, is more than the first-level cache keeps */
@@ -256,7 +257,8 @@ static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padd
     if (t->inner && !ki_is_gated(t->streamed)) half = false;
     half |= few;
     double rest = (double)t->lanes * (few ? 0.3 : half ? 0.85 : 1.15 * (double)whole);
-    double pad = padded % step ? 0 : (double)n / (double)padded * (padded > n && goes_past(c, t) ? 0.94 : 1),
+    double masks = padded == n ? 1 : goes_past(c, t) ? 0.94 : t->inner && !ki_is_gated(t->streamed) ? 0.98 : 1;
+    double pad = padded % step ? 0 : (double)n / (double)padded * masks,
            apart = 0.97 * (double)n / ((double)(n - over) + rest); /* another nest */
     bool may = ki_masks_are_free(c) && over && n > step && (few || ki_lanes_for(c, over));
     *cut = may && (t->inner || n % t->lanes) && apart > pad;
@@ -308,7 +310,10 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 double score = all / (loads + 1) * (1 - 0.7 * left_u);
                 /* A vector under a mask lies across two lines; the first-level cache has it. */
                 double far = plain && own * nv > FIRST_LEVEL ? 0.4 * (double)nv : 0;
-                if (t->inner) score = all / (fmax(all, loads + (double)(nv * mw)) + 1 + far) * (1 - 0.7 * left_u);
+                /* Lines that are stored, or added to, wait less where four are beside each other. */
+                double behind = plain ? all * (nv < WIDE ? 12 : 10) / (double)own_extent(t->reduce) : 0;
+                if (t->inner)
+                    score = all / (fmax(all, loads + (double)(nv * mw)) + 1 + far + behind) * (1 - 0.7 * left_u);
                 if (n % mu) score *= 0.75; /* another nest each */
                 score *= fits ? filled : over ? 0.88 * (1 - 0.5 * left_v) : 1;
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;
@@ -512,19 +517,20 @@ static bool block_rows(ki_choice *c, const ki_tile *t) {
     return true;
 }
 
-/* What is cut off goes through the whole of the other operands again (column.c): where they are more than the caches are likely to
- * have, main part and rest take them block by block, under one loop. True if a step was made. */
+/* What is cut off goes through the whole of the other operands again (column.c): where they are more than a second-level cache holds, main
+ * part and rest take them block by block, under one loop. Panels would be packed for each block again: only one is. True if a step was made. */
 static bool block_cut(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t row = 0, n = t->u ? ki_extent(t->u) : 0, f = n;
     int64_t rest = ki_extent(t->v) % t->step;
-    if (!t->cut || rest < 1 || rest > KI_FEW_COLUMNS || !ki_nest_independent(k, t->v)) return false;
+    if (t->row || (t->pack && !t->cut) || rest < 1 || rest > KI_FEW_COLUMNS || !ki_nest_independent(k, t->v))
+        return false;
     for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
         kn_uop x = k->scope.node[i];
         if (x->op == KN_REDUCE && x->nsrc > 1 && uses(k, x, t->u))
             row += own_extent(x) * (int64_t)ki_itemsize((kn_dtype)x->dtype);
     }
-    if (n * row <= NEAR) return false;
+    if (n * row <= MOST_PACKED) return false;
     while (f > 1 && (n % f || f % t->mu || f * row > MOST_BLOCK)) f--;
     if (f * f < n || f % t->mu) return false; /* the longer loop is the tile's */
     uint32_t outer = ki_nest_next_range(k), v = t->v->arg.range.id;

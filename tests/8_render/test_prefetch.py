@@ -173,3 +173,52 @@ def test_the_next_tiles_rows(koine, tmp_path, m, k, n, want):
     if want:
         got = [koine("run", tmp_path / "p.kn", env={"KN_CPU": "avx512", "KN_THREADS": t}).stdout for t in (1, 2)]
         assert got[0] == got[1]
+
+
+@pytest.mark.parametrize("k, times", [(64, 4), (250, 5), (251, 0)])
+def test_what_is_read_and_then_stored_in_place(koine, tmp_path, k, times):
+    """Weights and their moments, added to a sum: each line of the next tile's rows once, though two vectors meet it."""
+    m, n = 96, 4096
+    p = tmp_path / "p.kn"
+    p.write_text(f"""koine 1 rangeify
+%1 = param slot=0 : f32 [{m * n}]
+%2 = param slot=1 : f32 [{k * m}]
+%3 = param slot=2 : f32 [{k * n}]
+%4 = range 0 LOOP {m} : index
+%5 = range 1 LOOP {n} : index
+%6 = range 2 REDUCE {k} : index
+%7 = mul %4 {n} : index
+%8 = add %7 %5 : index
+%9 = index %1 %8 : f32
+%10 = mul %6 {m} : index
+%11 = add %4 %10 : index
+%12 = index %2 %11 : f32
+%13 = mul %6 {n} : index
+%14 = add %5 %13 : index
+%15 = index %3 %14 : f32
+%16 = mul %15 %12 : f32
+%17 = reduce add %16 %6 : f32
+%18 = sub %9 %17 : f32
+%19 = store %9 %18
+%20 = end %19 %4 %5
+%21 = sink %20 name="r"
+%22 = buffer 0 GLOBAL size={m * n} : f32 [{m * n}]
+%23 = buffer 1 GLOBAL size={k * m} : f32 [{k * m}]
+%24 = buffer 2 GLOBAL size={k * n} : f32 [{k * n}]
+%25 = call %21..%24
+%26 = linear %25
+in "w" = %22 : f32 [{m * n}]
+in "a" = %23 : f32 [{k * m}]
+in "b" = %24 : f32 [{k * n}]
+root %26
+out "y" = %22 : f32 [{m * n}]
+""")
+    env = {"KN_CPU": "avx512", "KN_THREADS": 1}
+    optimized, code = koine("compile", p, "--to", "optimize", env=env).stdout, koine("compile", p, "--target", "x86", env=env).stdout
+    assert len(re.findall(r"prefetch \d+ \d+(?: #0)?[,\]]", optimized)) == 1, optimized
+    lanes = {int(a): [int(n) for x, n in re.findall(r"split (\d+) (\d+) u", optimized) if x == a] for a in "01"}
+    rows, vectors = lanes[0][0], lanes[1][-1]
+    asked = [int(a) for a in re.findall(r"prefetchw \[.*?\+(\d+)\]", code)]
+    at_a_time = -(-rows // times) if times else rows
+    assert len(asked) == len(set(asked)) == at_a_time * (vectors + (times > 0)), (asked, rows, vectors, optimized)
+    assert len({a // (4 * n) for a in asked}) == at_a_time

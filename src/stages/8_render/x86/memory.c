@@ -131,10 +131,13 @@ static uint32_t behind(const ki_lower *l, int32_t slot, kn_uop *base, int64_t *s
         if (depth || !ki_lmoves_vector(u, slot, &a)) continue;
         int64_t from = a.start;
         kn_uop b = ki_lpeel(a.base, &from);
-        if (n == MOST_BEHIND || (n && (b != *base || a.lanes != at->lanes))) return 0;
-        *base = b, *at = a, *stored = u->op == KN_STORE;
-        uint32_t k = n++;
-        for (; k > 0 && start[k - 1] > from; k--) start[k] = start[k - 1];
+        uint32_t k = n;
+        while (k > 0 && start[k - 1] > from) k--;
+        if (n && (b != *base || a.lanes != at->lanes)) return 0;
+        *stored = u->op == KN_STORE || (n && *stored), *base = b, *at = a;
+        if (k > 0 && start[k - 1] == from) continue; /* what is read, then stored: a moment, a weight */
+        if (n == MOST_BEHIND) return 0;
+        memmove(start + k + 1, start + k, (n++ - k) * sizeof *start);
         start[k] = from;
     }
     return n;

@@ -88,29 +88,30 @@ static kn_status sgd(kn_optim *o, size_t i, kn_tensor g, kn_tensor rate) {
     return kn_check(kn_assign(p, kn_sub(p, kn_mul(rate, g))));
 }
 
-/* Bias-corrected moments; decay acts on the weight itself. */
-static kn_status adam(kn_optim *o, size_t i, kn_tensor g, kn_tensor rate, kn_tensor c1, kn_tensor c2) {
+/* Bias-corrected moments; decay acts on the weight itself. What corrects them is a step's, not an element's: sqrt(v / c2) is
+ * sqrt(v) r2, so that an element divides once. */
+static kn_status adam(kn_optim *o, size_t i, kn_tensor g, kn_tensor rate, kn_tensor c1, kn_tensor r2) {
     kn_tensor p = o->state[i], *m = &o->state[o->n + i], *v = &o->state[2 * o->n + i];
     kn_tensor m1 = kn_assign(*m, kn_add(kn_muls(*m, o->beta1), kn_muls(g, 1 - o->beta1)));
     kn_tensor v1 = kn_assign(*v, kn_add(kn_muls(*v, o->beta2), kn_muls(kn_square(g), 1 - o->beta2)));
-    kn_tensor step = kn_div(kn_div(m1, c1), kn_adds(kn_sqrt(kn_div(v1, c2)), o->eps));
-    if (o->decay != 0) step = kn_add(step, kn_muls(p, o->decay));
-    return kn_check(kn_assign(p, kn_sub(p, kn_mul(rate, step))));
+    kn_tensor step = kn_mul(kn_div(rate, c1), kn_div(m1, kn_adds(kn_mul(kn_sqrt(v1), r2), o->eps)));
+    if (o->decay != 0) step = kn_add(step, kn_mul(kn_muls(rate, o->decay), p));
+    return kn_check(kn_assign(p, kn_sub(p, step)));
 }
 
 kn_status kn_optim_step(kn_optim *o, kn_tensor loss) {
-    kn_tensor *g = ki_calloc(o->n + 1, sizeof *g), c1 = NULL, c2 = NULL;
+    kn_tensor *g = ki_calloc(o->n + 1, sizeof *g), c1 = NULL, r2 = NULL;
     if (!g) return KN_NOMEM;
     kn_status s = kn_grad(loss, o->state, o->n, g);
     if (!s && o->kind == ADAM) {
         kn_tensor one = kn_int(o->k, 1);
         c1 = kn_sub(one, kn_assign(o->power1, kn_muls(o->power1, o->beta1)));
-        c2 = kn_sub(one, kn_assign(o->power2, kn_muls(o->power2, o->beta2)));
+        r2 = kn_rsqrt(kn_sub(one, kn_assign(o->power2, kn_muls(o->power2, o->beta2))));
     }
     for (size_t i = 0; i < o->n && !s; i++) {
         kn_tensor rate = kn_cast(o->rate, kn_dtype_of(g[i]));
         s = o->kind == SGD ? sgd(o, i, g[i], rate)
-                           : adam(o, i, g[i], rate, kn_cast(c1, kn_dtype_of(g[i])), kn_cast(c2, kn_dtype_of(g[i])));
+                           : adam(o, i, g[i], rate, kn_cast(c1, kn_dtype_of(g[i])), kn_cast(r2, kn_dtype_of(g[i])));
     }
     ki_free(g);
     return s;

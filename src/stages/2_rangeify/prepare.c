@@ -1,7 +1,11 @@
 /* prepare.c: host functions of prepare.kr. */
-#include "stages/2_rangeify/push.h"
+#include "stages/2_rangeify/rangeify.h"
 
-enum { MOST_CHUNKS = 64 };
+enum {
+    MOST_CHUNKS = 64,
+    PART = 1024, /* terms of a product's part: of what a tile reads of both sides so much stays in the caches */
+    REUSE = 8    /* products that an element of a side is in, at least */
+};
 
 /* n elements of t from `from` on along axis `at`. */
 static kn_uop part_of(ki_ir *ir, kn_uop t, unsigned at, int64_t from, int64_t n) {
@@ -12,39 +16,81 @@ static kn_uop part_of(ki_ir *ir, kn_uop t, unsigned at, int64_t from, int64_t n)
     return ki_shrink(ir, t, offset, dim);
 }
 
-/* REDUCE to fewer than 8 values: the longest reduced axis n becomes (c, n / c), c the largest divisor up to 64; the inner
- * REDUCE is stored. An axis that has no such divisor leaves less than 64 behind, which the outer REDUCE's kernel adds.
- * How it is cut depends on the shape alone, so results do not depend on the number of threads. */
+/* The largest divisor of n up to MOST_CHUNKS, from `least` on; 0: there is none. */
+static int64_t divisor(int64_t n, int64_t least) {
+    int64_t c = 0;
+    for (int64_t k = least > 2 ? least : 2; k <= MOST_CHUNKS; k++)
+        if (n % k == 0) c = k;
+    return c;
+}
+
+/* Elements that are there of a product's side, before it was laid out beside the other. Narrow ones, which were cast, go by dot products. */
+static double elements(kn_uop u) {
+    double all = (double)u->type->numel, n = all;
+    for (; ki_range_is_view(u); u = u->src[0])
+        if ((double)u->src[0]->type->numel < n) n = (double)u->src[0]->type->numel;
+    return u->op == KN_CAST ? all : n;
+}
+
+/* In how many parts the n terms of a matrix product are summed up; 0: at once. What a tile reads of one side for all terms of many is in no
+ * cache when the next tile reads it again. The parts' sums are as many as both sides have elements at most, else there are fewer. */
+static int64_t product_chunks(kn_uop u, int64_t n, const ki_prepare *o) {
+    kn_uop t = u->src[0];
+    uint32_t axes = u->arg.reduce.axes;
+    if (n < o->terms || axes & (axes - 1) || u->arg.reduce.op != KN_ADD || t->op != KN_MUL ||
+        !ki_is_float((kn_dtype)u->dtype))
+        return 0;
+    double a = elements(t->src[0]), b = elements(t->src[1]), all = (double)t->type->numel,
+           sums = (double)u->type->numel;
+    if (all < REUSE * a || all < REUSE * b) return 0;
+    int64_t c = (n + PART - 1) / PART, most = (int64_t)((a + b) / sums);
+    if (c > most) c = most;
+    if (c > MOST_CHUNKS) c = MOST_CHUNKS;
+    for (int64_t k = 0; k <= c / 2 && c - k > 1; k++) {
+        if (n % (c - k) == 0) return c - k;
+        if (n % (c + k) == 0 && c + k <= MOST_CHUNKS) return c + k;
+    }
+    return c < 2 ? 0 : c;
+}
+
+/* A long sum becomes a stored one over chunks of the longest reduced axis, and one of what they are. Where there are fewer than 8 values
+ * the axis n becomes (c, n / c), c the largest divisor up to 64. An axis that has no such divisor leaves less than c behind, which the outer
+ * REDUCE's kernel adds. How it is cut depends on the shape alone, so results do not depend on the number of threads. */
 kn_uop ki_prepare_chunks(ki_match *m) {
     ki_ir *ir = m->ir;
     kn_uop u = m->root, t = u->src[0], rest = NULL;
     uint32_t axes = u->arg.reduce.axes, inner = 0;
     const ki_prepare *o = m->user;
-    int64_t dim[KI_MAX_RANK], n = 0, c = 0;
+    int64_t dim[KI_MAX_RANK], order[KI_MAX_RANK], n = 0, c = 0;
     unsigned at = 0, rank = t->type->rank;
-    if (u->nsrc != 1 || t->type->numel < o->least || u->type->numel >= 8 || t->type->symbolic || rank + 1 > KI_MAX_RANK)
-        return NULL;
+    if (u->nsrc != 1 || t->type->numel < o->least || t->type->symbolic || rank + 1 > KI_MAX_RANK) return NULL;
     for (unsigned k = 0; k < rank; k++)
         if (axes >> k & 1 && t->type->dim[k].n > n) n = t->type->dim[k].n, at = k;
-    for (int64_t k = o->chunks > 2 ? o->chunks : 2; k <= MOST_CHUNKS; k++)
-        if (n % k == 0) c = k;
-    if (n == c || (c == 0 && n <= MOST_CHUNKS)) return NULL;
-    if (c == 0) {
-        c = MOST_CHUNKS;
+    bool few = u->type->numel < 8;
+    if (few) {
+        c = divisor(n, o->chunks);
+        if (c == 0 && n > MOST_CHUNKS) c = MOST_CHUNKS;
+    } else c = product_chunks(u, n, o);
+    if (c == 0 || n == c) return NULL;
+    if (n % c) {
         rest = ki_reduce(ir, part_of(ir, t, at, n - n % c, n % c), (kn_op)u->arg.reduce.op, axes);
         t = part_of(ir, t, at, 0, n -= n % c);
         if (!rest || !t) return NULL;
     }
+    unsigned to = few ? at : 0; /* a product's chunks one after the other: what one reads stays */
     for (unsigned k = 0; k <= rank; k++) {
         dim[k] = k < at ? t->type->dim[k].n : k == at ? c : k == at + 1 ? n / c : t->type->dim[k - 1].n;
-        bool reduced = k < at ? axes >> k & 1 : k == at ? false : axes >> (k - 1) & 1;
+        order[k] = k == to ? at : k > to && k <= at ? (int64_t)k - 1 : k;
+        bool reduced = order[k] < at ? axes >> order[k] & 1 : order[k] == at ? false : axes >> (order[k] - 1) & 1;
         inner |= (uint32_t)reduced << k;
     }
     ki_load l = {.device = u->type->device, .addrspace = KN_GLOBAL};
     const void *p = ki_intern(ir, &l, sizeof l);
-    kn_uop part = ki_reduce(ir, ki_reshape(ir, t, dim, rank + 1), (kn_op)u->arg.reduce.op, inner);
+    t = ki_reshape(ir, t, dim, rank + 1);
+    if (t && to != at) t = ki_permute(ir, t, order, rank + 1);
+    kn_uop part = t ? ki_reduce(ir, t, (kn_op)u->arg.reduce.op, inner) : NULL;
     kn_uop kept = part && p ? ki_make(ir, KN_LOAD, KN_VOID, &part, 1, (kn_arg){.p = p}, 0) : NULL;
-    kn_uop whole = kept ? ki_reduce(ir, kept, (kn_op)u->arg.reduce.op, UINT32_C(1) << at) : NULL;
+    kn_uop whole = kept ? ki_reduce(ir, kept, (kn_op)u->arg.reduce.op, UINT32_C(1) << to) : NULL;
     for (unsigned k = 0; k < rank; k++) dim[k] = u->type->dim[k].n;
     whole = whole ? ki_reshape(ir, whole, dim, rank) : NULL;
     return rest ? ki_op2(ir, (kn_op)u->arg.reduce.op, whole, rest) : whole;

@@ -30,6 +30,7 @@ kn_uop ki_push_reduce(ki_match *m);
 typedef struct ki_prepare {
     int64_t least;  /* elements a REDUCE must have */
     int64_t chunks; /* least number of chunks */
+    int64_t terms;  /* terms a matrix product must sum up */
 } ki_prepare;
 kn_uop ki_prepare_chunks(ki_match *m);
 

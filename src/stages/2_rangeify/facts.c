@@ -122,7 +122,8 @@ bool ki_range_goes_through(const rangeifier *r, kn_uop v) {
 }
 
 /* The demand d on a sum with its value folded as far as it goes, demands on what lies deeper left in it. What it looks
- * through is expanded on the way, all demands that are there at a time; bounded. Positions that are data stay as they are:
+ * through is expanded on the way, all demands that are there at a time, those on constants before others, which what is compared
+ * with them may be deep below; bounded. Positions that are data stay as they are:
  * they come from outside, where they may have been met. */
 static kn_uop fold_sum(rangeifier *r, kn_uop asked) {
     enum { WAVE = 32, MOST = 64 };
@@ -135,8 +136,11 @@ static kn_uop fold_sum(rangeifier *r, kn_uop asked) {
     for (unsigned steps = 0; e && n && steps < MOST; steps += (unsigned)n) {
         int64_t count = ki_toposort_above(r->ir, &e, 1, r->top, &order);
         n = 0;
-        for (int64_t k = 0; k < count && n < WAVE && steps + n < MOST; k++)
-            if (is_demand(r, order[k]) && ki_range_goes_through(r, order[k]->src[0])) from[n++] = order[k];
+        for (unsigned rest = 0; rest < 2 && !n; rest++)
+            for (int64_t k = 0; k < count && n < WAVE && steps + n < MOST; k++)
+                if (is_demand(r, order[k]) && ki_range_goes_through(r, order[k]->src[0]) &&
+                    (rest || r->info[order[k]->src[0]->id].constant))
+                    from[n++] = order[k];
         ki_free(order);
         bool ok = count >= 0;
         for (size_t k = 0; k < n && ok; k++) ok = (to[k] = ki_range_push(r, from[k])) != NULL;

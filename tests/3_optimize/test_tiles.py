@@ -167,18 +167,43 @@ def test_rows_that_do_not_meet_stay(koine, tmp_path):
     assert "stage" in opts, "what comes from memory is better read ahead"
 
 
-def conv(n, ci, co, side):
-    """3 x 3 windows of a padded image, written as kn_conv2d does."""
-    p, q, r = side + 2, 4 * (side + 2), 3 * (side + 3)
+def conv(n, ci, co, side, stride=1):
+    """3 x 3 windows of a padded image, every stride-th of them, written as kn_conv2d does."""
+    m = side * stride
+    p, q, r = m + 2, 4 * (m + 2), 3 * (m + 3)
     return "\n".join([
-        "koine 1 tensor", f'%x = param "x" : f32 [{n}, {ci}, {side}, {side}]', f'%w = param "w" : f32 [{co}, {ci}, 3, 3]',
+        "koine 1 tensor", f'%x = param "x" : f32 [{n}, {ci}, {m}, {m}]', f'%w = param "w" : f32 [{co}, {ci}, 3, 3]',
         f"%a = pad %x (0, 0, 1, 1) ({n}, {ci}, {p}, {p})", f"%b = reshape %a ({n}, {ci}, 1, {p}, 1, {p})",
         f"%c = expand %b ({n}, {ci}, 4, {p}, 4, {p})", f"%d = reshape %c ({n}, {ci}, {q}, {q})",
-        f"%e = shrink %d (0, 0, 0, 0) ({n}, {ci}, {r}, {r})", f"%f = reshape %e ({n}, {ci}, 3, {side + 3}, 3, {side + 3})",
-        f"%g = shrink %f (0, 0, 0, 0, 0, 0) ({n}, {ci}, 3, {side}, 3, {side})", "%h = permute %g order=(0, 3, 5, 1, 2, 4)",
+        f"%e = shrink %d (0, 0, 0, 0) ({n}, {ci}, {r}, {r})", f"%f = reshape %e ({n}, {ci}, 3, {m + 3}, 3, {m + 3})",
+        f"%g = shrink %f (0, 0, 0, 0, 0, 0) ({n}, {ci}, 3, {m}, 3, {m})", f"%s = reshape %g ({n}, {ci}, 3, {side}, {stride}, 3, {side}, {stride})",
+        f"%t = shrink %s (0, 0, 0, 0, 0, 0, 0, 0) ({n}, {ci}, 3, {side}, 1, 3, {side}, 1)", f"%u = reshape %t ({n}, {ci}, 3, {side}, 3, {side})",
+        "%h = permute %u order=(0, 3, 5, 1, 2, 4)",
         f"%i = reshape %h ({n}, 1, {side}, {side}, {ci}, 3, 3)", f"%j = expand %i ({n}, {co}, {side}, {side}, {ci}, 3, 3)",
         f"%k = reshape %w (1, {co}, 1, 1, {ci}, 3, 3)", f"%l = expand %k ({n}, {co}, {side}, {side}, {ci}, 3, 3)", "%m = mul %j %l",
         f"%o = reduce add %m axes=(4, 5, 6)", f"%y = reshape %o ({n}, {co}, {side}, {side})", 'out "y" = %y', ""])
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("side, ci, parts", [(28, 64, 7), (12, 256, 3), (28, 16, 0), (9, 400, 0)])
+def test_rows_of_a_strided_image_are_staged_a_few_at_a_time(koine, tmp_path, n, side, ci, parts):
+    """Where the whole is more than a megabyte: 4 rows of 28 positions are seven vectors, and of 12 three; the numbers are numpy's, whatever threads there
+    are."""
+    rng = np.random.default_rng(side)
+    x, w = rng.standard_normal((n, ci, 2 * side, 2 * side), np.float32), rng.standard_normal((16, ci, 3, 3), np.float32)
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "w.npy", w)
+    (tmp_path / "p.kn").write_text(conv(n, ci, 16, side, 2))
+    opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CPU": "avx512", "KN_THREADS": 1}).stdout)[1]
+    y, block = (1, 5 + 1) if n == 1 else (2, 6 + 1)
+    assert (f"split {y} {parts} L top" in opts and f"stage {block} 1, join {y} {y + 1}" in opts) if parts else " L top" not in opts, opts
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))[:, :, ::2, ::2]
+    want = np.moveaxis(np.tensordot(windows.astype(np.float64), w.astype(np.float64), ((1, 4, 5), (1, 2, 3))), 3, 1)
+    for threads in (1, 2, 3):
+        koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--in", f"w={tmp_path}/w.npy", "--out", f"y={tmp_path}/y{threads}.npy",
+              env={"KN_THREADS": threads, "KN_ALONE": 1})
+        y = np.load(tmp_path / f"y{threads}.npy")
+        np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+        assert threads == 1 or (y == np.load(tmp_path / "y1.npy")).all()
 
 
 @pytest.mark.parametrize("n", [1, 3])

@@ -11,9 +11,10 @@
 
 #include <stdlib.h>
 
-#define MOST_STAGED (1 << 20) /* bytes of an operand that are copied so that rows can be joined */
-#define SHORTEST    8         /* terms that a mask must serve */
-#define BLOCK       64        /* about so many of them */
+#define MOST_STAGED  (1 << 20) /* bytes of an operand that are copied so that rows can be joined */
+#define MOST_VECTORS 7         /* of a tile (tile.c) */
+#define SHORTEST     8         /* terms that a mask must serve */
+#define BLOCK        64        /* about so many of them */
 
 bool ki_is_gated_by(const ki_nest *k, kn_uop access, kn_uop r) {
     for (kn_uop i = access->src[1]; i->op == KN_WHERE; i = i->src[1])
@@ -71,9 +72,10 @@ static bool masks_terms(const ki_nest *k, kn_uop access) {
     return false;
 }
 
-/* The loop inside which the whole of what the access reads along outer, inner and the sums can be copied once: *before, NULL
- * for outside all loops. */
-static bool may_stage(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn_uop inner, kn_uop *before) {
+/* The loop inside which the whole of what the access reads along outer (its iterations in so many parts), inner and the sums can be
+ * copied once: *before, NULL for outside all loops. */
+static bool may_stage(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, int64_t parts, kn_uop inner,
+                      kn_uop *before) {
     kn_uop b = ki_storage(access);
     int64_t size = (int64_t)ki_itemsize((kn_dtype)access->dtype);
     *before = NULL;
@@ -84,12 +86,13 @@ static bool may_stage(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, k
         if (!ki_scope_has(&k->scope, access, r) || r->arg.range.axis == KN_AX_THREAD) continue;
         bool own = r == outer || r == inner || ki_nest_closer(k, r)->op == KN_REDUCE;
         if (ki_is_lane(r) || (!own && ki_nest_closer(k, r) != e)) return false;
-        if (own && (size *= ki_extent(r)) > MOST_STAGED) return false;
+        if (own && (size *= r == outer ? ki_extent(r) / parts : ki_extent(r)) > MOST_STAGED) return false;
     }
     bool varies = true;
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
         bool uses = ki_scope_has(&k->scope, access, r) && r != outer && r != inner && ki_extent(r) != 1;
+        if (r->arg.range.axis == KN_AX_THREAD && !uses) continue; /* each thread copies for itself */
         if (uses && !varies) return false;
         if (uses) *before = r;
         varies &= uses;
@@ -102,22 +105,50 @@ static bool may_stage(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, k
 /* Of a hundred lanes in vectors over n, how many do something. */
 static int64_t busy(const ki_choice *c, int64_t n) { return 100 * n / ((n + c->lanes - 1) / c->lanes * c->lanes); }
 
+typedef struct staged {
+    kn_uop access, before;
+} staged;
+
+/* May outer, in so many parts, and inner be one loop? *first: what must be staged before. */
+static bool may_join(const ki_nest *k, kn_uop e, kn_uop outer, int64_t parts, kn_uop inner, staged *first) {
+    const ki_scope *s = &k->scope;
+    *first = (staged){0};
+    for (uint32_t i = 0; i <= s->at[e->id]; i++) {
+        kn_uop u = s->node[i], before;
+        if (!ki_is_access(u) || !(ki_scope_has(s, u, outer) || ki_scope_has(s, u, inner))) continue;
+        bool both = counts_both(k, u, outer, inner);
+        if (both ? masks_terms(k, u) : !may_stage(k, e, u, outer, parts, inner, &before)) return false;
+        if (!both && !first->access) *first = (staged){u, before};
+    }
+    return true;
+}
+
 /* The next step towards one loop for outer and inner. */
 static bool join_pair(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner) {
-    const ki_nest *k = &c->nest;
-    const ki_scope *s = &k->scope;
-    kn_uop apart = NULL, before = NULL, where = NULL;
-    for (uint32_t i = 0; i <= s->at[e->id]; i++) {
-        kn_uop u = s->node[i];
-        if (!ki_is_access(u) || !(ki_scope_has(s, u, outer) || ki_scope_has(s, u, inner))) continue;
-        if (counts_both(k, u, outer, inner) ? masks_terms(k, u) : !may_stage(k, e, u, outer, inner, &where))
-            return false;
-        if (!counts_both(k, u, outer, inner) && !apart) apart = u, before = where;
-    }
-    if (apart)
-        ki_choice_do(c, KI_OPT_STAGE, 0, false, before ? before->arg.range.id : UINT32_MAX,
-                     ki_storage(apart)->arg.param->slot);
+    staged first;
+    if (!may_join(&c->nest, e, outer, 1, inner, &first)) return false;
+    if (first.access)
+        ki_choice_do(c, KI_OPT_STAGE, 0, false, first.before ? first.before->arg.range.id : UINT32_MAX,
+                     ki_storage(first.access)->arg.param->slot);
     else ki_choice_do(c, KI_OPT_JOIN, 0, false, outer->arg.range.id, inner->arg.range.id);
+    return true;
+}
+
+/* Where the whole is too much to stage: a few rows together, which fill their registers and are a tile's. The loop over such parts goes
+ * where what is staged in it is staged once. */
+static bool part_rows(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner) {
+    int64_t m = ki_extent(outer), n = ki_extent(inner), rows = MOST_VECTORS * c->lanes / n;
+    staged first = {0};
+    while (rows > 1 && (m % rows || rows * n % c->lanes)) rows--;
+    if (rows < 2 || rows == m || !may_join(&c->nest, e, outer, m / rows, inner, &first) || !first.access) return false;
+    kn_uop behind = NULL;
+    for (uint32_t j = e->nsrc - 1; j > 0 && e->src[j] != first.before; j--)
+        if (e->src[j]->arg.range.axis != KN_AX_THREAD) behind = e->src[j];
+    if (!behind || !ki_nest_independent(&c->nest, behind)) return false;
+    uint32_t parts = ki_nest_next_range(&c->nest), at = behind->arg.range.id;
+    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)outer->arg.range.axis, true, outer->arg.range.id, m / rows) &&
+        behind != outer)
+        ki_choice_do(c, KI_OPT_SWAP, 0, false, at, parts);
     return true;
 }
 
@@ -130,7 +161,8 @@ bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v) {
         if (r == v || ki_is_lane(r) || r->arg.range.axis != v->arg.range.axis || m < 2 || busy(c, m * n) <= busy(c, n))
             continue;
         if (ki_nest_stride(k, ki_nest_store(e)->src[0], r, &known) != n || !known) continue;
-        if (ki_nest_independent(k, r) && ki_nest_independent(k, v) && join_pair(c, e, r, v)) return true;
+        if (!ki_nest_independent(k, r) || !ki_nest_independent(k, v)) continue;
+        if (join_pair(c, e, r, v) || part_rows(c, e, r, v)) return true;
     }
     return false;
 }

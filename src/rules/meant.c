@@ -130,6 +130,16 @@ static ki_ast *where_else(meant *m, ki_ast *mask, ki_ast *yes, ki_ast *no) {
     return w;
 }
 
+static ki_ast *both(meant *m, ki_ast *mask, ki_ast *truth) {
+    ki_ast *w = fresh(m, KI_X_OP);
+    if (!w) return NULL;
+    w->op = KN_AND;
+    mask->next = truth;
+    truth->next = NULL;
+    w->kid = mask;
+    return w;
+}
+
 static ki_ast *mean_one(meant *m, ki_ast *a) {
     kn_dtype given = only_dtype(m->c, a), result;
     const ki_rule_ast *rule = meaning_of(m, a, given, &result);
@@ -140,7 +150,8 @@ static ki_ast *mean_one(meant *m, ki_ast *a) {
     ki_ast *next, *mask = NULL;
     for (ki_ast *s = a->kid; s; s = next, n = n ? n->next : NULL, k++) {
         next = s->next;
-        if (!n && !next && names_old(&own)) { /* {k}: lanes it does not name keep the destination's old value */
+        if (!n && !next && (names_old(&own) || result == KN_BOOL)) {
+            /* {k}: lanes it does not name keep the destination's old value, those of a mask are 0 */
             if (!(mask = expand(m, s))) return NULL;
             break;
         }
@@ -154,7 +165,8 @@ static ki_ast *mean_one(meant *m, ki_ast *a) {
     }
     if (n) return ki_compile_fail(m->c, KI_E_RULE_ARITY, a->pos, a->arg->name, "more sources", k), NULL;
     ki_ast *out = copy_tree(&own, rule->rhs, true);
-    if (out && mask) out = where_else(m, mask, out, copy_tree(m, own.source[0], false));
+    if (out && mask && !names_old(&own)) out = both(m, mask, out);
+    else if (out && mask) out = where_else(m, mask, out, copy_tree(m, own.source[0], false));
     return !out || given == result ? out : bits_as(m, out, a->arg->next, NULL);
 }
 

@@ -117,7 +117,7 @@ static kn_uop lane_numbers(ki_ir *ir, unsigned lanes) {
     return ki_opn(ir, KN_STACK, number, lanes < 64 ? lanes : 64);
 }
 
-/* mask: NULL, or the lanes that change; the others keep the old value, src[0]. */
+/* mask: NULL, or the lanes that change; the others keep the old value, src[0], those of a mask are 0. */
 static kn_uop meaning(ki_ir *ir, const ki_x86_form *f, kn_dtype dtype, const kn_uop *src, unsigned nsrc, kn_uop mask,
                       unsigned lanes) {
     kn_uop all[8];
@@ -129,6 +129,7 @@ static kn_uop meaning(ki_ir *ir, const ki_x86_form *f, kn_dtype dtype, const kn_
     kn_uop root = ki_opn(ir, KN_TUPLE, all, nsrc);
     const ki_ruleset *set = &rules->set[0];
     kn_uop v = root ? ki_rewrite_one(ir, root, &(ki_rewrite_opts){.sets = &set, .nsets = 1, .fp = ~0u}, NULL) : NULL;
+    if (v && mask && on_masks(f)) return ki_op2(ir, KN_AND, mask, v);
     return v && mask ? ki_op3(ir, KN_WHERE, mask, v, src[0]) : v;
 }
 
@@ -160,7 +161,7 @@ kn_uop ki_x86_understand(ki_ir *ir, kn_uop u) {
     if (!f) return refuse(ir, name, "there is no such row");
     if (!*f->meaning) return refuse(ir, name, "it has no meaning");
     unsigned n = ki_x86_sources(f, sources);
-    bool masked = u->nsrc == n + 1 && sources[0] == 'd' && f->attr & KI_XA_MASK;
+    bool masked = u->nsrc == n + 1 && (sources[0] == 'd' || on_masks(f)) && f->attr & KI_XA_MASK;
     if (n + masked != u->nsrc) return refuse(ir, name, "it has another number of sources");
     if (masked && u->src[n]->dtype != KN_BOOL) return refuse(ir, name, "a source has another dtype");
     kn_dtype lanes = lanes_for(f, (kn_dtype)u->dtype);

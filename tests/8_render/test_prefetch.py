@@ -175,9 +175,10 @@ def test_the_next_tiles_rows(koine, tmp_path, m, k, n, want):
         assert got[0] == got[1]
 
 
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("k, times", [(64, 4), (250, 5), (251, 0)])
-def test_what_is_read_and_then_stored_in_place(koine, tmp_path, k, times):
-    """Weights and their moments, added to a sum: each line of the next tile's rows once, though two vectors meet it."""
+def test_what_is_read_and_then_stored_in_place(koine, tmp_path, k, times, stream):
+    """Weights and their moments, added to a sum: each line of the next tile's rows once, though two vectors meet it, however large they are."""
     m, n = 96, 4096
     p = tmp_path / "p.kn"
     p.write_text(f"""koine 1 rangeify
@@ -213,7 +214,7 @@ in "b" = %24 : f32 [{k * n}]
 root %26
 out "y" = %22 : f32 [{m * n}]
 """)
-    env = {"KN_CPU": "avx512", "KN_THREADS": 1}
+    env = {"KN_CPU": "avx512", "KN_THREADS": 1} | ({"KN_STREAM": 1} if stream else {})
     optimized, code = koine("compile", p, "--to", "optimize", env=env).stdout, koine("compile", p, "--target", "x86", env=env).stdout
     assert len(re.findall(r"prefetch \d+ \d+(?: #0)?[,\]]", optimized)) == 1, optimized
     lanes = {int(a): [int(n) for x, n in re.findall(r"split (\d+) (\d+) u", optimized) if x == a] for a in "01"}

@@ -145,11 +145,40 @@ static bool scans(const ki_nest *k, kn_uop loop) {
     return store && ki_storage(store->src[0])->op == KN_PARAM && !ki_nest_independent(k, loop);
 }
 
+/* Rows of a tile that the access makes, apart from each other. */
+static int64_t rows_of(const ki_nest *k, kn_uop access) {
+    int64_t far = width(k, access) + 1, rows = 1;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q];
+        if (ki_is_lane(r) && step(k, access, r) * ki_extent(r) >= far && step(k, access, r) >= LEAST)
+            far = step(k, access, r) * ki_extent(r), rows = ki_extent(r);
+    }
+    return rows;
+}
+
+/* The longest sum in every iteration of r, and how many terms one after the other it has; NULL: there is none. */
+static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
+    kn_uop longest = NULL;
+    *most = 0;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop x = k->closer[q];
+        int64_t terms = 1;
+        if (!x || x->op != KN_REDUCE || x == longest || !ki_scope_has(&k->scope, x, r)) continue;
+        for (uint32_t j = 1; j < x->nsrc; j++)
+            if (ki_is_serial(x->src[j]) && ki_mul_overflow(terms, ki_extent(x->src[j]), &terms)) terms = 0;
+        if (terms > *most) *most = terms, longest = x;
+    }
+    return longest;
+}
+
 /* Where a loop goes along memory, or down its rows: a wide strip of what takes more than an addition is better left alone. */
 static int64_t along(const ki_nest *k, kn_uop access, kn_uop loop) {
     kn_uop e = ki_nest_closer(k, loop);
     int64_t s = step(k, access, loop), rows = STRIP / width(k, access);
     bool scan = scans(k, loop);
+    int64_t terms;
+    if (s < FAR && longest_sum(k, loop, &terms) && rows_of(k, access) >= FEW_ROWS)
+        return 0; /* not the next tile's rows */
     if (s < FAR) return scan || ki_weight_in(k, loop) >= WORTH_ASKING * reads_in(k, access, loop) ? AHEAD : 0;
     bool pays = e->op == KN_REDUCE ? e->arg.reduce.op == KN_ADD || rows >= 4 : scan;
     return s <= MOST_ROW && pays ? s * (rows < 1 ? 1 : rows > 8 ? 8 : rows) : 0;
@@ -261,32 +290,6 @@ static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
             other = r;
     }
     return other == first || at->loop == first ? NULL : other;
-}
-
-/* Rows of a tile that the access makes, apart from each other. */
-static int64_t rows_of(const ki_nest *k, kn_uop access) {
-    int64_t far = width(k, access) + 1, rows = 1;
-    for (uint32_t q = 0; q < k->scope.nrange; q++) {
-        kn_uop r = k->scope.range[q];
-        if (ki_is_lane(r) && step(k, access, r) * ki_extent(r) >= far && step(k, access, r) >= LEAST)
-            far = step(k, access, r) * ki_extent(r), rows = ki_extent(r);
-    }
-    return rows;
-}
-
-/* The longest sum in every iteration of r, and how many terms one after the other it has; NULL: there is none. */
-static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
-    kn_uop longest = NULL;
-    *most = 0;
-    for (uint32_t q = 0; q < k->scope.nrange; q++) {
-        kn_uop x = k->closer[q];
-        int64_t terms = 1;
-        if (!x || x->op != KN_REDUCE || x == longest || !ki_scope_has(&k->scope, x, r)) continue;
-        for (uint32_t j = 1; j < x->nsrc; j++)
-            if (ki_is_serial(x->src[j]) && ki_mul_overflow(terms, ki_extent(x->src[j]), &terms)) terms = 0;
-        if (terms > *most) *most = terms, longest = x;
-    }
-    return longest;
 }
 
 /* What meets the sums of a tile when they are done, and what they are stored in: the next tile's while its sums run. */

@@ -101,7 +101,7 @@ void *ki_block_alloc(ki_shelf of, size_t n, bool *clear) {
     shelf *s = &shelves[of];
     size_t unit = unit_of(s), most = unit * KI_UNITS;
     *clear = true;
-    if (WATCHED || n < unit) return NULL;
+    if (WATCHED || n < (of == KI_DATA ? unit / 2 : unit)) return NULL;
     if (n > most) return n > SIZE_MAX / 2 ? NULL : open_region(s, (n + HUGE - 1) / HUGE * HUGE, KI_UNITS);
     unsigned units = (unsigned)((n + unit - 1) / unit), many = atomic_load(&s->nregion), at;
     for (unsigned k = 0; k < many; k++) {

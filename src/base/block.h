@@ -13,7 +13,8 @@ typedef enum ki_shelf { KI_TABLE, KI_DATA, KI_SHELVES } ki_shelf;
 /* The least block of each, which its blocks are multiples of; the largest of data that lies beside others. */
 enum { KI_UNIT_TABLE = 32 << 10, KI_UNIT_DATA = 256 << 10, KI_UNITS = 64, KI_MOST_DATA = KI_UNITS * KI_UNIT_DATA };
 
-/* At least n bytes, or NULL: too few for a block, or there is no room; malloc may have some. *clear: they are zero. Any thread. */
+/* At least n bytes, or NULL: too few for a block (half of one of data), or there is no room; malloc may have some. *clear: they are zero.
+ * Any thread. */
 void *ki_block_alloc(ki_shelf of, size_t n, bool *clear);
 /* Bytes of the block at p; 0: p is none. */
 size_t ki_block_size(ki_shelf of, const void *p);

@@ -1,5 +1,6 @@
 /* Blocks of memory: threads that take, grow, clear and give back blocks of all sizes never meet in one, and find what they wrote. */
 #include "base/alloc.h"
+#include "base/block.h"
 #include "../tap.h"
 
 #include <pthread.h>
@@ -88,6 +89,10 @@ int main(void) {
         pthread_join(id[k], NULL);
         CHECK(!w[k].wrong, "thread %d: %s", k, w[k].wrong ? w[k].wrong : "its blocks are its own");
     }
+    void *large = ki_data_alloc(KI_UNIT_DATA), *half = ki_data_alloc(KI_UNIT_DATA / 2 + 1);
+    CHECK((uintptr_t)large % KI_UNIT_DATA || (uintptr_t)half % KI_UNIT_DATA == 0,
+          "half a unit of data lies beside others too, in huge pages");
+    ki_data_free(large, KI_UNIT_DATA), ki_data_free(half, KI_UNIT_DATA / 2 + 1);
     ki_alloc_fail(1, 0);
     CHECK(!ki_malloc(1 << 20) && !w[0].wrong, "a large block can be made to fail");
     void *p = ki_malloc(SIZE_MAX / 2 - 4096);

@@ -74,3 +74,26 @@ def test_training_is_the_same(koine, alone):
         return re.findall(r'"(?:loss|test_accuracy)": [\d.]+', out)
     seen = [train(t) for t in (1, 2, 5)]
     assert len(seen[0]) == 2 and all(s == seen[0] for s in seen), seen
+
+
+def test_a_sum_that_is_split_otherwise_is_shared_out(koine):
+    """Parts one inside the other, for what is asked for ahead, add up as the whole loop does, however long they are."""
+    m, k, n = 128, 2304, 768
+    text = f"""koine 1 tensor
+%x = param "x" : f32 [{m}, {k}] in [-1, 1]
+%w = param "w" : f32 [{k}, {n}] in [-1, 1]
+%a = reshape %x ({m}, {k}, 1)
+%b = expand %a ({m}, {k}, {n})
+%c = reshape %w (1, {k}, {n})
+%d = expand %c ({m}, {k}, {n})
+%p = mul %b %d
+%s = reduce add %p axes=(1)
+%y = reshape %s ({m}, {n})
+out "y" = %y
+"""
+    def opts(threads):
+        out = koine("compile", "-", "--to", "optimize", stdin=text, env={"KN_THREADS": str(threads), "KN_CPU": "avx512"}).stdout
+        return re.findall(r"split \d+ \d+ R", out), "threads=2" in out
+    (alone, _), (two, shared) = opts(1), opts(2)
+    assert shared and len(alone) != len(two), (alone, two)
+    assert len({koine("run", "-", "--json", stdin=text, env={"KN_THREADS": str(t)}).stdout for t in (1, 2, 3)}) == 1

@@ -36,11 +36,28 @@ static uint64_t what_of(kn_uop u, const uint64_t *what) {
     return h;
 }
 
-static order order_of(kn_uop sum, const uint64_t *what) {
-    uint64_t h = 0;
-    for (uint32_t j = 1; j < sum->nsrc; j++)
-        if (ki_extent(sum->src[j]) != 1)
-            h = ki_hash2(h, (uint64_t)ki_extent(sum->src[j]) << 1 | ki_is_lane(sum->src[j]));
+/* Was r split off `of` as the part inside it, and neither joined with anything since? Then the two go on as one loop did. */
+static bool is_part_inside(const ki_kernel *info, kn_uop of, kn_uop r) {
+    int32_t a = (int32_t)of->arg.range.id, b = (int32_t)r->arg.range.id;
+    bool inside = false;
+    for (uint32_t i = 0; info && i < info->nopt && !ki_is_lane(of) && !ki_is_lane(r); i++) {
+        const ki_opt *o = &info->opt[i];
+        bool meets = o->axis == a || o->axis == b || o->arg == a || o->arg == b;
+        if (o->op == KI_OPT_SPLIT && o->axis == a) inside = o->id == b && !o->top;
+        if (o->op == KI_OPT_JOIN && meets) inside = false;
+    }
+    return inside;
+}
+
+static order order_of(kn_uop sum, const ki_kernel *info, const uint64_t *what) {
+    uint64_t h = 0, n = 1;
+    for (uint32_t j = 1; j < sum->nsrc; j++) {
+        kn_uop r = sum->src[j];
+        n *= (uint64_t)ki_extent(r);
+        if (j + 1 < sum->nsrc && is_part_inside(info, r, sum->src[j + 1])) continue;
+        if (n != 1) h = ki_hash2(h, n << 1 | ki_is_lane(r));
+        n = 1;
+    }
     return (order){what[sum->id], h, 1};
 }
 
@@ -85,7 +102,7 @@ static bool find_orders(ki_ir *ir, kn_uop sink, orders *o) {
     for (int64_t i = 0; i < n && what; i++) {
         what[node[i]->id] = what_of(node[i], what);
         kn_uop start = start_of_rows(node[i]);
-        order own = is_sum(node[i]) ? order_of(node[i], what)
+        order own = is_sum(node[i]) ? order_of(node[i], sink->arg.kernel, what)
                     : start         ? order_of_rows(node[i], start, what)
                                     : (order){0};
         if (own.many) o->of[all++] = own;

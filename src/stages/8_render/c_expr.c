@@ -23,7 +23,8 @@ const char *ki_cconst(ki_cgen *g, kn_uop u) {
     int64_t v = u->arg.i;
     if (t == KN_U64) return ki_cfmt(g, "%lluu", (unsigned long long)u->arg.bits);
     if (ki_is_uint(t)) return ki_cfmt(g, "%lldu", (long long)v);
-    if (v == INT64_MIN) return "(-9223372036854775807 - 1)";
+    if (v == INT64_MIN) return "(-9223372036854775807 - 1)"; /* a literal has no sign, and a type by its size */
+    if (v == INT32_MIN) return "(-2147483647 - 1)";
     return ki_cfmt(g, v < 0 ? "(%lld)" : "%lld", (long long)v);
 }
 
@@ -399,7 +400,7 @@ static const char *arithmetic(ki_cgen *g, kn_uop u) {
     bool constant = n == 1 && ki_itemsize(t) == 8 && !ki_is_float(t) && t != KN_IDX;
     for (uint32_t k = 0; k < u->nsrc; k++) constant &= ki_is_const(u->src[k]);
     if (constant) s[0] = ki_cfmt(g, "(%s)%s", ki_celem_name[e], s[0]); /* C would take both for ints */
-    if (op == KN_ADD && n == 1 && ki_is_const(last) && is_signed(t) && last->arg.i < 0 && last->arg.i > INT64_MIN)
+    if (op == KN_ADD && n == 1 && ki_is_const(last) && is_signed(t) && last->arg.i < 0 && last->arg.i > INT32_MIN)
         return settle(g, t, n, ki_cfmt(g, "(%s - %lld)", s[0], (long long)-last->arg.i));
     if (sign) return settle(g, t, n, ki_cfmt(g, "(%s %s %s)", s[0], sign, s[1]));
     switch (op) {

@@ -153,6 +153,40 @@ static kn_uop places(int many, int apart, int n, int step, bool least, bool seen
     return sink1(end(put, j, NULL));
 }
 static kn_uop largest(int n, int cols) { return places(cols, 1, n, cols, false, false); }
+/* of n pairs of images, d x d elements each, o and c of them: the sums of products of any two, shifted by 0, 1, 2 in a border of one
+ * where window is 3: what a filter's gradient is */
+static kn_uop filters(int n, int o, int c, int d, int window) {
+    kn_uop i = rng(KN_AX_LOOP, o), j = rng(KN_AX_LOOP, c), a = rng(KN_AX_LOOP, window), b = rng(KN_AX_LOOP, window),
+           r = rng(KN_AX_REDUCE, n), y = rng(KN_AX_REDUCE, d), x = rng(KN_AX_REDUCE, d);
+    kn_uop iy = add(add(y, a), I(-(window / 2))), ix = add(add(x, b), I(-(window / 2)));
+    kn_uop valid = ki_op2(&ir, KN_AND, ki_op2(&ir, KN_AND, lt(I(-1), iy), lt(iy, I(d))),
+                          ki_op2(&ir, KN_AND, lt(I(-1), ix), lt(ix, I(d))));
+    kn_uop image = mul(add(mul(r, I(c)), j), I(d * d)), from = add(image, add(mul(iy, I(d)), ix));
+    kn_uop v = at(param(1, KN_F32, n * c * d * d), window > 1 ? where(valid, from, invalid()) : from);
+    kn_uop w = at(param(2, KN_F32, n * o * d * d), add(mul(add(mul(r, I(o)), i), I(d * d)), add(mul(y, I(d)), x)));
+    kn_uop out = add(mul(add(mul(i, I(c)), j), I(window * window)), add(mul(a, I(window)), b));
+    kn_arg sums = {.reduce = {.op = KN_ADD}};
+    kn_uop sum = ki_make(&ir, KN_REDUCE, KN_VOID, (kn_uop[]){mul(v, w), r, y, x}, 4, sums, 0);
+    kn_uop to = store(param(0, KN_F32, o * c * window * window), out, sum);
+    return sink1(ki_opn(&ir, KN_END, (kn_uop[]){to, i, j, a, b}, 5));
+}
+/* c images of d x d, of o images half as wide and high: 3 x 3 positions of each count where both are even, what the gradient of a
+ * convolution with stride 2 is */
+static kn_uop strided(int o, int c, int d) {
+    kn_uop j = rng(KN_AX_LOOP, c), y = rng(KN_AX_LOOP, d), x = rng(KN_AX_LOOP, d), i = rng(KN_AX_REDUCE, o),
+           a = rng(KN_AX_REDUCE, 3), b = rng(KN_AX_REDUCE, 3), none = ki_const_float(&ir, KN_F32, -0.0);
+    kn_uop sy = add(y, a), sx = add(x, b), two = I(2), half = I(d / 2), oy = ki_op2(&ir, KN_IDIV, sy, two),
+           ox = ki_op2(&ir, KN_IDIV, sx, two);
+    kn_uop even = ki_op2(&ir, KN_AND, lt(ki_op2(&ir, KN_MOD, sy, two), I(1)), lt(ki_op2(&ir, KN_MOD, sx, two), I(1)));
+    kn_uop valid = ki_op2(&ir, KN_AND, even, ki_op2(&ir, KN_AND, lt(oy, half), lt(ox, half)));
+    kn_uop place = add(mul(i, I(d * d / 4)), add(mul(oy, half), ox));
+    kn_uop v = at(param(1, KN_F32, o * d * d / 4), where(valid, place, invalid()));
+    kn_uop w = at(param(2, KN_F32, o * c * 9), add(mul(add(mul(i, I(c)), j), I(9)), add(mul(a, I(3)), b)));
+    kn_arg sums = {.reduce = {.op = KN_ADD}};
+    kn_uop sum = ki_make(&ir, KN_REDUCE, KN_VOID, (kn_uop[]){where(valid, mul(v, w), none), i, a, b}, 4, sums, 0);
+    kn_uop out = add(mul(j, I(d * d)), add(mul(y, I(d)), x));
+    return sink1(ki_opn(&ir, KN_END, (kn_uop[]){store(param(0, KN_F32, c * d * d), out, sum), j, y, x}, 4));
+}
 /* two outputs of different size in one kernel */
 static kn_uop two(int n, int m) {
     kn_uop i = rng(KN_AX_LOOP, n), j = rng(KN_AX_LOOP, m);
@@ -162,7 +196,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 27 };
+enum { KERNELS = 30 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -191,6 +225,9 @@ static const char *build(int which, kn_uop *sink) {
     case 25: return *sink = places(5, 133, 133, 1, true, true), "places of the least in rows, and what it is";
     case 23: return *sink = matmul(1, 37, 96), "vector times matrix, short";
     case 24: return *sink = kept(34, 64, 16), "rows that are kept";
+    case 27: return *sink = filters(2, 20, 16, 16, 1), "products of images";
+    case 28: return *sink = filters(3, 16, 16, 10, 3), "products of shifted images";
+    case 29: return *sink = strided(12, 9, 18), "every second position";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";
     }
 }

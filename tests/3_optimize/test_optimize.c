@@ -427,7 +427,7 @@ static void joined(void) {
 static void threads_do_not_matter(void) {
     static float first[MOST]; /* fill() clears the others */
     static const int shape[][3] = {{61, 90, 70}, {48, 110, 131}, {6, 120, 130}, {31, 130, 97}, {9, 120, 130}};
-    for (int w = 0; w < 13; w++) {
+    for (int w = 0; w < 16; w++) {
         bool ok = true;
         uint32_t most = 1;
         const int *d = shape[w % 5];
@@ -439,6 +439,9 @@ static void threads_do_not_matter(void) {
                           : w < 10  ? matmul_t(d[0], d[1], d[2])
                           : w == 10 ? convolve(1, 40, 12, 21, 1)
                           : w == 11 ? convolve(16, 24, 12, 13, 1)
+                          : w == 13 ? filters(6, 20, 32, 9, 1)
+                          : w == 14 ? filters(3, 16, 16, 10, 3)
+                          : w == 15 ? strided(24, 16, 20)
                                     : rows(150, 109);
             kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = threads}, sink);
             if (o && o->arg.kernel->threads > most) most = o->arg.kernel->threads;
@@ -454,6 +457,39 @@ static ki_opt by_rows(int axis, int other, int n, bool contract) {
     ki_opt o = opt(KI_OPT_ROWS, axis, other, 0, contract);
     o.id = n;
     return o;
+}
+
+/* Products that both operands lie along, part by part; where every second position counts, each phase is a nest without remainders. */
+static void parts_and_phases(void) {
+    for (int w = 27; w < 30; w++) {
+        kn_uop sink, *node;
+        const char *name;
+        bool parts = false, cuts = false, remainders = false;
+        begin();
+        name = build(w, &sink);
+        kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1}, sink);
+        for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) {
+            parts |= o->arg.kernel->opt[i].op == KI_OPT_ROWS;
+            cuts |= o->arg.kernel->opt[i].op == KI_OPT_CUT;
+        }
+        int64_t n = o ? ki_toposort(&ir, &o, 1, &node) : 0;
+        for (int64_t i = 0; i < n; i++) remainders |= node[i]->op == KN_MOD;
+        if (n > 0) ki_free(node);
+        bool well = w == 29 ? cuts && !remainders : parts;
+        if (!well) show(o);
+        CHECK(well, "%s: %s", name, w == 29 ? "phases" : "part by part");
+        finish();
+    }
+    for (int w = 0; w < 2; w++) { /* one of a sum's loops around loops of its nest */
+        begin(), fill();
+        kn_uop sink = filters(3, 5, 6, 4, w ? 3 : 1), s;
+        run(sink, want);
+        s = ki_apply_opt(&ir, sink, by_rows(4, 1, 1, false));
+        CHECK(s && agrees(s), "ROWS of one of several loops keeps the values, window %d", w ? 3 : 1);
+        REFUSED(sink, by_rows(4, 1, 2, false), OPT_ROWS, "of several loops one step at a time");
+        REFUSED(sink, by_rows(4, 5, 1, false), OPT_ROWS, "the other is a loop of the sum");
+        finish();
+    }
 }
 static void rows_in_turn(void) {
     static const struct {
@@ -731,6 +767,7 @@ int main(void) {
     rows_in_turn();
     rows_refused();
     rows_chosen();
+    parts_and_phases();
     later();
     first_places();
     first_refused();

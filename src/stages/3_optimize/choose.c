@@ -107,11 +107,11 @@ static bool choose_squares(ki_choice *c, kn_uop e) {
                 ki_nest_stride(k, from, e->src[j], &known) >= ACROSS;
     for (uint32_t j = 1; j < e->nsrc && rows; j++) {
         kn_uop r = e->src[j];
-        if (!ki_is_serial(r) || ki_extent(r) % ACROSS || !ki_extent(r) || ki_nest_stride(k, from, r, &known) != 1 ||
-            !known)
-            continue;
-        ki_choice_mark(c, e);
-        return ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, r->arg.range.id, ACROSS), true;
+        if (!ki_is_serial(r) || ki_extent(r) < ACROSS || ki_nest_stride(k, from, r, &known) != 1 || !known) continue;
+        ki_choice_mark(c, e); /* what is cut off has the same lanes, and stays as it is */
+        ki_choice_even(c, r, ACROSS);
+        if (c->ok) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, r->arg.range.id, ACROSS);
+        return true;
     }
     return false;
 }
@@ -227,8 +227,7 @@ static int64_t changes_at(const ki_nest *k, kn_uop u, kn_uop *r) {
     return f->t[0].c == 1 ? u->src[1]->arg.i - f->k : f->k - u->src[1]->arg.i + 1;
 }
 
-/* Does a condition of a choice that has a sum in it hang on u? */
-static bool chooses_sum(const ki_nest *k, kn_uop u) {
+bool ki_chooses_sum(const ki_nest *k, kn_uop u) {
     const ki_scope *s = &k->scope;
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop w = s->node[i], p = w->op == KN_WHERE && w->dtype != KN_IDX ? w->src[0] : NULL;
@@ -247,7 +246,7 @@ static bool cut_values(ki_choice *c, kn_uop e) {
         kn_uop r = NULL;
         int64_t at = changes_at(k, k->scope.node[i], &r);
         if (at < c->lanes || at >= ki_extent(r) || ki_nest_closer(k, r) != e || ki_is_lane(r)) continue;
-        if (!ki_nest_independent(k, r) || !chooses_sum(k, k->scope.node[i])) continue;
+        if (!ki_nest_independent(k, r) || !ki_chooses_sum(k, k->scope.node[i])) continue;
         kn_uop first = e->src[1]; /* the parts are whole nests if nothing stands around r */
         if (first == r || first->arg.range.axis == KN_AX_THREAD || !ki_nest_independent(k, first))
             return ki_choice_do(c, KI_OPT_CUT, 0, false, r->arg.range.id, at), true;
@@ -285,8 +284,9 @@ static bool choose_apart(ki_choice *c, kn_uop e) {
 
 void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
-    if (cut_values(c, e)) return;
+    if (ki_choose_phases(c, e) || cut_values(c, e)) return;
     ki_find_tile(c, e, &t);
+    if ((!t.reduce || t.row) && ki_choose_parts(c, e)) return;
     if (ki_choose_column(c, e, t.v)) return;
     if (t.reduce) {
         ki_apply_tile(c, e, &t);

@@ -29,6 +29,7 @@ typedef struct ki_choice {
         bool cut, parts;
     } tile;                             /* the tile last decided: it stands for what is left after a CUT */
     uint64_t done[KI_MOST_RANGES / 64]; /* by range id */
+    uint32_t phased;                    /* id + 1 of a loop of the nest whose sums phases.c takes apart */
 } ki_choice;
 
 /* A register tile: the reduce has a streamed operand that varies along v (a vector of its elements is what one load
@@ -110,12 +111,20 @@ bool ki_lift_gate(ki_choice *c, kn_uop reduce, kn_uop inner);
 bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v);
 /* stream.c: outputs of at least c->from bytes that are better written past the caches. */
 void ki_choose_streams(ki_choice *c);
+/* Does a condition of a choice that has a sum in it hang on u? */
+bool ki_chooses_sum(const ki_nest *k, kn_uop u);
+/* phases.c: what remainders decide is taken apart; true if a step was made. */
+bool ki_choose_phases(ki_choice *c, kn_uop end);
 /* scan.c: running sums along what a nest stores; true if a step was made. */
 bool ki_choose_scan(ki_choice *c, kn_uop end);
 /* first.c: the largest of a row and where it is in one pass; true if a step was made. */
 bool ki_choose_first(ki_choice *c, kn_uop place);
 /* rows.c: sums down columns that go row by row instead, v the place within a row; true if a step was made. */
 bool ki_choose_rows(ki_choice *c, kn_uop end, kn_uop v);
+bool ki_choice_rows(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contract);
+#define KI_MOST_KEPT (1 << 18) /* bytes of sums that are kept */
+/* parts.c: a product that both operands lie along is added up part by part; true if steps were made. */
+bool ki_choose_parts(ki_choice *c, kn_uop end);
 /* A nest that does so: an outer loop of it carries what the columns have summed up. */
 bool ki_keeps_sums(const ki_choice *c, kn_uop end);
 /* late.c: a row's result that is better stored while the next row is worked on. */

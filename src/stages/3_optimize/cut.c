@@ -133,10 +133,11 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     ki_free(set);
     ki_free(swap);
     ki_free(own);
-    if (c->op == KN_END && ki_hangs_on(k, r)) main = ki_decided(ir, main), tail = ki_decided(ir, tail);
+    bool sum = c->op == KN_REDUCE, decides = ki_hangs_on(k, r, sum);
+    if (decides) main = ki_decided(ir, main), tail = ki_decided(ir, tail);
     if (!main || !tail) return NULL;
-    bool sum = c->op == KN_REDUCE;
     both = sum ? ki_op2(ir, (kn_op)c->arg.reduce.op, main, tail) : cut_end(ir, c, r, main, tail);
+    if (decides && sum) both = ki_decided(ir, both); /* of which one part may be nothing */
     kn_uop other = sum ? other_closer(k, r, c) : NULL, from[2] = {c, other}, to[2] = {both, NULL};
     if (other) {
         kn_uop own = ki_range_make(ir, (uint32_t)o->id + m, (kn_axis)r->arg.range.axis, r->src[0]);

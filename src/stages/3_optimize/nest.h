@@ -83,8 +83,9 @@ typedef struct ki_swap {
 kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
 /* The same as of one after the other, each a range by a loop and a lane of it. expr is NULL where an earlier one has it already. */
 kn_uop ki_swap_in_turn(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
-/* Does a comparison, a quotient or a remainder depend on r? Then a part of its loop may decide it: u rid of what bounds decide. */
-bool ki_hangs_on(const ki_nest *k, kn_uop r);
+/* Does a comparison, a quotient or a remainder depend on r? Then a part of its loop may decide it: u rid of what bounds decide. alone: a
+ * remainder, or a comparison of nothing else. */
+bool ki_hangs_on(const ki_nest *k, kn_uop r, bool alone);
 kn_uop ki_decided(ki_ir *ir, kn_uop u);
 kn_uop ki_opt_padto(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_join(ki_nest *k, ki_opt *o);

@@ -96,7 +96,7 @@ static kn_uop opt_split(ki_nest *k, ki_opt *o) {
     expr = joined(ir, outer, o->top ? (n + f - 1) / f : f, inner);
     /* A part of extent 1 stays a range: it is what the OptOps that follow may name. */
     kn_uop made = expr ? ki_swap_ranges(k, k->sink, &(ki_swap){r, expr, {outer, inner}}, 1) : NULL;
-    return o->target == r->arg.range.axis && ki_hangs_on(k, r) ? ki_decided(ir, made) : made;
+    return o->target == r->arg.range.axis && ki_hangs_on(k, r, false) ? ki_decided(ir, made) : made;
 }
 
 /* A range that lanes are split off. */

@@ -4,8 +4,12 @@
  *   REDUCE(x(r, j), r)  becomes  INDEX(AFTER(buf, start, rest), j), K = h + n q the rows, n of them at a time, h of them first
  *   start = END(STORE(buf[j'], x(0, j') + x(1, j') + ... x(h - 1, j')), j')
  *   rest  = END(STORE(buf[j"], buf[j"] + x(h + n r, j") + ... x(h + n r + n - 1, j")), r, j"), r < q
- * Each column adds up one row after the other, as it did. */
+ * Each column adds up one row after the other, as it did. Of a sum with other loops s a row is the sum over these, and the first one is
+ * added to what adds nothing:
+ *
+ *   REDUCE(x(r, s, j), r, s)  becomes  INDEX(AFTER(buf, END(STORE(buf[j"], buf[j"] + REDUCE(x(r, s, j"), s)), r, j")), j) */
 #include "stages/3_optimize/choose.h"
+#include "ir/scalar.h"
 #include "stages/indexing.h"
 
 #include <string.h>
@@ -216,6 +220,39 @@ static kn_uop sum_rows(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
     return done && to[0] ? ki_substitute(ir, k->sink, sum.x, to, sum.n) : NULL;
 }
 
+/* ---- a sum of several loops: one of them goes around the columns --------------------------------------------------- */
+
+static kn_uop sum_parts(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
+    ki_ir *ir = k->ir;
+    kn_uop x = ki_nest_closer(k, r), end = ki_nest_closer(k, j), loops[2][MOST_INNER], src[KI_MAX_RANK + 1];
+    kn_op op = (kn_op)x->arg.reduce.op;
+    uint32_t next = ki_nest_next_range(k), n = 1;
+    columns c;
+    if (o->id != 1 || o->top || x->arg.reduce.axes || x->dtype == KN_IDX || x->nsrc > KI_MAX_RANK)
+        return FAIL("its sum has other loops: one step at a time, no lanes");
+    if (end->op != KN_END) return FAIL("the other is no loop of a nest");
+    if (!find_columns(k, end, j, x, &c)) return FAIL("its columns are not loops of constant extent");
+    for (uint32_t i = 1; i < x->nsrc; i++)
+        if (loops_inside(k, x->src[0], x->src[i], &c)) return FAIL("there are loops or lanes inside");
+    if (reads_result(k, x)) return FAIL("it reads what the kernel writes");
+    kn_uop none = ki_const_bits(ir, (kn_dtype)x->dtype, ki_scalar_identity(op, (kn_dtype)x->dtype, true));
+    kn_uop at[2] = {copy(ir, &c, next, loops[0]), copy(ir, &c, next + c.n, loops[1])};
+    kn_uop buf = ki_buffer_make(ir, ki_nest_next_buffer(k), c.size, (kn_dtype)x->dtype, KN_LOCAL, 0);
+    kn_uop set = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, ki_nest_home(k, buf, x, c.range, c.n), at[0]), none);
+    kn_uop row = ki_range_make(ir, r->arg.range.id, KN_AX_LOOP, r->src[0]);
+    kn_uop acc = ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, buf, end_of(ir, set, NULL, loops[0], c.n), row), at[1]);
+    walk w = {.row = row, .n = 1};
+    memcpy(w.loops, loops[1], sizeof w.loops);
+    src[0] = of_row(ir, x->src[0], r, &c, &w, 0);
+    for (uint32_t i = 1; i < x->nsrc; i++)
+        if (x->src[i] != r) src[n++] = x->src[i];
+    if (!acc || !src[0]) return NULL;
+    kn_uop part = ki_with_srcs(ir, x, src, n);
+    kn_uop done = end_of(ir, ki_op2(ir, KN_STORE, acc, ki_op2(ir, op, acc, part)), row, loops[1], c.n);
+    kn_uop sum = ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, buf, done), number(ir, &c, c.range));
+    return sum ? ki_substitute(ir, k->sink, &x, &sum, 1) : NULL;
+}
+
 /* ---- a loop that carries a sum ------------------------------------------------------------------------------------- */
 
 typedef struct carried {
@@ -295,7 +332,9 @@ kn_uop ki_opt_rows(ki_nest *k, ki_opt *o) {
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis), j = ki_nest_range(k, (uint32_t)o->arg);
     if (!j || !ki_nest_closer(k, j) || j == r) return FAIL("there is no such other loop");
     if (!ki_is_serial(r)) return FAIL("it is no loop");
-    return ki_nest_closer(k, r)->op == KN_REDUCE ? sum_rows(k, o, r, j) : carry_rows(k, o, r, j);
+    kn_uop closer = ki_nest_closer(k, r);
+    if (closer->op != KN_REDUCE) return carry_rows(k, o, r, j);
+    return closer->nsrc > 2 ? sum_parts(k, o, r, j) : sum_rows(k, o, r, j);
 }
 
 /* ---- when it pays ------------------------------------------------------------------------------------------ */
@@ -304,10 +343,10 @@ kn_uop ki_opt_rows(ki_nest *k, ki_opt *o) {
 #define ROWS  (1 << 10) /* of such a matrix: shorter ones are as wide as a strip */
 #define PAGES                                                                                                          \
     (1 << 13) /* bytes: shorter rows go one by one; of several at once none is long enough to be fetched ahead */
-#define MOST_KEPT (1 << 18) /* bytes of sums that are kept: they are read and written once for so many rows */
-#define PART      (1 << 16) /* where there are more, their columns are taken in parts */
+#define MOST_KEPT KI_MOST_KEPT /* they are read and written once for so many rows */
+#define PART      (1 << 16)    /* where there are more, their columns are taken in parts */
 
-static bool step(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contract) {
+bool ki_choice_rows(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contract) {
     ki_opt o = {.op = KI_OPT_ROWS,
                 .top = contract,
                 .axis = (int32_t)r->arg.range.id,
@@ -352,7 +391,7 @@ static bool choose_carried(ki_choice *c, kn_uop e, kn_uop r, kn_uop v) {
     int64_t bytes = ki_extent(v) * (int64_t)ki_itemsize((kn_dtype)sum.old->dtype);
     int64_t n = rows_at_once(bytes, ki_weight_in(&c->nest, r)) > 1 ? 4 : 1; /* each stores something too */
     while (ki_extent(r) % n) n /= 2;
-    return bytes <= MOST_KEPT && step(c, r, v, n, false);
+    return bytes <= MOST_KEPT && ki_choice_rows(c, r, v, n, false);
 }
 
 bool ki_choose_rows(ki_choice *c, kn_uop e, kn_uop v) {
@@ -368,7 +407,7 @@ bool ki_choose_rows(ki_choice *c, kn_uop e, kn_uop v) {
         int64_t item = (int64_t)ki_itemsize((kn_dtype)x->dtype), bytes = ki_extent(v) * item;
         int64_t n = rows_at_once(bytes, ki_weight_in(k, r));
         if (ki_extent(r) < 2 * n) continue;
-        if (bytes <= MOST_KEPT) return step(c, r, v, n, ki_target_has(c->target, KN_MULACC));
+        if (bytes <= MOST_KEPT) return ki_choice_rows(c, r, v, n, ki_target_has(c->target, KN_MULACC));
         if (ki_choice_even(c, v, PART / item)) return true;
         return ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)v->arg.range.axis, false, v->arg.range.id, PART / item), true;
     }

@@ -21,7 +21,7 @@ bool ki_is_written(const ki_nest *k, int32_t slot) {
     return false;
 }
 
-/* Ranges that `axis` stands inside, and axis itself: those before it in its END, and those of the ENDs around. */
+/* Ranges that `axis` stands inside, and axis itself: those before it in its END, those of the ENDs around, and what its END knows. */
 static bool mark_outer(const ki_nest *k, kn_uop axis, uint64_t *set) {
     const ki_scope *s = &k->scope;
     kn_uop c = axis ? ki_nest_closer(k, axis) : NULL;
@@ -33,9 +33,10 @@ static bool mark_outer(const ki_nest *k, kn_uop axis, uint64_t *set) {
             set[q >> 6] |= UINT64_C(1) << (q & 63);
             if (e->src[j] == axis) break;
         }
-    /* threads run the whole nest */
+    /* threads run the whole nest; a nest that another one's body needs stands in loops of that one */
     for (uint32_t q = 0; q < s->nrange; q++)
-        if (s->range[q]->arg.range.axis == KN_AX_THREAD) set[q >> 6] |= UINT64_C(1) << (q & 63);
+        if (s->range[q]->arg.range.axis == KN_AX_THREAD || (c && ki_scope_has(s, c, s->range[q])))
+            set[q >> 6] |= UINT64_C(1) << (q & 63);
     return true;
 }
 

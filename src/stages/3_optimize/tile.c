@@ -24,19 +24,22 @@
 #define WIDE        4         /* vectors */
 #define FAR         (1 << 14) /* bytes of memory that a panel may span and still be read in place */
 #define SQUARE      8         /* columns that are stored as rows (square.c) */
+#define MOST_APART  4         /* elements between two that one vector of results goes to */
 #define LONG_ROW    (3 << 12) /* bytes: a vector as long, and what goes by, is more than the first-level cache keeps */
 #define STREAMS     4 /* parts of a matrix that are read beside each other; of several that take turns twice as many */
 
-/* The store's contiguous range. */
-static kn_uop vector_range(const ki_choice *c, kn_uop e) {
-    kn_uop s = ki_nest_store(e);
+/* The store's contiguous range, or, apart[0] > 1, what comes nearest to one: every second, third, fourth element. */
+static kn_uop vector_range(const ki_choice *c, kn_uop e, int64_t *apart) {
+    kn_uop s = ki_nest_store(e), best = NULL;
     bool known;
     for (uint32_t j = 1; s && j < e->nsrc; j++) {
         kn_uop r = e->src[j];
-        if (!ki_is_serial(r) || !ki_extent(r)) continue;
-        if (ki_nest_stride(&c->nest, s->src[0], r, &known) == 1 && known && ki_nest_independent(&c->nest, r)) return r;
+        int64_t n = ki_is_serial(r) ? ki_extent(r) : 0, d = n ? ki_nest_stride(&c->nest, s->src[0], r, &known) : 0;
+        if (d < 1 || !known || d > MOST_APART || (d > 1 && !ki_lanes_for(c, n))) continue;
+        bool better = !best || (n > 1 && (ki_extent(best) == 1 || d < *apart));
+        if (better && ki_nest_independent(&c->nest, r)) best = r, *apart = d;
     }
-    return NULL;
+    return best;
 }
 
 /* By its index or, a row the kernel keeps, by what stands in it. */
@@ -86,9 +89,9 @@ static kn_uop apart(const ki_nest *k, kn_uop e, kn_uop has, kn_uop lacks, kn_uop
     return best;
 }
 
-/* Does e read rows that it keeps, and, *again, what access reads in another place? */
+/* Does e read rows that it keeps, other than sums that it carries, and, *again, what access reads in another place? */
 static bool keeps_rows(const ki_nest *k, kn_uop e, kn_uop access, bool *again) {
-    kn_uop *node, own = ki_word_of(k, access);
+    kn_uop *node, own = ki_word_of(k, access), to = e->src[0]->op == KN_STORE ? ki_storage(e->src[0]->src[0]) : NULL;
     bool rows = false;
     int64_t n = ki_toposort(k->ir, &e, 1, &node);
     *again = n < 0;
@@ -97,7 +100,7 @@ static bool keeps_rows(const ki_nest *k, kn_uop e, kn_uop access, bool *again) {
         kn_uop word = ki_word_of(k, node[i]);
         bool other = word != own && (own == access || word != node[i]); /* single elements beside a word stay */
         *again |= s && other && s == ki_storage(access);
-        rows |= s && s->op == KN_BUFFER;
+        rows |= s && s->op == KN_BUFFER && s != to;
     }
     if (n >= 0) ki_free(node);
     return rows;
@@ -165,6 +168,7 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     bool poor = !known || stride != 1 || lanes == 0 || (n < c->lanes && n * 3 < lanes * 2);
     if (row && !(poor && own_extent(x) >= 4 * c->lanes)) row = NULL;
     t->streamed = a;
+    if (row && u && lanes && ki_keeps_sums(c, e) && may_pack(k, e, x, a, lanes)) row = NULL;
     if (row && u && lanes && uses_of_panel(k, e, t) * work_after(k, e, x) > 2 * own_extent(x) &&
         may_pack(k, e, x, a, lanes))
         row = NULL;
@@ -359,10 +363,11 @@ int ki_sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
 
 unsigned ki_nest_lanes(const ki_choice *c, kn_uop e) {
     const ki_scope *s = &c->nest.scope;
-    kn_uop v = vector_range(c, e);
+    int64_t apart = 0;
+    kn_uop v = vector_range(c, e, &apart);
     unsigned least = 0;
     if (ki_keeps_sums(c, e)) return ki_choice_lanes(c, e);
-    if (!v || !ki_sums_columns(&c->nest, e, v)) return c->all;
+    if (apart != 1 || !ki_sums_columns(&c->nest, e, v)) return c->all;
     for (uint32_t q = 0; q < s->nrange; q++) {
         kn_uop x = c->nest.closer[q];
         if (!x || x->op != KN_REDUCE || !ki_scope_has(s, x, v)) continue;
@@ -438,7 +443,8 @@ static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
     const ki_nest *k = &c->nest;
     kn_uop x = t->reduce, rows = t->u, columns = t->v;
     int64_t m = rows ? ki_extent(rows) : 0, n = ki_extent(columns), terms = own_extent(x), reduces = 0;
-    if (!ki_masks_are_free(c) || c->knobs.nv || c->knobs.mu || c->knobs.pack == 1 || c->lanes != 16 || m % c->lanes)
+    if (!ki_masks_are_free(c) || c->knobs.nv || c->knobs.mu || c->knobs.pack == 1 || c->lanes != 16 || m % c->lanes ||
+        ki_keeps_sums(c, e))
         return false;
     if (n < 2 * SQUARE || m < c->lanes || (m > n && n < MANY_TERMS) || t->w || x->nsrc != 2 || !ki_nest_store(e))
         return false;
@@ -467,7 +473,8 @@ static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
 
 void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     const ki_nest *k = &c->nest;
-    kn_uop v = vector_range(c, e);
+    int64_t apart = 0;
+    kn_uop v = vector_range(c, e, &apart);
     *t = (ki_tile){.step = 1, .v = v};
     if (!v) return;
     if (tile_along(c, e, t)) {
@@ -481,7 +488,8 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     bool gathers = t->reduce != NULL;
     if (ki_nest_store(e) && tile_across(c, e, t)) return;
     *t = (ki_tile){.step = gathers ? 0 : 1, .v = v};
-    if (gathers) return; /* better none of this */
+    if (apart > 1) t->v = NULL;
+    if (gathers || apart > 1) return; /* better none of this */
     unsigned weight = ki_weight_in(k, v);
     int sums = ki_sums_columns(k, e, v);
     bool scan = !sums && weight <= 12 && ki_nest_carries(k, e); /* down the columns */

@@ -1,0 +1,77 @@
+/* phases.c: sums of which only some terms count, by a remainder: the gradient of a convolution with strides, whose output's even rows
+ * come from other taps than the odd ones. What is divided is taken apart, loop by loop, until each part's remainder is known: a loop of
+ * the nest by SPLIT into steps and phases and CUT into one phase each, then the loops of the sums. What is left out then is not
+ * computed. */
+#include "stages/3_optimize/choose.h"
+
+#define MOST_PHASES 4
+
+/* What u divides by, so that a condition hangs on the remainder, and of what; 0: it is none such. */
+static int64_t divisor(const ki_nest *k, kn_uop u, const ki_affine **f) {
+    bool is = u->op == KN_CMPLT && u->src[0]->op == KN_MOD && u->src[0]->dtype == KN_IDX &&
+              u->src[0]->src[1]->op == KN_CONST && u->src[1]->op == KN_CONST;
+    *f = is ? k->form[k->scope.at[u->src[0]->src[0]->id]] : NULL;
+    return *f ? u->src[0]->src[1]->arg.i : 0;
+}
+
+/* Where a comparison of a few phases alone changes its value; 0: it is none such. */
+static int64_t changes(const ki_nest *k, kn_uop u, const ki_affine **f) {
+    int64_t at = 0;
+    bool is = u->op == KN_CMPLT && u->src[0]->dtype == KN_IDX && u->src[1]->op == KN_CONST;
+    *f = is ? k->form[k->scope.at[u->src[0]->id]] : NULL;
+    if (*f && (*f)->n == 1 && (*f)->t[0].c == 1) at = u->src[1]->arg.i - (*f)->k;
+    if (*f && (*f)->n == 1 && (*f)->t[0].c == -1) at = (*f)->k - u->src[1]->arg.i + 1;
+    bool few = at > 0 && (*f)->t[0].x->op == KN_RANGE && ki_extent((*f)->t[0].x) <= MOST_PHASES;
+    return few && at < ki_extent((*f)->t[0].x) ? at : 0;
+}
+
+/* r, a loop of the nest e, is cut, outermost, or first made to divide by m. */
+static bool part_loop(ki_choice *c, kn_uop e, kn_uop r, int64_t m, int64_t at) {
+    int64_t n = ki_extent(r);
+    uint32_t id = r->arg.range.id;
+    if (!at && n > m && n % m == 0)
+        return ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)r->arg.range.axis, false, id, m), true;
+    for (uint32_t j = 1; e->src[j] != r; j++)
+        if (ki_is_serial(e->src[j]) && ki_extent(e->src[j]) != 1 && ki_nest_independent(&c->nest, e->src[j]))
+            return ki_choice_do(c, KI_OPT_SWAP, 0, false, e->src[j]->arg.range.id, id), true;
+    return ki_choice_do(c, KI_OPT_CUT, 0, false, id, at ? at : n > m ? n - n % m : 1), true;
+}
+
+/* The same of a loop of a sum: padded, so that it stays one sum. */
+static bool part_sum(ki_choice *c, kn_uop e, kn_uop r, int64_t m, int64_t at) {
+    int64_t n = ki_extent(r);
+    uint32_t id = r->arg.range.id;
+    c->phased = e->src[1]->arg.range.id + 1;
+    if (!at && n % m) return ki_choice_do(c, KI_OPT_PADTO, 0, false, id, m), true;
+    if (!at && n > m) return ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)r->arg.range.axis, false, id, m), true;
+    return ki_choice_do(c, KI_OPT_CUT, 0, false, id, at ? at : 1), true;
+}
+
+static bool stands_in(const ki_nest *k, kn_uop x, kn_uop e) {
+    bool in = false;
+    for (uint32_t j = 1; j < e->nsrc; j++) in |= ki_scope_has(&k->scope, x, e->src[j]);
+    return in;
+}
+
+bool ki_choose_phases(ki_choice *c, kn_uop e) {
+    const ki_nest *k = &c->nest;
+    bool begun = c->phased == e->src[1]->arg.range.id + 1;
+    int passes = !ki_nest_store(e) ? 2 : begun ? 4 : 3;
+    for (int pass = 0; pass < passes; pass++) { /* the nest's own loops first */
+        bool sums = pass >= 2, ends = pass & 1;
+        for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
+            const ki_affine *f;
+            kn_uop u = k->scope.node[i];
+            int64_t at = ends ? changes(k, u, &f) : 0, m = ends ? 0 : divisor(k, u, &f);
+            if (ends ? !at || (!sums && !ki_chooses_sum(k, u)) : m < 2 || m > MOST_PHASES) continue;
+            for (uint32_t j = 0; j < f->n; j++) {
+                kn_uop r = f->t[j].x, x = r->op == KN_RANGE ? ki_nest_closer(k, r) : NULL;
+                if (!x || ki_extent(r) < 2 || !ki_is_serial(r)) continue;
+                if (sums ? x->op != KN_REDUCE || !stands_in(k, x, e) : x != e || !ki_nest_independent(k, r)) continue;
+                return sums ? part_sum(c, e, r, m, at) : part_loop(c, e, r, m, at);
+            }
+        }
+    }
+    c->phased = 0; /* what is padded from now on is padded for lanes */
+    return false;
+}

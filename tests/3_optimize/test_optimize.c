@@ -523,6 +523,19 @@ static void rows_in_turn(void) {
         }
 }
 
+/* What two nests read, of which threads share one, is there for all of them. */
+static void rows_of_two_nests(void) {
+    begin(), fill();
+    kn_uop sink = columns(9, 127), s;
+    run(sink, want);
+    s = ki_apply_opt(&ir, sink, by_rows(1, 0, 2, false));
+    s = ki_apply_opt(&ir, s, opt(KI_OPT_CUT, 0, 112, 0, false));
+    s = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 0, 3, KN_AX_THREAD, true));
+    s = s ? ki_apply_opts(&ir, s, NULL, 0) : NULL;
+    CHECK(s && agrees(s), "sums that are kept for a nest of threads and for one without");
+    finish();
+}
+
 static void rows_refused(void) {
     begin(), fill();
     kn_uop sink = matmul(7, 5, 10), s = ki_apply_opt(&ir, sink, by_rows(2, 1, 2, true));
@@ -691,6 +704,11 @@ static void rows_chosen(void) {
     begin();
     kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1}, columns(29, 512));
     CHECK(o && o->arg.kernel->opt[0].op != KI_OPT_ROWS, "what a cache holds is read in strips");
+    kn_uop j = rng(KN_AX_LOOP, 64), r = rng(KN_AX_REDUCE, 9);
+    kn_uop same_row = reduce(KN_ADD, at(param(1, KN_F32, 64), j), r, NULL),
+           sink = sink1(end(store(param(0, KN_F32, 64), j, same_row), j, NULL));
+    CHECK(ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1, .stream = 1}, sink),
+          "rows that are one and the same are no matrix");
     finish();
 }
 
@@ -766,6 +784,7 @@ int main(void) {
     threads_do_not_matter();
     rows_in_turn();
     rows_refused();
+    rows_of_two_nests();
     rows_chosen();
     parts_and_phases();
     later();

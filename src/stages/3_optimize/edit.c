@@ -298,8 +298,18 @@ kn_uop ki_opt_padto(ki_nest *k, ki_opt *o) {
 
 /* ---- threads ----------------------------------------------------------------------------------------------- */
 
-/* In a nest that runs on thread 0 alone, every access is made invalid on the others. */
-static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread) {
+/* All that the nest is made of. */
+static bool note_nodes(ki_ir *ir, kn_uop nest, ki_map *known) {
+    kn_uop *node;
+    int64_t n = ki_toposort(ir, &nest, 1, &node);
+    for (int64_t i = 0; i < n; i++) ki_map_set(known, node[i], node[i]);
+    if (n >= 0) ki_free(node);
+    return n >= 0;
+}
+
+/* In a nest that runs on thread 0 alone, every access is made invalid on the others. What fills a buffer that nests of all threads read
+ * too stays as it is: a copy of it would fill the same buffer, with nothing. */
+static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread, const ki_map *shared) {
     kn_uop *node, one = ki_op2(ir, KN_CMPLT, thread, ki_index(ir, 1)), src[2], result = NULL;
     ki_scope s;
     bool ok = one && ki_scope_open(&s, ir, nest);
@@ -315,7 +325,9 @@ static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread) {
         kn_uop u = node[i];
         for (uint32_t j = 0; j < u->nsrc; j++) buf[j] = map[s.at[u->src[j]->id]];
         kn_uop b = ki_is_access(u) ? ki_storage(u) : NULL;
-        if (b && !(b->op == KN_BUFFER && b->arg.buffer->addrspace != KN_GLOBAL)) {
+        if (ki_map_get(shared, u)) {
+            map[i] = u;
+        } else if (b && !(b->op == KN_BUFFER && b->arg.buffer->addrspace != KN_GLOBAL)) {
             src[0] = buf[0];
             src[1] = ki_element_uop(ir, (ki_element){buf[1], one});
             map[i] = ki_with_src(ir, u, src);
@@ -341,7 +353,10 @@ kn_uop ki_hoist_threads(ki_nest *k) {
         if (s->range[r]->arg.range.axis == KN_AX_THREAD) t = s->range[r];
     if (!t || (sink->nsrc == 1 && sink->src[0]->op == KN_END)) return sink;
     kn_uop *nest = ki_calloc(sink->nsrc + 1, sizeof *nest), *loop = NULL;
-    bool ok = nest != NULL;
+    ki_map *shared = ki_map_take(ir);
+    bool ok = nest && shared;
+    for (uint32_t i = 0; ok && i < sink->nsrc; i++)
+        if (ki_place_in(sink->src[i], t) < sink->src[i]->nsrc) ok = note_nodes(ir, sink->src[i], shared);
     for (uint32_t i = 0; ok && i < sink->nsrc; i++) {
         kn_uop u = sink->src[i];
         uint32_t n = 0;
@@ -355,11 +370,12 @@ kn_uop ki_hoist_threads(ki_nest *k) {
             else loop[n++] = u->src[j];
         }
         if (has) nest[i] = n == 1 ? loop[0] : ki_with_srcs(ir, u, loop, n);
-        else nest[i] = only_thread_0(ir, u, t);
+        else nest[i] = only_thread_0(ir, u, t, shared);
         ki_free(loop);
         ok = nest[i] != NULL;
     }
     kn_uop all = ok ? ki_op2(ir, KN_END, ki_opn(ir, KN_GROUP, nest, sink->nsrc), t) : NULL;
     ki_free(nest);
+    if (shared) ki_map_give(ir, shared);
     return all ? ki_with_srcs(ir, sink, &all, 1) : NULL;
 }

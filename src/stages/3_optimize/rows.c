@@ -367,7 +367,7 @@ static bool reads_rows(const ki_choice *c, kn_uop r, kn_uop v) {
         int64_t apart = ki_nest_stride(k, u, r, known), unit = ki_nest_stride(k, u, v, known + 1);
         if (!known[0] || !known[1] || unit != 1) continue;
         apart = (apart < 0 ? -apart : apart) * (int64_t)ki_itemsize((kn_dtype)u->dtype);
-        if (apart >= least / ROWS && ki_extent(r) >= least / apart) return true;
+        if (apart && apart >= least / ROWS && ki_extent(r) >= least / apart) return true;
     }
     return false;
 }

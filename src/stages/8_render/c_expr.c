@@ -254,6 +254,12 @@ static const char *lesser_or_greater(kn_uop u) {
     return !same && !turned ? NULL : (p->op == KN_CMPLT) == same ? "lt" : "gt";
 }
 
+/* Of constants alone: C would take them for ints, where one of them does not say more. */
+static const char *in_full(ki_cgen *g, kn_dtype t, const char *s) {
+    bool wide = !ki_is_float(t) && t != KN_BOOL && ki_celem_bytes[ki_cvalue_elem(t)] == 8;
+    return wide ? ki_cfmt(g, "(%s)%s", ki_celem_name[ki_cvalue_elem(t)], s) : s;
+}
+
 static const char *where(ki_cgen *g, kn_uop u, uint8_t *w) {
     unsigned n = lanes_now(g, u);
     kn_dtype t = (kn_dtype)u->dtype;
@@ -272,6 +278,7 @@ static const char *where(ki_cgen *g, kn_uop u, uint8_t *w) {
         ki_cneed(g, KI_H_BITS, KI_U8, 1);
         return ki_cfmt(g, "kn_pick_%s(%s, %s, %s)", e == KI_F64 ? "f64" : "f32", ki_cscalar(g, p), a, b);
     }
+    if (n == 1 && ki_is_const(u->src[1]) && ki_is_const(u->src[2])) a = in_full(g, t, a);
     if (n == 1 || !ki_rank(p)) return ki_cfmt(g, "(%s ? %s : %s)", ki_cscalar(g, p), a, b);
     const char *type = ki_ctype(g, e, n), *pick = ki_is_float(t) ? lesser_or_greater(u) : NULL;
     ki_ctype(g, ki_cmask_elem(ki_celem_bytes[e]), n);
@@ -397,9 +404,9 @@ static const char *arithmetic(ki_cgen *g, kn_uop u) {
     for (uint32_t k = 0; k < u->nsrc && k < 3; k++)
         if (!(s[k] = ki_cvector(g, u->src[k], n))) return NULL;
     kn_uop last = u->src[u->nsrc - 1];
-    bool constant = n == 1 && ki_itemsize(t) == 8 && !ki_is_float(t) && t != KN_IDX;
+    bool constant = n == 1;
     for (uint32_t k = 0; k < u->nsrc; k++) constant &= ki_is_const(u->src[k]);
-    if (constant) s[0] = ki_cfmt(g, "(%s)%s", ki_celem_name[e], s[0]); /* C would take both for ints */
+    if (constant) s[0] = in_full(g, t, s[0]);
     if (op == KN_ADD && n == 1 && ki_is_const(last) && is_signed(t) && last->arg.i < 0 && last->arg.i > INT32_MIN)
         return settle(g, t, n, ki_cfmt(g, "(%s - %lld)", s[0], (long long)-last->arg.i));
     if (sign) return settle(g, t, n, ki_cfmt(g, "(%s %s %s)", s[0], sign, s[1]));

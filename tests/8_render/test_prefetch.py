@@ -1,6 +1,7 @@
 """PREFETCH: what the heuristics have machine code ask for ahead, where, and how far; that it changes no bit, at no length."""
 import re
 
+import numpy as np
 import pytest
 
 LEVELS = ["avx512", "avx2", "sse2"]
@@ -223,3 +224,33 @@ out "y" = %22 : f32 [{m * n}]
     at_a_time = -(-rows // times) if times else rows
     assert len(asked) == len(set(asked)) == at_a_time * (vectors + (times > 0)), (asked, rows, vectors, optimized)
     assert len({a // (4 * n) for a in asked}) == at_a_time
+
+
+def transposed(rows, cols):
+    return f'%x = param "x" : f32 [{rows}, {cols}]\n%t = permute %x order=(1, 0)\n%y = mul %t 3.0\nout "y" = %y\n'
+
+
+@pytest.mark.parametrize("rows, cols, want", [
+    (512, 1024, 32),   # lines an iteration: 32 rows in its 64
+    (512, 1056, 33),   # of 66 the last two ask for more
+    (528, 1024, 32),   # what a cut leaves asks for nothing
+    (512, 256, 0),     # fewer iterations than rows
+    (512, 16384, 0),   # more than the second cache holds
+])
+def test_the_next_blocks_rows(koine, tmp_path, rows, cols, want):
+    """Of squares, which are read column after column: the rows of the next one, one after the other."""
+    opts, code = lists(koine, tmp_path / "p.kn", transposed(rows, cols), KN_CPU="avx512", KN_STREAM=1)
+    asked = [int(n) for n in re.findall(r"prefetcht1 \[.*?\+(\d+)\]", code)]
+    ahead = 32 * cols * 4
+    assert asked == list(range(ahead, ahead + 64 * want, 64)) and ((ahead, 1) in opts) == bool(want), (opts, asked)
+    assert "prefetch" not in lists(koine, tmp_path / "p.kn", transposed(rows, cols), KN_CPU="avx512", KN_STREAM=0)[1]
+
+
+@pytest.mark.parametrize("rows, cols", [(64, 512), (160, 528), (200, 1001)])
+def test_it_moves_no_element_of_a_block(koine, tmp_path, rows, cols):
+    p, x = tmp_path / "p.kn", np.random.default_rng(rows).standard_normal((rows, cols)).astype("f4")
+    p.write_text("koine 1 tensor\n" + transposed(rows, cols))
+    np.save(tmp_path / "x.npy", x)
+    for threads in (1, 2):
+        koine("run", p, "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env={"KN_CPU": "avx512", "KN_STREAM": 1, "KN_THREADS": threads, "KN_ALONE": 1})
+        assert np.array_equal(np.load(tmp_path / "y.npy"), x.T * np.float32(3))

@@ -116,14 +116,20 @@ static bool choose_squares(ki_choice *c, kn_uop e) {
     return false;
 }
 
+/* r a multiple of f: when it is cut the other loop is to stand inside it, so that its parts are nests of both. True if a step was made. */
+static bool even_around(ki_choice *c, kn_uop e, kn_uop r, kn_uop other, int64_t f) {
+    if (ki_extent(r) % f == 0 || ki_place_in(e, r) < ki_place_in(e, other)) return ki_choice_even(c, r, f);
+    return ki_choice_do(c, KI_OPT_SWAP, 0, false, other->arg.range.id, r->arg.range.id), true;
+}
+
 /* A transposing nest goes in blocks, two vectors along v by ACROSS along u, or by a line where that is read in one (square.c), u innermost:
  * each cache line read is used up while it is at hand, each line written is filled at once, and the one beside it. */
 static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     uint32_t iv = v->arg.range.id, iu = u->arg.range.id;
     kn_uop last = ki_last_loop(e);
     int64_t pair = ki_extent(v) >= 8 * c->lanes ? 2 : 1, line = ki_masks_are_free(c) && c->lanes == 16 ? 16 : ACROSS;
-    int64_t across = ki_extent(u) % line && ki_extent(u) < 8 * line ? ACROSS : line;
-    if (ki_choice_even(c, v, pair * c->lanes) || ki_choice_even(c, u, across)) return;
+    int64_t n = ki_extent(u), across = n < line || (n % line && n % ACROSS == 0) ? ACROSS : line;
+    if (even_around(c, e, v, u, pair * c->lanes) || even_around(c, e, u, v, across)) return;
     ki_choice_mark(c, e);
     if (last != u && ki_nest_independent(&c->nest, last) &&
         !ki_choice_do(c, KI_OPT_SWAP, 0, false, iu, last->arg.range.id))

@@ -1,7 +1,7 @@
 /* prefetch.c: the OptOp PREFETCH, and when it pays: what a loop reads, or writes, is asked for before it is its turn.
  *
- * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, not the next row, or
- * strip of rows, while this one, in the cache by now, is gone through again, and not what a tile of sums is added to and stored in.
+ * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, not of many of them at once,
+ * not the next row, or strip of rows, while this one, in the cache by now, is gone through again, and not what a tile of sums is added to and stored in.
  * The op changes no node: it stands in the kernel's list of OptOps, where the machine code is made from it. Asking for what lies
  * beyond a buffer is no access. */
 #include "stages/3_optimize/choose.h"
@@ -17,6 +17,7 @@
 #define WORTH_ASKING 16        /* weight of what is done to a vector: below, memory alone decides */
 #define LEAST_TERMS  32        /* of the sums of a tile: time enough to fetch what comes behind them */
 #define FEW_ROWS     4
+#define BLOCK_ROWS   16        /* that lie apart and are read at once: more than the hardware looks after */
 #define SHORTEST     16        /* iterations of a loop in an iteration of another */
 #define BESIDE       (1 << 20) /* bytes of a second-level cache */
 #define NEAR         (1 << 18) /* bytes of what the second-level cache is likely to have */
@@ -370,6 +371,28 @@ static place next_rows(const ki_nest *k, kn_uop param) {
     return best;
 }
 
+/* Rows far apart that a loop goes along, a block of some columns at a time (square.c), where the hardware loses sight of them: those of the
+ * next blocks, if they and these fit the second cache. */
+static place next_blocks(const ki_nest *k, kn_uop param) {
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
+        kn_uop e = ki_nest_closer(k, r);
+        int64_t rows = 1, along = (int64_t)ki_itemsize((kn_dtype)u->dtype), ahead = MOST + 1;
+        if (e->op != KN_END || ki_last_loop(e) != r || ki_is_gated(u)) continue;
+        for (uint32_t q = 0; q < k->scope.nrange; q++) {
+            kn_uop v = k->scope.range[q];
+            int64_t s = step(k, u, v);
+            if (s && ki_is_lane(v)) *(s >= FAR ? &rows : &along) *= ki_extent(v);
+            else if (s >= FAR && s < ahead && ki_is_serial(v) && k->closer[q] == e) ahead = s;
+        }
+        int64_t n = ki_extent(r);
+        if (rows >= BLOCK_ROWS && along < FAR && step(k, u, r) == along && n >= rows && ahead <= MOST &&
+            n * along <= BESIDE / 2 / rows)
+            return (place){.loop = r, .ahead = ahead, .second = true};
+    }
+    return (place){0};
+}
+
 static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
     ki_opt o = {.op = KI_OPT_PREFETCH,
                 .axis = (int32_t)loop->arg.range.id,
@@ -394,7 +417,7 @@ static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
 static place find_place(const ki_choice *c, kn_uop param) {
     int64_t bytes = bytes_of(param);
     place at = {0};
-    if ((uint64_t)bytes >= c->from) at = best_place(&c->nest, param);
+    if ((uint64_t)bytes >= c->from && !(at = next_blocks(&c->nest, param)).loop) at = best_place(&c->nest, param);
     if (!at.loop && bytes >= BESIDE) at = of_parts(&c->nest, param);
     if (!at.loop && bytes >= BESIDE) at = of_rows(&c->nest, param);
     if (!at.loop && bytes >= NEAR) at = of_copy(&c->nest, param);

@@ -153,7 +153,7 @@ static void find_deferred(ki_lower *l) {
     }
 }
 
-/* The OptOps PREFETCH: the LOADs and STOREs of whole vectors that stand in the loop, in none inside it. What several loops ask for is shared
+/* The OptOps PREFETCH: the LOADs and STOREs of whole vectors, and the squares, that stand in the loop, in none inside it. What several loops ask for is shared
  * out by lines. */
 static void find_ahead(ki_lower *l, const ki_kernel *info) {
     for (uint32_t k = 0; info && k < info->nopt; k++) {
@@ -170,7 +170,8 @@ static void find_ahead(ki_lower *l, const ki_kernel *info) {
             ki_address a;
             if (u->op == KN_RANGE && (depth || u->arg.range.id == (uint32_t)o->axis)) depth++;
             if (u->op == KN_END && depth) depth = depth < u->nsrc ? 0 : depth - (u->nsrc - 1);
-            if (depth != 1 || !ki_lmoves_vector(u, o->id, &a)) continue;
+            bool square = l->val[i].square && u->op == KN_LOAD && u->src[0]->src[0]->arg.param->slot == o->id;
+            if (depth != 1 || (!square && !ki_lmoves_vector(u, o->id, &a))) continue;
             l->val[i].ahead = o->arg, l->val[i].second = o->top;
             l->val[i].part = part, l->val[i].parts = parts;
         }

@@ -31,6 +31,7 @@ typedef struct ki_lval {  /* by item */
     int32_t ahead;        /* a LOAD, a STORE: bytes ahead of it to be asked for, 0: none */
     uint16_t part, parts; /* which of how many lines */
     uint8_t second;       /* a LOAD: of all but the first cache */
+    uint8_t asked;        /* a LOAD of a square: one has, for all of the loop */
 } ki_lval;
 
 typedef struct ki_lower {

@@ -53,12 +53,16 @@ static bool stands_in(const ki_nest *k, kn_uop x, kn_uop e) {
     return in;
 }
 
+/* In this order: phases that a remainder or a choice hangs on, so that what they decide is not split; loops that are divided; the same of
+ * sums; and what is left of these, padded, in a nest whose sums were begun with. */
+enum { PHASES, CHOICES, LOOPS, SUMS, ENDS };
+
 bool ki_choose_phases(ki_choice *c, kn_uop e) {
     const ki_nest *k = &c->nest;
     bool begun = c->phased == e->src[1]->arg.range.id + 1;
-    int passes = !ki_nest_store(e) ? 2 : begun ? 4 : 3;
-    for (int pass = 0; pass < passes; pass++) { /* the nest's own loops first */
-        bool sums = pass >= 2, ends = pass & 1;
+    int last = !ki_nest_store(e) ? LOOPS : begun ? ENDS : SUMS;
+    for (int pass = PHASES; pass <= last; pass++) {
+        bool sums = pass >= SUMS, ends = pass == CHOICES || pass == ENDS;
         for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
             const ki_affine *f;
             kn_uop u = k->scope.node[i];
@@ -66,7 +70,7 @@ bool ki_choose_phases(ki_choice *c, kn_uop e) {
             if (ends ? !at || (!sums && !ki_chooses_sum(k, u)) : m < 2 || m > MOST_PHASES) continue;
             for (uint32_t j = 0; j < f->n; j++) {
                 kn_uop r = f->t[j].x, x = r->op == KN_RANGE ? ki_nest_closer(k, r) : NULL;
-                if (!x || ki_extent(r) < 2 || !ki_is_serial(r)) continue;
+                if (!x || ki_extent(r) < 2 || !ki_is_serial(r) || (pass == PHASES && ki_extent(r) > m)) continue;
                 if (sums ? x->op != KN_REDUCE || !stands_in(k, x, e) : x != e || !ki_nest_independent(k, r)) continue;
                 return sums ? part_sum(c, e, r, m, at) : part_loop(c, e, r, m, at);
             }

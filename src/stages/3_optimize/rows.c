@@ -394,8 +394,29 @@ static bool choose_carried(ki_choice *c, kn_uop e, kn_uop r, kn_uop v) {
     return bytes <= MOST_KEPT && ki_choice_rows(c, r, v, n, false);
 }
 
+/* Sums that stand outside v, the rows' length: down columns that another loop of the nest counts, which would go through the matrix once
+ * for each. */
+static bool choose_outer(ki_choice *c, kn_uop e, kn_uop v) {
+    const ki_nest *k = &c->nest;
+    for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
+        kn_uop x = k->scope.node[i], r = x->op == KN_REDUCE && x->nsrc == 2 ? x->src[1] : NULL;
+        if (!r || ki_is_lane(r) || ki_scope_has(&k->scope, x, v)) continue;
+        for (uint32_t q = 1; q < e->nsrc; q++) {
+            kn_uop j = e->src[q];
+            int64_t n = rows_at_once(ki_extent(j) * (int64_t)ki_itemsize((kn_dtype)x->dtype), ki_weight_in(k, r));
+            sums sum;
+            if (j == v || !ki_is_serial(j) || ki_extent(j) < c->lanes || !ki_scope_has(&k->scope, x, j)) continue;
+            if (ki_extent(r) < 2 * n || !reads_rows(c, r, j) || find_sums(k, r, j, &sum)) continue;
+            if (sum.c.size * (int64_t)ki_itemsize((kn_dtype)x->dtype) > MOST_KEPT) continue;
+            return ki_choice_rows(c, r, j, n, ki_target_has(c->target, KN_MULACC));
+        }
+    }
+    return false;
+}
+
 bool ki_choose_rows(ki_choice *c, kn_uop e, kn_uop v) {
     const ki_nest *k = &c->nest;
+    if (v && choose_outer(c, e, v)) return true;
     if (!v || ki_extent(v) < c->lanes) return false;
     if (ki_last_loop(e) != v) return choose_carried(c, e, ki_last_loop(e), v);
     if (!ki_sums_columns(k, e, v)) return false;

@@ -292,7 +292,8 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
     if (ki_choose_phases(c, e) || cut_values(c, e)) return;
     ki_find_tile(c, e, &t);
-    if ((!t.reduce || t.row) && ki_choose_parts(c, e)) return;
+    bool few = t.reduce && !t.row && ki_extent(t.v) * 2 <= c->lanes;
+    if ((!t.reduce || t.row || few) && ki_choose_parts(c, e, few)) return;
     if (ki_choose_column(c, e, t.v)) return;
     if (t.reduce) {
         ki_apply_tile(c, e, &t);

@@ -123,8 +123,8 @@ bool ki_choose_first(ki_choice *c, kn_uop place);
 bool ki_choose_rows(ki_choice *c, kn_uop end, kn_uop v);
 bool ki_choice_rows(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contract);
 #define KI_MOST_KEPT (1 << 18) /* bytes of sums that are kept */
-/* parts.c: a product that both operands lie along is added up part by part; true if steps were made. */
-bool ki_choose_parts(ki_choice *c, kn_uop end);
+/* parts.c: a product that both operands lie along is added up part by part; few: it has lanes, too few. True if steps were made. */
+bool ki_choose_parts(ki_choice *c, kn_uop end, bool few);
 /* A nest that does so: an outer loop of it carries what the columns have summed up. */
 bool ki_keeps_sums(const ki_choice *c, kn_uop end);
 /* late.c: a row's result that is better stored while the next row is worked on. */

@@ -7,6 +7,7 @@
 #include "stages/3_optimize/choose.h"
 
 #define LEAST_TERMS 256       /* of the sum */
+#define MANY_TERMS  (1 << 14) /* of one that has lanes, but too few of them */
 #define PART_TERMS  512       /* of a part, at least, if there are as many */
 #define LEAST_USES  16        /* of a panel */
 #define MOST_PANEL  (1 << 20) /* bytes: it stays in the second-level cache; half of it where it is wider than a vector */
@@ -55,7 +56,7 @@ static kn_uop long_product(const ki_choice *c, kn_uop e, kn_uop operand[2]) {
     kn_uop x = only_sum(k, e);
     bool known;
     if (!x || x->arg.reduce.op != KN_ADD || x->arg.reduce.axes || x->nsrc < 3 || x->dtype != KN_F32) return NULL;
-    if (x->src[0]->op != KN_MUL || terms_of(x) < LEAST_TERMS) return NULL;
+    if (x->src[0]->op != KN_MUL) return NULL;
     for (uint32_t i = 0; i < 2; i++) {
         kn_uop u = operand[i] = x->src[0]->src[i];
         if (!ki_is_access(u) || ki_storage(u)->op != KN_PARAM || ki_word_of(k, u) != u) return NULL;
@@ -80,13 +81,26 @@ static void store_block(ki_choice *c, uint32_t lanes_of) {
         ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, lanes_of, c->lanes);
 }
 
-bool ki_choose_parts(ki_choice *c, kn_uop e) {
+/* What `has` knows and `lacks` does not but u: a panel serves these loops too, which stand inside the sum's. How many. */
+static uint32_t other_loops(const ki_nest *k, kn_uop e, kn_uop u, kn_uop has, kn_uop lacks, uint32_t id[KI_MAX_RANK]) {
+    uint32_t n = 0;
+    for (uint32_t j = 1; j < e->nsrc && n < KI_MAX_RANK; j++) {
+        kn_uop r = e->src[j];
+        bool is = r != u && ki_is_serial(r) && ki_extent(r) > 1 && ki_nest_independent(k, r);
+        if (is && ki_scope_has(&k->scope, has, r) && !ki_scope_has(&k->scope, lacks, r)) id[n++] = r->arg.range.id;
+    }
+    return n;
+}
+
+bool ki_choose_parts(ki_choice *c, kn_uop e, bool few) {
     kn_uop operand[2], x = ki_keeps_sums(c, e) ? NULL : long_product(c, e, operand);
-    if (!x) return false;
+    if (!x || terms_of(x) < (few ? MANY_TERMS : LEAST_TERMS)) return false;
     int64_t all[2];
     kn_uop own[2] = {loop_of(c, e, operand[0], operand[1], all), loop_of(c, e, operand[1], operand[0], all + 1)};
     bool gated[2] = {ki_is_gated(operand[0]), ki_is_gated(operand[1])};
     int packed = gated[0] != gated[1] ? gated[1] : all[1] < all[0];
+    if (gated[packed] && own[packed] && ki_extent(own[packed]) < c->lanes)
+        packed = !packed; /* nothing to put lanes along */
     kn_uop r = x->src[1], v = own[packed], u = own[!packed];
     int64_t n = ki_extent(r), rest = terms_of(x) / (n ? n : 1), f = 1, wide = WIDE;
     if (!u || !v || (gated[0] && gated[1]) || n < 2 || ki_extent(v) % c->lanes || all[!packed] < LEAST_USES)
@@ -97,14 +111,17 @@ bool ki_choose_parts(ki_choice *c, kn_uop e) {
            (ki_extent(v) % (wide * c->lanes) || 2 * panel * wide > MOST_PANEL || kept * wide > KI_MOST_KEPT))
         wide /= 2;
     if (panel > MOST_PANEL || kept > KI_MOST_KEPT) return false;
+    uint32_t other[KI_MAX_RANK], others = other_loops(&c->nest, e, u, operand[!packed], operand[packed], other);
     uint32_t rows = u->arg.range.id, whole = v->arg.range.id, part = r->arg.range.id, block = whole;
     if (ki_extent(v) > wide * c->lanes) {
         block = ki_nest_next_range(&c->nest);
         ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)v->arg.range.axis, false, whole, wide * c->lanes);
     }
     bool ok = c->ok && put_last(c, rows, 2) && put_last(c, block, 1);
+    uint32_t first = rows;
+    for (uint32_t i = 0; ok && i < others; i++) ok = put_last(c, other[i], 3 + i), first = other[i];
     if (ok && f > 1) ok = ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, part, f);
-    if (ok) ki_choice_rows(c, ki_nest_range(&c->nest, part), ki_nest_range(&c->nest, rows), 1, false);
+    if (ok) ki_choice_rows(c, ki_nest_range(&c->nest, part), ki_nest_range(&c->nest, first), 1, false);
     if (c->ok) store_block(c, block);
     return true;
 }

@@ -153,6 +153,12 @@ static kn_uop places(int many, int apart, int n, int step, bool least, bool seen
     return sink1(end(put, j, NULL));
 }
 static kn_uop largest(int n, int cols) { return places(cols, 1, n, cols, false, false); }
+/* less its column's sum, and stored across: a channel's mean, where channels lie innermost */
+static kn_uop centred(int m, int n) {
+    kn_uop j = rng(KN_AX_LOOP, n), i = rng(KN_AX_LOOP, m), r = rng(KN_AX_REDUCE, m), p = param(1, KN_F32, m * n);
+    kn_uop sum = reduce(KN_ADD, at(p, add(mul(r, I(n)), j)), r, NULL), v = at(p, add(mul(i, I(n)), j));
+    return sink1(end(store(param(0, KN_F32, m * n), add(mul(j, I(m)), i), ki_op2(&ir, KN_SUB, v, sum)), j, i));
+}
 /* of n pairs of images, d x d elements each, o and c of them: the sums of products of any two, shifted by 0, 1, 2 in a border of one
  * where window is 3: what a filter's gradient is */
 static kn_uop filters(int n, int o, int c, int d, int window) {
@@ -196,7 +202,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 30 };
+enum { KERNELS = 31 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -227,6 +233,7 @@ static const char *build(int which, kn_uop *sink) {
     case 24: return *sink = kept(34, 64, 16), "rows that are kept";
     case 27: return *sink = filters(2, 20, 16, 16, 1), "products of images";
     case 28: return *sink = filters(3, 16, 16, 10, 3), "products of shifted images";
+    case 30: return *sink = centred(70, 40), "less a column's sum, stored across";
     case 29: return *sink = strided(12, 9, 18), "every second position";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";
     }

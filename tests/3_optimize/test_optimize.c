@@ -480,6 +480,14 @@ static void parts_and_phases(void) {
         CHECK(well, "%s: %s", name, w == 29 ? "phases" : "part by part");
         finish();
     }
+    begin(), fill();
+    kn_uop mean = centred(70, 40), by;
+    run(mean, want);
+    by = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1, .stream = 1}, mean);
+    bool rows = false;
+    for (uint32_t i = 0; by && i < by->arg.kernel->nopt; i++) rows |= by->arg.kernel->opt[i].op == KI_OPT_ROWS;
+    CHECK(rows && agrees(by), "sums down columns that stand outside what is stored in a row go by rows");
+    finish();
     for (int w = 0; w < 2; w++) { /* one of a sum's loops around loops of its nest */
         begin(), fill();
         kn_uop sink = filters(3, 5, 6, 4, w ? 3 : 1), s;
@@ -646,6 +654,9 @@ static void first_refused(void) {
     REFUSED(s, opt(KI_OPT_FIRST, 2, 8, 0, false), OPT_FIRST, "a maximum with lanes of its own");
     s = ki_apply_opt(&ir, sink, opt(KI_OPT_PADTO, 2, 8, 0, false));
     REFUSED(s, opt(KI_OPT_FIRST, 2, 8, 0, false), OPT_FIRST, "loops of different length");
+    finish(), begin();
+    s = ki_apply_opt(&ir, places(5, 133, 133, 1, true, true), opt(KI_OPT_FIRST, 2, 7, 0, false));
+    REFUSED(s, opt(KI_OPT_PADTO, 4, 5, 0, false), OPT_PADTO, "more lanes than there are registers");
     finish();
 
     /* the last place and not the first; of another row; without a word on NaN; numbers that wrap around */

@@ -9,6 +9,8 @@
  *  - An output larger than the caches, written line by line and not read again, is written past them.
  *  - A row's result is stored while the next one is worked on, where that is the only time that memory has to write.
  *  - What is summed up down the columns of a large matrix goes row by row, several at a time.
+ *  - A long sum of products that both operands lie along is added up part by part, around a block of results (parts.c).
+ *  - Where a remainder says which terms of a sum count, the loops are taken apart until each part knows (phases.c).
  *  - A running sum along rows takes a vector at a time; what a long loop reads of a large input is asked for ahead.
  * Nests are treated one at a time; each step is an OptOp (ki_nest_apply), after which the kernel is looked at anew. A nest is
  * done when the ids of its ranges are marked, so what a CUT adds is found by itself. Whatever is decided for a range must

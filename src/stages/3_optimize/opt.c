@@ -171,6 +171,16 @@ static kn_uop opt_swap(ki_nest *k, ki_opt *o) {
     return result;
 }
 
+/* Is r the place in a REG buffer? There are no more of them than it counts. */
+static bool counts_registers(const ki_nest *k, kn_uop r) {
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i], b = ki_is_access(u) ? ki_storage(u) : NULL;
+        bool reg = b && b->op == KN_BUFFER && b->arg.buffer->addrspace == KN_REG;
+        if (reg && ki_scope_has(&k->scope, u->src[1], r)) return true;
+    }
+    return false;
+}
+
 static kn_uop apply(ki_nest *k, ki_opt *o) {
     kn_uop r = NULL;
     if (o->op == KI_OPT_NOLOCALS) {
@@ -193,7 +203,8 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     case KI_OPT_SPLIT: return opt_split(k, o);
     case KI_OPT_SWAP: return opt_swap(k, o);
     case KI_OPT_PADTO:
-        if (ki_nest_closer(k, r)->op == KN_END && !ki_nest_independent(k, r)) return FAIL(KI_E_OPT_PADTO, (int)o->axis);
+        if ((ki_nest_closer(k, r)->op == KN_END && !ki_nest_independent(k, r)) || counts_registers(k, r))
+            return FAIL(KI_E_OPT_PADTO, (int)o->axis);
         if (o->arg < 1) return FAIL(KI_E_OPT_DIVIDE, (int)o->arg, (int)o->axis, (long long)ki_extent(r));
         return ki_opt_padto(k, o);
     case KI_OPT_JOIN: return ki_opt_join(k, o);

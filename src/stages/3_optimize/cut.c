@@ -5,6 +5,7 @@
  * Another REDUCE over the same loop (dots.c) gets one of its own. What does not depend on the loop is shared by both parts, and so
  * are lanes. The second part owns fresh ranges, for r, for what its closer lists behind r (REDUCE: all), and for every loop inside
  * that depends on one of these, and the buffers that stand inside them. */
+#include "ir/scalar.h"
 #include "stages/3_optimize/nest.h"
 
 #include <string.h>
@@ -94,6 +95,13 @@ static kn_uop other_closer(const ki_nest *k, kn_uop r, kn_uop c) {
     return NULL;
 }
 
+/* Are all of the sum's terms left out? Where it has none at all, by another loop, the other part has none either. */
+static bool adds_nothing(kn_uop sum) {
+    kn_uop v = sum->op == KN_REDUCE ? sum->src[0] : NULL;
+    return v && v->op == KN_CONST &&
+           v->arg.bits == ki_scalar_identity((kn_op)sum->arg.reduce.op, (kn_dtype)v->dtype, true);
+}
+
 kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
     const ki_scope *s = &k->scope;
@@ -137,7 +145,8 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     if (decides) main = ki_decided(ir, main), tail = ki_decided(ir, tail);
     if (!main || !tail) return NULL;
     both = sum ? ki_op2(ir, (kn_op)c->arg.reduce.op, main, tail) : cut_end(ir, c, r, main, tail);
-    if (decides && sum) both = ki_decided(ir, both); /* of which one part may be nothing */
+    if (decides && sum && adds_nothing(main)) both = tail;
+    else if (decides && sum && adds_nothing(tail)) both = main;
     kn_uop other = sum ? other_closer(k, r, c) : NULL, from[2] = {c, other}, to[2] = {both, NULL};
     if (other) {
         kn_uop own = ki_range_make(ir, (uint32_t)o->id + m, (kn_axis)r->arg.range.axis, r->src[0]);

@@ -223,16 +223,6 @@ static bool choose_window(ki_choice *c, kn_uop e, kn_uop v, int64_t lanes, int64
 
 /* ---- parts of a row ----------------------------------------------------------------------------------------- */
 
-/* Where a comparison of r with a constant changes its value: the first r for which it has another; 0: it is none. */
-static int64_t changes_at(const ki_nest *k, kn_uop u, kn_uop *r) {
-    const ki_affine *f = u->op == KN_CMPLT && u->src[0]->dtype == KN_IDX && u->src[1]->op == KN_CONST
-                             ? k->form[k->scope.at[u->src[0]->id]]
-                             : NULL;
-    if (!f || f->n != 1 || f->t[0].x->op != KN_RANGE || (f->t[0].c != 1 && f->t[0].c != -1)) return 0;
-    *r = f->t[0].x;
-    return f->t[0].c == 1 ? u->src[1]->arg.i - f->k : f->k - u->src[1]->arg.i + 1;
-}
-
 bool ki_chooses_sum(const ki_nest *k, kn_uop u) {
     const ki_scope *s = &k->scope;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -249,9 +239,9 @@ bool ki_chooses_sum(const ki_nest *k, kn_uop u) {
 static bool cut_values(ki_choice *c, kn_uop e) {
     const ki_nest *k = &c->nest;
     for (uint32_t i = 0; i < k->scope.n; i++) {
-        kn_uop r = NULL;
-        int64_t at = changes_at(k, k->scope.node[i], &r);
-        if (at < c->lanes || at >= ki_extent(r) || ki_nest_closer(k, r) != e || ki_is_lane(r)) continue;
+        kn_uop r;
+        int64_t at = ki_changes_at(k, k->scope.node[i], &r);
+        if (at < c->lanes || ki_nest_closer(k, r) != e || ki_is_lane(r)) continue;
         if (!ki_nest_independent(k, r) || !ki_chooses_sum(k, k->scope.node[i])) continue;
         kn_uop first = e->src[1]; /* the parts are whole nests if nothing stands around r */
         if (first == r || first->arg.range.axis == KN_AX_THREAD || !ki_nest_independent(k, first))
@@ -322,12 +312,6 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
     KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, id, lanes}, {KN_AX_UPCAST, id, unroll > 1 ? unroll : 0});
 }
 
-static bool varies_in(const ki_nest *k, kn_uop access, kn_uop x) {
-    for (uint32_t j = 1; j < x->nsrc; j++)
-        if (ki_scope_has(&k->scope, access->src[1], x->src[j])) return true;
-    return false;
-}
-
 /* Does the kernel multiply rows that it keeps by what it reads? Then several rows are tiled together (tile.c), and its other
  * reduces go along each of them. */
 static bool tiles_rows(const ki_nest *k) {
@@ -335,7 +319,7 @@ static bool tiles_rows(const ki_nest *k) {
         kn_uop x = k->closer[q];
         bool own = false, other = false;
         for (uint32_t i = 0; x && x->op == KN_REDUCE && i < k->scope.n; i++) {
-            if (!k->read[i] || !varies_in(k, k->scope.node[i], x)) continue;
+            if (!k->read[i] || !ki_varies_in(k, k->scope.node[i]->src[1], x)) continue;
             if (ki_storage(k->scope.node[i])->op == KN_BUFFER) own = true;
             else other = true;
         }

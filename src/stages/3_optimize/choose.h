@@ -93,6 +93,11 @@ unsigned ki_nest_lanes(const ki_choice *c, kn_uop end);
 /* How many sums, each of what it reads along v alone, a light nest is made of; 0: of something else. Wide strips, for the memory's
  * sake. */
 int ki_sums_columns(const ki_nest *k, kn_uop end, kn_uop v);
+/* Of a sum, in words if it is of such; 64 for a loop of unknown length. */
+int64_t ki_terms(kn_uop reduce);
+/* Of the nest's loops but v the longest (or, given u, the innermost but u) that `has` uses and `lacks` does not; of two that are equally
+ * long the older, wherever it stands: a SWAP must not change what is chosen. */
+kn_uop ki_apart(const ki_nest *k, kn_uop end, kn_uop has, kn_uop lacks, kn_uop v, kn_uop u);
 /* v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
@@ -122,7 +127,7 @@ bool ki_choose_first(ki_choice *c, kn_uop place);
 /* rows.c: sums down columns that go row by row instead, v the place within a row; true if a step was made. */
 bool ki_choose_rows(ki_choice *c, kn_uop end, kn_uop v);
 bool ki_choice_rows(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contract);
-#define KI_MOST_KEPT (1 << 18) /* bytes of sums that are kept */
+#define KI_MOST_KEPT (1 << 18) /* bytes of sums that are kept: they are read and written once for so many rows */
 /* parts.c: a product that both operands lie along is added up part by part; few: it has lanes, too few. True if steps were made. */
 bool ki_choose_parts(ki_choice *c, kn_uop end, bool few);
 /* A nest that does so: an outer loop of it carries what the columns have summed up. */

@@ -16,13 +16,6 @@ typedef struct column {
     int32_t slot;                  /* of the vector */
 } column;
 
-/* Does u vary in a loop of the closer? */
-static bool varies_in(const ki_nest *k, kn_uop u, kn_uop closer) {
-    for (uint32_t j = 1; j < closer->nsrc; j++)
-        if (ki_scope_has(&k->scope, u, closer->src[j])) return true;
-    return false;
-}
-
 /* The sum's loops in the order of the row of memory that they are together; false: they are none. */
 static bool is_row(const ki_nest *k, kn_uop access, kn_uop sum, column *o) {
     kn_uop loop[KI_MAX_RANK];
@@ -49,7 +42,7 @@ static void operands(const ki_nest *k, kn_uop sum, kn_uop *found, uint32_t *n) {
     const ki_scope *s = &k->scope;
     *n = 0;
     for (uint32_t i = 0; i < s->at[sum->id]; i++)
-        if (k->read[i] && varies_in(k, s->node[i], sum)) {
+        if (k->read[i] && ki_varies_in(k, s->node[i], sum)) {
             if (*n < 2) found[*n] = s->node[i];
             ++*n;
         }
@@ -73,7 +66,7 @@ static kn_uop rows_of(const ki_nest *k, kn_uop e, kn_uop matrix, kn_uop vector, 
 /* A buffer that is filled before the nest. */
 static bool is_copy(const ki_nest *k, kn_uop e, kn_uop access) {
     kn_uop from = access->src[0];
-    return from->op == KN_AFTER && ki_storage(access)->op == KN_BUFFER && !varies_in(k, from, e);
+    return from->op == KN_AFTER && ki_storage(access)->op == KN_BUFFER && !ki_varies_in(k, from, e);
 }
 
 /* Is the sum one of this kind, over rows u (NULL: any, which is then set) and the vectors of v (NULL: one)? */
@@ -109,7 +102,7 @@ bool ki_choose_column(ki_choice *c, kn_uop e, kn_uop v) {
     if (vectors < 1 || vectors > KI_FEW_COLUMNS || e->nsrc < 3 || !ki_nest_store(e)) return false;
     for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
         kn_uop x = k->scope.node[i];
-        if (x->op != KN_REDUCE || x->nsrc < 2 || !varies_in(k, x, e)) continue;
+        if (x->op != KN_REDUCE || x->nsrc < 2 || !ki_varies_in(k, x, e)) continue;
         if (n == MOST_SUMS || !is_column(c, e, x, v, &u, &of[n++])) return false;
     }
     kn_uop last = ki_last_loop(e);

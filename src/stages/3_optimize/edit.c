@@ -182,19 +182,20 @@ static kn_uop mapped(const edit *e, kn_uop u) { return e->map[e->k->scope.at[u->
 
 /* ---- what a smaller loop decides --------------------------------------------------------------------------- */
 
-/* Does u compare r with a constant? */
-static bool compares(const ki_nest *k, kn_uop u, kn_uop r) {
+int64_t ki_changes_at(const ki_nest *k, kn_uop u, kn_uop *r) {
     const ki_affine *f = u->op == KN_CMPLT && u->src[0]->dtype == KN_IDX && u->src[1]->op == KN_CONST
                              ? k->form[k->scope.at[u->src[0]->id]]
                              : NULL;
-    return f && f->n == 1 && f->t[0].x == r;
+    *r = f && f->n == 1 && f->t[0].x->op == KN_RANGE && (f->t[0].c == 1 || f->t[0].c == -1) ? f->t[0].x : NULL;
+    int64_t at = !*r ? 0 : f->t[0].c == 1 ? u->src[1]->arg.i - f->k : f->k - u->src[1]->arg.i + 1;
+    return at > 0 && at < ki_extent(*r) ? at : 0;
 }
 
 bool ki_hangs_on(const ki_nest *k, kn_uop r, bool alone) {
     for (uint32_t i = 0; i < k->scope.n; i++) {
-        kn_uop u = k->scope.node[i];
-        bool hangs =
-            alone ? u->op == KN_MOD || compares(k, u, r) : u->op == KN_CMPLT || u->op == KN_IDIV || u->op == KN_MOD;
+        kn_uop u = k->scope.node[i], x;
+        bool hangs = alone ? u->op == KN_MOD || (ki_changes_at(k, u, &x) && x == r)
+                           : u->op == KN_CMPLT || u->op == KN_IDIV || u->op == KN_MOD;
         if (hangs && ki_scope_has(&k->scope, u, r)) return true;
     }
     return false;

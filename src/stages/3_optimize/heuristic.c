@@ -130,18 +130,12 @@ static double work_of(const ki_nest *k) {
     return total;
 }
 
-static bool runs_in(const ki_nest *k, kn_uop u, kn_uop reduce) {
-    for (uint32_t j = 1; j < reduce->nsrc; j++)
-        if (ki_scope_has(&k->scope, u, reduce->src[j])) return true;
-    return false;
-}
-
 /* Widest element that is computed on, in the loops of a reduce or anywhere; small floats compute as f32. */
 static unsigned widest(const ki_nest *k, kn_uop reduce) {
     unsigned w = 1;
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop u = k->scope.node[i];
-        if (!ki_weight(u) || u->dtype == KN_BOOL || (reduce && u != reduce && !runs_in(k, u, reduce))) continue;
+        if (!ki_weight(u) || u->dtype == KN_BOOL || (reduce && u != reduce && !ki_varies_in(k, u, reduce))) continue;
         unsigned b = (unsigned)ki_itemsize((kn_dtype)u->dtype);
         if (ki_is_float((kn_dtype)u->dtype) && b < 4) b = 4;
         if (b > w) w = b;

@@ -112,6 +112,12 @@ kn_uop ki_last_loop(kn_uop closer) {
     return NULL;
 }
 
+bool ki_varies_in(const ki_nest *k, kn_uop u, kn_uop closer) {
+    for (uint32_t j = 1; j < closer->nsrc; j++)
+        if (ki_scope_has(&k->scope, u, closer->src[j])) return true;
+    return false;
+}
+
 bool ki_sums_in(const ki_nest *k, kn_uop r, int64_t least) {
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop x = k->scope.range[q], c = k->closer[q];

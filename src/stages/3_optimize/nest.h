@@ -44,6 +44,8 @@ static inline bool ki_is_serial(kn_uop r) { return !ki_is_lane(r) && r->arg.rang
 kn_uop ki_last_loop(kn_uop closer);
 /* Form of an access's index; NULL: not affine. */
 const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access);
+/* Does u depend on a loop of this END or REDUCE? */
+bool ki_varies_in(const ki_nest *k, kn_uop u, kn_uop closer);
 /* Is there a sum over a loop of at least so many terms in every iteration of r? (0: of an unknown number too.) */
 bool ki_sums_in(const ki_nest *k, kn_uop r, int64_t least);
 /* Elements between what two neighbouring iterations of r access; *known false if r stands in an opaque term. */
@@ -83,6 +85,8 @@ typedef struct ki_swap {
 kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
 /* The same as of one after the other, each a range by a loop and a lane of it. expr is NULL where an earlier one has it already. */
 kn_uop ki_swap_in_turn(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
+/* Where a comparison of a loop *r with a constant changes its value: the first *r for which it has another; 0: it is none. */
+int64_t ki_changes_at(const ki_nest *k, kn_uop u, kn_uop *r);
 /* Does a comparison, a quotient or a remainder depend on r? Then a part of its loop may decide it: u rid of what bounds decide. alone: a
  * remainder, or a comparison of nothing else. */
 bool ki_hangs_on(const ki_nest *k, kn_uop r, bool alone);

@@ -11,30 +11,17 @@
 #define PART_TERMS  512       /* of a part, at least, if there are as many */
 #define LEAST_USES  16        /* of a panel */
 #define MOST_PANEL  (1 << 20) /* bytes: it stays in the second-level cache; half of it where it is wider than a vector */
-#define WIDE        4         /* vectors of a block, at most */
+#define MOST_WIDE   4         /* vectors of a block */
 
-static int64_t terms_of(kn_uop x) {
-    int64_t n = 1;
-    for (uint32_t j = 1; j < x->nsrc; j++) n *= ki_extent(x->src[j]);
-    return n;
-}
-
-/* The longest of the nest's loops that `has` knows and `lacks` does not, of two that are equally long the older; and, all, how often
- * all of these run, whatever threads share them: what decides the order of a sum must not depend on their number. */
-static kn_uop loop_of(const ki_choice *c, kn_uop e, kn_uop has, kn_uop lacks, int64_t *all) {
+/* How often those of the nest's loops run that `has` knows and `lacks` does not, whatever threads share them: what decides the order of
+ * a sum must not depend on their number. */
+static int64_t times(const ki_choice *c, kn_uop e, kn_uop has, kn_uop lacks) {
     const ki_scope *s = &c->nest.scope;
-    kn_uop best = NULL;
-    *all = 1;
-    for (uint32_t j = 1; j < e->nsrc; j++) {
-        kn_uop r = e->src[j];
-        int64_t n = ki_extent(r);
-        if (!n || !ki_scope_has(s, has, r) || ki_scope_has(s, lacks, r)) continue;
-        *all *= n;
-        if (!ki_is_serial(r) || !ki_nest_independent(&c->nest, r)) continue;
-        bool older = best && n == ki_extent(best) && r->arg.range.id < best->arg.range.id;
-        if (!best || n > ki_extent(best) || older) best = r;
-    }
-    return best;
+    int64_t n = 1;
+    for (uint32_t j = 1; j < e->nsrc; j++)
+        if (ki_extent(e->src[j]) && ki_scope_has(s, has, e->src[j]) && !ki_scope_has(s, lacks, e->src[j]))
+            n *= ki_extent(e->src[j]);
+    return n;
 }
 
 /* The nest's only sum; NULL: it has none, or more. */
@@ -42,21 +29,25 @@ static kn_uop only_sum(const ki_nest *k, kn_uop e) {
     kn_uop x = NULL;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop y = k->closer[q];
-        bool in = false;
-        for (uint32_t j = 1; y && y->op == KN_REDUCE && j < e->nsrc; j++) in |= ki_scope_has(&k->scope, y, e->src[j]);
+        bool in = y && y->op == KN_REDUCE && ki_varies_in(k, y, e);
         if (in && x && x != y) return NULL;
         if (in) x = y;
     }
     return x;
 }
 
-/* That sum, of products of two operands, neither of which lies along a loop of the nest that is as long as a vector; else NULL. */
+/* That sum, of products of two operands, neither of which lies along a loop of the nest that is as long as a vector, whose loops may
+ * change places; else NULL. */
 static kn_uop long_product(const ki_choice *c, kn_uop e, kn_uop operand[2]) {
     const ki_nest *k = &c->nest;
     kn_uop x = only_sum(k, e);
     bool known;
     if (!x || x->arg.reduce.op != KN_ADD || x->arg.reduce.axes || x->nsrc < 3 || x->dtype != KN_F32) return NULL;
     if (x->src[0]->op != KN_MUL) return NULL;
+    for (uint32_t j = 1; j < x->nsrc; j++)
+        if (!ki_extent(x->src[j])) return NULL;
+    for (uint32_t j = 1; j < e->nsrc; j++)
+        if (ki_is_serial(e->src[j]) && !ki_nest_independent(k, e->src[j])) return NULL;
     for (uint32_t i = 0; i < 2; i++) {
         kn_uop u = operand[i] = x->src[0]->src[i];
         if (!ki_is_access(u) || ki_storage(u)->op != KN_PARAM || ki_word_of(k, u) != u) return NULL;
@@ -86,7 +77,7 @@ static uint32_t other_loops(const ki_nest *k, kn_uop e, kn_uop u, kn_uop has, kn
     uint32_t n = 0;
     for (uint32_t j = 1; j < e->nsrc && n < KI_MAX_RANK; j++) {
         kn_uop r = e->src[j];
-        bool is = r != u && ki_is_serial(r) && ki_extent(r) > 1 && ki_nest_independent(k, r);
+        bool is = r != u && ki_is_serial(r) && ki_extent(r) > 1;
         if (is && ki_scope_has(&k->scope, has, r) && !ki_scope_has(&k->scope, lacks, r)) id[n++] = r->arg.range.id;
     }
     return n;
@@ -94,15 +85,19 @@ static uint32_t other_loops(const ki_nest *k, kn_uop e, kn_uop u, kn_uop has, kn
 
 bool ki_choose_parts(ki_choice *c, kn_uop e, bool few) {
     kn_uop operand[2], x = ki_keeps_sums(c, e) ? NULL : long_product(c, e, operand);
-    if (!x || terms_of(x) < (few ? MANY_TERMS : LEAST_TERMS)) return false;
+    if (!x || ki_terms(x) < (few ? MANY_TERMS : LEAST_TERMS)) return false;
     int64_t all[2];
-    kn_uop own[2] = {loop_of(c, e, operand[0], operand[1], all), loop_of(c, e, operand[1], operand[0], all + 1)};
+    kn_uop own[2];
+    for (int i = 0; i < 2; i++) {
+        own[i] = ki_apart(&c->nest, e, operand[i], operand[!i], NULL, NULL);
+        all[i] = times(c, e, operand[i], operand[!i]);
+    }
     bool gated[2] = {ki_is_gated(operand[0]), ki_is_gated(operand[1])};
     int packed = gated[0] != gated[1] ? gated[1] : all[1] < all[0];
-    if (gated[packed] && own[packed] && ki_extent(own[packed]) < c->lanes)
+    if (gated[packed] && (!own[packed] || ki_extent(own[packed]) < c->lanes))
         packed = !packed; /* nothing to put lanes along */
     kn_uop r = x->src[1], v = own[packed], u = own[!packed];
-    int64_t n = ki_extent(r), rest = terms_of(x) / (n ? n : 1), f = 1, wide = WIDE;
+    int64_t n = ki_extent(r), rest = ki_terms(x) / (n ? n : 1), f = 1, wide = MOST_WIDE;
     if (!u || !v || (gated[0] && gated[1]) || n < 2 || ki_extent(v) % c->lanes || all[!packed] < LEAST_USES)
         return false;
     while (rest * f < PART_TERMS && f * 2 < n && n % (f * 2) == 0) f *= 2;

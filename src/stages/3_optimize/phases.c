@@ -6,23 +6,18 @@
 
 #define MOST_PHASES 4
 
-/* What u divides by, so that a condition hangs on the remainder, and of what; 0: it is none such. */
-static int64_t divisor(const ki_nest *k, kn_uop u, const ki_affine **f) {
+/* What u divides by, so that a condition hangs on the remainder; 0: it is none such. */
+static int64_t divisor(kn_uop u) {
     bool is = u->op == KN_CMPLT && u->src[0]->op == KN_MOD && u->src[0]->dtype == KN_IDX &&
               u->src[0]->src[1]->op == KN_CONST && u->src[1]->op == KN_CONST;
-    *f = is ? k->form[k->scope.at[u->src[0]->src[0]->id]] : NULL;
-    return *f ? u->src[0]->src[1]->arg.i : 0;
+    return is ? u->src[0]->src[1]->arg.i : 0;
 }
 
 /* Where a comparison of a few phases alone changes its value; 0: it is none such. */
-static int64_t changes(const ki_nest *k, kn_uop u, const ki_affine **f) {
-    int64_t at = 0;
-    bool is = u->op == KN_CMPLT && u->src[0]->dtype == KN_IDX && u->src[1]->op == KN_CONST;
-    *f = is ? k->form[k->scope.at[u->src[0]->id]] : NULL;
-    if (*f && (*f)->n == 1 && (*f)->t[0].c == 1) at = u->src[1]->arg.i - (*f)->k;
-    if (*f && (*f)->n == 1 && (*f)->t[0].c == -1) at = (*f)->k - u->src[1]->arg.i + 1;
-    bool few = at > 0 && (*f)->t[0].x->op == KN_RANGE && ki_extent((*f)->t[0].x) <= MOST_PHASES;
-    return few && at < ki_extent((*f)->t[0].x) ? at : 0;
+static int64_t changes(const ki_nest *k, kn_uop u) {
+    kn_uop r;
+    int64_t at = ki_changes_at(k, u, &r);
+    return at && ki_extent(r) <= MOST_PHASES ? at : 0;
 }
 
 /* r, a loop of the nest e, is cut, outermost, or first made to divide by m. */
@@ -47,12 +42,6 @@ static bool part_sum(ki_choice *c, kn_uop e, kn_uop r, int64_t m, int64_t at) {
     return ki_choice_do(c, KI_OPT_CUT, 0, false, id, at ? at : 1), true;
 }
 
-static bool stands_in(const ki_nest *k, kn_uop x, kn_uop e) {
-    bool in = false;
-    for (uint32_t j = 1; j < e->nsrc; j++) in |= ki_scope_has(&k->scope, x, e->src[j]);
-    return in;
-}
-
 /* In this order: phases that a remainder or a choice hangs on, so that what they decide is not split; loops that are divided; the same of
  * sums; and what is left of these, padded, in a nest whose sums were begun with. */
 enum { PHASES, CHOICES, LOOPS, SUMS, ENDS };
@@ -64,14 +53,15 @@ bool ki_choose_phases(ki_choice *c, kn_uop e) {
     for (int pass = PHASES; pass <= last; pass++) {
         bool sums = pass >= SUMS, ends = pass == CHOICES || pass == ENDS;
         for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
-            const ki_affine *f;
             kn_uop u = k->scope.node[i];
-            int64_t at = ends ? changes(k, u, &f) : 0, m = ends ? 0 : divisor(k, u, &f);
+            int64_t at = ends ? changes(k, u) : 0, m = ends ? 0 : divisor(u);
             if (ends ? !at || (!sums && !ki_chooses_sum(k, u)) : m < 2 || m > MOST_PHASES) continue;
-            for (uint32_t j = 0; j < f->n; j++) {
+            const ki_affine *f = k->form[k->scope.at[(ends ? u->src[0] : u->src[0]->src[0])->id]];
+            for (uint32_t j = 0; f && j < f->n; j++) {
                 kn_uop r = f->t[j].x, x = r->op == KN_RANGE ? ki_nest_closer(k, r) : NULL;
                 if (!x || ki_extent(r) < 2 || !ki_is_serial(r) || (pass == PHASES && ki_extent(r) > m)) continue;
-                if (sums ? x->op != KN_REDUCE || !stands_in(k, x, e) : x != e || !ki_nest_independent(k, r)) continue;
+                if (sums ? x->op != KN_REDUCE || !ki_varies_in(k, x, e) : x != e || !ki_nest_independent(k, r))
+                    continue;
                 return sums ? part_sum(c, e, r, m, at) : part_loop(c, e, r, m, at);
             }
         }

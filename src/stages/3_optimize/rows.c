@@ -343,8 +343,7 @@ kn_uop ki_opt_rows(ki_nest *k, ki_opt *o) {
 #define ROWS  (1 << 10) /* of such a matrix: shorter ones are as wide as a strip */
 #define PAGES                                                                                                          \
     (1 << 13) /* bytes: shorter rows go one by one; of several at once none is long enough to be fetched ahead */
-#define MOST_KEPT KI_MOST_KEPT /* they are read and written once for so many rows */
-#define PART      (1 << 16)    /* where there are more, their columns are taken in parts */
+#define PART (1 << 16) /* where there are more, their columns are taken in parts */
 
 bool ki_choice_rows(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contract) {
     ki_opt o = {.op = KI_OPT_ROWS,
@@ -391,7 +390,7 @@ static bool choose_carried(ki_choice *c, kn_uop e, kn_uop r, kn_uop v) {
     int64_t bytes = ki_extent(v) * (int64_t)ki_itemsize((kn_dtype)sum.old->dtype);
     int64_t n = rows_at_once(bytes, ki_weight_in(&c->nest, r)) > 1 ? 4 : 1; /* each stores something too */
     while (ki_extent(r) % n) n /= 2;
-    return bytes <= MOST_KEPT && ki_choice_rows(c, r, v, n, false);
+    return bytes <= KI_MOST_KEPT && ki_choice_rows(c, r, v, n, false);
 }
 
 /* Sums that stand outside v, the rows' length: down columns that another loop of the nest counts, which would go through the matrix once
@@ -407,7 +406,7 @@ static bool choose_outer(ki_choice *c, kn_uop e, kn_uop v) {
             sums sum;
             if (j == v || !ki_is_serial(j) || ki_extent(j) < c->lanes || !ki_scope_has(&k->scope, x, j)) continue;
             if (ki_extent(r) < 2 * n || !reads_rows(c, r, j) || find_sums(k, r, j, &sum)) continue;
-            if (sum.c.size * (int64_t)ki_itemsize((kn_dtype)x->dtype) > MOST_KEPT) continue;
+            if (sum.c.size * (int64_t)ki_itemsize((kn_dtype)x->dtype) > KI_MOST_KEPT) continue;
             return ki_choice_rows(c, r, j, n, ki_target_has(c->target, KN_MULACC));
         }
     }
@@ -428,7 +427,7 @@ bool ki_choose_rows(ki_choice *c, kn_uop e, kn_uop v) {
         int64_t item = (int64_t)ki_itemsize((kn_dtype)x->dtype), bytes = ki_extent(v) * item;
         int64_t n = rows_at_once(bytes, ki_weight_in(k, r));
         if (ki_extent(r) < 2 * n) continue;
-        if (bytes <= MOST_KEPT) return ki_choice_rows(c, r, v, n, ki_target_has(c->target, KN_MULACC));
+        if (bytes <= KI_MOST_KEPT) return ki_choice_rows(c, r, v, n, ki_target_has(c->target, KN_MULACC));
         if (ki_choice_even(c, v, PART / item)) return true;
         return ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)v->arg.range.axis, false, v->arg.range.id, PART / item), true;
     }

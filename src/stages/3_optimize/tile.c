@@ -45,20 +45,13 @@ static kn_uop vector_range(const ki_choice *c, kn_uop e, int64_t *apart) {
 /* By its index or, a row the kernel keeps, by what stands in it. */
 static bool uses(const ki_nest *k, kn_uop access, kn_uop r) { return ki_scope_has(&k->scope, access, r); }
 
-/* Whether an access is an operand of the reduce x: it varies along one of x's own loops. */
-static bool operand(const ki_nest *k, kn_uop access, kn_uop x) {
-    for (uint32_t j = 1; j < x->nsrc; j++)
-        if (uses(k, access, x->src[j])) return true;
-    return false;
-}
-
 static bool lanes_in(const ki_nest *k, kn_uop x) {
     for (uint32_t q = 0; q < k->scope.nrange; q++)
         if (ki_is_lane(k->scope.range[q]) && ki_scope_has(&k->scope, x->src[0], k->scope.range[q])) return true;
     return false;
 }
 
-static int64_t own_extent(kn_uop x) { /* in words, of a sum of such */
+int64_t ki_terms(kn_uop x) {
     int64_t n = ki_is_tiled(x) ? 16 : 1;
     for (uint32_t j = 1; j < x->nsrc; j++) n *= ki_extent(x->src[j]) ? ki_extent(x->src[j]) : 64;
     return n;
@@ -75,9 +68,7 @@ static kn_uop common_row(const ki_choice *c, kn_uop x, kn_uop a, kn_uop b) {
     return NULL;
 }
 
-/* Of the nest's loops the longest (or, given u, the innermost other) that `has` uses and `lacks` does not; of two that are
- * equally long the older, wherever it stands: a SWAP must not change what is chosen. */
-static kn_uop apart(const ki_nest *k, kn_uop e, kn_uop has, kn_uop lacks, kn_uop v, kn_uop u) {
+kn_uop ki_apart(const ki_nest *k, kn_uop e, kn_uop has, kn_uop lacks, kn_uop v, kn_uop u) {
     kn_uop best = NULL;
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
@@ -124,7 +115,7 @@ static int64_t uses_of_panel(const ki_nest *k, kn_uop e, const ki_tile *t) {
 
 /* May x's operand a be packed in panels of n lanes? */
 static bool may_pack(const ki_nest *k, kn_uop e, kn_uop x, kn_uop a, int64_t n) {
-    return own_extent(x) * n * ki_word_bytes(k, a) <= MOST_PACKED && alone(k, e, a);
+    return ki_terms(x) * n * ki_word_bytes(k, a) <= MOST_PACKED && alone(k, e, a);
 }
 
 /* What is done with each sum x before it is stored, in additions. */
@@ -161,15 +152,15 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     const ki_nest *k = &c->nest;
     bool known;
     if (a == b || !uses(k, a, t->v) || uses(k, b, t->v)) return false;
-    kn_uop u = apart(k, e, b, a, t->v, NULL);
+    kn_uop u = ki_apart(k, e, b, a, t->v, NULL);
     int64_t n = ki_extent(t->v), lanes = ki_lanes_for(c, n), stride = ki_nest_stride(k, a, t->v, &known);
     kn_uop row = common_row(c, x, a, b);
     /* along the reduce if v's own way gathers, or would fill little of its vectors */
     bool poor = !known || stride != 1 || lanes == 0 || (n < c->lanes && n * 3 < lanes * 2);
-    if (row && !(poor && own_extent(x) >= 4 * c->lanes)) row = NULL;
+    if (row && !(poor && ki_terms(x) >= 4 * c->lanes)) row = NULL;
     t->streamed = a;
     if (row && u && lanes && ki_keeps_sums(c, e) && may_pack(k, e, x, a, lanes)) row = NULL;
-    if (row && u && lanes && uses_of_panel(k, e, t) * work_after(k, e, x) > 2 * own_extent(x) &&
+    if (row && u && lanes && uses_of_panel(k, e, t) * work_after(k, e, x) > 2 * ki_terms(x) &&
         may_pack(k, e, x, a, lanes))
         row = NULL;
     if (!row && n == 1) lanes = 1; /* a CUT left it */
@@ -180,7 +171,7 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     bool plain = ki_word_of(k, a) == a;
     if (!row && plain && known && stride == 1)
         t->inner = ki_is_gated(a) ? ki_ungated(k, x, a) : fits_in_place(c, x, a, t->v) ? ki_last_loop(x) : NULL;
-    if (!row && n <= lanes) t->w = apart(k, e, a, b, t->v, u);
+    if (!row && n <= lanes) t->w = ki_apart(k, e, a, b, t->v, u);
     if (t->w && ki_nest_stride(k, ki_nest_store(e)->src[0], t->w, &known) == 0) t->w = NULL;
     return true;
 }
@@ -209,9 +200,9 @@ static uint32_t other_sums(const ki_choice *c, kn_uop e, const ki_tile *t, ki_ti
         if (!ki_scope_has(s, x, t->v) || lanes_in(&c->nest, x)) continue;
         bool found = false;
         for (uint32_t i = 0; i < s->n && !found; i++)
-            for (uint32_t j = 0; j < s->n && !found && c->nest.read[i] && operand(&c->nest, s->node[i], x); j++) {
+            for (uint32_t j = 0; j < s->n && !found && c->nest.read[i] && ki_varies_in(&c->nest, s->node[i], x); j++) {
                 also[n] = *t;
-                found = c->nest.read[j] && operand(&c->nest, s->node[j], x) &&
+                found = c->nest.read[j] && ki_varies_in(&c->nest, s->node[j], x) &&
                         pair(c, e, x, s->node[i], s->node[j], &also[n]) && also[n].u == t->u && !also[n].row == !t->row;
             }
         n += found;
@@ -232,7 +223,7 @@ static bool is_read_once(const ki_choice *c, const ki_tile *t) {
 /* Does it say how many rows? */
 static bool goes_along_memory(const ki_choice *c, kn_uop e, ki_tile *t) {
     ki_tile also[MOST_ALSO];
-    bool far = own_extent(t->reduce) * ki_word_bytes(&c->nest, t->streamed) >= LONG_ROW;
+    bool far = ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->streamed) >= LONG_ROW;
     if (!is_read_once(c, t)) return false;
     int64_t n = other_sums(c, e, t, also) ? 2 * STREAMS : far ? STREAMS : 1;
     t->parts = n > 1 && ki_extent(t->v) >= n * n;
@@ -271,7 +262,7 @@ static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padd
 
 /* nv, mu, mw: many products for each load, few left over. A short v, or one under a mask, is padded to whole vectors or cut. */
 static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
-    int64_t own = own_extent(t->reduce) * ki_word_bytes(&c->nest, t->streamed) * t->lanes;
+    int64_t own = ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->streamed) * t->lanes;
     int64_t panel = is_hard(&c->nest, t) ? own : 0;
     bool plain = t->inner && !ki_is_gated(t->streamed);
     int64_t regs =
@@ -279,7 +270,7 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
     int64_t most = (c->target->nvector >= 32 ? 24 : 12) / regs, n = t->u ? ki_extent(t->u) : 1, m = ki_extent(t->v);
     if (c->knobs.mu || c->knobs.nv || c->knobs.mw) most = (c->target->nvector - 2) / regs;
     int64_t most_w = t->w ? 6 : 1, cut_from = t->row ? 8 : KI_SHORT * t->lanes;
-    bool long_row = t->row && own_extent(t->reduce) >= MANY_TERMS;
+    bool long_row = t->row && ki_terms(t->reduce) >= MANY_TERMS;
     double best = 0;
     bool fits = !t->row && (t->inner || m < cut_from), cut = false;
     int64_t all_v = m;
@@ -315,7 +306,7 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 /* A vector under a mask lies across two lines; the first-level cache has it. */
                 double far = plain && own * nv > FIRST_LEVEL ? 0.4 * (double)nv : 0;
                 /* Lines that are stored, or added to, wait less where four are beside each other. */
-                double behind = plain ? all * (nv < WIDE ? 12 : 10) / (double)own_extent(t->reduce) : 0;
+                double behind = plain ? all * (nv < WIDE ? 12 : 10) / (double)ki_terms(t->reduce) : 0;
                 if (t->inner)
                     score = all / (fmax(all, loads + (double)(nv * mw)) + 1 + far + behind) * (1 - 0.7 * left_u);
                 if (n % mu) score *= 0.75; /* another nest each */
@@ -352,7 +343,7 @@ int ki_sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
         if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, v)) continue;
         reduces++;
         for (uint32_t i = 0; i < s->n; i++) {
-            if (!k->read[i] || !operand(k, s->node[i], x) || !uses(k, s->node[i], v)) continue;
+            if (!k->read[i] || !ki_varies_in(k, s->node[i], x) || !uses(k, s->node[i], v)) continue;
             reads++;
             all &= ki_nest_stride(k, s->node[i], v, &known) == 1 && known;
         }
@@ -371,7 +362,7 @@ unsigned ki_nest_lanes(const ki_choice *c, kn_uop e) {
     for (uint32_t q = 0; q < s->nrange; q++) {
         kn_uop x = c->nest.closer[q];
         if (!x || x->op != KN_REDUCE || !ki_scope_has(s, x, v)) continue;
-        unsigned n = own_extent(x) >= MANY_TERMS ? ki_choice_lanes(c, x) : c->all;
+        unsigned n = ki_terms(x) >= MANY_TERMS ? ki_choice_lanes(c, x) : c->all;
         if (!least || n < least) least = n;
     }
     return least;
@@ -385,13 +376,13 @@ static bool find_pair(const ki_choice *c, kn_uop e, ki_tile *t) {
         for (uint32_t q = 0; q < s->nrange; q++) {
             kn_uop x = k->closer[q];
             if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, t->v) || lanes_in(k, x) ||
-                own_extent(x) < 4)
+                ki_terms(x) < 4)
                 continue;
             for (uint32_t i = 0; i < s->n; i++) {
-                if (!k->read[i] || !operand(k, s->node[i], x)) continue;
+                if (!k->read[i] || !ki_varies_in(k, s->node[i], x)) continue;
                 if (!pass && (ki_nest_stride(k, s->node[i], t->v, &known) != 1 || !known)) continue;
                 for (uint32_t j = 0; j < s->n; j++)
-                    if (k->read[j] && operand(k, s->node[j], x) && pair(c, e, x, s->node[i], s->node[j], t))
+                    if (k->read[j] && ki_varies_in(k, s->node[j], x) && pair(c, e, x, s->node[i], s->node[j], t))
                         return true;
             }
         }
@@ -422,7 +413,7 @@ static bool tile_across(ki_choice *c, kn_uop e, ki_tile *t) {
         if (n < c->lanes || n % c->lanes || !ki_nest_independent(&c->nest, r)) continue;
         if (n < most || (n == most && r->arg.range.id > best.v->arg.range.id)) continue;
         *t = (ki_tile){.step = 1, .v = r};
-        if (tile_along(c, e, t) && !t->row && !t->pack && own_extent(t->reduce) >= MANY_TERMS &&
+        if (tile_along(c, e, t) && !t->row && !t->pack && ki_terms(t->reduce) >= MANY_TERMS &&
             ki_nest_stride(&c->nest, t->streamed, r, &known) == 1 && known)
             best = *t;
     }
@@ -442,7 +433,7 @@ static bool lies_along_sum(const ki_nest *k, kn_uop x, kn_uop access) {
 static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
     const ki_nest *k = &c->nest;
     kn_uop x = t->reduce, rows = t->u, columns = t->v;
-    int64_t m = rows ? ki_extent(rows) : 0, n = ki_extent(columns), terms = own_extent(x), reduces = 0;
+    int64_t m = rows ? ki_extent(rows) : 0, n = ki_extent(columns), terms = ki_terms(x), reduces = 0;
     if (!ki_masks_are_free(c) || c->knobs.nv || c->knobs.mu || c->knobs.pack == 1 || c->lanes != 16 || m % c->lanes ||
         ki_keeps_sums(c, e))
         return false;
@@ -509,7 +500,7 @@ static int64_t apart_bytes(ki_choice *c, const ki_tile *t) {
     bool turned =
         ki_is_tiled(t->reduce) && ki_word_of(&c->nest, t->other)->op == KN_XOR; /* tiles are read as they lie */
     bool packs = t->pack && ki_storage(t->other)->op == KN_PARAM && (turned || ki_is_split_word(&c->nest, t->other));
-    return packs ? ki_extent(t->u) * own_extent(t->reduce) * ki_word_bytes(&c->nest, t->other) : 0;
+    return packs ? ki_extent(t->u) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) : 0;
 }
 
 /* Where these are more than a cache holds, rows are taken in blocks: the loop over blocks goes around the panels. True if a step was
@@ -536,7 +527,7 @@ static bool block_cut(ki_choice *c, kn_uop e, const ki_tile *t) {
     for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
         kn_uop x = k->scope.node[i];
         if (x->op == KN_REDUCE && x->nsrc > 1 && uses(k, x, t->u))
-            row += own_extent(x) * (int64_t)ki_itemsize((kn_dtype)x->dtype);
+            row += ki_terms(x) * (int64_t)ki_itemsize((kn_dtype)x->dtype);
     }
     if (n * row <= MOST_PACKED) return false;
     while (f > 1 && (n % f || f % t->mu || f * row > MOST_BLOCK)) f--;
@@ -568,7 +559,7 @@ static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
 /* Of two operands that are both read in place, the inner one of the loops u and v goes over the smaller: what is read again is at
  * hand. A window reads an element once for all of its terms. True if a step was made. */
 static bool order_operands(ki_choice *c, kn_uop e, const ki_tile *t) {
-    int64_t over_v = ki_extent(t->v), over_u = own_extent(t->reduce) * ki_extent(t->u);
+    int64_t over_v = ki_extent(t->v), over_u = ki_terms(t->reduce) * ki_extent(t->u);
     for (uint32_t j = 1; j < t->reduce->nsrc; j++)
         if (!ki_is_gated_by(&c->nest, t->streamed, t->reduce->src[j])) over_v *= ki_extent(t->reduce->src[j]);
     bool inside = ki_place_in(e, t->u) > ki_place_in(e, t->v);

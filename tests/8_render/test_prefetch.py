@@ -48,7 +48,7 @@ def lists(koine, path, text, **env):
     (each(65536, "exp"), [(4096, 1)]),             # long between two loads
     (each(65536 + 37, "exp"), [(4096, 1)]),        # and what a cut leaves over has none
     (each(65536, "neg"), []),                      # memory alone decides
-    (of_row(64, 512, 1, "add"), []),               # along rows
+    (of_row(64, 512, 1, "add"), []),               # along rows, of what is near
     (first_of_largest(64, 512), []),               # likewise, though it carries what it found
     (softmax(64, 512), [(2048, 1)]),               # the next row
     (of_row(64, 1 << 17, 0, "add"), []),           # rows too far apart
@@ -62,6 +62,16 @@ def test_what_is_asked_for(koine, tmp_path, level, text, want):
         assert len(set(ahead)) == len(ahead) and all((n - want[0][0]) % 64 == 0 for n in ahead)
     opts, code = lists(koine, tmp_path / "p.kn", text, KN_CPU=level, KN_STREAM=0)
     assert not opts and "prefetch" not in code
+
+
+@pytest.mark.parametrize("level", ["avx512", "avx2"])
+@pytest.mark.parametrize("op", ["add", "max"])
+def test_along_rows(koine, tmp_path, level, op):
+    """What no cache holds is asked for into the second one, each line once; not what the last one has."""
+    opts, code = lists(koine, tmp_path / "p.kn", of_row(1024, 1021, 1, op), KN_CPU=level, KN_STREAM=1 << 20)
+    ahead = [int(n) for n in re.findall(r"prefetcht1 \[.*?([+-]\d+)\]", code)]
+    assert opts == [(1536, 1)] and ahead and len(set(ahead)) == len(ahead) and all(n % 64 == 0 for n in ahead), (opts, ahead)
+    assert "prefetch" not in lists(koine, tmp_path / "p.kn", of_row(1024, 1021, 1, op), KN_CPU=level, KN_STREAM=1 << 22)[1]
 
 
 @pytest.mark.parametrize("level, want", [("avx512", [(8192, 1)]), ("avx2", [(16384, 1)]), ("sse2", [(16384, 1)])])

@@ -11,6 +11,7 @@
 #define MOST         (1 << 24)
 #define AHEAD        (1 << 12) /* bytes, along memory */
 #define STRIP        (1 << 11) /* bytes of a strip of rows to have under way */
+#define SOON         1536      /* bytes, along what a sum of little else reads */
 #define FAR          (1 << 10) /* bytes from which on two places are of different rows */
 #define MOST_ROW     (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
 #define FIRST        (1 << 15) /* bytes of a first cache: of rows of which two fill it the next one waits behind it */
@@ -225,8 +226,9 @@ static bool is_row(const ki_nest *k, kn_uop access) {
     return false;
 }
 
-/* What a sum reads, each element once, of rows far apart at the same time: which of them is fetched ahead, and how far, is better said. */
-static place of_parts(const ki_nest *k, kn_uop param) {
+/* What a sum reads, each element once: of rows far apart at the same time, where which of them is fetched ahead, and how far, is better
+ * said, or along memory, past all caches, where loads that wait leave no room for what the hardware would fetch behind them. */
+static place of_sum(const ki_nest *k, kn_uop param, bool past) {
     place best = {0};
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
@@ -238,8 +240,8 @@ static place of_parts(const ki_nest *k, kn_uop param) {
             apart |= v->arg.range.axis == KN_AX_UPCAST && step(k, u, v) >= FAR;
             once = step(k, u, v) || ki_extent(v) == 1 || !ki_scope_has(&k->scope, x, v);
         }
-        if (apart && once && (!best.loop || ki_extent(r) > ki_extent(best.loop)))
-            best = (place){.loop = r, .ahead = STRIP, .second = true};
+        if ((apart || (past && is_row(k, u))) && once && (!best.loop || ki_extent(r) > ki_extent(best.loop)))
+            best = (place){.loop = r, .ahead = apart ? STRIP : SOON, .second = true};
     }
     return best;
 }
@@ -418,7 +420,7 @@ static place find_place(const ki_choice *c, kn_uop param) {
     int64_t bytes = bytes_of(param);
     place at = {0};
     if ((uint64_t)bytes >= c->from && !(at = next_blocks(&c->nest, param)).loop) at = best_place(&c->nest, param);
-    if (!at.loop && bytes >= BESIDE) at = of_parts(&c->nest, param);
+    if (!at.loop && bytes >= BESIDE) at = of_sum(&c->nest, param, (uint64_t)bytes / 2 >= c->from);
     if (!at.loop && bytes >= BESIDE) at = of_rows(&c->nest, param);
     if (!at.loop && bytes >= NEAR) at = of_copy(&c->nest, param);
     return at;

@@ -172,6 +172,16 @@ static bool join(kn_ctx *k, const kn_tensor *t, size_t n, int axis, kn_uop *u) {
     return true;
 }
 
+/* A new axis in front. In groups, of which several kernels make it: one has no room for any number of buffers. */
+static kn_uop stacked(kn_ctx *k, kn_uop *u, size_t n) {
+    enum { GROUP = 32 };
+    size_t groups = 0;
+    if (n <= GROUP) return ki_opn(&k->ir, KN_STACK, u, (uint32_t)n);
+    for (size_t i = 0; i < n; i += GROUP)
+        u[groups++] = ki_opn(&k->ir, KN_STACK, u + i, (uint32_t)(n - i < GROUP ? n - i : GROUP));
+    return ki_t_cat(k, u, groups, 0);
+}
+
 static kn_tensor joined(const kn_tensor *t, size_t n, int axis, const char *fn, bool fresh) {
     kn_ctx *k;
     if (!t || n == 0) return NULL;
@@ -180,7 +190,7 @@ static kn_tensor joined(const kn_tensor *t, size_t n, int axis, const char *fn, 
     kn_uop *u = ki_malloc(n * sizeof *u), r = NULL;
     int a = u ? ki_axis(k, axis, ki_rank(t[0]->u) + fresh) : (ki_fail(&k->env, KI_E_NOMEM), -1);
     if (a >= 0 && join(k, t, n, fresh ? -1 : a, u))
-        r = fresh ? ki_t_move(k, ki_opn(&k->ir, KN_STACK, u, (uint32_t)n), 0, (unsigned)a) : ki_t_cat(k, u, n, a);
+        r = fresh ? ki_t_move(k, stacked(k, u, n), 0, (unsigned)a) : ki_t_cat(k, u, n, a);
     ki_free(u);
     return ki_handle(k, r);
 }

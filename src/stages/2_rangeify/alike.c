@@ -57,32 +57,14 @@ static bool key_of(rangeifier *r, kn_uop v, bool *whole) {
     return *whole = true, ok;
 }
 
-static uint64_t hash_of(const uint64_t *word, size_t n) {
+static uint32_t hash_of(const uint64_t *word, size_t n) {
     uint64_t h = n;
     for (size_t k = 0; k < n; k++) h = ki_hash2(h, word[k]);
-    return h;
+    return (uint32_t)h;
 }
 
-/* The place of a key among the slots: its entry's, or a free one. */
-static uint32_t *slot_of(const ki_alike *a, const uint64_t *word, size_t n, uint64_t h) {
-    for (uint64_t k = h;; k++) {
-        uint32_t *s = &a->slot[k & (a->nslot - 1)];
-        if (!*s) return s;
-        const ki_alike_sum *e = &a->sum[*s - 1];
-        if (e->hash == h && e->n == n && memcmp(a->word + e->at, word, n * sizeof *word) == 0) return s;
-    }
-}
-
-static bool more_slots(rangeifier *r) {
-    ki_alike *a = &r->alike;
-    uint32_t n = a->nslot ? 2 * a->nslot : 64;
-    uint32_t *slot = ki_calloc(n, sizeof *slot);
-    if (!slot) return nomem(r);
-    ki_free(a->slot);
-    a->slot = slot;
-    a->nslot = n;
-    for (uint32_t k = 0; k < a->nsum; k++) *slot_of(a, a->word + a->sum[k].at, a->sum[k].n, a->sum[k].hash) = k + 1;
-    return true;
+static bool has_key(const ki_alike *a, const ki_alike_sum *e, size_t at, size_t n) {
+    return e->n == n && memcmp(a->word + e->at, a->word + at, n * sizeof *a->word) == 0;
 }
 
 bool ki_alike_find(rangeifier *r, kn_uop v, ki_alike_sum **out, bool *known) {
@@ -93,17 +75,15 @@ bool ki_alike_find(rangeifier *r, kn_uop v, ki_alike_sum **out, bool *known) {
     *known = false;
     if (!key_of(r, v, &whole)) return false;
     if (!whole) return a->nword = at, true;
-    if (2 * a->nsum >= a->nslot && !more_slots(r)) return false;
-    uint64_t h = hash_of(a->word + at, a->nword - at);
-    uint32_t *s = slot_of(a, a->word + at, a->nword - at, h);
-    if (*s) {
-        a->nword = at;
-        return *known = true, *out = &a->sum[*s - 1], true;
+    size_t n = a->nword - at;
+    uint32_t hash = hash_of(a->word + at, n), probe = 0, k;
+    while ((k = ki_slots_next(&a->slots, hash, &probe)) && !has_key(a, &a->sum[k - 1], at, n)) {
     }
-    if (!ki_array_grow(&a->sum, &a->sum_cap, a->nsum + 1, sizeof *a->sum)) return nomem(r);
-    a->sum[a->nsum] = (ki_alike_sum){.hash = h, .at = at, .n = a->nword - at};
-    *out = &a->sum[a->nsum++];
-    return *s = a->nsum, true;
+    if ((*known = k != 0)) return a->nword = at, *out = &a->sum[k - 1], true;
+    k = a->slots.n;
+    if (!ki_array_grow(&a->sum, &a->sum_cap, k + 1, sizeof *a->sum) || !ki_slots_add(&a->slots, hash)) return nomem(r);
+    a->sum[k] = (ki_alike_sum){.at = at, .n = n};
+    return *out = &a->sum[k], true;
 }
 
 /* ---- demands on one sum ----------------------------------------------------------------------------------------- */
@@ -174,6 +154,6 @@ void ki_alike_free(ki_alike *a) {
     ki_free(a->demand);
     ki_free(a->word);
     ki_free(a->sum);
-    ki_free(a->slot);
+    ki_slots_free(&a->slots);
     *a = (ki_alike){0};
 }

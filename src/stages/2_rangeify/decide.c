@@ -3,8 +3,10 @@
  * Inlining never changes a value; it changes how often it is computed and how many bytes move. The rules of
  * thumb below weigh the two; each stands in one function, wants_*. What is never done: a REDUCE under a range
  * its body lacks. */
-#include "stages/indexing.h"
 #include "stages/2_rangeify/rangeify.h"
+
+#include "base/hash.h"
+#include "stages/indexing.h"
 
 #include <string.h>
 
@@ -83,29 +85,48 @@ static void lead(nest *n, uint32_t set) {
 
 /* ---- demands ------------------------------------------------------------------------------------------------ */
 
+/* Place of the nest among those that have demands on a value; NONE: it has none. */
+static uint32_t asker_of(const rangeifier *r, uint32_t value, uint32_t nest_id, uint32_t *hash) {
+    uint32_t at = 0, k;
+    *hash = (uint32_t)ki_hash2(value, nest_id);
+    while ((k = ki_slots_next(&r->askers, *hash, &at)))
+        if (r->asker[k - 1].value == value && r->asker[k - 1].nest == nest_id) break;
+    return k - 1;
+}
+
+static bool add_asker(rangeifier *r, uint32_t value, uint32_t nest_id, uint32_t hash) {
+    if (!GROW(r->asker, r->askers.n, r->asker_cap) || !(ki_slots_add(&r->askers, hash) || nomem(r))) return false;
+    r->asker[r->askers.n - 1] = (asker){value, nest_id, NONE};
+    r->info[value].askers++;
+    r->nest[nest_id].sources += !r->info[value].constant;
+    return true;
+}
+
 static bool add_demand(rangeifier *r, kn_uop d, uint32_t nest_id, uint32_t ctx, bool linear) {
     info *f = &r->info[d->src[0]->id];
-    for (uint32_t k = f->first; k != NONE; k = r->demand[k].next)
-        if (r->demand[k].d == d && r->demand[k].nest == nest_id && r->demand[k].ctx == ctx) {
-            r->demand[k].linear &= linear;
-            return true;
-        }
+    uint32_t hash, at = asker_of(r, d->src[0]->id, nest_id, &hash);
+    for (uint32_t k = at == NONE ? NONE : r->asker[at].last; k != NONE; k = r->demand[k].same)
+        if (r->demand[k].d == d && r->demand[k].ctx == ctx) return r->demand[k].linear &= linear, true;
+    if (at == NONE) {
+        if (!add_asker(r, d->src[0]->id, nest_id, hash)) return false;
+        at = r->askers.n - 1;
+    }
     if (!GROW(r->demand, r->ndemand, r->demand_cap)) return false;
-    r->demand[r->ndemand] = (demand){d, nest_id, ctx, linear, f->first};
-    f->first = r->ndemand++;
+    r->demand[r->ndemand] = (demand){d, nest_id, ctx, linear, f->first, r->asker[at].last};
+    f->first = r->asker[at].last = r->ndemand++;
     return true;
 }
 
 /* The body of a REDUCE that runs `outer` times in a nest. */
 static bool add_context(rangeifier *r, uint32_t nest_id, uint32_t parent, kn_uop reduce, double outer, uint32_t *out) {
-    for (uint32_t k = 0; k < r->ncontext; k++) {
-        context *c = &r->context[k];
-        if (c->nest == nest_id && c->parent == parent && c->reduce == reduce) return *out = k, true;
-    }
+    uint32_t *last = &r->nest[nest_id].context;
+    for (uint32_t k = *last; k != NONE; k = r->context[k].next)
+        if (r->context[k].parent == parent && r->context[k].reduce == reduce) return *out = k, true;
     if (!GROW(r->context, r->ncontext, r->context_cap)) return false;
     double times = (double)reduce->src[0]->type->numel / (double)(reduce->type->numel ? reduce->type->numel : 1);
-    r->context[r->ncontext] = (context){parent, reduce, nest_id, outer * times};
-    *out = r->ncontext++;
+    r->context[r->ncontext] = (context){parent, reduce, outer * times, *last};
+    *out = *last = r->ncontext++;
+    r->nest[nest_id].contexts++;
     return true;
 }
 
@@ -154,6 +175,8 @@ static kn_uop step(rangeifier *r, kn_uop d) {
 
 /* The demands on v are rewritten into demands on its sources. */
 static bool inline_value(rangeifier *r, kn_uop v) {
+    for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next)
+        if (r->demand[k].same == NONE) r->nest[r->demand[k].nest].sources -= !r->info[v->id].constant;
     if (!name_loops(r, r->demand[r->info[v->id].first].nest, v)) return false;
     for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next) {
         demand q = r->demand[k];
@@ -167,7 +190,7 @@ static bool inline_value(rangeifier *r, kn_uop v) {
             ranges free; /* it is computed where its own ranges are open */
             if (!free_ranges(r, &r->nest[q.nest], q.d, &free)) return false;
             double outer = free.reduce ? iterations(r, &r->nest[q.nest], q.ctx) : free.count;
-            if (!add_context(r, q.nest, q.ctx, v, outer, &ctx)) return false;
+            if (!add_context(r, q.nest, free.reduce ? q.ctx : NONE, v, outer, &ctx)) return false;
             double work = (double)v->src[0]->type->numel / (double)v->type->numel;
             if (work > r->nest[q.nest].reduce_work) r->nest[q.nest].reduce_work = work;
             if (!scan(r, e->src[0], q.nest, ctx, true)) return false;
@@ -187,7 +210,7 @@ static bool new_nest(rangeifier *r, const ki_type *shape, uint32_t *id) {
     if (!GROW(r->nest, r->nnest, r->nest_cap)) return false;
     nest *n = &r->nest[r->nnest];
     uint32_t first;
-    *n = (nest){.rank = shape->rank, .shape = shape, .own = NONE};
+    *n = (nest){.rank = shape->rank, .shape = shape, .own = NONE, .context = NONE};
     if (!ki_range_place(r, &n->place, shape, UINT32_MAX, &first)) return false;
     for (unsigned k = 0; k < shape->rank; k++) {
         ki_dim d = shape->dim[k];
@@ -266,6 +289,18 @@ static bool asks_for_all(rangeifier *r, uint32_t id, kn_uop v, bool *only) {
     return true;
 }
 
+/* Buffers a nest reads; it stores up to 16, and a kernel has room for 64. */
+#define MOST_SOURCES 48
+
+/* Would the nest read too many with the sources of v in place of v? */
+static bool crowds(const rangeifier *r, uint32_t id, kn_uop v) {
+    uint32_t more = 0, hash;
+    if (r->nest[id].sources + v->nsrc <= MOST_SOURCES) return false;
+    for (uint32_t j = 0; j < v->nsrc; j++)
+        more += !r->info[v->src[j]->id].constant && asker_of(r, v->src[j]->id, id, &hash) == NONE;
+    return more > 1 && r->nest[id].sources + more - 1 > MOST_SOURCES;
+}
+
 /* Others read what it stores: so it must not need what they make of v, which is younger, nor overwrite what they read. */
 static bool may_share(const rangeifier *r, const nest *n, kn_uop v) {
     bool assigns = v->op == KN_AFTER || v->op == KN_LOAD;
@@ -281,7 +316,7 @@ static uint32_t host_nest(rangeifier *r, kn_uop v) {
     for (uint32_t k = r->info[v->id].first; k != NONE && host == NONE && looked++ < LOOK_AT; k = r->demand[k].next) {
         bool only;
         uint32_t id = r->demand[k].nest;
-        if (asks_for_all(r, id, v, &only) && (only || may_share(r, &r->nest[id], v))) host = id;
+        if (!crowds(r, id, v) && asks_for_all(r, id, v, &only) && (only || may_share(r, &r->nest[id], v))) host = id;
     }
     /* Two stores of one nest are unordered: not to the same memory. */
     for (uint32_t k = 0; memory && host != NONE && k < r->nest[host].nout; k++)
@@ -395,18 +430,10 @@ static bool same_demand(const demand *a, const demand *b) {
     return a->d == b->d && (a->nest == b->nest || !varies);
 }
 
-/* Demands on v: how many different ones, from how many nests. */
-static void count_demands(const rangeifier *r, const info *f, uint32_t *different, uint32_t *nests) {
-    *different = *nests = 0;
-    for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
-        bool new_d = true, new_nest = true;
-        for (uint32_t j = f->first; j != k; j = r->demand[j].next) {
-            new_d &= !same_demand(&r->demand[j], &r->demand[k]);
-            new_nest &= r->demand[j].nest != r->demand[k].nest;
-        }
-        *different += new_d;
-        *nests += new_nest;
-    }
+static bool has_different_demands(const rangeifier *r, const info *f) {
+    for (uint32_t k = f->first; k != NONE; k = r->demand[k].next)
+        if (!same_demand(&r->demand[f->first], &r->demand[k])) return true;
+    return false;
 }
 
 /* Results a row is used for: beyond, a matrix product in tiles is worth a pass through memory. */
@@ -425,12 +452,12 @@ static bool fits_row(rangeifier *r, kn_uop v, const demand *q, const ranges *fre
 
 static bool wants_storage_elementwise(rangeifier *r, kn_uop v, bool *ok) {
     const info *f = &r->info[v->id];
-    uint32_t different, nests;
     /* Made of nothing but constants and ranges: always cheaper to make than to load. */
     if (f->leaves == 0 && f->cost < 40) return false;
-    count_demands(r, f, &different, &nests);
+    bool different = has_different_demands(r, f);
+    uint32_t nests = f->askers;
     /* The REDUCE below would be stored anyway: store it with what follows it. */
-    if (different > 1 && f->heavy) return true;
+    if (different && f->heavy) return true;
     /* m kernels reading k values each, against one that writes and m that read. */
     if (nests > 1 && v->type->numel > 1 && nests * f->leaves > f->leaves + 1 + nests) return true;
     for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
@@ -456,19 +483,23 @@ static bool same_op_sums(const rangeifier *r, const demand *q, kn_uop v) {
            r->context[q->ctx].reduce->arg.reduce.op == KN_ADD;
 }
 
+/* Of a nest. What is optimized as one kernel takes as often as long as there are; a pass through memory beside so many is little. */
+#define MOST_REDUCES 24
+
 static bool wants_storage_reduce(rangeifier *r, kn_uop v, bool *ok) {
     const info *f = &r->info[v->id];
-    uint32_t different, nests;
-    count_demands(r, f, &different, &nests);
+    bool different = has_different_demands(r, f);
+    uint32_t nests = f->askers;
     if (f->folds) return false;
     double k = (double)v->src[0]->type->numel / (double)v->type->numel;
-    if (nests > 1 || different > 1 || f->scatters) return true;
+    if (nests > 1 || different || f->scatters) return true;
     for (uint32_t j = f->first; j != NONE; j = r->demand[j].next) {
         const demand *q = &r->demand[j];
         nest *n = &r->nest[q->nest];
         ranges free;
         if (!free_ranges(r, n, q->d, &free)) return *ok = false;
         double around = iterations(r, n, q->ctx);
+        if (n->contexts >= MOST_REDUCES) return true;
         if (q->ctx != NONE && k > 4 && r->info[r->context[q->ctx].reduce->id].scatters) return true;
         if (q->ctx != NONE && free.reduce) { /* a sum inside a sum's body: one sum, if nothing is repeated */
             bool merges = same_op_sums(r, q, v) && around <= free.count * 1.01;
@@ -487,11 +518,18 @@ static bool wants_storage_reduce(rangeifier *r, kn_uop v, bool *ok) {
     return false;
 }
 
+/* Is there a nest that would read too many? */
+static bool is_crowded(const rangeifier *r, kn_uop v) {
+    for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next)
+        if (r->demand[k].same == NONE && crowds(r, r->demand[k].nest, v)) return true;
+    return false;
+}
+
 static bool wants_storage(rangeifier *r, kn_uop v, bool *ok) {
     if (r->info[v->id].keep || v->op == KN_LOAD) return true;
-    if (v->op == KN_REDUCE) return wants_storage_reduce(r, v, ok);
-    if (ki_is_elementwise((kn_op)v->op)) return wants_storage_elementwise(r, v, ok);
-    return false;
+    if (v->op == KN_REDUCE && wants_storage_reduce(r, v, ok)) return true;
+    if (ki_is_elementwise((kn_op)v->op) && wants_storage_elementwise(r, v, ok)) return true;
+    return is_crowded(r, v);
 }
 
 /* A REDUCE inlined where it needs fewer ranges than its nest has: those ranges must be the outer ones. */

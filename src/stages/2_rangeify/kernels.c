@@ -380,7 +380,7 @@ static bool number_all(rangeifier *r, const ki_kernels *k, const uint32_t *order
         if (ok) s.kind[kernel] = NULL;
         ok = ok && number(r, sink, &c[i]) && note_kind(r, &s, kernel, &c[i]);
     }
-    for (uint32_t i = 0; i < s.seen.nkernel && i < s.cap; i++) ki_free(s.kind[i]);
+    for (uint32_t i = 0; i < s.seen.slots.n && i < s.cap; i++) ki_free(s.kind[i]);
     ki_free(s.kind);
     ki_written_close(&s.seen);
     return ok;

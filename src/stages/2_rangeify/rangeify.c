@@ -100,6 +100,8 @@ void ki_range_forget(rangeifier *r) {
     ki_free(r->info);
     ki_free(r->push.range);
     ki_free(r->demand);
+    ki_free(r->asker);
+    ki_slots_free(&r->askers);
     ki_free(r->context);
     ki_alike_free(&r->alike);
     ki_places_free(&r->places);
@@ -107,6 +109,7 @@ void ki_range_forget(rangeifier *r) {
     r->info = NULL;
     r->push.range = NULL;
     r->demand = NULL;
+    r->asker = NULL;
     r->context = NULL;
 }
 

@@ -7,6 +7,7 @@
 #ifndef KI_RANGEIFY_H
 #define KI_RANGEIFY_H
 
+#include "base/slots.h"
 #include "stages/2_rangeify/push.h"
 #include "stages/stages.h"
 
@@ -14,18 +15,22 @@
 
 /* Where a demand stands: inside the bodies of these REDUCEs of its nest, innermost first. */
 typedef struct context {
-    uint32_t parent; /* NONE at the top */
+    uint32_t parent; /* NONE where it runs once for each of its own places, whoever asks */
     kn_uop reduce;   /* tensor node */
-    uint32_t nest;
-    double count; /* times its body runs */
+    double count;    /* times its body runs */
+    uint32_t next;   /* of its nest */
 } context;
 
 typedef struct demand {
     kn_uop d;
     uint32_t nest, ctx;
     bool linear; /* between the innermost REDUCE's body and here: only views and zero fill */
-    uint32_t next;
+    uint32_t next, same; /* on the same value, and of those in the same nest: the one before it */
 } demand;
+
+typedef struct asker { /* a nest with demands on a value */
+    uint32_t value, nest, last;
+} asker;
 
 typedef struct output { /* one store of a nest */
     kn_uop node;   /* tensor node: the value's, or an AFTER */
@@ -46,6 +51,9 @@ typedef struct nest {
     bool scatter;           /* stores a REDUCE that scatters, alone */
     uint32_t place;         /* of the loop that came up last: places.c */
     uint32_t own;           /* demands on what it stores: NONE, or the first among `own` */
+    uint32_t context;       /* NONE, or the last of its REDUCEs' bodies */
+    uint32_t contexts;      /* so many */
+    uint32_t sources;       /* values it has demands on that are not inlined, constants aside: so many buffers at most */
 } nest;
 
 /* A demand on what its nest stores is the value itself there; other nests with this demand read the buffer. */
@@ -61,12 +69,13 @@ typedef struct ki_place {
 } ki_place;
 typedef struct ki_places {
     ki_place *place;
-    uint32_t n, *slot, nslot; /* slot: 1 + place, by hash */
+    ki_slots slots;
     size_t cap;
 } ki_places;
 
 typedef struct info { /* of a tensor node */
     uint32_t first;    /* demands */
+    uint32_t askers;   /* nests that have some */
     uint32_t users;
     bool root, keep;   /* an output; must be stored */
     bool constant;     /* made of constants alone */
@@ -85,7 +94,6 @@ typedef struct info { /* of a tensor node */
 } info;
 
 typedef struct ki_alike_sum { /* what facts.c has found of sums with this key */
-    uint64_t hash;
     size_t at, n; /* the key's words */
     int64_t scatters;
     bool folds, counts;
@@ -94,10 +102,9 @@ typedef struct ki_alike {
     uint64_t *word; /* keys, one after the other */
     size_t nword, word_cap;
     ki_alike_sum *sum;
-    uint32_t nsum;
+    ki_slots slots;
     size_t sum_cap;
-    uint32_t *slot, nslot; /* 1 + place among sums, by hash */
-    uint32_t met;          /* nodes numbered so far */
+    uint32_t met; /* nodes numbered so far */
     struct ki_alike_demand {
         kn_uop d, e; /* what it became; NULL: it stays a sum */
         uint32_t next;
@@ -117,6 +124,9 @@ typedef struct rangeifier {
     demand *demand;
     uint32_t ndemand;
     size_t demand_cap;
+    asker *asker;
+    ki_slots askers;
+    size_t asker_cap;
     context *context;
     uint32_t ncontext;
     size_t context_cap;
@@ -270,7 +280,6 @@ void ki_names_forget(ki_naming *s);
 void ki_names_free(ki_naming *s);
 
 typedef struct ki_written_kernel {
-    uint64_t hash;
     size_t at, n; /* its words */
 } ki_written_kernel;
 typedef struct ki_written_frame { /* a node whose sources are being walked */
@@ -292,7 +301,7 @@ typedef struct ki_written {
     uint64_t *word; /* of kernels that differ, one after the other; from `begun` on the one at hand */
     size_t nword, word_cap, begun;
     ki_written_kernel *kernel;
-    uint32_t nkernel, *slot, nslot; /* slot: 1 + kernel, by hash */
+    ki_slots slots;
     size_t kernel_cap;
 } ki_written;
 /* Nodes of a kernel with names in them: node[0..n). */

@@ -147,40 +147,23 @@ bool ki_written_begin(ki_written *w, kn_uop sink, bool *whole) {
 
 /* ---- finding --------------------------------------------------------------------------------------------------- */
 
-static uint32_t *slot_of(const ki_written *w, size_t at, size_t n, uint64_t h) {
-    for (uint64_t k = h;; k++) {
-        uint32_t *s = &w->slot[k & (w->nslot - 1)];
-        if (!*s) return s;
-        const ki_written_kernel *e = &w->kernel[*s - 1];
-        if (e->hash == h && e->n == n && memcmp(w->word + e->at, w->word + at, n * sizeof *w->word) == 0) return s;
-    }
-}
-
-static bool more_slots(ki_written *w) {
-    uint32_t n = w->nslot ? 2 * w->nslot : 64;
-    uint32_t *slot = ki_calloc(n, sizeof *slot);
-    if (!slot) return nomem(w->ir->env);
-    ki_free(w->slot);
-    w->slot = slot;
-    w->nslot = n;
-    for (uint32_t k = 0; k < w->nkernel; k++) {
-        const ki_written_kernel *e = &w->kernel[k];
-        *slot_of(w, e->at, e->n, e->hash) = k + 1;
-    }
-    return true;
+static bool is_written(const ki_written *w, const ki_written_kernel *e, size_t at, size_t n) {
+    return e->n == n && memcmp(w->word + e->at, w->word + at, n * sizeof *w->word) == 0;
 }
 
 bool ki_written_find(ki_written *w, uint32_t *kernel, bool *known) {
     size_t at = w->begun, n = w->nword - at;
     uint64_t h = n;
     for (size_t k = 0; k < n; k++) h = ki_hash2(h, w->word[at + k]);
-    if (2 * w->nkernel >= w->nslot && !more_slots(w)) return false;
-    uint32_t *s = slot_of(w, at, n, h);
-    if ((*known = *s != 0)) return w->nword = at, *kernel = *s - 1, true;
-    if (!GROW(w, w->kernel, w->nkernel, w->kernel_cap)) return false;
-    w->kernel[w->nkernel] = (ki_written_kernel){.hash = h, .at = at, .n = n};
-    *kernel = w->nkernel++;
-    return *s = w->nkernel, true;
+    uint32_t hash = (uint32_t)h, probe = 0, k;
+    while ((k = ki_slots_next(&w->slots, hash, &probe)) && !is_written(w, &w->kernel[k - 1], at, n)) {
+    }
+    if ((*known = k != 0)) return w->nword = at, *kernel = k - 1, true;
+    k = w->slots.n;
+    if (!GROW(w, w->kernel, k, w->kernel_cap)) return false;
+    if (!ki_slots_add(&w->slots, hash)) return nomem(w->ir->env);
+    w->kernel[k] = (ki_written_kernel){.at = at, .n = n};
+    return *kernel = k, true;
 }
 
 void ki_written_close(ki_written *w) {
@@ -193,6 +176,6 @@ void ki_written_close(ki_written *w) {
     ki_free(w->called);
     ki_free(w->word);
     ki_free(w->kernel);
-    ki_free(w->slot);
+    ki_slots_free(&w->slots);
     *w = (ki_written){0};
 }

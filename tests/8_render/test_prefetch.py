@@ -47,7 +47,7 @@ def lists(koine, path, text, **env):
 @pytest.mark.parametrize("text, want", [
     (each(65536, "exp"), [(4096, 1)]),             # long between two loads
     (each(65536 + 37, "exp"), [(4096, 1)]),        # and what a cut leaves over has none
-    (each(65536, "neg"), []),                      # memory alone decides
+    (each(65536, "neg"), []),                      # memory alone decides, of what is near
     (of_row(64, 512, 1, "add"), []),               # along rows, of what is near
     (first_of_largest(64, 512), []),               # likewise, though it carries what it found
     (softmax(64, 512), [(2048, 1)]),               # the next row
@@ -72,6 +72,22 @@ def test_along_rows(koine, tmp_path, level, op):
     ahead = [int(n) for n in re.findall(r"prefetcht1 \[.*?([+-]\d+)\]", code)]
     assert opts == [(1536, 1)] and ahead and len(set(ahead)) == len(ahead) and all(n % 64 == 0 for n in ahead), (opts, ahead)
     assert "prefetch" not in lists(koine, tmp_path / "p.kn", of_row(1024, 1021, 1, op), KN_CPU=level, KN_STREAM=1 << 22)[1]
+
+
+@pytest.mark.parametrize("inputs, hint", [(1, "prefetcht0"), (2, "prefetcht1"), (3, None)])
+def test_what_is_stored_past_the_caches(koine, tmp_path, inputs, hint):
+    """Each line of what is read once: one input into the first cache, two into the second; not what a cache has, nor what is stored in parts of lines."""
+    n, p = 1 << 19, tmp_path / "p.kn"
+    text = "".join(f'%x{i} = param "x{i}" : f32 [{n}]\n' for i in range(inputs)) + "%y0 = mul %x0 3.0\n"
+    text += "".join(f"%y{i} = add %y{i - 1} %x{i}\n" for i in range(1, inputs)) + f'out "y" = %y{inputs - 1}\n'
+    opts, code = lists(koine, p, text, KN_CPU="avx512", KN_STREAM=1 << 20)
+    assert opts == [(2048, 1 + i) for i in range(inputs if hint else 0)]
+    asked = [(h, int(a)) for h, a in re.findall(r"(prefetch\w+) \[.*?([+-]\d+)\]", code)]
+    assert sorted(asked) == sorted((hint, 2048 + 64 * i) for i in range(4 if hint else 0) for _ in range(inputs))
+    assert "prefetch" not in lists(koine, p, text, KN_CPU="avx512", KN_STREAM=1 << 21)[1]
+    assert "prefetch" not in lists(koine, p, text, KN_CPU="avx512", KN_STREAM=0)[1]
+    narrow = f'%x = param "x" : f32 [{n}]\n%y = cast %x : bf16 [{n}]\nout "y" = %y\n'
+    assert not lists(koine, p, narrow, KN_CPU="avx512", KN_STREAM=1 << 20)[0]
 
 
 @pytest.mark.parametrize("level, want", [("avx512", [(8192, 1)]), ("avx2", [(16384, 1)]), ("sse2", [(16384, 1)])])

@@ -16,6 +16,7 @@
 #define MOST_ROW     (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
 #define FIRST        (1 << 15) /* bytes of a first cache: of rows of which two fill it the next one waits behind it */
 #define WORTH_ASKING 16        /* weight of what is done to a vector: below, memory alone decides */
+#define MOST_INPUTS  2         /* that are gone through at once, and asked for */
 #define LEAST_TERMS  32        /* of the sums of a tile: time enough to fetch what comes behind them */
 #define FEW_ROWS     4
 #define BLOCK_ROWS   16        /* that lie apart and are read at once: more than the hardware looks after */
@@ -60,6 +61,8 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
                                                         : NULL;
     return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, why) : k->sink;
 }
+
+static int64_t bytes_of(kn_uop param) { return ki_numel(param) * (int64_t)ki_itemsize((kn_dtype)param->dtype); }
 
 /* ---- when it pays ------------------------------------------------------------------------------------------ */
 
@@ -246,6 +249,35 @@ static place of_sum(const ki_nest *k, kn_uop param, bool past) {
     return best;
 }
 
+/* Large inputs that the loop reads. */
+static unsigned inputs_of(const ki_nest *k, kn_uop loop, int64_t least) {
+    kn_uop seen[MOST_INPUTS + 1];
+    unsigned n = 0;
+    for (uint32_t i = 0; i < k->scope.n && n <= MOST_INPUTS; i++) {
+        kn_uop p = ki_scope_has(&k->scope, k->scope.node[i], loop) ? param_of(k, i) : NULL;
+        unsigned at = 0;
+        while (at < n && seen[at] != p) at++;
+        if (p && at == n && bytes_of(p) >= least) seen[n++] = p;
+    }
+    return n;
+}
+
+/* What is changed element by element and stored past the caches: one input into the first cache, two into the second. */
+static place of_map(const ki_nest *k, kn_uop param) {
+    kn_uop u, r;
+    int64_t terms;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
+        kn_uop e = ki_nest_closer(k, r), store = e->op == KN_END && ki_last_loop(e) == r ? ki_nest_store(e) : NULL;
+        kn_uop to = store ? ki_storage(store->src[0]) : NULL;
+        if (!to || to->op != KN_PARAM || !is_streamed(k, to->arg.param->slot) || step(k, u, r) >= FAR || !is_row(k, u))
+            continue;
+        if (ki_itemsize((kn_dtype)to->dtype) < ki_itemsize((kn_dtype)u->dtype)) continue; /* parts of lines */
+        unsigned n = inputs_of(k, r, bytes_of(param) / 2);
+        if (n <= MOST_INPUTS && !longest_sum(k, r, &terms)) return (place){.loop = r, .ahead = STRIP, .second = n > 1};
+    }
+    return (place){0};
+}
+
 /* What several rows at once are added to, or compared with: the next rows, while these are gone through (rows.c). */
 static place of_rows(const ki_nest *k, kn_uop param) {
     kn_uop u, r;
@@ -404,8 +436,6 @@ static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
     return ki_choice_look(c, ki_nest_apply(&c->nest, o));
 }
 
-static int64_t bytes_of(kn_uop param) { return ki_numel(param) * (int64_t)ki_itemsize((kn_dtype)param->dtype); }
-
 /* The rows' loop in parts of a line. */
 static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
     place at = next_rows(&c->nest, param);
@@ -420,7 +450,9 @@ static place find_place(const ki_choice *c, kn_uop param) {
     int64_t bytes = bytes_of(param);
     place at = {0};
     if ((uint64_t)bytes >= c->from && !(at = next_blocks(&c->nest, param)).loop) at = best_place(&c->nest, param);
-    if (!at.loop && bytes >= BESIDE) at = of_sum(&c->nest, param, (uint64_t)bytes / 2 >= c->from);
+    bool past = bytes >= BESIDE && (uint64_t)bytes / 2 >= c->from;
+    if (!at.loop && past) at = of_map(&c->nest, param);
+    if (!at.loop && bytes >= BESIDE) at = of_sum(&c->nest, param, past);
     if (!at.loop && bytes >= BESIDE) at = of_rows(&c->nest, param);
     if (!at.loop && bytes >= NEAR) at = of_copy(&c->nest, param);
     return at;

@@ -152,23 +152,33 @@ def test_it_changes_nothing(koine, tmp_path, level, text):
     assert runs[0] == runs[1] and "y" in runs[0]
 
 
-@pytest.mark.parametrize("n, second", [(2048, False), (4096, True), (8192, True), (12500, True)])
-def test_two_rows_that_fill_the_first_cache(koine, tmp_path, n, second):
-    """The next one goes behind it, so that this one stays, or as much of it as fits."""
+@pytest.mark.parametrize("n, rows", [(512, 0), (1024, 4), (1500, 3), (2048, 2), (4096, 1), (8192, 1), (12500, 1)])
+def test_rows_that_fill_the_first_cache(koine, tmp_path, n, rows):
+    """Long ones go behind it, so many whole rows ahead that there is time."""
     opts, code = lists(koine, tmp_path / "p.kn", softmax(64, n), KN_CPU="avx512", KN_STREAM=1)
-    assert ("prefetcht1" in code) == second and ("prefetcht0" in code) != second
-    assert opts == [(4 * n, 1)]
+    assert ("prefetcht1" in code) == (rows > 0) and ("prefetcht0" in code) != (rows > 0)
+    assert opts == [(4 * n * (rows or 1), 1)]
 
 
-@pytest.mark.parametrize("n", [1024, 4096])
-def test_two_loops_share_the_next_row(koine, tmp_path, n):
-    """Of a row's three passes the two that come later: every line is asked for by one of them, and each asks for as many."""
+@pytest.mark.parametrize("n, past", [(1024, True), (2048, True), (4096, False)])
+def test_the_first_to_read_a_row_waits(koine, tmp_path, n, past):
+    """Of two passes the one that stores the result asks for the rows that come, while they have room beside this one."""
+    text = (f'%x = param "x" : f32 [64, {n}]\n%q = mul %x %x\n%v = reduce add %q axes=(1)\n%r = sqrt %v\n%e = expand %r (64, {n})\n%y = mul %x %e\n'
+            f'out "y" = %y\n')
+    opts, code = lists(koine, tmp_path / "p.kn", text, KN_CPU="avx512", KN_STREAM=1)
+    assert opts == [(16384, 1)]
+    assert ["vmovntps" in b for b in re.split(r"\n\s*jl ", code) if "prefetcht1" in b] == [past]
+
+
+@pytest.mark.parametrize("n, rows", [(1024, 4), (4096, 1)])
+def test_two_loops_share_the_next_row(koine, tmp_path, n, rows):
+    """Of a row's three passes the two that come later: every line is asked for by one of them, of four three while the result is stored."""
     opts, code = lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU="avx512", KN_STREAM=1)
-    assert opts == [(4 * n, 1)] * 2
-    asked = [[int(a) - 4 * n for a in re.findall(r"prefetcht\d \[.*?\+(\d+)\]", b)] for b in re.split(r"\n\s*jl ", code)]
-    asked = [a for a in asked if a]
-    assert len(asked) == 2 and len(asked[0]) == len(asked[1])
-    assert sorted(asked[0] + asked[1]) == list(range(0, 64 * 2 * len(asked[0]), 64))
+    assert opts == [(4 * n * rows, 1)] * 2
+    bodies = [([int(a) - 4 * n * rows for a in re.findall(r"prefetcht1 \[.*?\+(\d+)\]", b)], "vmovntps" in b) for b in re.split(r"\n\s*jl ", code)]
+    asked = {past: lines for lines, past in bodies if lines}
+    assert set(asked) == {False, True} and len(asked[True]) == 3 * len(asked[False])
+    assert sorted(asked[False] + asked[True]) == list(range(0, 64 * 4 * len(asked[False]), 64))
     assert "prefetch" not in lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU="avx512", KN_STREAM=0)[1]
 
 

@@ -6,15 +6,18 @@
  * beyond a buffer is no access. */
 #include "stages/3_optimize/choose.h"
 
-#define FAIL(...)    (ki_fail(k->ir->env, __VA_ARGS__), NULL)
-#define LEAST        64
-#define MOST         (1 << 24)
-#define AHEAD        (1 << 12) /* bytes, along memory */
-#define STRIP        (1 << 11) /* bytes of a strip of rows to have under way */
-#define SOON         1536      /* bytes, along what a sum of little else reads */
-#define FAR          (1 << 10) /* bytes from which on two places are of different rows */
-#define MOST_ROW     (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
-#define FIRST        (1 << 15) /* bytes of a first cache: of rows of which two fill it the next one waits behind it */
+#define FAIL(...) (ki_fail(k->ir->env, __VA_ARGS__), NULL)
+#define LEAST     64
+#define MOST      (1 << 24)
+#define AHEAD     (1 << 12) /* bytes, along memory */
+#define STRIP     (1 << 11) /* bytes of a strip of rows to have under way */
+#define SOON      1536      /* bytes, along what a sum of little else reads */
+#define FAR       (1 << 10) /* bytes from which on two places are of different rows */
+#define MOST_ROW  (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
+#define FIRST     (1 << 15) /* bytes of a first cache: what does not leave room in it waits behind it */
+#define LONG_ROW                                                                                                       \
+    (1 << 12) /* bytes of a row that has no room in the first cache beside this one and what else is gone through */
+#define TIME_AHEAD   (1 << 14) /* bytes of such rows, at least: memory's answer takes longer than one of them */
 #define WORTH_ASKING 16        /* weight of what is done to a vector: below, memory alone decides */
 #define MOST_INPUTS  2         /* that are gone through at once, and asked for */
 #define LEAST_TERMS  32        /* of the sums of a tile: time enough to fetch what comes behind them */
@@ -124,7 +127,7 @@ typedef struct place {
     int64_t ahead; /* bytes */
     double worth;
     bool second; /* into the second cache */
-    bool row;    /* the next row */
+    int64_t row; /* bytes to the next row */
     int64_t rows;
 } place;
 
@@ -200,19 +203,25 @@ static bool stores_result(kn_uop closer) {
 }
 
 /* Of the loops that read a PARAM: of several that go through the same row that which has most to do meanwhile, the stores of the
- * kernel's result aside; else the longest, that which has least to do. */
+ * kernel's result aside, and before them the first where the next row has room beside it: it waits for what was asked for; else the longest, that which has least to do. */
 static place best_place(const ki_nest *k, kn_uop param) {
     place best = {0};
     kn_uop u, r, v, q;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         if (r == best.loop) continue;
         place p = {.loop = r};
-        for (uint32_t j = 0; !p.ahead && (v = next_access(k, param, false, &j, &q));)
-            if (q != r) p.ahead = next_row(k, u, v);
-        bool result = stores_result(ki_nest_closer(k, r));
-        p.second = 2 * p.ahead >= FIRST;
-        p.row = p.ahead != 0;
-        if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * ki_weight_in(k, r);
+        bool result = stores_result(ki_nest_closer(k, r)), waits = ki_weight_in(k, r) < WORTH_ASKING;
+        for (uint32_t j = 0; (v = next_access(k, param, false, &j, &q));) {
+            int64_t ahead = q == r ? 0 : next_row(k, u, v);
+            if (ahead) p.ahead = ahead, waits &= ki_nest_closer(k, r)->id < ki_nest_closer(k, q)->id;
+        }
+        p.row = p.ahead;
+        if ((p.second = p.row >= LONG_ROW)) p.ahead *= (TIME_AHEAD + p.row - 1) / p.row;
+        if (p.ahead)
+            p.worth = (waits && 2 * p.row < FIRST ? 1e15
+                       : result                   ? 2e15
+                                                  : 3e15) +
+                      (double)ki_extent(r) * ki_weight_in(k, r);
         else p = (place){.loop = r, .ahead = along(k, u, r), .worth = (double)ki_extent(r) / (1 + ki_weight_in(k, r))};
         if (p.ahead && p.worth > best.worth) best = p;
     }
@@ -319,7 +328,7 @@ static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
         if (r == at->loop) mine = u;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         if (!first || ki_nest_closer(k, r)->id < ki_nest_closer(k, first)->id) first = r;
-        bool same = r != at->loop && next_row(k, u, mine) == at->ahead && width(k, u) == width(k, mine);
+        bool same = r != at->loop && next_row(k, u, mine) == at->row && width(k, u) == width(k, mine);
         if (same && width(k, u) > LEAST && 2 * ki_weight_in(k, r) >= ki_weight_in(k, at->loop) &&
             (!other || ki_weight_in(k, r) > ki_weight_in(k, other)))
             other = r;

@@ -153,18 +153,34 @@ static void find_deferred(ki_lower *l) {
     }
 }
 
+#define PAST 3 /* lines that a loop asks for where it stores past the caches, for one elsewhere */
+
+/* How much time an asking loop has, counted in lines: memory is busy with what it stores past the caches. */
+static uint16_t share_of(const ki_lower *l, uint32_t axis) {
+    int64_t depth = 0; /* loops that are open, from this one on */
+    for (uint32_t i = 0; i < l->n; i++) {
+        kn_uop u = l->inst[i];
+        if (u->op == KN_RANGE && (depth || u->arg.range.id == axis)) depth++;
+        if (u->op == KN_END && depth) depth = depth < u->nsrc ? 0 : depth - (u->nsrc - 1);
+        if (depth && u->op == KN_STORE && u->arg.i) return PAST;
+    }
+    return 1;
+}
+
 /* The OptOps PREFETCH: the LOADs and STOREs of whole vectors, and the squares, that stand in the loop, in none inside it. What several loops ask for is shared
  * out by lines. */
 static void find_ahead(ki_lower *l, const ki_kernel *info) {
     for (uint32_t k = 0; info && k < info->nopt; k++) {
         const ki_opt *o = &info->opt[k];
-        uint16_t part = 0, parts = 0;
+        uint16_t part = 0, parts = 0, share = 0;
         for (uint32_t i = 0; i < info->nopt && o->op == KI_OPT_PREFETCH; i++) {
             const ki_opt *p = &info->opt[i];
-            bool same = p->op == o->op && p->id == o->id && p->arg == o->arg && p->top == o->top;
-            part += same && i < k, parts += same;
+            if (p->op != o->op || p->id != o->id || p->arg != o->arg || p->top != o->top) continue;
+            uint16_t n = share_of(l, (uint32_t)p->axis);
+            part += i < k ? n : 0, parts += n;
+            if (i == k) share = n;
         }
-        int64_t depth = 0; /* loops that are open, from this one on */
+        int64_t depth = 0;
         for (uint32_t i = 0; i < l->n && o->op == KI_OPT_PREFETCH; i++) {
             kn_uop u = l->inst[i];
             ki_address a;
@@ -173,7 +189,7 @@ static void find_ahead(ki_lower *l, const ki_kernel *info) {
             bool square = l->val[i].square && u->op == KN_LOAD && u->src[0]->src[0]->arg.param->slot == o->id;
             if (depth != 1 || (!square && !ki_lmoves_vector(u, o->id, &a))) continue;
             l->val[i].ahead = o->arg, l->val[i].second = o->top;
-            l->val[i].part = part, l->val[i].parts = parts;
+            l->val[i].part = part, l->val[i].parts = parts, l->val[i].share = share;
         }
     }
 }

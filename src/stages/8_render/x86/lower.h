@@ -29,7 +29,8 @@ typedef struct ki_lval {  /* by item */
     uint32_t square;      /* a LOAD or a STORE of a square (square.c): 1 + the item that starts lowest */
     uint32_t next;        /* 1 + the square's next item */
     int32_t ahead;        /* a LOAD, a STORE: bytes ahead of it to be asked for, 0: none */
-    uint16_t part, parts; /* which of how many lines */
+    uint16_t part, parts; /* from which of how many lines on, */
+    uint16_t share;       /* so many */
     uint8_t second;       /* a LOAD: of all but the first cache */
     uint8_t asked;        /* a LOAD of a square: one has, for all of the loop */
 } ki_lval;

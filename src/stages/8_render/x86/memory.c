@@ -100,16 +100,14 @@ bool ki_lmoves_vector(kn_uop u, int32_t slot, ki_address *a) {
 
 /* The OptOp PREFETCH: once a line. */
 static void ask_ahead(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
-    int64_t ahead = ki_lv(l, u)->ahead, line = l->m.target->line, bytes = (int64_t)a->lanes * ki_les(a->buf);
+    const ki_lval *v = ki_lv(l, u);
+    int64_t ahead = v->ahead, line = l->m.target->line, bytes = (int64_t)a->lanes * ki_les(a->buf);
     int64_t within = (o.v % line + line) % line, nth = (o.v - within) / line;
     if (!ahead || within >= bytes || o.v + ahead > INT32_MAX) return;
-    if ((nth - ki_lv(l, u)->part) % ki_lv(l, u)->parts) return;
+    int64_t of = (nth % v->parts + v->parts) % v->parts;
+    if (of < v->part || of >= v->part + v->share) return;
     o.v += ahead;
-    KI_LPUT(l,
-            u->op == KN_STORE     ? KI_X_PREFETCHW
-            : ki_lv(l, u)->second ? KI_X_PREFETCHT1
-                                  : KI_X_PREFETCHT0,
-            sized(o, 0));
+    KI_LPUT(l, u->op == KN_STORE ? KI_X_PREFETCHW : v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, sized(o, 0));
 }
 
 #define MOST_BEHIND 64 /* vectors that are stored, or read, behind a sum */

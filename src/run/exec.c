@@ -24,13 +24,39 @@ static size_t port_bytes(const ki_port *q) {
     return (size_t)n * ki_itemsize(q->dtype);
 }
 
-/* Which in port of p a port of the lowered program came from: callify orders them anew, all else keeps the order. */
-static int32_t origin_of(const ki_program *p, const ki_program *low, size_t at) {
-    const ki_port *q = &low->in[at];
-    if (p->stage >= KI_S_CALLIFY || low->stage == p->stage) return at < p->nin ? (int32_t)at : -1;
-    for (size_t i = 0; i < p->nin; i++)
-        if (p->in[i].node == q->origin) return (int32_t)i;
-    return -1;
+/* The first of these ports that is a node, by its id: 1 + its place, 0: none is. NULL: out of memory. */
+static uint32_t *ports_by_node(ki_run *r, const ki_program *p, const ki_port *port, size_t n) {
+    uint32_t *first = ki_calloc(p->ir->n, sizeof *first);
+    if (!first) return nomem(r), NULL;
+    for (size_t i = n; i-- > 0;) first[port[i].node->id] = (uint32_t)i + 1;
+    return first;
+}
+
+/* Which in ports of p those of the lowered program came from: callify orders them anew, all else keeps the order. */
+static bool find_origins(ki_run *r, ki_exec *e, const ki_program *p, const ki_program *low) {
+    bool same = p->stage >= KI_S_CALLIFY || low->stage == p->stage;
+    uint32_t *first = same ? NULL : ports_by_node(r, p, p->in, p->nin);
+    if (!same && !first) return false;
+    for (size_t i = 0; i < low->nin; i++) {
+        kn_uop from = low->in[i].origin;
+        e->in[i].origin = same ? (i < p->nin ? (int32_t)i : -1) : from ? (int32_t)first[from->id] - 1 : -1;
+    }
+    ki_free(first);
+    return true;
+}
+
+/* Outputs that are inputs, or other outputs, as well. */
+static bool find_aliases(ki_run *r, ki_exec *e, const ki_program *low) {
+    uint32_t *in = ports_by_node(r, low, low->in, low->nin), *out = ports_by_node(r, low, low->out, low->nout);
+    for (size_t j = 0; in && out && j < low->nout; j++) {
+        uint32_t id = low->out[j].node->id;
+        e->out[j].alias = (int32_t)in[id] - 1;
+        e->out[j].twin = out[id] == j + 1 ? -1 : (int32_t)out[id] - 1;
+    }
+    bool ok = in && out;
+    ki_free(in);
+    ki_free(out);
+    return ok;
 }
 
 static bool note_variable(ki_run *r, ki_exec *e, const ki_param *p, int32_t *number) {
@@ -62,19 +88,13 @@ static bool take_ports(ki_run *r, ki_exec *e, const ki_program *given, const ki_
     e->nout = low->nout;
     for (size_t i = 0; i < low->nin; i++) {
         const ki_port *q = &low->in[i];
-        e->in[i] = (ki_exec_port){port_bytes(q), -1, -1, -1, origin_of(given, low, i)};
+        e->in[i] = (ki_exec_port){port_bytes(q), -1, -1, -1, -1};
         if (q->node->op == KN_PARAM && q->node->type->rank == 0 && !q->node->nsrc &&
             !note_variable(r, e, q->node->arg.param, &e->in[i].variable))
             return false;
     }
-    for (size_t j = 0; j < low->nout; j++) {
-        e->out[j] = (ki_exec_port){port_bytes(&low->out[j]), -1, -1, -1, -1};
-        for (size_t i = 0; i < low->nin && e->out[j].alias < 0; i++)
-            if (low->in[i].node == low->out[j].node) e->out[j].alias = (int32_t)i;
-        for (size_t i = 0; i < j && e->out[j].twin < 0; i++)
-            if (low->out[i].node == low->out[j].node) e->out[j].twin = (int32_t)i;
-    }
-    return true;
+    for (size_t j = 0; j < low->nout; j++) e->out[j] = (ki_exec_port){port_bytes(&low->out[j]), -1, -1, -1, -1};
+    return find_origins(r, e, given, low) && find_aliases(r, e, low);
 }
 
 /* ---- making ---------------------------------------------------------------------------------------------------- */

@@ -250,23 +250,32 @@ static kn_uop fresh_ranges(ki_ir *ir, kn_uop sink, uint32_t *next) {
     return ok ? sink : NULL;
 }
 
+static bool is_among(const kn_uop *order, int64_t n, kn_uop u) {
+    while (n > 0) {
+        int64_t half = n / 2;
+        if (order[half] == u) return true;
+        if (order[half]->id < u->id) order += half + 1, n -= half + 1;
+        else n = half;
+    }
+    return false;
+}
+
 /* Element by element, both read the same at the same place: bodies a and b, over the same ranges. *ok: no failure. */
 static bool read_alike(ki_ir *ir, kn_uop a, kn_uop b, bool *ok) {
-    kn_uop *order;
-    int64_t n = ki_toposort(ir, &a, 1, &order);
-    bool *has = n < 0 ? NULL : ki_calloc(ir->n, sizeof *has), alike = false, sums = false;
-    for (int64_t i = 0; has && i < n; i++) has[order[i]->id] = true;
-    if (n >= 0) ki_free(order);
-    n = has ? ki_toposort(ir, &b, 1, &order) : -1;
-    for (int64_t i = 0; i < n; i++) {
-        kn_uop u = order[i];
+    kn_uop *in_a = NULL, *in_b = NULL;
+    bool alike = false, sums = false;
+    int64_t na = ki_toposort(ir, &a, 1, &in_a), nb = na < 0 ? -1 : ki_toposort(ir, &b, 1, &in_b);
+    for (int64_t i = 0; i < nb; i++) {
+        kn_uop u = in_b[i];
         sums |= u->op == KN_REDUCE;
-        for (uint32_t s = u->op == KN_STORE; s < u->nsrc; s++)
-            alike |= u->src[s]->op == KN_INDEX && has[u->src[s]->id] && ki_range_touched(ir, u->src[s]) >= KI_SHARED;
+        for (uint32_t s = u->op == KN_STORE; s < u->nsrc; s++) {
+            bool both = u->src[s]->op == KN_INDEX && is_among(in_a, na, u->src[s]);
+            alike |= both && ki_range_touched(ir, u->src[s]) >= KI_SHARED;
+        }
     }
-    if (n >= 0) ki_free(order);
-    *ok = n >= 0;
-    ki_free(has);
+    if (na >= 0) ki_free(in_a);
+    if (nb >= 0) ki_free(in_b);
+    *ok = nb >= 0;
     return alike && !sums;
 }
 

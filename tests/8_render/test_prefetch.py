@@ -160,14 +160,15 @@ def test_rows_that_fill_the_first_cache(koine, tmp_path, n, rows):
     assert opts == [(4 * n * (rows or 1), 1)]
 
 
-@pytest.mark.parametrize("n, past", [(1024, True), (2048, True), (4096, False)])
-def test_the_first_to_read_a_row_waits(koine, tmp_path, n, past):
-    """Of two passes the one that stores the result asks for the rows that come, while they have room beside this one."""
+@pytest.mark.parametrize("n, want", [(512, (2048, 1)), (1024, (1536, 1)), (2048, (1536, 1)), (4096, (16384, 1))])
+def test_the_first_to_read_a_row(koine, tmp_path, n, want):
+    """Of two passes: it asks, for little where it would wait for much and the other has the row in the first cache."""
     text = (f'%x = param "x" : f32 [64, {n}]\n%q = mul %x %x\n%v = reduce add %q axes=(1)\n%r = sqrt %v\n%e = expand %r (64, {n})\n%y = mul %x %e\n'
             f'out "y" = %y\n')
     opts, code = lists(koine, tmp_path / "p.kn", text, KN_CPU="avx512", KN_STREAM=1)
-    assert opts == [(16384, 1)]
-    assert ["vmovntps" in b for b in re.split(r"\n\s*jl ", code) if "prefetcht1" in b] == [past]
+    assert opts == [want]
+    asking = [b for b in re.split(r"\n\s*jl ", code) if "prefetch" in b]
+    assert len(asking) == 1 and "vmovntps" not in asking[0] and ("prefetcht1" in asking[0]) == (n > 512)
 
 
 @pytest.mark.parametrize("n, rows", [(1024, 4), (4096, 1)])

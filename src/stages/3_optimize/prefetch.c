@@ -203,7 +203,8 @@ static bool stores_result(kn_uop closer) {
 }
 
 /* Of the loops that read a PARAM: of several that go through the same row that which has most to do meanwhile, the stores of the
- * kernel's result aside, and before them the first where the next row has room beside it: it waits for what was asked for; else the longest, that which has least to do. */
+ * kernel's result aside; else the longest, that which has least to do. Where that is the first to read the row, which waits for what was
+ * asked for, less is under way, as long as the first cache keeps the row for the others. */
 static place best_place(const ki_nest *k, kn_uop param) {
     place best = {0};
     kn_uop u, r, v, q;
@@ -216,12 +217,10 @@ static place best_place(const ki_nest *k, kn_uop param) {
             if (ahead) p.ahead = ahead, waits &= ki_nest_closer(k, r)->id < ki_nest_closer(k, q)->id;
         }
         p.row = p.ahead;
-        if ((p.second = p.row >= LONG_ROW)) p.ahead *= (TIME_AHEAD + p.row - 1) / p.row;
-        if (p.ahead)
-            p.worth = (waits && 2 * p.row < FIRST ? 1e15
-                       : result                   ? 2e15
-                                                  : 3e15) +
-                      (double)ki_extent(r) * ki_weight_in(k, r);
+        p.second = p.row >= LONG_ROW;
+        if (p.second && waits && 2 * p.row < FIRST) p.ahead = SOON, p.row = 0;
+        else if (p.second) p.ahead *= (TIME_AHEAD + p.row - 1) / p.row;
+        if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * ki_weight_in(k, r);
         else p = (place){.loop = r, .ahead = along(k, u, r), .worth = (double)ki_extent(r) / (1 + ki_weight_in(k, r))};
         if (p.ahead && p.worth > best.worth) best = p;
     }

@@ -82,10 +82,11 @@ $(B)/tests/%.o: CPPFLAGS += -Itests
 # ---- rules: every .kr becomes constant tables in build/gen ----
 # GENSRC and the rule for build/gen/%.c are in src/rules/rules.mk; the objects join the library.
 -include src/rules/rules.mk
+# Each table in a section of its own: what only people read of rules is in no library that is linked without it.
 GENOBJ  := $(GENSRC:%.c=%.o)
 $(B)/gen/%.o: $(B)/gen/%.c $(B)/flags
 	$(say) cc $<
-	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) -fdata-sections -MMD -MP -c $< -o $@
 
 # ---- which C functions of the stages build nodes, for `koine rules` ----
 $(B)/builders: tools/builders.c $(B)/flags

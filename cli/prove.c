@@ -54,7 +54,7 @@ static void mutant(void *user, const ki_mutant_report *r) {
     const mutant_to *to = user;
     task *t = to->t;
     const ki_verdict *v = r->verdict;
-    const char *name = t->set->rule[t->rule].name, *reason = v->reason.s ? v->reason.s : "";
+    const char *name = ki_rule_name(t->set, &t->set->rule[t->rule]), *reason = v->reason.s ? v->reason.s : "";
     t->fate[r->fate]++;
     if (to->json) {
         char *mem = NULL;
@@ -107,7 +107,7 @@ static void print_verdict(const work *w, const task *t) {
         ki_text_free(&line);
         return;
     }
-    printf("%-10s %-12s %-24s %9llu instances%s%s\n", ki_rung_names[v->rung], t->set->name, r->name,
+    printf("%-10s %-12s %-24s %9llu instances%s%s\n", ki_rung_names[v->rung], t->set->name, ki_rule_name(t->set, r),
            (unsigned long long)v->instances, v->reason.n ? "  " : "", v->reason.n ? v->reason.s : "");
 }
 
@@ -121,7 +121,8 @@ static void print_in_order(work *w) {
         if (w->mutate) fputs(t->lines.s ? t->lines.s : "", stdout);
         else print_verdict(w, t);
         if (t->failed)
-            fprintf(stderr, "koine rules: %s: %s\n", t->set->rule[t->rule].name, t->lines.s ? t->lines.s : "failed");
+            fprintf(stderr, "koine rules: %s: %s\n", ki_rule_name(t->set, &t->set->rule[t->rule]),
+                    t->lines.s ? t->lines.s : "failed");
         fflush(stdout);
     }
 }

@@ -39,14 +39,13 @@ static bool wanted(const cli *c, const ki_ruleset *s) {
 /* Every host function the library's rules name, NULL-terminated: a file may name the same. */
 static ki_callback *host_functions(void) {
     size_t most = 1, n = 0;
-    for (int s = 0; s < OWN; s++) most += own[s]->nextern + own[s]->nrule;
+    for (int s = 0; s < OWN; s++) most += own[s]->nextern + own[s]->ndoes;
     ki_callback *c = calloc(most, sizeof *c);
     for (int s = 0; c && s < OWN; s++) {
         for (uint32_t k = 0; k < own[s]->nextern; k++)
             c[n++] = (ki_callback){.symbol = own[s]->ext[k].symbol, .fn = own[s]->ext[k].fn};
-        for (uint32_t k = 0; k < own[s]->nrule; k++)
-            if (own[s]->rule[k].fn)
-                c[n++] = (ki_callback){.symbol = own[s]->rule[k].fn_name, .run = own[s]->rule[k].fn};
+        for (uint32_t k = 1; k < own[s]->ndoes; k++)
+            c[n++] = (ki_callback){.symbol = own[s]->does[k].symbol, .run = own[s]->does[k].fn};
     }
     return c;
 }
@@ -96,11 +95,19 @@ static bool known_sets(const cli *c) {
 
 /* ---- listing ---- */
 
+/* A reason as it was written; NULL: none. */
+static const char *reason(const ki_ruleset *s, uint32_t at) { return at ? ki_wording_of(s)->letters + at : NULL; }
+
+static const ki_written_rule *written(const ki_ruleset *s, const ki_rule *r) {
+    return &ki_wording_of(s)->rule[r - s->rule];
+}
+
 static void list_json(const ki_ruleset *s) {
     for (uint32_t i = 0; i < s->nrule; i++) {
         const ki_rule *r = &s->rule[i];
-        cli_json(stdout, "s rule, s set, s file, i line, s kind, b do, s reason, s text", r->name, s->name, s->source,
-                 (int64_t)r->line, kinds[r->kind], r->fn_name != NULL, ki_rule_letters(s, r->opaque), r->text);
+        cli_json(stdout, "s rule, s set, s file, i line, s kind, b do, s reason, s text", ki_rule_name(s, r), s->name,
+                 s->source, (int64_t)r->line, kinds[r->kind], r->does != 0, reason(s, written(s, r)->opaque),
+                 ki_rule_text(s, r));
     }
 }
 
@@ -111,7 +118,7 @@ typedef struct count {
 static count count_set(const ki_ruleset *s) {
     count n = {.rules = s->nrule};
     for (uint32_t i = 0; i < s->nrule; i++) {
-        n.use_do += s->rule[i].fn_name != NULL;
+        n.use_do += s->rule[i].does != 0;
         n.accept += s->rule[i].kind == KI_R_ACCEPT;
         n.grad += s->rule[i].kind == KI_R_GRAD;
     }
@@ -134,7 +141,7 @@ static int list(cli *c) {
                                : "",
                sets[i]->source);
         if (c->noperand)
-            for (uint32_t r = 0; r < sets[i]->nrule; r++) printf("    %s\n", sets[i]->rule[r].text);
+            for (uint32_t r = 0; r < sets[i]->nrule; r++) printf("    %s\n", ki_rule_text(sets[i], &sets[i]->rule[r]));
         all.rules += n.rules;
         all.use_do += n.use_do;
     }
@@ -152,22 +159,23 @@ static int list(cli *c) {
 
 static void explain_one(const ki_ruleset *s, const ki_rule *r) {
     static const char *const fp[] = {"nsz", "reassoc", "nnan", "ninf", "contract", "arcp", "afn"};
-    printf("%s:%u: %s (%s in set %s)\n\n    %s\n\n", s->source, r->line, r->name, kinds[r->kind], s->name, r->text);
+    printf("%s:%u: %s (%s in set %s)\n\n    %s\n\n", s->source, (unsigned)r->line, ki_rule_name(s, r), kinds[r->kind],
+           s->name, ki_rule_text(s, r));
     if (r->fp) {
         printf("holds in real arithmetic; fires where the caller allows:");
         for (unsigned b = 0; b < sizeof fp / sizeof *fp; b++)
             if (r->fp >> b & 1) printf(" %s", fp[b]);
         putchar('\n');
     }
-    const char *opaque = ki_rule_letters(s, r->opaque), *ends = ki_rule_letters(s, r->ends);
-    if (r->fn_name) printf("right side in C: %s; because: %s\n", r->fn_name, opaque ? opaque : "(no reason)");
+    const char *opaque = reason(s, written(s, r)->opaque), *ends = reason(s, written(s, r)->ends);
+    if (r->does) printf("right side in C: %s; because: %s\n", ki_rule_symbol(s, r), opaque ? opaque : "(no reason)");
     if (ends) printf("ends because: %s\n", ends);
 }
 
 static const char *rule_word(const void *of, int i) {
     (void)of;
     for (int s = 0; s < nsets; s++) {
-        if (i < (int)sets[s]->nrule) return sets[s]->rule[i].name;
+        if (i < (int)sets[s]->nrule) return ki_rule_name(sets[s], &sets[s]->rule[i]);
         i -= (int)sets[s]->nrule;
     }
     return NULL;
@@ -177,7 +185,7 @@ static int explain(cli *c, const char *name) {
     int found = 0, rc = CLI_OK;
     for (int s = 0; s < nsets; s++)
         for (uint32_t i = 0; i < sets[s]->nrule; i++)
-            if (strcmp(sets[s]->rule[i].name, name) == 0) {
+            if (strcmp(ki_rule_name(sets[s], &sets[s]->rule[i]), name) == 0) {
                 explain_one(sets[s], &sets[s]->rule[i]);
                 if (cli_prove_one(c, sets[s], i)) rc = CLI_FAILED;
                 found++;

@@ -43,8 +43,7 @@ static void quoted(FILE *f, const char *s) {
 static void externals(FILE *f, const ki_ruleset *s) {
     for (uint32_t k = 0; k < s->nextern; k++)
         fprintf(f, "bool %s(ki_match *m, const ki_val *v, unsigned n, ki_val *out);\n", s->ext[k].symbol);
-    for (uint32_t k = 0; k < s->nrule; k++)
-        if (s->rule[k].fn_name) fprintf(f, "kn_uop %s(ki_match *m);\n", s->rule[k].fn_name);
+    for (uint32_t k = 1; k < s->ndoes; k++) fprintf(f, "kn_uop %s(ki_match *m);\n", s->does[k].symbol);
     fprintf(f, "static const ki_extern ext_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nextern; k++) {
         const ki_extern *e = &s->ext[k];
@@ -52,20 +51,53 @@ static void externals(FILE *f, const ki_ruleset *s) {
         quoted(f, e->smt);
         fputs("},\n", f);
     }
+    fprintf(f, "    {0}};\nstatic const ki_does does_%s[] = {\n    {0},\n", s->name);
+    for (uint32_t k = 1; k < s->ndoes; k++) fprintf(f, "    {\"%s\", %s},\n", s->does[k].symbol, s->does[k].symbol);
+    fputs("};\n", f);
+}
+
+/* Texts one after the other, "" first. */
+static void letters(FILE *f, const char *what, const char *name, const char *v, uint32_t n) {
+    fprintf(f, "static const char %s_%s[] =\n", what, name);
+    for (uint32_t at = 0; at < n; at += (uint32_t)strlen(v + at) + 1) {
+        fputs("    ", f);
+        quoted(f, v + at);
+        fputs(" \"\\0\"\n", f);
+    }
+    fputs("    \"\";\n", f);
+}
+
+static void places(FILE *f, const char *what, const char *name, const uint32_t *v, uint32_t n) {
+    fprintf(f, "static const uint32_t %s_%s[] = {", what, name);
+    for (uint32_t k = 0; k < n; k++) fprintf(f, "%s%u,", k % 24 ? "" : "\n    ", v[k]);
+    fputs("\n    0};\n", f);
+}
+
+static void wording(FILE *f, const ki_ruleset *s) {
+    const ki_wording *w = s->wording;
+    letters(f, "words", s->name, w->letters, w->nletter);
+    fprintf(f, "static const ki_written_rule written_%s[] = {\n", s->name);
+    for (uint32_t k = 0; k < s->nrule; k++)
+        fprintf(f, "    {%u, %u, %u, %u, %u},\n", w->rule[k].text, w->rule[k].pos, w->rule[k].opaque, w->rule[k].ends,
+                w->rule[k].names);
     fputs("    {0}};\n", f);
+    places(f, "name", s->name, w->name, w->nname);
+    if (s->spec) places(f, "pat_place", s->name, w->pat, s->npat), places(f, "term_place", s->name, w->term, s->nterm);
+    fprintf(f,
+            "const ki_wording ki_wording_%s = {.letters = words_%s, .nletter = %u, .nname = %u, .rule = written_%s, "
+            ".name = name_%s",
+            s->name, s->name, w->nletter, w->nname, s->name, s->name);
+    if (s->spec) fprintf(f, ", .pat = pat_place_%s, .term = term_place_%s", s->name, s->name);
+    fputs("};\n", f);
 }
 
 static void rules(FILE *f, const ki_ruleset *s) {
     fprintf(f, "static const ki_rule rule_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nrule; k++) {
         const ki_rule *r = &s->rule[k];
-        fprintf(f, "    {\"%s\",\n     ", r->name);
-        quoted(f, r->text);
-        fprintf(f, ",\n     %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %s, ", r->line, r->pos, r->kind,
-                r->flags, r->fp, r->npat, r->nrest, r->nname, r->ngrad, r->nswap, r->pat, r->rest, r->rname, r->guard,
-                r->rhs, r->fn_name ? r->fn_name : "NULL");
-        quoted(f, r->fn_name);
-        fprintf(f, ", %u, %u},\n", r->opaque, r->ends);
+        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u},\n", r->line, r->kind, r->name,
+                r->pat, r->rest, r->rname, r->guard, r->rhs, r->flags, r->fp, r->npat, r->nrest, r->nname, r->ngrad,
+                r->nswap, r->does);
     }
     fputs("};\n", f);
 }
@@ -74,9 +106,8 @@ static void patterns(FILE *f, const ki_ruleset *s) {
     fprintf(f, "static const ki_pat pat_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->npat; k++) {
         const ki_pat *p = &s->pat[k];
-        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, {%u}, %u},\n", p->kind, p->parent, p->src,
-                p->swap, p->same, p->op, p->nsrc, p->flags, p->dtypes, p->like, p->mask, p->narg, p->arg, p->opset,
-                p->pos);
+        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, {%u}},\n", p->kind, p->parent, p->src,
+                p->swap, p->same, p->op, p->nsrc, p->flags, p->dtypes, p->like, p->mask, p->narg, p->arg, p->opset);
     }
     fprintf(f, "};\nstatic const ki_rest rest_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nrest; k++) {
@@ -85,14 +116,10 @@ static void patterns(FILE *f, const ki_ruleset *s) {
     }
     fprintf(f, "    {0}};\nstatic const ki_rname rname_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nname; k++)
-        fprintf(f, "    {%u, %u, %u, %u},\n", s->rname[k].name, s->rname[k].kind, s->rname[k].reg, s->rname[k].field);
-    fprintf(f, "    {0}};\nstatic const char letters_%s[] =\n", s->name);
-    for (uint32_t at = 0; at < s->nletter; at += (uint32_t)strlen(s->letters + at) + 1) {
-        fputs("    ", f);
-        quoted(f, s->letters + at);
-        fputs(" \"\\0\"\n", f);
-    }
-    fprintf(f, "    \"\";\nstatic const ki_argcond cond_%s[] = {\n", s->name);
+        fprintf(f, "    {%u, %u, %u},\n", s->rname[k].kind, s->rname[k].reg, s->rname[k].field);
+    fputs("    {0}};\n", f);
+    letters(f, "letters", s->name, s->letters, s->nletter);
+    fprintf(f, "static const ki_argcond cond_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->ncond; k++) {
         const ki_argcond *c = &s->cond[k];
         fprintf(f, "    {%u, %u, %u, %u, %u, %lld, ", c->field, c->reg, c->like, c->like_field, c->none,
@@ -107,8 +134,7 @@ static void terms(FILE *f, const ki_ruleset *s) {
     fprintf(f, "static const ki_term term_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nterm; k++) {
         const ki_term *t = &s->term[k];
-        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, {", t->kind, t->flags, t->nkid, t->narg, t->dtype_reg, t->pos,
-                t->dtype);
+        fprintf(f, "    {%u, %u, %u, %u, %u, %u, {", t->kind, t->flags, t->nkid, t->narg, t->dtype_reg, t->dtype);
         if (t->kind == KI_T_TEXT) fputs(".s = ", f), quoted(f, t->s);
         else if (t->kind == KI_T_INT || t->kind == KI_T_BOOL) fprintf(f, ".i = %lld", (long long)t->i);
         else if (t->kind != KI_T_FLOAT) fprintf(f, "{%u, %u, %u, %d}", t->op, t->x, t->kid, t->which);
@@ -150,6 +176,7 @@ static void ruleset(FILE *f, const ki_ruleset *s) {
     const char *n = s->name;
     fprintf(f, "\n/* ---- %s ---- */\n", n);
     externals(f, s);
+    wording(f, s);
     rules(f, s);
     patterns(f, s);
     terms(f, s);
@@ -159,12 +186,13 @@ static void ruleset(FILE *f, const ki_ruleset *s) {
         "const ki_ruleset ki_rules_%s = {\n    .name = \"%s\", .source = \"%s\", .pure = %d, .spec = %d, .grad = %d,\n"
         "    .nrule = %u, .npat = %u, .nrest = %u, .nname = %u, .nterm = %u, .nkid = %u, .ncond = %u, .nopset = %u,\n"
         "    .nextern = %u, .nentry = %u, .nbucket = %u, .nlist = %u, .nletter = %u,\n"
+        "    .ndoes = %u, .does = does_%s, .wording = %s%s,\n"
         "    .rule = rule_%s, .pat = pat_%s, .rest = rest_%s, .rname = rname_%s, .letters = letters_%s,\n"
         "    .term = term_%s, .kid = kid_%s, .cond = cond_%s, .opset = opset_%s, .ext = ext_%s, .entry = entry_%s,\n"
         "    .bucket = bucket_%s, .list = list_%s, .root = root_%s, .second = second_%s};\n",
         n, n, s->source, s->pure, s->spec, s->grad, s->nrule, s->npat, s->nrest, s->nname, s->nterm, s->nkid, s->ncond,
-        s->nopset, s->nextern, s->nentry, s->nbucket, s->nlist, s->nletter, n, n, n, n, n, n, n, n, n, n, n, n, n, n,
-        n);
+        s->nopset, s->nextern, s->nentry, s->nbucket, s->nlist, s->nletter, s->ndoes, n,
+        s->spec ? "&ki_wording_" : "NULL", s->spec ? n : "", n, n, n, n, n, n, n, n, n, n, n, n, n, n, n);
 }
 
 static int header(int argc, char **argv, ki_env *env) {
@@ -188,6 +216,7 @@ static int header(int argc, char **argv, ki_env *env) {
         }
         for (unsigned k = 0; k < r.nset; k++) {
             fprintf(f, "extern const ki_ruleset ki_rules_%s; /* %s */\n", r.set[k].name, argv[a]);
+            fprintf(f, "extern const ki_wording ki_wording_%s;\n", r.set[k].name);
             names = realloc(names, (nnames + 1) * sizeof *names);
             if (!names) abort();
             names[nnames++] = strdup(r.set[k].name);
@@ -222,7 +251,10 @@ int main(int argc, char **argv) {
         return fprintf(stderr, "%s\n", env.message.s ? env.message.s : "out of memory"), 1;
     FILE *f = fopen(argv[2], "w");
     if (!f) return fprintf(stderr, "krc: %s: %s\n", argv[2], strerror(errno)), 1;
-    fprintf(f, "/* Made by krc from %s. */\n#include \"rules/rules.h\"\n\n#include <math.h>\n", argv[1]);
+    fprintf(f,
+            "/* Made by krc from %s. */\n#include \"rules/rules.h\"\n\n#include <math.h>\n\n"
+            "#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n",
+            argv[1]);
     for (unsigned k = 0; k < r.nset; k++) ruleset(f, &r.set[k]);
     ki_rules_free(&r);
     free(text);

@@ -188,7 +188,7 @@ static kn_uop in_shape(ki_match *m, kn_uop v) {
 static kn_uop wrong_type(ki_match *m, kn_uop v) {
     char a[128], b[128];
     kn_uop u = m->root;
-    ki_fail(m->ir->env, KI_E_REWRITE_TYPE, m->rule->name, m->set->source, (unsigned)m->rule->line,
+    ki_fail(m->ir->env, KI_E_REWRITE_TYPE, ki_rule_name(m->set, m->rule), m->set->source, (unsigned)m->rule->line,
             ki_dtypes[u->dtype].name, ki_shape_text(u->type, a, sizeof a), ki_dtypes[v->dtype].name,
             ki_shape_text(v->type, b, sizeof b));
     return NULL;
@@ -197,11 +197,11 @@ static kn_uop wrong_type(ki_match *m, kn_uop v) {
 kn_uop ki_match_build(ki_match *m) {
     const ki_rule *r = m->rule;
     unsigned failures = m->ir->env->more + (m->ir->env->err != KI_E_NONE);
-    kn_uop v = r->fn ? r->fn(m) : r->rhs ? ki_build_term(m, r->rhs) : NULL;
+    kn_uop v = r->does ? m->set->does[r->does].fn(m) : r->rhs ? ki_build_term(m, r->rhs) : NULL;
     if (!v) {
         if (m->ir->env->more + (m->ir->env->err != KI_E_NONE) != failures)
-            ki_fail_note(m->ir->env, "while applying rule %s (%s:%u) to %%%u = %s", r->name, m->set->source,
-                         (unsigned)r->line, m->root->id, ki_ops[m->root->op].name);
+            ki_fail_note(m->ir->env, "while applying rule %s (%s:%u) to %%%u = %s", ki_rule_name(m->set, r),
+                         m->set->source, (unsigned)r->line, m->root->id, ki_ops[m->root->op].name);
         return NULL;
     }
     if (r->flags & KI_RF_RETYPE || v == m->root) return v;

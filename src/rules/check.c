@@ -80,14 +80,14 @@ static void measure_term(const ki_compiler *c, const ki_rule *r, unsigned term, 
 
 bool ki_check_order(ki_compiler *c) {
     const ki_rule *r = c->now;
-    if (r->kind != KI_R_REWRITE || r->ends || r->fn_name) return true;
+    if (r->kind != KI_R_REWRITE || c->written.v[r - c->rule.v].ends || r->does) return true;
     measure left = {0}, right = {0};
     measure_pattern(c, r, 0, &left);
     measure_term(c, r, r->rhs, &right);
     bool less = right.weight < left.weight;
     for (unsigned k = 0; k < KI_MAX_REG; k++) less &= right.count[k] <= left.count[k];
     for (unsigned k = 0; k < KI_MAX_RESTS; k++) less &= right.rest[k] <= left.rest[k];
-    return less ? true : ki_compile_fail(c, KI_E_RULE_ORDER, c->ast->rhs->pos, r->name);
+    return less ? true : ki_compile_fail(c, KI_E_RULE_ORDER, c->ast->rhs->pos, c->ast->name);
 }
 
 /* ---- one pattern covering another -------------------------------------------------------------------------- */
@@ -199,7 +199,7 @@ static bool computes(const ki_compiler *c, unsigned term) {
 }
 
 bool ki_rule_may_fail(const ki_compiler *c, const ki_rule *r) {
-    return r->guard || r->fn_name || (r->kind == KI_R_REWRITE && r->rhs && computes(c, r->rhs));
+    return r->guard || r->does || (r->kind == KI_R_REWRITE && r->rhs && computes(c, r->rhs));
 }
 
 /* Guards equal up to the renaming that map gives. */
@@ -225,10 +225,11 @@ static bool check_pair(ki_compiler *c, const ki_rule *p, const ki_rule *q) {
     bool certain = !ki_rule_may_fail(c, p) && !(p->fp & ~q->fp) && p->kind == KI_R_REWRITE;
     for (uint32_t v = 0; v < 1u << p->nswap; v++) {
         if (!ki_pattern_covers(c, p, v, q, 0, map)) continue;
-        bool same = !p->fn_name && !q->fn_name && p->fp == q->fp && same_guard(c, p, q, p->guard, q->guard, map) &&
+        bool same = !p->does && !q->does && p->fp == q->fp && same_guard(c, p, q, p->guard, q->guard, map) &&
                     p->npat == q->npat && ki_pattern_covers(c, q, 0, p, v, back);
-        if (same) return ki_compile_fail(c, KI_E_RULE_SAME, q->pos, q->name, p->name, p->line);
-        if (certain) return ki_compile_fail(c, KI_E_RULE_SHADOWED, q->pos, q->name, p->name, p->line);
+        if (same || certain)
+            return ki_compile_fail(c, same ? KI_E_RULE_SAME : KI_E_RULE_SHADOWED, ki_rule_pos(c, q),
+                                   ki_rule_called(c, q), ki_rule_called(c, p), (unsigned)p->line);
     }
     return true;
 }

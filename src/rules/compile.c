@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { MOST_BYTES = (1 << 24) - 1 }; /* what ki_term.pos counts to */
+enum { MOST_BYTES = (1 << 24) - 1 }; /* what ki_rule.line counts to */
 
 bool ki_vec_room(void **v, uint32_t n, uint32_t *cap, size_t size) {
     if (n < *cap) return true;
@@ -35,14 +35,22 @@ static bool fp_attribute(ki_compiler *c, const ki_attr *a) {
     return c->now->fp ? true : ki_compile_fail(c, KI_E_RULE_UNKNOWN, a->pos, "permission", a->text);
 }
 
+bool ki_worded(ki_compiler *c, const char *s, size_t n, uint32_t *at) {
+    *at = c->wording.n;
+    for (size_t k = 0; k <= n; k++)
+        if (!KI_PUSH(c, wording, k < n ? s[k] : 0)) return false;
+    return true;
+}
+
 static bool attributes(ki_compiler *c) {
+    ki_written_rule *w = &c->written.v[c->rule.n - 1];
     for (const ki_attr *a = c->ast->attr; a; a = a->next) {
         if (strcmp(a->name, "fp") == 0) {
             if (!fp_attribute(c, a)) return false;
         } else if (strcmp(a->name, "ends") == 0) {
-            if (!ki_letters_of(c, a->text, a->pos, &c->now->ends)) return false;
+            if (!ki_worded(c, a->text, strlen(a->text), &w->ends)) return false;
         } else if (strcmp(a->name, "opaque") == 0) {
-            if (!ki_letters_of(c, a->text, a->pos, &c->now->opaque)) return false;
+            if (!ki_worded(c, a->text, strlen(a->text), &w->opaque)) return false;
         } else if (strcmp(a->name, "retype") == 0) {
             c->now->flags |= KI_RF_RETYPE;
         } else if (strcmp(a->name, "ordered") == 0) {
@@ -61,23 +69,22 @@ static bool attributes(ki_compiler *c) {
 static bool grad_count(ki_compiler *c) {
     const ki_rule *r = c->now;
     const ki_pat *root = &c->pat.v[r->pat];
-    if (r->kind != KI_R_GRAD || r->fn_name || root->flags & KI_PF_REST || r->ngrad == root->nsrc) return true;
+    if (r->kind != KI_R_GRAD || r->does || root->flags & KI_PF_REST || r->ngrad == root->nsrc) return true;
     return ki_compile_fail(c, KI_E_RULE_ARITY, c->ast->rhs->pos, "grad", "one gradient a source", (unsigned)r->ngrad);
 }
 
 static bool one_rule(ki_compiler *c, const ki_rule_ast *a) {
-    ki_rule r = {.name = a->name,
-                 .kind = a->kind,
-                 .pos = a->pos,
-                 .line = ki_reader_line(c->r, a->pos),
+    ki_written_rule w = {.pos = a->pos, .names = c->bound.n};
+    ki_rule r = {.kind = a->kind,
+                 .line = ki_reader_line(c->r, a->pos) & 0xffffff,
                  .pat = (uint16_t)c->pat.n,
                  .rest = (uint16_t)c->rest.n,
                  .rname = (uint16_t)c->rname.n};
-    r.text = ki_reader_copy(c->r, a->pos, a->end - a->pos);
-    if (!r.text) return false;
+    if (!ki_worded(c, c->r->text + a->pos, a->end - a->pos, &w.text) || !ki_letters_of(c, a->name, a->pos, &r.name))
+        return false;
     if (c->pat.n > UINT16_MAX - KI_MAX_REG || c->rule.n == UINT16_MAX || c->rname.n > UINT16_MAX - KI_MAX_NAMES)
         return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "terms in a rule set", UINT16_MAX);
-    if (!KI_PUSH(c, rule, r)) return false;
+    if (!KI_PUSH(c, rule, r) || !KI_PUSH(c, written, w)) return false;
     c->now = &c->rule.v[c->rule.n - 1];
     c->ast = a;
     c->mapped = false;
@@ -96,12 +103,12 @@ static bool unique_names(ki_compiler *c) {
     if (!slot) return ki_fail(c->r->env, KI_E_NOMEM), false;
     bool ok = true;
     for (uint32_t i = 0; i < c->rule.n && ok; i++) {
-        const char *name = c->rule.v[i].name;
+        const char *name = ki_rule_called(c, &c->rule.v[i]);
         uint32_t k = (uint32_t)ki_hash_bytes(0, name, strlen(name)) & (cap - 1);
         for (; slot[k] && ok; k = (k + 1) & (cap - 1)) {
             const ki_rule *was = &c->rule.v[slot[k] - 1];
-            if (strcmp(was->name, name) == 0)
-                ok = ki_compile_fail(c, KI_E_RULE_TWICE, c->rule.v[i].pos, "rule", name, was->line);
+            if (was->name == c->rule.v[i].name)
+                ok = ki_compile_fail(c, KI_E_RULE_TWICE, c->written.v[i].pos, "rule", name, (unsigned)was->line);
         }
         slot[k] = (uint16_t)(i + 1);
     }
@@ -154,8 +161,18 @@ static bool finish(ki_compiler *c, const ki_set_ast *s, const char *source, ki_a
                         .entry = KEEP(entry),
                         .bucket = KEEP(bucket),
                         .list = KEEP(list),
-                        .second = KEEP(second)};
+                        .second = KEEP(second),
+                        .does = KEEP(does),
+                        .ndoes = c->does.n};
+    ki_wording w = {.letters = KEEP(wording),
+                    .rule = KEEP(written),
+                    .pat = KEEP(pat_pos),
+                    .term = KEEP(term_pos),
+                    .nletter = c->wording.n,
+                    .name = KEEP(bound),
+                    .nname = c->bound.n};
 #undef KEEP
+    out->wording = keep(c, arena, &w, 1, sizeof w, &ok);
     out->root = keep(c, arena, c->root, KI_OP_COUNT, sizeof *c->root, &ok);
     for (uint32_t i = 0; i < c->rule.n; i++) {
         out->spec |= c->rule.v[i].kind == KI_R_ACCEPT;
@@ -168,7 +185,9 @@ static bool one_set(ki_compiler *c, const ki_set_ast *s, const char *source, ki_
     static const ki_opset all = {{~UINT64_C(0), ~UINT64_C(0)}};
     c->rule.n = c->pat.n = c->rest.n = c->rname.n = c->letters.n = c->term.n = c->kid.n = c->cond.n = 0;
     c->opset.n = c->entry.n = c->bucket.n = c->list.n = c->second.n = 0;
-    if (!KI_PUSH(c, term, (ki_term){0}) || !KI_PUSH(c, opset, all) || !KI_PUSH(c, letters, 0)) return false;
+    c->does.n = c->written.n = c->wording.n = c->bound.n = c->pat_pos.n = c->term_pos.n = 0;
+    if (!KI_PUSH(c, term, (ki_term){0}) || !KI_PUSH(c, term_pos, 0) || !KI_PUSH(c, opset, all)) return false;
+    if (!KI_PUSH(c, letters, 0) || !KI_PUSH(c, wording, 0) || !KI_PUSH(c, does, (ki_does){0})) return false;
     for (const ki_rule_ast *a = s->rule; a; a = a->next)
         if (!one_rule(c, a)) return false;
     return unique_names(c) && ki_check_set(c) && ki_compile_dispatch(c) && finish(c, s, source, arena, out);
@@ -190,7 +209,9 @@ bool ki_compile_file(ki_reader *r, const ki_file_ast *file, ki_rules *out) {
     if (c) {
         ki_free(c->rule.v), ki_free(c->pat.v), ki_free(c->rest.v), ki_free(c->rname.v), ki_free(c->letters.v);
         ki_free(c->term.v), ki_free(c->kid.v), ki_free(c->cond.v), ki_free(c->opset.v), ki_free(c->entry.v);
-        ki_free(c->bucket.v), ki_free(c->list.v), ki_free(c->second.v);
+        ki_free(c->bucket.v), ki_free(c->list.v), ki_free(c->second.v), ki_free(c->does.v);
+        ki_free(c->written.v), ki_free(c->wording.v), ki_free(c->bound.v), ki_free(c->pat_pos.v),
+            ki_free(c->term_pos.v);
     }
     ki_free(c);
     return ok;

@@ -53,7 +53,7 @@ static bool add_entries(ki_compiler *c, heads *head, uint32_t cap) {
                 dull = ki_pattern_covers(c, r, u, r, v, map);
             if (dull) continue;
             if (c->entry.n == cap || c->entry.n == UINT16_MAX)
-                return ki_compile_fail(c, KI_E_RULE_LIMIT, r->pos, "rules with their variants", UINT16_MAX);
+                return ki_compile_fail(c, KI_E_RULE_LIMIT, ki_rule_pos(c, r), "rules with their variants", UINT16_MAX);
             const ki_pat *root = &c->pat.v[r->pat], *s0 = source_pat(c, r, v, 0), *s1 = source_pat(c, r, v, 1);
             heads *h = &head[c->entry.n];
             ki_entry e = {(uint16_t)i, (uint16_t)v, 0, root->dtypes};

@@ -151,8 +151,16 @@ typedef struct ki_compiler {
     KI_VEC(uint16_t) list;
     KI_VEC(uint16_t) second;
     uint16_t root[KI_OP_COUNT];
+    KI_VEC(ki_does) does;
+    /* its wording */
+    KI_VEC(ki_written_rule) written;
+    KI_VEC(char) wording;
+    KI_VEC(uint32_t) bound;
+    KI_VEC(uint32_t) pat_pos;
+    KI_VEC(uint32_t) term_pos;
     /* the rule being compiled */
     ki_rule *now;
+    const char *name[KI_MAX_NAMES]; /* that its pattern binds */
     const ki_rule_ast *ast;
     ki_dvar var[KI_MAX_VARS];
     int nvar;
@@ -171,6 +179,8 @@ bool ki_vec_room(void **v, uint32_t n, uint32_t *cap, size_t size);
          ? ((c)->vec.v[(c)->vec.n] = (__VA_ARGS__), (c)->vec.n++, true)                                                \
          : (ki_fail((c)->r->env, KI_E_NOMEM), false))
 #define ki_compile_fail(c, err, pos, ...) ki_reader_fail((c)->r, err, pos, __VA_ARGS__)
+static inline uint32_t ki_rule_pos(const ki_compiler *c, const ki_rule *r) { return c->written.v[r - c->rule.v].pos; }
+static inline const char *ki_rule_called(const ki_compiler *c, const ki_rule *r) { return c->letters.v + r->name; }
 
 /* infer.c */
 bool ki_infer_rule(ki_compiler *c);
@@ -180,7 +190,9 @@ bool ki_mean_rhs(ki_compiler *c, ki_ast **rhs);
 /* pattern.c */
 bool ki_compile_pattern(ki_compiler *c, ki_ast *pattern);
 int ki_name_find(const ki_compiler *c, const char *name); /* number in the rule, -1 */
-/* Where a name or reason stands in the set's letters. */
+/* A text among the wording's letters. */
+bool ki_worded(ki_compiler *c, const char *s, size_t n, uint32_t *at);
+/* Where a rule's name or a text stands in the set's letters. */
 bool ki_letters_of(ki_compiler *c, const char *text, uint32_t pos, uint16_t *at);
 bool ki_opset_of(ki_compiler *c, const ki_ast *a, ki_opset *out);
 const ki_field *ki_arg_fields(kn_op op); /* KI_F_COUNT-terminated */

@@ -18,7 +18,7 @@ static size_t place_of(const char *text, size_t n, const char *symbol) {
 static bool bind(ki_env *env, const char *text, size_t n, const ki_ruleset *s, const ki_callback *callback) {
     /* The tables are ours until they are handed out. */
     ki_extern *ext = (ki_extern *)s->ext;
-    ki_rule *rule = (ki_rule *)s->rule;
+    ki_does *does = (ki_does *)s->does;
     for (uint32_t k = 0; k < s->nextern; k++) {
         const ki_callback *c = find(callback, ext[k].symbol);
         ext[k].fn = c && c->fn ? c->fn : ki_rule_helper(ext[k].symbol);
@@ -26,12 +26,14 @@ static bool bind(ki_env *env, const char *text, size_t n, const ki_ruleset *s, c
         size_t at = place_of(text, n, ext[k].symbol);
         return ki_fail_at(env, KI_E_RULE_SYMBOL, s->source, text, n, at, ext[k].symbol), false;
     }
-    for (uint32_t k = 0; k < s->nrule; k++) {
-        if (!rule[k].fn_name) continue;
-        const ki_callback *c = find(callback, rule[k].fn_name);
-        rule[k].fn = c ? c->run : NULL;
-        if (!rule[k].fn)
-            return ki_fail_at(env, KI_E_RULE_SYMBOL, s->source, text, n, rule[k].pos, rule[k].fn_name), false;
+    for (uint32_t k = 1; k < s->ndoes; k++) {
+        const ki_callback *c = find(callback, does[k].symbol);
+        does[k].fn = c ? c->run : NULL;
+        uint32_t r = 0;
+        while (!does[k].fn && s->rule[r].does != k) r++;
+        if (!does[k].fn)
+            return ki_fail_at(env, KI_E_RULE_SYMBOL, s->source, text, n, s->wording->rule[r].pos, does[k].symbol),
+                   false;
     }
     return true;
 }

@@ -285,7 +285,7 @@ bool ki_mutants_make(ki_env *env, const ki_ruleset *set, uint32_t rule, ki_mutan
     ki_arena arena = {0};
     ki_file_ast file;
     *out = (ki_mutants){0};
-    ki_text_printf(&text, "ruleset t %s%s", words[r->kind], r->text);
+    ki_text_printf(&text, "ruleset t %s%s", words[r->kind], ki_rule_text(set, r));
     mutator m = {.out = out, .text = text.s, .n = (uint32_t)text.n, .slope = r->kind == KI_R_GRAD};
     m.reader = (ki_reader){.env = env, .arena = &arena, .source = set->source, .text = text.s, .n = text.n};
     bool ok = text.s && ki_rules_parse(&m.reader, &file);
@@ -297,7 +297,7 @@ bool ki_mutants_make(ki_env *env, const ki_ruleset *set, uint32_t rule, ki_mutan
         repeated(&m, a->pattern, seen);
         walk(&m, a->pattern, IN_PATTERN);
         m.right = true;
-        for (const ki_ast *k = a->rhs; k && !r->fn_name; k = k->next) walk(&m, k, IN_RIGHT);
+        for (const ki_ast *k = a->rhs; k && !r->does; k = k->next) walk(&m, k, IN_RIGHT);
         m.right = false;
         if (a->guard) guards(&m, a->guard);
         permissions(&m, a);

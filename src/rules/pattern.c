@@ -103,14 +103,14 @@ static int enum_named(ki_field f, const char *s) {
 
 int ki_name_find(const ki_compiler *c, const char *name) {
     for (unsigned k = 0; k < c->now->nname; k++)
-        if (strcmp(c->letters.v + c->rname.v[c->now->rname + k].name, name) == 0) return (int)k;
+        if (strcmp(c->name[k], name) == 0) return (int)k;
     return -1;
 }
 
 bool ki_letters_of(ki_compiler *c, const char *text, uint32_t pos, uint16_t *place) {
     uint32_t at = 0;
     while (at < c->letters.n && strcmp(c->letters.v + at, text) != 0) at += (uint32_t)strlen(c->letters.v + at) + 1;
-    if (at > UINT16_MAX) return ki_compile_fail(c, KI_E_RULE_LIMIT, pos, "letters of names and reasons", UINT16_MAX);
+    if (at > UINT16_MAX) return ki_compile_fail(c, KI_E_RULE_LIMIT, pos, "letters of names and texts", UINT16_MAX);
     *place = (uint16_t)at;
     for (size_t k = 0; k <= strlen(text) && at + k >= c->letters.n; k++)
         if (!KI_PUSH(c, letters, text[k])) return false;
@@ -118,12 +118,11 @@ bool ki_letters_of(ki_compiler *c, const char *text, uint32_t pos, uint16_t *pla
 }
 
 static bool bind(ki_compiler *c, const char *name, ki_nkind kind, unsigned reg, unsigned field, uint32_t pos) {
-    uint16_t at;
     if (c->now->nname == KI_MAX_NAMES) return ki_compile_fail(c, KI_E_RULE_LIMIT, pos, "names", KI_MAX_NAMES);
-    if (!ki_letters_of(c, name, pos, &at)) return false;
-    if (!KI_PUSH(c, rname, (ki_rname){at, (uint8_t)kind, (uint8_t)reg, (uint8_t)field})) return false;
-    c->now->nname++;
-    return true;
+    if (!KI_PUSH(c, rname, (ki_rname){(uint8_t)kind, (uint8_t)reg, (uint8_t)field})) return false;
+    c->name[c->now->nname++] = name;
+    uint32_t at;
+    return ki_worded(c, name, strlen(name), &at) && KI_PUSH(c, bound, at);
 }
 
 static const char *const kind_names[] = {"node", "constant", "rest", "arg", "op", "gradient"};
@@ -301,11 +300,11 @@ static bool node_pat(ki_compiler *c, ki_ast *a, uint32_t at, unsigned reg) {
 }
 
 static bool literal_pat(ki_compiler *c, const ki_ast *a, uint32_t at) {
-    ki_term t = {.pos = a->pos, .dtype_reg = KI_NOREG, .dtype = KI_DTYPE_COUNT};
+    ki_term t = {.dtype_reg = KI_NOREG, .dtype = KI_DTYPE_COUNT};
     t.kind = a->kind == KI_X_REAL ? KI_T_FLOAT : a->kind == KI_X_TRUTH ? KI_T_BOOL : KI_T_INT;
     if (a->kind == KI_X_REAL) t.f = a->f;
     else t.i = a->i;
-    if (!KI_PUSH(c, term, t)) return false;
+    if (!KI_PUSH(c, term, t) || !KI_PUSH(c, term_pos, a->pos)) return false;
     c->pat.v[at].kind = KI_P_LIT;
     c->pat.v[at].term = (uint16_t)(c->term.n - 1);
     return true;
@@ -332,10 +331,9 @@ static bool add_pat(ki_compiler *c, ki_ast *a, unsigned parent, unsigned src, un
                 .flags = (uint8_t)flags,
                 .swap = (uint8_t)swap,
                 .same = KI_NOREG,
-                .op = KI_OP_COUNT,
-                .pos = a->pos};
+                .op = KI_OP_COUNT};
     uint32_t at = c->pat.n;
-    if (!KI_PUSH(c, pat, p)) return false;
+    if (!KI_PUSH(c, pat, p) || !KI_PUSH(c, pat_pos, a->pos)) return false;
     c->now->npat++;
     a->reg = (int)reg;
     class_register(c, a, at, reg);

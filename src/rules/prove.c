@@ -219,7 +219,7 @@ void ki_proof_make(ki_proof *p, const ki_ruleset *set, const ki_rule *rule, cons
     *p = (ki_proof){.set = set, .rule = rule, .term = term, .guard = guard};
     take_pattern(p);
     const ki_pat *root = &set->pat[rule->pat];
-    bool good = rule->kind == KI_R_REWRITE && !rule->fn_name && !(rule->flags & KI_RF_RETYPE) && rule->rhs;
+    bool good = rule->kind == KI_R_REWRITE && !rule->does && !(rule->flags & KI_RF_RETYPE) && rule->rhs;
     if (guard) take_term(p, guard, false);
     good = good && take_term(p, rule->rhs, true);
     bool elementwise = root->kind != KI_P_NODE || !p->leaf[0];
@@ -286,7 +286,7 @@ static bool has_floats(const ki_proof *p) {
 }
 
 bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_verdict *out) {
-    *out = (ki_verdict){.arith = p->arith, .does = p->rule->fn_name != NULL};
+    *out = (ki_verdict){.arith = p->arith, .does = p->rule->does != 0};
     if (p->scalar && !by_values(p, o, out)) return ki_fail(env, KI_E_NOMEM), false;
     /* Casts of index and floats are hard for a solver. */
     bool done = out->rung == KI_PROVED_EXHAUSTIVE && (p->mutant || p->scaled || has_floats(p));
@@ -300,7 +300,7 @@ bool ki_prove_taken(ki_env *env, const ki_proof *p, const ki_prove_opts *o, ki_v
         because(out, "it never fires");
         return true;
     }
-    if (!(p->mutant || p->rule->fn_name ? ki_prove_apart : ki_prove_execute)(p, o, out))
+    if (!(p->mutant || p->rule->does ? ki_prove_apart : ki_prove_execute)(p, o, out))
         return ki_fail(env, KI_E_NOMEM), false;
     return true;
 }
@@ -346,7 +346,7 @@ bool ki_prove_rule(ki_env *env, const ki_ruleset *set, uint32_t rule, const ki_p
     ki_proof_make(&p, set, &set->rule[rule], set->term, set->rule[rule].guard);
     bool ok = ki_prove_taken(env, &p, o, out);
     bool proved = out->rung != KI_REFUTED && out->rung != KI_UNPROVED;
-    if (!ok || proved || !meant || !strstr(r->text, "stage(") || !ki_makes_ins(set)) return ok;
+    if (!ok || proved || !meant || !strstr(ki_rule_text(set, r), "stage(") || !ki_makes_ins(set)) return ok;
     ki_verdict_free(out); /* a step towards instructions: as it stands its derivation could not be run to the end */
     return prove_meant(env, set, rule, o, out);
 }
@@ -360,8 +360,8 @@ void ki_verdict_json(const ki_ruleset *set, const ki_rule *r, const ki_verdict *
     ki_text_printf(out,
                    "{\"set\": \"%s\", \"rule\": \"%s\", \"arith\": %s, \"verdict\": \"%s\", \"do\": %s, \"instances\": "
                    "%llu, \"reason\": ",
-                   set->name, r->name, v->arith ? "true" : "false", ki_rung_names[v->rung], v->does ? "true" : "false",
-                   (unsigned long long)v->instances);
+                   set->name, ki_rule_name(set, r), v->arith ? "true" : "false", ki_rung_names[v->rung],
+                   v->does ? "true" : "false", (unsigned long long)v->instances);
     ki_text_quoted(out, v->reason.s ? v->reason.s : "", v->reason.n);
     ki_text_put(out, "}\n");
 }

@@ -237,7 +237,7 @@ static void describe(search *s, const ki_pval *left, const ki_pval *right) {
         const char *name = "_";
         for (unsigned n = 0; n < t->rule->nname; n++) {
             const ki_rname *x = &t->set->rname[t->rule->rname + n];
-            if ((x->kind == KI_N_NODE || x->kind == KI_N_CONST) && x->reg == r) name = t->set->letters + x->name;
+            if ((x->kind == KI_N_NODE || x->kind == KI_N_CONST) && x->reg == r) name = ki_name_text(t->set, t->rule, n);
         }
         ki_text_printf(o, "%s%s = ", k ? ", " : "", name);
         ki_pval_print(&t->value[r], o);

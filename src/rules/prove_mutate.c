@@ -38,7 +38,7 @@ static void put_externs(ki_text *t, const ki_ruleset *set) {
 static bool is_step(const ki_ruleset *set, const ki_rule *r) {
     bool step = false;
     for (unsigned k = 0; k < r->npat; k++) step |= set->pat[r->pat + k].op == KN_STAGE;
-    return step || strstr(r->text, "stage(") != NULL;
+    return step || strstr(ki_rule_text(set, r), "stage(") != NULL;
 }
 
 /* changed: "ruleset t NAME : ..." */
@@ -49,19 +49,19 @@ static void put_set(ki_text *t, const ki_ruleset *set, uint32_t rule, const char
     ki_text_printf(t, "ruleset %s%s\n", set->name, set->pure ? " : pure" : "");
     for (uint32_t k = 0; k < set->nrule; k++) {
         const ki_rule *r = &set->rule[k];
-        if (k == rule) ki_text_printf(t, "%s\n", changed ? changed + strlen("ruleset t ") : r->text);
-        else if (all) ki_text_printf(t, "%s%s\n", words[r->kind], r->text);
+        if (k == rule) ki_text_printf(t, "%s\n", changed ? changed + strlen("ruleset t ") : ki_rule_text(set, r));
+        else if (all) ki_text_printf(t, "%s%s\n", words[r->kind], ki_rule_text(set, r));
     }
 }
 
 /* The host functions of a set by their symbols; NULL-terminated. */
 static ki_callback *callbacks_of(const ki_ruleset *set) {
-    ki_callback *c = ki_calloc(set->nextern + set->nrule + 1, sizeof *c);
+    ki_callback *c = ki_calloc(set->nextern + set->ndoes + 1, sizeof *c);
     uint32_t n = 0;
     for (uint32_t k = 0; c && k < set->nextern; k++)
         c[n++] = (ki_callback){.symbol = set->ext[k].symbol, .fn = set->ext[k].fn};
-    for (uint32_t k = 0; c && k < set->nrule; k++)
-        if (set->rule[k].fn_name) c[n++] = (ki_callback){.symbol = set->rule[k].fn_name, .run = set->rule[k].fn};
+    for (uint32_t k = 1; c && k < set->ndoes; k++)
+        c[n++] = (ki_callback){.symbol = set->does[k].symbol, .run = set->does[k].fn};
     return c;
 }
 
@@ -76,7 +76,9 @@ bool ki_proof_load(ki_env *env, const ki_ruleset *set, uint32_t rule, const char
     ki_text_free(&text);
     ki_free(host);
     *at = 0;
-    while (ok && *at + 1 < own->set->nrule && strcmp(own->set->rule[*at].name, set->rule[rule].name) != 0) ++*at;
+    while (ok && *at + 1 < own->set->nrule &&
+           strcmp(ki_rule_name(own->set, &own->set->rule[*at]), ki_rule_name(set, &set->rule[rule])) != 0)
+        ++*at;
     return ok;
 }
 

@@ -64,7 +64,8 @@ static char *leaf_name(smt *m, unsigned reg) {
     const char *name = "_";
     for (unsigned k = 0; k < m->p->rule->nname; k++) {
         const ki_rname *n = &m->p->set->rname[m->p->rule->rname + k];
-        if ((n->kind == KI_N_NODE || n->kind == KI_N_CONST) && n->reg == reg) name = m->p->set->letters + n->name;
+        if ((n->kind == KI_N_NODE || n->kind == KI_N_CONST) && n->reg == reg)
+            name = ki_name_text(m->p->set, m->p->rule, k);
     }
     return ki_smt_format(m, "%s!%u", name, reg);
 }

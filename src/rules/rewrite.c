@@ -30,7 +30,7 @@ typedef struct rewriter {
     kn_uop *src; /* scratch for rebuilt sources */
     uint32_t src_cap;
     uint64_t fired, limit;
-    const ki_rule *recent[RECENT];
+    const char *recent[RECENT];
 } rewriter;
 
 static bool nomem(rewriter *w) { return ki_fail(w->ir->env, KI_E_NOMEM), false; }
@@ -40,8 +40,8 @@ static bool nomem(rewriter *w) { return ki_fail(w->ir->env, KI_E_NOMEM), false; 
 static bool spent(rewriter *w, ki_err err, uint64_t number) {
     char names[512] = "";
     for (unsigned k = 0; k < RECENT; k++) {
-        const ki_rule *r = w->recent[(w->fired + k) % RECENT];
-        if (r) snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", *names ? ", " : "", r->name);
+        const char *name = w->recent[(w->fired + k) % RECENT];
+        if (name) snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", *names ? ", " : "", name);
     }
     if (err == KI_E_REWRITE_CYCLE) ki_fail(w->ir->env, err, (unsigned)number, names);
     else ki_fail(w->ir->env, err, (unsigned long long)number, names);
@@ -49,10 +49,10 @@ static bool spent(rewriter *w, ki_err err, uint64_t number) {
 }
 
 static bool fire(rewriter *w, const ki_ruleset *set, const ki_rule *r, kn_uop u, kn_uop v, uint32_t since) {
-    w->recent[w->fired % RECENT] = r;
+    w->recent[w->fired % RECENT] = ki_rule_name(set, r);
     if (++w->fired > w->limit) return spent(w, KI_E_REWRITE_BUDGET, w->limit);
     if (w->o->origins) ki_origins_note(w->o->origins, w->ir, set, r, u, since);
-    if (w->ir->env->history) ki_history_rule(w->ir, set->name, r->name, set->source, r->line, u, since);
+    if (w->ir->env->history) ki_history_rule(w->ir, set->name, ki_rule_name(set, r), set->source, r->line, u, since);
     if (w->o->trace) w->o->trace(w->o->trace_user, set, r, u, v);
     return !w->ir->env->watch || ki_watch_rewrite(w->ir, set, r, u, v, since);
 }
@@ -362,7 +362,7 @@ kn_uop ki_rewrite_one(ki_ir *ir, kn_uop root, const ki_rewrite_opts *opts, const
     w.m.user = opts->user;
     kn_uop v;
     if (!apply(&w, root, &v) || v == root) return NULL;
-    if (fired) *fired = w.recent[0];
+    if (fired) *fired = w.m.rule;
     return v;
 }
 
@@ -403,9 +403,11 @@ int ki_grad_apply(ki_match *m, const ki_ruleset *set, uint32_t rule, uint32_t va
     if (set->rule[rule].kind != KI_R_GRAD || !ki_match_rule(m, set, rule, variant, root)) return 0;
     memset(m->out, 0, root->nsrc * sizeof *m->out);
     uint32_t since = m->ir->n;
-    if (m->rule->fn ? m->rule->fn(m) != NULL : grad_outputs(m, m->out)) return saw_gradients(m, since) ? 1 : -1;
+    if (m->rule->does ? set->does[m->rule->does].fn(m) != NULL : grad_outputs(m, m->out))
+        return saw_gradients(m, since) ? 1 : -1;
     if (m->ir->env->err == KI_E_NONE) return 0;
-    ki_fail_note(m->ir->env, "while applying grad %s (%s:%u)", m->rule->name, set->source, (unsigned)m->rule->line);
+    ki_fail_note(m->ir->env, "while applying grad %s (%s:%u)", ki_rule_name(set, m->rule), set->source,
+                 (unsigned)m->rule->line);
     return -1;
 }
 

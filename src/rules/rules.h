@@ -67,7 +67,7 @@ typedef enum ki_pkind { KI_P_ANY, KI_P_NODE, KI_P_CONST, KI_P_LIT } ki_pkind;
 enum { KI_PF_TAIL = 1, KI_PF_REST = 2, KI_PF_FREE = 4 /* any sources: call form without parentheses */ };
 #define KI_NOREG 255
 
-typedef struct ki_pat { /* 24 bytes: there are four thousand of them in the library */
+typedef struct ki_pat { /* 20 bytes: there are four thousand of them in the library */
     uint8_t kind, parent, src, swap; /* src from the end with KI_PF_TAIL; swap: bit number, KI_NOREG none */
     uint8_t same;                    /* register it must equal, KI_NOREG none */
     uint8_t op;                      /* NODE: the op, KI_OP_COUNT: one of opset */
@@ -81,9 +81,8 @@ typedef struct ki_pat { /* 24 bytes: there are four thousand of them in the libr
         uint16_t opset; /* NODE */
         uint16_t term;  /* LIT: the literal */
     };
-    uint32_t pos; /* offset in the source text */
 } ki_pat;
-_Static_assert(sizeof(ki_pat) == 24 && KI_DTYPE_COUNT <= 24, "of three words");
+_Static_assert(sizeof(ki_pat) == 20 && KI_DTYPE_COUNT <= 24, "no padding");
 
 typedef struct ki_argcond {
     uint8_t field; /* ki_field */
@@ -109,7 +108,6 @@ typedef enum ki_field {
 
 typedef enum ki_nkind { KI_N_NODE, KI_N_CONST, KI_N_REST, KI_N_ARG, KI_N_OP, KI_N_GRAD } ki_nkind;
 typedef struct ki_rname {
-    uint16_t name;            /* in the set's letters: a pointer would have to be relocated, and there are 3,500 */
     uint8_t kind, reg, field; /* REST: reg is the rest's number */
 } ki_rname;
 
@@ -137,7 +135,6 @@ typedef struct ki_term { /* 16 bytes: there are ten thousand of them in the libr
     unsigned kind : 6, flags : 2;
     unsigned nkid : 8, narg : 8; /* kids: nkid sources or operands, then narg args */
     unsigned dtype_reg : 8;      /* literal, EXPR: register whose dtype it takes, KI_NOREG: fixed */
-    unsigned pos : 24;
     unsigned dtype : 8;          /* fixed dtype, KI_DTYPE_COUNT: unknown */
     union {
         struct {
@@ -196,20 +193,37 @@ enum { KI_FP_NSZ = 1, KI_FP_REASSOC = 2, KI_FP_NNAN = 4, KI_FP_NINF = 8, KI_FP_C
 enum { KI_RF_COMMUTED = 1, KI_RF_RETYPE = 2, KI_RF_ORDERED = 4, KI_RF_LATE = 8 /* some arg equals that of a later node */ };
 typedef enum ki_rkind { KI_R_REWRITE, KI_R_ACCEPT, KI_R_GRAD } ki_rkind;
 
-typedef struct ki_rule {
-    const char *name;
-    const char *text; /* the rule as written */
-    uint32_t line, pos;
-    uint8_t kind, flags, fp;
-    uint8_t npat, nrest, nname, ngrad;
-    uint8_t nswap;
+typedef struct ki_rule { /* 24 bytes: there are twelve hundred of them in the library */
+    unsigned line : 24, kind : 8;
+    uint16_t name; /* in the set's letters: a pointer would have to be relocated */
     uint16_t pat, rest, rname;
     uint16_t guard; /* term, 0: none */
-    uint16_t rhs;   /* term, 0: do or accept; GRAD: index into kid of ngrad terms */
-    ki_rule_do fn;
-    const char *fn_name;
-    uint16_t opaque, ends; /* the reasons, in the set's letters; 0 none */
+    uint16_t rhs;   /* term, 0: does or accept; GRAD: index into kid of ngrad terms */
+    uint8_t flags, fp;
+    uint8_t npat, nrest, nname, ngrad;
+    uint8_t nswap;
+    uint8_t does; /* its right side is that C function of the set; 0: none */
 } ki_rule;
+_Static_assert(sizeof(ki_rule) == 24, "of three words");
+
+typedef struct ki_does {
+    const char *symbol;
+    ki_rule_do fn;
+} ki_does;
+
+/* A set as it was written: what people and the prover read. In the library itself only specs have theirs. */
+typedef struct ki_written_rule {
+    uint32_t text, pos;    /* the rule as written, in letters; where it stands in the source */
+    uint32_t opaque, ends; /* the reasons, in letters; 0 none */
+    uint32_t names;        /* the first of its names: they are numbered as its ki_rname */
+} ki_written_rule;
+typedef struct ki_wording {
+    const char *letters; /* each text with its NUL; "" comes first */
+    uint32_t nletter, nname;
+    const ki_written_rule *rule;
+    const uint32_t *name; /* in letters */
+    const uint32_t *pat, *term; /* where each of them stands in the source */
+} ki_wording;
 
 typedef struct ki_opset {
     uint64_t bits[2];
@@ -228,12 +242,14 @@ typedef struct ki_bucket {
 typedef struct ki_ruleset {
     const char *name, *source; /* file */
     bool pure, spec, grad;
-    uint32_t nrule, npat, nrest, nname, nterm, nkid, ncond, nopset, nextern, nentry, nbucket, nlist, nletter;
+    uint32_t nrule, npat, nrest, nname, nterm, nkid, ncond, nopset, nextern, nentry, nbucket, nlist, nletter, ndoes;
+    const ki_wording *wording; /* of what was loaded at run time, and of specs; else NULL: ki_wording_of */
     const ki_rule *rule;
+    const ki_does *does; /* does[0] is none */
     const ki_pat *pat;
     const ki_rest *rest;
     const ki_rname *rname;
-    const char *letters; /* names and reasons, each once and with its NUL; "" comes first */
+    const char *letters; /* names of rules and texts, each once and with its NUL; "" comes first */
     const ki_term *term; /* term[0] unused */
     const uint16_t *kid;
     const ki_argcond *cond;
@@ -246,8 +262,21 @@ typedef struct ki_ruleset {
     const uint16_t *second;   /* table number * (ops + 1) + op of source 0 (ops: no source): bucket */
 } ki_ruleset;
 
-/* One of a set's letters; NULL: none. */
-static inline const char *ki_rule_letters(const ki_ruleset *s, uint16_t at) { return at ? s->letters + at : NULL; }
+static inline const char *ki_rule_name(const ki_ruleset *s, const ki_rule *r) { return s->letters + r->name; }
+/* The C function that is its right side, NULL none. */
+static inline const char *ki_rule_symbol(const ki_ruleset *s, const ki_rule *r) { return s->does[r->does].symbol; }
+
+/* A set's wording wherever it is: for the command and the prover, which are in no shared library. */
+const ki_wording *ki_wording_of(const ki_ruleset *s);
+static inline const char *ki_rule_text(const ki_ruleset *s, const ki_rule *r) {
+    const ki_wording *w = ki_wording_of(s);
+    return w->letters + w->rule[r - s->rule].text;
+}
+/* Of a rule's name: what it is called. */
+static inline const char *ki_name_text(const ki_ruleset *s, const ki_rule *r, unsigned name) {
+    const ki_wording *w = ki_wording_of(s);
+    return w->letters + w->name[w->rule[r - s->rule].names + name];
+}
 
 /* Of a term that has none, nothing to be read. */
 static inline const uint16_t *ki_term_kids(const ki_ruleset *s, const ki_term *t) {

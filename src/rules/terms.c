@@ -19,19 +19,20 @@ static const struct {
 #undef X
 };
 
-static unsigned push_term(ki_compiler *c, ki_term t) {
-    if (c->term.n > UINT16_MAX) return ki_compile_fail(c, KI_E_RULE_LIMIT, t.pos, "terms in a rule set", UINT16_MAX), 0;
-    return KI_PUSH(c, term, t) ? c->term.n - 1 : 0;
+static unsigned push_term(ki_compiler *c, const ki_ast *a, ki_term t) {
+    if (c->term.n > UINT16_MAX)
+        return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "terms in a rule set", UINT16_MAX), 0;
+    return KI_PUSH(c, term, t) && KI_PUSH(c, term_pos, a->pos) ? c->term.n - 1 : 0;
 }
 
-static ki_term fresh(const ki_ast *a, ki_tkind kind) {
-    return (ki_term){.kind = kind, .pos = a->pos, .op = KI_OP_COUNT, .dtype_reg = KI_NOREG, .dtype = KI_DTYPE_COUNT};
+static ki_term fresh(ki_tkind kind) {
+    return (ki_term){.kind = kind, .op = KI_OP_COUNT, .dtype_reg = KI_NOREG, .dtype = KI_DTYPE_COUNT};
 }
 
-static bool set_kids(ki_compiler *c, ki_term *t, const uint16_t *kid, unsigned n) {
+static bool set_kids(ki_compiler *c, const ki_ast *a, ki_term *t, const uint16_t *kid, unsigned n) {
     t->kid = (uint16_t)c->kid.n;
     if (c->kid.n + n > UINT16_MAX)
-        return ki_compile_fail(c, KI_E_RULE_LIMIT, t->pos, "terms in a rule set", UINT16_MAX);
+        return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "terms in a rule set", UINT16_MAX);
     for (unsigned k = 0; k < n; k++)
         if (!KI_PUSH(c, kid, kid[k])) return false;
     return true;
@@ -137,9 +138,9 @@ static bool enum_term(const char *s, ki_term *t) {
 
 static unsigned name_term(ki_compiler *c, const ki_ast *a, mode m) {
     int k = ki_name_find(c, a->name);
-    ki_term t = fresh(a, KI_T_NAME);
+    ki_term t = fresh(KI_T_NAME);
     if (k < 0) {
-        if (m != BUILD && enum_term(a->name, &t)) return push_term(c, t);
+        if (m != BUILD && enum_term(a->name, &t)) return push_term(c, a, t);
         return ki_compile_fail(c, KI_E_RULE_UNBOUND, a->pos, a->name), 0;
     }
     t.x = (uint8_t)k;
@@ -150,11 +151,11 @@ static unsigned name_term(ki_compiler *c, const ki_ast *a, mode m) {
         return ki_compile_fail(c, KI_E_RULE_KIND, a->pos, a->name, "rest", "a node (write its dots)"), 0;
     if (m == BUILD && (kind == KI_N_ARG || kind == KI_N_OP))
         return ki_compile_fail(c, KI_E_RULE_KIND, a->pos, a->name, kind == KI_N_ARG ? "arg" : "op", "a node"), 0;
-    return push_term(c, t);
+    return push_term(c, a, t);
 }
 
 static unsigned constant_term(ki_compiler *c, const ki_ast *a, mode m, kn_dtype fallback) {
-    ki_term t = fresh(a, a->kind == KI_X_REAL ? KI_T_FLOAT : a->kind == KI_X_TRUTH ? KI_T_BOOL : KI_T_INT);
+    ki_term t = fresh(a->kind == KI_X_REAL ? KI_T_FLOAT : a->kind == KI_X_TRUTH ? KI_T_BOOL : KI_T_INT);
     if (a->kind == KI_X_REAL) t.f = a->f;
     else t.i = a->i;
     if (m == BUILD) {
@@ -162,7 +163,7 @@ static unsigned constant_term(ki_compiler *c, const ki_ast *a, mode m, kn_dtype 
         if (t.dtype_reg == KI_NOREG && t.dtype == KI_DTYPE_COUNT)
             return ki_compile_fail(c, KI_E_RULE_LITERAL, a->pos, ""), 0;
     }
-    return push_term(c, t);
+    return push_term(c, a, t);
 }
 
 /* ---- calls ------------------------------------------------------------------------------------------------- */
@@ -179,7 +180,7 @@ static bool collect(ki_compiler *c, ki_ast *list, mode m, kn_dtype fallback, uin
 
 /* Host functions and built-ins: rests are passed whole where the type says so. */
 static unsigned host_call(ki_compiler *c, ki_ast *a, ki_tkind kind, unsigned which, const char *types) {
-    ki_term t = fresh(a, kind);
+    ki_term t = fresh(kind);
     uint16_t kid[MAX_KIDS];
     unsigned n = 0;
     t.x = (uint8_t)which;
@@ -205,7 +206,7 @@ static unsigned host_call(ki_compiler *c, ki_ast *a, ki_tkind kind, unsigned whi
         return ki_compile_fail(c, KI_E_RULE_ARITY, a->pos, a->name, want, given), 0;
     }
     t.nkid = (uint8_t)n;
-    return set_kids(c, &t, kid, n) ? push_term(c, t) : 0;
+    return set_kids(c, a, &t, kid, n) ? push_term(c, a, t) : 0;
 }
 
 static int builtin_named(const char *s) {
@@ -231,13 +232,13 @@ static bool rhs_args(ki_compiler *c, ki_ast *a, kn_op op, uint16_t *kid, unsigne
                                    "fewer args", count + 1);
         unsigned t;
         if (s->kind == KI_X_TEXT && field && field[count] == KI_F_STR) {
-            ki_term text = fresh(s, KI_T_TEXT);
+            ki_term text = fresh(KI_T_TEXT);
             text.s = s->name;
-            t = push_term(c, text);
+            t = push_term(c, s, text);
         } else if (field && field[count] == KI_F_STR && s->kind != KI_X_NAME) {
             return ki_compile_fail(c, KI_E_RULE_MISPLACED, s->pos, "an arg that is no text");
         } else if (s->kind == KI_X_NAME && strcmp(s->name, "none") == 0) {
-            t = push_term(c, fresh(s, KI_T_NOTHING));
+            t = push_term(c, s, fresh(KI_T_NOTHING));
         } else {
             s->dots = false;
             t = compile_term(c, s->kind == KI_X_BRACKET ? s->kid : s, VALUE, KI_DTYPE_COUNT);
@@ -255,7 +256,7 @@ static bool rhs_args(ki_compiler *c, ki_ast *a, kn_op op, uint16_t *kid, unsigne
 
 /* A node of an op, or (VALUE, TRUTH) the op's meaning on constants. */
 static unsigned op_term(ki_compiler *c, ki_ast *a, kn_op op, mode m, int opname) {
-    ki_term t = fresh(a, opname >= 0 ? KI_T_OPNAME : KI_T_OP);
+    ki_term t = fresh(opname >= 0 ? KI_T_OPNAME : KI_T_OP);
     uint16_t kid[MAX_KIDS * 2];
     unsigned n = 0, nkid, rest = 0;
     kn_dtype inner = KI_DTYPE_COUNT;
@@ -281,7 +282,7 @@ static unsigned op_term(ki_compiler *c, ki_ast *a, kn_op op, mode m, int opname)
         uint32_t mask = c->var[ki_var_root(c, a->kid->var)].mask, floats = ki_dtype_class("float");
         if (!(mask & floats) && m == BUILD) t.flags = 0;
     }
-    return set_kids(c, &t, kid, n) ? push_term(c, t) : 0;
+    return set_kids(c, a, &t, kid, n) ? push_term(c, a, t) : 0;
 }
 
 static unsigned bracket_term(ki_compiler *c, ki_ast *a, ki_ast *inside, kn_dtype fallback) {
@@ -289,10 +290,10 @@ static unsigned bracket_term(ki_compiler *c, ki_ast *a, ki_ast *inside, kn_dtype
     if (!kid) return 0;
     if (c->term.v[kid].kind == KI_T_NAME && kind_of_name(c, kid) == KI_N_OP)
         return wants(c, inside, kid, "op", "a value"), 0;
-    ki_term t = fresh(a, KI_T_EXPR);
+    ki_term t = fresh(KI_T_EXPR);
     t.nkid = 1;
     dtype_source(c, a, fallback, &t);
-    return set_kids(c, &t, &kid, 1) ? push_term(c, t) : 0;
+    return set_kids(c, a, &t, &kid, 1) ? push_term(c, a, t) : 0;
 }
 
 static unsigned call_term(ki_compiler *c, ki_ast *a, mode m, kn_dtype fallback) {
@@ -308,7 +309,7 @@ static unsigned call_term(ki_compiler *c, ki_ast *a, mode m, kn_dtype fallback) 
         return t;
     }
     if (fold) {
-        ki_term t = fresh(a, KI_T_FOLD);
+        ki_term t = fresh(KI_T_FOLD);
         uint16_t kid[MAX_KIDS];
         unsigned n = 0;
         if (!a->kid) return ki_compile_fail(c, KI_E_RULE_ARITY, a->pos, "fold", "an op and its operands", 0u), 0;
@@ -318,7 +319,7 @@ static unsigned call_term(ki_compiler *c, ki_ast *a, mode m, kn_dtype fallback) 
         bool is_op = op->kind == KI_T_ENUM || (op->kind == KI_T_NAME && kind_of_name(c, kid[0]) == KI_N_OP);
         if (!is_op) return wants(c, a->kid, kid[0], "value", "an op"), 0;
         t.nkid = (uint8_t)n;
-        return set_kids(c, &t, kid, n) ? push_term(c, t) : 0;
+        return set_kids(c, a, &t, kid, n) ? push_term(c, a, t) : 0;
     }
     if (k >= 0) return host_call(c, a, KI_T_BUILTIN, (unsigned)k, builtins[k].types);
     if (e >= 0) return host_call(c, a, KI_T_CALL, (unsigned)e, c->file->ext[e].types);
@@ -326,14 +327,14 @@ static unsigned call_term(ki_compiler *c, ki_ast *a, mode m, kn_dtype fallback) 
 }
 
 static unsigned logic_term(ki_compiler *c, ki_ast *a, mode m) {
-    ki_term t = fresh(a, a->kind == KI_X_BOTH ? KI_T_AND : KI_T_OR);
+    ki_term t = fresh(a->kind == KI_X_BOTH ? KI_T_AND : KI_T_OR);
     uint16_t kid[2];
     if (m == BUILD) return ki_compile_fail(c, KI_E_RULE_MISPLACED, a->pos, "'&&' or '||'"), 0;
     kid[0] = (uint16_t)compile_term(c, a->kid, m, KI_DTYPE_COUNT);
     kid[1] = kid[0] ? (uint16_t)compile_term(c, a->kid->next, m, KI_DTYPE_COUNT) : 0;
     t.nkid = 2;
-    return kid[1] && take_truth(c, a->kid, kid[0]) && take_truth(c, a->kid->next, kid[1]) && set_kids(c, &t, kid, 2)
-               ? push_term(c, t)
+    return kid[1] && take_truth(c, a->kid, kid[0]) && take_truth(c, a->kid->next, kid[1]) && set_kids(c, a, &t, kid, 2)
+               ? push_term(c, a, t)
                : 0;
 }
 
@@ -377,10 +378,10 @@ static unsigned compile_term(ki_compiler *c, ki_ast *a, mode m, kn_dtype fallbac
     c->mapped = false;
     a->dots = true;
     if (!kid) return 0;
-    ki_term t = fresh(a, KI_T_MAP);
+    ki_term t = fresh(KI_T_MAP);
     t.x = (uint8_t)rest;
     t.nkid = 1;
-    return set_kids(c, &t, &kid, 1) ? push_term(c, t) : 0;
+    return set_kids(c, a, &t, &kid, 1) ? push_term(c, a, t) : 0;
 }
 
 bool ki_compile_guard(ki_compiler *c, ki_ast *guard) {
@@ -393,9 +394,13 @@ bool ki_compile_guard(ki_compiler *c, ki_ast *guard) {
 static bool do_side(ki_compiler *c, const ki_ast *a) {
     if (!a->kid || a->kid->next || a->kid->kind != KI_X_NAME)
         return ki_compile_fail(c, KI_E_RULE_ARITY, a->pos, "do", "the name of one C function", 0u);
-    c->now->fn_name = a->kid->name;
-    if (c->now->opaque) return true;
-    return ki_compile_fail(c, KI_E_RULE_OPAQUE, a->pos, c->now->name, a->kid->name);
+    uint32_t k = 1;
+    while (k < c->does.n && strcmp(c->does.v[k].symbol, a->kid->name) != 0) k++;
+    if (k > UINT8_MAX) return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "C functions in a rule set", UINT8_MAX);
+    if (k == c->does.n && !KI_PUSH(c, does, (ki_does){.symbol = a->kid->name})) return false;
+    c->now->does = (uint8_t)k;
+    if (c->written.v[c->rule.n - 1].opaque) return true;
+    return ki_compile_fail(c, KI_E_RULE_OPAQUE, a->pos, c->ast->name, a->kid->name);
 }
 
 bool ki_compile_rhs(ki_compiler *c, ki_ast *rhs) {
@@ -410,13 +415,13 @@ bool ki_compile_rhs(ki_compiler *c, ki_ast *rhs) {
     unsigned n = 0;
     for (ki_ast *a = rhs; a; a = a->next) {
         if (n == MAX_KIDS) return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "gradients", MAX_KIDS);
-        kid[n] = (uint16_t)(a->kind == KI_X_WILD ? push_term(c, fresh(a, KI_T_NOTHING))
+        kid[n] = (uint16_t)(a->kind == KI_X_WILD ? push_term(c, a, fresh(KI_T_NOTHING))
                                                  : compile_term(c, a, BUILD, KI_DTYPE_COUNT));
         if (!kid[n++]) return false;
     }
     ki_term t = {0};
     c->now->ngrad = (uint8_t)n;
-    if (!set_kids(c, &t, kid, n)) return false;
+    if (!set_kids(c, rhs, &t, kid, n)) return false;
     c->now->rhs = t.kid;
     return true;
 }

@@ -98,11 +98,13 @@ static void report(ki_match *m, const ki_ruleset *const *spec, unsigned nspec, k
     } else {
         ki_match_rule(m, n.set, (uint32_t)(n.rule - n.set->rule), n.variant, u);
         bool guard = m->depth == n.rule->npat && n.rule->guard;
-        uint32_t pos = guard ? n.set->term[m->guard_term].pos
-                             : n.set->pat[n.rule->pat + (m->depth < n.rule->npat ? m->depth : 0)].pos;
-        uint32_t column = pos >= n.rule->pos ? pos - n.rule->pos : 0;
-        ki_fail_note(env, "nearest rule %s (%s:%u):", n.rule->name, n.set->source, (unsigned)n.rule->line);
-        snprintf(buf, sizeof buf, "%s", n.rule->text);
+        const ki_wording *w = n.set->wording;
+        const ki_written_rule *written = &w->rule[n.rule - n.set->rule];
+        uint32_t pos = guard ? w->term[m->guard_term] : w->pat[n.rule->pat + (m->depth < n.rule->npat ? m->depth : 0)];
+        uint32_t column = pos >= written->pos ? pos - written->pos : 0;
+        ki_fail_note(env, "nearest rule %s (%s:%u):", ki_rule_name(n.set, n.rule), n.set->source,
+                     (unsigned)n.rule->line);
+        snprintf(buf, sizeof buf, "%s", w->letters + written->text);
         for (char *s = buf; *s; s++)
             if (*s == '\n') *s = ' ';
         ki_fail_note(env, "  %s", buf);
@@ -112,8 +114,8 @@ static void report(ki_match *m, const ki_ruleset *const *spec, unsigned nspec, k
     }
     const ki_origin *o = origins && u->id < origins->cap ? &origins->by[u->id] : NULL;
     if (o && o->rule && o->print == ki_origin_print(u))
-        ki_fail_note(env, "made by rule %s (%s:%u) from %%%u", o->rule->name, o->set->source, (unsigned)o->rule->line,
-                     o->before);
+        ki_fail_note(env, "made by rule %s (%s:%u) from %%%u", ki_rule_name(o->set, o->rule), o->set->source,
+                     (unsigned)o->rule->line, o->before);
 }
 
 bool ki_verify_made(ki_ir *ir, kn_uop v, uint32_t since, const ki_ruleset *const *spec, unsigned nspec,

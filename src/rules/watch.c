@@ -54,7 +54,8 @@ const ki_origins *ki_watch_origins(const ki_ir *ir) {
 
 static void put_line(const ki_watch *w, const ki_ruleset *set, const ki_rule *rule, kn_uop before, kn_uop after) {
     ki_text t = {0};
-    ki_text_printf(&t, "%s %s.%s %s:%u: ", w->stage, set->name, rule->name, set->source, (unsigned)rule->line);
+    ki_text_printf(&t, "%s %s.%s %s:%u: ", w->stage, set->name, ki_rule_name(set, rule), set->source,
+                   (unsigned)rule->line);
     ki_term_put(&t, before, LEVELS);
     ki_text_put(&t, " => ");
     ki_term_put(&t, after, LEVELS);

@@ -42,7 +42,7 @@ static bool test(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
 
 static kn_uop build(ki_match *m) {
     const running *now = m->user;
-    const kn_rule_callback *c = named(now->rules->callback, m->rule->fn_name);
+    const kn_rule_callback *c = named(now->rules->callback, ki_rule_symbol(m->set, m->rule));
     return c ? c->build(m) : NULL;
 }
 

@@ -99,6 +99,17 @@ def test_it_needs_libc_and_libm_and_is_small(libkoine, sanitized, tmp_path):
     assert stripped.stat().st_size < 2_000_000
 
 
+def test_the_wording_of_rules_stays_in_the_command(koine_session, build, libkoine, sanitized):
+    if sanitized:
+        pytest.skip("the plain build is what is measured")
+    library, command = libkoine.read_bytes(), (build / "koine").read_bytes()
+    rules = [r for r in koine_session.json("rules") if "rule" in r]
+    assert len(rules) > 1000 and all(r["text"].encode() in command for r in rules)
+    assert all(r["text"].encode() in library for r in rules if r["kind"] == "accept"), "messages of specs show it"
+    assert [r["rule"] for r in rules if r["kind"] != "accept" and len(r["text"]) > 40 and r["text"].encode() in library] == []
+    assert all(r["rule"].encode() in library for r in rules), "failures and traces name every rule"
+
+
 def test_every_public_function_is_defined(root, libkoine):
     declared = set()
     for h in (root / "include/koine").glob("*.h"):

@@ -42,7 +42,7 @@ static bool fires(const ki_ruleset *const *sets, unsigned n, const ki_ruleset *s
 static void all(const ki_ruleset *const *sets, unsigned n) {
     for (unsigned s = 0; s < n; s++)
         for (uint32_t r = 0; r < sets[s]->nrule; r++)
-            CHECK(fires(sets, n, sets[s], r), "%s.%s fires", sets[s]->name, sets[s]->rule[r].name);
+            CHECK(fires(sets, n, sets[s], r), "%s.%s fires", sets[s]->name, ki_rule_name(sets[s], &sets[s]->rule[r]));
 }
 
 int main(void) {

@@ -38,12 +38,12 @@ static void built_in(const ki_ruleset *set) {
         clock_t t0 = clock();
         if (!ki_prove_rule(&env, set, k, &opts, &v)) return;
         bool good = v.rung != KI_REFUTED && (v.rung != KI_UNPROVED || !v.arith);
-        CHECK(good, "%s.%s: %s on %llu", set->name, set->rule[k].name, ki_rung_names[v.rung],
+        CHECK(good, "%s.%s: %s on %llu", set->name, ki_rule_name(set, &set->rule[k]), ki_rung_names[v.rung],
               (unsigned long long)v.instances);
         if (v.reason.n) printf("# %s\n", v.reason.s);
         ki_verdict_free(&v);
         double s = (double)(clock() - t0) / CLOCKS_PER_SEC;
-        if (s > 0.5) printf("# %s took %.1f s\n", set->rule[k].name, s);
+        if (s > 0.5) printf("# %s took %.1f s\n", ki_rule_name(set, &set->rule[k]), s);
     }
 }
 
@@ -159,8 +159,8 @@ static void mutations(const ki_ruleset *set, const char *rule, unsigned least_re
     mutants = 0;
     memset(fate, 0, sizeof fate);
     for (uint32_t k = 0; k < set->nrule; k++)
-        if (strcmp(set->rule[k].name, rule) == 0)
-            ki_prove_mutants(&env, set, k, &opts, 1, 0, mutant, (void *)(uintptr_t)set->rule[k].name);
+        if (strcmp(ki_rule_name(set, &set->rule[k]), rule) == 0)
+            ki_prove_mutants(&env, set, k, &opts, 1, 0, mutant, (void *)(uintptr_t)ki_rule_name(set, &set->rule[k]));
     CHECK(fate[KI_M_REFUTED] >= least_refuted && fate[KI_M_OPEN] == 0 && fate[KI_M_SURVIVES] == 0,
           "%s.%s: %u mutants, %u refuted, %u harmless, %u survive", set->name, rule, mutants, fate[KI_M_REFUTED],
           fate[KI_M_HARMLESS], fate[KI_M_SURVIVES]);

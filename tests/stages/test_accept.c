@@ -136,7 +136,7 @@ int main(void) {
     for (unsigned s = 0; s < SPECS; s++)
         for (uint32_t r = 0; r < specs[s]->nrule && r < RULES; r++) {
             char name[100];
-            snprintf(name, sizeof name, "%s.%s", specs[s]->name, specs[s]->rule[r].name);
+            snprintf(name, sizeof name, "%s.%s", specs[s]->name, ki_rule_name(specs[s], &specs[s]->rule[r]));
             CHECK(alone[s][r] || listed(name), "%s: %u nodes need it%s", name, alone[s][r],
                   listed(name) ? " (listed as unnoticed)" : "");
         }

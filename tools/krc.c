@@ -3,7 +3,6 @@
 #include "rules/rules.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,12 +81,17 @@ static void wording(FILE *f, const ki_ruleset *s) {
                 w->rule[k].names);
     fputs("    {0}};\n", f);
     places(f, "name", s->name, w->name, w->nname);
-    if (s->spec) places(f, "pat_place", s->name, w->pat, s->npat), places(f, "term_place", s->name, w->term, s->nterm);
+    fprintf(f, "static const ki_written_pat written_pat_%s[] = {\n", s->name);
+    for (uint32_t k = 0; k < s->npat; k++)
+        fprintf(f, "    {%u, %u, %u},\n", w->pat[k].pos, w->pat[k].mask, w->pat[k].like);
+    fputs("};\n", f);
+    if (s->spec) places(f, "term_place", s->name, w->term, s->nterm);
     fprintf(f,
             "const ki_wording ki_wording_%s = {.letters = words_%s, .nletter = %u, .nname = %u, .rule = written_%s, "
             ".name = name_%s",
             s->name, s->name, w->nletter, w->nname, s->name, s->name);
-    if (s->spec) fprintf(f, ", .pat = pat_place_%s, .term = term_place_%s", s->name, s->name);
+    fprintf(f, ", .pat = written_pat_%s", s->name);
+    if (s->spec) fprintf(f, ", .term = term_place_%s", s->name);
     fputs("};\n", f);
 }
 
@@ -106,8 +110,8 @@ static void patterns(FILE *f, const ki_ruleset *s) {
     fprintf(f, "static const ki_pat pat_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->npat; k++) {
         const ki_pat *p = &s->pat[k];
-        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, {%u}},\n", p->kind, p->parent, p->src,
-                p->swap, p->same, p->op, p->nsrc, p->flags, p->dtypes, p->like, p->mask, p->narg, p->arg, p->opset);
+        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, {%u}},\n", p->kind, p->parent, p->src, p->swap,
+                p->same, p->op, p->nsrc, p->flags, p->dtypes, p->narg, p->arg, p->opset);
     }
     fprintf(f, "};\nstatic const ki_rest rest_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nrest; k++) {
@@ -122,10 +126,8 @@ static void patterns(FILE *f, const ki_ruleset *s) {
     fprintf(f, "static const ki_argcond cond_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->ncond; k++) {
         const ki_argcond *c = &s->cond[k];
-        fprintf(f, "    {%u, %u, %u, %u, %u, %lld, ", c->field, c->reg, c->like, c->like_field, c->none,
-                (long long)c->value);
-        quoted(f, c->text);
-        fputs("},\n", f);
+        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u},\n", c->field, c->reg, c->like, c->like_field, c->none, c->text,
+                c->at);
     }
     fputs("    {0}};\n", f);
 }
@@ -134,14 +136,18 @@ static void terms(FILE *f, const ki_ruleset *s) {
     fprintf(f, "static const ki_term term_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nterm; k++) {
         const ki_term *t = &s->term[k];
-        fprintf(f, "    {%u, %u, %u, %u, %u, %u, {", t->kind, t->flags, t->nkid, t->narg, t->dtype_reg, t->dtype);
-        if (t->kind == KI_T_TEXT) fputs(".s = ", f), quoted(f, t->s);
-        else if (t->kind == KI_T_INT || t->kind == KI_T_BOOL) fprintf(f, ".i = %lld", (long long)t->i);
-        else if (t->kind != KI_T_FLOAT) fprintf(f, "{%u, %u, %u, %d}", t->op, t->x, t->kid, t->which);
-        else if (isfinite(t->f)) fprintf(f, ".f = %a", t->f);
-        else fprintf(f, ".f = %s", isnan(t->f) ? "(double)NAN" : t->f < 0 ? "-(double)INFINITY" : "(double)INFINITY");
-        fputs("}},\n", f);
+        fprintf(f, "    {%u, %u, %u, %u, %u, %u, %u, %u, {%u}},\n", t->kind, t->narg, t->nkid, t->flags, t->dtype,
+                t->dtype_reg, t->op, t->x, t->at);
     }
+    fprintf(f, "};\nstatic const ki_number number_%s[] = {\n", s->name);
+    for (uint32_t k = 0; k < s->nnumber; k++) /* the bits, whichever it is */
+        fprintf(f, "    {(int64_t)UINT64_C(0x%llx)},\n", (unsigned long long)s->number[k].i);
+    fputs("    {0}};\n", f);
+}
+
+static void bytes(FILE *f, const char *what, const char *name, const uint8_t *v, uint32_t n) {
+    fprintf(f, "static const uint8_t %s_%s[] = {", what, name);
+    for (uint32_t k = 0; k < n; k++) fprintf(f, "%s%u,", k % 24 ? "" : "\n    ", v[k]);
     fputs("};\n", f);
 }
 
@@ -158,18 +164,16 @@ static void dispatch(FILE *f, const ki_ruleset *s) {
                 (unsigned long long)s->opset[k].bits[1]);
     fprintf(f, "};\nstatic const ki_entry entry_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nentry; k++)
-        fprintf(f, "    {%u, %u, %u, %u},\n", s->entry[k].rule, s->entry[k].variant, s->entry[k].src1,
-                s->entry[k].dtypes);
+        fprintf(f, "    {%u, %u, %u, %u},\n", s->entry[k].rule, s->entry[k].src1, s->entry[k].dtypes,
+                s->entry[k].variant);
     fprintf(f, "    {0}};\nstatic const ki_bucket bucket_%s[] = {\n", s->name);
     for (uint32_t k = 0; k < s->nbucket; k++) fprintf(f, "    {%u, %u},\n", s->bucket[k].first, s->bucket[k].n);
     fputs("};\n", f);
-    uint32_t tables = 0;
-    for (uint32_t op = 0; op < KI_OP_COUNT; op++)
-        if (s->root[op] > tables) tables = s->root[op];
     numbers(f, "uint16_t", "kid", s->name, s->kid, s->nkid);
     numbers(f, "uint16_t", "list", s->name, s->list, s->nlist);
+    numbers(f, "uint16_t", "second", s->name, s->second, s->nsecond);
     numbers(f, "uint16_t", "root", s->name, s->root, KI_OP_COUNT);
-    numbers(f, "uint16_t", "second", s->name, s->second, (tables + 1) * (KI_OP_COUNT + 1));
+    bytes(f, "column", s->name, s->column, KI_OP_COUNT + 1);
 }
 
 static void ruleset(FILE *f, const ki_ruleset *s) {
@@ -181,18 +185,25 @@ static void ruleset(FILE *f, const ki_ruleset *s) {
     patterns(f, s);
     terms(f, s);
     dispatch(f, s);
-    fprintf(
-        f,
-        "const ki_ruleset ki_rules_%s = {\n    .name = \"%s\", .source = \"%s\", .pure = %d, .spec = %d, .grad = %d,\n"
-        "    .nrule = %u, .npat = %u, .nrest = %u, .nname = %u, .nterm = %u, .nkid = %u, .ncond = %u, .nopset = %u,\n"
-        "    .nextern = %u, .nentry = %u, .nbucket = %u, .nlist = %u, .nletter = %u,\n"
-        "    .ndoes = %u, .does = does_%s, .wording = %s%s,\n"
-        "    .rule = rule_%s, .pat = pat_%s, .rest = rest_%s, .rname = rname_%s, .letters = letters_%s,\n"
-        "    .term = term_%s, .kid = kid_%s, .cond = cond_%s, .opset = opset_%s, .ext = ext_%s, .entry = entry_%s,\n"
-        "    .bucket = bucket_%s, .list = list_%s, .root = root_%s, .second = second_%s};\n",
-        n, n, s->source, s->pure, s->spec, s->grad, s->nrule, s->npat, s->nrest, s->nname, s->nterm, s->nkid, s->ncond,
-        s->nopset, s->nextern, s->nentry, s->nbucket, s->nlist, s->nletter, s->ndoes, n,
-        s->spec ? "&ki_wording_" : "NULL", s->spec ? n : "", n, n, n, n, n, n, n, n, n, n, n, n, n, n, n);
+    static const char *const tables[] = {"rule",   "does",   "pat",  "rest", "rname",  "letters",
+                                         "number", "term",   "kid",  "cond", "opset",  "ext",
+                                         "entry",  "bucket", "list", "root", "column", "second"};
+    const struct {
+        const char *of;
+        uint32_t n;
+    } counts[] = {{"rule", s->nrule},     {"pat", s->npat},     {"rest", s->nrest},     {"name", s->nname},
+                  {"term", s->nterm},     {"kid", s->nkid},     {"cond", s->ncond},     {"opset", s->nopset},
+                  {"extern", s->nextern}, {"entry", s->nentry}, {"bucket", s->nbucket}, {"list", s->nlist},
+                  {"letter", s->nletter}, {"does", s->ndoes},   {"number", s->nnumber}, {"second", s->nsecond}};
+    fprintf(f,
+            "const ki_ruleset ki_rules_%s = {.name = \"%s\", .source = \"%s\", .pure = %d, .spec = %d, .grad = %d,\n",
+            n, n, s->source, s->pure, s->spec, s->grad);
+    if (s->spec) fprintf(f, "    .wording = &ki_wording_%s,\n", n);
+    for (size_t k = 0; k < sizeof tables / sizeof *tables; k++)
+        fprintf(f, "    .%s = %s_%s,\n", tables[k], tables[k], n);
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+        fprintf(f, "    .n%s = %u,\n", counts[k].of, counts[k].n);
+    fputs("};\n", f);
 }
 
 static int header(int argc, char **argv, ki_env *env) {
@@ -252,7 +263,7 @@ int main(int argc, char **argv) {
     FILE *f = fopen(argv[2], "w");
     if (!f) return fprintf(stderr, "krc: %s: %s\n", argv[2], strerror(errno)), 1;
     fprintf(f,
-            "/* Made by krc from %s. */\n#include \"rules/rules.h\"\n\n#include <math.h>\n\n"
+            "/* Made by krc from %s. */\n#include \"rules/rules.h\"\n\n"
             "#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n",
             argv[1]);
     for (unsigned k = 0; k < r.nset; k++) ruleset(f, &r.set[k]);

@@ -84,10 +84,11 @@ static kn_dtype wanted_dtype(const ki_match *m, const ki_term *t) {
 static kn_uop constant(ki_match *m, const ki_term *t) {
     uint64_t bits;
     kn_dtype d = wanted_dtype(m, t);
-    ki_val v = {.kind = KI_V_INT, .i = t->i};
-    if (t->kind == KI_T_FLOAT) v.kind = KI_V_REAL, v.f = t->f;
+    ki_number x = m->set->number[t->at];
+    ki_val v = {.kind = KI_V_INT, .i = x.i};
+    if (t->kind == KI_T_FLOAT) v.kind = KI_V_REAL, v.f = x.f;
     if (t->kind == KI_T_BOOL) v.kind = KI_V_BOOL;
-    if (v.kind == KI_V_INT && d == KN_BOOL && (t->i == 0 || t->i == 1)) v.kind = KI_V_BOOL;
+    if (v.kind == KI_V_INT && d == KN_BOOL && (x.i == 0 || x.i == 1)) v.kind = KI_V_BOOL;
     return ki_val_bits(&v, d, &bits) ? ki_const_bits(m->ir, d, bits) : NULL;
 }
 

@@ -107,8 +107,8 @@ static bool is_literal(const ki_term *t) {
     return t->kind == KI_T_INT || t->kind == KI_T_FLOAT || t->kind == KI_T_BOOL;
 }
 
-/* Of floats the bits. */
-static bool same_literal(const ki_term *a, const ki_term *b) { return a->kind == b->kind && a->i == b->i; }
+/* Of floats the bits: numbers stand once. */
+static bool same_literal(const ki_term *a, const ki_term *b) { return a->kind == b->kind && a->at == b->at; }
 
 static void pat_ops(const ki_compiler *c, const ki_pat *p, ki_opset *s) {
     *s = c->opset.v[p->kind == KI_P_NODE ? p->opset : 0];
@@ -124,8 +124,8 @@ static bool same_args(const ki_compiler *c, const ki_pat *a, const ki_pat *b) {
         bool found = false;
         for (unsigned j = 0; j < b->narg && x->like == KI_NOREG; j++) {
             const ki_argcond *y = &c->cond.v[b->arg + j];
-            found |= y->like == KI_NOREG && y->field == x->field && y->value == x->value && y->none == x->none &&
-                     (x->text ? y->text && strcmp(x->text, y->text) == 0 : !y->text);
+            found |= y->like == KI_NOREG && y->field == x->field && y->at == x->at && y->none == x->none &&
+                     y->text == x->text;
         }
         if (!found) return false;
     }
@@ -162,7 +162,8 @@ static bool covers_node(cover *k, unsigned pr, unsigned qr) {
     const ki_compiler *c = k->c;
     const ki_pat *a = &c->pat.v[k->p->pat + pr], *b = &c->pat.v[k->q->pat + qr];
     k->map[pr] = (uint8_t)qr;
-    if (a->dtypes && (b->mask & ~a->dtypes)) return false;
+    uint32_t admits = c->written_pat.v[k->q->pat + qr].mask;
+    if (a->dtypes && admits & ~a->dtypes) return false;
     if (a->same != KI_NOREG) {
         unsigned was = k->map[a->same];
         return was != KI_NOREG && canonical(c, k->q, was) == canonical(c, k->q, qr) && b->kind != KI_P_NODE;
@@ -214,7 +215,9 @@ static bool same_guard(const ki_compiler *c, const ki_rule *p, const ki_rule *q,
         return m->kind == KI_N_REST ? m->reg == n->reg : canonical(c, q, map[m->reg]) == canonical(c, q, n->reg);
     }
     if (is_literal(a)) return same_literal(a, b);
-    if (a->op != b->op || a->x != b->x || a->which != b->which) return false;
+    if (a->op != b->op || a->x != b->x) return false;
+    if (a->kind == KI_T_ENUM) return a->which == b->which;
+    if (a->kind == KI_T_TEXT) return a->at == b->at;
     for (unsigned k = 0; k < (unsigned)a->nkid + a->narg; k++)
         if (!same_guard(c, p, q, c->kid.v[a->kid + k], c->kid.v[b->kid + k], map)) return false;
     return true;

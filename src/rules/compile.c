@@ -17,6 +17,48 @@ bool ki_vec_room(void **v, uint32_t n, uint32_t *cap, size_t size) {
     return true;
 }
 
+static uint32_t *slot_of(ki_runs *r, const char *v, size_t size, uint32_t at, uint32_t n) {
+    uint32_t k = (uint32_t)ki_hash_bytes(n, v + at * size, n * size) & (r->cap - 1);
+    for (; r->slot[k][1]; k = (k + 1) & (r->cap - 1))
+        if (r->slot[k][1] == n && memcmp(v + r->slot[k][0] * size, v + at * size, n * size) == 0) break;
+    return r->slot[k];
+}
+
+bool ki_once(ki_compiler *c, ki_runs *r, const void *v, uint32_t *n, size_t size, uint32_t from, uint32_t *at) {
+    *at = from;
+    if (*n == from) return *at = 0, true;
+    if (r->n * 2 >= r->cap) {
+        ki_runs old = *r;
+        r->cap = old.cap ? old.cap * 2 : 64;
+        r->slot = ki_calloc(r->cap, sizeof *r->slot);
+        for (uint32_t k = 0; r->slot && k < old.cap; k++)
+            if (old.slot[k][1])
+                memcpy(slot_of(r, v, size, old.slot[k][0], old.slot[k][1]), old.slot[k], sizeof *old.slot);
+        if (!r->slot) return *r = old, ki_fail(c->r->env, KI_E_NOMEM), false;
+        ki_free(old.slot);
+    }
+    uint32_t *slot = slot_of(r, v, size, from, *n - from);
+    if (slot[1]) {
+        *at = slot[0];
+        *n = from;
+    } else {
+        slot[0] = from;
+        slot[1] = *n - from;
+        r->n++;
+    }
+    return true;
+}
+
+static void forget(ki_runs *r) {
+    ki_free(r->slot);
+    *r = (ki_runs){0};
+}
+
+static void forget_all(ki_compiler *c) {
+    forget(&c->once.letters), forget(&c->once.rname), forget(&c->once.cond);
+    forget(&c->once.number), forget(&c->once.kid), forget(&c->once.term);
+}
+
 /* ---- attributes -------------------------------------------------------------------------------------------- */
 
 static bool fp_attribute(ki_compiler *c, const ki_attr *a) {
@@ -91,8 +133,12 @@ static bool one_rule(ki_compiler *c, const ki_rule_ast *a) {
     ki_rule_ast *meant = (ki_rule_ast *)(uintptr_t)a; /* ours until the file is compiled */
     if (!attributes(c) || !ki_infer_rule(c)) return false;
     if (c->r->meaning && (!ki_mean_rhs(c, &meant->rhs) || !ki_infer_rule(c))) return false;
-    return ki_compile_pattern(c, a->pattern) && ki_compile_guard(c, a->guard) && ki_compile_rhs(c, a->rhs) &&
-           (c->r->meaning || ki_check_order(c)) && grad_count(c);
+    if (!ki_compile_pattern(c, a->pattern) || !ki_compile_guard(c, a->guard) || !ki_compile_rhs(c, a->rhs))
+        return false;
+    uint32_t rname;
+    if (!KI_ONCE(c, rname, c->now->rname, &rname)) return false;
+    c->now->rname = (uint16_t)rname;
+    return (c->r->meaning || ki_check_order(c)) && grad_count(c);
 }
 
 /* Names are unique within a set; a table of rule numbers by hash. */
@@ -163,10 +209,13 @@ static bool finish(ki_compiler *c, const ki_set_ast *s, const char *source, ki_a
                         .list = KEEP(list),
                         .second = KEEP(second),
                         .does = KEEP(does),
-                        .ndoes = c->does.n};
+                        .ndoes = c->does.n,
+                        .number = KEEP(number),
+                        .nnumber = c->number.n,
+                        .nsecond = c->second.n};
     ki_wording w = {.letters = KEEP(wording),
                     .rule = KEEP(written),
-                    .pat = KEEP(pat_pos),
+                    .pat = KEEP(written_pat),
                     .term = KEEP(term_pos),
                     .nletter = c->wording.n,
                     .name = KEEP(bound),
@@ -174,6 +223,7 @@ static bool finish(ki_compiler *c, const ki_set_ast *s, const char *source, ki_a
 #undef KEEP
     out->wording = keep(c, arena, &w, 1, sizeof w, &ok);
     out->root = keep(c, arena, c->root, KI_OP_COUNT, sizeof *c->root, &ok);
+    out->column = keep(c, arena, c->column, KI_OP_COUNT + 1, sizeof *c->column, &ok);
     for (uint32_t i = 0; i < c->rule.n; i++) {
         out->spec |= c->rule.v[i].kind == KI_R_ACCEPT;
         out->grad |= c->rule.v[i].kind == KI_R_GRAD;
@@ -185,7 +235,8 @@ static bool one_set(ki_compiler *c, const ki_set_ast *s, const char *source, ki_
     static const ki_opset all = {{~UINT64_C(0), ~UINT64_C(0)}};
     c->rule.n = c->pat.n = c->rest.n = c->rname.n = c->letters.n = c->term.n = c->kid.n = c->cond.n = 0;
     c->opset.n = c->entry.n = c->bucket.n = c->list.n = c->second.n = 0;
-    c->does.n = c->written.n = c->wording.n = c->bound.n = c->pat_pos.n = c->term_pos.n = 0;
+    c->does.n = c->written.n = c->wording.n = c->bound.n = c->written_pat.n = c->term_pos.n = c->number.n = 0;
+    forget_all(c);
     if (!KI_PUSH(c, term, (ki_term){0}) || !KI_PUSH(c, term_pos, 0) || !KI_PUSH(c, opset, all)) return false;
     if (!KI_PUSH(c, letters, 0) || !KI_PUSH(c, wording, 0) || !KI_PUSH(c, does, (ki_does){0})) return false;
     for (const ki_rule_ast *a = s->rule; a; a = a->next)
@@ -210,8 +261,10 @@ bool ki_compile_file(ki_reader *r, const ki_file_ast *file, ki_rules *out) {
         ki_free(c->rule.v), ki_free(c->pat.v), ki_free(c->rest.v), ki_free(c->rname.v), ki_free(c->letters.v);
         ki_free(c->term.v), ki_free(c->kid.v), ki_free(c->cond.v), ki_free(c->opset.v), ki_free(c->entry.v);
         ki_free(c->bucket.v), ki_free(c->list.v), ki_free(c->second.v), ki_free(c->does.v);
-        ki_free(c->written.v), ki_free(c->wording.v), ki_free(c->bound.v), ki_free(c->pat_pos.v),
+        ki_free(c->written.v), ki_free(c->wording.v), ki_free(c->bound.v), ki_free(c->written_pat.v),
             ki_free(c->term_pos.v);
+        ki_free(c->number.v);
+        forget_all(c);
     }
     ki_free(c);
     return ok;

@@ -56,7 +56,7 @@ static bool add_entries(ki_compiler *c, heads *head, uint32_t cap) {
                 return ki_compile_fail(c, KI_E_RULE_LIMIT, ki_rule_pos(c, r), "rules with their variants", UINT16_MAX);
             const ki_pat *root = &c->pat.v[r->pat], *s0 = source_pat(c, r, v, 0), *s1 = source_pat(c, r, v, 1);
             heads *h = &head[c->entry.n];
-            ki_entry e = {(uint16_t)i, (uint16_t)v, 0, root->dtypes};
+            ki_entry e = {(uint16_t)i, 0, root->dtypes, v & 255};
             pat_set(c, root, &h->root);
             h->src0 = c->opset.v[0];
             if (s0) pat_set(c, s0, &h->src0);
@@ -94,9 +94,10 @@ static bool add_bucket(ki_compiler *c, const heads *head, unsigned op, unsigned 
     return KI_PUSH(c, second, (uint16_t)b);
 }
 
+enum { ROW = KI_OP_COUNT + 1 };
+
 /* The table just made, or an equal one before it, which takes its place. */
 static uint16_t share_table(ki_compiler *c, unsigned made) {
-    enum { ROW = KI_OP_COUNT + 1 };
     const uint16_t *row = c->second.v + (size_t)made * ROW;
     for (unsigned k = 1; k < made; k++)
         if (memcmp(c->second.v + (size_t)k * ROW, row, ROW * sizeof *row) == 0) {
@@ -104,6 +105,25 @@ static uint16_t share_table(ki_compiler *c, unsigned made) {
             return (uint16_t)k;
         }
     return (uint16_t)made;
+}
+
+/* Most columns are equal, ops that no rule asks for: one stands for them. */
+static void share_columns(ki_compiler *c) {
+    uint32_t tables = c->second.n / ROW;
+    uint16_t *v = c->second.v;
+    unsigned first[ROW], n = 0;
+    for (unsigned op = 0; op < ROW; op++) {
+        unsigned k = 0;
+        for (uint32_t t = 0; k < n && t < tables;)
+            if (v[t * ROW + op] != v[t * ROW + first[k]]) k++, t = 0;
+            else t++;
+        if (k == n) first[n++] = op;
+        c->column[op] = (uint8_t)k;
+    }
+    for (uint32_t t = 0; t < tables; t++)
+        for (unsigned k = 0; k < n; k++) v[t * n + k] = v[t * ROW + first[k]];
+    for (unsigned op = 0; op < KI_OP_COUNT; op++) c->root[op] = (uint16_t)(c->root[op] * n);
+    c->second.n = tables * n;
 }
 
 bool ki_compile_dispatch(ki_compiler *c) {
@@ -121,6 +141,7 @@ bool ki_compile_dispatch(ki_compiler *c) {
         c->root[op] = ok && any ? share_table(c, tables + 1) : 0;
         if (c->root[op] > tables) tables++;
     }
+    if (ok) share_columns(c);
     ki_free(head);
     return ok;
 }

@@ -23,8 +23,7 @@ int ki_grad_apply(ki_match *m, const ki_ruleset *set, uint32_t rule, uint32_t va
 
 /* Entries worth trying on u, in order. */
 static inline const ki_bucket *ki_dispatch(const ki_ruleset *s, kn_uop u) {
-    uint32_t table = s->root[u->op];
-    return &s->bucket[s->second[table * (KI_OP_COUNT + 1) + (u->nsrc ? u->src[0]->op : KI_OP_COUNT)]];
+    return &s->bucket[s->second[s->root[u->op] + s->column[u->nsrc ? u->src[0]->op : KI_OP_COUNT]]];
 }
 static inline bool ki_entry_fits(const ki_ruleset *s, const ki_entry *e, kn_uop u) {
     if (e->dtypes && !(e->dtypes >> u->dtype & 1)) return false;

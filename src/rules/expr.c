@@ -352,9 +352,9 @@ ki_val ki_expr(ki_match *m, unsigned term, bool truth) {
     switch ((ki_tkind)t->kind) {
     case KI_T_NAME: return name_value(m, t->x, truth);
     case KI_T_REST: return ki_match_val(m, t->x);
-    case KI_T_INT: return number(t->i);
-    case KI_T_FLOAT: return (ki_val){.kind = KI_V_REAL, .f = t->f};
-    case KI_T_BOOL: return truth_of(t->i);
+    case KI_T_INT: return number(ki_term_int(m->set, t));
+    case KI_T_FLOAT: return (ki_val){.kind = KI_V_REAL, .f = ki_term_real(m->set, t)};
+    case KI_T_BOOL: return truth_of(ki_term_int(m->set, t));
     case KI_T_ENUM: return (ki_val){.kind = t->x, .op = t->op, .i = t->x == KI_V_SPACE ? t->op : t->which};
     case KI_T_OP:
     case KI_T_OPNAME: return operation(m, t, truth);
@@ -377,7 +377,10 @@ ki_val ki_expr(ki_match *m, unsigned term, bool truth) {
         if (b.kind == KI_V_BOOL && (b.i != 0) == decides) return b;
         return a.kind == KI_V_BOOL && b.kind == KI_V_BOOL ? b : nothing;
     }
-    case KI_T_TEXT: return (ki_val){.kind = KI_V_STR, .str = ki_text_arg(m->ir, t->s, strlen(t->s))};
+    case KI_T_TEXT: {
+        const char *s = m->set->letters + t->at;
+        return (ki_val){.kind = KI_V_STR, .str = ki_text_arg(m->ir, s, strlen(s))};
+    }
     case KI_T_MAP:
     case KI_T_NOTHING: break;
     }

@@ -127,6 +127,11 @@ extern const uint8_t ki_dtype_rule[KI_OP_COUNT];
         T *v;                                                                                                          \
         uint32_t n, cap;                                                                                               \
     }
+/* The runs of elements that a table holds once: slots of where and how many. */
+typedef struct ki_runs {
+    uint32_t (*slot)[2];
+    uint32_t n, cap;
+} ki_runs;
 enum { KI_MAX_VARS = 512 };
 typedef struct ki_var_info_ { /* dtype variable: union-find */
     int parent, reg;          /* reg: first register of the class, -1 none */
@@ -151,12 +156,18 @@ typedef struct ki_compiler {
     KI_VEC(uint16_t) list;
     KI_VEC(uint16_t) second;
     uint16_t root[KI_OP_COUNT];
+    uint8_t column[KI_OP_COUNT + 1];
     KI_VEC(ki_does) does;
+    KI_VEC(ki_number) number;
+    /* what may stand once for many */
+    struct {
+        ki_runs letters, rname, cond, number, kid, term;
+    } once;
     /* its wording */
     KI_VEC(ki_written_rule) written;
     KI_VEC(char) wording;
     KI_VEC(uint32_t) bound;
-    KI_VEC(uint32_t) pat_pos;
+    KI_VEC(ki_written_pat) written_pat;
     KI_VEC(uint32_t) term_pos;
     /* the rule being compiled */
     ki_rule *now;
@@ -178,6 +189,10 @@ bool ki_vec_room(void **v, uint32_t n, uint32_t *cap, size_t size);
     (ki_vec_room((void **)&(c)->vec.v, (c)->vec.n, &(c)->vec.cap, sizeof *(c)->vec.v)                                  \
          ? ((c)->vec.v[(c)->vec.n] = (__VA_ARGS__), (c)->vec.n++, true)                                                \
          : (ki_fail((c)->r->env, KI_E_NOMEM), false))
+/* What was pushed from `from` on, once: *at is where it stands. False out of memory. */
+#define KI_ONCE(c, vec, from, at)                                                                                      \
+    ki_once((c), &(c)->once.vec, (c)->vec.v, &(c)->vec.n, sizeof *(c)->vec.v, from, at)
+bool ki_once(ki_compiler *c, ki_runs *r, const void *v, uint32_t *n, size_t size, uint32_t from, uint32_t *at);
 #define ki_compile_fail(c, err, pos, ...) ki_reader_fail((c)->r, err, pos, __VA_ARGS__)
 static inline uint32_t ki_rule_pos(const ki_compiler *c, const ki_rule *r) { return c->written.v[r - c->rule.v].pos; }
 static inline const char *ki_rule_called(const ki_compiler *c, const ki_rule *r) { return c->letters.v + r->name; }
@@ -192,11 +207,14 @@ bool ki_compile_pattern(ki_compiler *c, ki_ast *pattern);
 int ki_name_find(const ki_compiler *c, const char *name); /* number in the rule, -1 */
 /* A text among the wording's letters. */
 bool ki_worded(ki_compiler *c, const char *s, size_t n, uint32_t *at);
+/* The number of a literal's value. */
+bool ki_number_of(ki_compiler *c, ki_number x, uint32_t pos, uint16_t *at);
 /* Where a rule's name or a text stands in the set's letters. */
 bool ki_letters_of(ki_compiler *c, const char *text, uint32_t pos, uint16_t *at);
 bool ki_opset_of(ki_compiler *c, const ki_ast *a, ki_opset *out);
 const ki_field *ki_arg_fields(kn_op op); /* KI_F_COUNT-terminated */
 /* terms.c */
+bool ki_push_term(ki_compiler *c, uint32_t pos, ki_term t, uint16_t *at);
 bool ki_compile_rhs(ki_compiler *c, ki_ast *rhs);
 bool ki_compile_guard(ki_compiler *c, ki_ast *guard);
 /* check.c */

@@ -33,18 +33,19 @@ int64_t ki_arg_field(kn_uop u, ki_field f) {
 }
 
 /* A literal meets a constant of any dtype that has its value; reals meet floats by their bits in that dtype. */
-static bool literal_is(const ki_term *t, kn_uop k) {
+static bool literal_is(const ki_ruleset *set, const ki_term *t, kn_uop k) {
     kn_dtype d = (kn_dtype)k->dtype;
-    if (t->kind == KI_T_BOOL) return d == KN_BOOL && k->arg.i == t->i;
+    ki_number x = set->number[t->at];
+    if (t->kind == KI_T_BOOL) return d == KN_BOOL && k->arg.i == x.i;
     if (t->kind == KI_T_FLOAT) {
         if (!ki_is_float(d)) return false;
         double v = ki_f64_from_bits(d, k->arg.bits);
-        if (isnan(t->f)) return isnan(v);
-        if (isinf(t->f)) return v == t->f;
-        return k->arg.bits == ki_bits_from_f64(d, t->f);
+        if (isnan(x.f)) return isnan(v);
+        if (isinf(x.f)) return v == x.f;
+        return k->arg.bits == ki_bits_from_f64(d, x.f);
     }
-    if (!ki_is_float(d)) return k->arg.i == t->i && (t->i >= 0 || !ki_is_uint(d));
-    return k->arg.bits == ki_bits_from_f64(d, (double)t->i) && ki_f64_from_bits(d, k->arg.bits) == (double)t->i;
+    if (!ki_is_float(d)) return k->arg.i == x.i && (x.i >= 0 || !ki_is_uint(d));
+    return k->arg.bits == ki_bits_from_f64(d, (double)x.i) && ki_f64_from_bits(d, k->arg.bits) == (double)x.i;
 }
 
 /* Conditions on the arg of register reg: those against earlier registers, or (late) those against later ones. */
@@ -57,11 +58,13 @@ static bool args_fit(const ki_match *m, const ki_ruleset *set, const ki_pat *p, 
             continue;
         }
         if (c->text) {
-            if (!u->arg.str || strcmp(u->arg.str->s, c->text) != 0) return false;
+            if (!u->arg.str || strcmp(u->arg.str->s, set->letters + c->at) != 0) return false;
             continue;
         }
-        int64_t want = c->value;
-        if (c->like != KI_NOREG) {
+        int64_t want;
+        if (c->like == KI_NOREG) {
+            want = set->number[c->at].i;
+        } else {
             kn_uop v = m->reg[c->like];
             if (c->field == KI_F_WHOLE && (v->op != u->op || v->dtype != u->dtype)) return false;
             want = ki_arg_field(v, (ki_field)c->like_field);
@@ -114,7 +117,7 @@ KI_HOT bool ki_match_rule(ki_match *m, const ki_ruleset *set, uint32_t rule, uin
         case KI_P_CONST:
         case KI_P_LIT:
             u = ki_peel_const(u);
-            if (!u || (p->kind == KI_P_LIT && !literal_is(&set->term[p->term], u))) return false;
+            if (!u || (p->kind == KI_P_LIT && !literal_is(set, &set->term[p->term], u))) return false;
             break;
         }
         if (p->dtypes && !(p->dtypes >> u->dtype & 1)) return false;

@@ -108,13 +108,20 @@ int ki_name_find(const ki_compiler *c, const char *name) {
 }
 
 bool ki_letters_of(ki_compiler *c, const char *text, uint32_t pos, uint16_t *place) {
-    uint32_t at = 0;
-    while (at < c->letters.n && strcmp(c->letters.v + at, text) != 0) at += (uint32_t)strlen(c->letters.v + at) + 1;
+    uint32_t from = c->letters.n, at;
+    for (size_t k = 0; k <= strlen(text); k++)
+        if (!KI_PUSH(c, letters, text[k])) return false;
+    if (!KI_ONCE(c, letters, from, &at)) return false;
     if (at > UINT16_MAX) return ki_compile_fail(c, KI_E_RULE_LIMIT, pos, "letters of names and texts", UINT16_MAX);
     *place = (uint16_t)at;
-    for (size_t k = 0; k <= strlen(text) && at + k >= c->letters.n; k++)
-        if (!KI_PUSH(c, letters, text[k])) return false;
     return true;
+}
+
+bool ki_number_of(ki_compiler *c, ki_number x, uint32_t pos, uint16_t *place) {
+    uint32_t from = c->number.n, at;
+    if (!KI_PUSH(c, number, x) || !KI_ONCE(c, number, from, &at)) return false;
+    *place = (uint16_t)at;
+    return at <= UINT16_MAX || ki_compile_fail(c, KI_E_RULE_LIMIT, pos, "numbers in a rule set", UINT16_MAX);
 }
 
 static bool bind(ki_compiler *c, const char *name, ki_nkind kind, unsigned reg, unsigned field, uint32_t pos) {
@@ -140,7 +147,7 @@ static int earlier(ki_compiler *c, const char *name, ki_nkind kind, uint32_t pos
 
 static bool arg_conditions(ki_compiler *c, const ki_ast *a, kn_op op, unsigned reg, ki_pat *p) {
     const ki_field *field = ki_arg_fields(op);
-    p->arg = (uint16_t)c->cond.n;
+    uint32_t from = c->cond.n, place;
     for (const ki_ast *k = a->arg; k; k = k->next) {
         ki_field f = *field;
         bool whole = k->kind == KI_X_NAME && k->dots;
@@ -152,17 +159,18 @@ static bool arg_conditions(ki_compiler *c, const ki_ast *a, kn_op op, unsigned r
         if (k->kind == KI_X_WILD) continue;
         ki_argcond cond = {.field = (uint8_t)f, .reg = (uint8_t)reg, .like = KI_NOREG};
         if (k->kind == KI_X_TEXT && f == KI_F_STR) {
-            cond.text = k->name;
+            cond.text = 1;
+            if (!ki_letters_of(c, k->name, k->pos, &cond.at)) return false;
         } else if (k->kind == KI_X_NUMBER && f != KI_F_STR) {
-            cond.value = k->i;
+            if (!ki_number_of(c, (ki_number){.i = k->i}, k->pos, &cond.at)) return false;
         } else if (k->kind != KI_X_NAME) {
             return ki_compile_fail(c, KI_E_RULE_MISPLACED, k->pos, "this arg");
         } else if (!whole && strcmp(k->name, "none") == 0) {
             cond.none = 1;
         } else if (!whole && enum_named(f, k->name) >= 0) {
-            cond.value = enum_named(f, k->name);
             if (f == KI_F_DTYPE && (op == KN_CAST || op == KN_BITCAST || op == KN_INS))
                 continue; /* infer.c checks the dtype */
+            if (!ki_number_of(c, (ki_number){.i = enum_named(f, k->name)}, k->pos, &cond.at)) return false;
         } else {
             int was = earlier(c, k->name, KI_N_ARG, k->pos);
             if (was == -2) return false;
@@ -177,7 +185,9 @@ static bool arg_conditions(ki_compiler *c, const ki_ast *a, kn_op op, unsigned r
         if (!KI_PUSH(c, cond, cond)) return false;
         p->narg++;
     }
-    return true;
+    if (!KI_ONCE(c, cond, from, &place)) return false;
+    p->arg = (uint16_t)place;
+    return place <= UINT16_MAX || ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "conditions in a rule set", UINT16_MAX);
 }
 
 static bool same_ast(const ki_ast *a, const ki_ast *b) {
@@ -302,24 +312,24 @@ static bool node_pat(ki_compiler *c, ki_ast *a, uint32_t at, unsigned reg) {
 static bool literal_pat(ki_compiler *c, const ki_ast *a, uint32_t at) {
     ki_term t = {.dtype_reg = KI_NOREG, .dtype = KI_DTYPE_COUNT};
     t.kind = a->kind == KI_X_REAL ? KI_T_FLOAT : a->kind == KI_X_TRUTH ? KI_T_BOOL : KI_T_INT;
-    if (a->kind == KI_X_REAL) t.f = a->f;
-    else t.i = a->i;
-    if (!KI_PUSH(c, term, t) || !KI_PUSH(c, term_pos, a->pos)) return false;
+    uint16_t term;
+    if (!ki_number_of(c, a->kind == KI_X_REAL ? (ki_number){.f = a->f} : (ki_number){.i = a->i}, a->pos, &t.at) ||
+        !ki_push_term(c, a->pos, t, &term))
+        return false;
     c->pat.v[at].kind = KI_P_LIT;
-    c->pat.v[at].term = (uint16_t)(c->term.n - 1);
+    c->pat.v[at].term = term;
     return true;
 }
 
 /* Checks the dtype of a class once, at its first register, and only where the rule asks for more than any
  * well-formed node gives. */
-static void class_register(ki_compiler *c, const ki_ast *a, uint32_t at, unsigned reg) {
+static bool class_register(ki_compiler *c, const ki_ast *a, uint32_t at, unsigned reg) {
     ki_dvar *d = &c->var[ki_var_root(c, a->var)];
     bool first = d->reg < 0 || d->reg >= KI_MAX_REG;
     if (first) d->reg = (int)reg;
-    c->pat.v[at].like = (uint8_t)d->reg;
-    c->pat.v[at].mask = d->mask;
-    if (!first) return;
-    if (d->mask != d->natural) c->pat.v[at].dtypes = d->mask;
+    ki_written_pat w = {.pos = a->pos, .mask = d->mask & 0xffffff, .like = (uint8_t)d->reg};
+    if (first && d->mask != d->natural) c->pat.v[at].dtypes = d->mask & 0xffffff;
+    return KI_PUSH(c, written_pat, w);
 }
 
 static bool add_pat(ki_compiler *c, ki_ast *a, unsigned parent, unsigned src, unsigned flags, unsigned swap) {
@@ -333,10 +343,10 @@ static bool add_pat(ki_compiler *c, ki_ast *a, unsigned parent, unsigned src, un
                 .same = KI_NOREG,
                 .op = KI_OP_COUNT};
     uint32_t at = c->pat.n;
-    if (!KI_PUSH(c, pat, p) || !KI_PUSH(c, pat_pos, a->pos)) return false;
+    if (!KI_PUSH(c, pat, p)) return false;
     c->now->npat++;
     a->reg = (int)reg;
-    class_register(c, a, at, reg);
+    if (!class_register(c, a, at, reg)) return false;
     if (a->label) {
         if (ki_name_find(c, a->label) >= 0)
             return ki_compile_fail(c, KI_E_RULE_TWICE, a->pos, "name", a->label, ki_reader_line(c->r, a->pos));

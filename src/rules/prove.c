@@ -27,10 +27,11 @@ static bool computed_ops(const ki_ruleset *set, const ki_pat *p, uint8_t *op, ui
 
 static void take_pattern(ki_proof *p) {
     const ki_pat *pat = p->set->pat + p->rule->pat;
+    const ki_written_pat *written = ki_written_pats(p->set, p->rule);
     for (unsigned r = 0; r < p->rule->npat; r++) {
         p->kind[r] = pat[r].kind;
-        p->cls[r] = pat[r].like;
-        p->mask[r] = pat[r].mask;
+        p->cls[r] = written[r].like;
+        p->mask[r] = written[r].mask;
         p->leaf[r] = pat[r].kind == KI_P_ANY || pat[r].kind == KI_P_CONST;
         if (r && !(pat[r].flags & KI_PF_TAIL) && pat[r].src < 4) {
             p->kid[pat[r].parent][pat[r].src] = (uint8_t)r;
@@ -114,7 +115,7 @@ static bool rational_term(const ki_proof *p, unsigned term) {
 /* Integer constants that mean the same at any width. */
 static bool small_constants(const ki_proof *p, unsigned term) {
     const ki_term *t = &p->term[term];
-    bool good = t->kind != KI_T_INT || (t->i >= -1 && t->i <= 2);
+    bool good = t->kind != KI_T_INT || (ki_term_int(p->set, t) >= -1 && ki_term_int(p->set, t) <= 2);
     for (unsigned k = 0; k < (unsigned)t->nkid + t->narg; k++)
         good = good && small_constants(p, p->set->kid[t->kid + k]);
     return good;
@@ -165,7 +166,7 @@ static bool same_side(const ki_proof *p, unsigned reg, unsigned term) {
     if (t->narg == 0) return pat->narg == 0 && op != KN_CAST && op != KN_BITCAST;
     const ki_term *arg = &p->term[kid[t->nkid]];
     if (t->narg == 1 && arg->kind == KI_T_ENUM && (op == KN_CAST || op == KN_BITCAST))
-        return pat->narg == 0 && arg->x == KI_V_DTYPE && pat->mask == UINT32_C(1) << arg->which;
+        return pat->narg == 0 && arg->x == KI_V_DTYPE && p->mask[reg] == UINT32_C(1) << arg->which;
     const ki_rname *n = &p->set->rname[p->rule->rname + arg->x];
     return t->narg == 1 && arg->kind == KI_T_NAME && n->kind == KI_N_ARG && n->reg == reg;
 }
@@ -183,7 +184,7 @@ static bool passes_values(const ki_proof *p, unsigned term) {
 /* Classes that only ever stand in the branches of a where. */
 static void find_parametric(ki_proof *p) {
     const ki_pat *pat = p->set->pat + p->rule->pat;
-    bool all = !p->guard && p->rule->rhs && passes_values(p, p->rule->rhs);
+    bool one = p->rule->kind == KI_R_REWRITE && p->rule->rhs, all = one && !p->guard && passes_values(p, p->rule->rhs);
     for (unsigned r = 0; r < p->rule->npat; r++) p->parametric[r] = all;
     for (unsigned r = 0; r < p->rule->npat; r++) {
         if (p->kind[r] == KI_P_LIT) not_parametric(p, r);
@@ -235,7 +236,7 @@ void ki_proof_make(ki_proof *p, const ki_ruleset *set, const ki_rule *rule, cons
     p->same = good && same_side(p, 0, rule->rhs);
     p->arith = good && elementwise;
     bool step = root->kind == KI_P_NODE && root->op == KN_STAGE; /* of a derivation: no value by itself */
-    p->scalar = good && !step && !(root->mask == 1);
+    p->scalar = good && !step && !(p->mask[0] == 1);
     p->scaled = p->scalar && p->real_dtypes && may_scale(p);
     if (rule->fp & (KI_FP_REASSOC | KI_FP_CONTRACT | KI_FP_ARCP | KI_FP_AFN)) {
         p->exact_reals = p->scalar && rational_term(p, rule->rhs);

@@ -141,8 +141,9 @@ static void add_edge(search *s, int64_t v) {
 /* recursion: as deep as a guard. */
 static void guard_edges(search *s, unsigned term) {
     const ki_term *t = &s->p->term[term];
-    bool far = t->kind == KI_T_INT && (t->i > 2 || t->i < -2) && t->i > INT64_MIN && t->i < INT64_MAX;
-    for (int d = -1; d <= 1 && far; d++) add_edge(s, t->i + d);
+    int64_t i = t->kind == KI_T_INT ? ki_term_int(s->p->set, t) : 0;
+    bool far = (i > 2 || i < -2) && i > INT64_MIN && i < INT64_MAX;
+    for (int d = -1; d <= 1 && far; d++) add_edge(s, i + d);
     for (unsigned k = 0; k < (unsigned)t->nkid + t->narg; k++) guard_edges(s, s->p->set->kid[t->kid + k]);
 }
 

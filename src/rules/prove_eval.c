@@ -508,7 +508,8 @@ ki_pval ki_theorem_term(ki_theorem *t, unsigned term) {
     case KI_T_INT:
     case KI_T_FLOAT:
     case KI_T_BOOL: {
-        ki_pval v = s->kind == KI_T_FLOAT ? real(s->f) : s->kind == KI_T_BOOL ? truth(s->i) : integer(s->i);
+        ki_number x = t->set->number[s->at];
+        ki_pval v = s->kind == KI_T_FLOAT ? real(x.f) : s->kind == KI_T_BOOL ? truth(x.i) : integer(x.i);
         bool context = s->dtype_reg != KI_NOREG || s->dtype != KI_DTYPE_COUNT;
         return context ? adopt(v, term_domain(t, s)) : v;
     }

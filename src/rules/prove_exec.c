@@ -173,10 +173,9 @@ static bool shapes_meet(ki_ir *ir, kn_uop u) {
 /* What a rule may not do at all: differentiate integers, or give a result of another shape than the source has. (An
  * elementwise op broadcasts its operands; the sweep in grad.c sums such results.) NULL: nothing wrong. */
 static const char *gradient_form(execution *x, kn_uop root, kn_uop *out) {
-    const ki_pat *p = &x->p->set->pat[x->p->rule->pat];
     for (int t = 1; t < KI_DTYPE_COUNT; t++)
         for (uint32_t k = 0; k < root->nsrc; k++)
-            if (out[k] && p->mask >> t & 1 && !ki_is_float((kn_dtype)t)) return "integers have no gradient";
+            if (out[k] && x->p->mask[0] >> t & 1 && !ki_is_float((kn_dtype)t)) return "integers have no gradient";
     for (uint32_t k = 0; k < root->nsrc; k++)
         if (out[k] && !shapes_meet(&x->ir, out[k])) return "operands of different shapes";
     if (ki_is_elementwise((kn_op)root->op)) return NULL;
@@ -496,7 +495,8 @@ bool ki_prove_execute(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out
     x.keep = o->user != NULL;
     x.room = o->user ? o->user : ki_calloc(1, ROOM);
     if (x.room && ki_ir_open(&x.ir, &x.env)) {
-        bool step = has_op(p, KN_STAGE) || (p->rule->rhs && builds_op(p, p->rule->rhs, KN_STAGE));
+        bool one = p->rule->kind == KI_R_REWRITE && p->rule->rhs; /* a gradient's are many */
+        bool step = has_op(p, KN_STAGE) || (one && builds_op(p, p->rule->rhs, KN_STAGE));
         if (step) by_derivation(&x, o);
         else by_graphs(&x);
         ki_ir_close(&x.ir);

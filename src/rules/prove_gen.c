@@ -139,7 +139,9 @@ static kn_uop leaf(ki_gen *g, kn_dtype t, const want *w) {
 static kn_uop make(ki_gen *g, unsigned reg, const want *w);
 
 static const ki_pat *pat(const ki_gen *g, unsigned reg) { return &g->set->pat[g->rule->pat + reg]; }
-static kn_dtype dtype_of(const ki_gen *g, unsigned reg) { return (kn_dtype)g->dtype[pat(g, reg)->like]; }
+static kn_dtype dtype_of(const ki_gen *g, unsigned reg) {
+    return (kn_dtype)g->dtype[ki_written_pats(g->set, g->rule)[reg].like];
+}
 
 /* Register of source src (from the front, or from the end), -1 none. */
 static int kid(const ki_gen *g, unsigned reg, unsigned src, bool tail) {
@@ -162,8 +164,8 @@ static bool fixed(const ki_gen *g, unsigned reg, ki_field f, int64_t *out) {
     for (unsigned k = 0; k < p->narg; k++) {
         const ki_argcond *c = &g->set->cond[p->arg + k];
         if (c->field != f || c->none || (c->like != KI_NOREG && !g->reg[c->like])) continue;
-        *out = c->like == KI_NOREG ? c->value : g->reg[c->like]->arg.i;
-        if (c->like != KI_NOREG && f == KI_F_REDUCE_OP) *out = g->reg[c->like]->arg.reduce.op;
+        if (c->like == KI_NOREG) *out = g->set->number[c->at].i;
+        else *out = f == KI_F_REDUCE_OP ? g->reg[c->like]->arg.reduce.op : g->reg[c->like]->arg.i;
         return true;
     }
     return false;
@@ -342,15 +344,16 @@ static kn_uop reduced(ki_gen *g, unsigned reg, bool tensor) {
 /* One of a class of ops was chosen: its operands get dtypes it takes, where the class left them apart. */
 static void settle_dtypes(ki_gen *g, unsigned reg, kn_op op) {
     int first = -1;
+    const ki_written_pat *written = ki_written_pats(g->set, g->rule);
     for (int k = 0; k < ki_ops[op].least; k++) {
         int r = kid(g, reg, (unsigned)k, false);
         if (r < 0 || g->reg[r]) continue;
-        unsigned c = pat(g, (unsigned)r)->like;
+        unsigned c = written[r].like;
         if (op == KN_WHERE && k == 0) {
-            if (pat(g, c)->mask >> KN_BOOL & 1) g->dtype[c] = KN_BOOL;
+            if (written[c].mask >> KN_BOOL & 1) g->dtype[c] = KN_BOOL;
         } else if (first < 0) {
             first = (int)c;
-        } else if (pat(g, c)->mask >> g->dtype[first] & 1) {
+        } else if (written[c].mask >> g->dtype[first] & 1) {
             g->dtype[c] = g->dtype[first];
         }
     }
@@ -452,8 +455,8 @@ static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
 static kn_uop literal(ki_gen *g, unsigned reg) {
     const ki_term *t = &g->set->term[pat(g, reg)->term];
     kn_dtype d = dtype_of(g, reg);
-    if (t->kind == KI_T_FLOAT) return ki_const_float(g->ir, d, t->f);
-    return ki_const_int(g->ir, d, t->i);
+    if (t->kind == KI_T_FLOAT) return ki_const_float(g->ir, d, ki_term_real(g->set, t));
+    return ki_const_int(g->ir, d, ki_term_int(g->set, t));
 }
 
 static kn_uop make(ki_gen *g, unsigned reg, const want *w) {
@@ -472,13 +475,14 @@ static kn_uop make(ki_gen *g, unsigned reg, const want *w) {
 
 kn_uop ki_gen_root(ki_gen *g) {
     static const uint8_t liked[] = {KN_IDX, KN_F32, KN_I32, KN_F32, KN_BOOL, KN_U8, KN_I64, KN_F16, KN_U32, KN_F64};
+    const ki_written_pat *written = ki_written_pats(g->set, g->rule);
     memset(g->reg, 0, sizeof g->reg);
     g->nrange = g->serial = 0;
     g->cond = NULL;
     g->why = NULL;
     for (unsigned r = 0; r < g->rule->npat; r++) {
-        uint32_t mask = pat(g, r)->mask;
-        if (pat(g, r)->like != r) continue;
+        uint32_t mask = written[r].mask;
+        if (written[r].like != r) continue;
         g->dtype[r] = KN_VOID;
         for (unsigned tries = 0; tries < 60 && g->dtype[r] == KN_VOID; tries++) {
             unsigned t = liked[roll(g, tries < 20 ? 3 : 10)];
@@ -488,7 +492,7 @@ kn_uop ki_gen_root(ki_gen *g) {
             if (mask >> t & 1) g->dtype[r] = (uint8_t)t;
     }
     for (unsigned r = 0; r < g->rule->npat && g->smooth; r++)
-        if (ki_is_float((kn_dtype)g->dtype[r]) && pat(g, r)->mask >> KN_F64 & 1) g->dtype[r] = KN_F64;
+        if (ki_is_float((kn_dtype)g->dtype[r]) && written[r].mask >> KN_F64 & 1) g->dtype[r] = KN_F64;
     unsigned outer = g->smooth ? 0 : 1 + roll(g, 2);
     for (unsigned k = 0; k < outer; k++)
         g->range[g->nrange++] = ki_range_make(g->ir, g->ir->next_range, KN_AX_LOOP, ki_index(g->ir, 2 + roll(g, 4)));

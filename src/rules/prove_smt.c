@@ -259,9 +259,9 @@ static expr left(smt *m, unsigned reg) {
     if (m->p->leaf[reg]) return like(want, leaf_name(m, reg));
     if (m->p->kind[reg] == KI_P_LIT) {
         const ki_term *t = &m->p->term[pat[reg].term];
-        if (t->kind == KI_T_FLOAT) return real(m, want, t->f);
+        if (t->kind == KI_T_FLOAT) return real(m, want, ki_term_real(m->p->set, t));
         if (t->kind == KI_T_BOOL && want.sort != KI_S_BOOL) return unsaid;
-        return number(m, want, t->i);
+        return number(m, want, ki_term_int(m->p->set, t));
     }
     unsigned op = pat[reg].op == KI_OP_COUNT ? m->op[reg] : pat[reg].op;
     for (unsigned k = 0; k < m->p->nkid[reg]; k++) v[k] = left(m, m->p->kid[reg][k]);
@@ -302,8 +302,8 @@ static expr right(smt *m, unsigned term, expr want) {
         return n->kind == KI_N_NODE || n->kind == KI_N_CONST ? left(m, n->reg) : unsaid;
     }
     case KI_T_INT:
-    case KI_T_BOOL: return number(m, want, s->i);
-    case KI_T_FLOAT: return real(m, want, s->f);
+    case KI_T_BOOL: return number(m, want, ki_term_int(m->p->set, s));
+    case KI_T_FLOAT: return real(m, want, ki_term_real(m->p->set, s));
     case KI_T_EXPR: return right(m, kid[0], want);
     case KI_T_BUILTIN: return s->x == KI_B_lo || s->x == KI_B_hi ? bound(m, s) : unsaid;
     case KI_T_OP:
@@ -386,8 +386,8 @@ static expr guard(smt *m, unsigned term) {
         return v[0].s && v[1].s
                    ? yes_no(ki_smt_format(m, "(%s %s %s)", s->kind == KI_T_AND ? "and" : "or", v[0].s, v[1].s))
                    : unsaid;
-    case KI_T_INT: return number(m, wide_sort(m), s->i);
-    case KI_T_BOOL: return yes_no(s->i ? "true" : "false");
+    case KI_T_INT: return number(m, wide_sort(m), ki_term_int(m->p->set, s));
+    case KI_T_BOOL: return yes_no(ki_term_int(m->p->set, s) ? "true" : "false");
     case KI_T_NAME: return widen(m, right(m, term, unsaid));
     case KI_T_BUILTIN:
         if (s->x == KI_B_lo || s->x == KI_B_hi) return widen(m, bound(m, s));

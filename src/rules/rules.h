@@ -67,14 +67,12 @@ typedef enum ki_pkind { KI_P_ANY, KI_P_NODE, KI_P_CONST, KI_P_LIT } ki_pkind;
 enum { KI_PF_TAIL = 1, KI_PF_REST = 2, KI_PF_FREE = 4 /* any sources: call form without parentheses */ };
 #define KI_NOREG 255
 
-typedef struct ki_pat { /* 20 bytes: there are four thousand of them in the library */
+typedef struct ki_pat { /* 16 bytes: there are four thousand of them in the library */
     uint8_t kind, parent, src, swap; /* src from the end with KI_PF_TAIL; swap: bit number, KI_NOREG none */
     uint8_t same;                    /* register it must equal, KI_NOREG none */
     uint8_t op;                      /* NODE: the op, KI_OP_COUNT: one of opset */
     uint8_t nsrc, flags;             /* sources the pattern lists, rests apart */
     unsigned dtypes : 24;            /* mask, 0: not checked (implied) */
-    unsigned like : 8;               /* first register of the same dtype class */
-    unsigned mask : 24;              /* dtypes the class admits */
     unsigned narg : 8;               /* conditions on the arg, from cond[arg] on */
     uint16_t arg;
     union {
@@ -82,15 +80,14 @@ typedef struct ki_pat { /* 20 bytes: there are four thousand of them in the libr
         uint16_t term;  /* LIT: the literal */
     };
 } ki_pat;
-_Static_assert(sizeof(ki_pat) == 20 && KI_DTYPE_COUNT <= 24, "no padding");
+_Static_assert(sizeof(ki_pat) == 16 && KI_DTYPE_COUNT <= 24, "of two words");
 
 typedef struct ki_argcond {
-    uint8_t field; /* ki_field */
+    uint8_t field;     /* ki_field */
     uint8_t reg, like; /* like: the register whose same field it must equal, KI_NOREG: value */
     uint8_t like_field;
-    uint8_t none;  /* the arg must be absent */
-    int64_t value;
-    const char *text; /* STR: must read so; else NULL */
+    uint8_t none, text; /* the arg must be absent; must read so */
+    uint16_t at;        /* the value among the set's numbers, the text among its letters */
 } ki_argcond;
 
 typedef struct ki_rest {
@@ -113,9 +110,9 @@ typedef struct ki_rname {
 
 typedef enum ki_tkind {
     KI_T_NAME,   /* x: name */
-    KI_T_INT,    /* i */
-    KI_T_FLOAT,  /* f */
-    KI_T_BOOL,   /* i */
+    KI_T_INT,    /* at */
+    KI_T_FLOAT,  /* at */
+    KI_T_BOOL,   /* at */
     KI_T_ENUM,   /* x: ki_vkind, which */
     KI_T_OP,     /* op, kids: sources, then nargs args */
     KI_T_OPNAME, /* the same, op is name x */
@@ -127,27 +124,23 @@ typedef enum ki_tkind {
     KI_T_FOLD,   /* kids: op, operands */
     KI_T_AND,
     KI_T_OR,
-    KI_T_TEXT,   /* s, an arg */
+    KI_T_TEXT,   /* at, an arg */
     KI_T_NOTHING /* _ : no gradient; `none`: no arg */
 } ki_tkind;
 
-typedef struct ki_term { /* 16 bytes: there are ten thousand of them in the library */
-    unsigned kind : 6, flags : 2;
-    unsigned nkid : 8, narg : 8; /* kids: nkid sources or operands, then narg args */
-    unsigned dtype_reg : 8;      /* literal, EXPR: register whose dtype it takes, KI_NOREG: fixed */
-    unsigned dtype : 8;          /* fixed dtype, KI_DTYPE_COUNT: unknown */
+typedef struct ki_term { /* 8 bytes, and equal ones are one: thirteen thousand are written in the library */
+    unsigned kind : 5, narg : 3;
+    unsigned nkid : 7, flags : 1; /* kids: nkid sources or operands, then narg args */
+    unsigned dtype : 8;           /* fixed dtype, KI_DTYPE_COUNT: unknown */
+    unsigned dtype_reg : 8;       /* literal, EXPR: register whose dtype it takes, KI_NOREG: fixed */
+    uint8_t op, x;
     union {
-        struct {
-            uint8_t op, x;
-            uint16_t kid;
-            int32_t which;
-        };
-        int64_t i; /* the kinds that have no op, x or kid */
-        double f;
-        const char *s;
+        uint16_t kid;
+        uint16_t at; /* INT, FLOAT, BOOL: in the set's numbers; TEXT: in its letters */
+        int16_t which;
     };
 } ki_term;
-_Static_assert(sizeof(ki_term) == 16, "of two words");
+_Static_assert(sizeof(ki_term) == 8, "a word");
 enum { KI_TF_DIV = 1 /* `/`: idiv or div by the operands' dtype */ };
 
 #define KI_BUILTINS(X)                                                                                                 \
@@ -211,18 +204,29 @@ typedef struct ki_does {
     ki_rule_do fn;
 } ki_does;
 
+typedef union ki_number {
+    int64_t i;
+    double f;
+} ki_number;
+
 /* A set as it was written: what people and the prover read. In the library itself only specs have theirs. */
 typedef struct ki_written_rule {
     uint32_t text, pos;    /* the rule as written, in letters; where it stands in the source */
     uint32_t opaque, ends; /* the reasons, in letters; 0 none */
     uint32_t names;        /* the first of its names: they are numbered as its ki_rname */
 } ki_written_rule;
+typedef struct ki_written_pat {
+    uint32_t pos;
+    unsigned mask : 24; /* dtypes its class admits */
+    unsigned like : 8;  /* first register of that class */
+} ki_written_pat;
 typedef struct ki_wording {
     const char *letters; /* each text with its NUL; "" comes first */
     uint32_t nletter, nname;
     const ki_written_rule *rule;
     const uint32_t *name; /* in letters */
-    const uint32_t *pat, *term; /* where each of them stands in the source */
+    const ki_written_pat *pat; /* of each */
+    const uint32_t *term;      /* where each stands in the source: of a spec */
 } ki_wording;
 
 typedef struct ki_opset {
@@ -231,9 +235,10 @@ typedef struct ki_opset {
 static inline bool ki_opset_has(const ki_opset *s, unsigned op) { return s->bits[op >> 6] >> (op & 63) & 1; }
 
 typedef struct ki_entry { /* one rule in one variant */
-    uint16_t rule, variant;
-    uint16_t src1;   /* ops the second source may have; 0: any */
-    uint32_t dtypes; /* of the root; 0: any */
+    uint16_t rule;
+    uint16_t src1; /* ops the second source may have; 0: any */
+    unsigned dtypes : 24; /* of the root; 0: any */
+    unsigned variant : 8;
 } ki_entry;
 typedef struct ki_bucket {
     uint16_t first, n;
@@ -243,6 +248,7 @@ typedef struct ki_ruleset {
     const char *name, *source; /* file */
     bool pure, spec, grad;
     uint32_t nrule, npat, nrest, nname, nterm, nkid, ncond, nopset, nextern, nentry, nbucket, nlist, nletter, ndoes;
+    uint32_t nnumber, nsecond;
     const ki_wording *wording; /* of what was loaded at run time, and of specs; else NULL: ki_wording_of */
     const ki_rule *rule;
     const ki_does *does; /* does[0] is none */
@@ -250,6 +256,7 @@ typedef struct ki_ruleset {
     const ki_rest *rest;
     const ki_rname *rname;
     const char *letters; /* names of rules and texts, each once and with its NUL; "" comes first */
+    const ki_number *number; /* of literals */
     const ki_term *term; /* term[0] unused */
     const uint16_t *kid;
     const ki_argcond *cond;
@@ -258,8 +265,9 @@ typedef struct ki_ruleset {
     const ki_entry *entry;
     const ki_bucket *bucket;  /* bucket[0] is empty */
     const uint16_t *list;     /* entry numbers */
-    const uint16_t *root;     /* by root op: table number, 0 none */
-    const uint16_t *second;   /* table number * (ops + 1) + op of source 0 (ops: no source): bucket */
+    const uint16_t *root;     /* by root op: where its row begins in second, 0 none */
+    const uint8_t *column;    /* by op of source 0 (ops: no source): its place in a row */
+    const uint16_t *second;   /* bucket */
 } ki_ruleset;
 
 static inline const char *ki_rule_name(const ki_ruleset *s, const ki_rule *r) { return s->letters + r->name; }
@@ -277,6 +285,12 @@ static inline const char *ki_name_text(const ki_ruleset *s, const ki_rule *r, un
     const ki_wording *w = ki_wording_of(s);
     return w->letters + w->name[w->rule[r - s->rule].names + name];
 }
+static inline const ki_written_pat *ki_written_pats(const ki_ruleset *s, const ki_rule *r) {
+    return ki_wording_of(s)->pat + r->pat;
+}
+
+static inline int64_t ki_term_int(const ki_ruleset *s, const ki_term *t) { return s->number[t->at].i; }
+static inline double ki_term_real(const ki_ruleset *s, const ki_term *t) { return s->number[t->at].f; }
 
 /* Of a term that has none, nothing to be read. */
 static inline const uint16_t *ki_term_kids(const ki_ruleset *s, const ki_term *t) {

@@ -19,10 +19,19 @@ static const struct {
 #undef X
 };
 
+/* Of an accept rule each stands alone: messages say where. */
+bool ki_push_term(ki_compiler *c, uint32_t pos, ki_term t, uint16_t *at) {
+    uint32_t from = c->term.n, place = from;
+    if (!KI_PUSH(c, term, t)) return false;
+    if (c->now->kind != KI_R_ACCEPT && !KI_ONCE(c, term, from, &place)) return false;
+    if (place > UINT16_MAX) return ki_compile_fail(c, KI_E_RULE_LIMIT, pos, "terms in a rule set", UINT16_MAX);
+    *at = (uint16_t)place;
+    return place != from || KI_PUSH(c, term_pos, pos);
+}
+
 static unsigned push_term(ki_compiler *c, const ki_ast *a, ki_term t) {
-    if (c->term.n > UINT16_MAX)
-        return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "terms in a rule set", UINT16_MAX), 0;
-    return KI_PUSH(c, term, t) && KI_PUSH(c, term_pos, a->pos) ? c->term.n - 1 : 0;
+    uint16_t at;
+    return ki_push_term(c, a->pos, t, &at) ? at : 0;
 }
 
 static ki_term fresh(ki_tkind kind) {
@@ -30,12 +39,12 @@ static ki_term fresh(ki_tkind kind) {
 }
 
 static bool set_kids(ki_compiler *c, const ki_ast *a, ki_term *t, const uint16_t *kid, unsigned n) {
-    t->kid = (uint16_t)c->kid.n;
-    if (c->kid.n + n > UINT16_MAX)
-        return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "terms in a rule set", UINT16_MAX);
+    uint32_t from = c->kid.n, at;
     for (unsigned k = 0; k < n; k++)
         if (!KI_PUSH(c, kid, kid[k])) return false;
-    return true;
+    if (!KI_ONCE(c, kid, from, &at)) return false;
+    t->kid = (uint16_t)at;
+    return at + n <= UINT16_MAX || ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "terms in a rule set", UINT16_MAX);
 }
 
 /* Where a constant takes its dtype from. */
@@ -125,12 +134,12 @@ static bool enum_term(const char *s, ki_term *t) {
     kn_op op = ki_op_named(s, n);
     kn_dtype dtype = ki_dtype_named(s, n);
     /* `index` is a dtype and an op: which is the one, op the other; expr.c and terms of args take what they need. */
-    if (dtype != KI_DTYPE_COUNT) return t->x = KI_V_DTYPE, t->which = (int)dtype, t->op = (uint8_t)op, true;
-    if (op != KI_OP_COUNT) return t->x = KI_V_OP, t->which = (int)op, true;
+    if (dtype != KI_DTYPE_COUNT) return t->x = KI_V_DTYPE, t->which = (int16_t)dtype, t->op = (uint8_t)op, true;
+    if (op != KI_OP_COUNT) return t->x = KI_V_OP, t->which = (int16_t)op, true;
     /* GLOBAL, LOCAL are an axis type and an address space: which is the one, op the other, KI_OP_COUNT none. */
     t->which = -1;
     for (int k = 0; k < KI_AX_COUNT; k++)
-        if (strcmp(s, ki_axis_names[k]) == 0) t->x = KI_V_AXIS, t->which = k;
+        if (strcmp(s, ki_axis_names[k]) == 0) t->x = KI_V_AXIS, t->which = (int16_t)k;
     for (int k = 0; k < 3; k++)
         if (strcmp(s, spaces[k]) == 0) t->op = (uint8_t)k, t->x = t->which < 0 ? KI_V_SPACE : KI_V_AXIS;
     return t->which >= 0 || t->op != KI_OP_COUNT;
@@ -156,8 +165,8 @@ static unsigned name_term(ki_compiler *c, const ki_ast *a, mode m) {
 
 static unsigned constant_term(ki_compiler *c, const ki_ast *a, mode m, kn_dtype fallback) {
     ki_term t = fresh(a->kind == KI_X_REAL ? KI_T_FLOAT : a->kind == KI_X_TRUTH ? KI_T_BOOL : KI_T_INT);
-    if (a->kind == KI_X_REAL) t.f = a->f;
-    else t.i = a->i;
+    if (!ki_number_of(c, a->kind == KI_X_REAL ? (ki_number){.f = a->f} : (ki_number){.i = a->i}, a->pos, &t.at))
+        return 0;
     if (m == BUILD) {
         dtype_source(c, a, fallback, &t);
         if (t.dtype_reg == KI_NOREG && t.dtype == KI_DTYPE_COUNT)
@@ -205,7 +214,7 @@ static unsigned host_call(ki_compiler *c, ki_ast *a, ki_tkind kind, unsigned whi
         strcat(want, " operands");
         return ki_compile_fail(c, KI_E_RULE_ARITY, a->pos, a->name, want, given), 0;
     }
-    t.nkid = (uint8_t)n;
+    t.nkid = n & 127;
     return set_kids(c, a, &t, kid, n) ? push_term(c, a, t) : 0;
 }
 
@@ -233,8 +242,7 @@ static bool rhs_args(ki_compiler *c, ki_ast *a, kn_op op, uint16_t *kid, unsigne
         unsigned t;
         if (s->kind == KI_X_TEXT && field && field[count] == KI_F_STR) {
             ki_term text = fresh(KI_T_TEXT);
-            text.s = s->name;
-            t = push_term(c, s, text);
+            t = ki_letters_of(c, s->name, s->pos, &text.at) ? push_term(c, s, text) : 0;
         } else if (field && field[count] == KI_F_STR && s->kind != KI_X_NAME) {
             return ki_compile_fail(c, KI_E_RULE_MISPLACED, s->pos, "an arg that is no text");
         } else if (s->kind == KI_X_NAME && strcmp(s->name, "none") == 0) {
@@ -276,8 +284,9 @@ static unsigned op_term(ki_compiler *c, ki_ast *a, kn_op op, mode m, int opname)
             return ki_compile_fail(c, KI_E_RULE_ARITY, a->pos, f->name, "another number of sources", n), 0;
     }
     if (!rhs_args(c, a, op, kid, &n)) return 0;
-    t.nkid = (uint8_t)nkid;
-    t.narg = (uint8_t)(n - nkid);
+    if (n - nkid > 7) return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "args", 7), 0;
+    t.nkid = nkid & 127;
+    t.narg = (n - nkid) & 7;
     if (op == KN_IDIV && a->divide && a->kid->var >= 0) {
         uint32_t mask = c->var[ki_var_root(c, a->kid->var)].mask, floats = ki_dtype_class("float");
         if (!(mask & floats) && m == BUILD) t.flags = 0;
@@ -318,7 +327,7 @@ static unsigned call_term(ki_compiler *c, ki_ast *a, mode m, kn_dtype fallback) 
         const ki_term *op = &c->term.v[kid[0]];
         bool is_op = op->kind == KI_T_ENUM || (op->kind == KI_T_NAME && kind_of_name(c, kid[0]) == KI_N_OP);
         if (!is_op) return wants(c, a->kid, kid[0], "value", "an op"), 0;
-        t.nkid = (uint8_t)n;
+        t.nkid = n & 127;
         return set_kids(c, a, &t, kid, n) ? push_term(c, a, t) : 0;
     }
     if (k >= 0) return host_call(c, a, KI_T_BUILTIN, (unsigned)k, builtins[k].types);

@@ -100,7 +100,8 @@ static void report(ki_match *m, const ki_ruleset *const *spec, unsigned nspec, k
         bool guard = m->depth == n.rule->npat && n.rule->guard;
         const ki_wording *w = n.set->wording;
         const ki_written_rule *written = &w->rule[n.rule - n.set->rule];
-        uint32_t pos = guard ? w->term[m->guard_term] : w->pat[n.rule->pat + (m->depth < n.rule->npat ? m->depth : 0)];
+        uint32_t pos =
+            guard ? w->term[m->guard_term] : w->pat[n.rule->pat + (m->depth < n.rule->npat ? m->depth : 0)].pos;
         uint32_t column = pos >= written->pos ? pos - written->pos : 0;
         ki_fail_note(env, "nearest rule %s (%s:%u):", ki_rule_name(n.set, n.rule), n.set->source,
                      (unsigned)n.rule->line);

@@ -2,6 +2,7 @@
 #include "rules/rules.h"
 #include "tap.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static ki_env env;
@@ -107,11 +108,23 @@ static void meaning(void) {
     fails(R "a : x:int + 0 => x @ends()", KI_E_RULE_ARITY, "ends takes a reason in quotes");
 }
 
+/* What a number of the tables counts to. */
+static void limits(void) {
+    static char many[64 * 300] = R;
+    for (int k = 0; k < 256; k++) sprintf(many + strlen(many), "r%d : x:int + %d => do(f%d) @opaque(\"t\")\n", k, k, k);
+    fails(many, KI_E_RULE_LIMIT, "t.kr:257:23: KN3013: C functions in a rule set: more than 255");
+    char args[256] = R "a : reduce(x; a...) => reduce(x; a...";
+    for (int k = 0; k < 7; k++) strcat(args, ", a...");
+    strcat(args, ") @ends(\"t\")");
+    fails(args, KI_E_RULE_LIMIT, "args: more than 7");
+}
+
 int main(void) {
     if (!ki_env_open(&env)) return 1;
     syntax();
     names();
     meaning();
+    limits();
     ki_env_close(&env);
     return tap_done();
 }

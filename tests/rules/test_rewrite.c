@@ -205,6 +205,35 @@ static void drivers(void) {
     ki_stats_free(&stats);
 }
 
+/* Numbers, terms and names that are equal stand once in a set's tables, whatever rules ask for them; what differs in its bits stands
+ * apart, and so does each term of a spec, whose place messages show. */
+static void tables(void) {
+    static const char text[] = "ruleset t\n"
+                               "a : x:f32 + #c => x * 2.5 if c == 1.5 @ends(\"t\")\n"
+                               "b : x:f32 - #c => x * 2.5 if c == 1.5 @ends(\"t\")\n"
+                               "c : x:f32 * 0.0 => -0.0\n"
+                               "d : x:i32 * 0 => 0\n"
+                               "ruleset u\n"
+                               "accept a : neg(x) if lo(x) > 3\n"
+                               "accept b : exp(x) if lo(x) > 3\n";
+    ki_rules r;
+    if (!ki_rules_load(&env, "test.kr", text, strlen(text), NULL, &r)) {
+        ok(false, "tables");
+        return;
+    }
+    const ki_ruleset *t = &r.set[0], *u = &r.set[1];
+    ok(t->rule[0].guard == t->rule[1].guard && t->rule[0].rhs == t->rule[1].rhs, "equal sides stand once");
+    ok(t->rule[0].rname == t->rule[1].rname && t->rule[2].rname != t->rule[0].rname, "equal names stand once");
+    ok(t->nnumber == 4, "2.5, 1.5, 0 and 0.0 by their bits, -0.0");
+    ok(u->rule[0].guard != u->rule[1].guard && u->wording->term[u->rule[0].guard] < u->wording->term[u->rule[1].guard],
+       "conditions of a spec have their own places");
+    ok(strcmp(ki_name_text(t, &t->rule[1], 1), "c") == 0 && strcmp(ki_rule_name(t, &t->rule[3]), "d") == 0,
+       "names as they are written");
+    kn_uop x = var("x", KN_F32, 1, 0), z = ki_op2(&ir, KN_MUL, x, ki_const_float(&ir, KN_F32, 0.0));
+    ok(ki_simplify_with(&ir, z, t, NULL) == ki_const_float(&ir, KN_F32, -0.0), "-0.0 is not 0.0");
+    ki_rules_free(&r);
+}
+
 int main(void) {
     if (!ki_env_open(&env) || !ki_ir_open(&ir, &env)) return 1;
     scalars();
@@ -214,6 +243,7 @@ int main(void) {
     language();
     loops();
     drivers();
+    tables();
     ki_ir_close(&ir);
     ki_env_close(&env);
     return tap_done();

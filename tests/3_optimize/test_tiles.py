@@ -37,7 +37,7 @@ out "y" = %y
 """
     p = tmp_path / "p.kn"
     p.write_text(text)
-    out = koine("compile", p, "--target", "x86", "--to", "optimize", env={"KN_CPU": "avx512", "KN_THREADS": "1"}).stdout
+    out = koine("compile", p, "--target", "x86", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": "1"}).stdout
     loops = {i: int(e) for i, e in re.findall(r"^(%\d+) = range \d+ LOOP (\d+)", out, re.M)}
     end = re.findall(r"^%\d+ = end %\d+((?: %\d+)+)", out, re.M)[-1].split()
     return re.search(r"opts=\[(.*)\]", out)[1], [loops[i] for i in end if i in loops]
@@ -49,7 +49,7 @@ def of_more_terms(koine, tmp_path, m, k, n, times):
     text = koine("compile", tmp_path / "p.kn", "--to", "rangeify").stdout
     for size in (k * m, k * n, k):
         text = re.sub(rf"\b{size}\b", str(size * times), text)
-    out = koine("compile", "-", "--target", "x86", "--to", "optimize", stdin=text, env={"KN_CPU": "avx512", "KN_THREADS": "1"}).stdout
+    out = koine("compile", "-", "--target", "x86", "--to", "optimize", stdin=text, env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": "1"}).stdout
     return re.search(r"opts=\[(.*)\]", out)[1]
 
 
@@ -193,7 +193,7 @@ def test_rows_of_a_strided_image_are_staged_a_few_at_a_time(koine, tmp_path, n, 
     x, w = rng.standard_normal((n, ci, 2 * side, 2 * side), np.float32), rng.standard_normal((16, ci, 3, 3), np.float32)
     np.save(tmp_path / "x.npy", x), np.save(tmp_path / "w.npy", w)
     (tmp_path / "p.kn").write_text(conv(n, ci, 16, side, 2))
-    opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CPU": "avx512", "KN_THREADS": 1}).stdout)[1]
+    opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1}).stdout)[1]
     y, block = (1, 5 + 1) if n == 1 else (2, 6 + 1)
     assert (f"split {y} {parts} L top" in opts and f"stage {block} 1, join {y} {y + 1}" in opts) if parts else " L top" not in opts, opts
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))[:, :, ::2, ::2]
@@ -214,7 +214,7 @@ def test_what_a_tile_does_not_divide_of_an_image_is_done_apart(koine, tmp_path, 
     x, w = rng.standard_normal((n, 24, side, side), np.float32), rng.standard_normal((16, 24, 3, 3), np.float32)
     np.save(tmp_path / "x.npy", x), np.save(tmp_path / "w.npy", w)
     (tmp_path / "p.kn").write_text(conv(n, 24, 16, side))
-    opts = koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CPU": "avx512", "KN_THREADS": 1}).stdout
+    opts = koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1}).stdout
     assert ("cut" in opts) == bool(cut) and (not cut or n > 1 or cut in opts), opts
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
     want = np.einsum("ncyxij,ocij->noyx", windows.astype(np.float64), w.astype(np.float64))
@@ -263,7 +263,7 @@ def test_few_positions_go_along_the_sum(koine, tmp_path, n, side, kind):
     for name, a in data.items():
         np.save(tmp_path / f"{name}.npy", a)
         given += ["--in", f"{name}={tmp_path}/{name}.npy"]
-    opts = re.search("opts=(.*)", koine("compile", program, "--to", "optimize", env={"KN_CPU": "avx512", "KN_THREADS": 1}).stdout)[1]
+    opts = re.search("opts=(.*)", koine("compile", program, "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1}).stdout)[1]
     assert opts.count("stage") == stages and opts.count("16 r") == (2 if kind == "downsampled" else 1), opts
     assert opts.count("join") == {"conv": 3, "large": 4, "downsampled": 1}[kind] and ("L top" in opts) == (kind == "large"), opts
     assert len(re.findall(r"stage \S+ \S+ top", opts)) == (side > 7) * (1 if kind != "downsampled" else 2), opts
@@ -287,7 +287,7 @@ def products(n, ci, co, positions):
 def test_images_are_read_in_place_one_after_the_other(koine, tmp_path, ci, co, positions, how):
     """However many there are: an image is what a tile goes through again. What is larger than a cache is written past it, without masks."""
     (tmp_path / "p.kn").write_text(products(16, ci, co, positions))
-    env = {"KN_CPU": "avx512", "KN_THREADS": 1, "KN_STREAM": 1 << 24}
+    env = {"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1, "KN_STREAM": 1 << 24}
     opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env=env).stdout)[1]
     assert "stage" not in opts and [w for w in ("stream 0", "cut 2 768", "padto 2 48", "split 2 4 u") if w in opts] == how.split(", "), opts
 
@@ -299,5 +299,5 @@ def test_a_row_too_short_for_a_register_is_not_packed_where_another_fills_one(ko
         "%d = shrink %c (0, 0, 0) (512, 5, 1)", "%e = reshape %d (512, 5)", "%f = permute %e order=(1, 0)", "%g = reshape %f (1, 5, 512)",
         "%h = expand %g (32, 5, 512)", "%i = permute %a order=(1, 0)", "%j = reshape %i (32, 1, 512)", "%k = expand %j (32, 5, 512)",
         "%l = mul %k %h", "%m = reduce add %l axes=(2)", "%y = reshape %m (32, 5)", 'out "y" = %y', ""]))
-    opts = koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CPU": "avx512", "KN_THREADS": 1}).stdout
+    opts = koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1}).stdout
     assert "split 0 16 u" in opts and "stage" not in opts, opts

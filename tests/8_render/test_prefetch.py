@@ -37,7 +37,7 @@ def each(n, op):
 def lists(koine, path, text, **env):
     """The (bytes, slot) of each PREFETCH, and the machine code."""
     path.write_text("koine 1 tensor\n" + text)
-    env = {"KN_THREADS": 1, **env}
+    env = {"KN_CODE": "x86", "KN_THREADS": 1, **env}
     optimized = koine("compile", path, "--to", "optimize", env=env).stdout
     code = koine("compile", path, "--target", "x86", env=env).stdout
     return [(int(b), int(s or 0)) for b, s in re.findall(r"prefetch \d+ (\d+)(?: top)?(?: #(\d+))?", optimized)], code
@@ -93,7 +93,7 @@ def test_what_is_stored_past_the_caches(koine, tmp_path, inputs, hint):
 @pytest.mark.parametrize("level, want", [("avx512", [(8192, 1)]), ("avx2", [(16384, 1)]), ("sse2", [(16384, 1)])])
 def test_down_the_rows(koine, tmp_path, level, want):
     """Of what goes down strips, two KiB of them: a sum of what meets its column's maximum. Sums of what is read alone go row by row, and ask for nothing."""
-    env = {"KN_CPU": level, "KN_STREAM": 1}
+    env = {"KN_CODE": "x86", "KN_CPU": level, "KN_STREAM": 1}
     down = softmax(64, 512).replace("axes=(1)", "axes=(0)")
     assert lists(koine, tmp_path / "p.kn", down, **env)[0] == want
     for op in ("add", "max"):
@@ -252,7 +252,7 @@ in "b" = %24 : f32 [{k * n}]
 root %26
 out "y" = %22 : f32 [{m * n}]
 """)
-    env = {"KN_CPU": "avx512", "KN_THREADS": 1} | ({"KN_STREAM": 1} if stream else {})
+    env = {"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1} | ({"KN_STREAM": 1} if stream else {})
     optimized, code = koine("compile", p, "--to", "optimize", env=env).stdout, koine("compile", p, "--target", "x86", env=env).stdout
     assert len(re.findall(r"prefetch \d+ \d+(?: #0)?[,\]]", optimized)) == 1, optimized
     lanes = {int(a): [int(n) for x, n in re.findall(r"split (\d+) (\d+) u", optimized) if x == a] for a in "01"}

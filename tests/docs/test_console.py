@@ -13,7 +13,7 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)
 
 def shown(block, build):
     """The block as it should be: each `$ command` and what it prints."""
-    env = {**os.environ, "PATH": f"{build}:{os.environ['PATH']}", "KN_CPU": "avx2", "KN_THREADS": "1"}
+    env = {**os.environ, "PATH": f"{build}:{os.environ['PATH']}", "KN_CODE": "x86", "KN_CPU": "avx2", "KN_THREADS": "1"}
     for name in ("LD_PRELOAD", "ASAN_OPTIONS"):
         env.pop(name, None)
     out = ""

@@ -49,7 +49,7 @@ def join(head, expect, body):
 def test_golden(koine_session, path):
     head, expect, body = split(path.read_text())
     assert "idea" in head and "stages" in head, "say the idea, and the stages"
-    env = {"KN_VERIFY": "1", "KN_CPU": "sse2", "KN_THREADS": "1", "KN_STREAM": "4194304"}  # the same on every machine
+    env = {"KN_VERIFY": "1", "KN_CODE": "x86", "KN_CPU": "sse2", "KN_THREADS": "1", "KN_STREAM": "4194304"}  # the same on every machine
     r = koine_session("compile", "-", "--to", head["stages"], stdin=body, env=env, ok=False)
     if r.returncode:
         m = re.search(r"(?:standard input:(\d+):(\d+): )?(KN\d+)", r.stderr)

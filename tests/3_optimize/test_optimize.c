@@ -75,7 +75,7 @@ static void random_ops(int w, int runs) {
             static const int factor[] = {2, 3, 4, 5, 7, 8, 10};
             ki_opt o = opt((ki_optop)rnd(KI_OPT_COUNT), (int)rnd(8), factor[rnd(7)], (kn_axis)rnd(KI_AX_COUNT), rnd(2));
             if (o.op == KI_OPT_SWAP || o.op == KI_OPT_JOIN) o.arg = (int)rnd(8);
-            if (o.op == KI_OPT_STAGE) o.arg = 1 + (int)rnd(2), o.axis = (int)rnd(5) - 1;
+            if (o.op == KI_OPT_STAGE || o.op == KI_OPT_DEAL) o.arg = 1 + (int)rnd(2), o.axis = (int)rnd(5) - 1;
             if (o.op == KI_OPT_NOLOCALS && rnd(4)) continue;
             if (o.op == KI_OPT_PREFETCH) o.arg *= 32, o.id = (int)rnd(3);
             if (o.op == KI_OPT_ROWS) o.arg = (int)rnd(8), o.id = 1 + (int)rnd(9);
@@ -375,6 +375,45 @@ static void values_apart(void) {
     for (int64_t i = 0; i < n; i++) left += node[i]->op == KN_IDIV || node[i]->op == KN_CMPLT;
     CHECK(n > 0 && !left, "and nothing is compared or divided any more (%u)", left);
     if (n > 0) ki_free(node);
+    finish();
+}
+
+/* An image whose every step-th row and column lie together is read as without steps. */
+static void dealt(void) {
+    static const int shape[][5] = {{2, 3, 10, 14, 2}, {5, 4, 12, 8, 2}, {1, 3, 8, 6, 2}};
+    for (int axis = -1; axis < 1; axis++)
+        for (int i = 0; i < 3; i++) {
+            const int *p = shape[i];
+            begin(), fill();
+            kn_uop sink = convolve(p[0], p[1], p[2], p[3], p[4]);
+            run(sink, want);
+            kn_uop s = ki_apply_opt(&ir, sink, opt(KI_OPT_DEAL, axis, 1, 0, false));
+            CHECK(s && agrees(s), "DEAL keeps the values, axis %d, step %d", axis, p[4]);
+            kn_uop j = s ? ki_apply_opt(&ir, s, opt(KI_OPT_JOIN, 1, 2, 0, false)) : NULL;
+            CHECK(j && agrees(j), "and so does JOIN then");
+            ki_nest k;
+            bool open = j && ki_nest_open(&k, &ir, j), known;
+            uint32_t count = 0;
+            kn_uop u = open ? ki_nest_read_of(&k, k.sink, -1 - s->arg.kernel->opt[0].id, &count) : NULL;
+            CHECK(u && count == 1 && ki_nest_stride(&k, u, ki_nest_range(&k, 1), &known) == 1 && known,
+                  "its positions are one row");
+            if (open) ki_nest_close(&k);
+            if (s)
+                REFUSED(s, opt(KI_OPT_DEAL, axis, -1 - s->arg.kernel->opt[0].id, 0, false), OPT_STAGE,
+                        "dealt out twice");
+            finish();
+        }
+    begin();
+    REFUSED(convolve(2, 3, 10, 14, 1), opt(KI_OPT_DEAL, -1, 1, 0, false), OPT_STAGE, "nothing in steps");
+    REFUSED(convolve(2, 3, 9, 14, 2), opt(KI_OPT_DEAL, -1, 1, 0, false), OPT_STAGE, "rows that steps do not divide");
+    REFUSED(convolve(2, 3, 9, 12, 3), opt(KI_OPT_DEAL, -1, 1, 0, false), OPT_STAGE, "windows that do not overlap");
+    finish();
+    begin();
+    kn_uop sink = convolve(2, 3, 10, 14, 2);
+    REFUSED(sink, opt(KI_OPT_DEAL, -1, 2, 0, false), OPT_STAGE, "filters dealt out");
+    REFUSED(sink, opt(KI_OPT_DEAL, -1, 0, 0, false), OPT_STAGE, "an output dealt out");
+    REFUSED(sink, opt(KI_OPT_DEAL, 3, 1, 0, false), OPT_STAGE, "dealt out in a loop of a sum");
+    REFUSED(sink, opt(KI_OPT_DEAL, 9, 1, 0, false), OPT_AXIS, "dealt out in no loop");
     finish();
 }
 
@@ -805,6 +844,7 @@ int main(void) {
     forms();
     staged_in_heads();
     joined();
+    dealt();
     values_apart();
     update_in_parts();
     uneven();

@@ -185,17 +185,19 @@ def conv(n, ci, co, side, stride=1):
 
 
 @pytest.mark.parametrize("n", [1, 2])
-@pytest.mark.parametrize("side, ci, parts", [(28, 64, 7), (12, 256, 3), (28, 16, 0), (9, 400, 0)])
-def test_rows_of_a_strided_image_are_staged_a_few_at_a_time(koine, tmp_path, n, side, ci, parts):
-    """Where the whole is more than a megabyte: 4 rows of 28 positions are seven vectors, and of 12 three; the numbers are numpy's, whatever threads there
-    are."""
+@pytest.mark.parametrize("side, ci, parts", [(28, 64, 7), (12, 256, 3), (28, 16, 0), (9, 400, "deal"), (14, 256, "deal")])
+def test_rows_of_a_strided_image_are_dealt_out_or_staged_a_few_at_a_time(koine, tmp_path, n, side, ci, parts):
+    """Where the whole is more than a megabyte: 4 rows of 28 positions are seven vectors, and of 12 three; where no rows fill vectors, even and odd rows and
+    columns of the image lie apart; the numbers are numpy's, whatever threads there are."""
     rng = np.random.default_rng(side)
     x, w = rng.standard_normal((n, ci, 2 * side, 2 * side), np.float32), rng.standard_normal((16, ci, 3, 3), np.float32)
     np.save(tmp_path / "x.npy", x), np.save(tmp_path / "w.npy", w)
     (tmp_path / "p.kn").write_text(conv(n, ci, 16, side, 2))
     opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1}).stdout)[1]
     y, block = (1, 5 + 1) if n == 1 else (2, 6 + 1)
-    assert (f"split {y} {parts} L top" in opts and f"stage {block} 1, join {y} {y + 1}" in opts) if parts else " L top" not in opts, opts
+    deals = parts == "deal"
+    assert (f"deal {n - 2} 1, join {y} {y + 1}" in opts) == deals and ("deal" in opts) == deals, opts
+    assert (f"split {y} {parts} L top" in opts and f"stage {block} 1, join {y} {y + 1}" in opts) if parts and not deals else " L top" not in opts or deals, opts
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))[:, :, ::2, ::2]
     want = np.moveaxis(np.tensordot(windows.astype(np.float64), w.astype(np.float64), ((1, 4, 5), (1, 2, 3))), 3, 1)
     for threads in (1, 2, 3):

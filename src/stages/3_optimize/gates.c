@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define MOST_STAGED  (1 << 20) /* bytes of an operand that are copied so that rows can be joined */
+#define MOST_DEALT   (1 << 21) /* the same where rows are dealt out: each element once */
 #define MOST_VECTORS 7         /* of a tile (tile.c) */
 #define SHORTEST     8         /* terms that a mask must serve */
 #define BLOCK        64        /* about so many of them */
@@ -72,23 +73,19 @@ static bool masks_terms(const ki_nest *k, kn_uop access) {
     return false;
 }
 
-/* The loop inside which the whole of what the access reads along outer (its iterations in so many parts), inner and the sums can be
- * copied once: *before, NULL for outside all loops. */
-static bool may_stage(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, int64_t parts, kn_uop inner,
-                      kn_uop *before) {
+/* The loop of the nest inside which all that the access reads along outer, inner and the sums is copied once: *before, NULL for outside all
+ * loops. False: there is none, or it cannot be copied. */
+static bool may_copy(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn_uop inner, kn_uop *before) {
     kn_uop b = ki_storage(access);
-    int64_t size = (int64_t)ki_itemsize((kn_dtype)access->dtype);
+    bool varies = true;
+    uint32_t count;
     *before = NULL;
-    if (!ki_scope_has(&k->scope, access, outer) || !ki_scope_has(&k->scope, access, inner)) return false;
     if (b->op != KN_PARAM || !k->read[k->scope.at[access->id]]) return false;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q];
         if (!ki_scope_has(&k->scope, access, r) || r->arg.range.axis == KN_AX_THREAD) continue;
-        bool own = r == outer || r == inner || ki_nest_closer(k, r)->op == KN_REDUCE;
-        if (ki_is_lane(r) || (!own && ki_nest_closer(k, r) != e)) return false;
-        if (own && (size *= r == outer ? ki_extent(r) / parts : ki_extent(r)) > MOST_STAGED) return false;
+        if (ki_is_lane(r) || (ki_nest_closer(k, r) != e && ki_nest_closer(k, r)->op != KN_REDUCE)) return false;
     }
-    bool varies = true;
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
         bool uses = ki_scope_has(&k->scope, access, r) && r != outer && r != inner && ki_extent(r) != 1;
@@ -97,9 +94,38 @@ static bool may_stage(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, i
         if (uses) *before = r;
         varies &= uses;
     }
-    uint32_t count;
     ki_nest_read_of(k, *before ? e : k->sink, b->arg.param->slot, &count);
-    return size > 0 && count == 1;
+    return count == 1;
+}
+
+/* May what it reads be staged, as often as it is read? Of outer's iterations in so many parts. */
+static bool may_stage(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, int64_t parts, kn_uop inner,
+                      kn_uop *before) {
+    int64_t size = (int64_t)ki_itemsize((kn_dtype)access->dtype);
+    if (!ki_scope_has(&k->scope, access, outer) || !ki_scope_has(&k->scope, access, inner)) return false;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q];
+        if (!ki_scope_has(&k->scope, access, r)) continue;
+        if (r != outer && r != inner && ki_nest_closer(k, r)->op != KN_REDUCE) continue;
+        if ((size *= r == outer ? ki_extent(r) / parts : ki_extent(r)) > MOST_STAGED) return false;
+    }
+    return size > 0 && may_copy(k, e, access, outer, inner, before);
+}
+
+/* May it be dealt out, so that its rows follow each other, under masks that serve many terms? */
+static bool may_deal(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn_uop inner, kn_uop *before) {
+    bool known[2], may = false;
+    ki_deal d;
+    int64_t a = ki_nest_stride(k, access, outer, known), b = ki_nest_stride(k, access, inner, known + 1);
+    if (!known[0] || !known[1] || masks_terms(k, access) || !may_copy(k, e, access, outer, inner, before)) return false;
+    uint64_t *set = ki_calloc(k->scope.words, sizeof *set);
+    if (set && ki_mark_outer(k, *before, set) && ki_find_deal(k, access, set, &d) && d.n == 2) {
+        int64_t bytes = d.next[1] * d.blocks * (int64_t)ki_itemsize((kn_dtype)access->dtype);
+        may = b == d.unit[0] * d.step[0] && a == d.unit[1] * d.step[1] && d.unit[1] == d.next[0] &&
+              d.next[0] == b * ki_extent(inner) && bytes <= MOST_DEALT;
+    }
+    ki_free(set);
+    return may;
 }
 
 /* Of a hundred lanes in vectors over n, how many do something. */
@@ -107,28 +133,31 @@ static int64_t busy(const ki_choice *c, int64_t n) { return 100 * n / ((n + c->l
 
 typedef struct staged {
     kn_uop access, before;
+    ki_optop how;
 } staged;
 
-/* May outer, in so many parts, and inner be one loop? *first: what must be staged before. */
-static bool may_join(const ki_nest *k, kn_uop e, kn_uop outer, int64_t parts, kn_uop inner, staged *first) {
+/* May outer, in so many parts, and inner be one loop? *first: what must be staged before, or dealt out. */
+static bool may_join(const ki_nest *k, kn_uop e, kn_uop outer, int64_t parts, kn_uop inner, ki_optop how,
+                     staged *first) {
     const ki_scope *s = &k->scope;
     *first = (staged){0};
     for (uint32_t i = 0; i <= s->at[e->id]; i++) {
         kn_uop u = s->node[i], before;
         if (!ki_is_access(u) || !(ki_scope_has(s, u, outer) || ki_scope_has(s, u, inner))) continue;
         bool both = counts_both(k, u, outer, inner);
-        if (both ? masks_terms(k, u) : !may_stage(k, e, u, outer, parts, inner, &before)) return false;
-        if (!both && !first->access) *first = (staged){u, before};
+        bool deals = !both && how == KI_OPT_DEAL && may_deal(k, e, u, outer, inner, &before);
+        if (both ? masks_terms(k, u) : !deals && !may_stage(k, e, u, outer, parts, inner, &before)) return false;
+        if (!both && !first->access) *first = (staged){u, before, deals ? KI_OPT_DEAL : KI_OPT_STAGE};
     }
     return true;
 }
 
 /* The next step towards one loop for outer and inner. */
-static bool join_pair(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner) {
+static bool join_pair(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner, ki_optop how) {
     staged first;
-    if (!may_join(&c->nest, e, outer, 1, inner, &first)) return false;
+    if (!may_join(&c->nest, e, outer, 1, inner, how, &first)) return false;
     if (first.access)
-        ki_choice_do(c, KI_OPT_STAGE, 0, false, first.before ? first.before->arg.range.id : UINT32_MAX,
+        ki_choice_do(c, first.how, 0, false, first.before ? first.before->arg.range.id : UINT32_MAX,
                      ki_storage(first.access)->arg.param->slot);
     else ki_choice_do(c, KI_OPT_JOIN, 0, false, outer->arg.range.id, inner->arg.range.id);
     return true;
@@ -140,7 +169,8 @@ static bool part_rows(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner) {
     int64_t m = ki_extent(outer), n = ki_extent(inner), rows = MOST_VECTORS * c->lanes / n;
     staged first = {0};
     while (rows > 1 && (m % rows || rows * n % c->lanes)) rows--;
-    if (rows < 2 || rows == m || !may_join(&c->nest, e, outer, m / rows, inner, &first) || !first.access) return false;
+    if (rows < 2 || rows == m || !may_join(&c->nest, e, outer, m / rows, inner, KI_OPT_STAGE, &first) || !first.access)
+        return false;
     kn_uop behind = NULL;
     for (uint32_t j = e->nsrc - 1; j > 0 && e->src[j] != first.before; j--)
         if (e->src[j]->arg.range.axis != KN_AX_THREAD) behind = e->src[j];
@@ -162,7 +192,8 @@ bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v) {
             continue;
         if (ki_nest_stride(k, ki_nest_store(e)->src[0], r, &known) != n || !known) continue;
         if (!ki_nest_independent(k, r) || !ki_nest_independent(k, v)) continue;
-        if (join_pair(c, e, r, v) || part_rows(c, e, r, v)) return true;
+        if (join_pair(c, e, r, v, KI_OPT_STAGE) || part_rows(c, e, r, v) || join_pair(c, e, r, v, KI_OPT_DEAL))
+            return true;
     }
     return false;
 }

@@ -281,13 +281,20 @@ static void thread_kernel(ki_choice *c) {
 
 /* ---- the whole --------------------------------------------------------------------------------------------- */
 
+/* A nest that copies what it reads has no sums. */
+static bool is_copying(kn_uop u) {
+    return u->op == KN_END && u->src[0]->op == KN_STORE && ki_is_access(u->src[0]->src[1]);
+}
+
 /* The next closer that nothing has been decided for: ENDs first, they decide for the reduces inside. */
 static kn_uop next_closer(const ki_choice *c) {
     const ki_scope *s = &c->nest.scope;
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = s->n; i-- > 0;) {
             kn_uop u = s->node[i];
-            if (u->op == (pass ? KN_REDUCE : KN_END) && u->nsrc > 1 && !is_done(c, u)) return u;
+            if (u->op == (pass ? KN_REDUCE : KN_END) && u->nsrc > 1 && !is_done(c, u) &&
+                !(c->knobs.sums && is_copying(u)))
+                return u;
         }
     return NULL;
 }
@@ -311,8 +318,8 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
         if (u->op == KN_END) ki_choose_nest(c, u);
         else ki_choose_reduce(c, u);
     }
-    if (c->from && c->target->stream) ki_choose_streams(c);
-    if (c->from && c->target->native) ki_choose_prefetches(c);
+    if (c->from && c->target->stream && !c->knobs.sums) ki_choose_streams(c);
+    if (c->from && c->target->native && !c->knobs.sums) ki_choose_prefetches(c);
     if (c->open) ki_nest_close(&c->nest);
     return c->ok ? c->sink : NULL;
 }

@@ -95,6 +95,21 @@ kn_uop ki_opt_padto(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_join(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_cut(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_stage(ki_nest *k, ki_opt *o);
+/* Ranges that `axis` stands inside, and axis itself: those before it in its END, those of the ENDs around, and what its END knows; NULL:
+ * those outside all loops. False: it is no loop of a nest. */
+bool ki_mark_outer(const ki_nest *k, kn_uop axis, uint64_t *set);
+kn_uop ki_opt_deal(ki_nest *k, ki_opt *o);
+kn_uop ki_joined(ki_ir *ir, kn_uop outer, int64_t size, kn_uop inner); /* outer * size + inner */
+/* deal.c: digits of an address along which a loop goes in steps, innermost first: elements between two of its values, the step, and where
+ * the next digit begins; the last one ends with a block, of which the loops that are not in `outer` read so many. */
+#define KI_MOST_DEALT 3
+#define KI_MOST_STEP  4
+typedef struct ki_deal {
+    uint32_t n;
+    int64_t unit[KI_MOST_DEALT], step[KI_MOST_DEALT], next[KI_MOST_DEALT], blocks;
+} ki_deal;
+/* False: there are none. */
+bool ki_find_deal(const ki_nest *k, kn_uop access, const uint64_t *outer, ki_deal *d);
 kn_uop ki_opt_stream(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_tc(ki_nest *k, ki_opt *o);
 /* dots.c: the word an access is part of, or itself; the first access of a word. What ki_nest_open does for it. */
@@ -137,6 +152,7 @@ typedef struct ki_knobs {
     uint8_t narrow;     /* vectors are so many times halved */
     uint8_t stream;     /* 1 never, 2 every output that may be */
     uint8_t plain;      /* 1: no register tiles */
+    uint8_t sums;       /* 1: only what decides in which order sums are added up */
     uint32_t threads;   /* at most so many */
 } ki_knobs;
 /* knobs: NULL, all 0. NULL: a step was refused, env says which. */

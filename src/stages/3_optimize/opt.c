@@ -58,7 +58,7 @@ static bool two_ranges(ki_ir *ir, kn_uop r, int64_t n, const ki_opt *o, kn_uop *
     return *part && *rest;
 }
 
-static kn_uop joined(ki_ir *ir, kn_uop outer, int64_t size, kn_uop inner) {
+kn_uop ki_joined(ki_ir *ir, kn_uop outer, int64_t size, kn_uop inner) {
     return ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, outer, ki_index(ir, size)), inner);
 }
 
@@ -93,7 +93,7 @@ static kn_uop opt_split(ki_nest *k, ki_opt *o) {
     if (!t && ki_nest_range(k, (uint32_t)o->id)) return FAIL(KI_E_OPT_ID, (int)o->id);
     if (!two_ranges(ir, r, n, o, &part, &rest)) return NULL;
     kn_uop outer = o->top ? part : rest, inner = o->top ? rest : part;
-    expr = joined(ir, outer, o->top ? (n + f - 1) / f : f, inner);
+    expr = ki_joined(ir, outer, o->top ? (n + f - 1) / f : f, inner);
     /* A part of extent 1 stays a range: it is what the OptOps that follow may name. */
     kn_uop made = expr ? ki_swap_ranges(k, k->sink, &(ki_swap){r, expr, {outer, inner}}, 1) : NULL;
     return o->target == r->arg.range.axis && ki_hangs_on(k, r, false) ? ki_decided(ir, made) : made;
@@ -142,7 +142,7 @@ kn_uop ki_nest_split(ki_nest *k, const ki_opt *opt, uint32_t n) {
         uint32_t first = 0;
         for (uint32_t i = n; i-- > 0;) {
             if (o[i].axis != (int32_t)part[j].range->arg.range.id) continue;
-            e = joined(ir, e, o[i].arg, swap[i].list[1]);
+            e = ki_joined(ir, e, o[i].arg, swap[i].list[1]);
             first = i;
         }
         if (!(swap[first].expr = e)) return NULL;
@@ -193,10 +193,11 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     }
     if (o->op == KI_OPT_STREAM) return ki_opt_stream(k, o);
     if (o->op >= KI_OPT_COUNT) return FAIL(KI_E_ARG_INVALID, "optimize", "there is no such OptOp");
-    if (!(o->op == KI_OPT_STAGE && o->axis < 0)) {
+    bool copies = o->op == KI_OPT_STAGE || o->op == KI_OPT_DEAL;
+    if (!(copies && o->axis < 0)) {
         r = ki_nest_range(k, (uint32_t)o->axis);
         if (!r || !ki_nest_closer(k, r)) return FAIL(KI_E_OPT_AXIS, (int)o->axis);
-        if (o->op != KI_OPT_STAGE && o->op != KI_OPT_SWAP && o->op != KI_OPT_PREFETCH && !ki_extent(r))
+        if (!copies && o->op != KI_OPT_SWAP && o->op != KI_OPT_PREFETCH && !ki_extent(r))
             return FAIL(KI_E_OPT_SYMBOLIC, (int)o->axis);
     }
     switch ((ki_optop)o->op) {
@@ -217,6 +218,9 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
         if (ki_nest_opt(k, KI_OPT_NOLOCALS, NULL)) return FAIL(KI_E_OPT_NOLOCALS, "ROWS");
         return ki_opt_rows(k, o);
     case KI_OPT_LATE: return ki_opt_late(k, o);
+    case KI_OPT_DEAL:
+        if (ki_nest_opt(k, KI_OPT_NOLOCALS, NULL)) return FAIL(KI_E_OPT_NOLOCALS, "DEAL");
+        return ki_opt_deal(k, o);
     case KI_OPT_STAGE:
         if (ki_nest_opt(k, KI_OPT_NOLOCALS, NULL)) return FAIL(KI_E_OPT_NOLOCALS, "STAGE");
         return ki_opt_stage(k, o);
@@ -263,12 +267,13 @@ static kn_uop choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop 
     kn_uop chosen = ki_opt_choose(ir, t, m, NULL, sink), alone;
     if (!chosen || m->threads < 2 || !ki_shares_sums(ir, chosen)) return chosen;
     some.threads = 1;
-    if (!(alone = ki_opt_choose(ir, t, &some, NULL, sink))) return NULL;
+    if (!(alone = ki_opt_choose(ir, t, &some, &(ki_knobs){.sums = 1}, sink))) return NULL;
     for (some.threads = m->threads; chosen && some.threads * 2 > m->threads; some.threads--) {
         if (some.threads < m->threads) chosen = ki_opt_choose(ir, t, &some, NULL, sink);
         if (chosen && ki_same_orders(ir, alone, chosen)) return chosen;
     }
-    return chosen ? alone : NULL;
+    some.threads = 1;
+    return chosen ? ki_opt_choose(ir, t, &some, NULL, sink) : NULL;
 }
 
 kn_uop ki_optimize(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink) {

@@ -14,6 +14,9 @@
  *   STAGE axis slot top?      what the loops inside `axis` read of PARAM `slot` is copied to LOCAL buffer `id` before them
  *                             (axis -1: outside all loops of the nest); copied ranges have ids from the kernel's next on; top: what
  *                             each sum reads lies in a row
+ *   DEAL axis slot            what the loops inside `axis` read of PARAM `slot` is copied to LOCAL buffer `id` as it lies there, whole, but that where
+ *                             a loop goes along it in steps of k, and one of a sum by single ones, every k-th row or element lies together;
+ *                             copied ranges have ids from the kernel's next on
  *   STREAM slot               what is written to PARAM `slot` goes past the caches; it must not be read in the kernel
  *   PREFETCH axis bytes top?  the loop asks the caches for what stands so far ahead of what it, no loop inside it, reads or writes of
  *                             PARAM `id`; top: all but the first cache. Of loops that ask for the same each asks for every so many-th line.

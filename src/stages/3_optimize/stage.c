@@ -21,8 +21,7 @@ bool ki_is_written(const ki_nest *k, int32_t slot) {
     return false;
 }
 
-/* Ranges that `axis` stands inside, and axis itself: those before it in its END, those of the ENDs around, and what its END knows. */
-static bool mark_outer(const ki_nest *k, kn_uop axis, uint64_t *set) {
+bool ki_mark_outer(const ki_nest *k, kn_uop axis, uint64_t *set) {
     const ki_scope *s = &k->scope;
     kn_uop c = axis ? ki_nest_closer(k, axis) : NULL;
     if (axis && c->op != KN_END) return false;
@@ -106,7 +105,7 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     uint64_t *set = ki_calloc(s->words, sizeof *set);
     int64_t size = 1;
     if (!set) return FAIL(KI_E_NOMEM);
-    if (count != 1 || !mark_outer(k, axis, set)) {
+    if (count != 1 || !ki_mark_outer(k, axis, set)) {
         ki_free(set);
         return FAIL(KI_E_OPT_STAGE, (int)o->arg,
                     count == 1 ? "the axis is no loop of the nest" : "the kernel must read it in one place");

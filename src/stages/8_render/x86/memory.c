@@ -595,11 +595,11 @@ static void load_gated(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate) 
     finish_load(l, u, r, n);
 }
 
-/* Lanes a few elements apart. */
+/* Lanes a few elements apart; of the mask no bit past the lanes is looked at. */
 static void load_strided(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate) {
     unsigned n = a->lanes, es = ki_les(u);
     ki_x86_kind kind = ki_lkind(n * es);
-    ki_vreg mask = gate && ki_rank(gate) ? ki_lmask_exact(l, gate, n) : 0, r;
+    ki_vreg mask = gate && ki_rank(gate) ? ki_lmask(l, gate, n) : 0, r;
     if (gate && !mask) {
         r = ki_lmove(l, KI_RC_V, kind, ki_lvector(l, u->src[1], true)); /* a copy: it is written once more */
         uint32_t past = skip_unless(l, gate);

@@ -789,6 +789,10 @@ static void later(void) {
     REFUSED(kept(1, 64, 3), late(0), OPT_LATE, "there is no other row");
     finish(), begin();
     REFUSED(kept(8, 64, 3), late(1), OPT_LATE, "the loop of a row");
+    finish();
+    begin();
+    REFUSED(ki_apply_opt(&ir, kept(8, 64, 3), opt(KI_OPT_PADTO, 0, 5, 0, false)), late(0), OPT_LATE,
+            "rows that are none");
     finish(), begin();
     REFUSED(rows(6, 50), late(0), OPT_LATE, "no row is kept");
     finish(), begin();

@@ -113,7 +113,7 @@ def test_a_folder_that_cannot_be_written(limited, koine, folder, code, beam):
 def test_another_versions_files(limited, koine, tmp_path):
     """Of the same name, sound in themselves, but for the version they state."""
     program = ROOT / "examples/softmax.kn"
-    want = limited("run", program, limits={}, KN_BEAM="1")[1]
+    want = limited("run", program, limits={}, KN_CODE="x86", KN_BEAM="1")[1]
     files = sorted((tmp_path / "cache").glob("*.kn")) + sorted((tmp_path / "cache").glob("*.opt"))
     assert len(files) >= 2
     for f in files:
@@ -123,10 +123,10 @@ def test_another_versions_files(limited, koine, tmp_path):
         for at in versions:
             digit = good.index(b"1", at)
             f.write_bytes(good[:digit] + b"7" + good[digit + 1:])
-            rc, out, err = limited("run", program, limits={}, KN_BEAM="1")
+            rc, out, err = limited("run", program, limits={}, KN_CODE="x86", KN_BEAM="1")
             assert rc == 0 and len(out) == len(want), err
         f.write_bytes(good)
-    rc, out, err = limited("run", program, limits={}, KN_BEAM="1")
+    rc, out, err = limited("run", program, limits={}, KN_CODE="x86", KN_BEAM="1")
     assert (rc, out) == (0, want) and "searched" not in err
 
 

@@ -92,7 +92,7 @@ def test_a_sum_that_is_split_otherwise_is_shared_out(koine):
 out "y" = %y
 """
     def opts(threads):
-        out = koine("compile", "-", "--to", "optimize", stdin=text, env={"KN_THREADS": str(threads), "KN_CPU": "avx512"}).stdout
+        out = koine("compile", "-", "--to", "optimize", stdin=text, env={"KN_CODE": "x86", "KN_THREADS": str(threads), "KN_CPU": "avx512"}).stdout
         return re.findall(r"split \d+ \d+ R", out), "threads=2" in out
     (alone, _), (two, shared) = opts(1), opts(2)
     assert shared and len(alone) != len(two), (alone, two)

@@ -124,16 +124,17 @@ kn_uop ki_opt_deal(ki_nest *k, ki_opt *o) {
     kn_uop axis = o->axis < 0 ? NULL : ki_nest_range(k, (uint32_t)o->axis), outer[64], loops[2 * MOST_DIGITS + 2];
     kn_uop u = ki_nest_read_of(k, axis ? ki_nest_closer(k, axis) : k->sink, o->arg, &count), at[MOST_DIGITS],
            by[MOST_DIGITS];
-    kn_uop b = u ? ki_storage(u) : NULL, valid = u ? ki_element_of(u->src[1]).valid : NULL;
+    bool plain = u && ki_is_access(u); /* not a word */
+    kn_uop b = plain ? ki_storage(u) : NULL, valid = plain ? ki_element_of(u->src[1]).valid : NULL;
     uint64_t *set = ki_calloc(k->scope.words, sizeof *set);
-    const ki_affine *f = u ? ki_nest_form(k, u) : NULL;
+    const ki_affine *f = plain ? ki_nest_form(k, u) : NULL;
     digit g[MOST_DIGITS];
     ki_deal d;
     if (!set) return FAIL(KI_E_NOMEM);
     const char *why = count != 1                     ? "the kernel must read it in one place"
+                      : !plain                       ? "it is read by words"
                       : b->op != KN_PARAM            ? "it is no PARAM"
                       : ki_is_written(k, o->arg)     ? "the kernel writes it"
-                      : ki_word_of(k, u) != u        ? "it is read by words"
                       : !ki_mark_outer(k, axis, set) ? "the axis is no loop of the nest"
                       : !ki_find_deal(k, u, set, &d) ? "no loop goes along it in steps"
                       : !(n = digits_of(f, &d, g)) || !is_zero(ir, places_of(ir, f, g, n, at, by), valid)

@@ -36,6 +36,8 @@ static const char *find_loops(const ki_nest *k, kn_uop r, late *f) {
         return "its iterations are not independent";
     if (f->store->op != KN_STORE || f->store->nsrc != 2 || ki_storage(f->store->src[0])->op != KN_PARAM)
         return "it does not store one result";
+    if (ki_is_gated_by(k, f->store->src[0], r))
+        return "the last row may not be stored, and what comes before it would go with it";
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop u = k->scope.node[i];
         if (u->op == KN_LOAD || (u->op == KN_BUFFER && f->buf) || (u->op == KN_END && u != e && f->fill))

@@ -176,7 +176,7 @@ static bool join(kn_ctx *k, const kn_tensor *t, size_t n, int axis, kn_uop *u) {
 static kn_uop stacked(kn_ctx *k, kn_uop *u, size_t n) {
     enum { GROUP = 32 };
     size_t groups = 0;
-    if (n <= GROUP) return ki_opn(&k->ir, KN_STACK, u, (uint32_t)n);
+    if (n <= GROUP || u[0]->type->symbolic) return ki_opn(&k->ir, KN_STACK, u, (uint32_t)n);
     for (size_t i = 0; i < n; i += GROUP)
         u[groups++] = ki_opn(&k->ir, KN_STACK, u + i, (uint32_t)(n - i < GROUP ? n - i : GROUP));
     return ki_t_cat(k, u, groups, 0);

@@ -83,6 +83,9 @@ static void many(const char *device) {
         for (int i = 0; i < MANY * 4; i++) ok &= got[i] == (float)i;
         CHECK(ok, "%s: %s of %d tensors %s", device, s ? "cat" : "stack", MANY, kn_message(k));
     }
+    kn_tensor part = kn_shrink(t[0], KN_LIST(0), KN_SHAPE(kn_sym(kn_variable(k, "n", 1, 4)))), same[40];
+    for (int i = 0; i < 40; i++) same[i] = part;
+    CHECK(kn_check(kn_stack(same, 40, 0)) == KN_OK, "%s: stack of 40 of symbolic length %s", device, kn_message(k));
     kn_close(k);
 }
 

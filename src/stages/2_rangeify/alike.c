@@ -57,12 +57,6 @@ static bool key_of(rangeifier *r, kn_uop v, bool *whole) {
     return *whole = true, ok;
 }
 
-static uint32_t hash_of(const uint64_t *word, size_t n) {
-    uint64_t h = n;
-    for (size_t k = 0; k < n; k++) h = ki_hash2(h, word[k]);
-    return (uint32_t)h;
-}
-
 static bool has_key(const ki_alike *a, const ki_alike_sum *e, size_t at, size_t n) {
     return e->n == n && memcmp(a->word + e->at, a->word + at, n * sizeof *a->word) == 0;
 }
@@ -76,7 +70,7 @@ bool ki_alike_find(rangeifier *r, kn_uop v, ki_alike_sum **out, bool *known) {
     if (!key_of(r, v, &whole)) return false;
     if (!whole) return a->nword = at, true;
     size_t n = a->nword - at;
-    uint32_t hash = hash_of(a->word + at, n), probe = 0, k;
+    uint32_t hash = (uint32_t)ki_hash_bytes(0, a->word + at, n * sizeof *a->word), probe = 0, k;
     while ((k = ki_slots_next(&a->slots, hash, &probe)) && !has_key(a, &a->sum[k - 1], at, n)) {
     }
     if ((*known = k != 0)) return a->nword = at, *out = &a->sum[k - 1], true;

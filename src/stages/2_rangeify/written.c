@@ -153,9 +153,7 @@ static bool is_written(const ki_written *w, const ki_written_kernel *e, size_t a
 
 bool ki_written_find(ki_written *w, uint32_t *kernel, bool *known) {
     size_t at = w->begun, n = w->nword - at;
-    uint64_t h = n;
-    for (size_t k = 0; k < n; k++) h = ki_hash2(h, w->word[at + k]);
-    uint32_t hash = (uint32_t)h, probe = 0, k;
+    uint32_t hash = (uint32_t)ki_hash_bytes(0, w->word + at, n * sizeof *w->word), probe = 0, k;
     while ((k = ki_slots_next(&w->slots, hash, &probe)) && !is_written(w, &w->kernel[k - 1], at, n)) {
     }
     if ((*known = k != 0)) return w->nword = at, *kernel = k - 1, true;

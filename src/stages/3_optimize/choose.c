@@ -278,6 +278,13 @@ static bool choose_apart(ki_choice *c, kn_uop e) {
     return false;
 }
 
+/* A copy whose lanes are read one by one: several vectors of it would be as many more instructions, and no faster. */
+static bool picks_lanes(const ki_choice *c, kn_uop e, kn_uop v) {
+    kn_uop s = ki_nest_store(e), from = s ? s->src[1] : NULL;
+    bool known;
+    return from && ki_is_access(from) && ki_nest_stride(&c->nest, from, v, &known) >= ACROSS && known;
+}
+
 void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
     if (ki_choose_phases(c, e) || cut_values(c, e)) return;
@@ -307,6 +314,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         choose_blocks(c, e, t.v, u);
         return;
     }
+    if (!c->knobs.unroll && picks_lanes(c, e, t.v)) unroll = 1;
     if (choose_window(c, e, t.v, lanes, unroll) || ki_choice_fit(c, t.v, unroll)) return;
     ki_choice_mark(c, e);
     KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, id, lanes}, {KN_AX_UPCAST, id, unroll > 1 ? unroll : 0});

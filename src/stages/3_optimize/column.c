@@ -10,6 +10,7 @@
 #define LEAST_LANES 4         /* vectors in a row: each ends in a sum across lanes */
 #define MOST_BYTES  (1 << 18) /* of the copy, which every row reads */
 #define ROWS        4         /* at once */
+#define BUSY        8         /* sums at once, of several vectors: multiply-adds that start while one of them runs */
 
 typedef struct column {
     uint32_t loop[KI_MAX_RANK], n; /* of the sum, as they lie in a row of the matrix */
@@ -109,7 +110,7 @@ bool ki_choose_column(ki_choice *c, kn_uop e, kn_uop v) {
     if (!n || (last != u && !ki_nest_independent(k, last))) return false;
     uint32_t iu = u->arg.range.id;
     int64_t f = ROWS;
-    while (ki_extent(u) % f || (vectors > 1 && f * vectors * 2 > c->target->nvector)) f /= 2;
+    while (ki_extent(u) % f || (vectors > 1 && f * vectors > BUSY)) f /= 2;
     if (last != u) ki_choice_do(c, KI_OPT_SWAP, 0, false, iu, last->arg.range.id);
     if (vectors > 1) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, v->arg.range.id, vectors);
     ki_part part[MOST_SUMS + 1] = {{KN_AX_UPCAST, iu, f > 1 ? f : 0}};

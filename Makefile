@@ -110,6 +110,12 @@ $(addprefix $(B)/src/,tensor/unary.o tensor/binary.o tensor/view.o tensor/reduce
     rules/parse.o rules/terms.o rules/pattern.o rules/check.o rules/compile.o rules/mutate.o \
     stages/3_optimize/cost.o stages/3_optimize/moves.o stages/3_optimize/search.o): \
     private CFLAGS += -Os
+# What runs once a node, in every compilation, is built as fast as it gets.
+$(addprefix $(B)/src/,ir/uop.o ir/graph.o ir/make.o ir/type.o ir/bounds.o rules/rewrite.o rules/match.o rules/build.o rules/expr.o \
+    stages/scope.o stages/affine.o stages/3_optimize/nest.o stages/5_select/devec.o stages/5_select/lanes.o stages/5_select/lower_index.o \
+    stages/6_linearize/linearize.o stages/8_render/locals.o \
+    $(addprefix stages/8_render/x86/,lower.o memory.o ins.o value.o index.o mir.o regs.o emit.o encode.o asm.o)): \
+    private CFLAGS += -O3
 # Digits are drawn in rows of pixels, tens of thousands of times: worth vectors.
 $(B)/src/nn/digits.o: private CFLAGS += -ftree-vectorize -fno-math-errno -fno-trapping-math
 

@@ -31,6 +31,7 @@ typedef struct rewriter {
     uint32_t src_cap;
     uint64_t fired, limit;
     const char *recent[RECENT];
+    const uint8_t *rules; /* by op: the sets that have rules for it, a bit each; NULL: nobody has looked */
 } rewriter;
 
 static bool nomem(rewriter *w) { return ki_fail(w->ir->env, KI_E_NOMEM), false; }
@@ -61,7 +62,8 @@ static bool fire(rewriter *w, const ki_ruleset *set, const ki_rule *r, kn_uop u,
 static bool apply(rewriter *w, kn_uop u, kn_uop *out) {
     ki_env *env = w->ir->env;
     *out = u;
-    for (unsigned k = 0; k < w->o->nsets; k++) {
+    for (unsigned left = w->rules ? w->rules[u->op] : (1u << w->o->nsets) - 1; left; left &= left - 1) {
+        unsigned k = (unsigned)ki_ctz64(left);
         const ki_ruleset *s = w->o->sets[k];
         if (!s->root[u->op]) continue;
         const ki_bucket *b = ki_dispatch(s, u);
@@ -260,28 +262,57 @@ static bool climb(rewriter *w) {
     return ok;
 }
 
+/* Which sets have rules for an op. */
+static void find_rules(const ki_rewrite_opts *o, uint8_t *rules) {
+    for (unsigned op = 0; op < KI_OP_COUNT; op++) {
+        unsigned sets = 0;
+        for (unsigned k = 0; k < o->nsets; k++) sets |= (o->sets[k]->root[op] != 0u) << k;
+        rules[op] = (uint8_t)sets;
+    }
+}
+
+/* The first of n nodes that a rule fires on, *x what it becomes; all before it are final then. n: there is none; -1 failed. */
+static int64_t first_change(rewriter *w, const kn_uop *node, int64_t n, kn_uop *x) {
+    for (int64_t i = 0; i < n; i++) {
+        if (!apply(w, node[i], x)) return -1;
+        if (*x == node[i]) continue;
+        for (int64_t k = 0; k < i; k++) visit(w, node[k]->id)->form = node[k]->id;
+        return i;
+    }
+    return n;
+}
+
+/* v, u over the final forms of its sources, is x by a rule, or final. */
+static bool became(rewriter *w, kn_uop u, kn_uop v, kn_uop x) {
+    uint32_t form = v->id;
+    int ended = 1;
+    if (x != v && !link_to(w, v, x)) return false;
+    if (x != v) ended = finish(w, x, &form);
+    if (ended > 0) return visit(w, v->id)->form = visit(w, u->id)->form = form, true;
+    return ended == 0 && (v == u || link_to(w, u, x)) && push(w, u->id) && climb(w);
+}
+
 /* fixpoint over what is there already, sources first: only what rules make takes the stack. */
 static bool sweep(rewriter *w, kn_uop root) {
-    kn_uop *node;
-    int64_t n = ki_toposort(w->ir, &root, 1, &node);
-    bool ok = n >= 0;
-    for (int64_t i = 0; i < n && ok; i++) {
-        kn_uop u = node[i], v, x;
+    kn_uop *node, x;
+    int64_t n = ki_toposort(w->ir, &root, 1, &node), i = 0;
+    uint8_t rules[KI_OP_COUNT];
+    find_rules(w->o, rules);
+    w->rules = rules;
+    bool ok = n >= 0 && (i = first_change(w, node, n, &x)) >= 0;
+    if (ok && i == n) visit(w, root->id)->form = root->id;
+    else if (ok) ok = became(w, node[i], node[i], x);
+    while (ok && ++i < n) {
+        kn_uop u = node[i], v;
         if (visit(w, u->id)->form) continue;
         ok = (v = rebuild(w, u)) != NULL && (ki_memo_room(w->memo, w->ir->n) || nomem(w));
         if (!ok) break;
         const ki_visit *met = visit(w, v->id);
-        if (v == u ? met->link : met->form || met->link) { /* made of another node before */
+        if (v == u ? met->link : met->form || met->link) /* made of another node before */
             ok = (v == u || link_to(w, u, v)) && push(w, u->id) && climb(w);
-            continue;
-        }
-        if (!(ok = apply(w, v, &x))) break;
-        uint32_t form = v->id;
-        int ended = 1;
-        if (x != v && (ok = link_to(w, v, x))) ended = finish(w, x, &form);
-        if (ended > 0) visit(w, v->id)->form = visit(w, u->id)->form = form;
-        else ok = ok && ended == 0 && (v == u || link_to(w, u, x)) && push(w, u->id) && climb(w);
+        else ok = apply(w, v, &x) && became(w, u, v, x);
     }
+    w->rules = NULL;
     if (n >= 0) ki_free(node);
     return ok;
 }

@@ -197,12 +197,29 @@ static kn_uop make_self(lower *l, kn_uop u, uint8_t mine) {
     return v ? v : ki_with_src(l->ir, u, l->src);
 }
 
+/* Nothing of dtype index in it is wanted at a width, nor in what it is made of. */
+static bool stays(const lower *l, uint32_t i) {
+    kn_uop u = l->node[i];
+    bool index = u->dtype == KN_IDX && (is_leaf(u) || u->op == KN_AFTER || u->op == KN_SLICE);
+    if (!l->native || l->want[i] != SELF || index || u->op == KN_CAST || u->op == KN_IDIV || u->op == KN_MOD)
+        return false;
+    for (uint32_t k = 0; k < u->nsrc; k++) {
+        uint32_t s = l->at[u->src[k]->id];
+        if (l->as[2][s] != u->src[k] || l->want[s] & (W64 | W32)) return false;
+    }
+    return true;
+}
+
 static kn_uop run(lower *l) {
     find_fits(l);
     find_wants(l);
     for (uint32_t i = 0; i < l->n; i++) {
         kn_uop u = l->node[i];
         uint8_t w = l->want[i];
+        if (stays(l, i)) {
+            l->as[2][i] = u;
+            continue;
+        }
         uint32_t since = l->ir->n;
         bool leaf = u->dtype == KN_IDX && is_leaf(u);
         if ((w & SELF || leaf || u->op == KN_CONST) && !(l->as[2][i] = make_self(l, u, SELF))) return NULL;

@@ -86,8 +86,9 @@ static bool list_locals(ki_locals *s, ki_env *env, const kn_uop *inst, uint32_t 
     }
     s->local = ki_calloc(count + 1, sizeof *s->local);
     s->place = ki_calloc((size_t)top + 1, sizeof *s->place);
+    s->address = ki_malloc(((size_t)n + 1) * sizeof *s->address);
     uint16_t *start = s->mem = ki_calloc(elements + 1, sizeof *start + 1);
-    if (!s->local || !s->place || !s->mem) return ki_fail(env, KI_E_NOMEM), false;
+    if (!s->local || !s->place || !s->address || !s->mem) return ki_fail(env, KI_E_NOMEM), false;
     uint8_t *lanes = (uint8_t *)(start + elements);
     for (uint32_t i = 0; i < n; i++) {
         kn_uop u = inst[i];
@@ -103,15 +104,15 @@ bool ki_locals_open(ki_locals *s, ki_env *env, const kn_uop *inst, uint32_t n, u
     *s = (ki_locals){0};
     if (!list_locals(s, env, inst, n, top)) return false;
     for (uint32_t i = 0; i < n; i++) {
-        kn_uop u = inst[i];
-        ki_address a;
+        kn_uop u = inst[i], b;
         if (u->op != KN_LOAD && u->op != KN_STORE && u->op != KN_ATOMICADD) continue;
-        const char *why = ki_address_of(u->src[0], &a);
+        const char *why = ki_address_of(u->src[0], &s->address[i]);
         if (why) return ki_fail(env, KI_E_RENDER_FORM, ki_ops[u->op].name, why), false;
         bool masked = u->op != KN_ATOMICADD && u->nsrc > 2 && ki_rank(u->src[2]);
-        if (a.buf->op == KN_BUFFER) note_access(&s->local[s->place[a.buf->id] - 1], &a, masked);
-        else if (u->op != KN_LOAD && a.buf->arg.param->slot >= 0 && a.buf->arg.param->slot < 4096)
-            s->written[a.buf->arg.param->slot >> 6] |= UINT64_C(1) << (a.buf->arg.param->slot & 63);
+        if ((b = s->address[i].buf)->op == KN_BUFFER)
+            note_access(&s->local[s->place[b->id] - 1], &s->address[i], masked);
+        else if (u->op != KN_LOAD && b->arg.param->slot >= 0 && b->arg.param->slot < 4096)
+            s->written[b->arg.param->slot >> 6] |= UINT64_C(1) << (b->arg.param->slot & 63);
     }
     return true;
 }
@@ -119,6 +120,7 @@ bool ki_locals_open(ki_locals *s, ki_env *env, const kn_uop *inst, uint32_t n, u
 void ki_locals_close(ki_locals *s) {
     ki_free(s->local);
     ki_free(s->place);
+    ki_free(s->address);
     ki_free(s->mem);
     *s = (ki_locals){0};
 }

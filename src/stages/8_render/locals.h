@@ -37,6 +37,7 @@ typedef struct ki_locals {
     uint32_t n;
     uint32_t *place;      /* by id of a BUFFER: index + 1 into local */
     uint64_t written[64]; /* slots of PARAMs stored to, one bit each */
+    ki_address *address;  /* by item: where a LOAD, a STORE, an ATOMICADD goes; of others nothing */
     void *mem;            /* start and lanes of all */
 } ki_locals;
 

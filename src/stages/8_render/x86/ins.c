@@ -121,9 +121,7 @@ static bool dies(const job *j, kn_uop u) {
 
 static ki_vreg slice_for(job *j) {
     const ki_lval *v = ki_lv(j->l, j->u);
-    ki_address a;
-    if (!v->slice || ki_address_of(j->l->inst[v->slice - 1]->src[0], &a)) return 0;
-    return ki_lslice(j->l, &a);
+    return v->slice ? ki_lslice(j->l, &j->l->local.address[v->slice - 1]) : 0;
 }
 
 static ki_mop destination(job *j) {

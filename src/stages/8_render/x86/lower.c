@@ -39,18 +39,14 @@ static void read_list(reader *r, kn_uop s) {
     if (plus) read(r, plus, false);
 }
 
-static bool read_address(reader *r, kn_uop index) {
-    ki_address a;
-    const char *why = ki_address_of(index, &a);
-    if (why) return ki_lfail(r->l, index, why);
-    if (a.affine) {
+static void read_address(reader *r, const ki_address *a) {
+    if (a->affine) {
         int64_t start = 0;
-        kn_uop base = ki_lpeel(a.base, &start);
+        kn_uop base = ki_lpeel(a->base, &start);
         if (base) read(r, base, false);
     } else {
-        read_list(r, a.base);
+        read_list(r, a->base);
     }
-    return true;
 }
 
 /* Whether u's operands are wanted in all lanes. */
@@ -68,7 +64,7 @@ static bool read_sources(ki_lower *l, kn_uop u) {
     case KN_LOAD:
     case KN_STORE:
     case KN_ATOMICADD:
-        if (!read_address(&r, u->src[0])) return false;
+        read_address(&r, ki_lplace(l, u));
         all = u->src[0]->type->rank > 0;
         from = 1;
         break;
@@ -144,11 +140,10 @@ static void find_deferred(ki_lower *l) {
             kn_uop s = word ? word : u->src[k];
             if (s->op != KN_LOAD || s->nsrc != 1 || s->dtype == KN_BOOL) continue;
             ki_lval *v = ki_lv(l, s);
-            ki_address a;
-            if (v->uses != 1 || v->outside || l->epoch[l->at[s->id]] != l->epoch[i] || ki_address_of(s->src[0], &a))
-                continue;
-            bool slice = a.buf->op == KN_BUFFER && ki_local_of(&l->local, a.buf)->split;
-            v->deferred = !slice && a.affine && (a.lanes == 1 || a.stride == 1);
+            const ki_address *a = ki_lplace(l, s);
+            if (v->uses != 1 || v->outside || l->epoch[l->at[s->id]] != l->epoch[i]) continue;
+            bool slice = a->buf->op == KN_BUFFER && ki_local_of(&l->local, a->buf)->split;
+            v->deferred = !slice && a->affine && (a->lanes == 1 || a->stride == 1);
         }
     }
 }
@@ -183,15 +178,21 @@ static void find_ahead(ki_lower *l, const ki_kernel *info) {
         int64_t depth = 0;
         for (uint32_t i = 0; i < l->n && o->op == KI_OPT_PREFETCH; i++) {
             kn_uop u = l->inst[i];
-            ki_address a;
             if (u->op == KN_RANGE && (depth || u->arg.range.id == (uint32_t)o->axis)) depth++;
             if (u->op == KN_END && depth) depth = depth < u->nsrc ? 0 : depth - (u->nsrc - 1);
             bool square = l->val[i].square && u->op == KN_LOAD && u->src[0]->src[0]->arg.param->slot == o->id;
-            if (depth != 1 || (!square && !ki_lmoves_vector(u, o->id, &a))) continue;
+            if (depth != 1 || (!square && !ki_lmoves_vector(l, u, o->id))) continue;
             l->val[i].ahead = o->arg, l->val[i].second = o->top;
             l->val[i].part = part, l->val[i].parts = parts, l->val[i].share = share;
         }
     }
+}
+
+/* Of a LOAD or a STORE of a slice, else NULL. */
+static const ki_address *slice_access(const ki_lower *l, uint32_t item) {
+    kn_uop u = l->inst[item];
+    const ki_address *a = u->op == KN_LOAD || u->op == KN_STORE ? &l->local.address[item] : NULL;
+    return a && a->buf->op == KN_BUFFER && ki_local_of(&l->local, a->buf)->split ? a : NULL;
 }
 
 /* Slices: LOADs that need no copy, and values that are written to the slice where they are made. */
@@ -216,11 +217,9 @@ static bool find_slices(ki_lower *l) {
         for (uint32_t j = 0; j < l->n; j++) {
             uint32_t i = pass ? j : l->n - 1 - j;
             kn_uop u = l->inst[i];
-            ki_address a;
-            if ((u->op != KN_LOAD && u->op != KN_STORE) || ki_address_of(u->src[0], &a) || a.buf->op != KN_BUFFER)
-                continue;
-            if (!ki_local_of(&l->local, a.buf)->split) continue;
-            size_t c = first[l->local.place[a.buf->id] - 1] + (size_t)a.start;
+            const ki_address *a = slice_access(l, i);
+            if (!a) continue;
+            size_t c = first[l->local.place[a->buf->id] - 1] + (size_t)a->start;
             ki_lval *v = &l->val[i];
             if (!pass) {
                 if (u->op == KN_STORE) next[c] = i + 1;
@@ -233,7 +232,7 @@ static bool find_slices(ki_lower *l) {
                 ki_lval *x = s->op == KN_INS ? ki_lv(l, s) : NULL;
                 uint32_t made = x ? l->at[s->id] : 0;
                 if (x && x->uses == 1 && !x->outside && u->nsrc == 2 && s->dtype != KN_BOOL &&
-                    ki_llanes(s) == a.lanes && p[c].load <= made && p[c].store <= made && p[c].live <= made + 1)
+                    ki_llanes(s) == a->lanes && p[c].load <= made && p[c].store <= made && p[c].live <= made + 1)
                     x->slice = i + 1;
                 p[c].store = i + 1;
             }
@@ -246,24 +245,19 @@ static bool find_slices(ki_lower *l) {
 
 static ki_mop r64(ki_vreg r) { return ki_mreg(KI_XO_R64, r); }
 
-static kn_uop slice_access(const ki_lower *l, kn_uop u, ki_address *a) {
-    if ((u->op != KN_LOAD && u->op != KN_STORE) || ki_address_of(u->src[0], a) || a->buf->op != KN_BUFFER) return NULL;
-    return ki_local_of(&l->local, a->buf)->split ? u : NULL;
-}
-
 /* A slice that is written no more, and read only behind a later loop: it is parked in another register behind the END of its own.
  * That one may go to memory while the other loop has its register. */
 static bool find_parked(ki_lower *l) {
     uint32_t *end = ki_calloc((size_t)l->n + 1, sizeof *end), *loops = ki_calloc((size_t)l->n + 1, sizeof *loops);
     uint32_t *store = ki_calloc((size_t)l->nslice + 1, sizeof *store); /* 1 + the last one, by slice */
-    ki_address a;
+    const ki_address *a;
     l->park = ki_calloc((size_t)l->nslice + 1, sizeof *l->park);
     bool ok = (end && loops && store && l->park) || (ki_fail(l->ir->env, KI_E_NOMEM), false);
     for (uint32_t i = l->n; ok && i-- > 0;) end[i] = l->inst[i]->op == KN_END ? i : i + 1 < l->n ? end[i + 1] : l->n;
     for (uint32_t i = 0; ok && i < l->n; i++) {
         loops[i] = (i ? loops[i - 1] : 0) + (l->inst[i]->op == KN_RANGE);
-        if (!slice_access(l, l->inst[i], &a)) continue;
-        size_t c = (size_t)(&l->slices[l->local.place[a.buf->id] - 1][a.start] - l->slice_mem);
+        if (!(a = slice_access(l, i))) continue;
+        size_t c = (size_t)(&l->slices[l->local.place[a->buf->id] - 1][a->start] - l->slice_mem);
         if (l->inst[i]->op == KN_STORE) store[c] = i + 1, l->park[c] = 0;
         else if (store[c] && end[store[c]] < i && loops[i] > loops[end[store[c]]]) l->park[c] = end[store[c]] + 1;
     }

@@ -72,6 +72,8 @@ typedef struct ki_lower {
 } ki_lower;
 
 static inline ki_lval *ki_lv(ki_lower *l, kn_uop u) { return &l->val[l->at[u->id]]; }
+/* Where a LOAD, a STORE or an ATOMICADD of the list goes. */
+static inline const ki_address *ki_lplace(const ki_lower *l, kn_uop u) { return &l->local.address[l->at[u->id]]; }
 static inline unsigned ki_llanes(kn_uop u) { return u->type->rank ? (unsigned)u->type->dim[0].n : 1; }
 /* bool in memory and in lanes of its own: a byte. */
 static inline unsigned ki_les(kn_uop u) { return (unsigned)ki_itemsize((kn_dtype)u->dtype); }
@@ -115,7 +117,7 @@ void ki_latomic(ki_lower *l, kn_uop u);
 /* A deferred LOAD as a memory operand, at its one user. */
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load);
 /* Is u a LOAD or STORE of what lies side by side in the PARAM of this slot? *a: where. */
-bool ki_lmoves_vector(kn_uop u, int32_t slot, ki_address *a);
+bool ki_lmoves_vector(const ki_lower *l, kn_uop u, int32_t slot);
 /* In each of so many iterations of the loop that begins here asks for its part of the rows that stand behind it, so many bytes
  * ahead. */
 void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int64_t ahead);

@@ -93,8 +93,9 @@ ki_mop ki_laddress(ki_lower *l, const ki_address *a, int64_t lane) {
 
 static ki_mop sized(ki_mop o, unsigned bytes) { return o.size = (uint8_t)bytes, o; }
 
-bool ki_lmoves_vector(kn_uop u, int32_t slot, ki_address *a) {
-    if ((u->op != KN_LOAD && u->op != KN_STORE) || ki_address_of(u->src[0], a)) return false;
+bool ki_lmoves_vector(const ki_lower *l, kn_uop u, int32_t slot) {
+    if (u->op != KN_LOAD && u->op != KN_STORE) return false;
+    const ki_address *a = ki_lplace(l, u);
     return a->buf->op == KN_PARAM && a->buf->arg.param->slot == slot && a->affine && a->stride == 1;
 }
 
@@ -123,10 +124,10 @@ static uint32_t behind(const ki_lower *l, int32_t slot, kn_uop *base, int64_t *s
     } while (++i < l->n && depth > 0);
     for (; i < l->n && depth >= 0; i++) {
         kn_uop u = l->inst[i];
-        ki_address a;
         if (u->op == KN_RANGE) depth++;
         if (u->op == KN_END) depth -= u->nsrc - 1;
-        if (depth || !ki_lmoves_vector(u, slot, &a)) continue;
+        if (depth || !ki_lmoves_vector(l, u, slot)) continue;
+        ki_address a = l->local.address[i];
         int64_t from = a.start;
         kn_uop b = ki_lpeel(a.base, &from);
         uint32_t k = n;
@@ -172,7 +173,7 @@ void ki_lask_lines(ki_lower *l, kn_uop loop, const ki_opt *o) {
         ki_address a;
         if (u->op == KN_RANGE) depth++;
         if (u->op == KN_END) depth -= u->nsrc - 1;
-        if (u->op != KN_LOAD || depth != 1 || u->nsrc != 1 || ki_address_of(u->src[0], &a) || a.lanes != 1) continue;
+        if (u->op != KN_LOAD || depth != 1 || u->nsrc != 1 || (a = l->local.address[i]).lanes != 1) continue;
         if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != o->id || trips * ki_les(a.buf) > l->m.target->line)
             continue;
         kn_uop base = ki_lpeel(a.base, &a.start);
@@ -185,11 +186,10 @@ void ki_lask_lines(ki_lower *l, kn_uop loop, const ki_opt *o) {
 }
 
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load) {
-    ki_address a;
-    ki_address_of(load->src[0], &a);
+    const ki_address *a = ki_lplace(l, load);
     ki_lv(l, load)->deferred = 0;
-    ki_mop o = ki_laddress(l, &a, 0);
-    ask_ahead(l, load, &a, o);
+    ki_mop o = ki_laddress(l, a, 0);
+    ask_ahead(l, load, a, o);
     return o;
 }
 
@@ -571,10 +571,7 @@ static void read_whole(ki_lower *l, kn_uop u, unsigned n, ki_mop from) {
     KI_LPUT(l, es == 4 ? KI_X_VBROADCASTSS : KI_X_VBROADCASTSD, ki_mreg(kind, v->reg), sized(from, es));
 }
 
-void ki_lload_whole(ki_lower *l, kn_uop u) {
-    ki_address a;
-    if (!ki_address_of(u->src[0], &a)) read_whole(l, u, a.lanes, ki_ldeferred(l, u));
-}
+void ki_lload_whole(ki_lower *l, kn_uop u) { read_whole(l, u, ki_lplace(l, u)->lanes, ki_ldeferred(l, u)); }
 
 kn_uop ki_lword(kn_uop u) {
     kn_uop bits = u->op == KN_INDEX && u->nsrc == 2 ? u->src[0] : NULL;
@@ -619,7 +616,7 @@ static void load_strided(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate
 }
 
 void ki_lload(ki_lower *l, kn_uop u) {
-    ki_address a;
+    ki_address a = *ki_lplace(l, u);
     if (ki_lis_tile(u)) {
         ki_lload_tile(l, u);
         return;
@@ -627,7 +624,7 @@ void ki_lload(ki_lower *l, kn_uop u) {
     ki_lval *v = ki_lv(l, u);
     kn_uop gate = u->nsrc > 2 ? u->src[2] : NULL;
     if (v->square && !v->reg) ki_lsquare(l, u);
-    if (v->square || ki_address_of(u->src[0], &a)) return;
+    if (v->square) return;
     unsigned n = a.lanes, es = ki_les(u);
     ki_vreg slice = ki_lslice(l, &a);
     if (slice) {
@@ -708,13 +705,12 @@ static void store_slice(ki_lower *l, kn_uop u, ki_vreg slice, unsigned n) {
 }
 
 void ki_lstore(ki_lower *l, kn_uop u) {
-    ki_address a;
+    ki_address a = *ki_lplace(l, u);
     kn_uop v = u->src[1], gate = u->nsrc > 2 ? u->src[2] : NULL;
     if (ki_lv(l, u)->square) {
         ki_lstore_square(l, u);
         return;
     }
-    if (ki_address_of(u->src[0], &a)) return;
     unsigned n = a.lanes, es = ki_les(v);
     if (n * es > 64) {
         ki_lstore_tile(l, u);
@@ -749,9 +745,8 @@ void ki_lstore(ki_lower *l, kn_uop u) {
 }
 
 void ki_latomic(ki_lower *l, kn_uop u) {
-    ki_address a;
+    ki_address a = *ki_lplace(l, u);
     kn_uop v = u->src[1];
-    if (ki_address_of(u->src[0], &a)) return;
     unsigned es = ki_les(v);
     if (a.lanes != 1 || ki_is_float((kn_dtype)v->dtype) || es < 4 || a.buf->op != KN_PARAM) {
         ki_lfail(l, u, "only scalar integers of 4 or 8 bytes in GLOBAL memory");

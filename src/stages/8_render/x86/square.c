@@ -22,8 +22,8 @@ static bool is_column(ki_lower *l, uint32_t i, ki_address *a) {
         return false;
     if (v->dtype == KN_BOOL || ki_les(v) != 4 || u->src[0]->op != KN_INDEX || u->src[0]->src[0]->op != KN_PARAM)
         return false;
-    if (ki_address_of(u->src[0], a) || a->lanes != LANES || !a->affine || (a->stride < SIDE && a->stride > -SIDE))
-        return false;
+    *a = l->local.address[i];
+    if (a->lanes != LANES || !a->affine || (a->stride < SIDE && a->stride > -SIDE)) return false;
     a->base = ki_lpeel(a->base, &a->start);
     return true;
 }
@@ -182,9 +182,8 @@ static void ask_rows(ki_lower *l, uint32_t first, const ki_address *a, int64_t s
 
 void ki_lsquare(ki_lower *l, kn_uop u) {
     ki_vreg column[LANES];
-    ki_address a;
     uint32_t i = ki_lv(l, u)->square - 1, n = 0;
-    if (ki_address_of(l->inst[i]->src[0], &a)) return;
+    ki_address a = l->local.address[i];
     for (uint32_t q = i + 1; q; q = l->val[q - 1].next) n++;
     if (l->val[i].ahead && !l->val[i].asked) ask_rows(l, i, &a, n);
     (n == LANES ? lines : half_lines)(l, &a, column);
@@ -202,7 +201,7 @@ void ki_lstore_square(ki_lower *l, kn_uop u) {
     for (unsigned k = 0; k < SIDE; k++, i = l->val[i].next - 1)
         if (i > l->now) return; /* not yet all */
         else column[k] = l->val[i].reg;
-    if (ki_address_of(l->inst[v->square - 1]->src[0], &a)) return;
+    a = l->local.address[v->square - 1];
     quarters(l, column, low), quarters(l, column + 4, high);
     static const int32_t quarters[2][LANES] = {{0, 0, 1, 0, 8, 0, 9, 0, 2, 0, 3, 0, 10, 0, 11, 0},
                                                {4, 0, 5, 0, 12, 0, 13, 0, 6, 0, 7, 0, 14, 0, 15, 0}};

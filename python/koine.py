@@ -142,6 +142,13 @@ def several(name, n, *args):
     return [Tensor(_context(args), out[i]) for i in range(n)]
 
 
+def outputs(name, n, *args):
+    """A call whose last n parameters each receive a tensor (topk): [its result, those]."""
+    out = [P() for _ in range(n)]
+    r = call(name, *args, *[ctypes.byref(o) for o in out])
+    return [r] + [Tensor(r.k, o) for o in out]
+
+
 class Context:
     def __init__(self, device=None):
         load()

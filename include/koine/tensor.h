@@ -353,6 +353,27 @@ KN_API kn_tensor kn_scatter_add_along_axis(kn_tensor x, int axis, kn_tensor idx,
 KN_API kn_tensor kn_one_hot(kn_tensor idx, int64_t classes, kn_dtype dtype);
 KN_API kn_tensor kn_embedding(kn_tensor weight, kn_tensor idx);
 
+/* ---- order (sort.c): NaN counts as the largest, -0.0 and 0.0 as equal; equals keep their order ----------------- */
+
+/* Along an axis, ascending or descending (NaN then first, as in PyTorch); cost grows as n. argsort: i64. */
+KN_API kn_tensor kn_sort(kn_tensor x, int axis, int descending);
+KN_API kn_tensor kn_argsort(kn_tensor x, int axis, int descending);
+/* The n largest (or smallest) along an axis, in order, the first of equals; indices, if not NULL, receives where they are, i64. */
+KN_API kn_tensor kn_topk(kn_tensor x, int64_t n, int axis, int largest, kn_tensor *indices);
+/* The n-th smallest along an axis, n from 1; PyTorch's median is that of n = (size + 1) / 2. */
+KN_API kn_tensor kn_kthvalue(kn_tensor x, int64_t n, int axis, int keep, kn_tensor *indices);
+/* numpy's: the mean of the two in the middle; integers give f32; NaN where there is one, but for nan..., which leaves NaN out. */
+KN_API kn_tensor kn_median(kn_tensor x);
+KN_API kn_tensor kn_nanmedian(kn_tensor x);
+KN_API kn_tensor kn_median_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_nanmedian_over(kn_tensor x, kn_ints axes, int keep);
+/* q from 0 to 1; what lies between two elements is the mixture, the lower, the higher, the mean, or the nearer (even) one. */
+enum { KN_QUANTILE_LINEAR, KN_QUANTILE_LOWER, KN_QUANTILE_HIGHER, KN_QUANTILE_MIDPOINT, KN_QUANTILE_NEAREST };
+KN_API kn_tensor kn_quantile(kn_tensor x, double q, int method);
+KN_API kn_tensor kn_nanquantile(kn_tensor x, double q, int method);
+KN_API kn_tensor kn_quantile_over(kn_tensor x, double q, kn_ints axes, int keep, int method);
+KN_API kn_tensor kn_nanquantile_over(kn_tensor x, double q, kn_ints axes, int keep, int method);
+
 /* ---- networks ---------------------------------------------------------------------------------------------- */
 
 KN_API kn_tensor kn_conv2d(kn_tensor x, kn_tensor weight, kn_tensor bias, int stride, int padding, int dilation, int groups);

@@ -128,7 +128,8 @@ static kn_uop rebuild(ki_ir *ir, kn_uop e, const scan *s) {
     return src[0] ? ki_opn(ir, KN_END, src, n + 2) : NULL;
 }
 
-kn_uop ki_range_scan(ki_ir *ir, kn_uop sink) {
+/* One sum of sink carried, over *along if that is set, which is then set; sink itself where there is none. */
+static kn_uop scan_one(ki_ir *ir, kn_uop sink, kn_uop *along) {
     kn_uop *order;
     int64_t n = ki_toposort(ir, &sink, 1, &order);
     if (n < 0) return NULL;
@@ -139,14 +140,22 @@ kn_uop ki_range_scan(ki_ir *ir, kn_uop sink) {
         for (int64_t q = 0; q < n; q++) {
             bool found = false;
             for (uint32_t j = 1; j < e->nsrc && order[q]->op == KN_REDUCE && !found; j++)
-                found = ki_depends(ir, order[q], e->src[j]) && find(ir, order[q], e->src[j], &s) &&
-                        only_under(ir, order[q], e);
+                found = (!*along || *along == e->src[j]) && ki_depends(ir, order[q], e->src[j]) &&
+                        find(ir, order[q], e->src[j], &s) && only_under(ir, order[q], e);
             if (!found) continue;
             kn_uop f = rebuild(ir, e, &s);
             ki_free(order);
+            *along = s.i;
             return f ? ki_substitute(ir, sink, &e, &f, 1) : NULL;
         }
     }
     ki_free(order);
     return ir->env->err == KI_E_NONE ? sink : NULL;
+}
+
+/* Sums over one range are carried beside each other: there is one innermost loop. */
+kn_uop ki_range_scan(ki_ir *ir, kn_uop sink) {
+    kn_uop along = NULL, before = NULL;
+    while (sink && sink != before) before = sink, sink = scan_one(ir, sink, &along);
+    return sink;
 }

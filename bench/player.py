@@ -128,9 +128,9 @@ class Koine(Side):
     def __init__(self):
         import ctypes
         sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
-        import koine
+        os.environ["KOINE_LIB"] = sys.argv[3]
+        from koine import _thin as koine
         self.koine, self.k, self.us = koine, None, (ctypes.c_double * MOST)()
-        koine.load(sys.argv[3])
         self.steps = ctypes.CDLL(sys.argv[4]).bench_steps
         self.steps.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_double, ctypes.c_int, ctypes.c_void_p]
 

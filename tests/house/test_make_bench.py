@@ -35,8 +35,7 @@ def test_every_row_is_there_once(rows):
 def binding(root, libkoine):
     pytest.importorskip("numpy")
     sys.path.insert(0, str(root / "python"))
-    import koine
-    koine.load(libkoine)
+    from koine import _thin as koine
     return koine
 
 

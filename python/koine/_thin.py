@@ -1,46 +1,34 @@
-"""koine from Python: a thin ctypes binding, used by the tests.
+"""The C functions by their names, for tests and benches: one call, one C call, nothing checked or converted.
 
-Prototypes are read from the C headers (tensor.h, nn.h), so nothing is written twice. A tensor function is a method or a
-module function by its C name without kn_: x.softmax(-1), k.zeros((2, 3), "f32"), koine.where(p, a, b).
+A tensor function is a method or a module function by its C name without kn_: x.softmax(-1), k.zeros((2, 3), "f32"), thin.where(p, a, b).
 
-    k = Context("CPU")                  # or INTERP
+    from koine import _thin as koine
+    k = koine.Context("CPU")            # or INTERP
     x = k.array(numpy_array)
     y = (x @ x.mT()).softmax(-1)
-    y.numpy()                           # realises; a failure raises koine.Error with koine's message
+    y.numpy()                           # realises; a failure raises Error with koine's message
 """
 import ctypes
-import os
-import re
-from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-DTYPES = ["void", "bool", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32",
-          "f64", "index"]
+from . import _abi
+from ._abi import FUNCTIONS, KINDS, P, TO_END as END  # noqa: F401
+
+DTYPES = sorted(_abi.DTYPE_NUMBERS, key=_abi.DTYPE_NUMBERS.get)
 # bf16 and the 8-bit floats travel as their bits.
 NUMPY = {"bool": np.bool_, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64, "i8": np.int8,
          "i16": np.int16, "i32": np.int32, "i64": np.int64, "f16": np.float16, "f32": np.float32, "f64": np.float64,
          "bf16": np.uint16, "f8e4m3": np.uint8, "f8e5m2": np.uint8, "index": np.int64}
 OF_NUMPY = {np.dtype(v): k for k, v in NUMPY.items() if k not in ("bf16", "f8e4m3", "f8e5m2", "index")}
-END = 2**63 - 1
-MAX_LIST = 32
 
 
 class Error(Exception):
     pass
 
 
-class Ints(ctypes.Structure):
-    _fields_ = [("n", ctypes.c_int64), ("v", ctypes.c_int64 * MAX_LIST)]
-
-
 def ints(values):
-    values = [int(v) for v in (values if isinstance(values, (list, tuple, np.ndarray)) else [values])]
-    out = Ints(len(values))
-    for i, v in enumerate(values[:MAX_LIST]):
-        out.v[i] = v
-    return out
+    return _abi.ints([int(v) for v in (values if isinstance(values, (list, tuple, np.ndarray)) else [values])])
 
 
 def dtype_number(d):
@@ -49,43 +37,15 @@ def dtype_number(d):
     return DTYPES.index(d if isinstance(d, str) and d in DTYPES else OF_NUMPY[np.dtype(d)])
 
 
-# ---- prototypes ----
-
-P = ctypes.c_void_p
-KINDS = {"kn_tensor": P, "kn_ctx *": P, "const kn_ctx *": P, "kn_ints": Ints, "int": ctypes.c_int, "double": ctypes.c_double,
-         "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "size_t": ctypes.c_size_t, "kn_dtype": ctypes.c_int,
-         "kn_status": ctypes.c_int, "const char *": ctypes.c_char_p, "const kn_tensor *": P, "kn_tensor *": P,
-         "const void *": P, "void *": P, "void": None, "kn_uop": P, "char *": P, "uint32_t": ctypes.c_uint32,
-         "unsigned": ctypes.c_uint}
-FUNCTIONS = {}
-
-
-def _read(header):
-    text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)
-    for m in re.finditer(r"KN_API\s+([\w ]+?[ *]+?)(kn_\w+)\(([^;{}()]*)\);", text):
-        result, name = m[1].strip(), m[2]
-        kinds = [re.sub(r"\w+$", "", p.strip()).strip() if p.strip() != "void" else "void" for p in m[3].split(",")]
-        kinds = [] if kinds == ["void"] else kinds
-        if result in KINDS and all(x in KINDS for x in kinds):
-            FUNCTIONS[name] = (result, kinds)
-
-
-for _h in ("base.h", "tensor.h", "nn.h"):
-    _read(ROOT / "include" / "koine" / _h)
-
 _lib = None
 
 
 def load(path=None):
-    """The library; path, else KOINE_LIB, else the build folder's."""
+    """The library, with other threads let run."""
     global _lib
     if _lib is None:
-        build = os.environ.get("KOINE_BUILD", str(ROOT / "build"))
-        _lib = ctypes.CDLL(str(path or os.environ.get("KOINE_LIB") or Path(build) / "libkoine.so"))
-        for name, (result, kinds) in FUNCTIONS.items():
-            f = getattr(_lib, name, None)
-            if f is not None:
-                f.restype, f.argtypes = KINDS[result], [KINDS[x] for x in kinds]
+        _abi.load(path)
+        _lib = _abi.slow()
     return _lib
 
 
@@ -126,18 +86,19 @@ def _context(args):
 def call(name, *args):
     """kn_<name>(args)."""
     f = getattr(load(), "kn_" + name)
-    result, kinds = FUNCTIONS["kn_" + name]
+    c = FUNCTIONS["kn_" + name]
+    kinds = c.kinds
     flat, keep = _flatten(args), []
     if len(flat) != len(kinds):
         raise TypeError(f"kn_{name}({', '.join(kinds)}) called with {len(flat)} arguments")
     r = f(*[_convert(k, v, keep) for k, v in zip(kinds, flat)])
-    return Tensor(_context(args), r) if result == "kn_tensor" else r
+    return Tensor(_context(args), r) if c.result == "kn_tensor" else r
 
 
 def several(name, n, *args):
     """A call whose last parameter receives n tensors (split, chunk, grad): the tensors."""
     f = getattr(load(), "kn_" + name)
-    kinds, out, keep = FUNCTIONS["kn_" + name][1], (P * max(n, 1))(), []
+    kinds, out, keep = FUNCTIONS["kn_" + name].kinds, (P * max(n, 1))(), []
     f(*[_convert(k, v, keep) for k, v in zip(kinds, _flatten(args))], ctypes.cast(out, P))
     return [Tensor(_context(args), out[i]) for i in range(n)]
 

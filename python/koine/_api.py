@@ -1,0 +1,447 @@
+"""The array API standard (2024.12) by its names and parameters, over the C functions. Each is one C call, or one with its
+arguments made what C takes."""
+import builtins
+import functools
+import math
+
+import numpy as np
+
+from . import _abi, _dtypes
+from ._array import OWN, PLACE, Array, asarray, call, context_of, operand, wrap
+from ._context import AxisError, L, S, DTypeError, ArgumentError, current, device as context_named, place
+from ._dlpack import from_dlpack  # noqa: F401
+from ._dtypes import finfo, iinfo, isdtype  # noqa: F401
+from ._functions import GENERATED as G, int_list, index, number_of
+
+_bool, _int, _abs, _max, _min, _all, _any, _sum, _pow, _round = (getattr(builtins, n) for n in ("bool", "int", "abs", "max", "min", "all", "any", "sum", "pow", "round"))
+
+
+def _on(device):
+    return current() if device is None else context_named(device)
+
+
+def _make(f, *args, device=None):
+    k = _on(device)
+    with k.lock:
+        if k.dead:
+            k.drain()
+        return wrap(k, f(k._c, *args))
+
+
+# ---- creation ----
+
+def zeros(shape, *, dtype=None, device=None):
+    """Zeros of a shape; float32 unless a dtype is given."""
+    return _make(L.kn_zeros, int_list(shape), number_of(dtype), device=device)
+
+
+def ones(shape, *, dtype=None, device=None):
+    """Ones of a shape; float32 unless a dtype is given."""
+    return _make(L.kn_ones, int_list(shape), number_of(dtype), device=device)
+
+
+def empty(shape, *, dtype=None, device=None):
+    """As zeros: there is no memory before something is computed."""
+    return zeros(shape, dtype=dtype, device=device)
+
+
+def full(shape, fill_value, *, dtype=None, device=None):
+    """A shape filled with one value; the dtype is the value's unless one is given."""
+    d = _dtypes.dtype(dtype if dtype is not None else fill_value.dtype if hasattr(fill_value, "dtype") else type(fill_value))
+    if isinstance(fill_value, (_bool, float)) or isinstance(fill_value, _int) and _abs(fill_value) < 2**53:
+        return _make(L.kn_full, int_list(shape), fill_value, d.number, device=device)
+    return call(L.kn_expand, asarray(fill_value, dtype=d, device=device), int_list(shape))
+
+
+def _like(x, dtype, device, value):
+    if dtype is None and device is None and value in (0, 1):
+        return call(L.kn_ones_like if value else L.kn_zeros_like, x)
+    return full(x.shape, value, dtype=dtype or x.dtype, device=device or x._k)
+
+
+def zeros_like(x, /, *, dtype=None, device=None):
+    """Zeros of x's shape and dtype."""
+    return _like(x, dtype, device, 0)
+
+
+def ones_like(x, /, *, dtype=None, device=None):
+    """Ones of x's shape and dtype."""
+    return _like(x, dtype, device, 1)
+
+
+def empty_like(x, /, *, dtype=None, device=None):
+    """As zeros_like."""
+    return _like(x, dtype, device, 0)
+
+
+def full_like(x, /, fill_value, *, dtype=None, device=None):
+    """One value, in x's shape and dtype."""
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or x._k)
+
+
+def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
+    """start, start + step, ... below stop; from 0 if one number is given. int64, or float32 if any of the numbers is a float."""
+    if stop is None:
+        start, stop = 0, start
+    d = dtype or (float if _any(isinstance(v, float) for v in (start, stop, step)) else _int)
+    return _make(L.kn_arange, start, stop, step, number_of(d), device=device)
+
+
+def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
+    """num numbers from start to stop, evenly; endpoint False: stop is not one of them."""
+    if not endpoint and num > 0:
+        stop = start + (stop - start) * (num - 1) / num
+    return _make(L.kn_linspace, start, stop, index(num), number_of(dtype), device=device)
+
+
+def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
+    """Ones on a diagonal (k above the main one), zeros elsewhere."""
+    rows, cols = index(n_rows), index(n_rows if n_cols is None else n_cols)
+    return _make(L.kn_eye, rows + _max(k, 0), cols + _max(-k, 0), number_of(dtype), device=device)[_max(k, 0) :, _max(-k, 0) :]
+
+
+def param(x):
+    """x in memory of its own, which assign and optimizers write: all that share it see the new value."""
+    return call(L.kn_param, asarray(x), own=PLACE)
+
+
+def assign(target, value):
+    """target takes value's elements, broadcast; the dtypes are equal. Returns target."""
+    return target.assign(value)
+
+
+# ---- dtypes ----
+
+def astype(x, dtype, /, *, copy=True, device=None):
+    """x in another dtype. Floats become integers by dropping the fraction, clamped to the range; integers wrap."""
+    x = asarray(x) if device is None else asarray(x).to_device(device)
+    d = _dtypes.dtype(dtype)
+    return x if d.number == x._d and not copy else call(L.kn_cast, x, d.number)
+
+
+def result_type(*arrays_and_dtypes):
+    """The dtype in which arrays, dtypes and Python's numbers meet."""
+    if not arrays_and_dtypes:
+        raise ValueError("result_type: at least one array or dtype")
+    k = current()
+    numbers = [x for x in arrays_and_dtypes if type(x) in (_bool, _int, float)]
+    rest = [x for x in arrays_and_dtypes if type(x) not in (_bool, _int, float)]
+    d = _dtypes.dtype(getattr(rest[0], "dtype", rest[0])) if rest else None
+    for x in rest[1:]:
+        d = _meet(d, _dtypes.dtype(getattr(x, "dtype", x)))
+    for x in numbers:
+        with k.lock:
+            if d is None:
+                d = _dtypes.dtype(type(x))
+            else:
+                one = wrap(k, L.kn_zeros(k._c, _abi.ints(()), d.number))
+                d = (one + x).dtype
+    return d
+
+
+@functools.lru_cache(None)
+def _meet(a, b):
+    k = current()
+    with k.lock:
+        x, y = (wrap(k, L.kn_zeros(k._c, _abi.ints(()), d.number)) for d in (a, b))
+        return wrap(k, L.kn_add(x._h, y._h)).dtype
+
+
+def can_cast(from_, to, /):
+    """Does every value of one dtype (or array's) fit the other?"""
+    a, b = _dtypes.dtype(getattr(from_, "dtype", from_)), _dtypes.dtype(to)
+    return a is b or a.kind <= b.kind and _meet(a, b) is b
+
+
+# ---- elementwise: names the standard has otherwise ----
+
+def _named(name, c, doc=None):
+    f = G[c]
+    out = type(f)(f.__code__, f.__globals__, name, f.__defaults__)
+    out.__doc__, out.__module__ = f.__doc__.replace(c + "(", name + "(", 1), "koine"
+    return out
+
+
+RENAMED = {"acos": "acos", "divide": "div", "multiply": "mul", "subtract": "sub", "negative": "neg", "equal": "eq", "not_equal": "ne", "less": "lt",
+           "less_equal": "le", "greater": "gt", "greater_equal": "ge", "reciprocal": "recip", "bitwise_invert": "bitwise_not",
+           "bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "permute_dims": "permute", "expand_dims": "unsqueeze",
+           "concatenate": "cat", "matrix_transpose": "mT", "cumulative_max": "cummax", "cumulative_min": "cummin"}
+for _name, _c in RENAMED.items():
+    if _c in G:
+        globals()[_name] = _named(_name, _c)
+
+
+def positive(x, /):
+    """x itself."""
+    return asarray(x)
+
+
+def clip(x, /, min=None, max=None):
+    """x between min and max, each a number, an array or None."""
+    if min is not None:
+        x = G["maximum"](x, min)
+    return x if max is None else G["minimum"](x, max)
+
+
+def round(x, /, decimals=0):
+    """To the nearest integer, halves to the even one; the dtype stays."""
+    if decimals:
+        raise ArgumentError("round: to whole numbers alone; multiply by a power of ten before, divide after")
+    return G["round"](x)
+
+
+# ---- reductions ----
+
+def _in(f, doc):
+    def reduce(x, /, axis=None, *, dtype=None, keepdims=False):
+        if dtype is None:
+            return f(x, axis, keepdims)
+        return astype(f(astype(x, dtype, copy=False), axis, keepdims), dtype, copy=False)
+    reduce.__name__ = reduce.__qualname__ = f.__name__
+    reduce.__doc__, reduce.__module__ = doc + "\n\n" + f.__doc__.split("\n\n")[-1], "koine"
+    return reduce
+
+
+sum = _in(G["sum"], "The sum over all elements, or over axis (an integer or several). Of bool and integers int64 or uint64, of floats their dtype, accumulated in "
+          "float32 at least; dtype: summed in that one.")
+prod = _in(G["prod"], "The product over all elements, or over axis. dtypes as for sum.")
+
+
+def argmax(x, /, axis=None, *, keepdims=False):
+    """Where the largest element is, the first of equals: of all in row-major order, or along axis. NaN counts as largest."""
+    return _extreme(G["argmax"], x, axis, keepdims)
+
+
+def argmin(x, /, axis=None, *, keepdims=False):
+    """Where the smallest element is, as argmax."""
+    return _extreme(G["argmin"], x, axis, keepdims)
+
+
+def _extreme(f, x, axis, keepdims):
+    if axis is not None:
+        return f(x, axis, keepdims)
+    at = f(reshape(x, (-1,)), 0, False)
+    return reshape(at, (1,) * x.ndim) if keepdims else at
+
+
+def cumulative_sum(x, /, axis=None, *, dtype=None, include_initial=False):
+    """Running sums along axis (of a vector: its only one)."""
+    return _running(G["cumsum"], x, axis, dtype, include_initial, 0.0)
+
+
+def cumulative_prod(x, /, axis=None, *, dtype=None, include_initial=False):
+    """Running products along axis."""
+    return _running(G["cumprod"], x, axis, dtype, include_initial, 1.0)
+
+
+def _running(f, x, axis, dtype, include_initial, first):
+    if axis is None:
+        if x.ndim != 1:
+            raise ArgumentError(f"an axis, for an array of {x.ndim} axes")
+        axis = 0
+    y = f(x if dtype is None else astype(x, dtype, copy=False), axis)
+    if include_initial:
+        pads = [0] * (2 * x.ndim)
+        pads[2 * (axis % x.ndim)] = 1
+        y = G["pad"](y, pads, first)
+    return y
+
+
+# ---- shapes ----
+
+def reshape(x, /, shape, *, copy=None):
+    """The same elements in another shape; one -1: what is left."""
+    if copy:
+        x = call(L.kn_param, x, own=OWN)
+    return call(L.kn_reshape, asarray(x), int_list(shape))
+
+
+def broadcast_to(x, /, shape):
+    """x repeated along axes of size 1, and new ones in front, to a shape."""
+    return call(L.kn_expand, asarray(x), int_list(shape))
+
+
+def broadcast_arrays(*arrays):
+    """All of them in the shape they meet in."""
+    shape = np.broadcast_shapes(*(x.shape for x in arrays)) if _compatible(arrays) else None
+    return [broadcast_to(x, shape) for x in arrays]
+
+
+def _compatible(arrays):
+    try:
+        return np.broadcast_shapes(*(x.shape for x in arrays)) is not None
+    except ValueError:
+        raise ArgumentError(f"broadcast_arrays: shapes {', '.join(str(x.shape) for x in arrays)}: sizes must be equal or 1 on each axis, counted from the end") from None
+
+
+def concat(arrays, /, axis=0):
+    """One behind the other along an axis; None: all flattened."""
+    arrays = _met(arrays)
+    return G["cat"]([reshape(x, (-1,)) for x in arrays] if axis is None else arrays, 0 if axis is None else axis)
+
+
+def stack(arrays, /, axis=0):
+    """Side by side along a new axis."""
+    return G["stack"](_met(arrays), axis)
+
+
+def _met(arrays):
+    """In one dtype: what cat takes."""
+    arrays = [asarray(x) for x in arrays]
+    if len({x._d for x in arrays}) > 1:
+        d = result_type(*arrays)
+        arrays = [astype(x, d, copy=False) for x in arrays]
+    return arrays
+
+
+def unstack(x, /, axis=0):
+    """x along an axis, as a tuple of arrays without it."""
+    n = x.shape[axis] if -x.ndim <= axis < x.ndim else 1
+    return tuple(G["select"](x, axis, i) for i in range(n))
+
+
+def squeeze(x, /, axis=None):
+    """Without an axis of size 1, several, or (None) all such."""
+    if axis is None:
+        return G["squeeze_all"](x)
+    for a in sorted({_int(a) % _max(x.ndim, 1) if -x.ndim <= a < x.ndim else a for a in ([axis] if isinstance(axis, _int) else axis)}, reverse=True):
+        if -x.ndim <= a < x.ndim and x.shape[a] != 1:
+            raise ArgumentError(f"squeeze: axis {a} has size {x.shape[a]}, not 1")
+        x = G["squeeze"](x, a)
+    return x
+
+
+def flip(x, /, axis=None):
+    """Backwards along an axis, several, or (None) all."""
+    return G["flip"](x, range(x.ndim) if axis is None else axis)
+
+
+def moveaxis(x, source, destination, /):
+    """An axis, or several, to other places."""
+    if isinstance(source, _int):
+        return G["moveaxis"](x, source, destination)
+    source, destination = ([_axis(x, a) for a in v] for v in (source, destination))
+    if len(source) != len(destination):
+        raise ArgumentError("moveaxis: as many places as axes")
+    order = [a for a in range(x.ndim) if a not in source]
+    for to, a in sorted(zip(destination, source)):
+        order.insert(to, a)
+    return G["permute"](x, order)
+
+
+def _axis(x, a):
+    if not -x.ndim <= a < x.ndim:
+        raise AxisError(f"axis {a} of an array of {x.ndim} axes")
+    return a % x.ndim
+
+
+def repeat(x, repeats, /, axis=None):
+    """Each element several times in a row, along an axis or (None) of x flattened. repeats: one number for all."""
+    if not isinstance(repeats, (_int, np.integer)):
+        if getattr(repeats, "ndim", 1):
+            raise ArgumentError("repeat: one number for all; a number for each makes a shape that depends on data")
+        repeats = _int(repeats)
+    return G["repeat"](x if axis is not None else reshape(x, (-1,)), repeats, 0 if axis is None else axis)
+
+
+def roll(x, /, shift, axis=None):
+    """Elements pushed out at one end come in at the other: along an axis, several, or (None) of x as if flattened."""
+    if axis is None:
+        return reshape(G["roll"](reshape(x, (-1,)), shift, 0), x.shape)
+    axes = [axis] if isinstance(axis, _int) else list(axis)
+    shifts = [shift] * len(axes) if isinstance(shift, _int) else list(shift)
+    if len(shifts) != len(axes):
+        raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
+    for s, a in zip(shifts, axes):
+        x = G["roll"](x, s, a)
+    return x
+
+
+def tile(x, repetitions, /):
+    """x several times beside itself; the list counts from the last axis."""
+    n = [repetitions] if isinstance(repetitions, _int) else list(repetitions)
+    rank = _max(len(n), x.ndim)
+    x = reshape(x, (1,) * (rank - x.ndim) + x.shape) if x.ndim < rank else x
+    return G["tile"](x, [1] * (rank - len(n)) + n)
+
+
+def tril(x, /, *, k=0):
+    """Zeros above a diagonal of the last two axes."""
+    return G["tril"](x, k)
+
+
+def triu(x, /, *, k=0):
+    """Zeros below a diagonal of the last two axes."""
+    return G["triu"](x, k)
+
+
+def take(x, indices, /, axis=None):
+    """x at positions along an axis; negative ones count from the end, one out of range gives 0. None: of a vector."""
+    if axis is None and x.ndim != 1:
+        raise ArgumentError(f"take: an axis, for an array of {x.ndim} axes")
+    return G["take"](x, indices, axis or 0)
+
+
+def take_along_axis(x, indices, /, axis=-1):
+    """x's element at a position along axis, for each of indices, which has x's other sizes (or 1)."""
+    return G["take_along_axis"](x, indices, axis)
+
+
+def where(condition, x1, x2, /):
+    """x1 where condition is true, else x2, broadcast."""
+    return G["where"](condition, x1, x2)
+
+
+# ---- running ----
+
+def realize(*arrays):
+    """Computes arrays together, in one program, and returns them. What is not computed before is when its values are asked for."""
+    flat = [x for x in arrays if type(x) is Array]
+    if flat:
+        k = flat[0]._k
+        with k.lock:
+            if k.dead:
+                k.drain()
+            file, line = place()
+            status = S.kn_realize_at(file, line, len(flat), (_abi.P * len(flat))(*[x._h for x in flat]))
+            if status:
+                k.fail(status)
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def manual_seed(seed):
+    """Where the random functions start from, on the current context."""
+    k = current()
+    with k.lock:
+        L.kn_manual_seed(k._c, index(seed))
+
+
+class _Info:
+    """__array_namespace_info__"""
+
+    def capabilities(self):
+        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 16}
+
+    def default_device(self):
+        return current().name
+
+    def default_dtypes(self, *, device=None):
+        return {"real floating": _dtypes.dtype(float), "complex floating": None, "integral": _dtypes.dtype(_int), "indexing": _dtypes.dtype(_int)}
+
+    def dtypes(self, *, device=None, kind=None):
+        return {d.name: d for d in _dtypes.ALL if d and d.name != "index" and (kind is None or isdtype(d, kind))}
+
+    def devices(self):
+        info, out = _abi.STRUCTS["kn_device_info"].type(), []
+        import ctypes
+        while L.kn_device_at(len(out), ctypes.addressof(info)):
+            out.append(info.name.decode())
+        return out
+
+
+def __array_namespace_info__():
+    """What the array API asks of a namespace: capabilities, dtypes, devices."""
+    return _Info()
+
+
+e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None

@@ -1,0 +1,273 @@
+"""Contexts: a device, the arrays on it, and who may call when; and koine's failures as Python exceptions.
+
+A context is used by one thread at a time: every call holds its lock. Building a graph keeps Python's global lock, computing
+lets it go. An array that ends is only queued here (Python may end it in any thread, inside any call), and dropped by the
+next call.
+"""
+import atexit
+import collections
+import ctypes
+import functools
+import os
+import re
+import sys
+import threading
+
+from . import _abi
+
+L = _abi.load()
+S = _abi.slow()
+PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+# ---- errors ----
+
+class Error(Exception):
+    """What koine refuses, in its own words. number: as in "KN1203"; 0 where there is none."""
+
+    number = 0
+
+
+class ArgumentError(Error, ValueError):
+    """Shapes, sizes, values that do not fit."""
+
+
+class DTypeError(Error, TypeError):
+    """A dtype, or a kind of object, that does not fit."""
+
+
+class AxisError(Error, ValueError, IndexError):
+    """An axis or an index that is not there."""
+
+
+class NoMemoryError(Error, MemoryError):
+    pass
+
+
+class FileError(Error, OSError):
+    pass
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """Right, but not to be had here."""
+
+
+for _c in (Error, ArgumentError, DTypeError, AxisError, NoMemoryError, FileError, UnsupportedError):
+    _c.__module__ = "koine"
+DTYPES, AXES = {1103, 1124, 1150, 1151, 1161, 1170}, {1125, 1126, 1136}
+BY_STATUS = {"KN_BAD_ARGUMENT": ArgumentError, "KN_PARSE": ArgumentError, "KN_IO": FileError, "KN_NOMEM": NoMemoryError, "KN_UNSUPPORTED": UnsupportedError}
+
+
+def error(text, status):
+    text = re.sub(r"\bkn_(\w+)\b", r"kn.\1", text)  # names of functions as Python has them
+    m = re.search(r"\bKN(\d+): ", text)
+    number = int(m[1]) if m else 0
+    kind = DTypeError if number in DTYPES else AxisError if number in AXES else BY_STATUS.get(_abi.STATUS.get(status), Error)
+    e = kind(text)
+    e.number = number
+    return e
+
+
+# ---- where the user's program is ----
+
+_files = {}  # by name: as C keeps it, or False for this package's own
+
+
+def place():
+    """File and line of the innermost frame outside this package. The file's bytes live on: C keeps the pointer."""
+    f = sys._getframe(2)
+    while f is not None:
+        name = f.f_code.co_filename
+        file = _files.get(name)
+        if file is None:
+            own = name.startswith("<koine ") or os.path.dirname(os.path.abspath(name)).startswith(PACKAGE)
+            file = _files[name] = False if own else name.encode(errors="replace")
+        if file:
+            return file, f.f_lineno
+        f = f.f_back
+    return b"?", 0
+
+
+# ---- contexts ----
+
+class _Closed:
+    """A closed context's lock."""
+
+    def __enter__(self):
+        raise Error("the array's context has been closed")
+
+    def __exit__(self, *_):
+        pass
+
+
+class Context:
+    """A device and all arrays made on it. `with Context("INTERP"):` makes it the one new arrays are made in; arrays of two contexts do not mix."""
+
+    def __init__(self, device=None):
+        self._c = L.kn_open(device.encode() if device else None)
+        if not self._c:
+            raise NoMemoryError("kn_open: out of memory")
+        self.lock, self.dead, self._scalars = threading.RLock(), collections.deque(), {}
+        self.tracing = self.nested = self.dropped = self.bytes = self.shared = 0
+        self.name = (device or L.kn_get(self._c, b"KN_DEVICE").decode()).upper()
+
+    def __repr__(self):
+        return f"Context({self.name!r})"
+
+    def close(self):
+        """Frees the context and its arrays. Refused while memory of one is shared through DLPack or numpy."""
+        with self.lock:
+            if self.shared:
+                raise Error(f"{self.shared} arrays of this context are in use elsewhere (numpy views, DLPack): let go of them first")
+            c, self._c, self.lock = self._c, None, _Closed()
+            L.kn_close(c)
+
+    def __enter__(self):
+        _current.stack = (*getattr(_current, "stack", ()), self)
+        return self
+
+    def __exit__(self, *_):
+        _current.stack = _current.stack[:-1]
+
+    # ---- settings and figures ----
+
+    def set(self, name, value):
+        """A setting by its environment variable's name: set("KN_THREADS", 1); None restores the default."""
+        with self.lock:
+            self.check(L.kn_set(self._c, name.encode(), None if value is None else str(value).encode()))
+            self._scalars.clear()
+
+    def get(self, name):
+        with self.lock:
+            v = L.kn_get(self._c, name.encode())
+        return None if v is None else v.decode()
+
+    @property
+    def stats(self):
+        """What the context has done so far, by the names of kn_stats: programs, kernels_launched, run_seconds, bytes, ..."""
+        with self.lock:
+            s = L.kn_stats_of(self._c)
+        return {name: getattr(s, name) for name, _ in s._fields_}
+
+    # ---- for this package ----
+
+    def check(self, status):
+        """Raises the failure a call just had."""
+        if status:
+            file, line = place()
+            L.kn_at_status_(status, file, line)
+            self.fail(status)
+
+    def fail(self, status=None):
+        text, status = L.kn_message(self._c).decode(errors="replace"), status or L.kn_error(self._c)
+        L.kn_clear(self._c)
+        raise error(text, status) from None
+
+    def failed(self, h):
+        """The exception of an error tensor, which ends."""
+        text, status = L.kn_why(h).decode(errors="replace"), L.kn_check(h)
+        L.kn_drop(h)
+        L.kn_clear(self._c)
+        return error(text, status)
+
+    def drain(self):
+        """Ends the arrays that Python has let go of; now and then what they held is collected. Not inside another call."""
+        if self.nested:
+            return
+        while self.dead:
+            L.kn_drop(self.dead.popleft())
+            self.dropped += 1
+        if self.dropped > 4096 or self.bytes > 64 << 20:
+            self.dropped = self.bytes = 0
+            L.kn_scope_open(self._c)
+            L.kn_scope_close(self._c)  # where the library collects
+
+    def scalar(self, v, d):
+        """The handle of a Python number beside an array of dtype d (its DType, or None): kept, for the next time."""
+        t = type(v)
+        key = (t, v, d.kind if d is not None and t is float else None)
+        h = self._scalars.get(key)
+        if h is not None and (v or t is not float) and v == v:
+            return h
+        if len(self._scalars) > 1000:
+            self.dead.extend(self._scalars.values())
+            self._scalars.clear()
+        if t is bool:
+            h = L.kn_full(self._c, _abi.ints(()), v, _abi.DTYPE_NUMBERS["bool"])
+        elif t is int:
+            if not -(2**63) <= v < 2**63:
+                raise OverflowError(f"{v} does not fit 64 bits")
+            h = L.kn_int(self._c, v)
+        elif d is not None and d.kind != "f":
+            h = L.kn_full(self._c, _abi.ints(()), v, _abi.DTYPE_NUMBERS["f32"])  # a float stays one beside integers
+        else:
+            h = L.kn_scalar(self._c, v)
+        if not v and t is float or v != v:  # -0.0 and 0.0 are one key
+            self.dead.append(h)
+        else:
+            self._scalars[key] = h
+        return h
+
+
+_current = threading.local()
+_by_name, _lock = {}, threading.Lock()
+
+
+def device(name=None):
+    """The context of a device by name, made when first asked for: `with koine.device("INTERP"):` makes new arrays on it. None: KN_DEVICE, else CPU."""
+    if isinstance(name, Context):
+        return name
+    key = (name or os.environ.get("KN_DEVICE") or "CPU").upper()
+    with _lock:
+        k = _by_name.get(key)
+        if k is None or k._c is None:
+            k = _by_name[key] = Context(key)
+    return k
+
+
+def current():
+    """The context new arrays are made in."""
+    stack = getattr(_current, "stack", None)
+    return stack[-1] if stack else _default or _open_default()
+
+
+_default = None
+
+
+def _open_default():
+    global _default
+    if _default is None or _default._c is None:
+        _default = device()
+    return _default
+
+
+@atexit.register
+def _close_all():
+    for k in _by_name.values():
+        if k._c and not k.shared and k.lock.acquire(blocking=False):  # another thread may be computing
+            k.close()
+
+
+# ---- memory that others own ----
+
+_owners = {}  # by number: what keeps borrowed memory alive
+
+
+def _release(number):
+    _owners.pop(number or 0, None)
+
+
+@functools.lru_cache(None)
+def release():
+    """The C function koine calls. Made when first needed: a callback is memory that is written and executed."""
+    return _abi.KINDS["release"](_release)
+
+
+_numbers = iter(range(1, 1 << 62))
+
+
+def borrow(owner):
+    """Keeps `owner` until koine releases the number returned."""
+    n = next(_numbers)
+    _owners[n] = owner
+    return ctypes.c_void_p(n)

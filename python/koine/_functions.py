@@ -1,0 +1,192 @@
+"""The functions: one Python function for each C function that makes tensors, written out from the headers' declarations.
+
+What the declarations do not say stands in the tables here: defaults, and names that Python or the array API wants otherwise.
+A function and its ..._over form are one, with axis and keepdims; a pair (array, count) is a sequence; tensors written through
+pointers are what the function returns.
+"""
+import operator
+
+from . import _abi, _context
+from ._abi import FUNCTIONS, P
+from ._array import Array, context_of, operand, wrap
+from ._context import L, DTypeError, current
+from ._dtypes import BY_NAME, dtype as dtype_of
+
+# Parameters that may be left out, by name, or by function and name.
+DEFAULTS = {
+    "bias": None, "weight": None, "mask": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1, "eps": 1e-5, "causal": False, "scale": 0.0,
+    "correction": 0.0, "dtype": None, "diagonal": 0, "offset": 0, "momentum": 0.1, "count_padding": True, "training": False,
+    "softmax.axis": -1, "log_softmax.axis": -1, "softmin.axis": -1, "leaky_relu.slope": 0.01, "elu.alpha": 1.0, "celu.alpha": 1.0, "huber_loss.delta": 1.0,
+    "layer_norm.axes": 1, "rms_norm.axes": 1, "pad.value": 0.0, "stack.axis": 0, "cat.axis": 0, "nan_to_num.nan": 0.0, "flatten.first": 0,
+    "flatten.last": -1, "dropout.p": 0.5, "max_pool2d.stride": "size", "avg_pool2d.stride": "size", "max_pool.stride": "size", "avg_pool.stride": "size",
+    "argmax.axis": None, "argmin.axis": None, "randint.dtype": "int64", "one_hot.dtype": "float32", "uniform.lo": 0.0, "uniform.hi": 1.0, "normal.mean": 0.0, "normal.deviation": 1.0,
+    "sort.axis": -1, "argsort.axis": -1, "sort.descending": False, "argsort.descending": False, "topk.axis": -1, "topk.largest": True, "unfold.step": 1,
+    "take.axis": 0, "roll.axis": 0, "linear.weight": ..., "embedding.weight": ..., "lerp.weight": ..., "batch_norm.mean": None, "batch_norm_train.mean": None,
+    "batch_norm_train.var": None,
+}
+NAMES = {"keep": "keepdims", "in": "inputs", "from": "source", "to": "destination", "lambda": "lambda_", "def": "default"}
+# Not for users of Python: handles, memory, places; what _array, _transform and nn serve; literals, which are operands.
+LEFT_OUT = {"keep", "hand_up", "context", "from_graph", "from_host", "borrow_host", "scalar", "int", "function", "grad", "grad1", "grad_from", "at_", "cat2",
+            "assign", "param", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like", "arange", "linspace", "eye", "copy_to"}
+SCALARS = {"double": "float({})", "int": "_index({})", "unsigned": "_index({})", "int64_t": "_index({})", "uint64_t": "_index({})", "uint32_t": "_index({})",
+           "size_t": "_index({})", "kn_dtype": "_number_of({})", "kn_ints": "_int_list({})", "const char *": "_text_of({})"}
+
+
+def int_list(v):
+    """kn_ints of an integer or a sequence of them."""
+    try:
+        return _abi.ints([operator.index(v)])
+    except TypeError:
+        pass
+    try:
+        return _abi.ints([operator.index(i) for i in v])
+    except TypeError:
+        raise DTypeError(f"an integer or a sequence of integers expected, not {v!r}") from None
+
+
+def number_of(d):
+    return 14 if d is None else dtype_of(d).number  # float32
+
+
+def text_of(v):
+    return v.encode() if isinstance(v, str) else v
+
+
+def index(v):
+    try:
+        return operator.index(v)
+    except TypeError:
+        raise DTypeError(f"an integer expected, not {v!r}") from None
+
+
+def is_literal_form(short):
+    """kn_adds beside kn_add"""
+    whole = FUNCTIONS.get("kn_" + short[:-1]) if short.endswith("s") else None
+    return whole is not None and FUNCTIONS["kn_" + short].kinds == ["kn_tensor", "double"] and whole.kinds == ["kn_tensor", "kn_tensor"]
+
+
+def is_public(f):
+    short = f.name.removeprefix("kn_")
+    returns = f.result == "kn_tensor" or f.result == "kn_status" and any(kind == "kn_tensor *" for kind in f.kinds)
+    known = all(kind in SCALARS or kind in ("kn_tensor", "kn_ctx *", "const kn_tensor *", "kn_tensor *") for kind in f.kinds)
+    return (f.header in ("tensor.h", "io.h") and returns and known and short not in LEFT_OUT and not short.endswith("_at")
+            and not is_literal_form(short) and not (short.endswith("_over") and "kn_" + short[:-5] in FUNCTIONS))
+
+
+class Parameter:
+    def __init__(self, function, name, kind):
+        self.name, self.kind = NAMES.get(name, name), kind
+        self.default = DEFAULTS.get(f"{function}.{name}", DEFAULTS.get(name, ...))
+
+    def __str__(self):
+        if self.default is ...:
+            return self.name
+        return f"{self.name}={None if self.default == 'size' else repr(self.default)}"
+
+
+def signature(f):
+    """Parameters as Python has them: no context, no counts, no results."""
+    short, params, skip = f.name.removeprefix("kn_"), [], False
+    for i, (kind, name) in enumerate(f.params):
+        if kind in ("kn_ctx *", "kn_tensor *") or skip:
+            skip = False
+            continue
+        skip = kind == "const kn_tensor *"
+        params.append(Parameter(short, name, kind))
+    while_default = False
+    for p in params:  # what follows a parameter that may be left out may be, too
+        while_default |= p.default is not ...
+        if while_default and p.default is ...:
+            for q in params[: params.index(p)]:
+                q.default = ...
+            while_default = False
+    return params
+
+
+def source(f):
+    """The text of the Python function, and its signature's."""
+    short, params, over = f.name.removeprefix("kn_"), signature(f), FUNCTIONS.get(f.name + "_over")
+    tensors = [p.name for p in params if p.kind == "kn_tensor"]
+    lists = [p.name for p in params if p.kind == "const kn_tensor *"]
+    head, lines = [str(p) for p in params], []
+    if over:
+        head = [params[0].name, "axis=None"] + [str(p) for p in params[1:]] + ["keepdims=False"]
+    for p in params:
+        if p.default == "size":
+            lines.append(f"if {p.name} is None: {p.name} = size")
+    first = ", ".join(tensors + [f"*{x}" for x in lists])
+    lines += [f"{x} = list({x})" for x in lists]
+    lines += [f"_k, _d = _context_of({first})", "with _k.lock:", "    if _k.dead: _k.drain()"]
+    args, outs, before = [], [], None
+    for i, (kind, name) in enumerate(f.params):
+        name = NAMES.get(name, name)
+        if kind == "kn_ctx *":
+            args.append("_k._c")
+        elif kind == "kn_tensor":
+            args.append(f"_operand(_k, {name}, _d)")
+        elif kind == "const kn_tensor *":
+            args.append(f"(_P * max(len({name}), 1))(*[_operand(_k, v, _d) for v in {name}])")
+        elif before == "const kn_tensor *":
+            args.append(f"len({lists[-1]})")
+        elif kind == "kn_tensor *":
+            outs.append(name)
+            args.append("_" + name)
+        else:
+            args.append(SCALARS[kind].format(name))
+        before = kind
+    call_ = lambda name, args: f"_L.{name}({', '.join(args)})"
+    if over:
+        given = {name: a for (_, name), a in zip(f.params, args)}
+        given.update(axes="_all_axes(_x) if axis is None else _int_list(axis)", keep="bool(keepdims)", **{params[0].name: "_x"})
+        lines += ["    if axis is None and not keepdims: return _wrap(_k, " + call_(f.name, args) + ")",
+                  "    _x = _operand(_k, " + params[0].name + ", _d)",
+                  "    return _wrap(_k, " + call_(over.name, [given[name] for _, name in over.params]) + ")"]
+    elif outs:
+        count = next((f"len({n})" for kind, n in reversed(f.params) if kind in ("kn_ints", "const kn_tensor *")), None) or \
+            next((f"_index({n})" for kind, n in f.params if n == "n"), None) or (f"_axis_size({tensors[0]}, axis)" if any(n == "axis" for _, n in f.params) else None)
+        many = f.result == "kn_status" and outs == ["out"] and count
+        if many:
+            lines.append(f"    _count = {count}")
+        lines += [f"    _{o} = (_P * {'max(_count, 1)' if many else '1'})()" for o in outs]
+        lines.append("    _result = " + call_(f.name, args))
+        if f.result == "kn_status":
+            lines.append("    if _result: _k.check(_result)")
+        got = ["_wrap(_k, _result)"] if f.result == "kn_tensor" else []
+        lines.append("    return [_wrap(_k, h) for h in _out[:_count]]" if many else "    return " + ", ".join(got + [f"_wrap(_k, _{o}[0])" for o in outs]))
+    elif f.result == "kn_status":
+        lines += ["    _k.check(" + call_(f.name, args) + ")"]
+    else:
+        lines += ["    return _wrap(_k, " + call_(f.name, args) + ")"]
+    return f"def {short}({', '.join(head)}):\n    " + "\n    ".join(lines) + "\n"
+
+
+def all_axes(h):
+    return _abi.ints(range(L.kn_rank(h)))
+
+
+def axis_size(x, axis):
+    """For a call that makes as many arrays as an axis has places; one where it has no such axis, to hold the failure."""
+    return x.shape[axis] if type(x) is Array and -x.ndim <= axis < x.ndim else 1
+
+
+def document(f, text):
+    head = text[4 : text.index("):\n") + 1]
+    about = (f.doc[:1].upper() + f.doc[1:] + "\n\n") if f.doc else ""
+    return f"{head}\n\n{about}koine/{f.header}, {f.section}: {f.name}({', '.join(n for _, n in f.params)})"
+
+
+def make():
+    """All of them, by name. Functions whose names end in _ or that only read are left to the package."""
+    room = {"_" + f.__name__: f for f in (operand, wrap, context_of, index, int_list, number_of, text_of, all_axes, axis_size)}
+    room.update(_L=L, _P=P)
+    out = {}
+    for f in FUNCTIONS.values():
+        if not is_public(f) or not hasattr(L, f.name):
+            continue
+        short, text = f.name.removeprefix("kn_"), source(f)
+        exec(compile(text, f"<koine {short}>", "exec"), room, out)  # not into room: some have builtins' names
+        out[short].__doc__, out[short].__module__ = document(f, text), "koine"
+    return out
+
+
+GENERATED = make()

@@ -1,0 +1,247 @@
+"""Functions of arrays: traced, differentiated, compiled once.
+
+A function is traced by running it on placeholders, named inputs without values. What its results read besides those (arrays it
+finds where it was written) are captured. The trace is one FUNCTION node, kept as a template applied to the placeholders
+themselves; a call applies its body to other arguments. Nothing of this is semantics: FUNCTION is inlined when it is compiled.
+"""
+import functools
+import itertools
+
+from . import _abi
+from ._abi import FUNCTIONS, KINDS, P
+from ._api import asarray, realize
+from ._array import OWN, Array, context_of, wrap
+from ._context import Error, L, DTypeError, current
+
+_number = (bool, int, float)
+_names = itertools.count(1)
+
+
+# ---- nested arguments ----
+
+def flatten(tree):
+    """The arrays in nested tuples, lists and dicts, and a form to put others in their place. The form is hashable if what else is in it is."""
+    leaves = []
+
+    def visit(t):
+        if type(t) is Array:
+            leaves.append(t)
+            return _LEAF
+        if isinstance(t, (tuple, list)):
+            return (type(t), tuple(visit(v) for v in t))
+        if isinstance(t, dict):
+            return (dict, tuple(t), tuple(visit(v) for v in t.values()))
+        if isinstance(t, _number):
+            return ("is", type(t), t)  # 1, 1.0 and True are equal keys
+        if hasattr(t, "__array__") and not callable(t):
+            leaves.append(asarray(t))
+            return _LEAF
+        return ("is", None, t)
+
+    return leaves, visit(tree)
+
+
+def rebuild(form, leaves):
+    """The other way: leaves is an iterator."""
+    if form is _LEAF:
+        return next(leaves)
+    kind = form[0]
+    if kind == "is":
+        return form[2]
+    if kind is dict:
+        return {k: rebuild(f, leaves) for k, f in zip(form[1], form[2])}
+    parts = [rebuild(f, leaves) for f in form[1]]
+    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+
+
+class _Leaf:
+    __slots__ = ()
+
+    def __repr__(self):
+        return "*"
+
+
+_LEAF = _Leaf()
+
+
+# ---- traces ----
+
+def placeholder(k, like):
+    """An array without values, of another's shape and dtype."""
+    with k.lock:
+        return wrap(k, L.kn_input(k._c, b"#py%d" % next(_names), like._d, L.kn_shape(like._h)))
+
+
+class Trace:
+    """Results over placeholders as one function: apply(arguments) gives them over those."""
+
+    def __init__(self, k, placeholders, results):
+        self.k, self.n = k, len(results)
+        with k.lock:
+            outs = [x._h for x in results]
+
+            def body(user, given, out):
+                for i, h in enumerate(outs):
+                    ctypes_array = (P * len(outs)).from_address(out)
+                    ctypes_array[i] = h
+
+            made = (P * max(self.n, 1))()
+            f = KINDS["kn_fn"](body)
+            L.kn_scope_open(k._c)  # handles it makes on the way
+            status = L.kn_function(k._c, f, None, None, 0, made, self.n)
+            for h in made[: self.n]:
+                L.kn_keep(h)
+            L.kn_scope_close(k._c)
+            k.check(status)
+            self.template = wrap(k, made[0])
+            k.dead.extend(made[1 : self.n])
+            self.slots = []  # of each argument: the placeholder's number, or the captured array
+            node = L.kn_uop_src(L.kn_graph(self.template._h), 0)
+            numbers = {L.kn_graph(p._h): i for i, p in enumerate(placeholders)}
+            for s in range(1, L.kn_uop_nsrc(node)):
+                u = L.kn_uop_src(node, s)
+                self.slots.append(numbers[u] if u in numbers else wrap(k, L.kn_from_graph(k._c, u)))
+
+    def apply(self, arguments):
+        """Its results over other arguments, lazily."""
+        k = self.k
+        with k.lock:
+            if k.dead:
+                k.drain()
+            body = L.kn_uop_src(L.kn_uop_src(L.kn_graph(self.template._h), 0), 0)
+            src = [body]
+            for s in self.slots:
+                a = arguments[s] if type(s) is int else s
+                if a._own == OWN:
+                    a._own = 0
+                src.append(L.kn_graph(a._h))
+            node = L.kn_u_make(k._c, b"function", len(src), (P * len(src))(*src))
+            outs = [L.kn_u_get(k._c, node, i) for i in range(self.n)] if node else []
+            if not node or not all(outs):
+                k.fail()
+            return [wrap(k, L.kn_from_graph(k._c, u)) for u in outs]
+
+
+class tracing:
+    """While values are unknown: nothing is computed, and what asks for a value is told so."""
+
+    def __init__(self, k):
+        self.k = k
+
+    def __enter__(self):
+        self.k.tracing += 1
+
+    def __exit__(self, *_):
+        self.k.tracing -= 1
+
+
+def _one_context(leaves):
+    k, _ = context_of(*leaves)
+    for x in leaves:
+        if x._k is not k:
+            raise Error(f"arguments on {k.name} and {x._k.name}: to_device brings them together")
+    return k
+
+
+# ---- gradients ----
+
+def value_and_grad(f, argnums=0, has_aux=False):
+    """A function that returns (f(...), its gradient by the argument at argnums). By several (a tuple): a tuple of gradients; an
+    argument may be a nested list, tuple or dict of arrays, and so is its gradient then. f returns a scalar, or what it returns is
+    summed; with has_aux, (that, anything else), and the first result is that pair."""
+    several = isinstance(argnums, (tuple, list))
+    wanted = tuple(argnums) if several else (argnums,)
+
+    @functools.wraps(f)
+    def run(*args, **kwargs):
+        at = [i + len(args) if i < 0 else i for i in wanted]
+        if not all(0 <= i < len(args) for i in at):
+            raise DTypeError(f"grad: argnums {argnums} for a call with {len(args)} positional arguments")
+        given, forms = [], {}
+        for i in at:
+            leaves, forms[i] = flatten(tuple([args[i]]) if not isinstance(args[i], _number) else (asarray(args[i]),))
+            given.append(leaves)
+        every = [x for leaves in given for x in leaves]
+        for x in every:
+            if x.dtype.kind != "f":
+                raise DTypeError(f"grad: argument of dtype {x.dtype}, which has no derivative; astype a float dtype first")
+        k = _one_context(every)
+        inner = [[placeholder(k, x) for x in leaves] for leaves in given]
+        call_args = list(args)
+        for i, leaves in zip(at, inner):
+            call_args[i] = rebuild(forms[i], iter(leaves))[0]
+        with tracing(k):
+            out = f(*call_args, **kwargs)
+            y, aux = out if has_aux else (out, None)
+            if type(y) is not Array:
+                raise DTypeError(f"grad: the function returned {type(y).__name__}; an array expected (its loss)" + ("" if has_aux or not isinstance(out, tuple) else "; has_aux=True for (loss, more)"))
+            flat = [p for leaves in inner for p in leaves]
+            with k.lock:
+                made = (P * max(len(flat), 1))()
+                k.check(L.kn_grad(y._h, (P * max(len(flat), 1))(*[p._h for p in flat]), len(flat), made))
+                grads = [wrap(k, h) for h in made[: len(flat)]]
+        more, form = flatten(aux)
+        results = iter(Trace(k, flat, [y, *grads, *more]).apply(every))
+        value = next(results)
+        gradients = tuple(rebuild(forms[i], results)[0] for i in at)
+        gradients = gradients if several else gradients[0]
+        return ((value, rebuild(form, results)) if has_aux else value), gradients
+
+    return run
+
+
+def grad(f, argnums=0, has_aux=False):
+    """A function that returns the gradient of f by the argument at argnums; see value_and_grad. With has_aux: (gradient, the rest)."""
+    both = value_and_grad(f, argnums, has_aux)
+
+    @functools.wraps(f)
+    def run(*args, **kwargs):
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return run
+
+
+# ---- functions ----
+
+class function:
+    """f, compiled once for each set of shapes and dtypes: `@koine.function`. Its arguments and results are (nested tuples, lists and
+    dicts of) arrays; other arguments are part of what it is compiled for. A call computes all results at once. Arrays that f finds
+    where it was written are captured: a later call sees what a param() has become by then, and the value the others had.
+
+    f runs only when it is traced: what it prints or changes, it does then."""
+
+    def __init__(self, f):
+        self.f, self.traces = f, {}
+        functools.update_wrapper(self, f)
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self):
+        return f"<koine.function {getattr(self.f, '__qualname__', self.f)}, traced {len(self.traces)} times>"
+
+    def __call__(self, *args, **kwargs):
+        leaves, form = flatten((args, kwargs))
+        k = _one_context(leaves)
+        with k.lock:
+            key = (k, form, tuple((x._d, x.shape) for x in leaves))
+            try:
+                found = self.traces.get(key)
+            except TypeError:
+                raise DTypeError(f"function: arguments are arrays, or what a dict takes as a key: {self.f.__name__}{args!r}") from None
+            if found is None:
+                found = self.traces[key] = self._trace(k, leaves, form)
+            trace, out = found
+            results = trace.apply(leaves) if trace else []
+            if not k.tracing and results:
+                realize(*results)
+            return rebuild(out, iter(results))
+
+    def _trace(self, k, leaves, form):
+        inner = [placeholder(k, x) for x in leaves]
+        args, kwargs = rebuild(form, iter(inner))
+        with tracing(k), k:
+            out = self.f(*args, **kwargs)
+        results, out_form = flatten(out)
+        return Trace(k, inner, results) if results else None, out_form

@@ -1,0 +1,230 @@
+"""Layers and optimizers, over koine/nn.h. `functional` has the functions they are made of, by PyTorch's names.
+
+    model = nn.Sequential(nn.Linear(784, 128), kn.relu, nn.Linear(128, 10))
+    opt = nn.Adam(model.parameters(), 1e-3)
+    loss = opt.step(kn.cross_entropy(model(x), y))          # one step: gradients, and all parameters at once
+"""
+import ctypes
+
+from .. import _abi
+from .._array import PLACE, Array, wrap
+from .._context import L, S, DTypeError, current, place
+from . import functional  # noqa: F401
+
+# ---- layers ----
+
+
+class Module:
+    """Something with parameters: its attributes that are arrays made by koine.param (or a layer's), modules, and lists of such."""
+
+    def parameters(self):
+        """Its parameters, in the order its attributes were set; what training moves by other means (running statistics) is not among them."""
+        out, seen = [], set()
+
+        def visit(v):
+            if id(v) in seen:
+                return
+            seen.add(id(v))
+            if type(v) is Array:
+                if v._own == PLACE:
+                    out.append(v)
+            elif isinstance(v, Module):
+                for name, part in vars(v).items():
+                    if name not in v._buffers:
+                        visit(part)
+            elif isinstance(v, (list, tuple)):
+                for part in v:
+                    visit(part)
+            elif isinstance(v, dict):
+                visit(list(v.values()))
+
+        visit(self)
+        return out
+
+    _buffers = ()
+
+    def forward(self, *args):
+        raise NotImplementedError(f"{type(self).__name__}: define forward")
+
+    def __call__(self, *args, **kwargs):
+        return self.forward(*args, **kwargs)
+
+
+class Sequential(Module):
+    """Modules and functions, one after the other."""
+
+    def __init__(self, *parts):
+        self.parts = list(parts)
+
+    def forward(self, x):
+        for part in self.parts:
+            x = part(x)
+        return x
+
+
+class _Layer(Module):
+    """A struct of nn.h: its tensors are attributes, and so are its numbers."""
+
+    def _make(self, name, struct, *args):
+        k, self._struct = current(), _abi.STRUCTS[struct]
+        with k.lock:
+            if k.dead:
+                k.drain()
+            L.kn_scope_open(k._c)  # the layer keeps its parameters; what they were drawn from ends
+            made = getattr(L, name)(k._c, *args)
+            L.kn_scope_close(k._c)
+            for kind, field in self._struct.fields:
+                v = getattr(made, field)
+                setattr(self, field, v if kind != "kn_tensor" else wrap(k, v, PLACE) if v else None)
+
+    def _call(self, name, x, *args):
+        if type(x) is not Array:
+            raise DTypeError(f"{type(self).__name__}: an array expected, not {type(x).__name__}")
+        s, k = self._struct.type(), x._k
+        for kind, field in self._struct.fields:
+            v = getattr(self, field)
+            setattr(s, field, v._h if type(v) is Array else v)
+        with k.lock:
+            if k.dead:
+                k.drain()
+            return wrap(k, getattr(L, name)(ctypes.addressof(s), x._h, *args))
+
+
+class Linear(_Layer):
+    """x (..., inputs) to (..., outputs): x @ weight.T + bias, weight (outputs, inputs)."""
+
+    def __init__(self, inputs, outputs, bias=True):
+        self._make("kn_linear_new", "kn_linear_layer", inputs, outputs, bool(bias))
+
+    def forward(self, x):
+        return self._call("kn_linear_apply", x)
+
+
+class Conv2d(_Layer):
+    """x (N, inputs, H, W) to (N, outputs, ...); weight (outputs, inputs, size, size)."""
+
+    def __init__(self, inputs, outputs, size, stride=1, padding=0, bias=True):
+        self._make("kn_conv2d_new", "kn_conv2d_layer", inputs, outputs, size, stride, padding, bool(bias))
+
+    def forward(self, x):
+        return self._call("kn_conv2d_apply", x)
+
+
+class LayerNorm(_Layer):
+    """Mean 0 and variance 1 over the last axis, of `size`, times weight, plus bias."""
+
+    def __init__(self, size):
+        self._make("kn_layer_norm_new", "kn_norm_layer", size)
+
+    def forward(self, x):
+        return self._call("kn_layer_norm_apply", x)
+
+
+class BatchNorm(_Layer):
+    """The same over all axes but axis 1. training: by the batch's statistics, which mean and var follow; else by mean and var."""
+
+    _buffers = ("mean", "var")
+    training = True
+
+    def __init__(self, channels):
+        self._make("kn_batch_norm_new", "kn_norm_layer", channels)
+
+    def forward(self, x):
+        return self._call("kn_batch_norm_apply", x, bool(self.training))
+
+
+class Embedding(Module):
+    """Integers to rows of weight (count, size)."""
+
+    def __init__(self, count, size):
+        from .._api import param
+        self.weight = param(functional.G["randn"]((count, size)))
+
+    def forward(self, idx):
+        return functional.G["embedding"](self.weight, idx)
+
+
+class Dropout(Module):
+    """While training: 0 with probability p, the rest scaled by 1 / (1 - p)."""
+
+    training = True
+
+    def __init__(self, p=0.5):
+        self.p = p
+
+    def forward(self, x):
+        return functional.G["dropout"](x, self.p) if self.training else x
+
+
+# ---- optimizers ----
+
+class _Optimizer:
+    def __init__(self, make, params, *numbers):
+        self.params = list(params)
+        if not self.params or not all(type(p) is Array and p._own == PLACE for p in self.params):
+            raise DTypeError("an optimizer takes a list of parameters: koine.param(x), or layer.parameters()")
+        self._k, self._o = self.params[0]._k, None
+        with self._k.lock:
+            self._o = make(self._k._c, (_abi.P * len(self.params))(*[p._h for p in self.params]), len(self.params), *map(float, numbers))
+            if not self._o:
+                self._k.fail()
+
+    def __del__(self):
+        if self._o and self._k._c:
+            with self._k.lock:
+                L.kn_optim_free(self._o)
+
+    def step(self, loss):
+        """One step down the gradient of loss, computed now, with loss, which is returned."""
+        k = self._k
+        if k.tracing:
+            raise DTypeError("a step inside a function that is traced: take the loss out of it, and step there")
+        with k.lock:
+            if k.dead:
+                k.drain()
+            file, line = place()
+            L.kn_scope_open(k._c)  # gradients end with the step
+            status = L.kn_optim_step(self._o, loss._h) or S.kn_optim_realize(self._o, loss._h)
+            L.kn_at_status_(status, file, line)
+            L.kn_scope_close(k._c)
+            if status:
+                k.fail(status)
+        return loss
+
+    @property
+    def rate(self):
+        return self._rate
+
+    @rate.setter
+    def rate(self, rate):
+        """A new learning rate for the steps that follow; nothing is compiled again."""
+        with self._k.lock:
+            self._k.check(L.kn_optim_rate(self._o, float(rate)))
+        self._rate = float(rate)
+
+
+class SGD(_Optimizer):
+    """Stochastic gradient descent: v = momentum v + g; p -= rate v."""
+
+    def __init__(self, params, rate=0.01, momentum=0.0, weight_decay=0.0):
+        super().__init__(L.kn_sgd, params, rate, momentum, weight_decay)
+        self._rate = float(rate)
+
+
+class Adam(_Optimizer):
+    """Adam, with bias correction."""
+
+    def __init__(self, params, rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8):
+        super().__init__(L.kn_adam, params, rate, beta1, beta2, eps)
+        self._rate = float(rate)
+
+
+class AdamW(_Optimizer):
+    """Adam with weight decay on the weight itself."""
+
+    def __init__(self, params, rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.01):
+        super().__init__(L.kn_adamw, params, rate, beta1, beta2, eps, weight_decay)
+        self._rate = float(rate)
+
+
+

@@ -2,6 +2,8 @@
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import Distribution, setup
@@ -23,7 +25,12 @@ class build(build_py):
         for f in [LIBRARY, *sorted(HEADERS.glob("*.h"))]:
             shutil.copyfile(f, to / f.name)
         if shutil.which("strip"):
-            os.system(f"strip '{to / LIBRARY.name}'")
+            subprocess.run(["strip", to / LIBRARY.name], check=True)
+        # Type stubs, from the headers that were just copied. Without numpy at hand the package has none, and works as well.
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([self.build_lib, *sys.path])}
+        r = subprocess.run([sys.executable, "-m", "koine._stubs", to.parent], env=env, stderr=subprocess.PIPE, text=True)
+        if r.returncode:
+            print(f"koine: no type stubs: {r.stderr.strip().splitlines()[-1]}", file=sys.stderr)
 
 
 class Binary(Distribution):
@@ -31,16 +38,20 @@ class Binary(Distribution):
         return True
 
 
+commands = {"build_py": build}
 try:
-    from setuptools.command.bdist_wheel import bdist_wheel
-except ImportError:  # setuptools before 70: the wheel package has it
-    from wheel.bdist_wheel import bdist_wheel
+    try:
+        from setuptools.command.bdist_wheel import bdist_wheel
+    except ImportError:  # setuptools before 70: the wheel package has it
+        from wheel.bdist_wheel import bdist_wheel
 
+    class wheel(bdist_wheel):
+        def get_tag(self):  # no code of Python's own is in it: any Python 3 on this kind of machine
+            return "py3", "none", super().get_tag()[2]
 
-class wheel(bdist_wheel):
-    def get_tag(self):
-        return "py3", "none", super().get_tag()[2]
-
+    commands["bdist_wheel"] = wheel
+except ImportError:
+    pass
 
 version = ".".join(re.findall(r"^#define KN_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", (HEADERS / "base.h").read_text(), re.M))
-setup(version=version, cmdclass={"build_py": build, "bdist_wheel": wheel}, distclass=Binary)
+setup(version=version, cmdclass=commands, distclass=Binary)

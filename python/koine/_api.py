@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _abi, _dtypes
 from ._array import OWN, PLACE, Array, asarray, call, context_of, operand, wrap
-from ._context import AxisError, L, S, DTypeError, ArgumentError, current, device as context_named, place
+from ._context import AxisError, L, S, DTypeError, ArgumentError, current, device as context_named, devices, place
 from ._dlpack import from_dlpack  # noqa: F401
 from ._dtypes import finfo, iinfo, isdtype  # noqa: F401
 from ._functions import GENERATED as G, int_list, index, number_of
@@ -47,6 +47,8 @@ def empty(shape, *, dtype=None, device=None):
 
 def full(shape, fill_value, *, dtype=None, device=None):
     """A shape filled with one value; the dtype is the value's unless one is given."""
+    if isinstance(fill_value, str) or isinstance(fill_value, complex):
+        raise DTypeError(f"full: a number expected, not {fill_value!r}")
     d = _dtypes.dtype(dtype if dtype is not None else fill_value.dtype if hasattr(fill_value, "dtype") else type(fill_value))
     if isinstance(fill_value, (_bool, float)) or isinstance(fill_value, _int) and _abs(fill_value) < 2**53:
         return _make(L.kn_full, int_list(shape), fill_value, d.number, device=device)
@@ -432,11 +434,7 @@ class _Info:
         return {d.name: d for d in _dtypes.ALL if d and d.name != "index" and (kind is None or isdtype(d, kind))}
 
     def devices(self):
-        info, out = _abi.STRUCTS["kn_device_info"].type(), []
-        import ctypes
-        while L.kn_device_at(len(out), ctypes.addressof(info)):
-            out.append(info.name.decode())
-        return out
+        return list(devices())
 
 
 def __array_namespace_info__():

@@ -10,8 +10,8 @@ import operator
 import numpy as np
 
 from . import _abi, _context
-from ._context import Context, AxisError, L, S, DTypeError, ArgumentError, current, place
-from ._dtypes import ALL, BITS_OF, BY_NAME, DType, default, dtype as dtype_of
+from ._context import ArgumentError, AxisError, DTypeError, L, S, UnsupportedError, current, place
+from ._dtypes import ALL, BITS_OF, BY_NAME, default, dtype as dtype_of
 
 VALUE, OWN, PLACE = range(3)  # whose memory: shared by whatever is equal; nobody else's so far; a parameter's
 _index = operator.index
@@ -413,31 +413,44 @@ class Parts:
             raise DTypeError(f"an index is an integer, a slice, None, ... or an array of integers, not {p!r}") from None
 
     def get(self):
-        if self.mask is not None:
-            raise AxisError("x[mask]: how many elements there are depends on data, and a shape cannot; koine.where(mask, x, other) keeps the shape")
-        if any(self.key[i].dtype.kind == "b" for i in self.arrays):
-            raise AxisError("a mask among other indices: koine.where(mask, x, other) keeps the shape")
-        if len(self.arrays) > 1:
-            raise AxisError("more than one array of indices: take them one by one, x[:, j][i], or flatten x and compute the positions")
-        k = self.x._k
+        if self.mask is not None or any(self.key[i].dtype.kind == "b" for i in self.arrays):
+            raise AxisError("x[mask]: how many elements there are depends on data, and a shape cannot; kn.where(mask, x, other) keeps the shape")
+        x, k = self.x, self.x._k
         with k.lock:
             if k.dead:
                 k.drain()
-            h, made = self._view(self.x._h)
-            if self.arrays:
+            h, made = self._view(x._h)
+            if len(self.arrays) == 1 and (self._together() or not any(isinstance(p, int) for p in self.key)):
                 (i,) = self.arrays
-                axis = sum(1 for p in self.key[:i] if p is None or isinstance(p, slice))
-                if any(isinstance(p, int) for p in self.key) and not self._together():
-                    raise AxisError("an array and an integer with a slice between them: x[i][:, j] says which axis comes first")
-                h = L.kn_take(h, operand(k, self.key[i], 0), axis)
+                h = L.kn_take(h, operand(k, self.key[i], 0), sum(1 for p in self.key[:i] if not isinstance(p, int)))
                 made.append(h)
+            elif self.arrays:
+                h, made = self._index(h, made)
             if not made:
                 h = L.kn_from_graph(k._c, L.kn_graph(h))
             else:
                 k.dead.extend(made[:-1])
-            if self.x._own == OWN:
-                self.x._own = VALUE
-            return wrap(k, h, PLACE if self.x._own == PLACE and not self.arrays else VALUE)
+            if x._own == OWN:
+                x._own = VALUE
+            return wrap(k, h, PLACE if x._own == PLACE and not self.arrays else VALUE)
+
+    def _places(self):
+        """What kn_index takes: for each axis of the view NULL or the array; integers beside arrays are arrays (they were not selected)."""
+        at = [operand(self.x._k, p, 0) if isinstance(p, Array) else None for p in self.key if not isinstance(p, int)]
+        return (_abi.P * max(len(at), 1))(*at), len(at)
+
+    def _index(self, h, made):
+        if not hasattr(L, "kn_index"):
+            raise AxisError("more than one array of indices: take them one by one, x[:, j][i], or flatten x and compute the positions")
+        if any(isinstance(p, int) for p in self.key):  # numpy's rule: beside arrays an integer is one
+            k, whole = self.x._k, [asarray(p, device=self.x._k) if isinstance(p, int) else p for p in self.key]
+            again = Parts.__new__(Parts)
+            again.x, again.mask, again.key, again.arrays = self.x, None, whole, [i for i, p in enumerate(whole) if isinstance(p, Array)]
+            k.dead.extend(made)
+            h, made = again._view(self.x._h)
+            return again._index(h, made)
+        h = L.kn_index(h, *self._places())
+        return h, made + [h]
 
     def _together(self):
         """numpy's rule: the array and integers beside each other keep their place."""
@@ -469,23 +482,39 @@ class Parts:
 
     def set(self, value):
         k, x = self.x._k, self.x
-        if self.mask is None and self.arrays:
-            raise AxisError("x[array] = value: not yet; koine.scatter_add, koine.where and koine.one_hot write by index")
         value = operand(k, value, x._d)
+        if self.mask is not None or self.arrays or any(isinstance(p, slice) and p.step not in (None, 1, -1) for p in self.key):
+            t = self._scatter(value)
+        else:
+            h, made = self._view(x._h)
+            k.dead.extend(made)
+            t = L.kn_assign(h, value)
+            made.append(h)
+            if t in made:
+                return
+        if L.kn_check(t):
+            file, line = place()
+            L.kn_at_(t, file, line)
+            raise k.failed(t)
+        if t not in (x._h, *k.dead):
+            k.dead.append(t)
+
+    def _scatter(self, value):
+        """Where the key is no view: through masks, index arrays, steps."""
+        k, x = self.x._k, self.x
         if self.mask is not None:
             if self.mask.shape != x.shape:
                 raise AxisError(f"a mask of shape {self.mask.shape} for an array of shape {x.shape}")
             value = L.kn_where(self.mask._h, value, x._h)
             k.dead.append(value)
-            h, made = x._h, []
-        else:
-            h, made = self._view(x._h)
+            return L.kn_assign(x._h, value)
+        if not hasattr(L, "kn_setitem"):
+            raise UnsupportedError("x[array] = value, x[::2] = value: not yet; kn.scatter_add, kn.where and kn.one_hot write by position")
+        h, made = self._view(x._h)
         k.dead.extend(made)
-        t = L.kn_assign(h, value)
-        if t != h:
-            file, line = place()
-            L.kn_at_(t, file, line)
-            raise k.failed(t)
+        if not self.arrays:
+            return L.kn_assign(h, value)
+        return L.kn_setitem(h, *self._places(), value)
 
 
 # ---- from data ----

@@ -59,7 +59,8 @@ BY_STATUS = {"KN_BAD_ARGUMENT": ArgumentError, "KN_PARSE": ArgumentError, "KN_IO
 
 
 def error(text, status):
-    text = re.sub(r"\bkn_(\w+)\b", r"kn.\1", text)  # names of functions as Python has them
+    text = re.sub(r"\bkn_(\w+)\b", r"kn.\1", text)  # names and lists as Python has them
+    text = re.sub(r"\bKN_(?:PADS|LIST|SHAPE|AXES)\(", "(", text)
     m = re.search(r"\bKN(\d+): ", text)
     number = int(m[1]) if m else 0
     kind = DTypeError if number in DTYPES else AxisError if number in AXES else BY_STATUS.get(_abi.STATUS.get(status), Error)
@@ -90,6 +91,15 @@ def place():
 
 # ---- contexts ----
 
+@functools.lru_cache(None)
+def devices():
+    """Names of the kinds of device there are."""
+    info, out = _abi.STRUCTS["kn_device_info"].type(), []
+    while L.kn_device_at(len(out), ctypes.addressof(info)):
+        out.append(info.name.decode())
+    return out
+
+
 class _Closed:
     """A closed context's lock."""
 
@@ -104,6 +114,8 @@ class Context:
     """A device and all arrays made on it. `with Context("INTERP"):` makes it the one new arrays are made in; arrays of two contexts do not mix."""
 
     def __init__(self, device=None):
+        if device and device.upper() not in devices():
+            raise ArgumentError(f"no device is named {device!r}; there are {', '.join(devices())}")
         self._c = L.kn_open(device.encode() if device else None)
         if not self._c:
             raise NoMemoryError("kn_open: out of memory")
@@ -161,6 +173,9 @@ class Context:
     def fail(self, status=None):
         text, status = L.kn_message(self._c).decode(errors="replace"), status or L.kn_error(self._c)
         L.kn_clear(self._c)
+        if self.tracing and "KN5016: input '#py" in text:
+            text = text[: text.index("KN5016")] + ("KN5016: a value is asked for that is not known while a function is traced\n"
+                                                   "  hint: float(x), print(x), np.f(x), if x: belong outside; kn.where(x, a, b) chooses inside")
         raise error(text, status) from None
 
     def failed(self, h):

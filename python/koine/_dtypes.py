@@ -2,6 +2,7 @@
 import numpy as np
 
 from . import _abi
+from ._context import DTypeError
 
 LONG = {"u": "uint", "i": "int", "f": "float"}
 ODD = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "bool": "bool", "index": "index"}
@@ -31,7 +32,7 @@ class DType:
                 import ml_dtypes
                 return np.dtype(getattr(ml_dtypes, self.name))
             except ImportError:
-                raise TypeError(f"numpy has no {self.name}: install ml_dtypes, or astype float32 first") from None
+                raise DTypeError(f"numpy has no {self.name}: install ml_dtypes, or astype float32 first") from None
         return np.dtype("int64" if self.name == "index" else self.name)
 
     def __eq__(self, other):
@@ -81,7 +82,7 @@ def dtype(d):
         except TypeError:
             pass
     if found is None:
-        raise TypeError(f"{d!r} is no dtype of koine; those are {', '.join(x.name for x in ALL if x and x.name != 'index')} (no complex ones)")
+        raise DTypeError(f"{d!r} is no dtype of koine; those are {', '.join(x.name for x in ALL if x and x.name != 'index')} (no complex ones)")
     try:
         _known[d] = found
     except TypeError:
@@ -116,7 +117,7 @@ class finfo:
     def __init__(self, type):
         d = dtype(getattr(type, "dtype", type))
         if d.kind != "f":
-            raise TypeError(f"finfo: {d} is no floating dtype; iinfo is for integers")
+            raise DTypeError(f"finfo: {d} is no floating dtype; iinfo is for integers")
         if d.name in self.TABLE:
             self.eps, self.max, self.smallest_normal = self.TABLE[d.name]
         else:
@@ -134,7 +135,7 @@ class iinfo:
     def __init__(self, type):
         d = dtype(getattr(type, "dtype", type))
         if d.kind not in "iu":
-            raise TypeError(f"iinfo: {d} is no integer dtype; finfo is for floating ones")
+            raise DTypeError(f"iinfo: {d} is no integer dtype; finfo is for floating ones")
         self.bits, self.dtype = d.itemsize * 8, d
         self.max = 2 ** (self.bits - (d.kind == "i")) - 1
         self.min = -self.max - 1 if d.kind == "i" else 0

@@ -5,6 +5,8 @@ A function and its ..._over form are one, with axis and keepdims; a pair (array,
 pointers are what the function returns.
 """
 import operator
+import os
+import re
 
 from . import _abi, _context
 from ._abi import FUNCTIONS, P
@@ -49,7 +51,7 @@ def number_of(d):
 
 
 def text_of(v):
-    return v.encode() if isinstance(v, str) else v
+    return v if isinstance(v, bytes) else os.fspath(v).encode()
 
 
 def index(v):
@@ -68,6 +70,7 @@ def is_literal_form(short):
 def is_public(f):
     short = f.name.removeprefix("kn_")
     returns = f.result == "kn_tensor" or f.result == "kn_status" and any(kind == "kn_tensor *" for kind in f.kinds)
+    returns |= f.header == "io.h" and f.result == "kn_status" and f.kinds[0] == "kn_tensor"
     known = all(kind in SCALARS or kind in ("kn_tensor", "kn_ctx *", "const kn_tensor *", "kn_tensor *") for kind in f.kinds)
     return (f.header in ("tensor.h", "io.h") and returns and known and short not in LEFT_OUT and not short.endswith("_at")
             and not is_literal_form(short) and not (short.endswith("_over") and "kn_" + short[:-5] in FUNCTIONS))
@@ -110,7 +113,7 @@ def source(f):
     lists = [p.name for p in params if p.kind == "const kn_tensor *"]
     head, lines = [str(p) for p in params], []
     if over:
-        head = [params[0].name, "axis=None"] + [str(p) for p in params[1:]] + ["keepdims=False"]
+        head = [str(p) for p in params if p.default is ...] + ["axis=None"] + [str(p) for p in params if p.default is not ...] + ["keepdims=False"]
     for p in params:
         if p.default == "size":
             lines.append(f"if {p.name} is None: {p.name} = size")
@@ -171,7 +174,8 @@ def axis_size(x, axis):
 
 def document(f, text):
     head = text[4 : text.index("):\n") + 1]
-    about = (f.doc[:1].upper() + f.doc[1:] + "\n\n") if f.doc else ""
+    doc = f.doc[:1].upper() + f.doc[1:] if re.match(r"[a-z]+[ ,;]", f.doc) and not any(re.match(rf"{n}\b", f.doc) for _, n in f.params) else f.doc
+    about = doc + "\n\n" if doc else ""
     return f"{head}\n\n{about}koine/{f.header}, {f.section}: {f.name}({', '.join(n for _, n in f.params)})"
 
 

@@ -93,14 +93,20 @@ class Trace:
                 L.kn_keep(h)
             L.kn_scope_close(k._c)
             k.check(status)
-            self.template = wrap(k, made[0])
-            k.dead.extend(made[1 : self.n])
+            k.dead.extend(made[: self.n])
             self.slots = []  # of each argument: the placeholder's number, or the captured array
-            node = L.kn_uop_src(L.kn_graph(self.template._h), 0)
+            node = L.kn_uop_src(L.kn_graph(made[0]), 0)
             numbers = {L.kn_graph(p._h): i for i, p in enumerate(placeholders)}
             for s in range(1, L.kn_uop_nsrc(node)):
                 u = L.kn_uop_src(node, s)
                 self.slots.append(numbers[u] if u in numbers else wrap(k, L.kn_from_graph(k._c, u)))
+            # Over placeholders alone: what is captured may be assigned to, and the template must not end with its old value.
+            src = [L.kn_uop_src(node, 0)]
+            for s in self.slots:
+                p = placeholders[s] if type(s) is int else placeholder(k, s)
+                src.append(L.kn_graph(p._h))
+            node = L.kn_u_make(k._c, b"function", len(src), (P * len(src))(*src))
+            self.template = wrap(k, L.kn_from_graph(k._c, L.kn_u_get(k._c, node, 0)))
 
     def apply(self, arguments):
         """Its results over other arguments, lazily."""

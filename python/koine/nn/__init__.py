@@ -9,6 +9,7 @@ import ctypes
 from .. import _abi
 from .._array import PLACE, Array, wrap
 from .._context import L, S, DTypeError, current, place
+from .._functions import index
 from . import functional  # noqa: F401
 
 # ---- layers ----
@@ -94,7 +95,7 @@ class Linear(_Layer):
     """x (..., inputs) to (..., outputs): x @ weight.T + bias, weight (outputs, inputs)."""
 
     def __init__(self, inputs, outputs, bias=True):
-        self._make("kn_linear_new", "kn_linear_layer", inputs, outputs, bool(bias))
+        self._make("kn_linear_new", "kn_linear_layer", index(inputs), index(outputs), bool(bias))
 
     def forward(self, x):
         return self._call("kn_linear_apply", x)
@@ -104,7 +105,7 @@ class Conv2d(_Layer):
     """x (N, inputs, H, W) to (N, outputs, ...); weight (outputs, inputs, size, size)."""
 
     def __init__(self, inputs, outputs, size, stride=1, padding=0, bias=True):
-        self._make("kn_conv2d_new", "kn_conv2d_layer", inputs, outputs, size, stride, padding, bool(bias))
+        self._make("kn_conv2d_new", "kn_conv2d_layer", *map(index, (inputs, outputs, size, stride, padding)), bool(bias))
 
     def forward(self, x):
         return self._call("kn_conv2d_apply", x)
@@ -114,7 +115,7 @@ class LayerNorm(_Layer):
     """Mean 0 and variance 1 over the last axis, of `size`, times weight, plus bias."""
 
     def __init__(self, size):
-        self._make("kn_layer_norm_new", "kn_norm_layer", size)
+        self._make("kn_layer_norm_new", "kn_norm_layer", index(size))
 
     def forward(self, x):
         return self._call("kn_layer_norm_apply", x)
@@ -127,7 +128,7 @@ class BatchNorm(_Layer):
     training = True
 
     def __init__(self, channels):
-        self._make("kn_batch_norm_new", "kn_norm_layer", channels)
+        self._make("kn_batch_norm_new", "kn_norm_layer", index(channels))
 
     def forward(self, x):
         return self._call("kn_batch_norm_apply", x, bool(self.training))
@@ -159,11 +160,13 @@ class Dropout(Module):
 # ---- optimizers ----
 
 class _Optimizer:
+    _o = None
+
     def __init__(self, make, params, *numbers):
         self.params = list(params)
         if not self.params or not all(type(p) is Array and p._own == PLACE for p in self.params):
             raise DTypeError("an optimizer takes a list of parameters: koine.param(x), or layer.parameters()")
-        self._k, self._o = self.params[0]._k, None
+        self._k = self.params[0]._k
         with self._k.lock:
             self._o = make(self._k._c, (_abi.P * len(self.params))(*[p._h for p in self.params]), len(self.params), *map(float, numbers))
             if not self._o:

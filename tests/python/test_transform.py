@@ -1,0 +1,269 @@
+"""Gradients, functions compiled once, layers and optimizers, from Python."""
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+import koine as kn  # noqa: E402
+from koine import nn  # noqa: E402
+
+F = np.float32
+X = kn.asarray(np.linspace(-1, 1, 6).reshape(2, 3).astype(F))
+
+
+def close(got, want, tol=1e-5):
+    np.testing.assert_allclose(np.asarray(got), want, rtol=tol, atol=tol)
+
+
+# ---- gradients ----
+
+def test_grad():
+    close(kn.grad(lambda x: (x * x).sum())(X), 2 * np.asarray(X))
+    close(kn.grad(lambda x: x**3)(2.0), 12)  # a number
+    close(kn.grad(kn.grad(lambda x: x**3))(kn.asarray(2.0)), 12)
+    close(kn.grad(kn.grad(kn.grad(lambda x: x**3)))(kn.asarray(2.0)), 6)
+    close(kn.grad(lambda x, n: (x**n).sum(), argnums=-2)(X, 3), 3 * np.asarray(X) ** 2)
+    close(kn.grad(lambda x, scale=1.0: (x * scale).sum())(X, scale=4.0), np.full((2, 3), 4))
+
+
+def test_equal_arguments_are_told_apart():
+    w, b = kn.zeros(3), kn.zeros(3)
+    v, (gw, gb) = kn.value_and_grad(lambda w, b: (3 * w + 5 * b).sum(), argnums=(0, 1))(w, b)
+    close(gw, [3, 3, 3]), close(gb, [5, 5, 5]), close(v, 0)
+    close(kn.grad(lambda a, b: (a * 2 * b).sum())(X, X), 2 * np.asarray(X))
+
+
+def test_nested_arguments():
+    params = {"w": kn.ones((3, 2)), "layers": [kn.asarray([1.0, 2.0]), (kn.asarray(3.0),)], "name": None}
+    g = kn.grad(lambda p, x: (x @ p["w"] * p["layers"][0]).sum() * p["layers"][1][0])(params, X)
+    x = np.asarray(X)
+    assert set(g) == {"w", "layers", "name"} and isinstance(g["layers"][1], tuple) and g["name"] is None
+    close(g["w"], 3 * x.sum(0)[:, None] * np.array([[1, 2]]))
+    close(g["layers"][0], 3 * (x @ np.ones((3, 2))).sum(0))
+    (value, more), g = kn.value_and_grad(lambda x: ((x * x).sum(), {"twice": x * 2, "k": 7}), has_aux=True)(X)
+    close(value, (x * x).sum()), close(more["twice"], 2 * x), close(g, 2 * x)
+    assert more["k"] == 7
+    g, more = kn.grad(lambda x: ((x * x).sum(), x + 1), has_aux=True)(X)
+    close(more, x + 1)
+
+
+def test_what_it_is_written_in_is_seen():
+    c = kn.asarray([1.0, 2.0, 3.0])
+    lazy = c * 2
+    p = kn.param(c)
+    close(kn.grad(lambda x: (x * c * lazy * p).sum())(X), np.tile(2 * np.array([1, 8, 27.0]), (2, 1)))
+    close(kn.grad(lambda x: (kn.grad(lambda y: (x * y * y).sum())(X) * x).sum())(X), 4 * np.asarray(X) ** 2)  # of 2 x y x
+    close(kn.grad(lambda x: c.sum())(X), np.zeros((2, 3)))
+    close(kn.grad(lambda x: kn.stop(x).sum() if hasattr(kn, "stop") else x.detach().sum())(X), np.zeros((2, 3)))
+
+
+# ---- functions ----
+
+def test_traced_once():
+    calls = []
+
+    @kn.function
+    def f(a, b, n=2, name="x"):
+        """A docstring."""
+        calls.append(a.shape)
+        return a * b + n, {"sum": (a + b).sum()}
+
+    x = np.asarray(X)
+    for i in range(5):
+        y, more = f(X + i, X)
+        close(y, (x + i) * x + 2), close(more["sum"], (2 * x + i).sum())
+    assert len(calls) == 1 and "traced 1 times" in repr(f) and f.__name__ == "f" and f.__doc__ == "A docstring."
+    f(X, X, n=3), f(X, X, n=3), f(X, X, 3)
+    f(X[:1], X), f(X.astype("float64"), X), f(X, b=X)
+    close(f(X, X, n=3.0)[0], x * x + 3)
+    assert len(calls) == 7
+    close(f(x, x)[0], x * x + 2)  # numpy's arrays are arguments, too
+    assert len(calls) == 7
+
+
+def test_results_are_computed_by_the_call():
+    k = kn.current_context()
+    f = kn.function(lambda a: (a + 1, a - 1))
+    f(X)
+    before = k.stats["replays"]
+    a, b = f(X * 3)
+    assert k.stats["replays"] == before + 1
+    close(a, np.asarray(X) * 3 + 1), close(b, np.asarray(X) * 3 - 1)
+    assert k.stats["replays"] == before + 1
+
+
+def test_equal_arguments_and_constants():
+    f = kn.function(lambda a, b: (a - 2 * b, kn.ones(2), a, 5, None, [b]))
+    for a, b in ((kn.zeros(2), kn.zeros(2)), (kn.ones(2), kn.zeros(2)), (kn.zeros(2), kn.ones(2))):
+        r = f(a, b)
+        close(r[0], np.asarray(a) - 2 * np.asarray(b)), close(r[1], [1, 1]), close(r[2], a), close(r[5][0], b)
+        assert r[3] == 5 and r[4] is None
+    assert float(kn.function(lambda: kn.asarray(3.0) + 1)()) == 4 and kn.function(lambda a: None)(X) is None
+
+
+def test_captured():
+    p, c = kn.param(kn.ones(3)), kn.asarray([1.0, 2.0, 3.0])
+    f = kn.function(lambda a: a * p + c)
+    close(f(kn.ones(3)), [2, 3, 4])
+    p.assign(kn.full((3,), 10.0))
+    close(f(kn.ones(3)), [11, 12, 13])
+    c = kn.zeros(3)  # another array by the same name: the function keeps what it found
+    close(f(kn.ones(3)), [11, 12, 13])
+
+
+def test_functions_in_functions():
+    inner = kn.function(lambda a: a * a)
+
+    @kn.function
+    def outer(a, b):
+        return inner(a) + inner(b) * 2, kn.grad(lambda t: inner(t).sum())(a)
+
+    y, g = outer(X, X + 1)
+    x = np.asarray(X)
+    close(y, x * x + 2 * (x + 1) ** 2), close(g, 2 * x)
+    close(kn.grad(lambda a: outer(a, X)[0].sum())(X), 2 * x)
+
+    @kn.function
+    def closes_over(a):
+        return kn.function(lambda b: a * b)(X)  # captures what stands for an argument
+
+    close(closes_over(X), x * x), close(closes_over(X + 1), (x + 1) * x)
+    held = []
+
+    def twice(a):
+        if not held:
+            held.append(kn.function(lambda b: a * b))
+        return held[0](X)
+
+    close(kn.grad(lambda a: twice(a).sum())(X), x)
+
+
+def test_a_method():
+    class Model:
+        def __init__(self):
+            self.w = kn.param(kn.ones(3))
+
+        @kn.function
+        def __call__(self, x):
+            return x * self.w
+
+    m = Model()
+    close(m(X), np.asarray(X)), close(m(X), np.asarray(X))
+
+
+def test_training_by_functions():
+    """A step as one function; its own parameters in, new ones out."""
+    r = np.random.default_rng(0)
+    x = r.normal(size=(64, 5)).astype(F)
+    y = x @ np.arange(5, dtype=F) + 1
+
+    @kn.function
+    def step(p, x, y):
+        value, g = kn.value_and_grad(lambda p: kn.mse_loss(x @ p["w"] + p["b"], y))(p)
+        return value, {n: p[n] - 0.1 * g[n] for n in p}
+
+    p, x, y = {"w": kn.zeros(5), "b": kn.asarray(0.0)}, kn.asarray(x), kn.asarray(y)
+    for _ in range(300):
+        value, p = step(p, x, y)
+    close(p["w"], np.arange(5), 1e-3), close(p["b"], 1, 1e-3)
+    assert float(value) < 1e-6 and len(step.traces) == 1
+
+
+@pytest.mark.parametrize("make", [lambda: kn.grad(lambda a: a * 2)(kn.asarray([1])), lambda: kn.grad(lambda a: 3)(X), lambda: kn.grad(lambda a: (a, 1))(X),
+                                  lambda: kn.grad(lambda a: float(a.sum()))(X), lambda: kn.grad(lambda a: a, argnums=1)(X), lambda: kn.function(lambda a, s: a)(X, set()),
+                                  lambda: kn.function(lambda a: a if a.sum() > 0 else -a)(X), lambda: kn.function(lambda a: np.sin(a))(X), lambda: kn.function(lambda a: a @ a)(X),
+                                  lambda: kn.function(lambda a: 1 / 0)(X), lambda: nn.Adam([X]), lambda: nn.SGD([]), lambda: nn.Linear("a", 2)])
+def test_mistakes_leave_nothing_behind(make):
+    with pytest.raises((kn.Error, ZeroDivisionError)):
+        make()
+    assert kn.current_context().tracing == 0
+    close(X + 1, np.asarray(X) + 1)
+
+
+# ---- networks ----
+
+def test_layers():
+    l = nn.Linear(3, 2)
+    close(l(X), np.asarray(X) @ np.asarray(l.weight).T + np.asarray(l.bias))
+    assert nn.Linear(3, 2, bias=False).bias is None and len(l.parameters()) == 2
+    c = nn.Conv2d(1, 4, 3, stride=2, padding=1)
+    assert c(kn.ones((2, 1, 8, 8))).shape == (2, 4, 4, 4) and c.stride == 2
+    n = nn.LayerNorm(3)
+    y = np.asarray(n(X))
+    close(y.mean(-1), np.zeros(2)), close(y.std(-1), np.ones(2), 1e-3)
+    b = nn.BatchNorm(3)
+    assert len(b.parameters()) == 2
+    b(X + 5)
+    b.training = False
+    assert b(X).shape == (2, 3)
+    e = nn.Embedding(5, 3)
+    close(e(kn.asarray([4, 0])), np.asarray(e.weight)[[4, 0]])
+    d = nn.Dropout(0.5)
+    assert float((d(kn.ones(1000)) == 0).mean()) > 0.3
+    d.training = False
+    close(d(X), np.asarray(X))
+
+    class Net(nn.Module):
+        def __init__(self):
+            self.parts = [nn.Linear(3, 4), {"out": nn.Linear(4, 2)}]
+            self.scale = kn.param(kn.ones(2))
+            self.twin = self.parts[0]
+
+        def forward(self, x):
+            return self.parts[1]["out"](kn.relu(self.parts[0](x))) * self.scale
+
+    assert len(Net().parameters()) == 5 and Net()(X).shape == (2, 2)
+    with pytest.raises(kn.Error, match="KN1211.*\n.*hint"):
+        l(kn.ones((2, 5)))
+
+
+@pytest.mark.parametrize("make", [lambda p: nn.SGD(p, 0.1, momentum=0.9), lambda p: nn.Adam(p, 0.05), lambda p: nn.AdamW(p, 0.05, weight_decay=0.0)])
+def test_optimizers(make):
+    x = kn.asarray([[0.0, 0], [0, 1], [1, 0], [1, 1]])
+    y = kn.asarray([[0.0], [1], [1], [0]])
+    kn.random.seed(3)
+    model = nn.Sequential(nn.Linear(2, 16), kn.tanh, nn.Linear(16, 1))
+    opt = make(model.parameters())
+    first = None
+    for i in range(200):
+        value = opt.step(kn.mse_loss(model(x), y))
+        first = first or float(value)
+    assert float(value) < 0.02 < first
+    opt.rate = 0.0
+    assert opt.rate == 0
+    w = np.array(model.parts[0].weight)
+    opt.step(kn.mse_loss(model(x), y))
+    close(model.parts[0].weight, w)
+
+
+def test_a_step_leaks_nothing():
+    with kn.Context("INTERP") as k:
+        model = nn.Linear(4, 2)
+        opt = nn.SGD(model.parameters(), 0.01)
+        f = kn.function(lambda x: model(x).sum())
+
+        def steps(n):
+            for i in range(n):
+                opt.step(kn.square(model(kn.ones((3, 4)) * (i % 3))).mean())
+                f(kn.ones((3, 4)))
+
+        steps(300)
+        before = k.stats["bytes"]
+        rss = int(Path("/proc/self/statm").read_text().split()[1])
+        steps(1500)
+        assert k.stats["bytes"] <= before + (1 << 20) and (int(Path("/proc/self/statm").read_text().split()[1]) - rss) * 4096 < 4 << 20
+        del model, opt, f
+    k.close()
+
+
+def test_datasets():
+    x, y = kn.datasets.digits(20, seed=3)
+    assert x.shape == (20, 1, 28, 28) and y.shape == (20,) and x.dtype == kn.float32 and y.dtype == kn.int32 and 0 <= float(x.min()) and float(x.max()) <= 1
+    close(kn.datasets.digits(20, seed=3)[0], x)
+
+
+def test_files(tmp_path):
+    kn.save_npy(X * 2, tmp_path / "x.npy")
+    close(np.load(tmp_path / "x.npy"), np.asarray(X) * 2), close(kn.load_npy(tmp_path / "x.npy"), np.asarray(X) * 2)

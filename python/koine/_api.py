@@ -394,6 +394,76 @@ def where(condition, x1, x2, /):
     return G["where"](condition, x1, x2)
 
 
+# ---- where C has the function ----
+
+def real(x, /):
+    """x: there are no complex arrays."""
+    return asarray(x)
+
+
+def conj(x, /):
+    """x: there are no complex arrays."""
+    return asarray(x)
+
+
+if "sort" in G:
+    def sort(x, /, axis=-1, *, descending=False, stable=True):
+        """x in order along an axis; equals keep theirs, NaN counts as largest."""
+        return G["sort"](x, axis, descending)
+
+    def argsort(x, /, axis=-1, *, descending=False, stable=True):
+        """Where the elements of sort(x) are in x."""
+        return G["argsort"](x, axis, descending)
+
+if "meshgrid" in G:
+    def meshgrid(*arrays, indexing="xy"):
+        """Vectors as the coordinates of a grid; indexing "xy": the first two axes swapped, "ij": as they come."""
+        if indexing not in ("xy", "ij"):
+            raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
+        return list(G["meshgrid"](_met(arrays), indexing == "xy"))
+
+if "broadcast_tensors" in G:
+    def broadcast_arrays(*arrays):  # noqa: F811
+        """All of them in the shape they meet in."""
+        return list(G["broadcast_tensors"](arrays))
+
+if "clip" in G:
+    def clip(x, /, min=None, max=None):  # noqa: F811
+        """x between min and max, each a number, an array or None."""
+        return G["clip"](x, min, max)
+
+if "einsum" in G:
+    def einsum(expression, *operands):
+        return G["einsum"](expression, operands)
+
+    einsum.__doc__ = G["einsum"].__doc__
+
+if "tensordot" in G:
+    def tensordot(x1, x2, /, *, axes=2):
+        """Summed over pairs of axes: the last n of x1 with the first n of x2, or (axes of x1, axes of x2)."""
+        x1, x2 = asarray(x1), asarray(x2)
+        if isinstance(axes, _int):
+            if not 0 <= axes <= _min(x1.ndim, x2.ndim):
+                raise AxisError(f"tensordot: {axes} axes of arrays of {x1.ndim} and {x2.ndim}")
+            axes = (range(x1.ndim - axes, x1.ndim), range(axes))
+        return G["tensordot"](x1, x2, axes[0], axes[1])
+
+if "diff" in G:
+    def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
+        """x[i + 1] - x[i] along an axis, n times; prepend and append are put at its ends before."""
+        parts = [p for p in (prepend, x, append) if p is not None]
+        return G["diff"](concat(parts, axis=axis) if len(parts) > 1 else x, n, axis)
+
+if "searchsorted" in G:
+    _search = G["searchsorted"]
+
+    def searchsorted(x1, x2, /, *, side="left", sorter=None):
+        """Where each of x2 would stand in the sorted vector x1: before its equals (left) or behind them (right)."""
+        if side not in ("left", "right"):
+            raise ArgumentError(f"searchsorted: side is 'left' or 'right', not {side!r}")
+        return _search(x1 if sorter is None else G["take"](x1, sorter, 0), x2, side == "right")
+
+
 # ---- running ----
 
 def realize(*arrays):

@@ -11,7 +11,7 @@ import re
 from . import _abi, _context
 from ._abi import FUNCTIONS, P
 from ._array import Array, context_of, operand, wrap
-from ._context import L, DTypeError, current
+from ._context import ArgumentError, DTypeError, L
 from ._dtypes import BY_NAME, dtype as dtype_of
 
 # Parameters that may be left out, by name, or by function and name.
@@ -24,12 +24,14 @@ DEFAULTS = {
     "argmax.axis": None, "argmin.axis": None, "randint.dtype": "int64", "one_hot.dtype": "float32", "uniform.lo": 0.0, "uniform.hi": 1.0, "normal.mean": 0.0, "normal.deviation": 1.0,
     "sort.axis": -1, "argsort.axis": -1, "sort.descending": False, "argsort.descending": False, "topk.axis": -1, "topk.largest": True, "unfold.step": 1,
     "take.axis": 0, "roll.axis": 0, "linear.weight": ..., "embedding.weight": ..., "lerp.weight": ..., "batch_norm.mean": None, "batch_norm_train.mean": None,
-    "batch_norm_train.var": None,
+    "batch_norm_train.var": None, "quantile.method": "linear", "nanquantile.method": "linear", "include_self": True, "upper": False, "unit": False, "complete": False,
+    "diff.times": 1, "diff.axis": -1, "vecdot.axis": -1, "cross.axis": -1, "cdist.p": 2.0, "pad_mode.value": 0.0, "pad_mode.mode": "constant", "rot90.times": 1,
+    "rot90.from": 0, "rot90.to": 1, "vector_norm.ord": 2.0, "unstack.axis": 0, "kthvalue.axis": -1, "kthvalue.keep": False, "logcumsumexp.axis": -1,
 }
 NAMES = {"keep": "keepdims", "in": "inputs", "from": "source", "to": "destination", "lambda": "lambda_", "def": "default"}
 # Not for users of Python: handles, memory, places; what _array, _transform and nn serve; literals, which are operands.
 LEFT_OUT = {"keep", "hand_up", "context", "from_graph", "from_host", "borrow_host", "scalar", "int", "function", "grad", "grad1", "grad_from", "at_", "cat2",
-            "assign", "param", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like", "arange", "linspace", "eye", "copy_to"}
+            "assign", "param", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like", "arange", "linspace", "eye", "copy_to", "setitem"}
 SCALARS = {"double": "float({})", "int": "_index({})", "unsigned": "_index({})", "int64_t": "_index({})", "uint64_t": "_index({})", "uint32_t": "_index({})",
            "size_t": "_index({})", "kn_dtype": "_number_of({})", "kn_ints": "_int_list({})", "const char *": "_text_of({})"}
 
@@ -59,6 +61,16 @@ def index(v):
         return operator.index(v)
     except TypeError:
         raise DTypeError(f"an integer expected, not {v!r}") from None
+
+
+def choice(group, v):
+    """One of an enum by its name."""
+    names = _abi.CHOICES[group]
+    if isinstance(v, str) and v.lower() in names:
+        return names[v.lower()]
+    if isinstance(v, str):
+        raise ArgumentError(f"{v!r} is none of {', '.join(names)}")
+    return index(v)
 
 
 def is_literal_form(short):
@@ -134,6 +146,8 @@ def source(f):
         elif kind == "kn_tensor *":
             outs.append(name)
             args.append("_" + name)
+        elif kind == "int" and name in ("method", "how", "mode") and any(short.endswith(c) for c in _abi.CHOICES):
+            args.append(f"_choice({next(c for c in _abi.CHOICES if short.endswith(c))!r}, {name})")
         else:
             args.append(SCALARS[kind].format(name))
         before = kind
@@ -145,17 +159,16 @@ def source(f):
                   "    _x = _operand(_k, " + params[0].name + ", _d)",
                   "    return _wrap(_k, " + call_(over.name, [given[name] for _, name in over.params]) + ")"]
     elif outs:
+        # One call's results are in `out`, as many as it writes: 64 are room enough, unless a list or an axis says how many.
         count = next((f"len({n})" for kind, n in reversed(f.params) if kind in ("kn_ints", "const kn_tensor *")), None) or \
-            next((f"_index({n})" for kind, n in f.params if n == "n"), None) or (f"_axis_size({tensors[0]}, axis)" if any(n == "axis" for _, n in f.params) else None)
-        many = f.result == "kn_status" and outs == ["out"] and count
-        if many:
-            lines.append(f"    _count = {count}")
-        lines += [f"    _{o} = (_P * {'max(_count, 1)' if many else '1'})()" for o in outs]
+            next((f"_index({n})" for kind, n in f.params if n == "n"), None) or (f"_axis_size({tensors[0]}, axis)" if any(n == "axis" for _, n in f.params) else "0")
+        many = f.result == "kn_status" and outs == ["out"]
+        lines += [f"    _{o} = (_P * {f'max({count}, 64)' if many else '1'})()" for o in outs]
         lines.append("    _result = " + call_(f.name, args))
         if f.result == "kn_status":
             lines.append("    if _result: _k.check(_result)")
         got = ["_wrap(_k, _result)"] if f.result == "kn_tensor" else []
-        lines.append("    return [_wrap(_k, h) for h in _out[:_count]]" if many else "    return " + ", ".join(got + [f"_wrap(_k, _{o}[0])" for o in outs]))
+        lines.append("    return tuple(_wrap(_k, h) for h in _out if h)" if many else "    return " + ", ".join(got + [f"_wrap(_k, _{o}[0])" for o in outs]))
     elif f.result == "kn_status":
         lines += ["    _k.check(" + call_(f.name, args) + ")"]
     else:
@@ -181,7 +194,7 @@ def document(f, text):
 
 def make():
     """All of them, by name. Functions whose names end in _ or that only read are left to the package."""
-    room = {"_" + f.__name__: f for f in (operand, wrap, context_of, index, int_list, number_of, text_of, all_axes, axis_size)}
+    room = {"_" + f.__name__: f for f in (operand, wrap, context_of, index, int_list, number_of, text_of, all_axes, axis_size, choice)}
     room.update(_L=L, _P=P)
     out = {}
     for f in FUNCTIONS.values():

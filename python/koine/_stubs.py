@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Literal, Optional, Sequence, Tuple, 
 
 import numpy as np
 
-from . import datasets as datasets, nn as nn, random as random
+from . import datasets as datasets, linalg as linalg, nn as nn, random as random
 
 ArrayLike = Union["Array", _bool, int, float, np.ndarray, Sequence[Any]]
 DTypeLike = Union["DType", str, type, np.dtype]
@@ -32,7 +32,7 @@ NAMES = {"x": "ArrayLike", "shape": "Ints", "dtype": "Optional[DTypeLike]", "dev
          "x1": "ArrayLike", "x2": "ArrayLike", "source": "Ints", "destination": "Ints", "min": "Optional[ArrayLike]", "max": "Optional[ArrayLike]", "decimals": "int", "obj": "Any",
          "target": "Array", "value": "ArrayLike", "f": "Callable[..., Any]", "argnums": "Ints", "has_aux": "_bool", "seed": "int", "kind": "Any", "from_": "Any", "to": "Any", "name": "Any",
          "d": "DTypeLike", "dtype_": "DTypeLike", "correction": "float", "ddof": "Optional[int]", "out": "None"}
-RETURNS = {"unstack": "Tuple[Array, ...]", "broadcast_arrays": "list[Array]", "isdtype": "_bool", "can_cast": "_bool", "result_type": "DType", "dtype": "DType", "realize": "Any",
+RETURNS = {"unstack": "Tuple[Array, ...]", "meshgrid": "list[Array]", "broadcast_arrays": "list[Array]", "isdtype": "_bool", "can_cast": "_bool", "result_type": "DType", "dtype": "DType", "realize": "Any",
            "manual_seed": "None", "grad": "Callable[..., Any]", "value_and_grad": "Callable[..., Tuple[Any, Any]]", "device": "Context", "current_context": "Context"}
 
 
@@ -59,7 +59,7 @@ def signature_of(name, f, method=False):
         kinds.update(axis="Optional[Ints]" if "kn_" + c.name[3:] + "_over" in FUNCTIONS else "int", keepdims="_bool")
         outs = [n for kind, n in c.params if kind == "kn_tensor *"]
         if c.result == "kn_status":
-            returns = "None" if not outs else "list[Array]" if outs == ["out"] else f"Tuple[{', '.join(['Array'] * len(outs))}]" if len(outs) > 1 else "Array"
+            returns = "None" if not outs else "Tuple[Array, ...]" if outs == ["out"] else f"Tuple[{', '.join(['Array'] * len(outs))}]" if len(outs) > 1 else "Array"
         elif outs:
             returns = f"Tuple[{', '.join(['Array'] * (1 + len(outs)))}]"
     parts, star, slash = [], False, False

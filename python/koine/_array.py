@@ -25,7 +25,7 @@ class Array:
     __array_priority__ = 1000  # numpy's operators let this class's go first
     __hash__ = None
 
-    def __init__(self, *_, **__):
+    def __new__(cls, *_, **__):
         raise TypeError("koine.asarray(data) makes an array")
 
     def __del__(self):
@@ -264,11 +264,10 @@ class _Held:
 
     def __init__(self, array):
         self.array = array
-        with array._k.lock:
-            array._k.shared += 1
+        array._k.lent.add(id(self))
 
     def __del__(self):
-        self.array._k.shared -= 1
+        self.array._k.lent.discard(id(self))
 
 
 def _from_bits(a, d):

@@ -120,7 +120,8 @@ class Context:
         if not self._c:
             raise NoMemoryError("kn_open: out of memory")
         self.lock, self.dead, self._scalars = threading.RLock(), collections.deque(), {}
-        self.tracing = self.nested = self.dropped = self.bytes = self.shared = 0
+        self.tracing = self.nested = self.dropped = self.bytes = 0
+        self.lent = set()  # who uses memory of an array here
         self.name = (device or L.kn_get(self._c, b"KN_DEVICE").decode()).upper()
 
     def __repr__(self):
@@ -129,8 +130,8 @@ class Context:
     def close(self):
         """Frees the context and its arrays. Refused while memory of one is shared through DLPack or numpy."""
         with self.lock:
-            if self.shared:
-                raise Error(f"{self.shared} arrays of this context are in use elsewhere (numpy views, DLPack): let go of them first")
+            if self.lent:
+                raise Error(f"{len(self.lent)} arrays of this context are in use elsewhere (numpy views, DLPack): let go of them first")
             c, self._c, self.lock = self._c, None, _Closed()
             L.kn_close(c)
 
@@ -173,9 +174,11 @@ class Context:
     def fail(self, status=None):
         text, status = L.kn_message(self._c).decode(errors="replace"), status or L.kn_error(self._c)
         L.kn_clear(self._c)
-        if self.tracing and "KN5016: input '#py" in text:
-            text = text[: text.index("KN5016")] + ("KN5016: a value is asked for that is not known while a function is traced\n"
-                                                   "  hint: float(x), print(x), np.f(x), if x: belong outside; kn.where(x, a, b) chooses inside")
+        if "KN5016: input '#py" in text:
+            text = text[: text.index("KN5016")] + (
+                "KN5016: a value is asked for that is not known while a function is traced\n"
+                "  hint: float(x), print(x), np.f(x), if x: belong outside; kn.where(x, a, b) chooses inside" if self.tracing else
+                "KN5016: an array is used that stood for an argument while a function was traced\n  hint: what a function makes it must return; it is run once, not at each call")
         raise error(text, status) from None
 
     def failed(self, h):
@@ -259,7 +262,7 @@ def _open_default():
 @atexit.register
 def _close_all():
     for k in _by_name.values():
-        if k._c and not k.shared and k.lock.acquire(blocking=False):  # another thread may be computing
+        if k._c and not k.lent and k.lock.acquire(blocking=False):  # another thread may be computing
             k.close()
 
 

@@ -95,11 +95,13 @@ class Trace:
             k.check(status)
             k.dead.extend(made[: self.n])
             self.slots = []  # of each argument: the placeholder's number, or the captured array
+            self.inside = False  # another trace: what stands for its arguments is captured
             node = L.kn_uop_src(L.kn_graph(made[0]), 0)
             numbers = {L.kn_graph(p._h): i for i, p in enumerate(placeholders)}
             for s in range(1, L.kn_uop_nsrc(node)):
                 u = L.kn_uop_src(node, s)
                 self.slots.append(numbers[u] if u in numbers else wrap(k, L.kn_from_graph(k._c, u)))
+                self.inside |= u not in numbers and L.kn_uop_op(u) == b"param"
             # Over placeholders alone: what is captured may be assigned to, and the template must not end with its old value.
             src = [L.kn_uop_src(node, 0)]
             for s in self.slots:
@@ -237,7 +239,9 @@ class function:
             except TypeError:
                 raise DTypeError(f"function: arguments are arrays, or what a dict takes as a key: {self.f.__name__}{args!r}") from None
             if found is None:
-                found = self.traces[key] = self._trace(k, leaves, form)
+                found = self._trace(k, leaves, form)
+                if found[0] is None or not found[0].inside:
+                    self.traces[key] = found
             trace, out = found
             results = trace.apply(leaves) if trace else []
             if not k.tracing and results:

@@ -2,6 +2,7 @@
 import copy
 import gc
 import operator
+import os
 import pickle
 import sys
 import threading
@@ -89,6 +90,8 @@ def test_python_numbers():
 
 
 def test_repr():
+    with pytest.raises(TypeError, match="asarray"):
+        kn.Array([1])
     assert repr(kn.asarray([1.0, 2.5])) == "Array([1. , 2.5], dtype=float32)" and str(kn.asarray([1, 2])) == "[1 2]"
     assert repr(kn.asarray([[1], [2]])) == "Array([[1],\n       [2]], dtype=int64)" and repr(kn.zeros((0, 2))) == "Array([], dtype=float32)"
 
@@ -390,7 +393,7 @@ def test_no_leak():
         gc.collect()
         before, live = rss(), k.stats["bytes"]
         steps(100000)
-        assert rss() - before < 4 << 20 and k.stats["bytes"] <= live + (1 << 20)
+        assert (rss() - before < 4 << 20 or os.environ.get("KOINE_SAN")) and k.stats["bytes"] <= live + (1 << 20)
         assert len(k.dead) < 100
 
 

@@ -68,19 +68,19 @@ def test_memory_is_given_back():
         y = kn.asarray(a) * 2
         b = np.from_dlpack(y)
         want = b.copy()
-        assert k.shared == 1 and len(_dlpack._lent) == lent + 1
+        assert len(k.lent) == 1 and len(_dlpack._lent) == lent + 1
         del y
         for i in range(100):
             np.asarray(kn.asarray(a) + i)
         assert np.array_equal(b, want)
         del b
         gc.collect()
-        assert k.shared == 0 and len(_dlpack._lent) == lent
+        assert not k.lent and len(_dlpack._lent) == lent
         capsule = (kn.asarray(a) + 1).__dlpack__(max_version=(1, 0))
         assert len(_dlpack._lent) == lent + 1
         del capsule  # nobody took it
         gc.collect()
-        assert len(_dlpack._lent) == lent and k.shared == 0
+        assert len(_dlpack._lent) == lent and not k.lent
     k.close()
 
 

@@ -327,12 +327,30 @@ KN_API kn_tensor kn_var(kn_tensor x, double correction);
 KN_API kn_tensor kn_std(kn_tensor x, double correction);
 KN_API kn_tensor kn_var_over(kn_tensor x, kn_ints axes, int keep, double correction);
 KN_API kn_tensor kn_std_over(kn_tensor x, kn_ints axes, int keep, double correction);
+/* Of the numbers alone: NaN is left out; nanmax, nanmin, nanmean of NaN alone are NaN. */
+KN_API kn_tensor kn_nansum(kn_tensor x);
+KN_API kn_tensor kn_nanprod(kn_tensor x);
+KN_API kn_tensor kn_nanmax(kn_tensor x);
+KN_API kn_tensor kn_nanmin(kn_tensor x);
+KN_API kn_tensor kn_nanmean(kn_tensor x);
+KN_API kn_tensor kn_nanvar(kn_tensor x, double correction);
+KN_API kn_tensor kn_nanstd(kn_tensor x, double correction);
+KN_API kn_tensor kn_nansum_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_nanprod_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_nanmax_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_nanmin_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_nanmean_over(kn_tensor x, kn_ints axes, int keep);
+KN_API kn_tensor kn_nanvar_over(kn_tensor x, kn_ints axes, int keep, double correction);
+KN_API kn_tensor kn_nanstd_over(kn_tensor x, kn_ints axes, int keep, double correction);
 KN_API kn_tensor kn_argmax(kn_tensor x, int axis, int keep); /* i64; the first of equals; NaN counts as largest */
 KN_API kn_tensor kn_argmin(kn_tensor x, int axis, int keep);
 KN_API kn_tensor kn_cumsum(kn_tensor x, int axis);
 KN_API kn_tensor kn_cumprod(kn_tensor x, int axis);
 KN_API kn_tensor kn_cummax(kn_tensor x, int axis);
 KN_API kn_tensor kn_cummin(kn_tensor x, int axis);
+KN_API kn_tensor kn_cummax_indices(kn_tensor x, int axis); /* i64: where the largest so far is, the last of equals or of NaN */
+KN_API kn_tensor kn_cummin_indices(kn_tensor x, int axis);
+KN_API kn_tensor kn_logcumsumexp(kn_tensor x, int axis);
 
 /* ---- products ---------------------------------------------------------------------------------------------- */
 
@@ -353,7 +371,11 @@ KN_API kn_tensor kn_scatter_add_along_axis(kn_tensor x, int axis, kn_tensor idx,
 KN_API kn_tensor kn_one_hot(kn_tensor idx, int64_t classes, kn_dtype dtype);
 KN_API kn_tensor kn_embedding(kn_tensor weight, kn_tensor idx);
 
-/* ---- order (sort.c): NaN counts as the largest, -0.0 and 0.0 as equal; equals keep their order ----------------- */
+/* ---- order (sort.c): NaN counts as the largest, -0.0 and 0.0 as equal; equals keep their order -----------------
+ *
+ *   kn_tensor which, best = kn_topk(logits, 50, -1, 1, &which);               the 50 likeliest of each row, and which they are
+ *   kn_tensor ranked = kn_take(names, kn_argsort(score, 0, 1), 0);            by score, the best first
+ *   kn_tensor counts, n, word = kn_unique(ids, 1000, NULL, NULL, &counts, &n);  up to 1000 distinct, how often each is there, how many */
 
 /* Along an axis, ascending or descending (NaN then first, as in PyTorch); cost grows as n. argsort: i64. */
 KN_API kn_tensor kn_sort(kn_tensor x, int axis, int descending);
@@ -373,6 +395,29 @@ KN_API kn_tensor kn_quantile(kn_tensor x, double q, int method);
 KN_API kn_tensor kn_nanquantile(kn_tensor x, double q, int method);
 KN_API kn_tensor kn_quantile_over(kn_tensor x, double q, kn_ints axes, int keep, int method);
 KN_API kn_tensor kn_nanquantile_over(kn_tensor x, double q, kn_ints axes, int keep, int method);
+/* The most frequent along an axis: the least of several; indices: its first place. */
+KN_API kn_tensor kn_mode(kn_tensor x, int axis, int keep, kn_tensor *indices);
+
+/* ---- looking up and counting (count.c) ------------------------------------------------------------------------- */
+
+/* Where values would go in a table that ascends along its last axis: before equals (right: behind them); i64. The table has one axis, or
+ * those of values but for the last. bucketize is the same by another name: as PyTorch's, and numpy's digitize with right turned round. */
+KN_API kn_tensor kn_searchsorted(kn_tensor sorted, kn_tensor values, int right);
+KN_API kn_tensor kn_bucketize(kn_tensor x, kn_tensor boundaries, int right);
+/* How often each of 0 .. size - 1 is in x, integers, i64; with weights of x's shape (NULL: none), the sum of theirs. Others are left out. */
+KN_API kn_tensor kn_bincount(kn_tensor x, int64_t size, kn_tensor weights);
+/* numpy's: how many of x lie in each of as many bins from lo to hi (equal: from x's least to its greatest), i64, or the sum of their
+ * weights. edges, if not NULL, receives the bins + 1 edges. No gradient but for the weights'. */
+KN_API kn_tensor kn_histogram(kn_tensor x, int64_t bins, double lo, double hi, kn_tensor weights, kn_tensor *edges);
+/* The distinct elements of x, ascending, the first `size` of them, 0 behind those that there are. Each of the others may be NULL:
+ * index: where each is first, the number of elements behind; inverse: of x's shape, which of them an element is; counts: how often each
+ * is there; number: how many there are, (), more than size if there was no room. All i64. */
+KN_API kn_tensor kn_unique(kn_tensor x, int64_t size, kn_tensor *index, kn_tensor *inverse, kn_tensor *counts, kn_tensor *number);
+/* Positions of the first `size` elements that are not 0, (size, rank) i64; behind those that there are stands x's shape, which lies
+ * outside. number, if not NULL: how many there are, (). */
+KN_API kn_tensor kn_nonzero(kn_tensor x, int64_t size, kn_tensor *number);
+/* The first `size` elements of x where mask is true (both broadcast), in order, 0 behind those that there are. */
+KN_API kn_tensor kn_masked_select(kn_tensor x, kn_tensor mask, int64_t size, kn_tensor *number);
 
 /* ---- networks ---------------------------------------------------------------------------------------------- */
 

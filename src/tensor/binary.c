@@ -124,7 +124,7 @@ static kn_uop remainder_of(kn_ctx *k, kn_uop a, kn_uop b) {
     return ki_t_where(k, wrong, ki_t_add(k, r, b), r);
 }
 
-static kn_uop logaddexp_of(kn_ctx *k, kn_uop a, kn_uop b) {
+kn_uop ki_t_logaddexp(kn_ctx *k, kn_uop a, kn_uop b) {
     if (!a || !b) return NULL;
     kn_uop m = ki_t_max(k, a, b), d = ki_t_sub(k, a, b);
     if (!d) return NULL;

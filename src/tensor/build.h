@@ -109,6 +109,7 @@ kn_uop ki_t_ne(kn_ctx *k, kn_uop a, kn_uop b);
 #define UNARY(name, class, ...) kn_uop ki_t_##name(kn_ctx *k, kn_uop x);
 #include "tensor/unary.def"
 #undef UNARY
+kn_uop ki_t_logaddexp(kn_ctx *k, kn_uop a, kn_uop b); /* floats */
 kn_uop ki_t_elu(kn_ctx *k, kn_uop x, double alpha);
 kn_uop ki_t_clamp(kn_ctx *k, kn_uop x, double lo, double hi);
 

@@ -101,6 +101,49 @@ static kn_uop norm_of(kn_ctx *k, kn_uop x, uint32_t axes) {
     return ki_t_cast(k, ki_t_sqrt(k, ki_t_sum(k, ki_t_mul(k, x, x), axes)), t);
 }
 
+/* ---- leaving NaN out ---------------------------------------------------------------------------------------- */
+
+static kn_uop numbers(kn_ctx *k, kn_uop x, double instead) {
+    return !x || !ki_is_float((kn_dtype)x->dtype) ? x : ki_t_where(k, ki_t_isnan(k, x), L(instead), x);
+}
+static kn_uop nansum_of(kn_ctx *k, kn_uop x, uint32_t axes) { return ki_t_sum(k, numbers(k, x, 0), axes); }
+static kn_uop nanprod_of(kn_ctx *k, kn_uop x, uint32_t axes) { return ki_t_prod(k, numbers(k, x, 1), axes); }
+
+/* The largest number; NaN where there is none. */
+static kn_uop nanmax_of(kn_ctx *k, kn_uop x, uint32_t axes) {
+    kn_uop m = ki_t_max_over(k, numbers(k, x, -(double)INFINITY), axes);
+    if (!m || !ki_is_float((kn_dtype)x->dtype)) return m;
+    return ki_t_where(k, ki_t_reduce(k, ki_t_isnan(k, x), KN_MUL, axes), L((double)NAN), m);
+}
+static kn_uop nanmin_of(kn_ctx *k, kn_uop x, uint32_t axes) {
+    if (!x || !ki_is_float((kn_dtype)x->dtype)) return ki_t_min_over(k, x, axes);
+    return ki_t_neg(k, nanmax_of(k, ki_t_neg(k, x), axes));
+}
+
+/* How many numbers, in dtype t. */
+static kn_uop count_numbers(kn_ctx *k, kn_uop x, uint32_t axes, kn_dtype t) {
+    return x ? ki_t_cast(k, ki_t_sum(k, ki_t_eq(k, x, x), axes), t) : NULL;
+}
+static kn_uop nanmean_of(kn_ctx *k, kn_uop x, uint32_t axes) {
+    x = ki_t_float(k, x);
+    if (!x) return NULL;
+    kn_dtype t = (kn_dtype)x->dtype, acc = accumulator(t);
+    kn_uop sum = ki_t_reduce(k, ki_t_cast(k, numbers(k, x, 0), acc), KN_ADD, axes);
+    return ki_t_cast(k, ki_t_div(k, sum, count_numbers(k, x, axes, acc)), t);
+}
+static kn_uop nanvar_of(kn_ctx *k, kn_uop x, uint32_t axes, double correction) {
+    x = ki_t_float(k, x);
+    if (!x) return NULL;
+    kn_dtype t = (kn_dtype)x->dtype, acc = accumulator(t);
+    x = ki_t_cast(k, x, acc);
+    kn_uop d = numbers(k, ki_t_sub(k, x, nanmean_of(k, x, axes)), 0), n = count_numbers(k, x, axes, acc);
+    if (correction != 0) n = ki_t_max(k, ki_t_sub(k, n, ki_t_const(k, acc, correction)), ki_t_const(k, acc, 0));
+    return ki_t_cast(k, ki_t_div(k, ki_t_reduce(k, ki_t_mul(k, d, d), KN_ADD, axes), n), t);
+}
+static kn_uop nanstd_of(kn_ctx *k, kn_uop x, uint32_t axes, double correction) {
+    return ki_t_sqrt(k, nanvar_of(k, x, axes, correction));
+}
+
 /* ---- the public pairs -------------------------------------------------------------------------------------- */
 
 static kn_uop finish(kn_ctx *k, kn_uop r, uint32_t axes, int keep) { return keep ? r : ki_t_squeeze(k, r, axes); }
@@ -126,6 +169,11 @@ REDUCTION(all, all_of)
 REDUCTION(logsumexp, ki_t_logsumexp)
 REDUCTION(count_nonzero, count_nonzero_of)
 REDUCTION(norm, norm_of)
+REDUCTION(nansum, nansum_of)
+REDUCTION(nanprod, nanprod_of)
+REDUCTION(nanmax, nanmax_of)
+REDUCTION(nanmin, nanmin_of)
+REDUCTION(nanmean, nanmean_of)
 
 #define SPREAD(name, fn)                                                                                               \
     kn_tensor kn_##name(kn_tensor t, double correction) {                                                              \
@@ -140,6 +188,8 @@ REDUCTION(norm, norm_of)
     }
 SPREAD(var, ki_t_var)
 SPREAD(std, std_of)
+SPREAD(nanvar, nanvar_of)
+SPREAD(nanstd, nanstd_of)
 
 /* ---- positions --------------------------------------------------------------------------------------------- */
 
@@ -211,6 +261,78 @@ kn_tensor kn_cummin(kn_tensor t, int axis) {
     kn_uop x = t->u;
     kn_op turn = ki_is_float((kn_dtype)x->dtype) ? KN_NEG : KN_NOT;
     return ki_handle(k, ki_t_unary(k, turn, scan(k, ki_t_unary(k, turn, x), ki_axis(k, axis, ki_rank(x)), KN_MAX)));
+}
+
+/* The last position so far at which the element is the extreme one (or NaN): the largest such position. */
+static kn_tensor record(kn_tensor t, int axis, bool least, const char *fn) {
+    ENTER(fn, t);
+    kn_uop x = t->u;
+    int a = ki_axis(k, axis, ki_rank(x));
+    if (a < 0) return ki_handle(k, NULL);
+    bool is_float = ki_is_float((kn_dtype)x->dtype);
+    if (least) x = ki_t_unary(k, is_float ? KN_NEG : KN_NOT, x);
+    kn_uop m = x ? scan(k, x, a, KN_MAX) : NULL, hit = ki_t_eq(k, x, m ? ki_op1(&k->ir, KN_CONTIGUOUS, m) : NULL);
+    if (is_float) hit = ki_t_binary(k, KN_OR, hit, ki_t_isnan(k, x));
+    kn_dtype it = x ? ki_index_dtype(KN_I32, ki_dim_n(x, (unsigned)a)) : KN_I32;
+    kn_uop at = ki_t_where(k, hit, ki_t_iota_axis(k, x, (unsigned)a, it), ki_t_const(k, it, 0));
+    at = at ? ki_op1(&k->ir, KN_CONTIGUOUS, at) : NULL; /* a running maximum is carried over what is stored */
+    return ki_handle(k, at ? ki_t_cast(k, scan(k, at, a, KN_MAX), KN_I64) : NULL);
+}
+kn_tensor kn_cummax_indices(kn_tensor t, int axis) { return record(t, axis, false, "cummax_indices"); }
+kn_tensor kn_cummin_indices(kn_tensor t, int axis) { return record(t, axis, true, "cummin_indices"); }
+
+/* logcumsumexp of a short last axis: each element by its own maximum so far. */
+static kn_uop all_before(kn_ctx *k, kn_uop x) {
+    if (!x) return NULL;
+    unsigned last = ki_rank(x) - 1;
+    int64_t n = ki_dim_n(x, last);
+    kn_uop i = ki_t_iota(k, n, KN_I32), upto = ki_t_le(k, RESHAPE(i, 1, n), RESHAPE(i, n, 1));
+    kn_uop y = ki_t_where(k, upto, ki_t_unsqueeze(k, x, last), L(-(double)INFINITY));
+    return ki_t_squeeze(k, ki_t_logsumexp(k, y, UINT32_C(2) << last), UINT32_C(2) << last);
+}
+
+/* The last axis, of floats of 32 bits or more, in blocks of 16; what they come to, in blocks again, and so on; then back, each
+ * block with what is before it. */
+static kn_uop logcumsumexp_of(kn_ctx *k, kn_uop x) {
+    enum { BLOCK = 16, MOST = 12 }; /* 16^12 = 2^48 */
+    if (!x || ki_numel(x) == 0) return x;
+    kn_uop part[MOST], none = L(-(double)INFINITY);
+    unsigned last = ki_rank(x) - 1, levels = 0;
+    int64_t size[MOST], first[KI_MAX_RANK] = {0}, more[KI_MAX_RANK] = {0}, zero[KI_MAX_RANK] = {0};
+    first[last] = 1;
+    for (; x && ki_dim_n(x, last) > BLOCK; levels++) {
+        int64_t n = size[levels] = ki_dim_n(x, last), blocks = (n + BLOCK - 1) / BLOCK;
+        more[last] = blocks * BLOCK - n;
+        ki_shape s = ki_shape_like(x);
+        s.d[last].n = blocks, s.d[last + 1] = (ki_dim){BLOCK, NULL}, s.n++;
+        kn_uop y = all_before(k, ki_t_reshape_to(k, ki_t_pad_with(k, x, zero, more, none), &s));
+        if (!y) return NULL;
+        part[levels] = y = ki_op1(&k->ir, KN_CONTIGUOUS, y);
+        x = ki_t_squeeze(k, ki_t_narrow(k, y, last + 1, BLOCK - 1, 1), UINT32_C(2) << last);
+        x = ki_t_narrow(k, x, last, 0, blocks - 1);
+    }
+    x = all_before(k, x);
+    while (x && levels > 0) {
+        x = ki_t_unsqueeze(k, ki_t_pad_with(k, x, first, zero, none), last + 1);
+        x = ki_t_logaddexp(k, part[--levels], x);
+        if (!x) return NULL;
+        ki_shape s = ki_shape_like(x);
+        s.n--, s.d[last].n *= BLOCK;
+        x = ki_t_narrow(k, ki_t_reshape_to(k, x, &s), last, 0, size[levels]);
+    }
+    return x;
+}
+kn_tensor kn_logcumsumexp(kn_tensor t, int axis) {
+    ENTER("logcumsumexp", t);
+    kn_uop x = ki_t_float(k, t->u);
+    int a = ki_axis(k, axis, ki_rank(t->u));
+    if (a < 0 || !ki_shape_known(k, x)) return ki_handle(k, NULL);
+    if (ki_rank(x) + 2 > KI_MAX_RANK)
+        return FAIL(KI_E_RANK_TOO_LARGE, "logcumsumexp", KI_MAX_RANK - 2), ki_handle(k, NULL);
+    kn_dtype dt = (kn_dtype)x->dtype;
+    unsigned last = ki_rank(x) - 1;
+    kn_uop y = logcumsumexp_of(k, ki_t_move(k, ki_t_cast(k, x, accumulator(dt)), (unsigned)a, last));
+    return ki_handle(k, ki_t_cast(k, ki_t_move(k, y, last, (unsigned)a), dt));
 }
 
 kn_tensor kn_prefix_sum(kn_tensor t) {

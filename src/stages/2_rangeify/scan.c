@@ -1,20 +1,26 @@
-/* scan.c: sums over all that came before, carried along instead of summed anew (DESIGN 12.8).
+/* scan.c: sums over all that came before, carried along instead of summed anew (DESIGN 12.8); products and maxima too.
  *
- * In a nest over (o..., i), REDUCE(add) over r of the terms f(j) with j <= i, where j is r itself or i + r - (n - 1) (how
+ * In a nest over (o..., i), a REDUCE over r of the terms f(j) with j <= i (of the rest the op's identity), where j is r itself or i + r - (n - 1) (how
  * windows of a padded value read), becomes an accumulator in a register: set before the loop over i, which is made the
  * innermost, and grown by f(i) in each step. Only sums whose other conditions know neither i nor r. */
 #include "stages/2_rangeify/fold.h"
 #include "stages/indexing.h"
 #include "stages/2_rangeify/rangeify.h"
 
+#include "ir/scalar.h"
 #include "rules/given.h"
 
 #include <string.h>
 
 typedef struct scan {
     kn_uop reduce, r, i, term; /* term: f(i) */
-    kn_uop skipped;            /* value of the terms j > i: a zero */
+    kn_uop skipped;            /* value of the terms j > i: the op's identity, of sums a zero of either sign */
+    kn_uop none;               /* the op's identity */
 } scan;
+
+static bool is_skipped(const scan *s, kn_op op, kn_uop c) {
+    return c->op == KN_CONST && (op == KN_ADD ? ki_const_f64(c) == 0 : c == s->none);
+}
 
 /* One part of the condition: 0 it knows neither, 1 it says j <= i (and shape tells which j), -1 something else. */
 static int read_part(ki_ir *ir, kn_uop p, kn_uop i, kn_uop r, int *shape) {
@@ -37,14 +43,16 @@ static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
     unsigned n = 0;
     int shape = -1;
     bool element = b->op == KN_INDEX;
-    if (u->nsrc != 2 || u->arg.reduce.op != KN_ADD || r->op != KN_RANGE || r->src[0]->op != KN_CONST ||
-        i->src[0]->op != KN_CONST)
-        return false;
-    if (b->op == KN_WHERE && b->src[2]->op == KN_CONST && ki_const_f64(b->src[2]) == 0) {
+    if (u->nsrc != 2 || r->op != KN_RANGE || r->src[0]->op != KN_CONST || i->src[0]->op != KN_CONST) return false;
+    kn_dtype t = (kn_dtype)u->dtype;
+    kn_op op = (kn_op)u->arg.reduce.op;
+    s->none = ki_const_bits(ir, t, ki_scalar_identity(op, t, ki_is_float(t)));
+    if (b->op == KN_WHERE && is_skipped(s, op, b->src[2])) {
         c = b->src[0];
         x = b->src[1];
         s->skipped = b->src[2];
-    } else if (element && b->nsrc == 2 && b->src[1]->op == KN_WHERE && b->src[1]->src[2]->op == KN_INVALID) {
+    } else if (element && b->nsrc == 2 && b->src[1]->op == KN_WHERE && b->src[1]->src[2]->op == KN_INVALID &&
+               (op == KN_ADD || s->none->arg.bits == 0)) { /* it reads 0 */
         c = b->src[1]->src[0];
         x = ki_op2(ir, KN_INDEX, b->src[0], b->src[1]->src[1]);
         s->skipped = ki_const_int(ir, (kn_dtype)b->dtype, 0);
@@ -74,7 +82,7 @@ static bool find(ki_ir *ir, kn_uop u, kn_uop i, scan *s) {
         e.valid = ki_and(ir, rest, e.valid);
         f = ki_op2(ir, KN_INDEX, f->src[0], ki_element_uop(ir, e));
     }
-    *s = (scan){u, r, i, f, s->skipped};
+    *s = (scan){u, r, i, f, s->skipped, s->none};
     return f && s->skipped;
 }
 
@@ -84,14 +92,13 @@ static kn_uop carry(ki_ir *ir, const scan *s, const kn_uop *o, uint32_t n) {
     kn_uop acc = ki_buffer_make(ir, ir->next_buffer, 1, (kn_dtype)u->dtype, KN_REG, 0);
     src[0] = acc;
     if (n) memcpy(src + 1, o, n * sizeof *o);
-    kn_uop none = ki_is_float((kn_dtype)u->dtype) ? ki_const_float(ir, (kn_dtype)u->dtype, -0.0)
-                                                  : ki_const_int(ir, (kn_dtype)u->dtype, 0);
     kn_uop home = n ? ki_opn(ir, KN_AFTER, src, n + 1) : acc;
-    kn_uop set = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, home, zero), none);
+    kn_uop set = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, home, zero), s->none);
     kn_uop at = ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, acc, set, s->i), zero);
-    kn_uop grown = ki_op2(ir, KN_STORE, at, ki_op2(ir, KN_ADD, at, s->term));
+    kn_uop grown = ki_op2(ir, KN_STORE, at, ki_op2(ir, (kn_op)u->arg.reduce.op, at, s->term));
     kn_uop sum = ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, acc, grown), zero);
-    if (!ki_is_float((kn_dtype)u->dtype) || !s->skipped || s->skipped->arg.bits) return sum;
+    if (u->arg.reduce.op != KN_ADD || !ki_is_float((kn_dtype)u->dtype) || !s->skipped || s->skipped->arg.bits)
+        return sum;
     /* One +0.0 among the terms left out makes a sum of nothing but -0.0 a +0.0; the last iterations may leave out none. */
     kn_uop some = ki_op2(ir, KN_ADD, sum, s->skipped);
     if (s->i->hi.i < s->r->hi.i) return some;

@@ -1,0 +1,91 @@
+"""How costs grow: functions that order, count and look up over four sizes, nanoseconds of processor time an element, and whether one bends upward.
+
+    build/venv/bin/python bench/growth.py [NAME ...]        (KN_THREADS=1)
+
+Each is built and realised again on new data; the first time, which compiles, is stated apart. A bar is as long as the time of an element;
+what is expected to grow by a logarithm is divided by it. `bends` stands where an element of the largest size takes twice what one of the
+second takes: past the caches what goes here and there waits for memory, which is no growth of the work.
+"""
+import math
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("KN_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+
+import numpy as np  # noqa: E402
+
+try:
+    from koine import _thin as koine  # noqa: E402
+except ImportError:
+    import koine  # noqa: E402
+
+SIZES = [16000, 64000, 256000, 1024000]
+RNG = np.random.default_rng(0)
+
+
+def floats(n):
+    return RNG.standard_normal(n, dtype=np.float32)
+
+
+def places(n):
+    return RNG.integers(0, n, n).astype(np.int32)
+
+
+FUNCTIONS = {  # name: (data, function of it, expected beside n)
+    "sort": (floats, lambda k, x, n: x.sort(0, 0), 1),
+    "argsort": (floats, lambda k, x, n: x.argsort(0, 0), 1),
+    "sort i64": (lambda n: RNG.integers(-(2**62), 2**62, n), lambda k, x, n: x.sort(0, 0), 1),
+    "sort of rows of 250": (floats, lambda k, x, n: x.reshape((n // 250, 250)).sort(1, 0), 1),
+    "sort, gradient": (floats, lambda k, x, n: koine.grad1((x.sort(0, 0) * x).sum(), x), 1),
+    "topk 10": (floats, lambda k, x, n: koine.outputs("topk", 1, x, 10, 0, 1)[1], 1),
+    "topk 1000": (floats, lambda k, x, n: koine.outputs("topk", 1, x, 1000, 0, 1)[1], 1),
+    "median": (floats, lambda k, x, n: x.median(), 1),
+    "unique": (floats, lambda k, x, n: koine.outputs("unique", 4, x, n)[2], 1),
+    "mode": (floats, lambda k, x, n: koine.outputs("mode", 1, x, 0, 0)[0], 1),
+    "searchsorted": (floats, lambda k, x, n: k.array(np.sort(floats(n))).searchsorted(x, 0), math.log),
+    "histogram": (floats, lambda k, x, n: x.histogram(100, -3.0, 3.0, None, None), 1),
+    "bincount": (places, lambda k, x, n: x.bincount(n, None), 1),
+    "nonzero": (lambda n: RNG.integers(0, 2, n).astype(np.int32), lambda k, x, n: x.nonzero(n, None), 1),
+    "masked_select": (floats, lambda k, x, n: x.masked_select(x.gts(0.0), n, None), 1),
+    "cumsum": (floats, lambda k, x, n: x.cumsum(0), 1),
+    "cumprod": (floats, lambda k, x, n: x.cumprod(0), 1),
+    "cummax": (floats, lambda k, x, n: x.cummax(0), 1),
+    "logcumsumexp": (floats, lambda k, x, n: x.logcumsumexp(0), 1),
+    "gather": (places, lambda k, x, n: k.array(floats(n)).gather(x), 1),
+    "scatter_add": (places, lambda k, x, n: k.zeros((n,), "f32").scatter_add(x, k.array(floats(n))), 1),
+}
+
+
+def measure(data, function, n):
+    """Seconds of the first time, which compiles, and the least of the others."""
+    k, times = koine.Context("CPU"), []
+    for _ in range(6):
+        x = k.array(data(n))
+        y = function(k, x, n)
+        start = time.process_time()
+        k.realize(y)
+        times.append(time.process_time() - start)
+    k.close()
+    return times[0], min(times[1:])
+
+
+def main(names):
+    bent = False
+    for name in names or FUNCTIONS:
+        data, function, growth = FUNCTIONS[name]
+        each = []
+        for n in SIZES:
+            first, least = measure(data, function, n)
+            each.append(least / n * 1e9 / (growth(n) / growth(SIZES[0]) if callable(growth) else 1))
+            print(f"{name if n == SIZES[0] else '':20} {n:8} {least * 1e3:9.3f} ms {each[-1]:8.1f} ns  first {first * 1e3:7.1f} ms  "
+                  + "#" * max(1, round(20 * each[-1] / each[0])), end="\n" if n != SIZES[-1] else "")
+        print("  bends" if each[-1] > 2 * each[1] else "", flush=True)
+        bent |= each[-1] > 2 * each[1]
+    return int(bent)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -112,7 +112,7 @@ $(addprefix $(B)/src/,tensor/unary.o tensor/binary.o tensor/view.o tensor/reduce
     private CFLAGS += -Os
 # What runs once a node, in every compilation, is built as fast as it gets.
 $(addprefix $(B)/src/,ir/uop.o ir/graph.o ir/make.o ir/type.o ir/bounds.o rules/rewrite.o rules/match.o rules/build.o rules/expr.o \
-    stages/scope.o stages/affine.o stages/3_optimize/nest.o stages/5_select/devec.o stages/5_select/lanes.o stages/5_select/lower_index.o \
+    stages/affine.o stages/5_select/devec.o stages/5_select/lanes.o stages/5_select/lower_index.o \
     stages/6_linearize/linearize.o stages/8_render/locals.o \
     $(addprefix stages/8_render/x86/,lower.o memory.o ins.o value.o index.o mir.o regs.o emit.o encode.o asm.o)): \
     private CFLAGS += -O3

@@ -94,14 +94,12 @@ static void close_apart(apart *a) {
 
 /* The call's kernel, from store `at` to the program's. Of what is rendered at once the list stays behind. */
 static kn_uop leave_apart(apart *a, ki_ir *at, kn_uop call, kn_uop kernel, uint8_t *filled) {
-    ki_ir *next = at == &a->own[0] ? &a->own[1] : &a->own[0];
     kn_uop out;
     switch (a->end) {
     case END_NUMBERED: return ki_plan_kernel(a->to, at, kernel);
     case END_RENDERED:
         ki_plan_filled(kernel, filled, call->nsrc);
-        if (!ki_ir_reset(next) || !(kernel = ki_plan_kernel(next, at, kernel))) return NULL;
-        return ki_render_alone(a->to, next, a->o->target, kernel, a->ir, call);
+        return ki_render_alone(a->to, at, a->o->target, kernel, a->ir, call);
     default: return ki_import(a->to, at, &kernel, 1, &out) ? out : NULL;
     }
 }

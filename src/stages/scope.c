@@ -39,7 +39,9 @@ static void visit(ki_scope *s, uint32_t i) {
     for (uint32_t k = 0; k < u->nsrc; k++) {
         uint32_t j = s->at[u->src[k]->id];
         const uint64_t *from = s->free + (size_t)j * s->words;
-        for (uint32_t w = 0; w < s->words; w++) set[w] |= from[w];
+        if (s->words == 1) *set |= *from;
+        else
+            for (uint32_t w = 0; w < s->words; w++) set[w] |= from[w];
         uint32_t l = s->level[j] + is_loop_reduce(u->src[k]);
         if (l > level) level = l;
     }

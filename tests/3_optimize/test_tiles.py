@@ -228,6 +228,21 @@ def test_what_a_tile_does_not_divide_of_an_image_is_done_apart(koine, tmp_path, 
         assert threads == 1 or (y == np.load(tmp_path / "y1.npy")).all()
 
 
+@pytest.mark.parametrize("stride, rows", [(1, 4), (2, 2)])
+def test_rows_of_windows_stand_beside_each_other_as_long_as_that_saves_reading(koine, tmp_path, stride, rows):
+    """Four of 3 x 3 read 6 rows, two of them 4 each: with steps of 2 9 and 5, and twice the code."""
+    text = conv(1, 8, 1, 64, stride)
+    text = text[:text.index("%h")] + "%h = permute %u order=(0, 1, 3, 5, 2, 4)\n%y = reduce max %h axes=(4, 5)\nout \"y\" = %y\n"
+    (tmp_path / "p.kn").write_text("\n".join(line for line in text.split("\n") if not line.startswith("%w")))
+    opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1}).stdout)[1]
+    assert opts.count("3 r #") == 2 and f"split 1 {rows} u" in opts, opts
+    x = np.random.default_rng(stride).standard_normal((1, 8, 64 * stride, 64 * stride), np.float32)
+    np.save(tmp_path / "x.npy", x)
+    koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy")
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))[:, :, ::stride, ::stride]
+    assert (np.load(tmp_path / "y.npy")[..., 0, 0] == windows.max((4, 5))).all()
+
+
 def downsampled(n, ci, cj, co, side):
     """1 x 1 windows of every other position of an image, added to those of another image of half the side."""
     p = side * side

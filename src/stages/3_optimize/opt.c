@@ -242,11 +242,19 @@ kn_uop ki_apply_opt(ki_ir *ir, kn_uop sink, ki_opt opt) {
     return result;
 }
 
+/* Of anything in the store. */
+static bool has_threads(const ki_ir *ir) {
+    for (uint32_t id = 1; id < ir->n; id++)
+        if (ir->node[id]->op == KN_RANGE && ir->node[id]->arg.range.axis == KN_AX_THREAD) return true;
+    return false;
+}
+
 /* The end of the stage: threads outermost and counted. */
 static kn_uop finish(ki_ir *ir, kn_uop sink) {
     ki_nest k;
     uint32_t threads = 1;
     kn_uop result = NULL;
+    if (!has_threads(ir)) return ki_kernel_with(ir, sink, NULL, &threads);
     if (ki_nest_open(&k, ir, sink)) result = ki_hoist_threads(&k);
     for (uint32_t i = 0; i < k.scope.nrange; i++)
         if (k.scope.range[i]->arg.range.axis == KN_AX_THREAD) threads = (uint32_t)ki_extent(k.scope.range[i]);

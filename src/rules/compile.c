@@ -17,40 +17,26 @@ bool ki_vec_room(void **v, uint32_t n, uint32_t *cap, size_t size) {
     return true;
 }
 
-static uint32_t *slot_of(ki_runs *r, const char *v, size_t size, uint32_t at, uint32_t n) {
-    uint32_t k = (uint32_t)ki_hash_bytes(n, v + at * size, n * size) & (r->cap - 1);
-    for (; r->slot[k][1]; k = (k + 1) & (r->cap - 1))
-        if (r->slot[k][1] == n && memcmp(v + r->slot[k][0] * size, v + at * size, n * size) == 0) break;
-    return r->slot[k];
-}
-
 bool ki_once(ki_compiler *c, ki_runs *r, const void *v, uint32_t *n, size_t size, uint32_t from, uint32_t *at) {
-    *at = from;
-    if (*n == from) return *at = 0, true;
-    if (r->n * 2 >= r->cap) {
-        ki_runs old = *r;
-        r->cap = old.cap ? old.cap * 2 : 64;
-        r->slot = ki_calloc(r->cap, sizeof *r->slot);
-        for (uint32_t k = 0; r->slot && k < old.cap; k++)
-            if (old.slot[k][1])
-                memcpy(slot_of(r, v, size, old.slot[k][0], old.slot[k][1]), old.slot[k], sizeof *old.slot);
-        if (!r->slot) return *r = old, ki_fail(c->r->env, KI_E_NOMEM), false;
-        ki_free(old.slot);
+    const char *p = v;
+    uint32_t len = *n - from, probe = 0, k;
+    *at = len ? from : 0;
+    if (!len) return true;
+    uint32_t hash = (uint32_t)ki_hash_bytes(len, p + from * size, len * size);
+    while ((k = ki_slots_next(&r->slots, hash, &probe)) &&
+           (r->run[k - 1].n != len || memcmp(p + r->run[k - 1].at * size, p + from * size, len * size) != 0)) {
     }
-    uint32_t *slot = slot_of(r, v, size, from, *n - from);
-    if (slot[1]) {
-        *at = slot[0];
-        *n = from;
-    } else {
-        slot[0] = from;
-        slot[1] = *n - from;
-        r->n++;
-    }
+    if (k) return *at = r->run[k - 1].at, *n = from, true;
+    k = r->slots.n;
+    if (!ki_vec_room((void **)&r->run, k, &r->cap, sizeof *r->run) || !ki_slots_add(&r->slots, hash))
+        return ki_fail(c->r->env, KI_E_NOMEM), false;
+    r->run[k] = (struct ki_run){from, len};
     return true;
 }
 
 static void forget(ki_runs *r) {
-    ki_free(r->slot);
+    ki_free(r->run);
+    ki_slots_free(&r->slots);
     *r = (ki_runs){0};
 }
 

@@ -5,6 +5,7 @@
 #ifndef KI_FRONT_H
 #define KI_FRONT_H
 
+#include "base/slots.h"
 #include "rules/rules.h"
 
 typedef enum ki_tok {
@@ -127,10 +128,13 @@ extern const uint8_t ki_dtype_rule[KI_OP_COUNT];
         T *v;                                                                                                          \
         uint32_t n, cap;                                                                                               \
     }
-/* The runs of elements that a table holds once: slots of where and how many. */
+/* The runs of elements that a table holds once. */
 typedef struct ki_runs {
-    uint32_t (*slot)[2];
-    uint32_t n, cap;
+    struct ki_run {
+        uint32_t at, n;
+    } *run;
+    uint32_t cap;
+    ki_slots slots;
 } ki_runs;
 enum { KI_MAX_VARS = 512 };
 typedef struct ki_var_info_ { /* dtype variable: union-find */

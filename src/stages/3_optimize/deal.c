@@ -120,22 +120,17 @@ static bool is_zero(ki_ir *ir, kn_uop x, kn_uop valid) {
 
 kn_uop ki_opt_deal(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
-    uint32_t count, n = 0, next = ki_nest_next_range(k), nout = 1, nloop = 1;
-    kn_uop axis = o->axis < 0 ? NULL : ki_nest_range(k, (uint32_t)o->axis), outer[64], loops[2 * MOST_DIGITS + 2];
-    kn_uop u = ki_nest_read_of(k, axis ? ki_nest_closer(k, axis) : k->sink, o->arg, &count), at[MOST_DIGITS],
-           by[MOST_DIGITS];
-    bool plain = u && ki_is_access(u); /* not a word */
+    uint32_t n = 0, next = ki_nest_next_range(k), nout = 1, nloop = 1;
+    kn_uop outer[64], loops[2 * MOST_DIGITS + 2], at[MOST_DIGITS], by[MOST_DIGITS], u;
+    uint64_t *set = ki_find_copied(k, o, &u);
+    bool plain = set && ki_is_access(u); /* not a word */
     kn_uop b = plain ? ki_storage(u) : NULL, valid = plain ? ki_element_of(u->src[1]).valid : NULL;
-    uint64_t *set = ki_calloc(k->scope.words, sizeof *set);
     const ki_affine *f = plain ? ki_nest_form(k, u) : NULL;
     digit g[MOST_DIGITS];
     ki_deal d;
-    if (!set) return FAIL(KI_E_NOMEM);
-    const char *why = count != 1                     ? "the kernel must read it in one place"
-                      : !plain                       ? "it is read by words"
+    if (!set) return NULL;
+    const char *why = !plain                         ? "it is read by words"
                       : b->op != KN_PARAM            ? "it is no PARAM"
-                      : ki_is_written(k, o->arg)     ? "the kernel writes it"
-                      : !ki_mark_outer(k, axis, set) ? "the axis is no loop of the nest"
                       : !ki_find_deal(k, u, set, &d) ? "no loop goes along it in steps"
                       : !(n = digits_of(f, &d, g)) || !is_zero(ir, places_of(ir, f, g, n, at, by), valid)
                           ? "it is read across the digits of its positions"

@@ -95,6 +95,9 @@ kn_uop ki_opt_padto(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_join(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_cut(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_stage(ki_nest *k, ki_opt *o);
+/* What STAGE and DEAL copy: the one access that reads o->arg inside the loop o->axis (-1: anywhere). A set, to be freed, of the loops outside
+ * (ki_mark_outer). NULL: it cannot be copied, env says why. */
+uint64_t *ki_find_copied(const ki_nest *k, const ki_opt *o, kn_uop *access);
 /* Ranges that `axis` stands inside, and axis itself: those before it in its END, those of the ENDs around, and what its END knows; NULL:
  * those outside all loops. False: it is no loop of a nest. */
 bool ki_mark_outer(const ki_nest *k, kn_uop axis, uint64_t *set);

@@ -93,23 +93,29 @@ static int kind(const ki_nest *k, kn_uop r, bool top) {
     return top ? (own + 2) % 3 : own;
 }
 
+uint64_t *ki_find_copied(const ki_nest *k, const ki_opt *o, kn_uop *access) {
+    uint32_t count;
+    kn_uop axis = o->axis < 0 ? NULL : ki_nest_range(k, (uint32_t)o->axis);
+    *access = ki_nest_read_of(k, axis ? ki_nest_closer(k, axis) : k->sink, o->arg, &count);
+    uint64_t *set = ki_calloc(k->scope.words, sizeof *set);
+    if (!set) return FAIL(KI_E_NOMEM);
+    /* a copy made before the loops would not see what they write */
+    const char *why = ki_is_written(k, o->arg)       ? "the kernel writes it"
+                      : count != 1                   ? "the kernel must read it in one place"
+                      : !ki_mark_outer(k, axis, set) ? "the axis is no loop of the nest"
+                                                     : NULL;
+    if (why) return ki_free(set), FAIL(KI_E_OPT_STAGE, (int)o->arg, why);
+    return set;
+}
+
 kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
     const ki_scope *s = &k->scope;
-    uint32_t count, n = 0, nout = 1, next = ki_nest_next_range(k);
-    kn_uop axis = o->axis < 0 ? NULL : ki_nest_range(k, (uint32_t)o->axis);
-    kn_uop u = ki_nest_read_of(k, axis ? ki_nest_closer(k, axis) : k->sink, o->arg, &count), inner[MOST_INNER],
-           outer[64], loops[MOST_INNER + 1];
-    /* a copy made before the loops would not see what they write */
-    if (ki_is_written(k, o->arg)) return FAIL(KI_E_OPT_STAGE, (int)o->arg, "the kernel writes it");
-    uint64_t *set = ki_calloc(s->words, sizeof *set);
+    uint32_t n = 0, nout = 1, next = ki_nest_next_range(k);
+    kn_uop u, inner[MOST_INNER], outer[64], loops[MOST_INNER + 1];
+    uint64_t *set = ki_find_copied(k, o, &u);
     int64_t size = 1;
-    if (!set) return FAIL(KI_E_NOMEM);
-    if (count != 1 || !ki_mark_outer(k, axis, set)) {
-        ki_free(set);
-        return FAIL(KI_E_OPT_STAGE, (int)o->arg,
-                    count == 1 ? "the axis is no loop of the nest" : "the kernel must read it in one place");
-    }
+    if (!set) return NULL;
     bool fits = true, filled = false; /* a buffer by what stands inside */
     for (int pass = 0; pass < 3; pass++)
         for (uint32_t q = 0; q < s->nrange; q++) {

@@ -11,10 +11,12 @@
 #define MOST_BYTES  (1 << 18) /* of the copy, which every row reads */
 #define ROWS        4         /* at once */
 #define BUSY        8         /* sums at once, of several vectors: multiply-adds that start while one of them runs */
+#define FIRST       (1 << 15) /* bytes of a copy that more rows need not share: a first cache has it */
 
 typedef struct column {
     uint32_t loop[KI_MAX_RANK], n; /* of the sum, as they lie in a row of the matrix */
     int32_t slot;                  /* of the vector */
+    int64_t bytes;                 /* of the copy */
 } column;
 
 /* The sum's loops in the order of the row of memory that they are together; false: they are none. */
@@ -83,9 +85,8 @@ static bool is_column(const ki_choice *c, kn_uop e, kn_uop sum, kn_uop v, kn_uop
         if (!(r = rows_of(k, e, matrix, vector, v)) || (*u && *u != r)) continue;
         int64_t terms = 1, lanes = ki_choice_lanes(c, sum);
         for (uint32_t j = 1; j < sum->nsrc; j++) terms *= ki_extent(sum->src[j]);
-        if (terms % lanes || terms < LEAST_LANES * lanes ||
-            terms * (v ? ki_extent(v) : 1) * (int64_t)ki_itemsize((kn_dtype)vector->dtype) > MOST_BYTES)
-            continue;
+        o->bytes = terms * (v ? ki_extent(v) : 1) * (int64_t)ki_itemsize((kn_dtype)vector->dtype);
+        if (terms % lanes || terms < LEAST_LANES * lanes || o->bytes > MOST_BYTES) continue;
         o->slot = ki_slot_of(from);
         if (from->op == KN_PARAM ? ki_is_written(k, o->slot) : !is_copy(k, e, vector)) continue;
         ki_nest_read_of(k, e, o->slot, &count);
@@ -109,8 +110,10 @@ bool ki_choose_column(ki_choice *c, kn_uop e, kn_uop v) {
     kn_uop last = ki_last_loop(e);
     if (!n || (last != u && !ki_nest_independent(k, last))) return false;
     uint32_t iu = u->arg.range.id;
-    int64_t f = ROWS;
-    while (ki_extent(u) % f || (vectors > 1 && f * vectors > BUSY)) f /= 2;
+    int64_t f = ROWS, most = c->target->nvector / 2, bytes = 0;
+    for (uint32_t i = 0; i < n; i++) bytes = of[i].bytes > bytes ? of[i].bytes : bytes;
+    if (bytes <= FIRST && most > BUSY) most = BUSY;
+    while (ki_extent(u) % f || (vectors > 1 && f * vectors > most)) f /= 2;
     if (last != u) ki_choice_do(c, KI_OPT_SWAP, 0, false, iu, last->arg.range.id);
     if (vectors > 1) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, v->arg.range.id, vectors);
     ki_part part[MOST_SUMS + 1] = {{KN_AX_UPCAST, iu, f > 1 ? f : 0}};

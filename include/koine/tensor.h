@@ -144,9 +144,10 @@ KN_API kn_tensor kn_detach(kn_tensor x);
 KN_API kn_tensor kn_copy_to(kn_tensor x, const char *device);
 /* Storage of its own with x as first value: what kn_assign can write. */
 KN_API kn_tensor kn_param(kn_tensor x);
-/* target, a kn_param or a view of one or of host data, takes value's elements when it is next realised; later uses of
+/* target, a kn_param or a view of one or of host data, any movements of it, takes value's elements when it is next realised; later uses of
  * target mean the new value. value is broadcast and must have target's dtype or a weak one. Returns target. Tensors
- * computed from the old value must be realised with the assign or before it; later use of them is an error. */
+ * computed from the old value must be realised with the assign or before it; later use of them is an error. value may read target: it sees the old one.
+ * Where target shows a place more than once, kn_expand's last element is kept, of kn_unfold's windows the earliest's. */
 KN_API kn_tensor kn_assign(kn_tensor target, kn_tensor value);
 
 /* ---- movement ---------------------------------------------------------------------------------------------- */
@@ -157,9 +158,21 @@ KN_API kn_tensor kn_transpose(kn_tensor x, int a, int b);
 KN_API kn_tensor kn_mT(kn_tensor x); /* swaps the last two axes */
 KN_API kn_tensor kn_moveaxis(kn_tensor x, int from, int to);
 KN_API kn_tensor kn_expand(kn_tensor x, kn_ints shape); /* -1 keeps an axis; new axes come in front */
+KN_API kn_tensor kn_broadcast_to(kn_tensor x, kn_ints shape);
+KN_API kn_status kn_broadcast_tensors(const kn_tensor *x, size_t n, kn_tensor *out); /* out receives n, of one shape */
+KN_API kn_tensor kn_atleast(kn_tensor x, int rank); /* axes of 1 in front, up to so many */
+/* n vectors as the coordinates of a grid: out receives n tensors of n axes, x[i] along axis i; xy: the first two axes
+ * swapped, as columns and rows of an image. */
+KN_API kn_status kn_meshgrid(const kn_tensor *x, size_t n, int xy, kn_tensor *out);
 KN_API kn_tensor kn_pad(kn_tensor x, kn_ints pads, double value);
+/* The same with a border made of x. mode: "reflect" (without the edge: pads below the size), "replicate" (the edge),
+ * "circular" (the other end: pads up to the size), or "constant", for which alone value counts. */
+KN_API kn_tensor kn_pad_mode(kn_tensor x, kn_ints pads, const char *mode, double value);
 KN_API kn_tensor kn_shrink(kn_tensor x, kn_ints start, kn_ints size);
 KN_API kn_tensor kn_flip(kn_tensor x, kn_ints axes);
+KN_API kn_tensor kn_flipud(kn_tensor x); /* the first axis */
+KN_API kn_tensor kn_fliplr(kn_tensor x); /* the second */
+KN_API kn_tensor kn_rot90(kn_tensor x, int times, int from, int to); /* quarter turns in the plane of two axes */
 /* x[start:stop:step] on one axis, as in Python: negative positions count from the end, out of range is clamped. */
 KN_API kn_tensor kn_slice(kn_tensor x, int axis, int64_t start, int64_t stop, int64_t step);
 KN_API kn_tensor kn_select(kn_tensor x, int axis, int64_t index); /* x[index] on one axis, which goes */
@@ -176,6 +189,8 @@ KN_API kn_tensor kn_unflatten(kn_tensor x, int axis, kn_ints shape);
 /* out receives one tensor per size (split) or n nearly equal ones (chunk: as numpy's array_split). */
 KN_API kn_status kn_split(kn_tensor x, int axis, kn_ints sizes, kn_tensor *out);
 KN_API kn_status kn_chunk(kn_tensor x, int axis, int n, kn_tensor *out);
+KN_API kn_status kn_unstack(kn_tensor x, int axis, kn_tensor *out); /* out receives as many as the axis has */
+KN_API kn_tensor kn_diff(kn_tensor x, int times, int axis);          /* x[i+1] - x[i], so many times; of bool: != */
 KN_API kn_tensor kn_roll(kn_tensor x, int64_t shift, int axis);
 KN_API kn_tensor kn_tril(kn_tensor x, int64_t diagonal);
 KN_API kn_tensor kn_triu(kn_tensor x, int64_t diagonal);
@@ -279,6 +294,7 @@ KN_API kn_tensor kn_logaddexp(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_hypot(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_atan2(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_copysign(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_nextafter(kn_tensor a, kn_tensor b); /* the next value of the dtype from a towards b */
 KN_API kn_tensor kn_xlogy(kn_tensor a, kn_tensor b);
 /* The same with a literal. */
 KN_API kn_tensor kn_adds(kn_tensor a, double b);
@@ -296,6 +312,7 @@ KN_API kn_tensor kn_eqs(kn_tensor a, double b);
 KN_API kn_tensor kn_nes(kn_tensor a, double b);
 
 KN_API kn_tensor kn_where(kn_tensor condition, kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_clip(kn_tensor x, kn_tensor lo, kn_tensor hi); /* bounds are broadcast; NULL: none */
 KN_API kn_tensor kn_masked_fill(kn_tensor x, kn_tensor mask, double value);
 KN_API kn_tensor kn_mulacc(kn_tensor a, kn_tensor b, kn_tensor c); /* a * b + c, rounded once */
 KN_API kn_tensor kn_lerp(kn_tensor a, kn_tensor b, double weight);
@@ -358,6 +375,27 @@ KN_API kn_tensor kn_matmul(kn_tensor a, kn_tensor b); /* numpy's rules for vecto
 KN_API kn_tensor kn_dot(kn_tensor a, kn_tensor b);    /* of two vectors */
 KN_API kn_tensor kn_outer(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_gemm(kn_tensor a, kn_tensor b);   /* (M, K) x (K, N) */
+KN_API kn_tensor kn_bmm(kn_tensor a, kn_tensor b);    /* (B, M, K) x (B, K, N) */
+KN_API kn_tensor kn_inner(kn_tensor a, kn_tensor b);  /* summed over both last axes: a's others, then b's */
+KN_API kn_tensor kn_vecdot(kn_tensor a, kn_tensor b, int axis); /* a and b broadcast, then summed over the axis */
+KN_API kn_tensor kn_cross(kn_tensor a, kn_tensor b, int axis);  /* of vectors of 3 along the axis */
+KN_API kn_tensor kn_kron(kn_tensor a, kn_tensor b);
+KN_API kn_tensor kn_trace(kn_tensor x, int64_t offset); /* the diagonal of the last two axes, summed */
+/* Summed over pairs of axes: axes_a[i] of a with axes_b[i] of b, of equal sizes. The other axes of a, then those of b. */
+KN_API kn_tensor kn_tensordot(kn_tensor a, kn_tensor b, kn_ints axes_a, kn_ints axes_b);
+/* Einstein's sum: a term of letters for each operand, one for each axis, then -> and those of the result; what it lacks is
+ * summed over. "..." stands for the axes not named, which broadcast; a letter twice in a term takes the diagonal; without ->
+ * the result has the letters that stand once, sorted, behind the ellipsis. Spaces are skipped, an axis of 1 broadcasts.
+ *   kn_einsum("bij,bjk->bik", (kn_tensor[]){a, b}, 2)     kn_einsum("ii", &a, 1): the trace
+ *   kn_einsum("...qd,...kd,...kv->...qv", (kn_tensor[]){q, k, v}, 3)
+ * Several operands are contracted in pairs, in the cheapest order up to ten of them, beyond that greedily; dtypes as for
+ * kn_matmul: integers stay what they are, small floats add up in f32 and are rounded once, at the end. 64 operands at most. */
+KN_API kn_tensor kn_einsum(const char *expression, const kn_tensor *operands, size_t n);
+/* The ord-th root of the sum of |x|^ord; infinities: the largest, the smallest; 0: how many are not 0. Its gradient is 0
+ * where the norm is. */
+KN_API kn_tensor kn_vector_norm(kn_tensor x, double ord);
+KN_API kn_tensor kn_vector_norm_over(kn_tensor x, double ord, kn_ints axes, int keep);
+KN_API kn_tensor kn_cdist(kn_tensor a, kn_tensor b, double p); /* (..., M, E), (..., N, E) to (..., M, N): norms of a - b */
 KN_API kn_tensor kn_linear(kn_tensor x, kn_tensor weight, kn_tensor bias); /* weight (out, in); bias may be NULL */
 
 /* ---- indexing by tensors ----------------------------------------------------------------------------------- */
@@ -368,6 +406,23 @@ KN_API kn_tensor kn_take(kn_tensor x, kn_tensor idx, int axis); /* the same on a
 KN_API kn_tensor kn_take_along_axis(kn_tensor x, kn_tensor idx, int axis);
 KN_API kn_tensor kn_scatter_add(kn_tensor x, kn_tensor idx, kn_tensor value); /* x[idx] += value on axis 0 */
 KN_API kn_tensor kn_scatter_add_along_axis(kn_tensor x, int axis, kn_tensor idx, kn_tensor value);
+/* PyTorch's: idx has x's rank and, but for the axis, at most its sizes; what it does not reach stays. value is broadcast to
+ * idx's shape and meets x[.., idx[.., j, ..], ..]. put: the last j wins. how: "sum", "prod", "mean", "amax", "amin" (NaN is
+ * both); without include_self x counts only where nothing meets it. Negative indices count from the end, those out of range
+ * go nowhere. Cost: linear in x and value. */
+KN_API kn_tensor kn_put_along_axis(kn_tensor x, int axis, kn_tensor idx, kn_tensor value);
+KN_API kn_tensor kn_scatter_reduce(kn_tensor x, int axis, kn_tensor idx, kn_tensor value, const char *how, int include_self);
+/* numpy's x[i, j, ...]: one entry for each axis from the first, NULL takes it whole; integer tensors are broadcast against
+ * each other, and their axes stand where the indexed axes were if those are neighbours, in front otherwise. Negative indices
+ * count from the end; out of range reads 0 and writes nothing.
+ *   kn_index(x, (kn_tensor[]){i, NULL, j}, 3)             x[i, :, j]
+ *   kn_index_put(x, (kn_tensor[]){i, j}, 2, v, 0)         x with x[i, j] = v: of equal places the last wins; 1: x[i, j] += v
+ *   kn_setitem(w, &mask, 1, v)                            w[mask] = v, in place: w is a kn_param or a view of one
+ * value is broadcast to the shape that kn_index would have. For writing, a bool tensor may stand alone: a mask over the
+ * leading axes, with value broadcast to x's shape. */
+KN_API kn_tensor kn_index(kn_tensor x, const kn_tensor *idx, size_t n);
+KN_API kn_tensor kn_index_put(kn_tensor x, const kn_tensor *idx, size_t n, kn_tensor value, int add);
+KN_API kn_tensor kn_setitem(kn_tensor target, const kn_tensor *idx, size_t n, kn_tensor value);
 KN_API kn_tensor kn_one_hot(kn_tensor idx, int64_t classes, kn_dtype dtype);
 KN_API kn_tensor kn_embedding(kn_tensor weight, kn_tensor idx);
 

@@ -66,10 +66,10 @@ def _convert(kind, v, keep):
 
 
 def _flatten(args):
-    """A list of tensors stands for the pair (pointer, count)."""
+    """A list of tensors, None among them, stands for the pair (pointer, count)."""
     flat = []
     for a in args:
-        flat += [a, len(a)] if isinstance(a, list) and a and isinstance(a[0], Tensor) else [a]
+        flat += [a, len(a)] if isinstance(a, list) and a and all(t is None or isinstance(t, Tensor) for t in a) else [a]
     return flat
 
 

@@ -105,15 +105,88 @@ kn_tensor kn_param(kn_tensor x) {
     return ki_handle(k, ki_t_reshape_to(k, base, &s));
 }
 
+/* ---- through any movement --------------------------------------------------------------------------------------- */
+
+/* A slice in steps may reach over the end (PAD), and windows and broadcasts show a place more than once (EXPAND): these are
+ * no places that a STORE can take. The value then goes the way back: each movement undone, beside a mask of what was met;
+ * of several that meet in one place the last wins. The base is written whole, where the mask says so with the value. */
+typedef struct way_back {
+    kn_uop value, mask;
+} way_back;
+
+/* What the movement u of a makes of a, undone on v, of u's shape. */
+static kn_uop undone(kn_ctx *k, kn_uop u, kn_uop a, kn_uop v) {
+    ki_shape s = ki_shape_like(a);
+    int64_t order[KI_MAX_RANK];
+    if (!v) return NULL;
+    switch ((kn_op)u->op) {
+    case KN_RESHAPE: return ki_t_reshape_to(k, v, &s);
+    case KN_PERMUTE:
+        for (unsigned i = 0; i < s.n; i++) order[u->arg.ints->v[i]] = i;
+        return ki_permute(&k->ir, v, order, s.n);
+    case KN_FLIP: return ki_flip(&k->ir, v, u->arg.ints->v, u->arg.ints->n);
+    case KN_SHRINK: return ki_op3(&k->ir, KN_PAD, v, u->src[1], ki_stack_dims(&k->ir, s.d, s.n));
+    case KN_PAD: return ki_op3(&k->ir, KN_SHRINK, v, u->src[1], ki_stack_dims(&k->ir, s.d, s.n));
+    default: return NULL;
+    }
+}
+
+/* Along axes that u has grown from a's 1: the last element that the mask has. */
+static bool undo_expand(kn_ctx *k, kn_uop u, kn_uop a, way_back *w) {
+    for (unsigned i = 0; i < ki_rank(u); i++) {
+        int64_t n = ki_dim_n(u, i);
+        if (ki_dim_n(a, i) == n) continue;
+        kn_dtype t = ki_index_dtype(KN_I32, n);
+        uint32_t axis = UINT32_C(1) << i;
+        kn_uop at = ki_t_iota_axis(k, w->mask, i, t);
+        kn_uop last = ki_t_reduce(k, ki_t_where(k, w->mask, at, ki_t_const(k, t, -1)), KN_MAX, axis);
+        kn_uop none = ki_t_lit(k, w->value, ki_is_float((kn_dtype)w->value->dtype) ? -0.0 : 0);
+        w->value = ki_t_reduce(k, ki_t_where(k, ki_t_eq(k, at, last), w->value, none), KN_ADD, axis);
+        w->mask = last ? ki_t_ge(k, last, ki_t_const(k, t, 0)) : NULL;
+        if (!w->value || !w->mask) return false;
+    }
+    return true;
+}
+
+/* The base that `view` shows some of by movements, and in *out its elements with value's where it is shown. */
+static kn_uop through_movements(kn_ctx *k, kn_uop view, kn_uop value, kn_uop *out) {
+    ki_shape s = ki_shape_like(view);
+    kn_uop base = view;
+    while (!ki_view_base(base)) {
+        bool moves = is_view(base) || base->op == KN_PAD || base->op == KN_EXPAND;
+        if (!moves || base->type->symbolic) return NULL;
+        base = base->src[0];
+    }
+    way_back w = {value, ki_t_full(k, &s, ki_t_const(k, KN_BOOL, 1))};
+    for (kn_uop u = view; u != base && w.value && w.mask; u = u->src[0]) {
+        kn_uop a = u->src[0];
+        if (u->op == KN_EXPAND) {
+            if (!undo_expand(k, u, a, &w)) return NULL;
+            continue;
+        }
+        w.value = undone(k, u, a, w.value);
+        w.mask = undone(k, u, a, w.mask);
+    }
+    *out = ki_t_where(k, w.mask, w.value, base);
+    return base;
+}
+
 static kn_uop assign(kn_ctx *k, kn_tensor target, kn_uop value, bool weak) {
-    kn_uop view = target->u, base = ki_view_base(view);
-    if (!base) return FAIL(KI_E_ASSIGN_PLACE, ki_ops[view->op].name);
+    kn_uop view = target->u, base = ki_view_base(view), shown = NULL;
+    if (!weak && value->dtype != view->dtype)
+        return FAIL(KI_E_ASSIGN_DTYPE, ki_dtypes[view->dtype].name, ki_dtypes[value->dtype].name);
     if (!weak && value->dtype != view->dtype)
         return FAIL(KI_E_ASSIGN_DTYPE, ki_dtypes[view->dtype].name, ki_dtypes[value->dtype].name);
     ki_shape s = ki_shape_like(view);
     value = ki_t_broadcast_to(k, ki_t_cast(k, value, (kn_dtype)view->dtype), &s);
-    if (value && ki_numel(view) == 0) return view; /* nothing to write */
-    kn_uop next = write_to(k, base, view, value);
+    if (!value) return NULL;
+    if (!base) {
+        shown = through_movements(k, view, value, &value);
+        if (!shown) return k->env.err == KI_E_NONE ? FAIL(KI_E_ASSIGN_PLACE, ki_ops[view->op].name) : NULL;
+        base = ki_view_base(shown);
+    }
+    if (ki_numel(view) == 0) return view; /* nothing to write */
+    kn_uop next = write_to(k, base, shown ? shown : view, value);
     if (!next || !ki_views_room(k, next->id)) return NULL;
     for (struct kn_tensor_s *t = k->view[base->id]; t; t = k->view[base->id]) {
         kn_uop u = rebased(k, t->u, base, next);
@@ -122,6 +195,7 @@ static kn_uop assign(kn_ctx *k, kn_tensor target, kn_uop value, bool weak) {
         t->u = u;
         ki_views_add(k, t);
     }
+    if (shown) target->u = rebased(k, view, base, next); /* in no list of views */
     return target->u;
 }
 

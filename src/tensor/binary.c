@@ -156,6 +156,24 @@ static kn_uop atan2_of(kn_ctx *k, kn_uop a, kn_uop b) {
     return ki_t_where(k, ki_t_signbit(k, a), ki_t_neg(k, t), t);
 }
 
+/* The next value from a towards b: floats of one sign are ordered as their bits are, so a step of 1. */
+static kn_uop nextafter_of(kn_ctx *k, kn_uop a, kn_uop b) {
+    if (!a || !b || !both_float(k, &a, &b)) return NULL;
+    if (!ki_broadcast(k, &a, &b)) return NULL;
+    kn_dtype t = (kn_dtype)a->dtype;
+    size_t n = ki_itemsize(t);
+    kn_dtype it = n == 1 ? KN_I8 : n == 2 ? KN_I16 : n == 4 ? KN_I32 : KN_I64;
+    kn_uop bits = ki_bitcast(&k->ir, a, it), up = ki_t_lt(k, a, b), minus = ki_t_lt(k, a, L(a, 0));
+    if (!bits || !up) return NULL;
+    kn_uop grows = ki_t_ne(k, up, minus);
+    kn_uop moved = ki_t_add(k, bits, ki_t_where(k, grows, L(bits, 1), L(bits, -1)));
+    kn_uop tiny = ki_t_where(k, up, L(bits, 1), ki_t_add(k, L(bits, 1), ki_const_int(&k->ir, it, ki_int_min(it))));
+    moved = ki_t_where(k, ki_t_eq(k, a, L(a, 0)), tiny, moved);
+    moved = moved ? ki_bitcast(&k->ir, moved, t) : NULL;
+    moved = ki_t_where(k, ki_t_eq(k, a, b), b, moved);
+    return ki_t_where(k, ki_t_ne(k, a, a), a, ki_t_where(k, ki_t_ne(k, b, b), b, moved));
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 #define LITERAL_N(name)
@@ -183,6 +201,13 @@ kn_tensor kn_where(kn_tensor p, kn_tensor x, kn_tensor y) {
     kn_uop a, b;
     ki_meet(k, x, y, &a, &b);
     return ki_handle(k, ki_t_where(k, p->u, a, b));
+}
+kn_tensor kn_clip(kn_tensor x, kn_tensor lo, kn_tensor hi) {
+    ENTER_("clip", 6, x, lo, hi);
+    kn_uop u = x->u, own, bound;
+    if (lo) ki_meet(k, x, lo, &own, &bound), u = ki_t_max(k, u, bound);
+    if (hi) ki_meet(k, x, hi, &own, &bound), u = ki_t_min(k, u, bound);
+    return ki_handle(k, u);
 }
 kn_tensor kn_masked_fill(kn_tensor x, kn_tensor mask, double value) {
     ENTER("masked_fill", x, mask);

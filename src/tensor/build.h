@@ -76,6 +76,7 @@ kn_uop ki_t_flip_axis(kn_ctx *k, kn_uop x, unsigned axis);
 /* Windows of `size` elements `dilation` apart, every `step`: (.., n, ..) to (.., out, .., size), the window last. */
 kn_uop ki_t_windows(kn_ctx *k, kn_uop x, unsigned axis, int64_t size, int64_t step, int64_t dilation);
 kn_uop ki_t_cat(kn_ctx *k, const kn_uop *x, size_t n, int axis);
+kn_uop ki_t_diagonal(kn_ctx *k, kn_uop x, int64_t offset); /* of the last two axes */
 
 /* ---- elementwise ------------------------------------------------------------------------------------------- */
 
@@ -138,6 +139,7 @@ kn_uop ki_t_iota_axis(kn_ctx *k, kn_uop like, unsigned axis, kn_dtype t);
 kn_dtype ki_index_dtype(kn_dtype idx, int64_t n);
 kn_uop ki_t_take(kn_ctx *k, kn_uop x, kn_uop idx, unsigned axis);
 kn_uop ki_t_matmul(kn_ctx *k, kn_uop a, kn_uop b);
+kn_uop ki_t_vector_norm(kn_ctx *k, kn_uop x, double ord, uint32_t axes); /* the axes stay at 1 */
 kn_uop ki_t_linear(kn_ctx *k, kn_uop x, kn_uop weight, kn_uop bias);
 kn_uop ki_t_rand_bits(kn_ctx *k, const ki_shape *s); /* u64 */
 kn_uop ki_t_rand(kn_ctx *k, const ki_shape *s, kn_dtype t);

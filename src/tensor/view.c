@@ -347,28 +347,29 @@ kn_tensor kn_tril(kn_tensor t, int64_t diagonal) { return triangle(t, diagonal, 
 kn_tensor kn_triu(kn_tensor t, int64_t diagonal) { return triangle(t, diagonal, true, "triu"); }
 
 /* Rows one longer than the matrix is wide: the diagonal is their first column. */
-kn_tensor kn_diagonal(kn_tensor t, int64_t offset) {
-    ENTER("diagonal", t);
-    kn_uop x = t->u;
+kn_uop ki_t_diagonal(kn_ctx *k, kn_uop x, int64_t offset) {
+    if (!x) return NULL;
     unsigned rank = ki_rank(x);
-    if (rank < 2) return FAIL(KI_E_RANK_WANTED, "diagonal", 2, rank), ki_handle(k, NULL);
-    if (!ki_shape_known(k, x)) return ki_handle(k, NULL);
+    if (rank < 2) return FAIL(KI_E_RANK_WANTED, k->fn, 2, rank);
+    if (!ki_shape_known(k, x)) return NULL;
     int64_t rows = ki_dim_n(x, rank - 2), columns = ki_dim_n(x, rank - 1);
     int64_t r0 = offset < 0 ? -offset : 0, c0 = offset > 0 ? offset : 0;
     int64_t n = rows - r0 < columns - c0 ? rows - r0 : columns - c0;
     if (n <= 0)
-        return ki_handle(k,
-                         ki_t_squeeze(k, ki_t_narrow(k, ki_t_narrow(k, x, rank - 2, 0, rows ? 1 : 0), rank - 1, 0, 0),
-                                      rows ? UINT32_C(1) << (rank - 2) : 0));
+        return ki_t_squeeze(k, ki_t_narrow(k, ki_t_narrow(k, x, rank - 2, 0, rows ? 1 : 0), rank - 1, 0, 0),
+                            rows ? UINT32_C(1) << (rank - 2) : 0);
     x = ki_t_narrow(k, ki_t_narrow(k, x, rank - 2, r0, n), rank - 1, c0, n);
-    if (n == 1) return ki_handle(k, ki_t_squeeze(k, x, UINT32_C(1) << (rank - 2)));
+    if (n == 1) return ki_t_squeeze(k, x, UINT32_C(1) << (rank - 2));
     ki_shape s = ki_shape_like(x);
     s.n--;
     s.d[rank - 2].n = n * n;
     x = ki_t_pad_axis(k, ki_t_reshape_to(k, x, &s), rank - 2, 0, n);
     s.d[rank - 2].n = n, s.d[rank - 1].n = n + 1, s.n++;
-    x = ki_t_narrow(k, ki_t_reshape_to(k, x, &s), rank - 1, 0, 1);
-    return ki_handle(k, ki_t_squeeze(k, x, UINT32_C(1) << (rank - 1)));
+    return ki_t_squeeze(k, ki_t_narrow(k, ki_t_reshape_to(k, x, &s), rank - 1, 0, 1), UINT32_C(1) << (rank - 1));
+}
+kn_tensor kn_diagonal(kn_tensor t, int64_t offset) {
+    ENTER("diagonal", t);
+    return ki_handle(k, ki_t_diagonal(k, t->u, offset));
 }
 
 kn_tensor kn_diag(kn_tensor t) {

@@ -127,5 +127,18 @@ for fn in ("maximum", "minimum", "fmax", "fmin", "lt", "ne", "eq", "ge", "atan2"
     add(f"{fn}-special", fn, SA, SB, FLOATS[fn])
 
 
+EDGES = np.array([0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, 3.4028235e38, np.inf, -np.inf, np.nan], np.float32)
+for d in (np.float32, np.float64, np.float16):
+    x = np.where(np.isfinite(EDGES), np.clip(EDGES, -65504, 65504) if d == np.float16 else EDGES, EDGES).astype(d)
+    a, b = np.repeat(x, len(x)), np.tile(x, len(x))
+    add(f"nextafter-{np.dtype(d).name}", "nextafter", a, b, np.nextafter, tol=1e-12, atol=0.0)
+add("nextafter-signs", "nextafter", EDGES[:1], EDGES[3:4], lambda a, b: np.nextafter(a, b), tol=1e-12, atol=0.0)
+A, LO, HI = values("clip", (3, 4)), values("clip-lo", (4,), lo=-1, hi=0), values("clip-hi", (3, 1), lo=0, hi=1)
+for i, (lo, hi) in enumerate(((LO, HI), (LO, None), (None, HI), (None, None), (np.float32(0.5), np.float32(-0.5)), (np.array([np.nan] * 4, np.float32), HI))):
+    CASES.append(Case(f"clip-{i}", lambda k, lo=lo, hi=hi: k.array(A).clip(*[None if v is None else k.array(v) for v in (lo, hi)]),
+                      lambda lo=lo, hi=hi: A if lo is None and hi is None else np.clip(A, lo, hi)))
+CASES.append(Case("clip-weak", lambda k: k.array(np.arange(5)).clip(k.int(1), k.int(3)), lambda: np.arange(5).clip(1, 3), dtype="i64"))
+
+
 def test_case(case, device, check):
     check(case, device)

@@ -74,6 +74,37 @@ CASES["take"] = ([(5, 3)], lambda x: x.take(x.k.array(np.array([4, 0, 4])), 0), 
 CASES["embedding"] = ([(6, 2)], lambda x: x.embedding(x.k.array(np.array([[1, 5], [1, 0]], np.int32))), -2, 2)
 CASES["take_along_axis"] = ([(3, 4)], lambda x: x.take_along_axis(x.k.array(np.array([[0, 3], [1, 1], [2, 0]])), 1), -2, 2)
 CASES["scatter_add"] = ([(5, 2), (3, 2)], lambda x, v: x.scatter_add(x.k.array(np.array([1, 4, 1])), v), -2, 2)
+def several_indices(x):
+    from test_index import index, tensors
+    return index(x, tensors(x.k, ([4, 0, 4], None, [1, 1, 1])))
+
+
+def put(x, v):
+    from test_index import index_put, tensors
+    return index_put(x, tensors(x.k, ([4, 0, 4], [1, 2, 1])), v, 0)
+
+
+CASES["index"] = ([(5, 2, 3)], several_indices, -2, 2)
+CASES["index_put"] = ([(5, 3), (3,)], put, -2, 2)
+ALONG = np.array([[1, 4, 1], [0, 0, 2]])
+CASES["put_along_axis"] = ([(2, 5), (2, 3)], lambda x, v: x.put_along_axis(1, x.k.array(ALONG), v), -2, 2)
+for how in ("sum", "prod", "mean", "amax", "amin"):
+    for include in (0, 1):
+        CASES[f"scatter_reduce-{how}-{include}"] = ([(2, 5), (2, 3)], lambda x, v, how=how, include=include: x.scatter_reduce(1, x.k.array(ALONG), v, how, include), 0.5, 2)
+for i, (e, s) in enumerate((("ij,jk->ki", ((2, 3), (3, 4))), ("ij,ji->", ((2, 3), (3, 2))), ("iij,j->i", ((2, 2, 3), (3,))), ("...i,i->...", ((2, 3), (3,))), ("ij,jk,kl->il", ((2, 3), (3, 2), (2, 3))))):
+    CASES[f"einsum-{i}"] = (list(s), lambda *t, e=e: koine.call("einsum", e, list(t)), -2, 2)
+CASES["tensordot"] = ([(2, 3, 2), (3, 2, 4)], lambda a, b: a.tensordot(b, (1, 0), (0, 1)), -2, 2)
+two("cross", shapes=((2, 3), (3,)), args=(-1,))
+two("kron", shapes=((2, 3), (2,)))
+two("vecdot", shapes=((2, 3), (3,)), args=(-1,))
+one("trace", args=(1,))
+one("vector_norm", args=(3.0,))
+one("vector_norm", args=(2.0,))
+two("cdist", shapes=((3, 2), (4, 2)), args=(2.0,))
+for mode in ("reflect", "replicate", "circular"):
+    one("pad_mode", args=((1, 2, 2, 3), mode, 0.0))
+one("rot90", args=(1, 0, 1))
+one("diff", args=(2, 1))
 CASES["cat"] = ([(2, 3), (1, 3)], lambda a, b: koine.cat([a, b], 0), -2, 2)
 CASES["stack"] = ([(2, 3), (2, 3)], lambda a, b: koine.stack([a, b], 1), -2, 2)
 

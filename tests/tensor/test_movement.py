@@ -64,6 +64,26 @@ each("diagonal", [((4, 4), (0,), np.diagonal), ((3, 5), (1,), lambda a: np.diago
 each("diag", [((3,), (), np.diag), ((1,), (), np.diag), ((7,), (), np.diag), ((40,), (), np.diag)])
 
 
+each("broadcast_to", [((1, 3), ((4, 3),), lambda a: np.broadcast_to(a, (4, 3))), ((3,), ((2, 5, 3),), lambda a: np.broadcast_to(a, (2, 5, 3))),
+                      ((), ((2, 0),), lambda a: np.broadcast_to(a, (2, 0))), ((2, 3), ((2, 3),), lambda a: a)])
+each("atleast", [((), (2,), np.atleast_2d), ((3,), (2,), np.atleast_2d), ((2, 3), (1,), np.atleast_1d), ((3,), (4,), lambda a: a[None, None, None])])
+each("flipud", [((3, 2), (), np.flipud), ((3,), (), np.flipud), ((0, 2), (), np.flipud), ((2, 3, 4), (), np.flipud)])
+each("fliplr", [((3, 2), (), np.fliplr), ((1, 5), (), np.fliplr), ((2, 0), (), np.fliplr), ((2, 3, 4), (), np.fliplr)])
+each("rot90", [((3, 4), (n, 0, 1), lambda a, n=n: np.rot90(a, n)) for n in (-5, -1, 0, 1, 2, 3, 4)] +
+     [((2, 3, 4), (n, 2, 0), lambda a, n=n: np.rot90(a, n, (2, 0))) for n in (1, 2, 3)])
+each("diff", [((5,), (1, 0), np.diff), ((3, 6), (2, -1), lambda a: np.diff(a, 2)), ((3, 6), (1, 0), lambda a: np.diff(a, axis=0)), ((4,), (0, 0), lambda a: a),
+              ((2,), (3, 0), lambda a: np.diff(a, 3)), ((0, 2), (1, 0), lambda a: a), ((1,), (1, 0), np.diff)])
+MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap", "constant": "constant"}
+for mode, numpys in MODES.items():
+    for i, (shape, pads) in enumerate((((5,), (2, 3)), ((4, 5), (1, 0, 3, 4)), ((3, 4, 5), (0, 0, 2, 2, 1, 3)), ((4,), (0, 0)), ((4, 4), (3, 3, 3, 3)), ((70, 60), (5, 9, 0, 30)))):
+        pairs = [(pads[2 * j], pads[2 * j + 1]) for j in range(len(shape))]
+        more = {"constant_values": 2} if mode == "constant" else {}
+        add("pad_mode", f"{mode}-{i}", shape, lambda t, mode=mode, pads=pads: t.pad_mode(pads, mode, 2.0), lambda a, pairs=pairs, numpys=numpys, more=more: np.pad(a, pairs, numpys, **more),
+            (np.float32, np.int32, np.bool_)[i % 3])
+add("pad_mode", "replicate-far", (2,), lambda t: t.pad_mode((7, 5), "replicate", 0.0), lambda a: np.pad(a, (7, 5), "edge"))
+add("pad_mode", "nothing", (0, 3), lambda t: t.pad_mode((0, 0, 1, 1), "reflect", 0.0), lambda a: np.zeros((0, 5), np.float32))
+
+
 def unfold(a, axis, size, step):
     return np.moveaxis(np.lib.stride_tricks.sliding_window_view(a, size, axis), axis, axis)[(slice(None),) * axis + (slice(None, None, step),)]
 
@@ -94,6 +114,19 @@ for n in (1, 2, 3, 5):
 for i in range(4):
     a = values("split", (7, 2))
     CASES.append(Case(f"split-{i}", lambda k, a=a, i=i: koine.several("split", 4, k.array(a), 0, (1, 0, 4, 2))[i], lambda a=a, i=i: np.split(a, [1, 1, 5])[i]))
+for i in range(3):
+    a = values("unstack", (2, 3, 4))
+    CASES.append(Case(f"unstack-{i}", lambda k, a=a, i=i: koine.several("unstack", 3, k.array(a), 1)[i], lambda a=a, i=i: a[:, i]))
+CASES.append(Case("unstack-last", lambda k: koine.several("unstack", 4, k.array(a), -1)[3], lambda: a[..., 3]))
+for i, (sizes, xy) in enumerate((((3, 4), 0), ((3, 4), 1), ((2, 3, 4), 0), ((2, 3, 4), 1), ((5,), 1), ((2, 0), 0))):
+    parts = [values(f"mesh{i}{j}", (n,)) for j, n in enumerate(sizes)]
+    for j in range(len(sizes)):
+        CASES.append(Case(f"meshgrid-{i}-{j}", lambda k, parts=parts, xy=xy, j=j: koine.several("meshgrid", len(parts), [k.array(p) for p in parts], xy)[j],
+                          lambda parts=parts, xy=xy, j=j: np.meshgrid(*parts, indexing="xy" if xy else "ij")[j]))
+for i, shapes in enumerate((((3, 1), (1, 4)), ((), (2, 3)), ((2, 1, 3), (4, 1)), ((5,), (5,), (1,)))):
+    parts = [values(f"bt{i}{j}", s) for j, s in enumerate(shapes)]
+    CASES.append(Case(f"broadcast_tensors-{i}", lambda k, parts=parts: koine.several("broadcast_tensors", len(parts), [k.array(p) for p in parts])[0],
+                      lambda parts=parts: np.broadcast_arrays(*parts)[0]))
 # -0.0 keeps its sign through every assembly
 z = np.array([-0.0, 0.0, -0.0], np.float32)
 CASES.append(Case("cat-negative-zero", lambda k: (lambda t: koine.cat([t, t], 0).signbit())(k.array(z)), lambda: np.signbit(np.concatenate([z, z]))))

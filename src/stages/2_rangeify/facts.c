@@ -220,6 +220,17 @@ static bool fold_once(rangeifier *r, kn_uop v, info *f) {
     return true;
 }
 
+/* A product or a maximum of where(.., x, its identity) may be one that scatters; it does not fold. */
+static bool scatters_apart(rangeifier *r, kn_uop u, info *f) {
+    bool counts = f->counts;
+    if (!counts || u->src[0]->op != KN_WHERE) return true;
+    if (!fold_once(r, u, f)) return false;
+    f->folds = false;
+    f->counts = counts && !f->scatters;
+    f->compares &= !f->scatters;
+    return true;
+}
+
 bool ki_range_facts(rangeifier *r) {
     count_users(r);
     count_reads(r);
@@ -227,7 +238,11 @@ bool ki_range_facts(rangeifier *r) {
         kn_uop u = r->order[i];
         info *f = &r->info[u->id];
         derive(r, u);
-        if (u->op != KN_REDUCE || u->arg.reduce.op != KN_ADD) continue;
+        if (u->op != KN_REDUCE) continue;
+        if (u->arg.reduce.op != KN_ADD) {
+            if (!scatters_apart(r, u, f)) return false;
+            continue;
+        }
         if (!f->constant && !f->compares) continue;
         if ((f->constant || f->counts) && !fold_once(r, u, f)) return false;
         r->nested |= f->folds;

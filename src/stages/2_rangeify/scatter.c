@@ -1,4 +1,4 @@
-/* scatter.c: sums over a comparison with data, by adding each term where it belongs (DESIGN 12.8).
+/* scatter.c: sums, products and maxima over a comparison with data, by adding each term where it belongs (DESIGN 12.8).
  *
  * A nest over (o..., i, t...) stores REDUCE(add) over d of where(i = h(d), x, 0): every output looks at every d. It becomes
  * two kernels: one fills the output with the zero, and in one a loop over d adds x to the element h(d), if there is one:
@@ -6,7 +6,8 @@
  *     for o, i, t: out[o, i, t] = 0
  *     for o, d, t: if (h(d) is an i) out[o, h(d), t] += x(o, h(d), d, t)
  *
- * The loop over d keeps its order, so an element's terms add up in the order of d. What d is, i and the condition may be
+ * A product's other value is 1, and a maximum's the lowest. The loop over d keeps its order, so an element's terms add up in
+ * the order of d. What d is, i and the condition may be
  * several: each axis that an equality determines is scattered; reduced ranges that the condition does not know are summed first. facts.c asks whether a value is such a sum, decide.c then stores it in a nest of its own. */
 #include "stages/2_rangeify/fold.h"
 #include "stages/indexing.h"
@@ -14,12 +15,15 @@
 
 #include "rules/indexmath.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MOST (KI_MAX_RANK * 4)
 
 typedef struct scatter {
     kn_uop reduce, hit, term; /* sum of where(hit, term, zero) */
+    kn_op op;                 /* add, or mul or max with their identity as zero */
+    kn_uop none;              /* the zero */
     bool plus;                /* zero is +0.0, and is a term where nothing is hit */
     bool zero;                /* +0.0 is one more term in any case */
     kn_uop axis[KI_MAX_RANK]; /* scattered; hit says axis = at */
@@ -32,6 +36,14 @@ typedef struct scatter {
 
 static bool is_zero(kn_uop u) { return u->op == KN_CONST && ki_const_f64(u) == 0; }
 
+/* A term that changes nothing; of a sum a zero of either sign. */
+static bool is_none(kn_uop u, kn_op op) {
+    if (u->op != KN_CONST || op == KN_ADD) return is_zero(u);
+    kn_dtype t = (kn_dtype)u->dtype;
+    if (op == KN_MUL) return ki_const_f64(u) == 1;
+    return ki_is_float(t) ? ki_const_f64(u) == -INFINITY : u->arg.i == ki_int_min(t);
+}
+
 static kn_uop zero_of(ki_ir *ir, kn_dtype t, kn_uop like) {
     return ki_is_float(t) ? ki_const_float(ir, t, ki_const_f64(like)) : ki_const_int(ir, t, 0);
 }
@@ -39,29 +51,30 @@ static kn_uop zero_of(ki_ir *ir, kn_dtype t, kn_uop like) {
 static bool is_flag(kn_uop u) { return u->op == KN_CAST && u->src[0]->dtype == KN_BOOL; }
 
 /* b as where(hit, term, zero), if its last op says so; returns zero. */
-static kn_uop gate(ki_ir *ir, kn_uop b, kn_uop *hit, kn_uop *term) {
-    if (is_flag(b)) {
+static kn_uop gate(ki_ir *ir, kn_uop b, kn_op op, kn_uop *hit, kn_uop *term) {
+    bool sum = op == KN_ADD;
+    if (sum && is_flag(b)) {
         *hit = b->src[0];
         *term = ki_const_int(ir, (kn_dtype)b->dtype, 1);
         return ki_const_int(ir, (kn_dtype)b->dtype, 0);
     }
-    if (b->op == KN_MUL && !ki_is_float((kn_dtype)b->dtype) && (is_flag(b->src[0]) || is_flag(b->src[1]))) {
+    if (sum && b->op == KN_MUL && !ki_is_float((kn_dtype)b->dtype) && (is_flag(b->src[0]) || is_flag(b->src[1]))) {
         uint32_t flag = is_flag(b->src[0]) ? 0 : 1;
         *hit = b->src[flag]->src[0];
         *term = b->src[1 - flag];
         return ki_const_int(ir, (kn_dtype)b->dtype, 0);
     }
-    if (b->op == KN_WHERE && is_zero(b->src[2])) {
+    if (b->op == KN_WHERE && is_none(b->src[2], op)) {
         *hit = b->src[0];
         *term = b->src[1];
         return b->src[2];
     }
-    if (b->op == KN_WHERE && is_zero(b->src[1])) {
+    if (b->op == KN_WHERE && is_none(b->src[1], op)) {
         *hit = ki_op1(ir, KN_NOT, b->src[0]);
         *term = b->src[2];
         return b->src[1];
     }
-    if (b->op == KN_INDEX && b->nsrc == 2 && b->src[1]->op == KN_WHERE && b->src[1]->src[2]->op == KN_INVALID) {
+    if (sum && b->op == KN_INDEX && b->nsrc == 2 && b->src[1]->op == KN_WHERE && b->src[1]->src[2]->op == KN_INVALID) {
         *hit = b->src[1]->src[0];
         *term = b; /* still gated */
         return ki_const_int(ir, (kn_dtype)b->dtype, 0);
@@ -69,12 +82,12 @@ static kn_uop gate(ki_ir *ir, kn_uop b, kn_uop *hit, kn_uop *term) {
     return NULL;
 }
 
-/* The same under casts. */
-static kn_uop gate_of(ki_ir *ir, kn_uop b, kn_uop *hit, kn_uop *term) {
+/* The same under casts, through which a sum's zeros stay zeros. */
+static kn_uop gate_of(ki_ir *ir, kn_uop b, kn_op op, kn_uop *hit, kn_uop *term) {
     kn_uop cast[4], zero;
     uint32_t n = 0;
-    for (; b->op == KN_CAST && !is_flag(b) && n < 4; b = b->src[0]) cast[n++] = b;
-    for (zero = gate(ir, b, hit, term); zero && *term && n;) {
+    for (; op == KN_ADD && b->op == KN_CAST && !is_flag(b) && n < 4; b = b->src[0]) cast[n++] = b;
+    for (zero = gate(ir, b, op, hit, term); zero && *term && n;) {
         kn_dtype t = (kn_dtype)cast[--n]->dtype;
         *term = ki_cast(ir, *term, t);
         zero = zero_of(ir, t, zero);
@@ -114,10 +127,13 @@ static bool find(ki_ir *ir, kn_uop value, const kn_uop *range, uint32_t n, scatt
     memset(s, 0, sizeof *s);
     s->zero = u->op == KN_ADD && ki_is_float((kn_dtype)u->dtype) && is_zero(u->src[1]) && !u->src[1]->arg.bits;
     if (s->zero) u = u->src[0];
-    if (u->op != KN_REDUCE || u->arg.reduce.op != KN_ADD || u->nsrc < 2 || u->nsrc > MOST) return false;
-    if (!(zero = gate_of(ir, u->src[0], &s->hit, &s->term))) return false;
+    if (u->op != KN_REDUCE || u->nsrc < 2 || u->nsrc > MOST) return false;
+    s->op = (kn_op)u->arg.reduce.op;
+    if (s->op != KN_ADD && (s->zero || (s->op != KN_MAX && s->op != KN_MUL))) return false;
+    if (!(zero = gate_of(ir, u->src[0], s->op, &s->hit, &s->term))) return false;
     s->reduce = u;
-    s->plus = !s->zero && ki_is_float((kn_dtype)zero->dtype) && !zero->arg.bits;
+    s->none = zero;
+    s->plus = s->op == KN_ADD && !s->zero && ki_is_float((kn_dtype)zero->dtype) && !zero->arg.bits;
     for (uint32_t k = 1; k < u->nsrc; k++) {
         c = u->src[k];
         if (c->op != KN_RANGE || c->src[0]->lo.i < 1) return false; /* a sum of nothing is another zero */
@@ -183,7 +199,7 @@ static kn_uop grown(ki_ir *ir, const scatter *s, kn_uop at) {
         old = first ? ki_op3(ir, KN_WHERE, first, none, at) : NULL;
         x = x && miss ? ki_op2(ir, KN_ADD, x, ki_op3(ir, KN_WHERE, miss, ki_const_float(ir, t, 0), none)) : NULL;
     }
-    return old && x ? ki_op2(ir, KN_ADD, old, x) : NULL;
+    return old && x ? ki_op2(ir, s->op, old, x) : NULL;
 }
 
 /* END of a body that is all of a SINK. */
@@ -196,7 +212,9 @@ static kn_uop sink_of(ki_ir *ir, kn_uop index, kn_uop value, kn_uop *loop, uint3
 static kn_uop fill_kernel(ki_ir *ir, kn_uop e, const scatter *s) {
     kn_uop loop[KI_MAX_RANK + 1], u = s->reduce;
     kn_dtype t = (kn_dtype)u->dtype;
-    kn_uop none = ki_is_float(t) ? ki_const_float(ir, t, s->plus || s->zero ? 0.0 : -0.0) : ki_const_int(ir, t, 0);
+    kn_uop none = s->op != KN_ADD  ? s->none
+                  : ki_is_float(t) ? ki_const_float(ir, t, s->plus || s->zero ? 0.0 : -0.0)
+                                   : ki_const_int(ir, t, 0);
     memcpy(loop, e->src, e->nsrc * sizeof *loop);
     return sink_of(ir, e->src[0]->src[0], none, loop, e->nsrc - 1);
 }

@@ -398,6 +398,26 @@ KN_API kn_tensor kn_vector_norm_over(kn_tensor x, double ord, kn_ints axes, int 
 KN_API kn_tensor kn_cdist(kn_tensor a, kn_tensor b, double p); /* (..., M, E), (..., N, E) to (..., M, N): norms of a - b */
 KN_API kn_tensor kn_linear(kn_tensor x, kn_tensor weight, kn_tensor bias); /* weight (out, in); bias may be NULL */
 
+/* ---- linear algebra ---------------------------------------------------------------------------------------- */
+
+/* Of matrices (..., m, n), batched over the axes in front, which broadcast. They are loops over columns written out as a graph: for
+ * small matrices, of 128 rows and columns at most (kn_eigh: 64); compiling takes a millisecond or two a column, kn_eigh a second. Computed in f32 at least; integers
+ * give f32. Where there is no answer (a matrix that is singular, or not positive definite) it is NaN or infinite; nothing is
+ * raised. out receives the results in the order named. */
+KN_API kn_tensor kn_cholesky(kn_tensor x, int upper); /* L with L L' = x, or U with U' U = x; reads that triangle alone */
+KN_API kn_tensor kn_solve_triangular(kn_tensor a, kn_tensor b, int upper, int unit); /* unit: the diagonal counts as 1 */
+KN_API kn_tensor kn_solve(kn_tensor a, kn_tensor b); /* a x = b; b (..., n, m), or a vector (n,) */
+KN_API kn_tensor kn_inv(kn_tensor x);
+KN_API kn_tensor kn_det(kn_tensor x);
+KN_API kn_status kn_slogdet(kn_tensor x, kn_tensor *out); /* the determinant's sign, the logarithm of its size */
+KN_API kn_tensor kn_matrix_power(kn_tensor x, int n); /* n < 0: of the inverse */
+/* Q with orthonormal columns, R upper triangular: Q (m, r), R (r, n), r = min(m, n); complete: r = m. */
+KN_API kn_status kn_qr(kn_tensor x, int complete, kn_tensor *out);
+/* Of a symmetric matrix, of which the lower triangle is read: eigenvalues (..., n), ascending; eigenvectors as columns.
+ * Gradients of eigenvectors are defined where eigenvalues differ; between equal ones nothing flows. */
+KN_API kn_status kn_eigh(kn_tensor x, kn_tensor *out);
+KN_API kn_tensor kn_eigvalsh(kn_tensor x);
+
 /* ---- indexing by tensors ----------------------------------------------------------------------------------- */
 
 KN_API kn_tensor kn_prefix_sum(kn_tensor x);            /* along axis 0 */

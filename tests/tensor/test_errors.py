@@ -212,6 +212,19 @@ MISUSES = {
     "unstack axis": ("KN1125", ["unstack"], lambda k: (koine.several("unstack", 1, t(k, 3), 1), T(k, None))[1]),
     "clip shapes": ("KN1203", ["clip"], lambda k: t(k, 3).clip(t(k, 2), None)),
     "nextafter": ("KN1203", ["nextafter"], lambda k: t(k, 3).nextafter(t(k, 2))),
+    "cholesky square": ("KN1266", ["cholesky", "(2, 3)"], lambda k: t(k, 2, 3).cholesky(0)),
+    "cholesky rank": ("KN1128", ["cholesky"], lambda k: t(k, 2).cholesky(0)),
+    "inv large": ("KN1267", ["inv", "129", "128 at most"], lambda k: t(k, 129, 129).inv()),
+    "eigvalsh large": ("KN1267", ["eigvalsh", "65", "64 at most"], lambda k: t(k, 65, 65).eigvalsh()),
+    "solve shapes": ("KN1268", ["(3, 3)", "(2, 3)"], lambda k: t(k, 3, 3).solve(t(k, 2, 3))),
+    "solve batch": ("KN1203", ["solve"], lambda k: t(k, 2, 3, 3).solve(t(k, 4, 3, 1))),
+    "solve_triangular shapes": ("KN1268", ["solve_triangular"], lambda k: t(k, 3, 3).solve_triangular(t(k, 4), 0, 0)),
+    "det square": ("KN1266", ["det"], lambda k: t(k, 2, 3).det()),
+    "slogdet rank": ("KN1128", ["slogdet"], lambda k: koine.several("slogdet", 2, t(k, 3))[0]),
+    "matrix_power square": ("KN1266", ["matrix_power"], lambda k: t(k, 2, 3).matrix_power(2)),
+    "qr rank": ("KN1128", ["qr"], lambda k: koine.several("qr", 2, t(k, 3), 0)[0]),
+    "eigh square": ("KN1266", ["eigh"], lambda k: koine.several("eigh", 2, t(k, 2, 3))[1]),
+    "linalg rank": ("KN1120", ["inv"], lambda k: t(k, *(1,) * 16).inv()),
     "grad integer": ("KN1170", ["the loss", "i32"], lambda k: i(k, 1).grad1(t(k, 1))),
     "grad by integer": ("KN1170", ["differentiate by", "i32"], lambda k: t(k, 1).grad1(i(k, 1))),
     "grad shape": ("KN1171", ["(3,)", "(2,)"], lambda k: koine.several("grad_from", 1, t(k, 2), t(k, 3), [t(k, 2)])[0]),
@@ -270,7 +283,7 @@ def test_every_function_has_its_line_in_here_h(root):
     names = set()
     for h in ("tensor.h", "nn.h"):
         names |= set(re.findall(r"^KN_API kn_tensor (kn_\w+)\(", (root / "include/koine" / h).read_text(), re.M))
-    names |= {"kn_unstack", "kn_meshgrid", "kn_broadcast_tensors", "kn_to_host", "kn_data", "kn_item", "kn_bind", "kn_split", "kn_chunk", "kn_function", "kn_grad", "kn_grad_from",
+    names |= {"kn_slogdet", "kn_qr", "kn_eigh", "kn_unstack", "kn_meshgrid", "kn_broadcast_tensors", "kn_to_host", "kn_data", "kn_item", "kn_bind", "kn_split", "kn_chunk", "kn_function", "kn_grad", "kn_grad_from",
               "kn_optim_step", "kn_optim_realize"}
     names -= {"kn_keep", "kn_hand_up", "kn_at_"}
     here = set(re.findall(r"^#define (kn_\w+)\(\.\.\.\)", (root / "include/koine/here.h").read_text() + (root / "include/koine/nn.h").read_text(), re.M))

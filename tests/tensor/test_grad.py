@@ -105,6 +105,25 @@ for mode in ("reflect", "replicate", "circular"):
     one("pad_mode", args=((1, 2, 2, 3), mode, 0.0))
 one("rot90", args=(1, 0, 1))
 one("diff", args=(2, 1))
+def definite(x):
+    return x.matmul(x.mT()).add(x.k.array(np.eye(3)))
+
+
+def far(x):
+    return x.add(x.k.array(np.diag([5.0, 1.0, 3.0])))
+
+
+M = (3, 3)
+CASES["cholesky"] = ([(2, 3, 3)], lambda x: definite(x).cholesky(0), -1, 1)
+CASES["solve_triangular"] = ([M, (3, 2)], lambda a, b: far(a).solve_triangular(b, 1, 0), -0.5, 0.5)
+CASES["solve"] = ([M, (3, 2)], lambda a, b: far(a).solve(b), -0.5, 0.5)
+CASES["inv"] = ([M], lambda a: far(a).inv(), -0.5, 0.5)
+CASES["det"] = ([M], lambda a: a.det(), -1, 1)
+CASES["slogdet"] = ([M], lambda a: koine.several("slogdet", 2, far(a))[1], -0.5, 0.5)
+CASES["matrix_power"] = ([M], lambda a: far(a).matrix_power(-2), -0.5, 0.5)
+for j in range(2):
+    CASES[f"qr-{j}"] = ([(3, 2)], lambda a, j=j: koine.several("qr", 2, a, 0)[j], -1, 1)
+    CASES[f"eigh-{j}"] = ([M], lambda a, j=j: koine.several("eigh", 2, far(a))[j], -0.5, 0.5)
 CASES["cat"] = ([(2, 3), (1, 3)], lambda a, b: koine.cat([a, b], 0), -2, 2)
 CASES["stack"] = ([(2, 3), (2, 3)], lambda a, b: koine.stack([a, b], 1), -2, 2)
 

@@ -418,6 +418,19 @@ KN_API kn_status kn_qr(kn_tensor x, int complete, kn_tensor *out);
 KN_API kn_status kn_eigh(kn_tensor x, kn_tensor *out);
 KN_API kn_tensor kn_eigvalsh(kn_tensor x);
 
+/* ---- Fourier transforms ------------------------------------------------------------------------------------- */
+
+/* There are no complex dtypes: (real, imaginary) are the last axis, of 2, and axes are counted without it. Any length; the
+ * inverse divides by it. Cost: n times the sum of n's factors, for a large prime n log n. Computed in f32 at least. */
+KN_API kn_tensor kn_fft(kn_tensor x, kn_ints axes);
+KN_API kn_tensor kn_ifft(kn_tensor x, kn_ints axes);
+KN_API kn_tensor kn_rfft(kn_tensor x, int axis); /* of real x (..., n, ...): (..., n / 2 + 1, ..., 2) */
+KN_API kn_tensor kn_irfft(kn_tensor x, int64_t n, int axis); /* back to real (..., n, ...) */
+KN_API kn_tensor kn_fftfreq(kn_ctx *k, int64_t n, double spacing, kn_dtype dtype);
+KN_API kn_tensor kn_rfftfreq(kn_ctx *k, int64_t n, double spacing, kn_dtype dtype);
+KN_API kn_tensor kn_fftshift(kn_tensor x, kn_ints axes); /* frequency 0 to the middle; a plain tensor's axes */
+KN_API kn_tensor kn_ifftshift(kn_tensor x, kn_ints axes);
+
 /* ---- indexing by tensors ----------------------------------------------------------------------------------- */
 
 KN_API kn_tensor kn_prefix_sum(kn_tensor x);            /* along axis 0 */

@@ -124,6 +124,10 @@ CASES["matrix_power"] = ([M], lambda a: far(a).matrix_power(-2), -0.5, 0.5)
 for j in range(2):
     CASES[f"qr-{j}"] = ([(3, 2)], lambda a, j=j: koine.several("qr", 2, a, 0)[j], -1, 1)
     CASES[f"eigh-{j}"] = ([M], lambda a, j=j: koine.several("eigh", 2, far(a))[j], -0.5, 0.5)
+CASES["fft"] = ([(2, 6, 2)], lambda x: x.fft((0, 1)), -2, 2)
+CASES["ifft"] = ([(70, 2)], lambda x: x.ifft((0,)), -2, 2)
+CASES["rfft"] = ([(3, 5)], lambda x: x.rfft(0), -2, 2)
+CASES["irfft"] = ([(4, 2)], lambda x: x.irfft(6, 0), -2, 2)
 CASES["cat"] = ([(2, 3), (1, 3)], lambda a, b: koine.cat([a, b], 0), -2, 2)
 CASES["stack"] = ([(2, 3), (2, 3)], lambda a, b: koine.stack([a, b], 1), -2, 2)
 

@@ -401,7 +401,7 @@ KN_API kn_tensor kn_linear(kn_tensor x, kn_tensor weight, kn_tensor bias); /* we
 /* ---- linear algebra ---------------------------------------------------------------------------------------- */
 
 /* Of matrices (..., m, n), batched over the axes in front, which broadcast. They are loops over columns written out as a graph: for
- * small matrices, of 128 rows and columns at most (kn_eigh: 64); compiling takes a millisecond or two a column, kn_eigh a second. Computed in f32 at least; integers
+ * small matrices, of 128 rows and columns at most (kn_eigh, kn_svd: 64); compiling takes a millisecond or two a column, kn_eigh and kn_svd up to seconds. Computed in f32 at least; integers
  * give f32. Where there is no answer (a matrix that is singular, or not positive definite) it is NaN or infinite; nothing is
  * raised. out receives the results in the order named. */
 KN_API kn_tensor kn_cholesky(kn_tensor x, int upper); /* L with L L' = x, or U with U' U = x; reads that triangle alone */
@@ -417,6 +417,16 @@ KN_API kn_status kn_qr(kn_tensor x, int complete, kn_tensor *out);
  * Gradients of eigenvectors are defined where eigenvalues differ; between equal ones nothing flows. */
 KN_API kn_status kn_eigh(kn_tensor x, kn_tensor *out);
 KN_API kn_tensor kn_eigvalsh(kn_tensor x);
+/* U, singular values in descending order, V': U (m, r), (r,), (r, n), r = min(m, n); complete: the longer side's r is its
+ * own, and what completes it has no gradient. Gradients as those of eigenvectors. */
+KN_API kn_status kn_svd(kn_tensor x, int complete, kn_tensor *out);
+KN_API kn_tensor kn_svdvals(kn_tensor x);
+/* Singular values up to tolerance times the largest count as 0; tolerance 0: the longer side times the epsilon. */
+KN_API kn_tensor kn_matrix_rank(kn_tensor x, double tolerance);
+KN_API kn_tensor kn_pinv(kn_tensor x, double tolerance);
+/* ord: "fro"; "nuc", the sum of singular values; "2", "-2", the largest and the smallest; "1", "-1", "inf", "-inf", the
+ * largest and the smallest sum of a column's and of a row's sizes. */
+KN_API kn_tensor kn_matrix_norm(kn_tensor x, const char *ord, int keep);
 
 /* ---- Fourier transforms ------------------------------------------------------------------------------------- */
 

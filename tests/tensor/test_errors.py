@@ -224,6 +224,12 @@ MISUSES = {
     "matrix_power square": ("KN1266", ["matrix_power"], lambda k: t(k, 2, 3).matrix_power(2)),
     "qr rank": ("KN1128", ["qr"], lambda k: koine.several("qr", 2, t(k, 3), 0)[0]),
     "eigh square": ("KN1266", ["eigh"], lambda k: koine.several("eigh", 2, t(k, 2, 3))[1]),
+    "svd large": ("KN1267", ["svd", "65"], lambda k: koine.several("svd", 3, t(k, 65, 3), 0)[0]),
+    "svdvals rank": ("KN1128", ["svdvals"], lambda k: t(k, 3).svdvals()),
+    "pinv rank": ("KN1128", ["pinv"], lambda k: t(k, 3).pinv(0.0)),
+    "matrix_rank rank": ("KN1128", ["matrix_rank"], lambda k: t(k, 3).matrix_rank(0.0)),
+    "matrix_norm order": ("KN1262", ["matrix_norm", '"frobenius"', "fro, nuc"], lambda k: t(k, 3, 3).matrix_norm("frobenius", 0)),
+    "matrix_norm rank": ("KN1128", ["matrix_norm"], lambda k: t(k, 3).matrix_norm("fro", 0)),
     "linalg rank": ("KN1120", ["inv"], lambda k: t(k, *(1,) * 16).inv()),
     "fft pair": ("KN1269", ["fft", "last axis of 3"], lambda k: t(k, 4, 3).fft((0,))),
     "fft axis": ("KN1125", ["fft", "1"], lambda k: t(k, 4, 2).fft((1,))),
@@ -291,7 +297,7 @@ def test_every_function_has_its_line_in_here_h(root):
     names = set()
     for h in ("tensor.h", "nn.h"):
         names |= set(re.findall(r"^KN_API kn_tensor (kn_\w+)\(", (root / "include/koine" / h).read_text(), re.M))
-    names |= {"kn_slogdet", "kn_qr", "kn_eigh", "kn_unstack", "kn_meshgrid", "kn_broadcast_tensors", "kn_to_host", "kn_data", "kn_item", "kn_bind", "kn_split", "kn_chunk", "kn_function", "kn_grad", "kn_grad_from",
+    names |= {"kn_svd", "kn_slogdet", "kn_qr", "kn_eigh", "kn_unstack", "kn_meshgrid", "kn_broadcast_tensors", "kn_to_host", "kn_data", "kn_item", "kn_bind", "kn_split", "kn_chunk", "kn_function", "kn_grad", "kn_grad_from",
               "kn_optim_step", "kn_optim_realize"}
     names -= {"kn_keep", "kn_hand_up", "kn_at_"}
     here = set(re.findall(r"^#define (kn_\w+)\(\.\.\.\)", (root / "include/koine/here.h").read_text() + (root / "include/koine/nn.h").read_text(), re.M))

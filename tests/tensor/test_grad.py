@@ -128,6 +128,11 @@ CASES["fft"] = ([(2, 6, 2)], lambda x: x.fft((0, 1)), -2, 2)
 CASES["ifft"] = ([(70, 2)], lambda x: x.ifft((0,)), -2, 2)
 CASES["rfft"] = ([(3, 5)], lambda x: x.rfft(0), -2, 2)
 CASES["irfft"] = ([(4, 2)], lambda x: x.irfft(6, 0), -2, 2)
+for j in range(3):
+    CASES[f"svd-{j}"] = ([(4, 3)], lambda a, j=j: koine.several("svd", 3, a.add(a.k.array(np.eye(4, 3) * [5, 3, 1])), 0)[j], -0.5, 0.5)
+CASES["pinv"] = ([(2, 3)], lambda a: a.add(a.k.array(np.eye(2, 3) * 3)).pinv(0.0), -0.5, 0.5)
+for o in ("fro", "nuc", "2", "-inf"):
+    CASES[f"matrix_norm-{o}"] = ([(3, 3)], lambda a, o=o: far(a).matrix_norm(o, 0), -0.5, 0.5)
 CASES["cat"] = ([(2, 3), (1, 3)], lambda a, b: koine.cat([a, b], 0), -2, 2)
 CASES["stack"] = ([(2, 3), (2, 3)], lambda a, b: koine.stack([a, b], 1), -2, 2)
 

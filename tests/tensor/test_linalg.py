@@ -72,6 +72,29 @@ for i, (s, d) in enumerate((((1, 1), W), ((2, 2), W), ((3, 3), np.float32), ((2,
     add(f"eigvalsh-{i}", lambda k, a=low: k.array(a).eigvalsh(), lambda a=a: np.linalg.eigvalsh(a.astype(W)), d)
     add(f"eigh-vectors-{i}", lambda k, a=low: (lambda v: v.mul(v.slice(len(v.shape) - 2, 0, 1, 1).sign()))(koine.several("eigh", 2, k.array(a))[1]),
         lambda a=a: vectors_alike(np.linalg.eigh(a.astype(W))[1]), d)
+for i, (s, d) in enumerate((((1, 1), W), ((3, 3), W), ((5, 3), np.float32), ((3, 5), W), ((2, 4, 4), W), ((4, 1), W), ((12, 9), np.float32), ((2, 2, 6), np.float32))):
+    a = values(f"svd{i}", s, d)
+    want = lambda a=a: np.linalg.svd(a.astype(W), full_matrices=False)
+    add(f"svdvals-{i}", lambda k, a=a: k.array(a).svdvals(), lambda want=want: want()[1], d)
+    add(f"svd-values-{i}", lambda k, a=a: koine.several("svd", 3, k.array(a), 0)[1], lambda want=want: want()[1], d)
+    add(f"svd-product-{i}", lambda k, a=a: (lambda u, s, v: u.mul(s.unsqueeze(-2)) @ v)(*koine.several("svd", 3, k.array(a), 0)), lambda a=a: a, d)
+    for complete in (0, 1):
+        for j, label in ((0, "left"), (2, "right")):
+            def own(k, a=a, j=j, complete=complete):
+                u = koine.several("svd", 3, k.array(a), complete)[j]
+                return u.mT() @ u if j == 0 else u @ u.mT()
+            n = (a.shape[-2] if j == 0 else a.shape[-1]) if complete else min(a.shape[-2:])
+            add(f"svd-{label}-{complete}-{i}", own, lambda a=a, n=n: np.broadcast_to(np.eye(n), a.shape[:-2] + (n, n)), d)
+    add(f"pinv-{i}", lambda k, a=a: k.array(a).pinv(0.0), lambda a=a: np.linalg.pinv(a.astype(W)), d)
+    add(f"matrix_rank-{i}", lambda k, a=a: k.array(a).matrix_rank(0.0), lambda a=a: np.linalg.matrix_rank(a.astype(W)), d)
+    for o in ("fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf"):
+        add(f"matrix_norm-{o}-{i}", lambda k, a=a, o=o, i=i: k.array(a).matrix_norm(o, i % 2),
+            lambda a=a, o=o, i=i: np.linalg.norm(a.astype(W), o if o in ("fro", "nuc") else float(o), (-2, -1), i % 2 == 1), d)
+LOW = np.outer([1.0, 2, 3, 4], [1.0, -1, 2])  # of rank 1
+add("matrix_rank-low", lambda k: k.array(LOW).matrix_rank(0.0), lambda: 1, W)
+add("pinv-low", lambda k: k.array(LOW).pinv(0.0), lambda: np.linalg.pinv(LOW), W)
+add("svd-low", lambda k: (lambda u: u.mT() @ u)(koine.several("svd", 3, k.array(LOW), 1)[0]), lambda: np.eye(4), W)
+add("svd-zeros", lambda k: (lambda u: u.mT() @ u)(koine.several("svd", 3, k.zeros((3, 2), "f64"), 0)[0]), lambda: np.eye(2), W)
 SAME = np.diag([2.0, 1.0, 2.0, 2.0])
 add("eigh-equal-values", lambda k: (lambda w, v: v.mul(w.unsqueeze(0)) @ v.mT())(*koine.several("eigh", 2, k.array(SAME))), lambda: SAME, W)
 add("eigh-zeros", lambda k: koine.several("eigh", 2, k.zeros((3, 3), "f64"))[0], lambda: np.zeros(3), W)

@@ -241,6 +241,12 @@ static kn_uop met(kn_ctx *k, kn_op op, kn_uop hit, kn_uop value, uint32_t axes) 
     return ki_t_squeeze(k, ki_t_reduce(k, ki_t_where(k, hit, value, none), op, axes), axes);
 }
 
+/* 0, 1, .. n-1, to be read beside data: stored where it has more digits (ki_t_iota) than are looked through there. */
+static kn_uop numbers(kn_ctx *k, int64_t n) {
+    kn_uop u = ki_t_iota(k, n, ki_index_dtype(KN_I32, n));
+    return u && n > INT64_C(1) << 18 ? ki_op1(&k->ir, KN_CONTIGUOUS, u) : u;
+}
+
 /* The number of the last term that hits, -1 where none does: terms are counted along n axes from `at`. */
 static kn_uop last_hit(kn_ctx *k, kn_uop hit, unsigned at, unsigned n) {
     if (!hit) return NULL;
@@ -249,7 +255,7 @@ static kn_uop last_hit(kn_ctx *k, kn_uop hit, unsigned at, unsigned n) {
     for (unsigned i = 0; i < s.n; i++) s.d[i].n = i >= at && i < at + n ? ki_dim_n(hit, i) : 1, count *= s.d[i].n;
     kn_dtype t = ki_index_dtype(KN_I32, count);
     if (!count) return NULL;
-    kn_uop number = ki_t_reshape_to(k, ki_t_iota(k, count, t), &s);
+    kn_uop number = ki_t_reshape_to(k, numbers(k, count), &s);
     kn_uop last = met(k, KN_MAX, hit, number, bits(at, n));
     return ki_t_max(k, last, ki_t_const(k, t, -1));
 }
@@ -348,7 +354,7 @@ static kn_uop meet_along(kn_ctx *k, kn_uop x, unsigned axis, kn_uop idx, kn_uop 
         ki_shape s = {.n = ki_rank(hit)};
         for (unsigned i = 0; i < s.n; i++) s.d[i].n = i == axis + 1 ? ki_dim_n(hit, i) : 1;
         kn_dtype it = ki_index_dtype(KN_I32, s.d[axis + 1].n);
-        kn_uop number = ki_t_reshape_to(k, ki_t_iota(k, s.d[axis + 1].n, it), &s);
+        kn_uop number = ki_t_reshape_to(k, numbers(k, s.d[axis + 1].n), &s);
         kn_uop last = ki_t_max(k, met(k, KN_MAX, hit, number, over), ki_t_const(k, it, -1));
         return last ? ki_t_where(k, ki_t_ge(k, last, ki_t_lit(k, last, 0)), take_along(k, value, last, axis), x) : NULL;
     }

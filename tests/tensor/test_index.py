@@ -212,3 +212,15 @@ def test_no_loop_over_places_and_terms(monkeypatch, what):
     most, build = LINEAR[what]
     work = loops(schedule(monkeypatch, build))
     assert work and max(work) <= most, work
+
+
+def test_many_terms():
+    """More than the digits of positions that a kernel looks through."""
+    k = koine.Context("CPU")
+    n = 300000
+    j, v = np.random.default_rng(3).integers(0, n, n), np.arange(n, dtype=np.float32)
+    want = np.zeros(n, np.float32)
+    want[j] = v
+    np.testing.assert_array_equal(index_put(k.zeros((n,), "f32"), [k.array(j)], k.array(v), 0).numpy(), want)
+    np.testing.assert_array_equal(k.zeros((n,), "f32").put_along_axis(0, k.array(j), k.array(v)).numpy(), want)
+    k.close()

@@ -160,7 +160,7 @@ def can_cast(from_, to, /):
 def _named(name, c, doc=None):
     f = G[c]
     out = type(f)(f.__code__, f.__globals__, name, f.__defaults__)
-    out.__doc__, out.__module__ = f.__doc__.replace(c + "(", name + "(", 1), "koine"
+    out.__doc__, out.__module__ = f.__doc__, "koine"
     return out
 
 

@@ -185,11 +185,10 @@ def axis_size(x, axis):
     return x.shape[axis] if type(x) is Array and -x.ndim <= axis < x.ndim else 1
 
 
-def document(f, text):
-    head = text[4 : text.index("):\n") + 1]
+def document(f):
+    """The header's comment, and where it is from; help() shows the signature."""
     doc = f.doc[:1].upper() + f.doc[1:] if re.match(r"[a-z]+[ ,;]", f.doc) and not any(re.match(rf"{n}\b", f.doc) for _, n in f.params) else f.doc
-    about = doc + "\n\n" if doc else ""
-    return f"{head}\n\n{about}koine/{f.header}, {f.section}: {f.name}({', '.join(n for _, n in f.params)})"
+    return (doc + "\n\n" if doc else "") + f"koine/{f.header}, {f.section}: {f.name}({', '.join(n for _, n in f.params)})"
 
 
 def make():
@@ -202,7 +201,7 @@ def make():
             continue
         short, text = f.name.removeprefix("kn_"), source(f)
         exec(compile(text, f"<koine {short}>", "exec"), room, out)  # not into room: some have builtins' names
-        out[short].__doc__, out[short].__module__ = document(f, text), "koine"
+        out[short].__doc__, out[short].__module__ = document(f), "koine"
     return out
 
 

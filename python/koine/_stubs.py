@@ -82,7 +82,7 @@ def signature_of(name, f, method=False):
 
 def function(name, f, indent="", method=False):
     doc = (inspect.getdoc(f) or "").split("\n\n")
-    doc = doc[1] if f.__name__ in _functions.GENERATED and len(doc) > 2 else "" if f.__name__ in _functions.GENERATED else doc[0]
+    doc = "\n\n".join(doc[:-1]) if f.__name__ in _functions.GENERATED and doc[-1].startswith("koine/") else doc[0]
     doc = doc.replace("\\", "\\\\").replace('"""', "'''")
     body = f'\n{indent}    """{doc}"""\n' if doc else " ...\n"
     return f"{indent}def {name}{signature_of(name, f, method)}:{body}"

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from . import _abi, _dtypes
-from ._array import OWN, PLACE, Array, asarray, call, context_of, operand, wrap
+from ._array import PLACE, Array, asarray, call, copied, wrap
 from ._context import AxisError, L, S, DTypeError, ArgumentError, current, device as context_named, devices, place
 from ._dlpack import from_dlpack  # noqa: F401
 from ._dtypes import finfo, iinfo, isdtype  # noqa: F401
@@ -104,7 +104,7 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
 
 def param(x):
     """x in memory of its own, which assign and optimizers write: all that share it see the new value."""
-    return call(L.kn_param, asarray(x), own=PLACE)
+    return copied(asarray(x), PLACE)
 
 
 def assign(target, value):
@@ -254,7 +254,7 @@ def _running(f, x, axis, dtype, include_initial, first):
 def reshape(x, /, shape, *, copy=None):
     """The same elements in another shape; one -1: what is left."""
     if copy:
-        x = call(L.kn_param, x, own=OWN)
+        x = copied(x)
     return call(L.kn_reshape, asarray(x), int_list(shape))
 
 

@@ -208,12 +208,10 @@ class Array:
             return L.kn_uop_op(u) == b"buffer"
 
     def __copy__(self):
-        return call(L.kn_param, self) if self._own else wrap(self._k, self._again(), VALUE)
+        return copied(self) if self._own else wrap(self._k, self._again(), VALUE)
 
     def __deepcopy__(self, memo):
-        a = call(L.kn_param, self)
-        a._own = PLACE if self._own == PLACE else OWN
-        return a
+        return copied(self, PLACE if self._own == PLACE else OWN)
 
     def _again(self):
         return L.kn_from_graph(self._k._c, L.kn_graph(self._h))
@@ -244,8 +242,11 @@ class Array:
                 k.drain()
             if k.tracing and self._own == PLACE:
                 raise DTypeError("a parameter is assigned to while a function is traced: return the new value instead")
+            if k.tracing:  # memory that is written to is no value of a function: another array instead
+                self._become(Parts(self, key).put(value), VALUE)
+                return
             if self._own == VALUE:
-                self._become(call(L.kn_param, self), OWN)
+                self._become(copied(self), OWN)
             Parts(self, key).set(value)
 
     def assign(self, value):
@@ -283,7 +284,7 @@ def _from_bits(a, d):
 def _unpickle(bits, name, is_param):
     d = BY_NAME[name]
     a = _of_numpy(current(), bits, d)
-    return call(L.kn_param, a, own=PLACE) if is_param else a
+    return copied(a, PLACE) if is_param else a
 
 
 # ---- making arrays from handles ----
@@ -312,6 +313,16 @@ def call(f, x, *args, own=VALUE):
         if x._own == OWN:
             x._own = VALUE
         return wrap(k, f(x._h, *args), own)
+
+
+def copied(x, own=OWN):
+    """x in memory of its own. While a function is traced there is no memory: the same value, which nothing will write to."""
+    k = x._k
+    if not k.tracing:
+        return call(L.kn_param, x, own=own)
+    if own == PLACE:
+        raise DTypeError("a parameter is made while a function is traced: make it outside, or pass it in")
+    return wrap(k, x._again())
 
 
 def operand(k, x, d):
@@ -479,6 +490,25 @@ class Parts:
             made.append(h)
         return h, made
 
+    def put(self, value):
+        """x with its elements at the key replaced, as another array."""
+        k, x = self.x._k, self.x
+        value = operand(k, value, x._d)
+        if self.mask is not None:
+            return wrap(k, L.kn_where(self.mask._h, value, x._h))
+        if not hasattr(L, "kn_index_put") or None in [p for p in self.key if not isinstance(p, Array)]:
+            raise UnsupportedError("x[key] = value while a function is traced: kn.where, kn.concat and kn.pad make another array")
+        places, n = [], len(self.key)
+        for axis, p in enumerate(self.key):
+            if isinstance(p, slice) and not self.arrays:
+                p = range(*p.indices(x.shape[axis]))
+            if isinstance(p, slice) and p != slice(None):
+                raise UnsupportedError("x[array, a:b] = value while a function is traced: x[array] with whole axes alone")
+            rest = (1,) * sum(isinstance(q, slice) for q in self.key[axis + 1 :])
+            places.append(p if isinstance(p, Array) else None if isinstance(p, slice) else asarray(np.array(p, np.int64).reshape(np.shape(p) + (rest if np.ndim(p) else ())), device=k))
+        at = (_abi.P * max(n, 1))(*[None if p is None else p._h for p in places])
+        return wrap(k, L.kn_index_put(x._h, at, n, value, 0))
+
     def set(self, value):
         k, x = self.x._k, self.x
         value = operand(k, value, x._d)
@@ -546,7 +576,7 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
             if copy is False:
                 raise ArgumentError(f"asarray: {obj.dtype} becomes {d} by a copy alone")
             return call(L.kn_cast, obj, d.number)
-        return call(L.kn_param, obj, own=OWN) if copy else obj
+        return copied(obj) if copy else obj
     if type(obj) in _number and copy is not False:
         d = d or dtype_of(type(obj))
         if isinstance(obj, int) and abs(obj) >= 2**53:

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 
 from . import _abi
-from ._array import VALUE, Array, _of_numpy, call, wrap
+from ._array import VALUE, Array, _of_numpy, copied, wrap
 from ._context import L, ArgumentError, borrow, _owners, release
 from ._dtypes import BITS_OF, BY_NAME
 
@@ -112,7 +112,7 @@ class _Taken:
 def take(obj, k, copy=None):
     """obj's memory in place where its layout is a row-major one (copy None or False), else copied (None or True)."""
     if type(obj) is Array:
-        return obj if not copy else call(L.kn_param, obj)
+        return obj if not copy else copied(obj)
     if not hasattr(obj, "__dlpack__"):
         raise TypeError(f"from_dlpack: an object with __dlpack__ expected, not {type(obj).__name__}; asarray takes anything that holds numbers")
     if obj.__dlpack_device__()[0] not in (CPU, 3, 11, 13):  # what the host reads as it is: also pinned and managed memory

@@ -8,11 +8,11 @@ import operator
 import os
 import re
 
-from . import _abi, _context
+from . import _abi
 from ._abi import FUNCTIONS, P
 from ._array import Array, context_of, operand, wrap
 from ._context import ArgumentError, DTypeError, L
-from ._dtypes import BY_NAME, dtype as dtype_of
+from ._dtypes import dtype as dtype_of
 
 # Parameters that may be left out, by name, or by function and name.
 DEFAULTS = {

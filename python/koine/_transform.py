@@ -7,11 +7,10 @@ themselves; a call applies its body to other arguments. Nothing of this is seman
 import functools
 import itertools
 
-from . import _abi
-from ._abi import FUNCTIONS, KINDS, P
+from ._abi import KINDS, P
 from ._api import asarray, realize
 from ._array import OWN, Array, context_of, wrap
-from ._context import Error, L, DTypeError, current
+from ._context import DTypeError, Error, L
 
 _number = (bool, int, float)
 _names = itertools.count(1)
@@ -217,7 +216,8 @@ class function:
     dicts of) arrays; other arguments are part of what it is compiled for. A call computes all results at once. Arrays that f finds
     where it was written are captured: a later call sees what a param() has become by then, and the value the others had.
 
-    f runs only when it is traced: what it prints or changes, it does then."""
+    f runs only when it is traced: what it prints or changes, it does then, and what it draws (koine.random) is the same at each
+    call: draw outside, and pass it in."""
 
     def __init__(self, f):
         self.f, self.traces = f, {}

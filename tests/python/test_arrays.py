@@ -389,7 +389,7 @@ def test_no_leak():
                 if i % 5000 == 0:
                     assert y.shape == (2,) and np.asarray(y) is not None
 
-        steps(20000)
+        steps(5000)
         gc.collect()
         before, live = rss(), k.stats["bytes"]
         steps(100000)

@@ -150,6 +150,43 @@ def test_what_leaves_a_trace():
         np.asarray(kept[0] + 1)
 
 
+def test_writing_inside():
+    """x[key] = value makes another array of x, of a value that the function computes."""
+
+    @kn.function
+    def f(a):
+        b = a * 2
+        c = b
+        b[b > 1] = 0
+        return b, c
+
+    x = np.asarray(X) * 2
+    close(f(X)[0], np.where(x > 1, 0, x)), close(f(X)[1], np.where(x > 1, 0, x))
+    close(kn.grad(lambda a: f(a)[0].sum())(X), np.where(x > 1, 0, 2.0))
+
+    def g(a):
+        b = kn.zeros((2, 3)) + a
+        b[0, 1:] = a[0, 1:] * 5
+        b[:, ::2] = 7
+        b[1] = 3
+        return b
+
+    if "kn_index_put" in kn._abi.FUNCTIONS:
+        want = np.array(X)
+        want[0, 1:] *= 5
+        want[:, ::2], want[1] = 7, 3
+        close(kn.function(g)(X), want), close(kn.grad(lambda a: g(a).sum())(X), [[0, 5, 0], [0, 0, 0]])
+    else:
+        with pytest.raises(NotImplementedError, match="kn.where"):
+            kn.function(g)(X)
+
+
+def test_copies_inside():
+    import copy
+    f = kn.function(lambda a: (kn.asarray(a * 2, copy=True), copy.deepcopy(a), kn.reshape(a, (3, 2), copy=True)))
+    close(f(X)[0], 2 * np.asarray(X)), close(f(X)[1], np.asarray(X)), close(f(X)[2], np.asarray(X).reshape(3, 2))
+
+
 def test_a_method():
     class Model:
         def __init__(self):
@@ -184,7 +221,8 @@ def test_training_by_functions():
 @pytest.mark.parametrize("make", [lambda: kn.grad(lambda a: a * 2)(kn.asarray([1])), lambda: kn.grad(lambda a: 3)(X), lambda: kn.grad(lambda a: (a, 1))(X),
                                   lambda: kn.grad(lambda a: float(a.sum()))(X), lambda: kn.grad(lambda a: a, argnums=1)(X), lambda: kn.function(lambda a, s: a)(X, set()),
                                   lambda: kn.function(lambda a: a if a.sum() > 0 else -a)(X), lambda: kn.function(lambda a: np.sin(a))(X), lambda: kn.function(lambda a: a @ a)(X),
-                                  lambda: kn.function(lambda a: 1 / 0)(X), lambda: nn.Adam([X]), lambda: nn.SGD([]), lambda: nn.Linear("a", 2)])
+                                  lambda: kn.function(lambda a: 1 / 0)(X), lambda: nn.Adam([X]), lambda: nn.SGD([]), lambda: nn.Linear("a", 2),
+                                  lambda: kn.function(lambda a: kn.param(a))(X), lambda: kn.function(lambda a: nn.Linear(3, 2)(a))(X), lambda: kn.function(nn.BatchNorm(3))(X)])
 def test_mistakes_leave_nothing_behind(make):
     with pytest.raises((kn.Error, ZeroDivisionError)):
         make()

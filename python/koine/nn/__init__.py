@@ -68,6 +68,8 @@ class _Layer(Module):
 
     def _make(self, name, struct, *args):
         k, self._struct = current(), _abi.STRUCTS[struct]
+        if k.tracing:
+            raise DTypeError("a layer is made while a function is traced: make it outside")
         with k.lock:
             if k.dead:
                 k.drain()
@@ -131,6 +133,8 @@ class BatchNorm(_Layer):
         self._make("kn_batch_norm_new", "kn_norm_layer", index(channels))
 
     def forward(self, x):
+        if self.training and type(x) is Array and x._k.tracing:
+            raise DTypeError("BatchNorm in training moves its statistics, and a function that is traced changes nothing: take the loss outside of it (opt.step), or set training = False")
         return self._call("kn_batch_norm_apply", x, bool(self.training))
 
 

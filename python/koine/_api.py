@@ -481,6 +481,23 @@ def realize(*arrays):
     return arrays[0] if len(arrays) == 1 else arrays
 
 
+def sym(variable):
+    """A koine.variable as a size in a shape: kn.shrink(x, (0, 0), (kn.sym(n), 4)). Its value arrives with kn.bind(name, value)."""
+    k = variable._k
+    with k.lock:
+        size = L.kn_sym(variable._h)
+        if size == -1:
+            k.fail()
+    return size
+
+
+def bind(name, value):
+    """Gives a variable of the current context its value for what is computed from now on."""
+    k = current()
+    with k.lock:
+        k.check(L.kn_bind(k._c, name.encode(), index(value)))
+
+
 def manual_seed(seed):
     """Where the random functions start from, on the current context."""
     k = current()

@@ -98,6 +98,20 @@ class Array:
             k.check(S.kn_to_host(self._h, out.ctypes.data, out.nbytes))
         return out
 
+    def _now(self):
+        """The shape, symbolic sizes with the values their variables have now; None: it has no symbolic one."""
+        k = self._k
+        with k.lock:
+            u = L.kn_graph(self._h)
+            symbols = [L.kn_uop_sym(u, a) for a in range(L.kn_uop_rank(u))]
+            if not any(symbols):
+                return None
+            shape = list(self.shape)
+            values = [wrap(k, L.kn_from_graph(k._c, s)) for s in symbols if s]  # all of them before anything is computed: nodes move then
+            for a in [a for a, s in enumerate(symbols) if s]:
+                shape[a] = call(L.kn_cast, values.pop(0), BY_NAME["int64"].number).item()
+            return tuple(shape)
+
     def numpy(self):
         """As np.asarray(x)."""
         return self.__array__()
@@ -105,12 +119,13 @@ class Array:
     def __array__(self, dtype=None, copy=None):
         """np.asarray(x): read-only, of koine's own memory where nothing will ever write to that; np.array(x) copies."""
         d = self.dtype
-        if self._own == VALUE and not copy and self.size:
+        now = self._now() if self._own == VALUE else None
+        if self._own == VALUE and not copy and self.size and not now:
             a = self._shared()
         elif copy is False:
             raise ValueError("this array's memory may be written to: it is copied to numpy, or not given")
         else:
-            a = self._host(np.empty(self.shape, BITS_OF.get(d.name, d if d.in_numpy else np.int64)))
+            a = self._host(np.empty(now or self.shape, BITS_OF.get(d.name, d if d.in_numpy else np.int64)))
         if d.name in BITS_OF:
             a = _from_bits(a, d)
         return a if dtype is None or a.dtype == dtype else a.astype(dtype)

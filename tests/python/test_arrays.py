@@ -339,6 +339,22 @@ def test_every_function_of_the_header_is_there():
             assert callable(getattr(kn, f.name[3:])), f.name
 
 
+def test_variable_sizes():
+    """One program for every size; the shape is the upper bound, values come in the size of now."""
+    x = kn.asarray(A)
+    n = kn.variable("rows", 1, 3)
+    y = kn.shrink(x, (0, 0), (kn.sym(n), 4)) * 2
+    for v in (1, 3, 2):
+        kn.bind("rows", v)
+        same(y, 2 * A[:v]), same(y.sum(axis=0), 2 * A[:v].sum(0), 1e-5)
+        assert y.shape == (3, 4) and len(y.tolist()) == v
+    with pytest.raises(TypeError, match="KN1124"):
+        kn.sym(x)
+    with pytest.raises(ValueError, match="rows"):
+        kn.bind("rows", 9)
+        np.asarray(y)
+
+
 # ---- contexts, lifetime, threads ----
 
 def test_devices():

@@ -439,7 +439,7 @@ class Parts:
 
     def get(self):
         if self.mask is not None or any(self.key[i].dtype.kind == "b" for i in self.arrays):
-            raise AxisError("x[mask]: how many elements there are depends on data, and a shape cannot; kn.where(mask, x, other) keeps the shape")
+            raise AxisError("x[mask]: how many elements there are depends on data, and a shape cannot; kn.where(mask, x, other) keeps the shape, kn.masked_select(x, mask, size) has room for `size`")
         x, k = self.x, self.x._k
         with k.lock:
             if k.dead:

@@ -26,7 +26,7 @@ DEFAULTS = {
     "take.axis": 0, "roll.axis": 0, "linear.weight": ..., "embedding.weight": ..., "lerp.weight": ..., "batch_norm.mean": None, "batch_norm_train.mean": None,
     "batch_norm_train.var": None, "quantile.method": "linear", "nanquantile.method": "linear", "include_self": True, "upper": False, "unit": False, "complete": False,
     "diff.times": 1, "diff.axis": -1, "vecdot.axis": -1, "cross.axis": -1, "cdist.p": 2.0, "pad_mode.value": 0.0, "pad_mode.mode": "constant", "rot90.times": 1,
-    "rot90.from": 0, "rot90.to": 1, "vector_norm.ord": 2.0, "unstack.axis": 0, "kthvalue.axis": -1, "kthvalue.keep": False, "logcumsumexp.axis": -1,
+    "rot90.from": 0, "rot90.to": 1, "vector_norm.ord": 2.0, "unstack.axis": 0, "kthvalue.axis": -1, "kthvalue.keep": False, "mode.axis": -1, "mode.keep": False, "weights": None, "right": False, "histogram.bins": 10, "histogram.lo": 0.0, "histogram.hi": 0.0, "logcumsumexp.axis": -1,
 }
 NAMES = {"keep": "keepdims", "in": "inputs", "from": "source", "to": "destination", "lambda": "lambda_", "def": "default"}
 # Not for users of Python: handles, memory, places; what _array, _transform and nn serve; literals, which are operands.
@@ -145,7 +145,7 @@ def source(f):
             args.append(f"len({lists[-1]})")
         elif kind == "kn_tensor *":
             outs.append(name)
-            args.append("_" + name)
+            args.append("_to_" + name)
         elif kind == "int" and name in ("method", "how", "mode") and any(short.endswith(c) for c in _abi.CHOICES):
             args.append(f"_choice({next(c for c in _abi.CHOICES if short.endswith(c))!r}, {name})")
         else:
@@ -163,12 +163,12 @@ def source(f):
         count = next((f"len({n})" for kind, n in reversed(f.params) if kind in ("kn_ints", "const kn_tensor *")), None) or \
             next((f"_index({n})" for kind, n in f.params if n == "n"), None) or (f"_axis_size({tensors[0]}, axis)" if any(n == "axis" for _, n in f.params) else "0")
         many = f.result == "kn_status" and outs == ["out"]
-        lines += [f"    _{o} = (_P * {f'max({count}, 64)' if many else '1'})()" for o in outs]
+        lines += [f"    _to_{o} = (_P * {f'max({count}, 64)' if many else '1'})()" for o in outs]
         lines.append("    _result = " + call_(f.name, args))
         if f.result == "kn_status":
             lines.append("    if _result: _k.check(_result)")
         got = ["_wrap(_k, _result)"] if f.result == "kn_tensor" else []
-        lines.append("    return tuple(_wrap(_k, h) for h in _out if h)" if many else "    return " + ", ".join(got + [f"_wrap(_k, _{o}[0])" for o in outs]))
+        lines.append("    return tuple(_wrap(_k, h) for h in _to_out if h)" if many else "    return " + ", ".join(got + [f"_wrap(_k, _to_{o}[0])" for o in outs]))
     elif f.result == "kn_status":
         lines += ["    _k.check(" + call_(f.name, args) + ")"]
     else:

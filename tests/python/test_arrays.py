@@ -334,6 +334,11 @@ def test_every_function_of_the_header_is_there():
     same(kn.split(kn.asarray(A), 1, (1, 3))[1], A[:, 1:])
     assert [c.shape for c in kn.chunk(kn.arange(7), 0, 3)] == [(3,), (2,), (2,)]
     from koine import _abi, _functions
+    if "kn_unique" in _abi.FUNCTIONS:
+        values, index, inverse, counts, number = kn.unique(kn.asarray([3, 1, 1, 2]), 4)
+        same(values, [1, 2, 3, 0]), same(counts, [2, 1, 1, 0]), same(inverse, [2, 0, 0, 1]), same(kn.searchsorted(kn.asarray([1, 2, 2]), 2, side="right"), 3)
+        assert int(number) == 3 and index.shape == (4,)
+        same(kn.sort(kn.asarray([3, 1, 2]), descending=True), [3, 2, 1]), same(kn.topk(kn.asarray([3.0, 1, 2]), 2)[1], [0, 2]), same(kn.quantile(kn.asarray([1.0, 2]), 0.5), 1.5)
     for f in _abi.FUNCTIONS.values():
         if _functions.is_public(f):
             assert callable(getattr(kn, f.name[3:])), f.name

@@ -62,7 +62,7 @@ NEW = """
 
 /* Of a block. */
 KN_API kn_tensor kn_thing(kn_tensor x, const kn_tensor *more, size_t n, kn_ints sizes, double eps, int k);
-KN_API kn_tensor kn_largest(kn_tensor x, int64_t n, kn_tensor *indices); /* and of its own */
+KN_API kn_tensor kn_largest(kn_tensor x, int64_t n, kn_tensor *indices, kn_tensor *index); /* and of its own */
 KN_API kn_status kn_parts(kn_tensor x, int axis, kn_tensor *out);
 KN_API kn_status kn_factors(kn_tensor x, kn_tensor *out);
 enum { KN_TOTAL_FIRST, KN_TOTAL_LAST };
@@ -83,7 +83,7 @@ def test_a_new_declaration(tmp_path):
         text = {n: _functions.source(c) for n, c in f.items() if _functions.is_public(c)}
         assert sorted(text) == ["kn_factors", "kn_largest", "kn_parts", "kn_thing", "kn_total"]
         assert text["kn_thing"].startswith("def thing(x, more, sizes, eps, k):") and "len(more)" in text["kn_thing"]
-        assert text["kn_largest"].startswith("def largest(x, n):") and "return _wrap(_k, _result), _wrap(_k, _indices[0])" in text["kn_largest"]
+        assert text["kn_largest"].startswith("def largest(x, n):") and "return _wrap(_k, _result), _wrap(_k, _to_indices[0]), _wrap(_k, _to_index[0])" in text["kn_largest"]
         assert text["kn_parts"].startswith("def parts(x, axis):") and "_axis_size(x, axis)" in text["kn_parts"]
         assert text["kn_total"].startswith("def total(x, q, method, axis=None, keepdims=False):")
         assert "_P * max(0, 64)" in text["kn_factors"] and "_choice('total', method)" in text["kn_total"] and _functions.choice("total", "last") == 1

@@ -114,6 +114,14 @@ def test_what_is_cut_off_goes_with_a_block_of_rows(koine, tmp_path, m, k, n, blo
     assert f"cut 1 {n // 48 * 48}" in opts and (blocks in opts if blocks else " L top" not in opts), opts
 
 
+@pytest.mark.parametrize("m, k, n", [(512, 2048, 49), (256, 1024, 196)])
+def test_rows_of_the_next_tile_are_asked_for(koine, tmp_path, m, k, n):
+    """A megabyte of them and more, a line of each every 16 terms, where they are met first: what is cut off goes through a block that the cache has."""
+    opts, _ = optimized(koine, tmp_path, m, k, n, across=False)
+    asked = re.findall(r"prefetch (\d+) (\d+)( top)? #1\b", opts)
+    assert len(asked) == 1 and int(asked[0][1]) == 8 * k * 4 and f"16 R #{asked[0][0]}," in opts, opts
+
+
 @pytest.mark.parametrize("k, n, rows", [(768, 3072, 1), (2048, 768, 1), (768, 300, 6)])
 def test_a_matrix_times_a_vector_goes_row_by_row(koine, tmp_path, k, n, rows):
     """As it lies in memory, unless a cache has it."""

@@ -153,7 +153,14 @@ kn_tensor kn_batch_norm(kn_tensor t, kn_tensor mean, kn_tensor var, kn_tensor we
     ENTER_("batch_norm", 24, t, mean, var, weight, bias);
     kn_uop x = ki_t_float(k, t->u);
     if (ki_rank(t->u) < 2) return FAIL(KI_E_RANK_WANTED, k->fn, 2, ki_rank(t->u)), ki_handle(k, NULL);
-    return ki_handle(k, batch_norm(k, x, channels(k, mean->u, x), channels(k, var->u, x), weight, bias, eps));
+    kn_uop m = channels(k, mean->u, x), v = m ? channels(k, var->u, x) : NULL;
+    if (!v) return ki_handle(k, NULL);
+    /* x a + (bias - mean a): for each element a product and an addition. */
+    kn_uop a = ki_t_rsqrt(k, ki_t_add(k, v, ki_t_lit(k, v, eps)));
+    if (weight) a = ki_t_mul(k, a, channels(k, weight->u, x));
+    kn_uop shift = ki_t_mul(k, m, a);
+    if (bias) shift = ki_t_sub(k, channels(k, bias->u, x), shift);
+    return ki_handle(k, (bias ? ki_t_add : ki_t_sub)(k, ki_t_mul(k, x, a), shift));
 }
 
 kn_tensor kn_batch_norm_train(kn_tensor t, kn_tensor mean, kn_tensor var, kn_tensor weight, kn_tensor bias,

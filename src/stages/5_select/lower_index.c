@@ -11,6 +11,8 @@
  * which is a transfer between registers, and from there to what is wanted. Memory of dtype index holds i64 there: what is
  * loaded from it is data, cast like any other. */
 #include "ir/history.h"
+#include "rules/given.h"
+#include "rules/indexmath.h"
 #include "stages/5_select/select.h"
 
 typedef struct lower {
@@ -19,9 +21,10 @@ typedef struct lower {
     kn_uop *node;
     uint32_t n;
     uint32_t *at;
-    uint8_t *want; /* node index: bit 0 as i64, bit 1 as i32, bit 2 as itself */
-    uint8_t *fits; /* node index: all of it fits i32 */
-    kn_uop *as[3]; /* node index: i64, i32, itself */
+    uint8_t *want;   /* node index: bit 0 as i64, bit 1 as i32, bit 2 as itself */
+    uint8_t *fits;   /* node index: all of it fits i32 */
+    uint16_t *depth; /* node index, of native kernels: the innermost loop it is made anew in, numbered outside in */
+    kn_uop *as[3];   /* node index: i64, i32, itself */
     kn_uop *src;
 } lower;
 enum { W64 = 1, W32 = 2, SELF = 4 };
@@ -179,8 +182,62 @@ static kn_uop make_at(lower *l, kn_uop u, uint8_t w) {
     return v ? v : ki_make(l->ir, (kn_op)u->op, t, l->src, u->nsrc, u->arg, u->tag);
 }
 
+/* The ENDs of loops around others are met first from the end. */
+static void find_depths(lower *l) {
+    uint16_t next = 0;
+    for (uint32_t i = l->n; i-- > 0;)
+        for (uint32_t k = 1; l->node[i]->op == KN_END && k < l->node[i]->nsrc; k++) {
+            uint16_t *d = &l->depth[l->at[l->node[i]->src[k]->id]];
+            if (!*d && next < UINT16_MAX) *d = ++next;
+        }
+    for (uint32_t i = 0; i < l->n; i++)
+        for (uint32_t k = 0; l->node[i]->op != KN_RANGE && k < l->node[i]->nsrc; k++) {
+            uint16_t d = l->depth[l->at[l->node[i]->src[k]->id]];
+            if (d > l->depth[i]) l->depth[i] = d;
+        }
+}
+
+/* The parts of a conjunction of masks, what is known outside first: the rest of it stays there. 0: u is none. */
+static unsigned outside_in(const lower *l, kn_uop u, kn_uop *part) {
+    unsigned n = l->native && u->op == KN_AND && u->dtype == KN_BOOL && ki_rank(u) ? ki_conjuncts(u, part) : 0;
+    for (unsigned i = 1; i < n; i++)
+        for (unsigned j = i; j > 0 && l->depth[l->at[part[j]->id]] < l->depth[l->at[part[j - 1]->id]]; j--) {
+            kn_uop t = part[j];
+            part[j] = part[j - 1];
+            part[j - 1] = t;
+        }
+    return n;
+}
+
+/* Is u x + y < c, or y - x < c, of a scalar x, lanes y and a constant? */
+static bool counts(const lower *l, kn_uop u, kn_uop *x, kn_uop *y, bool *less) {
+    kn_uop sum = u->op == KN_CMPLT ? u->src[0] : NULL;
+    if (!l->native || !sum || sum->op != KN_ADD || sum->dtype != KN_IDX || !ki_is_const(u->src[1])) return false;
+    unsigned k = ki_rank(sum->src[0]) ? 1 : 0;
+    *x = sum->src[k], *y = sum->src[1 - k];
+    *less = (*x)->op == KN_MUL && ki_is_const_int((*x)->src[1], -1);
+    if (*less) *x = (*x)->src[0];
+    return !ki_rank(*x) && ki_rank(*y);
+}
+
 /* A node as itself, over its sources as it wants them. A scalar of dtype index becomes data by a transfer to i32 or i64. */
 static kn_uop make_self(lower *l, kn_uop u, uint8_t mine) {
+    kn_uop part[KI_MAX_TERMS], all = NULL, x, y;
+    unsigned n = outside_in(l, u, part);
+    for (unsigned i = 0; i < n; i++) {
+        kn_uop p = l->as[2][l->at[part[i]->id]];
+        all = all ? ki_op2(l->ir, KN_AND, all, p) : p;
+    }
+    if (n) return all;
+    bool less;
+    if (counts(l, u, &x, &y, &less)) { /* y < c - x: what is left for the lanes to do is the comparison */
+        kn_uop c = u->src[1], left = l->as[2][l->at[x->id]];
+        bool narrow = wanted(l, u, 0, SELF) == W32;
+        if (!less || c->arg.i) left = ki_op2(l->ir, less ? KN_ADD : KN_SUB, less ? left : c, less ? c : left);
+        if (left && (!narrow || (left->lo.i >= INT32_MIN && left->hi.i <= INT32_MAX)))
+            return ki_op2(l->ir, KN_CMPLT, at_width(l, y, narrow ? W32 : W64),
+                          ki_cast(l->ir, left, narrow ? KN_I32 : KN_I64));
+    }
     for (uint32_t k = 0; k < u->nsrc; k++)
         l->src[k] = at_width(l, u->src[k], u->src[k]->dtype != KN_IDX ? SELF : wanted(l, u, k, mine));
     kn_uop words = l->native && u->dtype == KN_IDX ? as_words(l, u) : NULL;
@@ -242,17 +299,19 @@ kn_uop ki_lower_index(ki_ir *ir, const ki_target *t, kn_uop sink) {
     l.at = ki_calloc((size_t)sink->id + 1, sizeof *l.at);
     l.want = ki_calloc(l.n, 1);
     l.fits = ki_calloc(l.n, 1);
+    l.depth = ki_calloc(l.n, sizeof *l.depth);
     l.src = ki_calloc(most, sizeof *l.src);
-    bool ok = l.at && l.want && l.fits && l.src;
+    bool ok = l.at && l.want && l.fits && l.depth && l.src;
     for (int k = 0; k < 3; k++) ok = (l.as[k] = ki_calloc(l.n, sizeof *l.as[k])) && ok;
     kn_uop r = NULL;
     if (ok) {
         for (uint32_t i = 0; i < l.n; i++) l.at[l.node[i]->id] = i;
+        if (t->native) find_depths(&l);
         r = run(&l);
     } else {
         ki_fail(ir->env, KI_E_NOMEM);
     }
-    ki_free(l.node), ki_free(l.at), ki_free(l.want), ki_free(l.fits), ki_free(l.src);
+    ki_free(l.node), ki_free(l.at), ki_free(l.want), ki_free(l.fits), ki_free(l.depth), ki_free(l.src);
     for (int k = 0; k < 3; k++) ki_free(l.as[k]);
     return r;
 }

@@ -378,6 +378,28 @@ static void values_apart(void) {
     finish();
 }
 
+/* A copy under conditions runs as it lies, but that what masks of lanes depend on stands outside. */
+static void copied(void) {
+    for (int lanes = 0; lanes < 2; lanes++) {
+        begin(), fill();
+        kn_uop sink = convolve(5, 3, 10, 14, 2), copy = NULL;
+        run(sink, want);
+        kn_uop s = lanes ? ki_apply_opt(&ir, sink, opt(KI_OPT_SPLIT, 2, 7, KN_AX_UPCAST, false)) : sink;
+        s = s ? ki_apply_opt(&ir, s, opt(KI_OPT_STAGE, -1, 1, 0, false)) : NULL;
+        CHECK(s && agrees(s), "STAGE keeps the values");
+        ki_nest k;
+        bool open = s && ki_nest_open(&k, &ir, s);
+        for (uint32_t i = 0; open && i < k.scope.n; i++) {
+            kn_uop u = k.scope.node[i], to = u->op == KN_END ? u->src[0] : NULL;
+            if (to && to->op == KN_STORE && ki_storage(to->src[0])->op == KN_BUFFER) copy = u;
+        }
+        CHECK(copy && ki_extent(copy->src[1]) == (lanes ? 3 : 5), "its outermost loop is over %s",
+              lanes ? "the window" : "channels");
+        if (open) ki_nest_close(&k);
+        finish();
+    }
+}
+
 /* An image whose every step-th row and column lie together is read as without steps. */
 static void dealt(void) {
     static const int shape[][5] = {{2, 3, 10, 14, 2}, {5, 4, 12, 8, 2}, {1, 3, 8, 6, 2}};
@@ -848,6 +870,7 @@ int main(void) {
     forms();
     staged_in_heads();
     joined();
+    copied();
     dealt();
     values_apart();
     update_in_parts();

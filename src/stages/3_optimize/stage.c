@@ -151,9 +151,12 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
         from = ki_op2(ir, KN_ADD, from, ki_op2(ir, KN_MUL, inner[q], ki_index(ir, stride)));
     }
     uint32_t put = 1;
-    for (int pass = 0; pass < 3; pass++) /* what a mask depends on stands outside, lanes inside */
+    bool masked = false;
+    for (uint32_t q = 0; q < n; q++) masked |= ki_is_lane(inner[q]) && ki_is_gated_by(k, ki_word_element(u), inner[q]);
+    /* What a mask of lanes depends on stands outside, lanes inside; else as it will lie. */
+    for (int pass = 0; pass < 3; pass++)
         for (uint32_t q = 0; q < n; q++)
-            if ((ki_is_lane(inner[q]) ? 2 : !ki_is_gated_by(k, ki_word_element(u), inner[q])) == pass)
+            if ((ki_is_lane(inner[q]) ? 2 : masked && !ki_is_gated_by(k, ki_word_element(u), inner[q])) == pass)
                 loops[put++] = swap[q].expr;
     outer[0] = buf;
     kn_uop read = ki_swap_ranges(k, u, swap, n), base = nout > 1 ? ki_opn(ir, KN_AFTER, outer, nout) : buf;

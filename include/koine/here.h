@@ -301,6 +301,8 @@
 #define kn_masked_select(...) KN_HERE_((kn_masked_select)(__VA_ARGS__))
 #define kn_conv2d(...) KN_HERE_((kn_conv2d)(__VA_ARGS__))
 #define kn_conv(...) KN_HERE_((kn_conv)(__VA_ARGS__))
+#define kn_im2col(...) KN_HERE_((kn_im2col)(__VA_ARGS__))
+#define kn_col2im(...) KN_HERE_((kn_col2im)(__VA_ARGS__))
 #define kn_max_pool2d(...) KN_HERE_((kn_max_pool2d)(__VA_ARGS__))
 #define kn_avg_pool2d(...) KN_HERE_((kn_avg_pool2d)(__VA_ARGS__))
 #define kn_max_pool(...) KN_HERE_((kn_max_pool)(__VA_ARGS__))

@@ -522,6 +522,10 @@ KN_API kn_tensor kn_masked_select(kn_tensor x, kn_tensor mask, int64_t size, kn_
 KN_API kn_tensor kn_conv2d(kn_tensor x, kn_tensor weight, kn_tensor bias, int stride, int padding, int dilation, int groups);
 /* Any number of spatial axes; each list has one entry for all of them or one each. bias may be NULL. */
 KN_API kn_tensor kn_conv(kn_tensor x, kn_tensor weight, kn_tensor bias, kn_ints stride, kn_ints padding, kn_ints dilation, int groups);
+/* Windows as columns: x (N, C, ...) to (N, C * the product of size, places), lists as for kn_conv; and back, what overlaps
+ * added up, to images of the given spatial size (PyTorch's unfold and fold). */
+KN_API kn_tensor kn_im2col(kn_tensor x, kn_ints size, kn_ints stride, kn_ints padding, kn_ints dilation);
+KN_API kn_tensor kn_col2im(kn_tensor columns, kn_ints image, kn_ints size, kn_ints stride, kn_ints padding, kn_ints dilation);
 KN_API kn_tensor kn_max_pool2d(kn_tensor x, int size, int stride, int padding);
 KN_API kn_tensor kn_avg_pool2d(kn_tensor x, int size, int stride, int padding); /* counts the padding */
 KN_API kn_tensor kn_max_pool(kn_tensor x, kn_ints size, kn_ints stride, kn_ints padding, kn_ints dilation);

@@ -124,6 +124,8 @@ CASES["matrix_power"] = ([M], lambda a: far(a).matrix_power(-2), -0.5, 0.5)
 for j in range(2):
     CASES[f"qr-{j}"] = ([(3, 2)], lambda a, j=j: koine.several("qr", 2, a, 0)[j], -1, 1)
     CASES[f"eigh-{j}"] = ([M], lambda a, j=j: koine.several("eigh", 2, far(a))[j], -0.5, 0.5)
+CASES["im2col"] = ([(1, 2, 5, 4)], lambda x: x.im2col((3, 2), (2, 1), (1, 0), (1,)), -2, 2)
+CASES["col2im"] = ([(1, 8, 9)], lambda x: x.col2im((4, 4), (2,), (1,), (0,), (1,)), -2, 2)
 CASES["fft"] = ([(2, 6, 2)], lambda x: x.fft((0, 1)), -2, 2)
 CASES["ifft"] = ([(70, 2)], lambda x: x.ifft((0,)), -2, 2)
 CASES["rfft"] = ([(3, 5)], lambda x: x.rfft(0), -2, 2)

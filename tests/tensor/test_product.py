@@ -226,5 +226,31 @@ for i, (sq, sk, sv) in enumerate((((3, 4), (3, 4), (3, 4)), ((2, 5, 8), (2, 5, 8
             lambda q=q, kk=kk, v=v, mask=mask, causal=causal, scale=scale: attention(q.astype(W), kk, v, mask, causal, scale or None))
 
 
+# ---- windows as columns
+def im2col(x, size, stride, padding, dilation):
+    n = x.ndim - 2
+    x = np.pad(x, [(0, 0), (0, 0)] + [(p, p) for p in padding])
+    out = [(x.shape[2 + i] - dilation[i] * (size[i] - 1) - 1) // stride[i] + 1 for i in range(n)]
+    parts = [x[(slice(None), slice(None)) + tuple(slice(at[i] * dilation[i], at[i] * dilation[i] + (out[i] - 1) * stride[i] + 1, stride[i]) for i in range(n))]
+             for at in itertools.product(*[range(s) for s in size])]
+    return np.stack(parts, 2).reshape(x.shape[0], -1, math.prod(out))
+
+
+def col2im(c, image, size, stride, padding, dilation):
+    """The transpose, by a basis of images."""
+    channels = c.shape[1] // math.prod(size)
+    count = channels * math.prod(image)
+    m = im2col(np.eye(count).reshape((count, channels) + image), size, stride, padding, dilation).reshape(count, -1)
+    return (c.reshape(c.shape[0], -1) @ m.T).reshape((c.shape[0], channels) + image)
+
+
+for i, (xs, size, st, pa, di) in enumerate((((1, 1, 4, 4), (2, 2), (1, 1), (0, 0), (1, 1)), ((2, 3, 7, 6), (3, 2), (2, 1), (1, 0), (1, 2)), ((2, 2, 9), (3,), (3,), (0,), (1,)),
+                                            ((1, 2, 3, 4, 5), (2, 1, 3), (1, 2, 1), (0, 0, 1), (1, 1, 2)), ((1, 3, 8, 8), (2, 2), (2, 2), (0, 0), (1, 1)))):
+    x = values(f"i2c{i}", xs)
+    c = values(f"c2i{i}", im2col(x, size, st, pa, di).shape)
+    call_case("im2col", str(i), [x], (size, st, pa, di), lambda x, a=(size, st, pa, di): im2col(x, *a))
+    call_case("col2im", str(i), [c], (xs[2:], size, st, pa, di), lambda c, a=(xs[2:], size, st, pa, di): col2im(c, *a))
+
+
 def test_case(case, device, check):
     check(case, device)

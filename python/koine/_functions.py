@@ -26,7 +26,7 @@ DEFAULTS = {
     "take.axis": 0, "roll.axis": 0, "linear.weight": ..., "embedding.weight": ..., "lerp.weight": ..., "batch_norm.mean": None, "batch_norm_train.mean": None,
     "batch_norm_train.var": None, "quantile.method": "linear", "nanquantile.method": "linear", "include_self": True, "upper": False, "unit": False, "complete": False,
     "diff.times": 1, "diff.axis": -1, "vecdot.axis": -1, "cross.axis": -1, "cdist.p": 2.0, "pad_mode.value": 0.0, "pad_mode.mode": "constant", "rot90.times": 1,
-    "rot90.from": 0, "rot90.to": 1, "vector_norm.ord": 2.0, "unstack.axis": 0, "kthvalue.axis": -1, "kthvalue.keep": False, "mode.axis": -1, "mode.keep": False, "weights": None, "right": False, "histogram.bins": 10, "histogram.lo": 0.0, "histogram.hi": 0.0, "logcumsumexp.axis": -1,
+    "rot90.from": 0, "rot90.to": 1, "vector_norm.ord": 2.0, "unstack.axis": 0, "kthvalue.axis": -1, "kthvalue.keep": False, "mode.axis": -1, "mode.keep": False, "weights": None, "right": False, "tolerance": 0.0, "spacing": 1.0, "rfft.axis": -1, "irfft.axis": -1, "fft.axes": -1, "ifft.axes": -1, "histogram.bins": 10, "histogram.lo": 0.0, "histogram.hi": 0.0, "logcumsumexp.axis": -1,
 }
 NAMES = {"keep": "keepdims", "in": "inputs", "from": "source", "to": "destination", "lambda": "lambda_", "def": "default"}
 # Not for users of Python: handles, memory, places; what _array, _transform and nn serve; literals, which are operands.

@@ -344,6 +344,35 @@ def test_every_function_of_the_header_is_there():
             assert callable(getattr(kn, f.name[3:])), f.name
 
 
+def test_linear_algebra():
+    from koine import linalg
+    x, s = kn.asarray(A), kn.asarray(A @ A.T + np.eye(3, dtype=np.float32))
+    S = np.asarray(s)
+    same(linalg.vector_norm(x, axis=1, ord=3), np.linalg.norm(A, 3, axis=1), 1e-5), same(linalg.vector_norm(x), np.linalg.norm(A), 1e-5)
+    q, r = linalg.qr(s)
+    same(q @ r, S, 1e-4), same(linalg.qr(kn.asarray(A.T), mode="complete")[0] @ linalg.qr(kn.asarray(A.T), mode="complete")[1], A.T, 1e-4)
+    same(linalg.cholesky(s), np.linalg.cholesky(S), 1e-4), same(linalg.inv(s) @ s, np.eye(3), 1e-4), same(linalg.slogdet(s)[1], np.linalg.slogdet(S)[1], 1e-4)
+    same(kn.einsum("ij,kj->ik", x, x), A @ A.T, 1e-5), same(kn.tensordot(x, x, axes=2), np.tensordot(A, A), 1e-5), same(kn.vecdot(x, x), (A * A).sum(-1), 1e-5)
+    for got, want in zip(kn.meshgrid(x[0], x[1, :2]), np.meshgrid(A[0], A[1, :2])):
+        same(got, want)
+    same(kn.diff(x, n=2, axis=1, prepend=x[:, :1]), np.diff(A, n=2, axis=1, prepend=A[:, :1]), 1e-5)
+    for key in (([0, 2], [1, 3]), (1, [0, 2], None), ([0, 2], slice(1, 3))):
+        same(x[key], A[key])
+        if all(p is not None for p in key):
+            y, a = kn.asarray(A), A.copy()
+            y[key], a[key] = 5, 5
+            same(y, a)
+    y, a = kn.asarray(A), A.copy()
+    y[::2, 1::2], a[::2, 1::2] = 9, 9
+    same(y, a)
+    u, v, w = linalg.svd(x, full_matrices=False)
+    same((u * v) @ w, A, 1e-4), same(linalg.svdvals(x), v, 1e-5), same(linalg.pinv(x) @ x @ linalg.pinv(x), np.linalg.pinv(A), 1e-4)
+    assert linalg.svd(x)[2].shape == (4, 4) and int(linalg.matrix_rank(x)) == 3
+    same(kn.rfft(x)[..., 0], np.fft.rfft(A).real, 1e-5)
+    with pytest.raises(ValueError, match="'reduced' or 'complete'"):
+        linalg.qr(s, mode="full")
+
+
 def test_variable_sizes():
     """One program for every size; the shape is the upper bound, values come in the size of now."""
     x = kn.asarray(A)

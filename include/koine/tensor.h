@@ -252,6 +252,7 @@ KN_API kn_tensor kn_selu(kn_tensor x);
 KN_API kn_tensor kn_hardtanh(kn_tensor x);
 KN_API kn_tensor kn_hardsigmoid(kn_tensor x);
 KN_API kn_tensor kn_hardswish(kn_tensor x);
+KN_API kn_tensor kn_tanhshrink(kn_tensor x); /* x - tanh(x) */
 KN_API kn_tensor kn_deg2rad(kn_tensor x);
 KN_API kn_tensor kn_rad2deg(kn_tensor x);
 KN_API kn_tensor kn_logical_not(kn_tensor x);
@@ -259,6 +260,12 @@ KN_API kn_tensor kn_bitwise_not(kn_tensor x);
 KN_API kn_tensor kn_leaky_relu(kn_tensor x, double slope);
 KN_API kn_tensor kn_elu(kn_tensor x, double alpha);
 KN_API kn_tensor kn_celu(kn_tensor x, double alpha);
+KN_API kn_tensor kn_threshold(kn_tensor x, double least, double value); /* value where x <= least */
+KN_API kn_tensor kn_hardshrink(kn_tensor x, double size);               /* 0 where |x| <= size */
+KN_API kn_tensor kn_softshrink(kn_tensor x, double size);               /* the same, the rest nearer to 0 by size */
+KN_API kn_tensor kn_logit(kn_tensor x, double eps);                     /* log(x / (1 - x)); eps > 0: x is clamped to eps .. 1 - eps */
+KN_API kn_tensor kn_prelu(kn_tensor x, kn_tensor weight);               /* weight: one slope, or one a channel (axis 1) */
+KN_API kn_tensor kn_glu(kn_tensor x, int axis);                         /* the axis' first half times the sigmoid of its second */
 KN_API kn_tensor kn_clamp(kn_tensor x, double lo, double hi);
 KN_API kn_tensor kn_nan_to_num(kn_tensor x, double nan);
 
@@ -488,11 +495,17 @@ KN_API kn_tensor kn_nanmedian(kn_tensor x);
 KN_API kn_tensor kn_median_over(kn_tensor x, kn_ints axes, int keep);
 KN_API kn_tensor kn_nanmedian_over(kn_tensor x, kn_ints axes, int keep);
 /* q from 0 to 1; what lies between two elements is the mixture, the lower, the higher, the mean, or the nearer (even) one. */
-enum { KN_QUANTILE_LINEAR, KN_QUANTILE_LOWER, KN_QUANTILE_HIGHER, KN_QUANTILE_MIDPOINT, KN_QUANTILE_NEAREST };
-KN_API kn_tensor kn_quantile(kn_tensor x, double q, int method);
-KN_API kn_tensor kn_nanquantile(kn_tensor x, double q, int method);
-KN_API kn_tensor kn_quantile_over(kn_tensor x, double q, kn_ints axes, int keep, int method);
-KN_API kn_tensor kn_nanquantile_over(kn_tensor x, double q, kn_ints axes, int keep, int method);
+typedef enum kn_quantile_method {
+    KN_QUANTILE_LINEAR,
+    KN_QUANTILE_LOWER,
+    KN_QUANTILE_HIGHER,
+    KN_QUANTILE_MIDPOINT,
+    KN_QUANTILE_NEAREST
+} kn_quantile_method;
+KN_API kn_tensor kn_quantile(kn_tensor x, double q, kn_quantile_method method);
+KN_API kn_tensor kn_nanquantile(kn_tensor x, double q, kn_quantile_method method);
+KN_API kn_tensor kn_quantile_over(kn_tensor x, double q, kn_ints axes, int keep, kn_quantile_method method);
+KN_API kn_tensor kn_nanquantile_over(kn_tensor x, double q, kn_ints axes, int keep, kn_quantile_method method);
 /* The most frequent along an axis: the least of several; indices: its first place. */
 KN_API kn_tensor kn_mode(kn_tensor x, int axis, int keep, kn_tensor *indices);
 
@@ -526,26 +539,85 @@ KN_API kn_tensor kn_conv(kn_tensor x, kn_tensor weight, kn_tensor bias, kn_ints 
  * added up, to images of the given spatial size (PyTorch's unfold and fold). */
 KN_API kn_tensor kn_im2col(kn_tensor x, kn_ints size, kn_ints stride, kn_ints padding, kn_ints dilation);
 KN_API kn_tensor kn_col2im(kn_tensor columns, kn_ints image, kn_ints size, kn_ints stride, kn_ints padding, kn_ints dilation);
+/* What the input of kn_conv gets back for x (PyTorch's ConvTranspose): x (N, in, S..), weight (in, out / groups, K..) to
+ * (N, out, (S - 1) * stride - 2 * padding + dilation * (K - 1) + 1 + output_padding ..). Floats. output_padding is less than the
+ * stride or the dilation. */
+KN_API kn_tensor kn_conv_transpose2d(kn_tensor x, kn_tensor weight, kn_tensor bias, int stride, int padding, int output_padding, int dilation, int groups);
+KN_API kn_tensor kn_conv_transpose(kn_tensor x, kn_tensor weight, kn_tensor bias, kn_ints stride, kn_ints padding, kn_ints output_padding, kn_ints dilation, int groups);
+/* Windows over the spatial axes of x (N, C, S..), lists as for kn_conv. ceil: their number is rounded up; the last one may hang over
+ * what is padded, if it starts before the padding behind. count_padding: a mean counts padded positions too. */
 KN_API kn_tensor kn_max_pool2d(kn_tensor x, int size, int stride, int padding);
 KN_API kn_tensor kn_avg_pool2d(kn_tensor x, int size, int stride, int padding); /* counts the padding */
-KN_API kn_tensor kn_max_pool(kn_tensor x, kn_ints size, kn_ints stride, kn_ints padding, kn_ints dilation);
-KN_API kn_tensor kn_avg_pool(kn_tensor x, kn_ints size, kn_ints stride, kn_ints padding, int count_padding);
+KN_API kn_tensor kn_max_pool(kn_tensor x, kn_ints size, kn_ints stride, kn_ints padding, kn_ints dilation, int ceil);
+KN_API kn_tensor kn_avg_pool(kn_tensor x, kn_ints size, kn_ints stride, kn_ints padding, int ceil, int count_padding);
+KN_API kn_tensor kn_lp_pool(kn_tensor x, double p, kn_ints size, kn_ints stride, int ceil); /* (sum |x|^p)^(1/p) */
+/* Each spatial axis in `sizes` (one for all, or one each) nearly equal parts, which may share positions. */
+KN_API kn_tensor kn_adaptive_avg_pool(kn_tensor x, kn_ints sizes);
+KN_API kn_tensor kn_adaptive_max_pool(kn_tensor x, kn_ints sizes);
+/* x (N, C, S..) to spatial sizes (one for all, or one each), axis by axis. align_corners: the first and last positions stay;
+ * else pixels are areas. KN_INTERP_NEAREST takes floor(i n / out), KN_INTERP_NEAREST_EXACT the pixel under the middle; of KN_INTERP_LINEAR and KN_INTERP_CUBIC
+ * (a = -3/4) integers give f32. */
+typedef enum kn_interpolation { KN_INTERP_NEAREST, KN_INTERP_NEAREST_EXACT, KN_INTERP_LINEAR, KN_INTERP_CUBIC } kn_interpolation;
+KN_API kn_tensor kn_interpolate(kn_tensor x, kn_ints sizes, kn_interpolation how, int align_corners);
+KN_API kn_tensor kn_pixel_shuffle(kn_tensor x, int r);   /* (.., C r r, H, W) to (.., C, H r, W r) */
+KN_API kn_tensor kn_pixel_unshuffle(kn_tensor x, int r); /* and back */
 /* exp(x - max), times the reciprocal of its sum: the two are rounded apart, so a value may be one unit in the last place further off. */
 KN_API kn_tensor kn_softmax(kn_tensor x, int axis);
 KN_API kn_tensor kn_log_softmax(kn_tensor x, int axis);
 KN_API kn_tensor kn_softmin(kn_tensor x, int axis);
-/* logits (N, C, ...), labels (N, ...) of integers; the mean over all. */
-KN_API kn_tensor kn_cross_entropy(kn_tensor logits, kn_tensor labels);
+
+/* Losses. Each has a value for every element (row, sequence): KN_LOSS_EACH asks for these, KN_LOSS_MEAN and _SUM for one
+ * value of all, KN_LOSS_BATCH for the sum over the size of axis 0. The short forms are the mean. */
+typedef enum kn_reduction { KN_LOSS_MEAN, KN_LOSS_SUM, KN_LOSS_EACH, KN_LOSS_BATCH } kn_reduction;
+#define KN_LOSS_IGNORE_NONE INT64_MIN
+/* logits (N, C, ...); target: labels (N, ...) of integers, or how probable each class is: floats of logits' shape.
+ * weight (C,) or NULL: of each class. A label `ignore` counts nothing. smoothing, 0 to 1: so much of a target is spread over all
+ * classes. A mean is by weights. nll_loss: of log_p (N, C, ...), given labels. */
+KN_API kn_tensor kn_cross_entropy(kn_tensor logits, kn_tensor target);
+KN_API kn_tensor kn_cross_entropy_as(kn_tensor logits, kn_tensor target, kn_tensor weight, int64_t ignore, double smoothing, kn_reduction how);
 KN_API kn_tensor kn_nll_loss(kn_tensor log_p, kn_tensor labels);
+KN_API kn_tensor kn_nll_loss_as(kn_tensor log_p, kn_tensor labels, kn_tensor weight, int64_t ignore, kn_reduction how);
 KN_API kn_tensor kn_mse_loss(kn_tensor x, kn_tensor target);
+KN_API kn_tensor kn_mse_loss_as(kn_tensor x, kn_tensor target, kn_reduction how);
 KN_API kn_tensor kn_l1_loss(kn_tensor x, kn_tensor target);
+KN_API kn_tensor kn_l1_loss_as(kn_tensor x, kn_tensor target, kn_reduction how);
+/* Squares up to |x - target| = delta, straight from there on; smooth_l1: the same over beta, beta 0 is l1. */
 KN_API kn_tensor kn_huber_loss(kn_tensor x, kn_tensor target, double delta);
+KN_API kn_tensor kn_huber_loss_as(kn_tensor x, kn_tensor target, double delta, kn_reduction how);
+KN_API kn_tensor kn_smooth_l1_loss(kn_tensor x, kn_tensor target, double beta, kn_reduction how);
 KN_API kn_tensor kn_bce_loss(kn_tensor p, kn_tensor target);
+KN_API kn_tensor kn_bce_loss_as(kn_tensor p, kn_tensor target, kn_reduction how);
+/* weight: of each element; positive: of the targets that are 1. Both broadcast, or are NULL. */
 KN_API kn_tensor kn_bce_with_logits(kn_tensor logits, kn_tensor target);
+KN_API kn_tensor kn_bce_with_logits_as(kn_tensor logits, kn_tensor target, kn_tensor weight, kn_tensor positive, kn_reduction how);
+/* target (log target - log_p); log_target: target is given as its logarithm. PyTorch's batchmean is KN_LOSS_BATCH. */
+KN_API kn_tensor kn_kl_div(kn_tensor log_p, kn_tensor target, int log_target, kn_reduction how);
+/* exp(x) - target x, or x - target log(x + eps) where x is not a logarithm. */
+KN_API kn_tensor kn_poisson_nll_loss(kn_tensor x, kn_tensor target, int log_input, double eps, kn_reduction how);
+/* (log v + (x - target)^2 / v) / 2, v the larger of var and eps. */
+KN_API kn_tensor kn_gaussian_nll_loss(kn_tensor x, kn_tensor target, kn_tensor var, double eps, kn_reduction how);
+/* Targets are 1 and -1. */
+KN_API kn_tensor kn_soft_margin_loss(kn_tensor x, kn_tensor target);
+KN_API kn_tensor kn_soft_margin_loss_as(kn_tensor x, kn_tensor target, kn_reduction how);
+KN_API kn_tensor kn_hinge_embedding_loss(kn_tensor x, kn_tensor target, double margin, kn_reduction how);
+KN_API kn_tensor kn_margin_ranking_loss(kn_tensor a, kn_tensor b, kn_tensor target, double margin, kn_reduction how);
+/* Of vectors along the last axis: 1 - cosine, or what the cosine is above margin; distances to one that is near and one that is far. */
+KN_API kn_tensor kn_cosine_embedding_loss(kn_tensor a, kn_tensor b, kn_tensor target, double margin, kn_reduction how);
+KN_API kn_tensor kn_triplet_margin_loss(kn_tensor anchor, kn_tensor near, kn_tensor far, double margin, kn_reduction how);
+/* log_p (T, N, C), labels (N, S) of integers, steps and lengths (N,): how many of T and S count. blank: the class between labels. One
+ * kernel a step. zero_infinity: labels that do not fit the steps count 0, not infinity. A mean is of each over its length. */
+KN_API kn_tensor kn_ctc_loss(kn_tensor log_p, kn_tensor labels, kn_tensor steps, kn_tensor lengths, int blank, int zero_infinity, kn_reduction how);
+
 /* Over the last `axes` axes; weight and bias have their shape, or are NULL. */
 KN_API kn_tensor kn_layer_norm(kn_tensor x, int axes, kn_tensor weight, kn_tensor bias, double eps);
 KN_API kn_tensor kn_rms_norm(kn_tensor x, int axes, kn_tensor weight, double eps);
 KN_API kn_tensor kn_group_norm(kn_tensor x, int groups, kn_tensor weight, kn_tensor bias, double eps);
+KN_API kn_tensor kn_instance_norm(kn_tensor x, kn_tensor weight, kn_tensor bias, double eps); /* x (N, C, S..); (C,) or NULL */
+/* x / (add + alpha * mean of the squares of `size` channels around)^beta, as if zeros stood beside. */
+KN_API kn_tensor kn_local_response_norm(kn_tensor x, int64_t size, double alpha, double beta, double add);
+/* x over its length (sum |x|^p)^(1/p) along an axis, which counts as eps at least; p INFINITY: the largest. */
+KN_API kn_tensor kn_normalize(kn_tensor x, double p, int axis, double eps);
+KN_API kn_tensor kn_cosine_similarity(kn_tensor a, kn_tensor b, int axis, double eps);
 /* x (N, C, ...). Inference: with the given statistics. Training: with the batch's; mean and var, if not NULL, are
  * parameters that move towards them by momentum (realise them with the result). */
 KN_API kn_tensor kn_batch_norm(kn_tensor x, kn_tensor mean, kn_tensor var, kn_tensor weight, kn_tensor bias, double eps);
@@ -553,7 +625,7 @@ KN_API kn_tensor kn_batch_norm_train(kn_tensor x, kn_tensor mean, kn_tensor var,
 /* Turns each pair (x[i], x[i + E/2]) of the last axis by an angle: x (..., E), its cos and sin (..., E/2), broadcast. */
 KN_API kn_tensor kn_rotary(kn_tensor x, kn_tensor cos, kn_tensor sin);
 /* q (..., L, E), k (..., S, E), v (..., S, V). mask: bool (true: attend) or float (added), or NULL.
- * scale 0: 1/sqrt(E). */
+ * scale 0: 1/sqrt(E). Axis -3 are heads: where k and v have fewer, which divide q's, neighbours among q's share them. */
 KN_API kn_tensor kn_attention(kn_tensor q, kn_tensor k, kn_tensor v, kn_tensor mask, int causal, double scale);
 
 /* ---- functions and gradients ------------------------------------------------------------------------------- */

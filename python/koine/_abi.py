@@ -52,7 +52,7 @@ KINDS = {"void": None, "int": ctypes.c_int, "unsigned": ctypes.c_uint, "double":
          "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32, "kn_ints": Ints, "kn_tensor": P, "kn_uop": P, "char *": P, "const char *": ctypes.c_char_p,
          "kn_fn": ctypes.PYFUNCTYPE(None, P, P, P), "release": ctypes.CFUNCTYPE(None, P)}
 FUNCTIONS, STRUCTS, ENUMS = {}, {}, {}
-CHOICES = {}  # of an enum without a name: KN_QUANTILE_LINEAR, ... is CHOICES["quantile"]["linear"]
+CHOICES = {}  # an enum by what tells its members apart: KN_QUANTILE_LINEAR is CHOICES["kn_quantile_method"]["linear"]
 
 
 def kind_of(text):
@@ -79,7 +79,7 @@ def _words(comment):
 
 TOKEN = re.compile(r"(?P<section>/\* ---- (?P<title>.*?) -* ?(?:\n \* .*?)?\*/)|(?P<comment>/\*.*?\*/)|(?P<blank>\n[ \t]*(?=\n))"
                    r"|KN_API (?P<result>[\w ]+?[ *]+?)(?P<name>kn_\w+)\((?P<params>(?:[^;{}()]|\(\*\w+\)\([^()]*\))*)\);"
-                   r"|typedef struct (?P<struct>\w+) \{(?P<fields>[^}]*)\} \w+;|typedef enum (?P<enum>\w+) \{(?P<members>[^}]*)\} \w+;|enum \{(?P<choices>[^}]*)\};"
+                   r"|typedef struct (?P<struct>\w+) \{(?P<fields>[^}]*)\} \w+;|typedef enum (?P<enum>\w+) \{(?P<members>[^}]*)\} \w+;"
                    r"|#define[^\n]*(?:\\\n[^\n]*)*|[^\n]", re.S)
 
 
@@ -120,16 +120,14 @@ def _read(header):
         elif m["struct"] and m["struct"] not in KINDS:
             STRUCTS[m["struct"]] = s = Struct(m["struct"], _fields(m["fields"]), above)
             KINDS[s.name], KINDS[f"const {s.name} *"], KINDS[f"{s.name} *"] = s.type, P, P
-        elif m["choices"]:
-            names = [n.strip().lower().removeprefix("kn_") for n in m["choices"].split(",") if n.strip()]
-            group = os.path.commonprefix(names).rpartition("_")[0]
-            CHOICES[group] = {n.removeprefix(group + "_"): i for i, n in enumerate(names)}
         elif m["enum"]:
             KINDS[m["enum"]], value = ctypes.c_int, -1
             for one in filter(None, (e.strip() for e in re.sub(r"/\*.*?\*/", "", m["members"], flags=re.S).split(","))):
                 name, _, given = one.partition("=")
                 value = int(given) if given else value + 1
                 ENUMS.setdefault(m["enum"], {})[name.strip()] = value
+            common = len(os.path.commonprefix(list(ENUMS[m["enum"]])).rpartition("_")[0]) + 1
+            CHOICES[m["enum"]] = {n[common:].lower(): v for n, v in ENUMS[m["enum"]].items()}
 
 
 for _h in ("base.h", "uop.h", "device.h", "tensor.h", "nn.h", "io.h"):

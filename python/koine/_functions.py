@@ -27,6 +27,12 @@ DEFAULTS = {
     "batch_norm_train.var": None, "quantile.method": "linear", "nanquantile.method": "linear", "include_self": True, "upper": False, "unit": False, "complete": False,
     "diff.times": 1, "diff.axis": -1, "vecdot.axis": -1, "cross.axis": -1, "cdist.p": 2.0, "pad_mode.value": 0.0, "pad_mode.mode": "constant", "rot90.times": 1,
     "rot90.from": 0, "rot90.to": 1, "vector_norm.ord": 2.0, "unstack.axis": 0, "kthvalue.axis": -1, "kthvalue.keep": False, "mode.axis": -1, "mode.keep": False, "weights": None, "right": False, "tolerance": 0.0, "spacing": 1.0, "rfft.axis": -1, "irfft.axis": -1, "fft.axes": -1, "ifft.axes": -1, "histogram.bins": 10, "histogram.lo": 0.0, "histogram.hi": 0.0, "logcumsumexp.axis": -1,
+    "how": "mean", "ceil": False, "smoothing": 0.0, "ignore": -(2**63), "positive": None, "interpolate.how": "nearest", "align_corners": False, "output_padding": 0,
+    "lp_pool.stride": "size", "lp_pool.p": 2.0, "prelu.weight": ..., "glu.axis": -1, "normalize.p": 2.0, "normalize.axis": 1, "normalize.eps": 1e-12, "cosine_similarity.axis": 1,
+    "cosine_similarity.eps": 1e-8, "logit.eps": 0.0, "hardshrink.size": 0.5, "softshrink.size": 0.5, "huber_loss_as.delta": 1.0, "smooth_l1_loss.beta": 1.0,
+    "kl_div.log_target": False, "poisson_nll_loss.log_input": True, "poisson_nll_loss.eps": 1e-8, "gaussian_nll_loss.eps": 1e-6, "hinge_embedding_loss.margin": 1.0,
+    "margin_ranking_loss.margin": 0.0, "cosine_embedding_loss.margin": 0.0, "triplet_margin_loss.margin": 1.0, "ctc_loss.blank": 0, "ctc_loss.zero_infinity": False,
+    "local_response_norm.alpha": 1e-4, "local_response_norm.beta": 0.75, "local_response_norm.add": 1.0,
 }
 NAMES = {"keep": "keepdims", "in": "inputs", "from": "source", "to": "destination", "lambda": "lambda_", "def": "default"}
 # Not for users of Python: handles, memory, places; what _array, _transform and nn serve; literals, which are operands.
@@ -63,9 +69,9 @@ def index(v):
         raise DTypeError(f"an integer expected, not {v!r}") from None
 
 
-def choice(group, v):
+def choice(enum, v):
     """One of an enum by its name."""
-    names = _abi.CHOICES[group]
+    names = _abi.CHOICES[enum]
     if isinstance(v, str) and v.lower() in names:
         return names[v.lower()]
     if isinstance(v, str):
@@ -83,7 +89,7 @@ def is_public(f):
     short = f.name.removeprefix("kn_")
     returns = f.result == "kn_tensor" or f.result == "kn_status" and any(kind == "kn_tensor *" for kind in f.kinds)
     returns |= f.header == "io.h" and f.result == "kn_status" and f.kinds[0] == "kn_tensor"
-    known = all(kind in SCALARS or kind in ("kn_tensor", "kn_ctx *", "const kn_tensor *", "kn_tensor *") for kind in f.kinds)
+    known = all(kind in SCALARS or kind in _abi.CHOICES or kind in ("kn_tensor", "kn_ctx *", "const kn_tensor *", "kn_tensor *") for kind in f.kinds)
     return (f.header in ("tensor.h", "io.h") and returns and known and short not in LEFT_OUT and not short.endswith("_at")
             and not is_literal_form(short) and not (short.endswith("_over") and "kn_" + short[:-5] in FUNCTIONS))
 
@@ -146,8 +152,8 @@ def source(f):
         elif kind == "kn_tensor *":
             outs.append(name)
             args.append("_to_" + name)
-        elif kind == "int" and name in ("method", "how", "mode") and any(short.endswith(c) for c in _abi.CHOICES):
-            args.append(f"_choice({next(c for c in _abi.CHOICES if short.endswith(c))!r}, {name})")
+        elif kind in _abi.CHOICES and kind not in SCALARS:
+            args.append(f"_choice({kind!r}, {name})")
         else:
             args.append(SCALARS[kind].format(name))
         before = kind

@@ -69,7 +69,7 @@ static kn_uop integer_pow(kn_ctx *k, kn_uop a, kn_uop b) {
     return ki_t_where(k, ki_t_lt(k, b, L(b, 0)), unit, r);
 }
 
-static kn_uop pow_of(kn_ctx *k, kn_uop a, kn_uop b) {
+kn_uop ki_t_pow(kn_ctx *k, kn_uop a, kn_uop b) {
     if (both_float(k, &a, &b)) {
         if (b->op == KN_CONST) { /* exact forms where there are */
             double e = ki_const_f64(b);

@@ -98,6 +98,7 @@ kn_uop ki_t_add(kn_ctx *k, kn_uop a, kn_uop b);
 kn_uop ki_t_sub(kn_ctx *k, kn_uop a, kn_uop b);
 kn_uop ki_t_mul(kn_ctx *k, kn_uop a, kn_uop b);
 kn_uop ki_t_div(kn_ctx *k, kn_uop a, kn_uop b); /* true division */
+kn_uop ki_t_pow(kn_ctx *k, kn_uop a, kn_uop b);
 kn_uop ki_t_max(kn_ctx *k, kn_uop a, kn_uop b);
 kn_uop ki_t_lt(kn_ctx *k, kn_uop a, kn_uop b);
 kn_uop ki_t_gt(kn_ctx *k, kn_uop a, kn_uop b);
@@ -141,6 +142,8 @@ kn_uop ki_t_take(kn_ctx *k, kn_uop x, kn_uop idx, unsigned axis);
 kn_uop ki_t_matmul(kn_ctx *k, kn_uop a, kn_uop b);
 kn_uop ki_t_vector_norm(kn_ctx *k, kn_uop x, double ord, uint32_t axes); /* the axes stay at 1 */
 kn_uop ki_t_linear(kn_ctx *k, kn_uop x, kn_uop weight, kn_uop bias);
+/* A loss of each element as one asks for it. */
+kn_uop ki_t_gathered(kn_ctx *k, kn_uop x, kn_reduction how);
 kn_uop ki_t_rand_bits(kn_ctx *k, const ki_shape *s); /* u64 */
 kn_uop ki_t_rand(kn_ctx *k, const ki_shape *s, kn_dtype t);
 

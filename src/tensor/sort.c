@@ -290,7 +290,7 @@ kn_tensor kn_kthvalue(kn_tensor t, int64_t n, int axis, int keep, kn_tensor *ind
 }
 
 /* Where q lies among n elements, less its fraction, in f64; `fraction` is what numpy's methods make of it. */
-static kn_uop virtual_place(kn_ctx *k, kn_uop n, double q, int method, kn_uop *fraction) {
+static kn_uop virtual_place(kn_ctx *k, kn_uop n, double q, kn_quantile_method method, kn_uop *fraction) {
     kn_uop one = ki_t_const(k, KN_F64, 1), h = ki_t_mul(k, ki_t_sub(k, n, one), ki_t_const(k, KN_F64, q));
     h = ki_t_max(k, h, ki_t_const(k, KN_F64, 0));
     if (method == KN_QUANTILE_NEAREST) h = ki_t_round(k, h);
@@ -304,7 +304,7 @@ static kn_uop virtual_place(kn_ctx *k, kn_uop n, double q, int method, kn_uop *f
 }
 
 /* The quantile of rows; without_nan: of those elements that are numbers. NaN where a row has one, or nothing. */
-static kn_uop quantile_of(kn_ctx *k, kn_uop x, double q, int method, bool without_nan) {
+static kn_uop quantile_of(kn_ctx *k, kn_uop x, double q, kn_quantile_method method, bool without_nan) {
     kn_dtype t = ki_fraction((kn_dtype)x->dtype), wide = t == KN_F64 ? KN_F64 : KN_F32;
     bool may = ki_is_float((kn_dtype)x->dtype);
     int64_t n = ki_dim_n(x, 1);
@@ -327,25 +327,24 @@ static kn_uop quantile_of(kn_ctx *k, kn_uop x, double q, int method, bool withou
     return ki_t_cast(k, y, t);
 }
 
-static kn_tensor quantile(kn_tensor t, const char *fn, double q, const kn_ints *list, int keep, int method,
-                          bool without_nan) {
+static kn_tensor quantile(kn_tensor t, const char *fn, double q, const kn_ints *list, int keep,
+                          kn_quantile_method method, bool without_nan) {
     ENTER(fn, t);
     uint32_t axes = all_axes(t->u);
     char s[128];
     ki_rows o;
     if (!(q >= 0 && q <= 1)) return FAIL(KI_E_PROBABILITY, fn, q), ki_handle(k, NULL);
-    if (method < KN_QUANTILE_LINEAR || method > KN_QUANTILE_NEAREST)
-        return FAIL(KI_E_QUANTILE_METHOD, fn, method), ki_handle(k, NULL);
+    if ((unsigned)method > KN_QUANTILE_NEAREST) return FAIL(KI_E_QUANTILE_METHOD, fn, method), ki_handle(k, NULL);
     if ((list && !ki_axes(k, *list, ki_rank(t->u), &axes)) || !ki_rows_of(k, t->u, axes, &o)) return ki_handle(k, NULL);
     if (o.n == 0)
         return FAIL(KI_E_EMPTY_REDUCE, fn, o.axis, ki_shape_text(t->u->type, s, sizeof s)), ki_handle(k, NULL);
     return ki_handle(k, ki_rows_reduced(k, quantile_of(k, o.x, q, method, without_nan), &o, axes, keep));
 }
 #define QUANTILE(prefix, without_nan)                                                                                  \
-    kn_tensor kn_##prefix##quantile(kn_tensor x, double q, int method) {                                               \
+    kn_tensor kn_##prefix##quantile(kn_tensor x, double q, kn_quantile_method method) {                                \
         return quantile(x, #prefix "quantile", q, NULL, 0, method, without_nan);                                       \
     }                                                                                                                  \
-    kn_tensor kn_##prefix##quantile_over(kn_tensor x, double q, kn_ints axes, int keep, int method) {                  \
+    kn_tensor kn_##prefix##quantile_over(kn_tensor x, double q, kn_ints axes, int keep, kn_quantile_method method) {   \
         return quantile(x, #prefix "quantile", q, &axes, keep, method, without_nan);                                   \
     }                                                                                                                  \
     kn_tensor kn_##prefix##median(kn_tensor x) {                                                                       \

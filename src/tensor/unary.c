@@ -119,6 +119,54 @@ kn_tensor kn_leaky_relu(kn_tensor t, double slope) {
     kn_uop x = ki_t_float(k, t->u);
     return ki_handle(k, x ? ki_t_where(k, ki_t_gt(k, x, L(0)), x, ki_t_mul(k, L(slope), x)) : NULL);
 }
+kn_tensor kn_threshold(kn_tensor t, double least, double value) {
+    ENTER("threshold", t);
+    kn_uop x = ki_t_float(k, t->u);
+    return ki_handle(k, x ? ki_t_where(k, ki_t_le(k, x, L(least)), L(value), x) : NULL);
+}
+kn_tensor kn_hardshrink(kn_tensor t, double size) {
+    ENTER("hardshrink", t);
+    kn_uop x = ki_t_float(k, t->u);
+    return ki_handle(k, x ? ki_t_where(k, ki_t_le(k, ki_t_abs(k, x), L(size)), L(0), x) : NULL);
+}
+kn_tensor kn_softshrink(kn_tensor t, double size) {
+    ENTER("softshrink", t);
+    kn_uop x = ki_t_float(k, t->u);
+    if (!x) return ki_handle(k, NULL);
+    kn_uop less = ki_t_where(k, ki_t_gt(k, x, L(0)), ki_t_sub(k, x, L(size)), ki_t_add(k, x, L(size)));
+    return ki_handle(k, ki_t_where(k, ki_t_le(k, ki_t_abs(k, x), L(size)), L(0), less));
+}
+kn_tensor kn_logit(kn_tensor t, double eps) {
+    ENTER("logit", t);
+    kn_uop x = ki_t_float(k, t->u);
+    if (eps > 0) x = ki_t_clamp(k, x, eps, 1 - eps);
+    return ki_handle(k, x ? ki_t_sub(k, ki_t_log(k, x), ki_t_log1p(k, ki_t_neg(k, x))) : NULL);
+}
+kn_tensor kn_prelu(kn_tensor t, kn_tensor weight) {
+    ENTER("prelu", t, weight);
+    char a[128], b[128];
+    kn_uop x = ki_t_float(k, t->u), w = weight->u;
+    if (!x) return ki_handle(k, NULL);
+    unsigned axis = ki_rank(x) > 1;
+    bool one = ki_rank(w) == 0 || (ki_rank(w) == 1 && ki_dim_n(w, 0) == 1);
+    if (!one && (ki_rank(w) != 1 || ki_rank(x) == 0 || ki_dim_n(w, 0) != ki_dim_n(x, axis)))
+        return FAIL(KI_E_CHANNELS, k->fn, ki_shape_text(w->type, a, sizeof a), ki_shape_text(x->type, b, sizeof b)),
+               ki_handle(k, NULL);
+    ki_shape s = {.n = ki_rank(x)};
+    for (unsigned i = 0; i < s.n; i++) s.d[i].n = !one && i == axis ? ki_dim_n(w, 0) : 1;
+    w = ki_t_cast(k, ki_t_reshape_to(k, w, &s), (kn_dtype)x->dtype);
+    return ki_handle(k, ki_t_where(k, ki_t_gt(k, x, L(0)), x, ki_t_mul(k, w, x)));
+}
+kn_tensor kn_glu(kn_tensor t, int axis) {
+    ENTER("glu", t);
+    kn_uop x = ki_t_float(k, t->u);
+    int a = ki_axis(k, axis, ki_rank(t->u));
+    if (a < 0 || !x || !ki_shape_known(k, x)) return ki_handle(k, NULL);
+    int64_t n = ki_dim_n(x, (unsigned)a);
+    if (n % 2) return FAIL(KI_E_ODD_AXIS, k->fn, a, (long long)n), ki_handle(k, NULL);
+    kn_uop gate = ki_t_sigmoid(k, ki_t_narrow(k, x, (unsigned)a, n / 2, n / 2));
+    return ki_handle(k, ki_t_mul(k, ki_t_narrow(k, x, (unsigned)a, 0, n / 2), gate));
+}
 kn_tensor kn_elu(kn_tensor t, double alpha) {
     ENTER("elu", t);
     return ki_handle(k, ki_t_elu(k, ki_t_float(k, t->u), alpha));

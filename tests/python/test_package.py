@@ -65,14 +65,14 @@ KN_API kn_tensor kn_thing(kn_tensor x, const kn_tensor *more, size_t n, kn_ints 
 KN_API kn_tensor kn_largest(kn_tensor x, int64_t n, kn_tensor *indices, kn_tensor *index); /* and of its own */
 KN_API kn_status kn_parts(kn_tensor x, int axis, kn_tensor *out);
 KN_API kn_status kn_factors(kn_tensor x, kn_tensor *out);
-enum { KN_TOTAL_FIRST, KN_TOTAL_LAST };
-KN_API kn_tensor kn_total(kn_tensor x, double q, int method);
-KN_API kn_tensor kn_total_over(kn_tensor x, double q, kn_ints axes, int keep, int method);
+typedef enum kn_order { KN_TOTAL_FIRST, KN_TOTAL_LAST } kn_order;
+KN_API kn_tensor kn_total(kn_tensor x, double q, kn_order method);
+KN_API kn_tensor kn_total_over(kn_tensor x, double q, kn_ints axes, int keep, kn_order method);
 """
 
 
 def test_a_new_declaration(tmp_path):
-    """What helpers add to tensor.h needs no line here."""
+    """What is added to tensor.h needs no line here."""
     known = set(_abi.FUNCTIONS)
     try:
         (tmp_path / "tensor.h").write_text(NEW)
@@ -86,7 +86,7 @@ def test_a_new_declaration(tmp_path):
         assert text["kn_largest"].startswith("def largest(x, n):") and "return _wrap(_k, _result), _wrap(_k, _to_indices[0]), _wrap(_k, _to_index[0])" in text["kn_largest"]
         assert text["kn_parts"].startswith("def parts(x, axis):") and "_axis_size(x, axis)" in text["kn_parts"]
         assert text["kn_total"].startswith("def total(x, q, method, axis=None, keepdims=False):")
-        assert "_P * max(0, 64)" in text["kn_factors"] and "_choice('total', method)" in text["kn_total"] and _functions.choice("total", "last") == 1
+        assert "_P * max(0, 64)" in text["kn_factors"] and "_choice('kn_order', method)" in text["kn_total"] and _functions.choice("kn_order", "last") == 1
         for t in text.values():
             ast.parse(t)
     finally:

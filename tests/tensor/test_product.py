@@ -130,12 +130,12 @@ for i, (xs, size, st, pa) in enumerate((((1, 1, 4, 4), 2, 2, 0), ((2, 3, 7, 7), 
     call_case("avg_pool2d", str(i), [x], (size, st, pa), lambda x, size=size, st=st, pa=pa: pool(x, np.mean, (size,), (st,), (pa,)))
 for i, (xs, size, st, pa) in enumerate((((1, 2, 9), (3,), (2,), (1,)), ((1, 1, 5, 6), (2, 3), (1, 2), (0, 1)), ((2, 1, 4, 4, 4), (2,), (2,), (0,)), ((1, 3, 7), (1,), (3,), (0,)))):
     x = values(f"pooln{i}", xs)
-    call_case("max_pool", str(i), [x], (size, st, pa, (1,)), lambda x, size=size, st=st, pa=pa: pool(x, np.max, size, st, pa, fill=-np.inf))
-    call_case("avg_pool", str(i), [x], (size, st, pa, 1), lambda x, size=size, st=st, pa=pa: pool(x, np.mean, size, st, pa))
-    call_case("avg_pool", f"{i}-uncounted", [x], (size, st, pa, 0),
+    call_case("max_pool", str(i), [x], (size, st, pa, (1,), 0), lambda x, size=size, st=st, pa=pa: pool(x, np.max, size, st, pa, fill=-np.inf))
+    call_case("avg_pool", str(i), [x], (size, st, pa, 0, 1), lambda x, size=size, st=st, pa=pa: pool(x, np.mean, size, st, pa))
+    call_case("avg_pool", f"{i}-uncounted", [x], (size, st, pa, 0, 0),
               lambda x, size=size, st=st, pa=pa: pool(x, np.sum, size, st, pa) / pool(np.ones_like(x), np.sum, size, st, pa))
 x = values("pool-dilated", (1, 1, 9, 9))
-call_case("max_pool", "dilated", [x], ((3,), (2,), (0,), (2,)), lambda x: pool(x, np.max, (3,), (2,), (0,), 2, -np.inf))
+call_case("max_pool", "dilated", [x], ((3,), (2,), (0,), (2,), 0), lambda x: pool(x, np.max, (3,), (2,), (0,), 2, -np.inf))
 
 
 # ---- norms, losses, attention

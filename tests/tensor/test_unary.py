@@ -32,7 +32,7 @@ FLOAT = {
     "gelu_tanh": (lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))), -5, 5),
     "quick_gelu": (lambda x: x * sigmoid(1.702 * x), -9, 9), "silu": (lambda x: x * sigmoid(x), -9, 9),
     "softplus": (softplus, -30, 30), "mish": (lambda x: x * np.tanh(softplus(x)), -9, 9),
-    "softsign": (lambda x: x / (1 + abs(x)), -9, 9), "logsigmoid": (lambda x: -softplus(-x), -30, 30),
+    "tanhshrink": (lambda x: x - np.tanh(x), -9, 9), "softsign": (lambda x: x / (1 + abs(x)), -9, 9), "logsigmoid": (lambda x: -softplus(-x), -30, 30),
     "selu": (lambda x: 1.0507009873554805 * elu(x, 1.6732632423543772), -9, 9),
     "hardsigmoid": (lambda x: np.clip(x / 6 + 0.5, 0, 1), -5, 5),
     "hardswish": (lambda x: x * np.clip(x / 6 + 0.5, 0, 1), -5, 5), "frac": (lambda x: x - np.trunc(x), -9, 9),
@@ -92,6 +92,9 @@ PARAMETER = {
     "leaky_relu": ((0.1,), lambda x, s: np.where(x > 0, x, s * x)), "elu": ((0.7,), elu),
     "celu": ((0.7,), lambda x, a: np.where(x > 0, x, a * np.expm1(np.minimum(x, 0) / a))),
     "clamp": ((-0.5, 1.25), lambda x, lo, hi: np.clip(x, lo, hi)),
+    "threshold": ((0.3, -5.0), lambda x, t, v: np.where(x > t, x, v)),
+    "hardshrink": ((0.5,), lambda x, s: np.where(abs(x) > s, x, 0)),
+    "softshrink": ((0.5,), lambda x, s: np.sign(x) * np.maximum(abs(x) - s, 0)),
     "nan_to_num": ((7.0,), lambda x, v: np.where(np.isnan(x), v, x)),
 }
 for name, (args, f) in PARAMETER.items():

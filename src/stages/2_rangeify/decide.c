@@ -450,6 +450,24 @@ static bool fits_row(rangeifier *r, kn_uop v, const demand *q, const ranges *fre
            free->count / outer <= KI_MOST_ROW && free->count / outer >= KI_LEAST_ROW && !r->info[v->id].heavy;
 }
 
+/* Arithmetic an element of what a nest may compute several times, at places that are not those of its loops: a recurrence over
+ * neighbours would be computed again for each of a number of places that grows with its steps. */
+#define MOST_AGAIN 256
+
+static bool is_elsewhere(kn_uop d) {
+    for (uint32_t k = 1; k < d->nsrc; k++)
+        if (d->src[k]->op != KN_RANGE && !ki_is_const(d->src[k])) return true;
+    return false;
+}
+
+/* What computing v for all who ask takes above computing it once in each nest. */
+static float computed_again(const rangeifier *r, const info *f) {
+    float cost = 0;
+    for (uint32_t k = f->first; k != NONE; k = r->demand[k].next)
+        if (r->demand[k].same != NONE && is_elsewhere(r->demand[k].d)) cost += f->cost;
+    return cost;
+}
+
 static bool wants_storage_elementwise(rangeifier *r, kn_uop v, bool *ok) {
     const info *f = &r->info[v->id];
     /* Made of nothing but constants and ranges: always cheaper to make than to load. */
@@ -458,6 +476,7 @@ static bool wants_storage_elementwise(rangeifier *r, kn_uop v, bool *ok) {
     uint32_t nests = f->askers;
     /* The REDUCE below would be stored anyway: store it with what follows it. */
     if (different && f->heavy) return true;
+    if (different && computed_again(r, f) > MOST_AGAIN) return true;
     /* m kernels reading k values each, against one that writes and m that read. */
     if (nests > 1 && v->type->numel > 1 && nests * f->leaves > f->leaves + 1 + nests) return true;
     for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {

@@ -97,3 +97,12 @@ out "y" = %y
     (alone, _), (two, shared) = opts(1), opts(2)
     assert shared and len(alone) != len(two), (alone, two)
     assert len({koine("run", "-", "--json", stdin=text, env={"KN_THREADS": str(t)}).stdout for t in (1, 2, 3)}) == 1
+
+
+def test_rows_that_are_threads_are_not_cut(koine):
+    """What the heuristics may not do to a THREAD loop left the kernel as it was, and its sum in another order."""
+    def run(threads):
+        return koine("run", HERE / "threads/values-beside-each-other.kn", "--json", env={"KN_THREADS": str(threads), "KN_ALONE": "1", "KN_CPU": "avx2"}).stdout
+    assert run(1) == run(5)
+    shared = koine("compile", HERE / "threads/values-beside-each-other.kn", "--to", "optimize", env={"KN_THREADS": "5", "KN_ALONE": "1", "KN_CPU": "avx2"}).stdout
+    assert "threads=5" in shared

@@ -244,7 +244,7 @@ static bool cut_values(ki_choice *c, kn_uop e) {
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop r;
         int64_t at = ki_changes_at(k, k->scope.node[i], &r);
-        if (at < c->lanes || ki_nest_closer(k, r) != e || ki_is_lane(r)) continue;
+        if (at < c->lanes || ki_nest_closer(k, r) != e || !ki_is_serial(r)) continue;
         if (!ki_nest_independent(k, r) || !ki_chooses_sum(k, k->scope.node[i])) continue;
         kn_uop first = e->src[1]; /* the parts are whole nests if nothing stands around r */
         if (first == r || first->arg.range.axis == KN_AX_THREAD || !ki_nest_independent(k, first))

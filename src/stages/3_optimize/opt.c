@@ -291,7 +291,12 @@ kn_uop ki_optimize(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop si
     if (untouched && !(sink = ki_flatten_sums(ir, sink))) return NULL;
     if (untouched && t) {
         kn_uop chosen = choose(ir, t, m, sink);
-        /* An OptOp that was refused is the heuristics' mistake, not the program's: the kernel is right without. */
+        ki_machine one = *m;
+        /* An OptOp that was refused is the heuristics' mistake, not the program's: the kernel is right without. Sums are added up
+         * as one thread does, so what one thread's heuristics choose comes first. */
+        one.threads = 1;
+        if (!chosen && clean && ir->env->status != KI_NOMEM && m->threads > 1)
+            ki_env_clear(ir->env), chosen = choose(ir, t, &one, sink);
         if (clean && ir->env->err != KI_E_NONE && ir->env->status == KI_NOMEM) return NULL;
         if (!chosen && !clean) return NULL;
         if (!chosen) ki_env_clear(ir->env);

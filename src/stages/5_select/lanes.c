@@ -36,14 +36,17 @@ bool ki_is_const_list(kn_uop u) {
     return true;
 }
 
+/* Constants of data may be any: differences wrap, as those of what they are computed with do. */
+static int64_t less(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+
 /* Whether a list of constants, row-major over u's axes, grows evenly along axis k. */
 static bool even_along(kn_uop u, const kn_uop *c, unsigned k, int64_t *step) {
     int64_t inner = 1, n = ki_dim_n(u, k), total = ki_numel(u);
     for (unsigned j = k + 1; j < ki_rank(u); j++) inner *= ki_dim_n(u, j);
-    *step = c[inner]->arg.i - c[0]->arg.i;
+    *step = less(c[inner]->arg.i, c[0]->arg.i);
     for (int64_t i = 0; i + inner < total; i++) {
         if (i / inner % n == n - 1) continue;
-        if (c[i + inner]->arg.i - c[i]->arg.i != *step) return false;
+        if (less(c[i + inner]->arg.i, c[i]->arg.i) != *step) return false;
     }
     return true;
 }
@@ -80,7 +83,7 @@ static void strides(const ki_lanes *l, const uint32_t *at, kn_uop u, int64_t *co
     case KN_ADD:
     case KN_SUB:
         for (unsigned k = 0; k < l->rank; k++)
-            coef[k] = (int64_t)((uint64_t)ca[k] + (uint64_t)(u->op == KN_ADD ? cb[k] : -cb[k]));
+            coef[k] = u->op == KN_ADD ? (int64_t)((uint64_t)ca[k] + (uint64_t)cb[k]) : less(ca[k], cb[k]);
         *odd = l->odd[a] | l->odd[b];
         return;
     case KN_MUL: {

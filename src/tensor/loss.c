@@ -254,7 +254,7 @@ static kn_uop distance(kn_ctx *k, kn_uop x, kn_uop y) {
     if (!ki_rank(x)) return FAIL(KI_E_RANK_WANTED, k->fn, 1, 0u);
     uint32_t last = UINT32_C(1) << (ki_rank(x) - 1);
     kn_uop d = ki_t_add(k, ki_t_sub(k, x, y), L(1e-6));
-    return ki_t_squeeze(k, ki_t_sqrt(k, ki_t_sum(k, ki_t_mul(k, d, d), last)), last);
+    return ki_t_squeeze(k, ki_t_vector_norm(k, d, 2, last), last);
 }
 kn_tensor kn_triplet_margin_loss(kn_tensor anchor, kn_tensor near, kn_tensor far, double margin, kn_reduction how) {
     ENTER("triplet_margin_loss", anchor, near, far);

@@ -1,8 +1,6 @@
 /* norm.c: normalisations, in their textbook stable forms, in f32 at least. */
 #include "tensor/build.h"
 
-#include <math.h>
-
 #define L(v) ki_t_lit(k, x, v)
 
 static kn_dtype wide(kn_dtype t) { return ki_is_float(t) && ki_dtypes[t].bits < 32 ? KN_F32 : ki_fraction(t); }
@@ -104,22 +102,13 @@ kn_tensor kn_local_response_norm(kn_tensor t, int64_t size, double alpha, double
 
 /* ---- lengths of vectors along an axis ---------------------------------------------------------------------- */
 
-/* (sum |x|^p)^(1/p) along an axis, which stays. */
-static kn_uop length(kn_ctx *k, kn_uop x, double p, unsigned axis) {
-    if (!x) return NULL;
-    uint32_t bit = UINT32_C(1) << axis;
-    if (isinf(p)) return ki_t_max_over(k, ki_t_abs(k, x), bit);
-    if (p == 1) return ki_t_sum(k, ki_t_abs(k, x), bit);
-    if (p == 2) return ki_t_sqrt(k, ki_t_sum(k, ki_t_mul(k, x, x), bit));
-    return ki_t_pow(k, ki_t_sum(k, ki_t_pow(k, ki_t_abs(k, x), L(p)), bit), L(1 / p));
-}
-
 kn_tensor kn_normalize(kn_tensor t, double p, int axis, double eps) {
     ENTER("normalize", t);
     kn_uop x = ki_t_float(k, t->u);
     int a = ki_axis(k, axis, ki_rank(t->u));
     if (!(p > 0)) return FAIL(KI_E_POWER, k->fn, p), ki_handle(k, NULL);
-    return ki_handle(k, a < 0 || !x ? NULL : ki_t_div(k, x, ki_t_max(k, length(k, x, p, (unsigned)a), L(eps))));
+    return ki_handle(k, a < 0 || !x ? NULL
+                                    : ki_t_div(k, x, ki_t_max(k, ki_t_vector_norm(k, x, p, UINT32_C(1) << a), L(eps))));
 }
 
 kn_tensor kn_cosine_similarity(kn_tensor p, kn_tensor q, int axis, double eps) {
@@ -131,8 +120,8 @@ kn_tensor kn_cosine_similarity(kn_tensor p, kn_tensor q, int axis, double eps) {
     int a = ki_axis(k, axis, ki_rank(x));
     if (a < 0) return ki_handle(k, NULL);
     uint32_t bit = UINT32_C(1) << a;
-    kn_uop lengths = ki_t_mul(k, ki_t_max(k, length(k, x, 2, (unsigned)a), L(eps)),
-                              ki_t_max(k, length(k, y, 2, (unsigned)a), L(eps)));
+    kn_uop lengths = ki_t_mul(k, ki_t_max(k, ki_t_vector_norm(k, x, 2, bit), L(eps)),
+                              ki_t_max(k, ki_t_vector_norm(k, y, 2, bit), L(eps)));
     return ki_handle(k, ki_t_squeeze(k, ki_t_div(k, ki_t_sum(k, ki_t_mul(k, x, y), bit), lengths), bit));
 }
 

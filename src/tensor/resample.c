@@ -14,7 +14,7 @@ typedef struct look {
 
 static kn_uop number(kn_ctx *k, const look *l, int64_t v) { return ki_t_const(k, l->t, (double)v); }
 
-/* aligned: the ends meet. Else pixels are areas: (i + 1/2) n / out - 1/2, and `least` is where the first one may look. */
+/* aligned: the ends meet. Else pixels are areas: (i + 1/2) n / out - 1/2. */
 static bool look_at(kn_ctx *k, int64_t n, int64_t out, bool aligned, kn_dtype t, look *l) {
     l->t = ki_index_dtype(KN_I32, 2 * (n + 1) * (out + 1));
     kn_uop i = ki_t_iota(k, out, l->t), up, down;

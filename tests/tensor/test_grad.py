@@ -3,6 +3,7 @@ import koine
 import numpy as np
 import pytest
 from data import values
+from test_index import index, index_put, tensors
 
 # name: (shapes, f(tensors) -> tensor, lo, hi)
 S = (3, 4)
@@ -108,12 +109,10 @@ CASES["embedding"] = ([(6, 2)], lambda x: x.embedding(x.k.array(np.array([[1, 5]
 CASES["take_along_axis"] = ([(3, 4)], lambda x: x.take_along_axis(x.k.array(np.array([[0, 3], [1, 1], [2, 0]])), 1), -2, 2)
 CASES["scatter_add"] = ([(5, 2), (3, 2)], lambda x, v: x.scatter_add(x.k.array(np.array([1, 4, 1])), v), -2, 2)
 def several_indices(x):
-    from test_index import index, tensors
     return index(x, tensors(x.k, ([4, 0, 4], None, [1, 1, 1])))
 
 
 def put(x, v):
-    from test_index import index_put, tensors
     return index_put(x, tensors(x.k, ([4, 0, 4], [1, 2, 1])), v, 0)
 
 

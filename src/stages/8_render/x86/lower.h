@@ -116,7 +116,7 @@ void ki_lstore(ki_lower *l, kn_uop u);
 void ki_latomic(ki_lower *l, kn_uop u);
 /* A deferred LOAD as a memory operand, at its one user. */
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load);
-/* Is u a LOAD or STORE of what lies side by side in the PARAM of this slot? *a: where. */
+/* Is u a LOAD or STORE of what lies side by side in the PARAM of this slot? */
 bool ki_lmoves_vector(const ki_lower *l, kn_uop u, int32_t slot);
 /* In each of so many iterations of the loop that begins here asks for its part of the rows that stand behind it, so many bytes
  * ahead. */

@@ -34,7 +34,7 @@ def child_env(**more):
 
 # ---- what cannot run for want of a package ----
 
-NEEDS = ["numpy", "hypothesis", "sklearn", "ml_dtypes"]
+NEEDS = ["numpy", "hypothesis", "sklearn", "ml_dtypes", "jax"]
 MISSING = [m for m in NEEDS if importlib.util.find_spec(m) is None]
 left_out = []
 

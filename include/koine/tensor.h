@@ -638,8 +638,12 @@ KN_API kn_status kn_function(kn_ctx *k, kn_fn f, void *user, const kn_tensor *in
  * and nothing they were computed from has been assigned to. */
 KN_API kn_status kn_grad(kn_tensor loss, const kn_tensor *wrt, size_t n, kn_tensor *out);
 KN_API kn_tensor kn_grad1(kn_tensor loss, kn_tensor wrt);
-/* The same with a given gradient of y instead of ones. */
-KN_API kn_status kn_grad_from(kn_tensor y, kn_tensor dy, const kn_tensor *wrt, size_t n, kn_tensor *out);
+/* The same with a given gradient v of y, of y's shape, instead of ones: into out[i] J^T v, J the derivatives of y by wrt[i]. */
+KN_API kn_status kn_vjp(kn_tensor y, kn_tensor v, const kn_tensor *wrt, size_t n, kn_tensor *out);
+/* How y changes when each wrt[i] moves along v[i], of its shape: the sum of J v, of y's shape. */
+KN_API kn_tensor kn_jvp(kn_tensor y, const kn_tensor *wrt, const kn_tensor *v, size_t n);
+/* How the gradients change then: the Hessian of loss by all of wrt, times v, into out. */
+KN_API kn_status kn_hvp(kn_tensor loss, const kn_tensor *wrt, const kn_tensor *v, size_t n, kn_tensor *out);
 
 /* Stamps the caller's place on a tensor just made, or on the failure a call just had; used by the macros of here.h. */
 KN_API kn_tensor kn_at_(kn_tensor t, const char *file, int line);

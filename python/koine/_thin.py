@@ -65,11 +65,13 @@ def _convert(kind, v, keep):
     return v
 
 
-def _flatten(args):
-    """A list of tensors, None among them, stands for the pair (pointer, count)."""
+def _flatten(args, kinds):
+    """A list of tensors, None among them, stands for the pair (pointer, count); two with one count stand for the three."""
     flat = []
     for a in args:
-        flat += [a, len(a)] if isinstance(a, list) and a and all(t is None or isinstance(t, Tensor) for t in a) else [a]
+        flat.append(a)
+        if isinstance(a, list) and a and all(t is None or isinstance(t, Tensor) for t in a) and kinds[len(flat)] != "const kn_tensor *":
+            flat.append(len(a))
     return flat
 
 
@@ -88,7 +90,7 @@ def call(name, *args):
     f = getattr(load(), "kn_" + name)
     c = FUNCTIONS["kn_" + name]
     kinds = c.kinds
-    flat, keep = _flatten(args), []
+    flat, keep = _flatten(args, kinds), []
     if len(flat) != len(kinds):
         raise TypeError(f"kn_{name}({', '.join(kinds)}) called with {len(flat)} arguments")
     r = f(*[_convert(k, v, keep) for k, v in zip(kinds, flat)])
@@ -99,7 +101,7 @@ def several(name, n, *args):
     """A call whose last parameter receives n tensors (split, chunk, grad): the tensors."""
     f = getattr(load(), "kn_" + name)
     kinds, out, keep = FUNCTIONS["kn_" + name].kinds, (P * max(n, 1))(), []
-    f(*[_convert(k, v, keep) for k, v in zip(kinds, _flatten(args))], ctypes.cast(out, P))
+    f(*[_convert(k, v, keep) for k, v in zip(kinds, _flatten(args, kinds))], ctypes.cast(out, P))
     return [Tensor(_context(args), out[i]) for i in range(n)]
 
 

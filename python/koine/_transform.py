@@ -150,7 +150,61 @@ def _one_context(leaves):
     return k
 
 
-# ---- gradients ----
+# ---- derivatives ----
+
+class _Inside:
+    """f run on placeholders for the arguments at `at`, which may be nested lists, tuples and dicts of arrays."""
+
+    def __init__(self, name, f, args, kwargs, at):
+        self.name, self.at = name, at
+        self.every, self.inner, self.forms, call_args = [], [], [], list(args)
+        for i in at:
+            leaves, form = flatten((asarray(args[i]) if isinstance(args[i], _number) else args[i],))
+            self.every += leaves
+            self.forms.append(form)
+        for x in self.every:
+            if x.dtype.kind != "f":
+                raise DTypeError(f"{name}: argument of dtype {x.dtype}, which has no derivative; astype a float dtype first")
+        self.k = _one_context(self.every)
+        self.inner = [placeholder(self.k, x) for x in self.every]
+        each = iter(self.inner)
+        for i, form in zip(at, self.forms):
+            call_args[i] = rebuild(form, each)[0]
+        with tracing(self.k):
+            self.out = f(*call_args, **kwargs)
+
+    def result(self, y, hint=""):
+        """y, if it is an array."""
+        if type(y) is not Array:
+            raise DTypeError(f"{self.name}: the function returned {type(y).__name__}; an array expected{hint}")
+        return y
+
+    def call(self, function, y, *given):
+        """kn_grad, kn_vjp and kn_hvp: one array for each placeholder."""
+        n = max(len(self.inner), 1)
+        made = (P * n)()
+        with self.k.lock:
+            self.k.check(function(y._h, *given, (P * n)(*[p._h for p in self.inner]), *self.directions, len(self.inner), made))
+            return [wrap(self.k, h) for h in made[: len(self.inner)]]
+
+    directions = ()
+
+    def along(self, given):
+        """Directions, nested as the arguments are: placeholders for them, and the arrays."""
+        arrays, form = flatten(tuple(asarray(d) if isinstance(d, _number) else d for d in given))
+        if form != (tuple, tuple(f[1][0] for f in self.forms)):
+            raise DTypeError(f"{self.name}: directions are nested as the arguments are")
+        for d, x in zip(arrays, self.every):
+            if d.shape != x.shape:
+                raise DTypeError(f"{self.name}: a direction of shape {d.shape} for an argument of shape {x.shape}; they are equal")
+        inner = [placeholder(self.k, d) for d in arrays]
+        self.directions = ((P * max(len(inner), 1))(*[p._h for p in inner]),)
+        return inner, arrays
+
+    def nested(self, results):
+        """One result for each leaf of the arguments, nested as they are: a tuple."""
+        return tuple(rebuild(form, results)[0] for form in self.forms)
+
 
 def value_and_grad(f, argnums=0, has_aux=False):
     """A function that returns (f(...), its gradient by the argument at argnums). By several (a tuple): a tuple of gradients; an
@@ -164,33 +218,12 @@ def value_and_grad(f, argnums=0, has_aux=False):
         at = [i + len(args) if i < 0 else i for i in wanted]
         if not all(0 <= i < len(args) for i in at):
             raise DTypeError(f"grad: argnums {argnums} for a call with {len(args)} positional arguments")
-        given, forms = [], {}
-        for i in at:
-            leaves, forms[i] = flatten(tuple([args[i]]) if not isinstance(args[i], _number) else (asarray(args[i]),))
-            given.append(leaves)
-        every = [x for leaves in given for x in leaves]
-        for x in every:
-            if x.dtype.kind != "f":
-                raise DTypeError(f"grad: argument of dtype {x.dtype}, which has no derivative; astype a float dtype first")
-        k = _one_context(every)
-        inner = [[placeholder(k, x) for x in leaves] for leaves in given]
-        call_args = list(args)
-        for i, leaves in zip(at, inner):
-            call_args[i] = rebuild(forms[i], iter(leaves))[0]
-        with tracing(k):
-            out = f(*call_args, **kwargs)
-            y, aux = out if has_aux else (out, None)
-            if type(y) is not Array:
-                raise DTypeError(f"grad: the function returned {type(y).__name__}; an array expected (its loss)" + ("" if has_aux or not isinstance(out, tuple) else "; has_aux=True for (loss, more)"))
-            flat = [p for leaves in inner for p in leaves]
-            with k.lock:
-                made = (P * max(len(flat), 1))()
-                k.check(L.kn_grad(y._h, (P * max(len(flat), 1))(*[p._h for p in flat]), len(flat), made))
-                grads = [wrap(k, h) for h in made[: len(flat)]]
+        t = _Inside("grad", f, args, kwargs, at)
+        y, aux = t.out if has_aux else (t.out, None)
+        t.result(y, " (its loss)" + ("" if has_aux or not isinstance(t.out, tuple) else "; has_aux=True for (loss, more)"))
         more, form = flatten(aux)
-        results = iter(Trace(k, flat, [y, *grads, *more]).apply(every))
-        value = next(results)
-        gradients = tuple(rebuild(forms[i], results)[0] for i in at)
+        results = iter(Trace(t.k, t.inner, [y, *t.call(L.kn_grad, y), *more]).apply(t.every))
+        value, gradients = next(results), t.nested(results)
         gradients = gradients if several else gradients[0]
         return ((value, rebuild(form, results)) if has_aux else value), gradients
 
@@ -207,6 +240,42 @@ def grad(f, argnums=0, has_aux=False):
         return (gradient, value[1]) if has_aux else gradient
 
     return run
+
+
+def vjp(f, *primals):
+    """(f(*primals), back): back(v), v of the value's shape, is the tuple of J^T v by each of primals, nested as they are."""
+    t = _Inside("vjp", f, primals, {}, range(len(primals)))
+    y = t.result(t.out)
+    v = placeholder(t.k, y)
+    both = Trace(t.k, [*t.inner, v], [y, *t.call(L.kn_vjp, y, v._h)])
+
+    def back(v):
+        v = asarray(v)
+        if v.shape != y.shape:
+            raise DTypeError(f"vjp: a vector of shape {v.shape} for a value of shape {y.shape}; they are equal")
+        results = iter(both.apply([*t.every, v.astype(y.dtype)]))
+        next(results)
+        return t.nested(results)
+
+    return Trace(t.k, t.inner, [y]).apply(t.every)[0], back
+
+
+def jvp(f, primals, tangents):
+    """(f(*primals), how that changes when primals move along tangents: J v); tangents are nested as primals are."""
+    t = _Inside("jvp", f, primals, {}, range(len(primals)))
+    y, (inner, arrays) = t.result(t.out), t.along(tangents)
+    n = max(len(inner), 1)
+    with t.k.lock:
+        moved = wrap(t.k, L.kn_jvp(y._h, (P * n)(*[p._h for p in t.inner]), (P * n)(*[p._h for p in inner]), len(inner)))
+    return tuple(Trace(t.k, [*t.inner, *inner], [y, moved]).apply([*t.every, *arrays]))
+
+
+def hvp(f, primals, tangents):
+    """(f(*primals), how its gradients change when primals move along tangents: the Hessian times v, nested as primals are)."""
+    t = _Inside("hvp", f, primals, {}, range(len(primals)))
+    y, (inner, arrays) = t.result(t.out), t.along(tangents)
+    results = iter(Trace(t.k, [*t.inner, *inner], [y, *t.call(L.kn_hvp, y)]).apply([*t.every, *arrays]))
+    return next(results), t.nested(results)
 
 
 # ---- functions ----

@@ -58,5 +58,5 @@ kn_tensor kn_col2im(kn_tensor columns, kn_ints image, kn_ints size, kn_ints stri
         snprintf(wanted, sizeof wanted, "(N, C * %lld, %lld)", (long long)each, (long long)ki_dim_n(y, 2));
         return FAIL(KI_E_FOLD_SHAPE, k->fn, ki_shape_text(u->type, got, sizeof got), wanted), ki_handle(k, NULL);
     }
-    return ki_handle(k, ki_grad(k, y, u, &x, 1, &out) ? out : NULL);
+    return ki_handle(k, ki_grad(k, &y, &u, 1, &x, 1, &out) ? out : NULL);
 }

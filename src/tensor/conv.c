@@ -98,7 +98,7 @@ static kn_uop conv_back(kn_ctx *k, kn_uop x, kn_uop weight, ki_window *w, const 
     int64_t before[KI_MAX_RANK] = {0}, after[KI_MAX_RANK] = {0};
     for (unsigned i = 0; i < w->spatial; i++) after[2 + i] = ki_dim_n(y, 2 + i) - ki_dim_n(x, 2 + i);
     x = ki_t_pad_with(k, ki_t_cast(k, x, t), before, after, NULL);
-    return x && ki_grad(k, y, x, &any, 1, &back) ? back : NULL;
+    return x && ki_grad(k, &y, &x, 1, &any, 1, &back) ? back : NULL;
 }
 
 kn_tensor kn_conv_transpose(kn_tensor x, kn_tensor weight, kn_tensor bias, kn_ints stride, kn_ints padding,

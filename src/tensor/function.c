@@ -18,7 +18,7 @@ static bool push(kn_ctx *k, list *l, kn_uop u) {
     return true;
 }
 
-static kn_uop placeholder(kn_ctx *k, kn_uop like) {
+kn_uop ki_t_placeholder(kn_ctx *k, kn_uop like) {
     char name[32];
     snprintf(name, sizeof name, "#%llu", (unsigned long long)++k->births);
     return ki_param_make(&k->ir, -1, (kn_dtype)like->dtype, KN_GLOBAL, like->type->device, name, NULL,
@@ -96,7 +96,7 @@ kn_status kn_function(kn_ctx *k, kn_fn f, void *user, const kn_tensor *in, size_
     for (size_t i = 0; i < nin && ok; i++) {
         size_t j = 0; /* equal inputs are one argument */
         while (j < args.n && args.v[j] != in[i]->u) j++;
-        if (j == args.n) ok = push(k, &args, in[i]->u) && push(k, &from, placeholder(k, in[i]->u)) && from.v[j];
+        if (j == args.n) ok = push(k, &args, in[i]->u) && push(k, &from, ki_t_placeholder(k, in[i]->u)) && from.v[j];
         if (ok) hold[i] = ki_handle(k, from.v[j]);
     }
     if (ok) {

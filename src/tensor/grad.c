@@ -121,8 +121,7 @@ static void find_needs(sweep *s, kn_uop *order, int64_t count, const kn_uop *wrt
     }
 }
 
-static bool run(sweep *s, kn_uop *order, int64_t count, kn_uop y, kn_uop dy) {
-    s->g[y->id] = dy;
+static bool run(sweep *s, kn_uop *order, int64_t count) {
     for (int64_t i = count; i-- > 0;) {
         kn_uop u = order[i];
         if (!s->g[u->id] || !s->needs[u->id] || ends_here(u)) continue;
@@ -133,15 +132,16 @@ static bool run(sweep *s, kn_uop *order, int64_t count, kn_uop y, kn_uop dy) {
     return true;
 }
 
-bool ki_grad(kn_ctx *k, kn_uop y, kn_uop dy, const kn_uop *wrt, size_t n, kn_uop *out) {
-    kn_uop *root = ki_malloc((n + 2) * sizeof *root), *order = NULL;
+bool ki_grad(kn_ctx *k, const kn_uop *y, const kn_uop *dy, size_t ny, const kn_uop *wrt, size_t n, kn_uop *out) {
+    kn_uop *root = ki_malloc((2 * ny + n) * sizeof *root), *order = NULL, *at = root ? root + 2 * ny : NULL;
     sweep s = {.k = k};
     bool ok = root || (ki_fail(&k->env, KI_E_NOMEM), false);
     int64_t count = 0;
     if (ok) {
-        root[0] = y, root[1] = dy;
-        memcpy(root + 2, wrt, n * sizeof *wrt);
-        ok = ki_inline_functions(k, root, n + 2) && (count = ki_toposort(&k->ir, root, 1, &order)) >= 0;
+        memcpy(root, y, ny * sizeof *y);
+        memcpy(root + ny, dy, ny * sizeof *dy);
+        memcpy(at, wrt, n * sizeof *wrt);
+        ok = ki_inline_functions(k, root, 2 * ny + n) && (count = ki_toposort(&k->ir, root, ny, &order)) >= 0;
     }
     if (ok) {
         s.g = ki_calloc(k->ir.n, sizeof *s.g);
@@ -149,11 +149,12 @@ bool ki_grad(kn_ctx *k, kn_uop y, kn_uop dy, const kn_uop *wrt, size_t n, kn_uop
         ok = (s.g && s.needs) || (ki_fail(&k->env, KI_E_NOMEM), false);
     }
     if (ok) {
-        find_needs(&s, order, count, root + 2, n);
-        ok = run(&s, order, count, root[0], root[1]);
+        find_needs(&s, order, count, at, n);
+        for (size_t i = 0; i < ny && ok; i++) ok = add_to(&s, root[i], root[ny + i]);
+        ok = ok && run(&s, order, count);
     }
     for (size_t i = 0; i < n && ok; i++) {
-        kn_uop x = root[i + 2];
+        kn_uop x = at[i];
         ki_shape shape = ki_shape_like(x);
         out[i] = s.g[x->id] ? s.g[x->id] : ki_t_full(k, &shape, ki_t_lit(k, x, 0));
         ok = out[i] != NULL;
@@ -206,16 +207,51 @@ static bool take_back(kn_ctx *k, kn_uop *root, size_t n, history *h) {
     }
 }
 
-static bool grad_through_data(kn_ctx *k, kn_uop y, kn_uop dy, kn_uop *u, size_t n) {
+/* ---- what is asked for ------------------------------------------------------------------------------------- */
+
+typedef bool derive(kn_ctx *k, kn_uop y, const kn_uop *v, const kn_uop *wrt, size_t n, kn_uop *out);
+
+static bool pulled(kn_ctx *k, kn_uop y, const kn_uop *v, const kn_uop *wrt, size_t n, kn_uop *out) {
+    return ki_grad(k, &y, v, 1, wrt, n, out);
+}
+
+/* J v is the gradient, by g, of what J^T g makes of it: the rules are linear in g, so nothing of g is left. What a view's way
+ * back goes back is that view again, and elementwise rules are their own transposes: the graph is a forward sweep's. */
+static bool push(kn_ctx *k, const kn_uop *y, size_t ny, const kn_uop *v, const kn_uop *wrt, size_t n, kn_uop *out) {
+    kn_uop *g = ki_malloc((ny + n + 1) * sizeof *g), *back = g ? g + ny : NULL;
+    bool ok = g || (ki_fail(&k->env, KI_E_NOMEM), false);
+    for (size_t i = 0; i < ny && ok; i++) ok = (g[i] = ki_t_placeholder(k, y[i])) != NULL;
+    ok = ok && ki_grad(k, y, g, ny, wrt, n, back) && ki_grad(k, back, v, n, g, ny, out);
+    ki_free(g);
+    return ok;
+}
+
+static bool pushed(kn_ctx *k, kn_uop y, const kn_uop *v, const kn_uop *wrt, size_t n, kn_uop *out) {
+    return push(k, &y, 1, v, wrt, n, out);
+}
+
+/* H v, forward over reverse: of attention it keeps a fifth less in memory than the gradient of (gradient, v). */
+static bool curved(kn_ctx *k, kn_uop y, const kn_uop *v, const kn_uop *wrt, size_t n, kn_uop *out) {
+    ki_shape s = ki_shape_like(y);
+    kn_uop one = ki_t_full(k, &s, ki_t_lit(k, y, 1)), *g = ki_malloc((n + 1) * sizeof *g);
+    if (!g) ki_fail(&k->env, KI_E_NOMEM);
+    bool ok = one && g && ki_grad(k, &y, &one, 1, wrt, n, g) && push(k, g, n, v, wrt, n, out);
+    ki_free(g);
+    return ok;
+}
+
+/* One of these, of y and wrt taken back to where they come from. */
+static bool through_data(kn_ctx *k, derive *f, kn_uop y, const kn_uop *v, const kn_uop *wrt, size_t n, kn_uop *out,
+                         size_t nout) {
     history h = {0};
     kn_uop *root = ki_malloc((n + 1) * sizeof *root);
     bool ok = root || (ki_fail(&k->env, KI_E_NOMEM), false);
     if (ok) {
         root[0] = y;
-        memcpy(root + 1, u, n * sizeof *u);
-        ok = take_back(k, root, n + 1, &h) && ki_grad(k, root[0], dy, root + 1, n, u);
+        memcpy(root + 1, wrt, n * sizeof *wrt);
+        ok = take_back(k, root, n + 1, &h) && f(k, root[0], v, root + 1, n, out);
         /* What is computed already is not computed again. */
-        ok = ok && (!h.n || ki_substitute_all(&k->ir, u, n, h.past, h.now, h.n));
+        ok = ok && (!h.n || ki_substitute_all(&k->ir, out, nout, h.past, h.now, h.n));
     }
     ki_free(root);
     ki_free(h.now);
@@ -230,43 +266,78 @@ static kn_status all_bad(kn_tensor bad, kn_tensor *out, size_t n) {
     return kn_check(bad);
 }
 
-static bool gradient(kn_ctx *k, kn_tensor y, kn_tensor dy, const kn_tensor *wrt, size_t n, kn_uop *u) {
-    char a[128], b[128];
-    if (y->cut) return FAIL(KI_E_GRAD_CUT);
-    if (!ki_is_float((kn_dtype)y->u->dtype)) return FAIL(KI_E_GRAD_DTYPE, "the loss", ki_dtypes[y->u->dtype].name);
-    for (size_t i = 0; i < n; i++) {
-        u[i] = wrt[i]->u;
-        if (!ki_is_float((kn_dtype)u[i]->dtype))
-            return FAIL(KI_E_GRAD_DTYPE, "a tensor to differentiate by", ki_dtypes[u[i]->dtype].name);
-    }
-    ki_shape s = ki_shape_like(y->u);
-    kn_uop g = dy ? ki_t_cast(k, dy->u, (kn_dtype)y->u->dtype) : ki_t_full(k, &s, ki_t_lit(k, y->u, 1));
-    if (dy && !ki_same_shape(dy->u, y->u))
-        return FAIL(KI_E_GRAD_SHAPE, ki_shape_text(dy->u->type, a, sizeof a), ki_shape_text(y->u->type, b, sizeof b));
-    return g && grad_through_data(k, y->u, g, u, n);
+static bool has_derivative(kn_ctx *k, const char *what, kn_tensor t) {
+    return ki_is_float((kn_dtype)t->u->dtype) || FAIL(KI_E_GRAD_DTYPE, k->fn, what, ki_dtypes[t->u->dtype].name);
 }
 
-kn_status kn_grad_from(kn_tensor y, kn_tensor dy, const kn_tensor *wrt, size_t n, kn_tensor *out) {
-    kn_ctx *k, *k2;
-    kn_tensor bad = ki_enter(&k2, "grad", wrt, n, 0);
-    if (bad) return all_bad(bad, out, n);
-    bad = ki_enter(&k, "grad", (const kn_tensor[]){y, dy}, 2, 2);
-    if (bad || !k) return all_bad(bad, out, n);
-    if (!y) return FAIL(KI_E_TENSOR_NULL, "grad", 0u), all_bad(ki_handle(k, NULL), out, n);
-    kn_uop *u = ki_malloc((n + 1) * sizeof *u);
-    bool ok = u && gradient(k, y, dy, wrt, n, u);
+/* The given vector v for t, of its shape and in its dtype; ones where none is given. */
+static kn_uop given(kn_ctx *k, kn_tensor v, kn_tensor t) {
+    char a[128], b[128];
+    ki_shape s = ki_shape_like(t->u);
+    if (!v) return ki_t_full(k, &s, ki_t_lit(k, t->u, 1));
+    if (!ki_same_shape(v->u, t->u))
+        return FAIL(KI_E_GRAD_SHAPE, k->fn, ki_shape_text(v->u->type, a, sizeof a),
+                    ki_shape_text(t->u->type, b, sizeof b));
+    return ki_t_cast(k, v->u, (kn_dtype)t->u->dtype);
+}
+
+/* along: the vectors are of wrt, else one is of y. */
+static bool checked(kn_ctx *k, derive *f, bool along, kn_tensor y, const kn_tensor *v, const kn_tensor *wrt, size_t n,
+                    kn_uop *out, size_t nout) {
+    kn_uop *u = ki_malloc((2 * n + 1) * sizeof *u), *x = u ? u + n + 1 : NULL;
+    bool ok = u || (ki_fail(&k->env, KI_E_NOMEM), false);
+    if (ok && y->cut) ok = FAIL(KI_E_GRAD_CUT);
+    ok = ok && has_derivative(k, "what is differentiated", y);
+    for (size_t i = 0; i < n && ok; i++)
+        ok = has_derivative(k, "a tensor to differentiate by", wrt[i]) && (x[i] = wrt[i]->u);
+    for (size_t i = 0; i < (along ? n : 1) && ok; i++) ok = (u[i] = given(k, v[i], along ? wrt[i] : y)) != NULL;
+    ok = ok && through_data(k, f, y->u, u, x, n, out, nout);
+    ki_free(u);
+    return ok;
+}
+
+static kn_status differentiate(const char *fn, derive *f, bool along, kn_tensor y, const kn_tensor *v,
+                               const kn_tensor *wrt, size_t n, kn_tensor *out, size_t nout) {
+    kn_ctx *k = NULL;
+    size_t nv = along ? n : 1;
+    kn_tensor *all = ki_malloc((n + nv + 1) * sizeof *all), bad = NULL;
+    if (all) {
+        all[0] = y;
+        memcpy(all + 1, v, nv * sizeof *v);
+        memcpy(all + 1 + nv, wrt, n * sizeof *wrt);
+        bad = ki_enter(&k, fn, all, n + nv + 1, along ? 0 : 2);
+    } else if (y) {
+        ki_fail(&y->k->env, KI_E_NOMEM);
+        bad = ki_handle(y->k, NULL);
+    }
+    ki_free(all);
+    if (bad || !k) return all_bad(bad, out, nout);
+    kn_uop *u = ki_malloc((nout + 1) * sizeof *u);
     if (!u) ki_fail(&k->env, KI_E_NOMEM);
+    bool ok = u && checked(k, f, along, y, v, wrt, n, u, nout);
     kn_status status = KN_OK;
-    if (!ok) status = all_bad(ki_handle(k, NULL), out, n);
-    for (size_t i = 0; i < n && ok; i++) out[i] = ki_handle(k, u[i]);
+    if (!ok) status = all_bad(ki_handle(k, NULL), out, nout);
+    for (size_t i = 0; i < nout && ok; i++) out[i] = ki_handle(k, u[i]);
     ki_free(u);
     return status;
 }
+
+kn_status kn_vjp(kn_tensor y, kn_tensor v, const kn_tensor *wrt, size_t n, kn_tensor *out) {
+    return differentiate("vjp", pulled, false, y, &v, wrt, n, out, n);
+}
 kn_status kn_grad(kn_tensor loss, const kn_tensor *wrt, size_t n, kn_tensor *out) {
-    return kn_grad_from(loss, NULL, wrt, n, out);
+    return differentiate("grad", pulled, false, loss, (const kn_tensor[]){NULL}, wrt, n, out, n);
 }
 kn_tensor kn_grad1(kn_tensor loss, kn_tensor wrt) {
     kn_tensor g = NULL;
     kn_grad(loss, &wrt, 1, &g);
     return g;
+}
+kn_tensor kn_jvp(kn_tensor y, const kn_tensor *wrt, const kn_tensor *v, size_t n) {
+    kn_tensor t = NULL;
+    differentiate("jvp", pushed, true, y, v, wrt, n, &t, 1);
+    return t;
+}
+kn_status kn_hvp(kn_tensor loss, const kn_tensor *wrt, const kn_tensor *v, size_t n, kn_tensor *out) {
+    return differentiate("hvp", curved, true, loss, v, wrt, n, out, n);
 }

@@ -51,6 +51,34 @@ def test_nested_arguments():
     close(more, x + 1)
 
 
+def test_products_with_derivatives():
+    a = np.asarray(X)
+    w = kn.asarray([[1.0, 2.0], [0.5, -1.0], [3.0, 0.0]])
+    f = lambda x, p: kn.tanh(x @ p["w"])
+    y, back = kn.vjp(f, X, {"w": w})
+    h = np.tanh(a @ np.asarray(w))
+    close(y, h)
+    v = np.arange(4.0).reshape(2, 2)
+    gx, gp = back(v)
+    close(gx, (v * (1 - h * h)) @ np.asarray(w).T), close(gp["w"], a.T @ (v * (1 - h * h)))
+    dx, dw = np.cos(a), np.sin(np.asarray(w))
+    y, t = kn.jvp(f, (X, {"w": w}), (dx, {"w": dw}))
+    close(y, h), close(t, (1 - h * h) * (dx @ np.asarray(w) + a @ dw))
+    value, (hv,) = kn.hvp(lambda x: (x**3).sum(), (X,), (dx,))
+    close(value, (a**3).sum()), close(hv, 6 * a * dx)
+    close(kn.jvp(lambda x: x**3, (2.0,), (10.0,))[1], 120)
+    close(kn.jvp(kn.grad(lambda x: x**3), (2.0,), (1.0,))[1], 12)
+    close(kn.grad(lambda x: kn.jvp(lambda y: y**3, (x,), (1.0,))[1])(2.0), 12)
+    with pytest.raises(TypeError, match="nested as the arguments"):
+        kn.jvp(f, (X, {"w": w}), (dx,))
+    with pytest.raises(TypeError, match="shape"):
+        kn.hvp(lambda x: x.sum(), (X,), (w,))
+    with pytest.raises(TypeError, match="shape"):
+        back(X)
+    with pytest.raises(TypeError, match="has no derivative"):
+        kn.jvp(lambda x: x, (kn.arange(3),), (kn.arange(3),))
+
+
 def test_what_it_is_written_in_is_seen():
     c = kn.asarray([1.0, 2.0, 3.0])
     lazy = c * 2

@@ -280,9 +280,17 @@ MISUSES = {
     "fftfreq size": ("KN1121", ["fftfreq"], lambda k: k.fftfreq(0, 1.0, "f32")),
     "rfftfreq dtype": ("KN1150", ["rfftfreq", "i32"], lambda k: k.rfftfreq(4, 1.0, "i32")),
     "fftshift axis": ("KN1125", ["fftshift"], lambda k: t(k, 4).fftshift((1,))),
-    "grad integer": ("KN1170", ["the loss", "i32"], lambda k: i(k, 1).grad1(t(k, 1))),
+    "grad integer": ("KN1170", ["grad: what is differentiated", "i32"], lambda k: i(k, 1).grad1(t(k, 1))),
     "grad by integer": ("KN1170", ["differentiate by", "i32"], lambda k: t(k, 1).grad1(i(k, 1))),
-    "grad shape": ("KN1171", ["(3,)", "(2,)"], lambda k: koine.several("grad_from", 1, t(k, 2), t(k, 3), [t(k, 2)])[0]),
+    "grad shape": ("KN1171", ["(3,)", "(2,)"], lambda k: koine.several("vjp", 1, t(k, 2), t(k, 3), [t(k, 2)])[0]),
+    "vjp of nothing": ("KN1103", ["vjp", "operand 0"], lambda k: (lambda x: koine.several("vjp", 1, None, None, [x])[0])(t(k, 2))),
+    "vjp integer": ("KN1170", ["vjp: a tensor to differentiate by", "i32"], lambda k: koine.several("vjp", 1, t(k, 2), t(k, 2), [i(k, 1, 2)])[0]),
+    "jvp shape": ("KN1171", ["jvp", "(3,)", "(2,)"], lambda k: (lambda x: koine.call("jvp", x.exp(), [x], [t(k, 3)]))(t(k, 2))),
+    "jvp integer": ("KN1170", ["jvp: what is differentiated", "i64"], lambda k: (lambda x: koine.call("jvp", x.argmax(0, 0), [x], [x]))(t(k, 2))),
+    "jvp of nothing": ("KN1103", ["jvp", "operand 1"], lambda k: (lambda x: koine.call("jvp", x.exp(), [x], [None]))(t(k, 2))),
+    "hvp shape": ("KN1171", ["hvp", "(2, 1)", "(2,)"], lambda k: (lambda x: koine.several("hvp", 1, x.exp().sum(), [x], [t(k, 2, 1)])[0])(t(k, 2))),
+    "hvp integer": ("KN1170", ["hvp", "i32"], lambda k: (lambda x: koine.several("hvp", 1, x.sum(), [i(k, 1)], [x])[0])(t(k, 2))),
+    "hvp twice": ("KN1172", ["bitcast"], lambda k: (lambda x: koine.several("hvp", 1, x.bitcast("f16").sum(), [x], [x])[0])(k.input("x", "f32", (4,)))),
     "grad bitcast": ("KN1172", ["bitcast"], lambda k: (lambda x: x.bitcast("f16").sum().grad1(x))(k.input("x", "f32", (4,)))),
     "sym of float": ("KN1124", ["f32"], lambda k: t(k, 1).sum().sym() and T(k, None)),
     "variable bounds": ("KN1163", ["5 to 2"], lambda k: k.variable("n", 5, 2)),
@@ -338,7 +346,7 @@ def test_every_function_has_its_line_in_here_h(root):
     names = set()
     for h in ("tensor.h", "nn.h"):
         names |= set(re.findall(r"^KN_API kn_tensor (kn_\w+)\(", (root / "include/koine" / h).read_text(), re.M))
-    names |= {"kn_svd", "kn_slogdet", "kn_qr", "kn_eigh", "kn_unstack", "kn_meshgrid", "kn_broadcast_tensors", "kn_to_host", "kn_data", "kn_item", "kn_bind", "kn_split", "kn_chunk", "kn_function", "kn_grad", "kn_grad_from",
+    names |= {"kn_svd", "kn_slogdet", "kn_qr", "kn_eigh", "kn_unstack", "kn_meshgrid", "kn_broadcast_tensors", "kn_to_host", "kn_data", "kn_item", "kn_bind", "kn_split", "kn_chunk", "kn_function", "kn_grad", "kn_vjp", "kn_hvp",
               "kn_optim_step", "kn_optim_realize"}
     names -= {"kn_keep", "kn_hand_up", "kn_at_"}
     here = set(re.findall(r"^#define (kn_\w+)\(\.\.\.\)", (root / "include/koine/here.h").read_text() + (root / "include/koine/nn.h").read_text(), re.M))

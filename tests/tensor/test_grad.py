@@ -248,6 +248,84 @@ def test_second(k, name):
         np.testing.assert_allclose((got[i].numpy() * d).sum(), want, rtol=2e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_forward_is_the_transpose_of_backward(k, name):
+    """<u, J v> = <J^T u, v>: jvp and vjp are transposes, whatever the function."""
+    shapes, f, lo, hi = CASES[name]
+    t = [k.array(values(f"{name}{i}", s, np.float64, lo, hi)) for i, s in enumerate(shapes)]
+    y, r = f(*t), np.random.default_rng(0)
+    v, u = [k.array(r.normal(size=s)) for s in shapes], k.array(r.normal(size=y.shape))
+    forward, back = koine.call("jvp", y, t, v), koine.several("vjp", len(t), y, u, t)
+    assert forward.check().shape == y.shape and forward.dtype == y.dtype
+    k.realize(forward, *back)
+    np.testing.assert_allclose((u.numpy() * forward.numpy()).sum(), sum((g.numpy() * x.numpy()).sum() for g, x in zip(back, v)), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_hessian_times_vector(k, name):
+    """hvp is the gradient of <gradient, v>, and the Hessian symmetric: <w, H v> = <H w, v>."""
+    shapes, f, lo, hi = CASES[name]
+    y, t = loss(k, f, [values(f"{name}{i}", s, np.float64, lo, hi) for i, s in enumerate(shapes)])
+    r = np.random.default_rng(2)
+    v, w = ([k.array(r.normal(size=s)) for s in shapes] for _ in range(2))
+    hv, hw = (koine.several("hvp", len(t), y, t, d) for d in (v, w))
+    slope = None
+    for g, d in zip(koine.several("grad", len(t), y, t), v):
+        slope = g.mul(d).sum() if slope is None else slope + g.mul(d).sum()
+    want = koine.several("grad", len(t), slope, t)
+    k.realize(*hv, *hw, *want)
+    for a, b in zip(hv, want):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-8, atol=1e-8)
+    left, right = (sum((a.numpy() * b.numpy()).sum() for a, b in zip(x, y)) for x, y in ((w, hv), (hw, v)))
+    np.testing.assert_allclose(left, right, rtol=1e-8, atol=1e-7)
+
+
+def test_forward_through_data_and_functions(k):
+    """What has been realised is gone through, functions too; a tangent is cast to its tensor's dtype, and what moves nothing is 0."""
+    x = k.array(np.array([1.0, 2.0], np.float32))
+    h = x.exp()
+    y = h.square()
+    k.realize(h)
+    t = koine.call("jvp", y, [x], [k.array(np.array([1.0, 10.0]))])
+    np.testing.assert_allclose(t.numpy(), 2 * np.exp([2, 4]) * [1, 10], rtol=1e-6)
+    assert t.dtype == "f32"
+    z = k.array(np.ones(3))
+    assert koine.call("jvp", y, [z], [z]).numpy().tolist() == [0, 0]
+    assert koine.call("jvp", y.detach(), [x], [x]).numpy().tolist() == [0, 0]
+    assert koine.several("hvp", 1, x.sum(), [x], [x])[0].numpy().tolist() == [0, 0]
+    assert koine.call("jvp", x, [x], [x]).numpy().tolist() == [1, 2]
+
+
+def kernels(f):
+    c = koine.Context("NULL")
+    c.realize(*f(c))
+    n = koine.load().kn_stats_of(c.h).kernels_launched
+    c.close()
+    assert n
+    return n
+
+
+def test_forward_takes_no_more_kernels_than_by_hand():
+    """Each function and its derivative along v, beside the formula one would write."""
+    def mlp(c, by_hand):
+        x, w, u = c.array(np.zeros((64, 128), np.float32)), c.array(np.zeros((128, 96), np.float32)), c.array(np.zeros((96, 32), np.float32))
+        d = [t.square() for t in (x, w, u)]
+        h = (x @ w).tanh()
+        y = h @ u
+        if not by_hand:
+            return y, koine.call("jvp", y, [x, w, u], d)
+        return y, (((d[0] @ w) + (x @ d[1])) * h.square().neg().adds(1.0) @ u) + (h @ d[2])
+
+    def conv(c, by_hand):
+        x, w = c.array(np.zeros((2, 8, 14, 14), np.float32)), c.array(np.zeros((16, 8, 3, 3), np.float32))
+        one = lambda x, w: x.conv2d(w, None, 1, 1, 1, 1)
+        y = one(x, w)
+        return y, one(x.square(), w) + one(x, w.square()) if by_hand else koine.call("jvp", y, [x, w], [x.square(), w.square()])
+
+    for f in (mlp, conv):
+        assert kernels(lambda c: f(c, False)) <= kernels(lambda c: f(c, True))
+
+
 # ---- what is not a derivative ----
 
 def test_ties_share(k):
@@ -260,11 +338,11 @@ def test_ties_share(k):
 
 @pytest.mark.parametrize("f", [lambda x, w: x @ w, lambda x, w: x.softmax(-1), lambda x, w: (x @ w).tanh(), lambda x, w: w.mT()])
 def test_a_given_gradient(k, f):
-    """grad_from(y, dy) is the gradient of sum(y * dy); what y does not depend on has gradient 0."""
+    """vjp(y, dy) is the gradient of sum(y * dy); what y does not depend on has gradient 0."""
     x, w = k.array(values("vjp x", (4, 3), np.float64)), k.array(values("vjp w", (3, 5), np.float64))
     y = f(x, w)
     dy = k.array(values("vjp dy", tuple(y.shape), np.float64))
-    got = koine.several("grad_from", 2, y, dy, [x, w])
+    got = koine.several("vjp", 2, y, dy, [x, w])
     want = koine.several("grad", 2, y.mul(dy).sum(), [x, w])
     for a, b in zip(got, want):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12, atol=1e-15)
@@ -311,7 +389,7 @@ def test_by_an_intermediate(k):
 
 def test_given_gradient(k):
     x, dy = k.array(np.array([1.0, 2.0])), k.array(np.array([10.0, 100.0]))
-    assert koine.several("grad_from", 1, x.square(), dy, [x])[0].numpy().tolist() == [20, 400]
+    assert koine.several("vjp", 1, x.square(), dy, [x])[0].numpy().tolist() == [20, 400]
 
 
 def test_cast_passes(k):

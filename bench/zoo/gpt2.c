@@ -4,10 +4,10 @@
 #include <math.h>
 
 typedef struct sizes {
-    int64_t layers, dim, heads, vocab, context, tokens, position;
+    int64_t layers, dim, heads, vocab, context, tokens;
 } sizes;
 
-static const sizes full = {12, 768, 12, 50257, 1024, 128, 128}, small = {2, 32, 4, 97, 16, 8, 5};
+static const sizes full = {12, 768, 12, 50257, 1024, 128}, small = {2, 32, 4, 97, 1024, 8};
 static const sizes *sizes_of(const zoo *z) { return z->small ? &small : &full; }
 
 static kn_tensor norm(zoo *z, const char *weight, const char *bias, kn_tensor x) {
@@ -22,21 +22,12 @@ static kn_tensor heads(const sizes *s, kn_tensor x) {
     return kn_transpose(kn_reshape(x, split), 1, 2);
 }
 
-/* Puts one token's keys or values (B, H, 1, E) into their cache; all of them up to its position. */
-static kn_tensor cached(zoo *z, const char *name, kn_tensor x) {
-    const sizes *s = sizes_of(z);
-    kn_ints all = KN_SHAPE(z->batch, s->heads, s->context, s->dim / s->heads);
-    kn_tensor cache = zoo_hold(z, ZOO_STATE, name, all, -1, 1);
-    if (!z->making) kn_assign(kn_slice(cache, 2, s->position, s->position + 1, 1), x);
-    return kn_slice(cache, 2, 0, s->position + 1, 1);
-}
-
 static kn_tensor block(zoo *z, kn_tensor x, bool decode) {
     const sizes *s = sizes_of(z);
     kn_tensor h = zoo_linear(z, "attn.c_attn", norm(z, "ln_1.weight", "ln_1.bias", x), 3 * s->dim, true), qkv[3];
     if (kn_split(h, 2, KN_SHAPE(s->dim, s->dim, s->dim), qkv)) return h;
     for (int i = 0; i < 3; i++) qkv[i] = heads(s, qkv[i]);
-    if (decode) qkv[1] = cached(z, "attn.k", qkv[1]), qkv[2] = cached(z, "attn.v", qkv[2]);
+    for (int i = 1; decode && i < 3; i++) qkv[i] = zoo_cached(z, i == 1 ? "attn.k" : "attn.v", qkv[i], s->context);
     kn_tensor a = kn_attention(qkv[0], qkv[1], qkv[2], NULL, !decode, 0);
     a = kn_reshape(kn_transpose(a, 1, 2), KN_SHAPE(kn_size(x, 0), kn_size(x, 1), s->dim));
     x = kn_add(x, zoo_linear(z, "attn.c_proj", a, s->dim, true));
@@ -46,12 +37,12 @@ static kn_tensor block(zoo *z, kn_tensor x, bool decode) {
 
 static kn_tensor logits(zoo *z, bool decode) {
     const sizes *s = sizes_of(z);
-    int64_t n = decode ? 1 : s->tokens, from = decode ? s->position : 0;
+    int64_t n = decode ? 1 : s->tokens, from = decode ? kn_sym(zoo_position(z, s->context)) : 0;
     kn_tensor tokens = zoo_ints(z, "tokens", KN_SHAPE(z->batch, n), s->vocab);
     double limit = 1 / sqrt((double)s->dim);
     kn_tensor wte = zoo_hold(z, ZOO_WEIGHT, "wte.weight", KN_SHAPE(s->vocab, s->dim), -limit, limit);
     kn_tensor wpe = zoo_hold(z, ZOO_WEIGHT, "wpe.weight", KN_SHAPE(s->context, s->dim), -limit, limit);
-    kn_tensor x = kn_add(kn_embedding(wte, tokens), kn_slice(wpe, 0, from, from + n, 1));
+    kn_tensor x = kn_add(kn_embedding(wte, tokens), kn_shrink(wpe, KN_LIST(from, 0), KN_SHAPE(n, s->dim)));
     for (int64_t i = 0; i < s->layers; i++) {
         zoo_in(z, "h.%d", (int)i);
         x = block(z, x, decode);

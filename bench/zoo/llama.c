@@ -5,32 +5,23 @@
 #include <math.h>
 
 typedef struct sizes {
-    int64_t layers, dim, heads, kv, hidden, vocab, context, position;
+    int64_t layers, dim, heads, kv, hidden, vocab, context;
 } sizes;
 
-static const sizes full = {16, 2048, 32, 8, 8192, 128256, 512, 128}, small = {2, 32, 4, 2, 48, 101, 16, 5};
+static const sizes full = {16, 2048, 32, 8, 8192, 128256, 512}, small = {2, 32, 4, 2, 48, 101, 1024};
 static const sizes *sizes_of(const zoo *z) { return z->small ? &small : &full; }
 
 static kn_tensor norm(zoo *z, const char *name, kn_tensor x) {
     return kn_rms_norm(x, 1, zoo_hold(z, ZOO_WEIGHT, name, KN_SHAPE(kn_size(x, -1)), 0.5, 1.5), 1e-5);
 }
 
-/* The angles of one position: (1, E / 2). */
+/* The angles of the position: (1, E / 2). */
 static kn_tensor angles(zoo *z) {
     const sizes *s = sizes_of(z);
     int64_t half = s->dim / s->heads / 2;
     kn_tensor i = kn_arange(z->k, 0, (double)half, 1, KN_F32);
     kn_tensor turn = kn_exp(kn_muls(i, -log(500000.0) / (double)half));
-    return kn_unsqueeze(kn_muls(turn, (double)s->position), 0);
-}
-
-/* One token's keys or values (B, kv, 1, E) into their cache; all of them up to its position. */
-static kn_tensor cached(zoo *z, const char *name, kn_tensor x) {
-    const sizes *s = sizes_of(z);
-    kn_ints all = KN_SHAPE(z->batch, s->kv, s->context, s->dim / s->heads);
-    kn_tensor cache = zoo_hold(z, ZOO_STATE, name, all, -1, 1);
-    if (!z->making) kn_assign(kn_slice(cache, 2, s->position, s->position + 1, 1), x);
-    return kn_slice(cache, 2, 0, s->position + 1, 1);
+    return kn_unsqueeze(kn_mul(turn, kn_cast(zoo_position(z, s->context), KN_F32)), 0);
 }
 
 static kn_tensor attention(zoo *z, kn_tensor x) {
@@ -42,8 +33,8 @@ static kn_tensor attention(zoo *z, kn_tensor x) {
     if (kn_split(x, 2, KN_SHAPE(own[0], own[1], own[2]), qkv)) return x;
     for (int i = 0; i < 3; i++) qkv[i] = kn_reshape(qkv[i], KN_SHAPE(b, s->kv, i ? 1 : group, each));
     kn_tensor q = kn_rotary(qkv[0], cos, sin), k = kn_rotary(qkv[1], cos, sin), v = qkv[2];
-    k = cached(z, "self_attn.k", k);
-    v = cached(z, "self_attn.v", v);
+    k = zoo_cached(z, "self_attn.k", k, s->context);
+    v = zoo_cached(z, "self_attn.v", v, s->context);
     /* the queries of a group share keys and values: they are the rows of one attention */
     x = kn_reshape(kn_attention(q, k, v, NULL, 0, 0), KN_SHAPE(b, 1, s->dim));
     return zoo_linear(z, "self_attn.o_proj", x, s->dim, false);

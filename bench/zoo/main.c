@@ -10,18 +10,28 @@
 #include <time.h>
 
 typedef struct options {
-    int64_t batch, steps;
+    int64_t batch, steps, position, decode;
     bool small, json;
     const char *device, *save;
 } options;
 
+typedef struct figures {
+    uint64_t kernels;  /* a step */
+    uint64_t compiled; /* programs, after the first step */
+    double ms;         /* a step, median */
+} figures;
+
 static int usage(void) {
-    fprintf(stderr, "usage: %s [--batch N] [--steps N] [--device NAME] [--small] [--save FOLDER] [--json]\n", ZOO);
+    fprintf(stderr,
+            "usage: %s [--batch N] [--steps N] [--device NAME] [--small] [--save FOLDER] [--json]\n"
+            "a decode step: [--position N]; [--decode N]: N positions from 0 on, each with the likeliest token of the "
+            "last\n",
+            ZOO);
     return 2;
 }
 
 static bool read_options(int argc, char **argv, options *o) {
-    *o = (options){.steps = 10};
+    *o = (options){.steps = 10, .position = -1};
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(a, "--small") == 0) o->small = true;
@@ -29,11 +39,13 @@ static bool read_options(int argc, char **argv, options *o) {
         else if (!v) return false;
         else if (strcmp(a, "--batch") == 0) o->batch = atoll(v), i++;
         else if (strcmp(a, "--steps") == 0) o->steps = atoll(v), i++;
+        else if (strcmp(a, "--position") == 0) o->position = atoll(v), i++;
+        else if (strcmp(a, "--decode") == 0) o->decode = atoll(v), i++;
         else if (strcmp(a, "--device") == 0) o->device = v, i++;
         else if (strcmp(a, "--save") == 0) o->save = v, i++;
         else return false;
     }
-    return o->batch >= 0 && o->steps > 0;
+    return o->batch >= 0 && o->steps > 0 && o->decode >= 0;
 }
 
 static double now(void) {
@@ -58,39 +70,93 @@ static kn_status save(const zoo *z, const char *folder, const char *when) {
     return s;
 }
 
-static kn_status step(zoo *z, const char *result) {
+/* One step; its result belongs to the scope that is open. */
+static kn_status step(zoo *z, kn_tensor *result) {
     kn_tensor *out = NULL;
     size_t n = 0;
     kn_scope_open(z->k);
-    kn_tensor r = zoo_step(z, &out, &n);
+    *result = zoo_step(z, &out, &n);
     kn_status s = out ? kn_realize_at(NULL, 0, n, out) : kn_error(z->k) ? kn_error(z->k) : KN_NOMEM;
-    if (!s && result) s = kn_save_npy(r, result);
+    if (!s) kn_hand_up(*result);
     free(out);
     kn_scope_close(z->k);
     return s;
 }
 
-static kn_status run(zoo *z, const options *o, double *ms, uint64_t *kernels) {
-    char result[4096] = "";
-    kn_status s = KN_OK;
-    if (o->save) {
-        mkdir(o->save, 0777);
-        snprintf(result, sizeof result, "%s/result.npy", o->save);
-        s = save(z, o->save, "before");
+static kn_status save_result(kn_tensor r, const char *folder, const char *name) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s.npy", folder, name);
+    return kn_save_npy(r, path);
+}
+
+/* A step of batch 1 at position i, of this token; row receives its logits. */
+static kn_status decode_one(zoo *z, int64_t i, const int32_t *token, float *row, int64_t vocab) {
+    kn_tensor r, input = NULL;
+    for (size_t j = 0; j < z->nheld && !input; j++)
+        if (z->held[j].kind == ZOO_INPUT) input = z->held[j].t;
+    kn_status s = kn_bind(z->k, "position", i);
+    if (!s) s = kn_realize(kn_assign(input, kn_from_host(z->k, token, KN_I32, KN_SHAPE(1, 1))));
+    if (!s) s = step(z, &r);
+    return s ? s : kn_to_host(r, row, (size_t)vocab * sizeof *row);
+}
+
+/* Positions 0 to n - 1 of a sequence of random tokens: FOLDER/tokens.npy, and what comes of them FOLDER/logits.npy. The first position is
+ * what compiles. */
+static kn_status decode(zoo *z, const options *o, double *t, figures *f) {
+    kn_tensor r, all = NULL;
+    kn_status s = step(z, &r);
+    int64_t vocab = s ? 1 : kn_numel(r), n = o->decode;
+    float *row = calloc((size_t)(n * vocab), sizeof *row);
+    const int32_t *token = s ? NULL : kn_data(all = kn_randint(z->k, KN_SHAPE(n), 0, vocab, KN_I32));
+    if (!s && (!token || !row)) s = kn_error(z->k) ? kn_error(z->k) : KN_NOMEM;
+    for (int64_t i = 0; i < n && !s; i++) {
+        double begun = now();
+        kn_scope_open(z->k);
+        s = decode_one(z, i, token + i, row + i * vocab, vocab);
+        kn_scope_close(z->k);
+        t[i] = 1e3 * (now() - begun);
+        if (i == 0) f->compiled = kn_stats_of(z->k).programs;
     }
-    if (!s) s = step(z, *result ? result : NULL); /* the first one compiles */
+    f->compiled = kn_stats_of(z->k).programs - f->compiled;
+    if (!s && o->save) s = save_result(all, o->save, "tokens");
+    if (!s && o->save) s = save_result(kn_from_host(z->k, row, KN_F32, KN_SHAPE(n, vocab)), o->save, "logits");
+    free(row);
+    return s;
+}
+
+static kn_status steps(zoo *z, const options *o, double *t, figures *f) {
+    kn_tensor r;
+    kn_status s = step(z, &r); /* the first one compiles */
+    if (!s && o->save) s = save_result(r, o->save, "result");
     if (!s && o->save) s = save(z, o->save, "after");
-    uint64_t launched = kn_stats_of(z->k).kernels_launched;
-    double *t = malloc((size_t)o->steps * sizeof *t);
-    if (!t) return KN_NOMEM;
+    kn_stats first = kn_stats_of(z->k);
     for (int64_t i = 0; i < o->steps && !s; i++) {
         double begun = now();
-        s = step(z, NULL);
+        s = step(z, &r);
         t[i] = 1e3 * (now() - begun);
     }
-    *kernels = (kn_stats_of(z->k).kernels_launched - launched) / (uint64_t)o->steps;
-    qsort(t, (size_t)o->steps, sizeof *t, by_value);
-    *ms = t[o->steps / 2];
+    f->kernels = (kn_stats_of(z->k).kernels_launched - first.kernels_launched) / (uint64_t)o->steps;
+    f->compiled = kn_stats_of(z->k).programs - first.programs;
+    return s;
+}
+
+static kn_status run(zoo *z, const options *o, figures *f) {
+    kn_status s = KN_OK;
+    int64_t n = o->decode ? o->decode : o->steps;
+    if (o->decode && (!z->context || o->decode > z->context || z->batch != 1))
+        return fprintf(stderr, "%s: --decode wants a decode step of batch 1, and has %d positions\n", ZOO,
+                       (int)z->context),
+               KN_BAD_ARGUMENT;
+    double *t = malloc((size_t)n * sizeof *t);
+    if (!t) return KN_NOMEM;
+    if (o->save) {
+        mkdir(o->save, 0777);
+        s = save(z, o->save, "before");
+    }
+    if (!s && o->position >= 0) s = kn_bind(z->k, "position", o->position);
+    if (!s) s = (o->decode ? decode : steps)(z, o, t, f);
+    qsort(t, (size_t)n, sizeof *t, by_value);
+    f->ms = t[n / 2];
     free(t);
     return s;
 }
@@ -105,18 +171,18 @@ static long peak(void) {
     return kib >> 10;
 }
 
-static void report(const zoo *z, bool json, uint64_t kernels, double ms) {
+static void report(const zoo *z, bool json, const figures *f) {
     long long weights = 0;
     for (size_t i = 0; i < z->nheld; i++)
         if (z->held[i].kind == ZOO_WEIGHT) weights += kn_numel(z->held[i].t) * (long long)sizeof(float);
-    long long batch = z->batch, n = (long long)kernels;
+    long long batch = z->batch, n = (long long)f->kernels;
     if (json)
         printf("{\"program\": \"%s\", \"batch\": %lld, \"kernels\": %lld, \"ms\": %.3f, \"weight_bytes\": %lld, "
-               "\"peak_mib\": %ld}\n",
-               ZOO, batch, n, ms, weights, peak());
+               "\"peak_mib\": %ld, \"compiled_later\": %d}\n",
+               ZOO, batch, n, f->ms, weights, peak(), (int)f->compiled);
     else
         printf("%s, batch %lld: %lld kernels, %.3f ms a step, %lld MiB of weights, %ld MiB at most\n", ZOO, batch, n,
-               ms, weights >> 20, peak());
+               f->ms, weights >> 20, peak());
 }
 
 /* What KN_DEBUG asks for. */
@@ -128,16 +194,15 @@ static void log_line(void *user, const char *text) {
 int main(int argc, char **argv) {
     options o;
     zoo z = {0};
-    double ms = 0;
-    uint64_t kernels = 0;
+    figures f = {0};
     if (!read_options(argc, argv, &o)) return usage();
     kn_ctx *k = kn_open(o.device);
     if (!k) return fputs("out of memory\n", stderr), 1;
     kn_set_log(k, log_line, NULL);
     kn_status s = zoo_open(&z, k, zoo_find(ZOO), o.batch, o.small);
-    if (!s) s = run(&z, &o, &ms, &kernels);
+    if (!s) s = run(&z, &o, &f);
     if (s) fprintf(stderr, "%s: %s\n", ZOO, kn_error(k) ? kn_message(k) : "out of memory");
-    else report(&z, o.json, kernels, ms);
+    else report(&z, o.json, &f);
     zoo_close(&z);
     kn_close(k);
     return s != KN_OK;

@@ -17,8 +17,8 @@ const zoo_model zoo_models[] = {
     {"resnet50_train", "a step of ResNet-50, SGD with momentum", 16, zoo_resnet50_loss, sgd},
     {"gpt2_forward", "GPT-2 124M, 128 tokens, all logits", 1, zoo_gpt2, NULL},
     {"gpt2_train", "a step of GPT-2 124M on 128 tokens, AdamW", 1, zoo_gpt2_loss, adamw},
-    {"gpt2_decode", "GPT-2 124M, the token at position 128", 1, zoo_gpt2_decode, NULL},
-    {"llama_decode", "Llama 3.2 1B, the token at position 128", 1, zoo_llama_decode, NULL},
+    {"gpt2_decode", "GPT-2 124M, a token at any position", 1, zoo_gpt2_decode, NULL},
+    {"llama_decode", "Llama 3.2 1B, a token at any position", 1, zoo_llama_decode, NULL},
     {NULL, NULL, 0, NULL, NULL},
 };
 
@@ -69,6 +69,20 @@ kn_tensor zoo_linear(zoo *z, const char *name, kn_tensor x, int64_t out, bool bi
     snprintf(text, sizeof text, "%s.bias", name);
     if (bias) b = zoo_hold(z, ZOO_WEIGHT, text, KN_SHAPE(out), -limit, limit);
     return kn_linear(x, w, b);
+}
+
+kn_tensor zoo_position(zoo *z, int64_t context) {
+    if (!z->context && !z->status) z->status = kn_bind(z->k, "position", 128);
+    z->context = context;
+    return kn_variable(z->k, "position", 0, context - 1);
+}
+
+kn_tensor zoo_cached(zoo *z, const char *name, kn_tensor x, int64_t context) {
+    int64_t b = kn_size(x, 0), heads = kn_size(x, 1), each = kn_size(x, 3);
+    kn_tensor cache = zoo_hold(z, ZOO_STATE, name, KN_SHAPE(b, heads, context, each), -1, 1),
+              at = zoo_position(z, context);
+    if (!z->making) kn_assign(kn_shrink(cache, KN_LIST(0, 0, kn_sym(at), 0), KN_SHAPE(b, heads, 1, each)), x);
+    return kn_shrink(cache, KN_LIST(0, 0, 0, 0), KN_SHAPE(b, heads, kn_sym(kn_adds(at, 1)), each));
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */

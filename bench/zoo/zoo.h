@@ -29,6 +29,7 @@ typedef struct zoo {
     int64_t batch;
     bool small;  /* a few thousand weights: for tests against another implementation */
     bool making; /* the first pass */
+    int64_t context; /* of a decode step: positions there are, 0 of other models */
     char prefix[ZOO_NAME];
     zoo_tensor *held;
     size_t nheld, next;
@@ -62,6 +63,10 @@ kn_tensor zoo_hold(zoo *z, zoo_kind kind, const char *name, kn_ints shape, doubl
 kn_tensor zoo_ints(zoo *z, const char *name, kn_ints shape, int64_t n);
 /* x (.., in) to (.., out), weights NAME.weight and, if wanted, NAME.bias. */
 kn_tensor zoo_linear(zoo *z, const char *name, kn_tensor x, int64_t out, bool bias);
+/* Where in its sequence a decode step's token stands: the variable "position", below `context`; 128 until it is bound again. */
+kn_tensor zoo_position(zoo *z, int64_t context);
+/* Puts the keys or values x (B, H, 1, E) of that token into their cache; all of them up to it. */
+kn_tensor zoo_cached(zoo *z, const char *name, kn_tensor x, int64_t context);
 
 kn_tensor zoo_resnet50(zoo *z);
 kn_tensor zoo_resnet50_loss(zoo *z);

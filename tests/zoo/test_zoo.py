@@ -134,13 +134,15 @@ def rms_norm(w, x):
 
 
 def rotary(x, position):
+    """Of the token at a position, or, None, of all of them."""
     half = x.shape[-1] // 2
-    turn = np.exp(1j * position * 500000.0 ** (-np.arange(half) / half))
+    at = np.arange(x.shape[-2])[:, None] if position is None else position
+    turn = np.exp(1j * at * 500000.0 ** (-np.arange(half) / half))
     y = (x.value[..., :half] + 1j * x.value[..., half:]) * turn
     return V(np.concatenate([y.real, y.imag], -1))
 
 
-def llama(w, after, position=5, heads=4, kv=2):
+def llama(w, after, position=128, heads=4, kv=2):
     x = w["embed_tokens.weight"][w["tokens"].value.astype(int)]
     (b, t, d), i = x.shape, 0
     each = d // heads
@@ -149,9 +151,11 @@ def llama(w, after, position=5, heads=4, kv=2):
         h = rms_norm(l["input_layernorm.weight"], x)
         h = linear(l.of("self_attn.qkv_proj"), h).reshape(b, t, heads + 2 * kv, each).permute(0, 2, 1, 3)
         q, k, v = h[:, :heads], h[:, heads : heads + kv], h[:, heads + kv :]
-        k, v = caches(w, f"layers.{i}.self_attn", rotary(k, position), v, position, after)
+        k = rotary(k, position)
+        if position is not None:
+            k, v = caches(w, f"layers.{i}.self_attn", k, v, position, after)
         k, v = (V(np.repeat(c.value, heads // kv, 1)) for c in (k, v))
-        x = x + linear(l.of("self_attn.o_proj"), attention(rotary(q, position), k, v, False).permute(0, 2, 1, 3).reshape(b, t, d))
+        x = x + linear(l.of("self_attn.o_proj"), attention(rotary(q, position), k, v, position is None).permute(0, 2, 1, 3).reshape(b, t, d))
         h = rms_norm(l["post_attention_layernorm.weight"], x)
         gate = linear(l.of("mlp.gate_proj"), h)
         gate = gate / ((gate * -1).exp() + 1)
@@ -184,7 +188,7 @@ def sgd(p, g):
 def adamw(p, g):
     """The first step: the corrected moments are g and g * g, so it is the gradient's sign, and nothing where that is rounding's."""
     y = p - 1e-3 * (g / (np.sqrt(g * g) + 1e-8) + 0.01 * p)
-    return np.where(np.abs(g) > 1e-2 * np.abs(g).max(), y, np.nan)
+    return np.where((np.abs(g) > 1e-2 * np.abs(g).max()) | (g == 0), y, np.nan)
 
 
 def train_resnet(w, after):
@@ -201,7 +205,7 @@ MODELS = {
     "resnet50_train": train_resnet,
     "gpt2_forward": lambda w, after: gpt2(w).value,
     "gpt2_train": train_gpt2,
-    "gpt2_decode": lambda w, after: gpt2(w, 5, after).value,
+    "gpt2_decode": lambda w, after: gpt2(w, 128, after).value,
     "llama_decode": lambda w, after: llama(w, after).value,
 }
 BATCH = {"resnet50_train": 4, "gpt2_decode": 1, "llama_decode": 1}
@@ -248,6 +252,34 @@ def test_every_access_is_in_bounds(name, level, build):
     r = subprocess.run([build / "zoo" / name, "--small", "--steps", "1", "--device", "CPU", "--batch", str(BATCH.get(name, 2)), "--json"],
                        capture_output=True, text=True, env=env)
     assert r.returncode == 0, r.stderr
+
+
+# ---- decoding ----
+
+
+def prefixes(name, w, tokens):
+    """The logits at every position of all tokens before it and its own, computed at once."""
+    w["tokens"] = V(tokens[None])
+    return (gpt2(w) if name == "gpt2_decode" else llama(w, {}, None)).value[0]
+
+
+@pytest.mark.parametrize("name", ["gpt2_decode", "llama_decode"])
+def test_one_program_decodes_every_position(name, build, tmp_path):
+    """1,000 positions: nothing is compiled after the first, and each gives what its whole prefix gives."""
+    r = subprocess.run([build / "zoo" / name, "--small", "--decode", "1000", "--save", tmp_path, "--json"], capture_output=True, text=True,
+                       env=dict(os.environ, KN_VERIFY="1"))
+    assert r.returncode == 0, r.stderr
+    assert json.loads(r.stdout)["compiled_later"] == 0
+    w = Weights((f.name[7:-4], V(np.load(f))) for f in tmp_path.glob("before.*.npy"))
+    tokens, logits = np.load(tmp_path / "tokens.npy"), np.load(tmp_path / "logits.npy")
+    assert len(set(tokens)) > 90
+    close(logits, prefixes(name, w, tokens), 2e-5, "logits")
+
+
+def test_decoding_ends_with_the_context(build):
+    for program, n in (("gpt2_decode", "1025"), ("gpt2_forward", "3")):
+        r = subprocess.run([build / "zoo" / program, "--small", "--decode", n], capture_output=True, text=True)
+        assert r.returncode == 1 and "--decode wants a decode step" in r.stderr
 
 
 def test_unknown_option(build):

@@ -196,9 +196,10 @@ tidy:
 format:
 	clang-format -i $(shell git ls-files '*.c')
 
-docs: $(B)/koine $(B)/opdoc
+docs: $(B)/koine $(B)/opdoc $(B)/tests/docs/test_functions
 	$(B)/koine help --man >docs/koine.1
 	$(B)/opdoc >docs/ops.md
+	$(PYTHON) tools/functions.py $(B)/tests/docs/test_functions >$(B)/functions.md && cp $(B)/functions.md docs/functions.md
 
 $(B)/opdoc: tools/opdoc.c src/ir/ops.def $(B)/flags
 	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) $< -o $@

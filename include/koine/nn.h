@@ -20,24 +20,24 @@ extern "C" {
 typedef struct kn_linear_layer {
     kn_tensor weight, bias; /* (out, in); (out,) or NULL */
 } kn_linear_layer;
-KN_API kn_linear_layer kn_linear_new(kn_ctx *k, int64_t in, int64_t out, int bias);
-KN_API kn_tensor kn_linear_apply(const kn_linear_layer *l, kn_tensor x);
+KN_API kn_linear_layer kn_linear_new(kn_ctx *k, int64_t in, int64_t out, int bias); /* weight (out, in); bias 0: none */
+KN_API kn_tensor kn_linear_apply(const kn_linear_layer *l, kn_tensor x);            /* x (..., in) to (..., out) */
 
 typedef struct kn_conv2d_layer {
     kn_tensor weight, bias; /* (out, in / groups, size, size); (out,) or NULL */
     int stride, padding, dilation, groups;
 } kn_conv2d_layer;
-KN_API kn_conv2d_layer kn_conv2d_new(kn_ctx *k, int64_t in, int64_t out, int size, int stride, int padding, int bias);
-KN_API kn_tensor kn_conv2d_apply(const kn_conv2d_layer *l, kn_tensor x);
+KN_API kn_conv2d_layer kn_conv2d_new(kn_ctx *k, int64_t in, int64_t out, int size, int stride, int padding, int bias); /* square windows; bias 0: none */
+KN_API kn_tensor kn_conv2d_apply(const kn_conv2d_layer *l, kn_tensor x); /* x (N, in, H, W) */
 
 typedef struct kn_norm_layer {
     kn_tensor weight, bias, mean, var; /* mean and var: batch norm's running statistics, else NULL */
     double eps, momentum;
 } kn_norm_layer;
-KN_API kn_norm_layer kn_layer_norm_new(kn_ctx *k, int64_t size);
-KN_API kn_tensor kn_layer_norm_apply(const kn_norm_layer *l, kn_tensor x);
-KN_API kn_norm_layer kn_batch_norm_new(kn_ctx *k, int64_t channels);
-KN_API kn_tensor kn_batch_norm_apply(const kn_norm_layer *l, kn_tensor x, int training);
+KN_API kn_norm_layer kn_layer_norm_new(kn_ctx *k, int64_t size);                         /* weight 1, bias 0: (size,) */
+KN_API kn_tensor kn_layer_norm_apply(const kn_norm_layer *l, kn_tensor x);               /* over the last axis */
+KN_API kn_norm_layer kn_batch_norm_new(kn_ctx *k, int64_t channels);                     /* weight 1, bias 0, mean 0, var 1: (channels,) */
+KN_API kn_tensor kn_batch_norm_apply(const kn_norm_layer *l, kn_tensor x, int training); /* x (N, C, ...); training: mean and var move, realise them too */
 
 /* ---- optimizers -------------------------------------------------------------------------------------------- */
 

@@ -45,8 +45,8 @@ extern "C" {
 
 /* ---- context ----------------------------------------------------------------------------------------------- */
 
-KN_API void kn_scope_open(kn_ctx *k);
-KN_API void kn_scope_close(kn_ctx *k);
+KN_API void kn_scope_open(kn_ctx *k);  /* tensors made from here on end with kn_scope_close */
+KN_API void kn_scope_close(kn_ctx *k); /* ends the innermost scope and its tensors */
 /* t lives until kn_drop or kn_close. Returns t. */
 KN_API kn_tensor kn_keep(kn_tensor t);
 /* t belongs to the enclosing scope: how a function that opens a scope hands its result out. Returns t. */
@@ -58,14 +58,14 @@ KN_API void kn_drop(kn_tensor t);
 KN_API kn_status kn_check(kn_tensor t);
 KN_API const char *kn_why(kn_tensor t);
 
-KN_API kn_ctx *kn_context(kn_tensor t);
-KN_API kn_dtype kn_dtype_of(kn_tensor t);       /* KN_VOID of an error tensor */
-KN_API int kn_rank(kn_tensor t);                /* -1 of an error tensor */
-KN_API int64_t kn_size(kn_tensor t, int axis);  /* a symbolic axis: its upper bound; -1: no such axis */
-KN_API int64_t kn_numel(kn_tensor t);           /* -1 of an error tensor */
-KN_API kn_ints kn_shape(kn_tensor t);
-KN_API kn_uop kn_graph(kn_tensor t);            /* the node t stands for; NULL of an error tensor */
-KN_API kn_tensor kn_from_graph(kn_ctx *k, kn_uop u);
+KN_API kn_ctx *kn_context(kn_tensor t);              /* the context t belongs to */
+KN_API kn_dtype kn_dtype_of(kn_tensor t);            /* KN_VOID of an error tensor */
+KN_API int kn_rank(kn_tensor t);                     /* -1 of an error tensor */
+KN_API int64_t kn_size(kn_tensor t, int axis);       /* a symbolic axis: its upper bound; -1: no such axis */
+KN_API int64_t kn_numel(kn_tensor t);                /* -1 of an error tensor */
+KN_API kn_ints kn_shape(kn_tensor t);                /* its sizes; none of an error tensor */
+KN_API kn_uop kn_graph(kn_tensor t);                 /* the node t stands for; NULL of an error tensor */
+KN_API kn_tensor kn_from_graph(kn_ctx *k, kn_uop u); /* a tensor of a node made by hand (uop.h) */
 
 /* ---- running (implemented by the run layer) ---------------------------------------------------------------- */
 
@@ -99,21 +99,21 @@ KN_API kn_status kn_bind(kn_ctx *k, const char *name, int64_t value);
 KN_API kn_tensor kn_from_host(kn_ctx *k, const void *data, kn_dtype dtype, kn_ints shape);
 /* Uses the caller's memory in place; release(owner), if not NULL, is called when koine no longer needs it. */
 KN_API kn_tensor kn_borrow_host(kn_ctx *k, void *data, kn_dtype dtype, kn_ints shape, void (*release)(void *owner), void *owner);
-KN_API kn_tensor kn_scalar(kn_ctx *k, double value); /* weak; a value without fraction meets integers as an integer */
-KN_API kn_tensor kn_int(kn_ctx *k, int64_t value);   /* weak */
-KN_API kn_tensor kn_zeros(kn_ctx *k, kn_ints shape, kn_dtype dtype);
-KN_API kn_tensor kn_ones(kn_ctx *k, kn_ints shape, kn_dtype dtype);
-KN_API kn_tensor kn_full(kn_ctx *k, kn_ints shape, double value, kn_dtype dtype);
-KN_API kn_tensor kn_zeros_like(kn_tensor x);
-KN_API kn_tensor kn_ones_like(kn_tensor x);
-KN_API kn_tensor kn_full_like(kn_tensor x, double value);
-KN_API kn_tensor kn_arange(kn_ctx *k, double start, double stop, double step, kn_dtype dtype);
-KN_API kn_tensor kn_linspace(kn_ctx *k, double start, double stop, int64_t n, kn_dtype dtype);
-KN_API kn_tensor kn_eye(kn_ctx *k, int64_t rows, int64_t columns, kn_dtype dtype);
+KN_API kn_tensor kn_scalar(kn_ctx *k, double value);                 /* weak; a value without fraction meets integers as an integer */
+KN_API kn_tensor kn_int(kn_ctx *k, int64_t value);                   /* weak */
+KN_API kn_tensor kn_zeros(kn_ctx *k, kn_ints shape, kn_dtype dtype); /* 0 everywhere */
+KN_API kn_tensor kn_ones(kn_ctx *k, kn_ints shape, kn_dtype dtype);  /* 1 everywhere */
+KN_API kn_tensor kn_full(kn_ctx *k, kn_ints shape, double value, kn_dtype dtype); /* value everywhere */
+KN_API kn_tensor kn_zeros_like(kn_tensor x);              /* of x's shape and dtype */
+KN_API kn_tensor kn_ones_like(kn_tensor x);               /* of x's shape and dtype */
+KN_API kn_tensor kn_full_like(kn_tensor x, double value); /* of x's shape and dtype */
+KN_API kn_tensor kn_arange(kn_ctx *k, double start, double stop, double step, kn_dtype dtype); /* start, start + step, ... below stop (above it where step < 0) */
+KN_API kn_tensor kn_linspace(kn_ctx *k, double start, double stop, int64_t n, kn_dtype dtype); /* n values, both ends among them */
+KN_API kn_tensor kn_eye(kn_ctx *k, int64_t rows, int64_t columns, kn_dtype dtype);             /* 1 on the diagonal */
 /* A scalar of dtype index whose value, lo to hi, arrives at launch (kn_bind). kn_sym makes it a dimension: use its
  * result in a shape, as in kn_shrink(x, KN_LIST(0, 0), KN_SHAPE(kn_sym(n), 64)). */
 KN_API kn_tensor kn_variable(kn_ctx *k, const char *name, int64_t lo, int64_t hi);
-KN_API int64_t kn_sym(kn_tensor variable);
+KN_API int64_t kn_sym(kn_tensor variable); /* the size that stands for it in shapes */
 /* A named input of the given shape without data: for programs written out as text. */
 KN_API kn_tensor kn_input(kn_ctx *k, const char *name, kn_dtype dtype, kn_ints shape);
 
@@ -130,18 +130,18 @@ KN_API kn_tensor kn_randn_as(kn_ctx *k, kn_ints shape, kn_dtype dtype);
 KN_API kn_tensor kn_uniform(kn_ctx *k, kn_ints shape, double lo, double hi);
 KN_API kn_tensor kn_normal(kn_ctx *k, kn_ints shape, double mean, double deviation);
 KN_API kn_tensor kn_randint(kn_ctx *k, kn_ints shape, int64_t lo, int64_t hi, kn_dtype dtype); /* lo <= v < hi */
-KN_API kn_tensor kn_bernoulli(kn_tensor p);          /* 1 with probability p, of p's shape and dtype */
-KN_API kn_tensor kn_dropout(kn_tensor x, double p);  /* 0 with probability p, the rest scaled by 1/(1-p) */
+KN_API kn_tensor kn_bernoulli(kn_tensor p);                     /* 1 with probability p, of p's shape and dtype */
+KN_API kn_tensor kn_dropout(kn_tensor x, double p);             /* 0 with probability p, the rest scaled by 1/(1-p) */
 KN_API kn_tensor kn_threefry(kn_tensor counter, kn_tensor key); /* the generator itself; both u64 */
 
 /* ---- dtypes and markers ------------------------------------------------------------------------------------ */
 
-KN_API kn_tensor kn_cast(kn_tensor x, kn_dtype dtype);
-KN_API kn_tensor kn_bitcast(kn_tensor x, kn_dtype dtype); /* the last axis scales with the size of the dtype */
-KN_API kn_tensor kn_contiguous(kn_tensor x);
-KN_API kn_tensor kn_contiguous_backward(kn_tensor x);
-KN_API kn_tensor kn_detach(kn_tensor x);
-KN_API kn_tensor kn_copy_to(kn_tensor x, const char *device);
+KN_API kn_tensor kn_cast(kn_tensor x, kn_dtype dtype);        /* floats to integers towards 0, saturating, NaN to 0; integers wrap */
+KN_API kn_tensor kn_bitcast(kn_tensor x, kn_dtype dtype);     /* the last axis scales with the size of the dtype */
+KN_API kn_tensor kn_contiguous(kn_tensor x);                  /* x, stored */
+KN_API kn_tensor kn_contiguous_backward(kn_tensor x);         /* x; its gradient is stored */
+KN_API kn_tensor kn_detach(kn_tensor x);                      /* x; no gradient flows back */
+KN_API kn_tensor kn_copy_to(kn_tensor x, const char *device); /* x on another device: "CPU", "INTERP" */
 /* Storage of its own with x as first value: what kn_assign can write. */
 KN_API kn_tensor kn_param(kn_tensor x);
 /* target, a kn_param or a view of one or of host data, any movements of it, takes value's elements when it is next realised; later uses of
@@ -152,122 +152,122 @@ KN_API kn_tensor kn_assign(kn_tensor target, kn_tensor value);
 
 /* ---- movement ---------------------------------------------------------------------------------------------- */
 
-KN_API kn_tensor kn_reshape(kn_tensor x, kn_ints shape); /* one -1: what is left */
-KN_API kn_tensor kn_permute(kn_tensor x, kn_ints order);
-KN_API kn_tensor kn_transpose(kn_tensor x, int a, int b);
-KN_API kn_tensor kn_mT(kn_tensor x); /* swaps the last two axes */
-KN_API kn_tensor kn_moveaxis(kn_tensor x, int from, int to);
-KN_API kn_tensor kn_expand(kn_tensor x, kn_ints shape); /* -1 keeps an axis; new axes come in front */
-KN_API kn_tensor kn_broadcast_to(kn_tensor x, kn_ints shape);
+KN_API kn_tensor kn_reshape(kn_tensor x, kn_ints shape);      /* one -1: what is left */
+KN_API kn_tensor kn_permute(kn_tensor x, kn_ints order);      /* axis i of the result is axis order[i] of x */
+KN_API kn_tensor kn_transpose(kn_tensor x, int a, int b);     /* two axes swapped */
+KN_API kn_tensor kn_mT(kn_tensor x);                          /* swaps the last two axes */
+KN_API kn_tensor kn_moveaxis(kn_tensor x, int from, int to);  /* one axis to another place, the others in order */
+KN_API kn_tensor kn_expand(kn_tensor x, kn_ints shape);       /* -1 keeps an axis; new axes come in front */
+KN_API kn_tensor kn_broadcast_to(kn_tensor x, kn_ints shape); /* as numpy */
 KN_API kn_status kn_broadcast_tensors(const kn_tensor *x, size_t n, kn_tensor *out); /* out receives n, of one shape */
 KN_API kn_tensor kn_atleast(kn_tensor x, int rank); /* axes of 1 in front, up to so many */
 /* n vectors as the coordinates of a grid: out receives n tensors of n axes, x[i] along axis i; xy: the first two axes
  * swapped, as columns and rows of an image. */
 KN_API kn_status kn_meshgrid(const kn_tensor *x, size_t n, int xy, kn_tensor *out);
-KN_API kn_tensor kn_pad(kn_tensor x, kn_ints pads, double value);
+KN_API kn_tensor kn_pad(kn_tensor x, kn_ints pads, double value); /* value around: KN_PADS(before0, after0, ...) */
 /* The same with a border made of x. mode: "reflect" (without the edge: pads below the size), "replicate" (the edge),
  * "circular" (the other end: pads up to the size), or "constant", for which alone value counts. */
 KN_API kn_tensor kn_pad_mode(kn_tensor x, kn_ints pads, const char *mode, double value);
-KN_API kn_tensor kn_shrink(kn_tensor x, kn_ints start, kn_ints size);
-KN_API kn_tensor kn_flip(kn_tensor x, kn_ints axes);
-KN_API kn_tensor kn_flipud(kn_tensor x); /* the first axis */
-KN_API kn_tensor kn_fliplr(kn_tensor x); /* the second */
-KN_API kn_tensor kn_rot90(kn_tensor x, int times, int from, int to); /* quarter turns in the plane of two axes */
+KN_API kn_tensor kn_shrink(kn_tensor x, kn_ints start, kn_ints size); /* x[start : start + size] on each axis */
+KN_API kn_tensor kn_flip(kn_tensor x, kn_ints axes);                  /* backwards along the axes */
+KN_API kn_tensor kn_flipud(kn_tensor x);                              /* the first axis */
+KN_API kn_tensor kn_fliplr(kn_tensor x);                              /* the second */
+KN_API kn_tensor kn_rot90(kn_tensor x, int times, int from, int to);  /* quarter turns in the plane of two axes */
 /* x[start:stop:step] on one axis, as in Python: negative positions count from the end, out of range is clamped. */
 KN_API kn_tensor kn_slice(kn_tensor x, int axis, int64_t start, int64_t stop, int64_t step);
-KN_API kn_tensor kn_select(kn_tensor x, int axis, int64_t index); /* x[index] on one axis, which goes */
-KN_API kn_tensor kn_cat(const kn_tensor *x, size_t n, int axis);
-KN_API kn_tensor kn_stack(const kn_tensor *x, size_t n, int axis);
-KN_API kn_tensor kn_cat2(kn_tensor a, kn_tensor b, int axis);
-KN_API kn_tensor kn_tile(kn_tensor x, kn_ints times);
-KN_API kn_tensor kn_repeat(kn_tensor x, int64_t times, int axis); /* each element `times` times in a row */
-KN_API kn_tensor kn_squeeze(kn_tensor x, int axis);
-KN_API kn_tensor kn_squeeze_all(kn_tensor x);
-KN_API kn_tensor kn_unsqueeze(kn_tensor x, int axis);
-KN_API kn_tensor kn_flatten(kn_tensor x, int first, int last);
-KN_API kn_tensor kn_unflatten(kn_tensor x, int axis, kn_ints shape);
+KN_API kn_tensor kn_select(kn_tensor x, int axis, int64_t index);    /* x[index] on one axis, which goes */
+KN_API kn_tensor kn_cat(const kn_tensor *x, size_t n, int axis);     /* joined along an axis that is there */
+KN_API kn_tensor kn_stack(const kn_tensor *x, size_t n, int axis);   /* joined along a new axis */
+KN_API kn_tensor kn_cat2(kn_tensor a, kn_tensor b, int axis);        /* kn_cat of two */
+KN_API kn_tensor kn_tile(kn_tensor x, kn_ints times);                /* all of x, times[i] times along axis i */
+KN_API kn_tensor kn_repeat(kn_tensor x, int64_t times, int axis);    /* each element `times` times in a row */
+KN_API kn_tensor kn_squeeze(kn_tensor x, int axis);                  /* an axis of size 1 goes; another stays */
+KN_API kn_tensor kn_squeeze_all(kn_tensor x);                        /* all axes of size 1 go */
+KN_API kn_tensor kn_unsqueeze(kn_tensor x, int axis);                /* a new axis of size 1 */
+KN_API kn_tensor kn_flatten(kn_tensor x, int first, int last);       /* axes first to last become one */
+KN_API kn_tensor kn_unflatten(kn_tensor x, int axis, kn_ints shape); /* one axis becomes several; one size may be -1 */
 /* out receives one tensor per size (split) or n nearly equal ones (chunk: as numpy's array_split). */
 KN_API kn_status kn_split(kn_tensor x, int axis, kn_ints sizes, kn_tensor *out);
 KN_API kn_status kn_chunk(kn_tensor x, int axis, int n, kn_tensor *out);
 KN_API kn_status kn_unstack(kn_tensor x, int axis, kn_tensor *out); /* out receives as many as the axis has */
-KN_API kn_tensor kn_diff(kn_tensor x, int times, int axis);          /* x[i+1] - x[i], so many times; of bool: != */
-KN_API kn_tensor kn_roll(kn_tensor x, int64_t shift, int axis);
-KN_API kn_tensor kn_tril(kn_tensor x, int64_t diagonal);
-KN_API kn_tensor kn_triu(kn_tensor x, int64_t diagonal);
-KN_API kn_tensor kn_diagonal(kn_tensor x, int64_t offset); /* of the last two axes */
-KN_API kn_tensor kn_diag(kn_tensor x);                     /* a vector as the diagonal of a matrix */
+KN_API kn_tensor kn_diff(kn_tensor x, int times, int axis);         /* x[i+1] - x[i], so many times; of bool: != */
+KN_API kn_tensor kn_roll(kn_tensor x, int64_t shift, int axis);     /* element i goes to i + shift, around the end */
+KN_API kn_tensor kn_tril(kn_tensor x, int64_t diagonal);            /* 0 above the diagonal (of the last two axes) */
+KN_API kn_tensor kn_triu(kn_tensor x, int64_t diagonal);            /* 0 below the diagonal (of the last two axes) */
+KN_API kn_tensor kn_diagonal(kn_tensor x, int64_t offset);          /* of the last two axes */
+KN_API kn_tensor kn_diag(kn_tensor x);                              /* a vector as the diagonal of a matrix */
 /* Windows of `size` every `step` along an axis; the window is a new last axis. */
 KN_API kn_tensor kn_unfold(kn_tensor x, int axis, int64_t size, int64_t step);
 
 /* ---- elementwise ------------------------------------------------------------------------------------------- */
 
-KN_API kn_tensor kn_neg(kn_tensor x);
-KN_API kn_tensor kn_abs(kn_tensor x);
-KN_API kn_tensor kn_sign(kn_tensor x);
-KN_API kn_tensor kn_square(kn_tensor x);
-KN_API kn_tensor kn_sqrt(kn_tensor x);
-KN_API kn_tensor kn_rsqrt(kn_tensor x);
-KN_API kn_tensor kn_recip(kn_tensor x);
-KN_API kn_tensor kn_exp(kn_tensor x);
-KN_API kn_tensor kn_exp2(kn_tensor x);
-KN_API kn_tensor kn_expm1(kn_tensor x);
-KN_API kn_tensor kn_log(kn_tensor x);
-KN_API kn_tensor kn_log2(kn_tensor x);
-KN_API kn_tensor kn_log10(kn_tensor x);
-KN_API kn_tensor kn_log1p(kn_tensor x);
-KN_API kn_tensor kn_sin(kn_tensor x);
-KN_API kn_tensor kn_cos(kn_tensor x);
-KN_API kn_tensor kn_tan(kn_tensor x);
-KN_API kn_tensor kn_sinh(kn_tensor x);
-KN_API kn_tensor kn_cosh(kn_tensor x);
-KN_API kn_tensor kn_tanh(kn_tensor x);
-KN_API kn_tensor kn_asin(kn_tensor x);
-KN_API kn_tensor kn_acos(kn_tensor x);
-KN_API kn_tensor kn_atan(kn_tensor x);
-KN_API kn_tensor kn_asinh(kn_tensor x);
-KN_API kn_tensor kn_acosh(kn_tensor x);
-KN_API kn_tensor kn_atanh(kn_tensor x);
-KN_API kn_tensor kn_erf(kn_tensor x);
-KN_API kn_tensor kn_floor(kn_tensor x);
-KN_API kn_tensor kn_ceil(kn_tensor x);
-KN_API kn_tensor kn_round(kn_tensor x); /* halves to even */
-KN_API kn_tensor kn_trunc(kn_tensor x);
-KN_API kn_tensor kn_frac(kn_tensor x);
-KN_API kn_tensor kn_isnan(kn_tensor x);
-KN_API kn_tensor kn_isinf(kn_tensor x);
-KN_API kn_tensor kn_isfinite(kn_tensor x);
-KN_API kn_tensor kn_signbit(kn_tensor x);
-KN_API kn_tensor kn_sigmoid(kn_tensor x);
-KN_API kn_tensor kn_relu(kn_tensor x);
-KN_API kn_tensor kn_relu6(kn_tensor x);
-KN_API kn_tensor kn_gelu(kn_tensor x);      /* with erf */
-KN_API kn_tensor kn_gelu_tanh(kn_tensor x); /* the approximation with tanh */
-KN_API kn_tensor kn_quick_gelu(kn_tensor x);
-KN_API kn_tensor kn_silu(kn_tensor x);
-KN_API kn_tensor kn_mish(kn_tensor x);
-KN_API kn_tensor kn_softplus(kn_tensor x);
-KN_API kn_tensor kn_softsign(kn_tensor x);
-KN_API kn_tensor kn_logsigmoid(kn_tensor x);
-KN_API kn_tensor kn_selu(kn_tensor x);
-KN_API kn_tensor kn_hardtanh(kn_tensor x);
-KN_API kn_tensor kn_hardsigmoid(kn_tensor x);
-KN_API kn_tensor kn_hardswish(kn_tensor x);
-KN_API kn_tensor kn_tanhshrink(kn_tensor x); /* x - tanh(x) */
-KN_API kn_tensor kn_deg2rad(kn_tensor x);
-KN_API kn_tensor kn_rad2deg(kn_tensor x);
-KN_API kn_tensor kn_logical_not(kn_tensor x);
-KN_API kn_tensor kn_bitwise_not(kn_tensor x);
-KN_API kn_tensor kn_leaky_relu(kn_tensor x, double slope);
-KN_API kn_tensor kn_elu(kn_tensor x, double alpha);
-KN_API kn_tensor kn_celu(kn_tensor x, double alpha);
+KN_API kn_tensor kn_neg(kn_tensor x);                      /* -x; unsigned integers wrap */
+KN_API kn_tensor kn_abs(kn_tensor x);                      /* |x| */
+KN_API kn_tensor kn_sign(kn_tensor x);                     /* -1, 0 or 1; NaN stays */
+KN_API kn_tensor kn_square(kn_tensor x);                   /* x x */
+KN_API kn_tensor kn_sqrt(kn_tensor x);                     /* NaN below 0 */
+KN_API kn_tensor kn_rsqrt(kn_tensor x);                    /* 1 / sqrt(x) */
+KN_API kn_tensor kn_recip(kn_tensor x);                    /* 1 / x */
+KN_API kn_tensor kn_exp(kn_tensor x);                      /* e^x */
+KN_API kn_tensor kn_exp2(kn_tensor x);                     /* 2^x */
+KN_API kn_tensor kn_expm1(kn_tensor x);                    /* e^x - 1, exact near 0 */
+KN_API kn_tensor kn_log(kn_tensor x);                      /* natural; NaN below 0 */
+KN_API kn_tensor kn_log2(kn_tensor x);                     /* to base 2 */
+KN_API kn_tensor kn_log10(kn_tensor x);                    /* to base 10 */
+KN_API kn_tensor kn_log1p(kn_tensor x);                    /* log(1 + x), exact near 0 */
+KN_API kn_tensor kn_sin(kn_tensor x);                      /* of radians, of any size */
+KN_API kn_tensor kn_cos(kn_tensor x);                      /* of radians, of any size */
+KN_API kn_tensor kn_tan(kn_tensor x);                      /* of radians, of any size */
+KN_API kn_tensor kn_sinh(kn_tensor x);                     /* hyperbolic */
+KN_API kn_tensor kn_cosh(kn_tensor x);                     /* hyperbolic */
+KN_API kn_tensor kn_tanh(kn_tensor x);                     /* hyperbolic */
+KN_API kn_tensor kn_asin(kn_tensor x);                     /* -pi/2 to pi/2; NaN outside -1 .. 1 */
+KN_API kn_tensor kn_acos(kn_tensor x);                     /* 0 to pi; NaN outside -1 .. 1 */
+KN_API kn_tensor kn_atan(kn_tensor x);                     /* -pi/2 to pi/2 */
+KN_API kn_tensor kn_asinh(kn_tensor x);                    /* inverse of sinh */
+KN_API kn_tensor kn_acosh(kn_tensor x);                    /* NaN below 1 */
+KN_API kn_tensor kn_atanh(kn_tensor x);                    /* NaN outside -1 .. 1 */
+KN_API kn_tensor kn_erf(kn_tensor x);                      /* the error function */
+KN_API kn_tensor kn_floor(kn_tensor x);                    /* down to a whole number */
+KN_API kn_tensor kn_ceil(kn_tensor x);                     /* up to a whole number */
+KN_API kn_tensor kn_round(kn_tensor x);                    /* halves to even */
+KN_API kn_tensor kn_trunc(kn_tensor x);                    /* towards 0 */
+KN_API kn_tensor kn_frac(kn_tensor x);                     /* x - trunc(x) */
+KN_API kn_tensor kn_isnan(kn_tensor x);                    /* bool */
+KN_API kn_tensor kn_isinf(kn_tensor x);                    /* bool; either sign */
+KN_API kn_tensor kn_isfinite(kn_tensor x);                 /* bool */
+KN_API kn_tensor kn_signbit(kn_tensor x);                  /* bool; true of -0.0 */
+KN_API kn_tensor kn_sigmoid(kn_tensor x);                  /* 1 / (1 + e^-x) */
+KN_API kn_tensor kn_relu(kn_tensor x);                     /* max(x, 0) */
+KN_API kn_tensor kn_relu6(kn_tensor x);                    /* x between 0 and 6 */
+KN_API kn_tensor kn_gelu(kn_tensor x);                     /* with erf */
+KN_API kn_tensor kn_gelu_tanh(kn_tensor x);                /* the approximation with tanh */
+KN_API kn_tensor kn_quick_gelu(kn_tensor x);               /* x sigmoid(1.702 x) */
+KN_API kn_tensor kn_silu(kn_tensor x);                     /* x sigmoid(x) */
+KN_API kn_tensor kn_mish(kn_tensor x);                     /* x tanh(softplus(x)) */
+KN_API kn_tensor kn_softplus(kn_tensor x);                 /* log(1 + e^x) */
+KN_API kn_tensor kn_softsign(kn_tensor x);                 /* x / (1 + |x|) */
+KN_API kn_tensor kn_logsigmoid(kn_tensor x);               /* log(sigmoid(x)) */
+KN_API kn_tensor kn_selu(kn_tensor x);                     /* 1.0507 elu(x, 1.6733) */
+KN_API kn_tensor kn_hardtanh(kn_tensor x);                 /* x between -1 and 1 */
+KN_API kn_tensor kn_hardsigmoid(kn_tensor x);              /* x / 6 + 1/2 between 0 and 1 */
+KN_API kn_tensor kn_hardswish(kn_tensor x);                /* x hardsigmoid(x) */
+KN_API kn_tensor kn_tanhshrink(kn_tensor x);               /* x - tanh(x) */
+KN_API kn_tensor kn_deg2rad(kn_tensor x);                  /* x pi / 180 */
+KN_API kn_tensor kn_rad2deg(kn_tensor x);                  /* x 180 / pi */
+KN_API kn_tensor kn_logical_not(kn_tensor x);              /* bool: x is 0 */
+KN_API kn_tensor kn_bitwise_not(kn_tensor x);              /* of integers and bool */
+KN_API kn_tensor kn_leaky_relu(kn_tensor x, double slope); /* slope x where x < 0 */
+KN_API kn_tensor kn_elu(kn_tensor x, double alpha);        /* alpha (e^x - 1) where x < 0 */
+KN_API kn_tensor kn_celu(kn_tensor x, double alpha);       /* alpha (e^(x / alpha) - 1) where x < 0 */
 KN_API kn_tensor kn_threshold(kn_tensor x, double least, double value); /* value where x <= least */
 KN_API kn_tensor kn_hardshrink(kn_tensor x, double size);               /* 0 where |x| <= size */
 KN_API kn_tensor kn_softshrink(kn_tensor x, double size);               /* the same, the rest nearer to 0 by size */
 KN_API kn_tensor kn_logit(kn_tensor x, double eps);                     /* log(x / (1 - x)); eps > 0: x is clamped to eps .. 1 - eps */
 KN_API kn_tensor kn_prelu(kn_tensor x, kn_tensor weight);               /* weight: one slope, or one a channel (axis 1) */
 KN_API kn_tensor kn_glu(kn_tensor x, int axis);                         /* the axis' first half times the sigmoid of its second */
-KN_API kn_tensor kn_clamp(kn_tensor x, double lo, double hi);
-KN_API kn_tensor kn_nan_to_num(kn_tensor x, double nan);
+KN_API kn_tensor kn_clamp(kn_tensor x, double lo, double hi);           /* x between lo and hi; NaN stays */
+KN_API kn_tensor kn_nan_to_num(kn_tensor x, double nan);                /* nan in place of NaN */
 
 /* Two operands, broadcast against each other. */
 KN_API kn_tensor kn_add(kn_tensor a, kn_tensor b);
@@ -281,8 +281,8 @@ KN_API kn_tensor kn_fmax(kn_tensor a, kn_tensor b);    /* the other one if eithe
 KN_API kn_tensor kn_fmin(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_floor_divide(kn_tensor a, kn_tensor b); /* integers: by 0 is 0 */
 KN_API kn_tensor kn_trunc_divide(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_remainder(kn_tensor a, kn_tensor b);    /* sign of b */
-KN_API kn_tensor kn_fmod(kn_tensor a, kn_tensor b);         /* sign of a */
+KN_API kn_tensor kn_remainder(kn_tensor a, kn_tensor b); /* sign of b */
+KN_API kn_tensor kn_fmod(kn_tensor a, kn_tensor b);      /* sign of a */
 KN_API kn_tensor kn_lt(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_le(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_gt(kn_tensor a, kn_tensor b);
@@ -318,24 +318,24 @@ KN_API kn_tensor kn_ges(kn_tensor a, double b);
 KN_API kn_tensor kn_eqs(kn_tensor a, double b);
 KN_API kn_tensor kn_nes(kn_tensor a, double b);
 
-KN_API kn_tensor kn_where(kn_tensor condition, kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_clip(kn_tensor x, kn_tensor lo, kn_tensor hi); /* bounds are broadcast; NULL: none */
-KN_API kn_tensor kn_masked_fill(kn_tensor x, kn_tensor mask, double value);
-KN_API kn_tensor kn_mulacc(kn_tensor a, kn_tensor b, kn_tensor c); /* a * b + c, rounded once */
-KN_API kn_tensor kn_lerp(kn_tensor a, kn_tensor b, double weight);
+KN_API kn_tensor kn_where(kn_tensor condition, kn_tensor a, kn_tensor b);   /* a where condition, else b; all broadcast */
+KN_API kn_tensor kn_clip(kn_tensor x, kn_tensor lo, kn_tensor hi);          /* bounds are broadcast; NULL: none */
+KN_API kn_tensor kn_masked_fill(kn_tensor x, kn_tensor mask, double value); /* value where mask */
+KN_API kn_tensor kn_mulacc(kn_tensor a, kn_tensor b, kn_tensor c);          /* a * b + c, rounded once */
+KN_API kn_tensor kn_lerp(kn_tensor a, kn_tensor b, double weight);          /* a + weight (b - a) */
 
 /* ---- reductions: over everything, or over axes (an empty list: none) --------------------------------------- */
 
-KN_API kn_tensor kn_sum(kn_tensor x);
-KN_API kn_tensor kn_prod(kn_tensor x);
-KN_API kn_tensor kn_max(kn_tensor x);
-KN_API kn_tensor kn_min(kn_tensor x);
-KN_API kn_tensor kn_mean(kn_tensor x);
-KN_API kn_tensor kn_any(kn_tensor x);
-KN_API kn_tensor kn_all(kn_tensor x);
-KN_API kn_tensor kn_logsumexp(kn_tensor x);
-KN_API kn_tensor kn_count_nonzero(kn_tensor x);
-KN_API kn_tensor kn_norm(kn_tensor x); /* square root of the sum of squares */
+KN_API kn_tensor kn_sum(kn_tensor x);           /* of bool and small integers in 64 bits */
+KN_API kn_tensor kn_prod(kn_tensor x);          /* of bool and small integers in 64 bits */
+KN_API kn_tensor kn_max(kn_tensor x);           /* NaN if there is one */
+KN_API kn_tensor kn_min(kn_tensor x);           /* NaN if there is one */
+KN_API kn_tensor kn_mean(kn_tensor x);          /* of integers f32 */
+KN_API kn_tensor kn_any(kn_tensor x);           /* bool: one is not 0 */
+KN_API kn_tensor kn_all(kn_tensor x);           /* bool: none is 0 */
+KN_API kn_tensor kn_logsumexp(kn_tensor x);     /* log(sum(e^x)), without overflow */
+KN_API kn_tensor kn_count_nonzero(kn_tensor x); /* i64 */
+KN_API kn_tensor kn_norm(kn_tensor x);          /* square root of the sum of squares */
 KN_API kn_tensor kn_sum_over(kn_tensor x, kn_ints axes, int keep);
 KN_API kn_tensor kn_prod_over(kn_tensor x, kn_ints axes, int keep);
 KN_API kn_tensor kn_max_over(kn_tensor x, kn_ints axes, int keep);
@@ -367,27 +367,27 @@ KN_API kn_tensor kn_nanmean_over(kn_tensor x, kn_ints axes, int keep);
 KN_API kn_tensor kn_nanvar_over(kn_tensor x, kn_ints axes, int keep, double correction);
 KN_API kn_tensor kn_nanstd_over(kn_tensor x, kn_ints axes, int keep, double correction);
 KN_API kn_tensor kn_argmax(kn_tensor x, int axis, int keep); /* i64; the first of equals; NaN counts as largest */
-KN_API kn_tensor kn_argmin(kn_tensor x, int axis, int keep);
-KN_API kn_tensor kn_cumsum(kn_tensor x, int axis);
-KN_API kn_tensor kn_cumprod(kn_tensor x, int axis);
-KN_API kn_tensor kn_cummax(kn_tensor x, int axis);
-KN_API kn_tensor kn_cummin(kn_tensor x, int axis);
-KN_API kn_tensor kn_cummax_indices(kn_tensor x, int axis); /* i64: where the largest so far is, the last of equals or of NaN */
-KN_API kn_tensor kn_cummin_indices(kn_tensor x, int axis);
-KN_API kn_tensor kn_logcumsumexp(kn_tensor x, int axis);
+KN_API kn_tensor kn_argmin(kn_tensor x, int axis, int keep); /* as argmax, of the smallest */
+KN_API kn_tensor kn_cumsum(kn_tensor x, int axis);           /* element i: the sum of 0 .. i */
+KN_API kn_tensor kn_cumprod(kn_tensor x, int axis);          /* the product of 0 .. i */
+KN_API kn_tensor kn_cummax(kn_tensor x, int axis);           /* the largest of 0 .. i */
+KN_API kn_tensor kn_cummin(kn_tensor x, int axis);           /* the smallest of 0 .. i */
+KN_API kn_tensor kn_cummax_indices(kn_tensor x, int axis);   /* i64: where the largest so far is, the last of equals or of NaN */
+KN_API kn_tensor kn_cummin_indices(kn_tensor x, int axis);   /* of the smallest so far */
+KN_API kn_tensor kn_logcumsumexp(kn_tensor x, int axis);     /* log(cumsum(e^x)), without overflow */
 
 /* ---- products ---------------------------------------------------------------------------------------------- */
 
-KN_API kn_tensor kn_matmul(kn_tensor a, kn_tensor b); /* numpy's rules for vectors and batches */
-KN_API kn_tensor kn_dot(kn_tensor a, kn_tensor b);    /* of two vectors */
-KN_API kn_tensor kn_outer(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_gemm(kn_tensor a, kn_tensor b);   /* (M, K) x (K, N) */
-KN_API kn_tensor kn_bmm(kn_tensor a, kn_tensor b);    /* (B, M, K) x (B, K, N) */
-KN_API kn_tensor kn_inner(kn_tensor a, kn_tensor b);  /* summed over both last axes: a's others, then b's */
+KN_API kn_tensor kn_matmul(kn_tensor a, kn_tensor b);           /* numpy's rules for vectors and batches */
+KN_API kn_tensor kn_dot(kn_tensor a, kn_tensor b);              /* of two vectors */
+KN_API kn_tensor kn_outer(kn_tensor a, kn_tensor b);            /* a[i] b[j] of two vectors */
+KN_API kn_tensor kn_gemm(kn_tensor a, kn_tensor b);             /* (M, K) x (K, N) */
+KN_API kn_tensor kn_bmm(kn_tensor a, kn_tensor b);              /* (B, M, K) x (B, K, N) */
+KN_API kn_tensor kn_inner(kn_tensor a, kn_tensor b);            /* summed over both last axes: a's others, then b's */
 KN_API kn_tensor kn_vecdot(kn_tensor a, kn_tensor b, int axis); /* a and b broadcast, then summed over the axis */
 KN_API kn_tensor kn_cross(kn_tensor a, kn_tensor b, int axis);  /* of vectors of 3 along the axis */
-KN_API kn_tensor kn_kron(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_trace(kn_tensor x, int64_t offset); /* the diagonal of the last two axes, summed */
+KN_API kn_tensor kn_kron(kn_tensor a, kn_tensor b);             /* Kronecker's: each element of a times all of b */
+KN_API kn_tensor kn_trace(kn_tensor x, int64_t offset);         /* the diagonal of the last two axes, summed */
 /* Summed over pairs of axes: axes_a[i] of a with axes_b[i] of b, of equal sizes. The other axes of a, then those of b. */
 KN_API kn_tensor kn_tensordot(kn_tensor a, kn_tensor b, kn_ints axes_a, kn_ints axes_b);
 /* Einstein's sum: a term of letters for each operand, one for each axis, then -> and those of the result; what it lacks is
@@ -402,7 +402,7 @@ KN_API kn_tensor kn_einsum(const char *expression, const kn_tensor *operands, si
  * where the norm is. */
 KN_API kn_tensor kn_vector_norm(kn_tensor x, double ord);
 KN_API kn_tensor kn_vector_norm_over(kn_tensor x, double ord, kn_ints axes, int keep);
-KN_API kn_tensor kn_cdist(kn_tensor a, kn_tensor b, double p); /* (..., M, E), (..., N, E) to (..., M, N): norms of a - b */
+KN_API kn_tensor kn_cdist(kn_tensor a, kn_tensor b, double p);             /* (..., M, E), (..., N, E) to (..., M, N): norms of a - b */
 KN_API kn_tensor kn_linear(kn_tensor x, kn_tensor weight, kn_tensor bias); /* weight (out, in); bias may be NULL */
 
 /* ---- linear algebra ---------------------------------------------------------------------------------------- */
@@ -417,17 +417,17 @@ KN_API kn_tensor kn_solve(kn_tensor a, kn_tensor b); /* a x = b; b (..., n, m), 
 KN_API kn_tensor kn_inv(kn_tensor x);
 KN_API kn_tensor kn_det(kn_tensor x);
 KN_API kn_status kn_slogdet(kn_tensor x, kn_tensor *out); /* the determinant's sign, the logarithm of its size */
-KN_API kn_tensor kn_matrix_power(kn_tensor x, int n); /* n < 0: of the inverse */
+KN_API kn_tensor kn_matrix_power(kn_tensor x, int n);     /* n < 0: of the inverse */
 /* Q with orthonormal columns, R upper triangular: Q (m, r), R (r, n), r = min(m, n); complete: r = m. */
 KN_API kn_status kn_qr(kn_tensor x, int complete, kn_tensor *out);
 /* Of a symmetric matrix, of which the lower triangle is read: eigenvalues (..., n), ascending; eigenvectors as columns.
  * Gradients of eigenvectors are defined where eigenvalues differ; between equal ones nothing flows. */
 KN_API kn_status kn_eigh(kn_tensor x, kn_tensor *out);
-KN_API kn_tensor kn_eigvalsh(kn_tensor x);
+KN_API kn_tensor kn_eigvalsh(kn_tensor x); /* the eigenvalues of kn_eigh alone */
 /* U, singular values in descending order, V': U (m, r), (r,), (r, n), r = min(m, n); complete: the longer side's r is its
  * own, and what completes it has no gradient. Gradients as those of eigenvectors. */
 KN_API kn_status kn_svd(kn_tensor x, int complete, kn_tensor *out);
-KN_API kn_tensor kn_svdvals(kn_tensor x);
+KN_API kn_tensor kn_svdvals(kn_tensor x); /* the singular values of kn_svd alone */
 /* Singular values up to tolerance times the largest count as 0; tolerance 0: the longer side times the epsilon. */
 KN_API kn_tensor kn_matrix_rank(kn_tensor x, double tolerance);
 KN_API kn_tensor kn_pinv(kn_tensor x, double tolerance);
@@ -441,7 +441,7 @@ KN_API kn_tensor kn_matrix_norm(kn_tensor x, const char *ord, int keep);
  * inverse divides by it. Cost: n times the sum of n's factors, for a large prime n log n. Computed in f32 at least. */
 KN_API kn_tensor kn_fft(kn_tensor x, kn_ints axes);
 KN_API kn_tensor kn_ifft(kn_tensor x, kn_ints axes);
-KN_API kn_tensor kn_rfft(kn_tensor x, int axis); /* of real x (..., n, ...): (..., n / 2 + 1, ..., 2) */
+KN_API kn_tensor kn_rfft(kn_tensor x, int axis);             /* of real x (..., n, ...): (..., n / 2 + 1, ..., 2) */
 KN_API kn_tensor kn_irfft(kn_tensor x, int64_t n, int axis); /* back to real (..., n, ...) */
 KN_API kn_tensor kn_fftfreq(kn_ctx *k, int64_t n, double spacing, kn_dtype dtype);
 KN_API kn_tensor kn_rfftfreq(kn_ctx *k, int64_t n, double spacing, kn_dtype dtype);
@@ -450,12 +450,12 @@ KN_API kn_tensor kn_ifftshift(kn_tensor x, kn_ints axes);
 
 /* ---- indexing by tensors ----------------------------------------------------------------------------------- */
 
-KN_API kn_tensor kn_prefix_sum(kn_tensor x);            /* along axis 0 */
-KN_API kn_tensor kn_gather(kn_tensor x, kn_tensor idx); /* x[idx] on axis 0; an index out of range gives 0 */
-KN_API kn_tensor kn_take(kn_tensor x, kn_tensor idx, int axis); /* the same on any axis; negative counts from the end */
-KN_API kn_tensor kn_take_along_axis(kn_tensor x, kn_tensor idx, int axis);
-KN_API kn_tensor kn_scatter_add(kn_tensor x, kn_tensor idx, kn_tensor value); /* x[idx] += value on axis 0 */
-KN_API kn_tensor kn_scatter_add_along_axis(kn_tensor x, int axis, kn_tensor idx, kn_tensor value);
+KN_API kn_tensor kn_prefix_sum(kn_tensor x);                               /* along axis 0 */
+KN_API kn_tensor kn_gather(kn_tensor x, kn_tensor idx);                    /* x[idx] on axis 0; an index out of range gives 0, of floats -0.0 */
+KN_API kn_tensor kn_take(kn_tensor x, kn_tensor idx, int axis);            /* kn_gather on any axis; negative counts from the end */
+KN_API kn_tensor kn_take_along_axis(kn_tensor x, kn_tensor idx, int axis); /* x[.., idx[.., j, ..], ..]: idx has x's rank; out of range gives 0 */
+KN_API kn_tensor kn_scatter_add(kn_tensor x, kn_tensor idx, kn_tensor value);                      /* x[idx] += value on axis 0 */
+KN_API kn_tensor kn_scatter_add_along_axis(kn_tensor x, int axis, kn_tensor idx, kn_tensor value); /* x[.., idx[.., j, ..], ..] += value */
 /* PyTorch's: idx has x's rank and, but for the axis, at most its sizes; what it does not reach stays. value is broadcast to
  * idx's shape and meets x[.., idx[.., j, ..], ..]. put: the last j wins. how: "sum", "prod", "mean", "amax", "amin" (NaN is
  * both); without include_self x counts only where nothing meets it. Negative indices count from the end, those out of range
@@ -473,8 +473,8 @@ KN_API kn_tensor kn_scatter_reduce(kn_tensor x, int axis, kn_tensor idx, kn_tens
 KN_API kn_tensor kn_index(kn_tensor x, const kn_tensor *idx, size_t n);
 KN_API kn_tensor kn_index_put(kn_tensor x, const kn_tensor *idx, size_t n, kn_tensor value, int add);
 KN_API kn_tensor kn_setitem(kn_tensor target, const kn_tensor *idx, size_t n, kn_tensor value);
-KN_API kn_tensor kn_one_hot(kn_tensor idx, int64_t classes, kn_dtype dtype);
-KN_API kn_tensor kn_embedding(kn_tensor weight, kn_tensor idx);
+KN_API kn_tensor kn_one_hot(kn_tensor idx, int64_t classes, kn_dtype dtype); /* a new last axis: 1 at idx, else 0; out of range all 0 */
+KN_API kn_tensor kn_embedding(kn_tensor weight, kn_tensor idx);              /* rows of weight (N, E): (..., E) */
 
 /* ---- order (sort.c): NaN counts as the largest, -0.0 and 0.0 as equal; equals keep their order -----------------
  *
@@ -532,7 +532,7 @@ KN_API kn_tensor kn_masked_select(kn_tensor x, kn_tensor mask, int64_t size, kn_
 
 /* ---- networks ---------------------------------------------------------------------------------------------- */
 
-KN_API kn_tensor kn_conv2d(kn_tensor x, kn_tensor weight, kn_tensor bias, int stride, int padding, int dilation, int groups);
+KN_API kn_tensor kn_conv2d(kn_tensor x, kn_tensor weight, kn_tensor bias, int stride, int padding, int dilation, int groups); /* x (N, C, H, W), weight (out, C / groups, h, w), bias (out,) or NULL */
 /* Any number of spatial axes; each list has one entry for all of them or one each. bias may be NULL. */
 KN_API kn_tensor kn_conv(kn_tensor x, kn_tensor weight, kn_tensor bias, kn_ints stride, kn_ints padding, kn_ints dilation, int groups);
 /* Windows as columns: x (N, C, ...) to (N, C * the product of size, places), lists as for kn_conv; and back, what overlaps
@@ -563,8 +563,8 @@ KN_API kn_tensor kn_pixel_shuffle(kn_tensor x, int r);   /* (.., C r r, H, W) to
 KN_API kn_tensor kn_pixel_unshuffle(kn_tensor x, int r); /* and back */
 /* exp(x - max), times the reciprocal of its sum: the two are rounded apart, so a value may be one unit in the last place further off. */
 KN_API kn_tensor kn_softmax(kn_tensor x, int axis);
-KN_API kn_tensor kn_log_softmax(kn_tensor x, int axis);
-KN_API kn_tensor kn_softmin(kn_tensor x, int axis);
+KN_API kn_tensor kn_log_softmax(kn_tensor x, int axis); /* x - max - log(sum(exp(x - max))) */
+KN_API kn_tensor kn_softmin(kn_tensor x, int axis);     /* softmax of -x */
 
 /* Losses. Each has a value for every element (row, sequence): KN_LOSS_EACH asks for these, KN_LOSS_MEAN and _SUM for one
  * value of all, KN_LOSS_BATCH for the sum over the size of axis 0. The short forms are the mean. */
@@ -598,9 +598,9 @@ KN_API kn_tensor kn_poisson_nll_loss(kn_tensor x, kn_tensor target, int log_inpu
 KN_API kn_tensor kn_gaussian_nll_loss(kn_tensor x, kn_tensor target, kn_tensor var, double eps, kn_reduction how);
 /* Targets are 1 and -1. */
 KN_API kn_tensor kn_soft_margin_loss(kn_tensor x, kn_tensor target);
-KN_API kn_tensor kn_soft_margin_loss_as(kn_tensor x, kn_tensor target, kn_reduction how);
-KN_API kn_tensor kn_hinge_embedding_loss(kn_tensor x, kn_tensor target, double margin, kn_reduction how);
-KN_API kn_tensor kn_margin_ranking_loss(kn_tensor a, kn_tensor b, kn_tensor target, double margin, kn_reduction how);
+KN_API kn_tensor kn_soft_margin_loss_as(kn_tensor x, kn_tensor target, kn_reduction how); /* log(1 + e^(-target x)) */
+KN_API kn_tensor kn_hinge_embedding_loss(kn_tensor x, kn_tensor target, double margin, kn_reduction how); /* x where target is 1, max(0, margin - x) where it is -1 */
+KN_API kn_tensor kn_margin_ranking_loss(kn_tensor a, kn_tensor b, kn_tensor target, double margin, kn_reduction how); /* max(0, margin - target (a - b)) */
 /* Of vectors along the last axis: 1 - cosine, or what the cosine is above margin; distances to one that is near and one that is far. */
 KN_API kn_tensor kn_cosine_embedding_loss(kn_tensor a, kn_tensor b, kn_tensor target, double margin, kn_reduction how);
 KN_API kn_tensor kn_triplet_margin_loss(kn_tensor anchor, kn_tensor near, kn_tensor far, double margin, kn_reduction how);

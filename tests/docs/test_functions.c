@@ -96,7 +96,7 @@ static double smallest(const double *p, int64_t n) {
 static void is_line(const line *l, const char *want) {
     int at = run.shown++;
     if (run.checks)
-        CHECK(strcmp(l->text, want) == 0, "kn_%s: %s%s%s", run.name, want, strcmp(l->text, want) ? ", not " : "",
+        CHECK(strcmp(l->text, want) == 0, "%s: %s%s%s", run.name, want, strcmp(l->text, want) ? ", not " : "",
               strcmp(l->text, want) ? l->text : "");
     else printf("%s\t%d\t%s\n", run.name, at, l->text);
 }

@@ -100,8 +100,8 @@ static void dtypes(void) {
     BAD("cast to no dtype", kn_cast(X, KN_VOID), "cast");
     BAD("cast to a number that is no dtype", kn_cast(X, (kn_dtype)99), "cast");
     BAD("bitcast that does not divide", kn_bitcast(kn_ones(k, S(3), KN_F32), KN_F64), "bitcast");
-    BAD("random integers of float dtype", kn_randint(k, S(2), 0, 5, KN_F32), "randint");
-    BAD("an empty range of random integers", kn_randint(k, S(2), 5, 5, KN_I32), "randint");
+    BAD("random integers of float dtype", kn_randint(k, S(2), 0, 5, KN_F32, NULL), "randint");
+    BAD("an empty range of random integers", kn_randint(k, S(2), 5, 5, KN_I32, NULL), "randint");
 }
 
 static void sizes(void) {

@@ -107,7 +107,7 @@ static kn_status decode(zoo *z, const options *o, double *t, figures *f) {
     kn_status s = step(z, &r);
     int64_t vocab = s ? 1 : kn_numel(r), n = o->decode;
     float *row = calloc((size_t)(n * vocab), sizeof *row);
-    const int32_t *token = s ? NULL : kn_data(all = kn_randint(z->k, KN_SHAPE(n), 0, vocab, KN_I32));
+    const int32_t *token = s ? NULL : kn_data(all = kn_randint(z->k, KN_SHAPE(n), 0, vocab, KN_I32, NULL));
     if (!s && (!token || !row)) s = kn_error(z->k) ? kn_error(z->k) : KN_NOMEM;
     for (int64_t i = 0; i < n && !s; i++) {
         double begun = now();

@@ -53,11 +53,11 @@ static kn_tensor make(zoo *z, zoo_kind kind, const char *name, kn_tensor t) {
 static kn_tensor met(zoo *z) { return z->next < z->nheld ? z->held[z->next++].t : NULL; }
 
 kn_tensor zoo_hold(zoo *z, zoo_kind kind, const char *name, kn_ints shape, double lo, double hi) {
-    return z->making ? make(z, kind, name, kn_uniform(z->k, shape, lo, hi)) : met(z);
+    return z->making ? make(z, kind, name, kn_uniform(z->k, shape, lo, hi, KN_F32, NULL)) : met(z);
 }
 
 kn_tensor zoo_ints(zoo *z, const char *name, kn_ints shape, int64_t n) {
-    return z->making ? make(z, ZOO_INPUT, name, kn_randint(z->k, shape, 0, n, KN_I32)) : met(z);
+    return z->making ? make(z, ZOO_INPUT, name, kn_randint(z->k, shape, 0, n, KN_I32, NULL)) : met(z);
 }
 
 kn_tensor zoo_linear(zoo *z, const char *name, kn_tensor x, int64_t out, bool bias) {

@@ -119,20 +119,35 @@ KN_API kn_tensor kn_input(kn_ctx *k, const char *name, kn_dtype dtype, kn_ints s
 
 /* ---- random (Threefry 2x32, 20 rounds) --------------------------------------------------------------------- */
 
-/* Element i of a random tensor is threefry(counter + i, seed); the counter then moves on by the number of elements.
- * f32 in [0, 1) are the top 24 bits of the low word; normals are Box and Muller's in plain multiplications and
- * additions: the same seed gives the same bits on every device. A new context starts from KN_SEED, default 0. */
-KN_API void kn_manual_seed(kn_ctx *k, uint64_t seed);
-KN_API kn_tensor kn_rand(kn_ctx *k, kn_ints shape);  /* f32, [0, 1) */
-KN_API kn_tensor kn_randn(kn_ctx *k, kn_ints shape); /* f32, mean 0, deviation 1 */
-KN_API kn_tensor kn_rand_as(kn_ctx *k, kn_ints shape, kn_dtype dtype);
-KN_API kn_tensor kn_randn_as(kn_ctx *k, kn_ints shape, kn_dtype dtype);
-KN_API kn_tensor kn_uniform(kn_ctx *k, kn_ints shape, double lo, double hi);
-KN_API kn_tensor kn_normal(kn_ctx *k, kn_ints shape, double mean, double deviation);
-KN_API kn_tensor kn_randint(kn_ctx *k, kn_ints shape, int64_t lo, int64_t hi, kn_dtype dtype); /* lo <= v < hi */
-KN_API kn_tensor kn_bernoulli(kn_tensor p);                     /* 1 with probability p, of p's shape and dtype */
-KN_API kn_tensor kn_dropout(kn_tensor x, double p);             /* 0 with probability p, the rest scaled by 1/(1-p) */
-KN_API kn_tensor kn_threefry(kn_tensor counter, kn_tensor key); /* the generator itself; both u64 */
+/* Random numbers come from the context's stream, or, the last operand of each call, from a key:
+ *   kn_manual_seed(k, 7);  kn_normal(k, s, 0, 1, KN_F32, NULL);      the stream goes on: each call draws what is next
+ *   kn_tensor two = kn_key_split(kn_key(k, 7), 2), a = kn_select(two, 0, 0), b = kn_select(two, 0, 1);
+ *   kn_normal(k, s, 0, 1, KN_F32, a);  kn_dropout(x, 0.1, b);        a key is a value: a call with it always draws the same
+ *   kn_key_fold(a, step);                                            a key for each step; a kn_function takes keys as operands
+ * Use a key once: draw from it, or split it, or fold into it. What is drawn depends on seed and order of calls, or on the key, alone:
+ * not on what is realised, the device or threads.
+ * Element i drawn from the stream is threefry(counter + i, seed); the counter then moves on by the number of elements, and
+ * f32 in [0, 1) are the top 24 bits of the low word. Element i drawn with a key has the bits of JAX's threefry2x32 for that key
+ * (jax_threefry_partitionable on, as it is by default), and so have kn_key, kn_key_split, kn_key_fold, kn_random_bits, kn_rand_as,
+ * kn_uniform, kn_bernoulli; others are distributed alike. Normals are Box and Muller's in plain multiplications and additions: the same
+ * bits on every device. f64 is computed in f64, the rest in f32 and rounded, so that uniform numbers of bf16 may be rounded to hi. A new context
+ * starts from KN_SEED, default 0. Nothing flows back into what is drawn. */
+
+KN_API void kn_manual_seed(kn_ctx *k, uint64_t seed);             /* the context's stream starts again, from this seed */
+KN_API kn_tensor kn_key(kn_ctx *k, uint64_t seed);                /* a key, u64, (): JAX's two words, the first one above the second */
+KN_API kn_tensor kn_key_split(kn_tensor key, int64_t n);          /* (n,) independent keys */
+KN_API kn_tensor kn_key_fold(kn_tensor key, kn_tensor data);      /* a key for each integer of data, independent of each other */
+KN_API kn_tensor kn_random_bits(kn_ctx *k, kn_ints shape, kn_dtype dtype, kn_tensor key); /* bits: u8, u16, u32 or u64 */
+KN_API kn_tensor kn_rand(kn_ctx *k, kn_ints shape);               /* f32, uniform in [0, 1) */
+KN_API kn_tensor kn_randn(kn_ctx *k, kn_ints shape);              /* f32, normal: mean 0, deviation 1 */
+KN_API kn_tensor kn_rand_as(kn_ctx *k, kn_ints shape, kn_dtype dtype, kn_tensor key);  /* uniform in [0, 1) */
+KN_API kn_tensor kn_randn_as(kn_ctx *k, kn_ints shape, kn_dtype dtype, kn_tensor key); /* normal: mean 0, deviation 1 */
+KN_API kn_tensor kn_uniform(kn_ctx *k, kn_ints shape, double lo, double hi, kn_dtype dtype, kn_tensor key); /* lo <= v < hi; lo = hi gives lo */
+KN_API kn_tensor kn_normal(kn_ctx *k, kn_ints shape, double mean, double deviation, kn_dtype dtype, kn_tensor key); /* deviation 0 gives mean */
+KN_API kn_tensor kn_randint(kn_ctx *k, kn_ints shape, int64_t lo, int64_t hi, kn_dtype dtype, kn_tensor key); /* lo <= v < hi */
+KN_API kn_tensor kn_bernoulli(kn_tensor p, kn_tensor key);        /* 1 with probability p, of p's shape and dtype */
+KN_API kn_tensor kn_dropout(kn_tensor x, double p, kn_tensor key); /* 0 with probability p, the rest scaled by 1/(1-p) */
+KN_API kn_tensor kn_threefry(kn_tensor counter, kn_tensor key);   /* the generator itself; both u64, low word first */
 
 /* ---- dtypes and markers ------------------------------------------------------------------------------------ */
 

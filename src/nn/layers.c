@@ -8,7 +8,7 @@
 static kn_tensor parameter(kn_tensor init) { return kn_keep(kn_param(init)); }
 static kn_tensor uniform(kn_ctx *k, kn_ints shape, int64_t inputs) {
     double limit = 1 / sqrt((double)(inputs > 0 ? inputs : 1));
-    return parameter(kn_uniform(k, shape, -limit, limit));
+    return parameter(kn_uniform(k, shape, -limit, limit, KN_F32, NULL));
 }
 
 kn_linear_layer kn_linear_new(kn_ctx *k, int64_t in, int64_t out, int bias) {

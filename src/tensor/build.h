@@ -144,8 +144,6 @@ kn_uop ki_t_vector_norm(kn_ctx *k, kn_uop x, double ord, uint32_t axes); /* the 
 kn_uop ki_t_linear(kn_ctx *k, kn_uop x, kn_uop weight, kn_uop bias);
 /* A loss of each element as one asks for it. */
 kn_uop ki_t_gathered(kn_ctx *k, kn_uop x, kn_reduction how);
-kn_uop ki_t_rand_bits(kn_ctx *k, const ki_shape *s); /* u64 */
-kn_uop ki_t_rand(kn_ctx *k, const ki_shape *s, kn_dtype t);
 
 kn_uop ki_t_variable(kn_ctx *k, const char *name, int64_t lo, int64_t hi);
 kn_uop ki_t_input(kn_ctx *k, const char *name, kn_dtype t, kn_ints shape);

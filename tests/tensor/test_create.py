@@ -109,7 +109,7 @@ def test_rand_scheme(k, shape):
 @pytest.mark.parametrize("dtype, shift, scale", [("f64", 11, 2.0**-53), ("f32", None, None), ("f16", None, None), ("bf16", None, None)])
 def test_rand_as(k, dtype, shift, scale):
     k.manual_seed(1)
-    got = k.rand_as((500,), dtype)
+    got = k.rand_as((500,), dtype, None)
     if dtype == "f64":
         assert np.array_equal(got.numpy(), (threefry(np.arange(500, dtype=np.uint64), 1) >> np.uint64(shift)).astype(np.float64) * scale)
     v = got.cast("f32").numpy()
@@ -132,7 +132,7 @@ def test_randn(k, shape):
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 def test_randn_as(k, dtype):
     k.manual_seed(2)
-    v = k.randn_as((3000,), dtype)
+    v = k.randn_as((3000,), dtype, None)
     assert v.dtype == dtype
     v = v.cast("f64").numpy()
     assert abs(v.mean()) < 0.06 and abs(v.std() - 1) < 0.06 and abs(v).max() < 6.7
@@ -145,7 +145,8 @@ def test_randn_as(k, dtype):
                                                  ("randint", (0, 2, "u8"), 0.5, 0.5), ("randint", (-128, 128, "i8"), -0.5, 73.9)])
 def test_distribution(k, fn, args, mean, std):
     k.manual_seed(3)
-    v = getattr(k, fn)((20000,), *args).numpy().astype(np.float64)
+    args += () if fn == "randint" else ("f32",)
+    v = getattr(k, fn)((20000,), *args, None).numpy().astype(np.float64)
     assert abs(v.mean() - mean) < 0.05 * max(std, 1e-3) and abs(v.std() - std) < 0.05 * std
     if fn != "normal":
         assert v.min() >= args[0] and v.max() < args[1]
@@ -154,9 +155,9 @@ def test_distribution(k, fn, args, mean, std):
 @pytest.mark.parametrize("p", [0.0, 0.3, 0.9, 1.0])
 def test_bernoulli_and_dropout(k, p):
     k.manual_seed(5)
-    b = k.full((20000,), p, "f32").bernoulli().numpy()
+    b = k.full((20000,), p, "f32").bernoulli(None).numpy()
     assert set(np.unique(b)) <= {0.0, 1.0} and abs(b.mean() - p) < 0.02
-    d = k.ones((20000,), "f32").dropout(p).numpy()
+    d = k.ones((20000,), "f32").dropout(p, None).numpy()
     kept = d != 0
     assert abs(kept.mean() - (1 - p)) < 0.02
     if p < 1:

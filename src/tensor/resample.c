@@ -47,8 +47,15 @@ static kn_uop along(kn_ctx *k, kn_uop v, kn_uop x, unsigned axis) {
     return ki_t_reshape_to(k, v, &s);
 }
 
+/* Whole factors are movements, whose gradient is a sum over each pixel's copies and no scattering. */
 static kn_uop nearest(kn_ctx *k, kn_uop x, unsigned axis, int64_t out, bool exact) {
     int64_t n = ki_dim_n(x, axis);
+    if (out % n == 0) {
+        ki_shape s = ki_shape_like(x);
+        s.d[axis].n = out;
+        return ki_t_reshape_to(k, ki_t_expand_axis(k, ki_t_unsqueeze(k, x, axis + 1), axis + 1, out / n), &s);
+    }
+    if (n % out == 0) return ki_t_slice_axis(k, x, axis, exact ? n / out / 2 : 0, n, n / out);
     look l = {.t = ki_index_dtype(KN_I32, 2 * (n + 1) * (out + 1))};
     kn_uop i = ki_t_iota(k, out, l.t);
     if (exact) i = ki_t_add(k, ki_t_mul(k, i, number(k, &l, 2)), number(k, &l, 1));

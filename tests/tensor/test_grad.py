@@ -1,4 +1,6 @@
 """Gradients by finite differences in f64, first and second order, and the rules that are not derivatives."""
+import ctypes
+
 import koine
 import numpy as np
 import pytest
@@ -99,6 +101,9 @@ CASES["adaptive_avg_pool"] = ([(1, 2, 5, 7)], lambda x: x.adaptive_avg_pool((3, 
 CASES["adaptive_max_pool"] = ([(1, 2, 5, 7)], lambda x: x.adaptive_max_pool((2, 7)), -2, 2)
 for how in range(4):
     CASES[f"interpolate-{how}"] = ([(1, 2, 3, 4)], lambda x, how=how: x.interpolate((5, 3), how, 0), -2, 2)
+    if how < 2:  # whole factors
+        CASES[f"interpolate-{how}-up"] = ([(1, 2, 3, 4)], lambda x, how=how: x.interpolate((6, 12), how, 0), -2, 2)
+        CASES[f"interpolate-{how}-down"] = ([(1, 2, 6, 12)], lambda x, how=how: x.interpolate((3, 4), how, 0), -2, 2)
 CASES["interpolate-aligned"] = ([(1, 2, 3, 4)], lambda x: x.interpolate((5, 3), 3, 1), -2, 2)
 CASES["pixel_shuffle"] = ([(1, 8, 2, 3)], lambda x: x.pixel_shuffle(2), -2, 2)
 CASES["instance_norm"] = ([(2, 3, 4), (3,), (3,)], lambda x, w, b: x.instance_norm(w, b, 1e-5), -2, 2)
@@ -303,6 +308,19 @@ def kernels(f):
     c.close()
     assert n
     return n
+
+
+@pytest.mark.parametrize("how", (0, 1))
+@pytest.mark.parametrize("size", (32, 128))
+def test_pixels_by_whole_factors_are_movements(how, size):
+    """Nothing looks positions up, so that the gradient is a sum over a pixel's copies and none of it is scattered."""
+    c = koine.Context("NULL")
+    x = c.array(np.zeros((1, 8, 64, 64), np.float32))
+    y = x.interpolate((size,), how, 0)
+    for t in (y, *koine.several("grad", 1, y.square().sum(), [x])):
+        text = ctypes.string_at(koine.load().kn_uop_text(c.h, koine.load().kn_graph(t.h))).decode()
+        assert "64" in text and not any(f" = {op} " in text for op in ("idiv", "where", "lt", "ne", "eq")), text
+    c.close()
 
 
 def test_forward_takes_no_more_kernels_than_by_hand():

@@ -126,7 +126,7 @@ def interpolate(x, sizes, how, aligned):
     return x
 
 
-for i, (s, sizes) in enumerate((((2, 2, 5, 6), (10, 12)), ((1, 2, 5, 6), (7, 3)), ((1, 1, 3, 8), (3, 5)), ((1, 2, 4, 4), (1, 1)), ((1, 2, 1, 4), (4, 13)), ((2, 2, 5), (9,)), ((1, 1, 2, 3, 4), (3, 4, 5)))):
+for i, (s, sizes) in enumerate((((2, 2, 5, 6), (10, 12)), ((1, 2, 5, 6), (7, 3)), ((1, 1, 3, 8), (3, 5)), ((1, 2, 4, 4), (1, 1)), ((1, 2, 1, 4), (4, 13)), ((2, 2, 5), (9,)), ((1, 1, 2, 3, 4), (3, 4, 5)), ((1, 2, 12, 9), (4, 3)))):
     x = values(f"ip{i}", s)
     for how, aligned in ((0, 0), (1, 0), (2, 0), (2, 1), (3, 0), (3, 1)):
         case("interpolate", f"{i}-{how}-{aligned}", [x], (sizes, how, aligned), lambda x, a=(sizes, how, aligned): interpolate(x, *a))

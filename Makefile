@@ -41,7 +41,8 @@ CLIOBJ  := $(CLISRC:%.c=$(B)/%.o)
 TESTBIN := $(TESTSRC:%.c=$(B)/%)
 EXBIN   := $(EXSRC:%.c=$(B)/%)
 ZOOOBJ  := $(ZOOSRC:%.c=$(B)/%.o)
-ZOOBIN  := $(addprefix $(B)/zoo/,resnet50_forward resnet50_train gpt2_forward gpt2_train gpt2_decode llama_decode)
+ZOOBIN  := $(addprefix $(B)/zoo/,resnet50_forward resnet50_train gpt2_forward gpt2_train gpt2_decode llama_decode \
+             vit_forward vit_train lstm_forward lstm_train unet_forward unet_train moe_forward moe_train)
 BENCHBIN := $(addprefix $(B)/bench/,libprobe.so libstep.so dispatch)
 LIBA    := $(B)/libkoine.a
 LIBSO   := $(B)/libkoine.so.$(VERSION)

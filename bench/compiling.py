@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ZOO = ("resnet50_forward", "resnet50_train", "gpt2_forward", "gpt2_train", "gpt2_decode", "llama_decode")
+ZOO = ("resnet50_forward", "resnet50_train", "gpt2_forward", "gpt2_train", "gpt2_decode", "llama_decode", "vit_forward", "vit_train",
+       "lstm_forward", "lstm_train", "unet_forward", "unet_train", "moe_forward", "moe_train")
 TIMES = 3
 LIMIT = 400  # seconds a peer may take
 RATIO, PER_KERNEL, RESNET = 300, 150, 30e3  # bars: of tinygrad; us a kernel, the median over the zoo; us

@@ -18,6 +18,14 @@ ROWS = [
     ("gpt2_train", 1, 3, 3, ("torch",), 1.5),
     ("gpt2_decode", 1, 3, 15, ("torch",), None),
     ("llama_decode", 1, 3, 5, ("torch",), None),
+    ("vit_forward", 1, 3, 9, ("torch",), None),
+    ("vit_train", 8, 1, 1, ("torch",), None),
+    ("lstm_forward", 16, 3, 31, ("torch",), None),
+    ("lstm_train", 16, 3, 15, ("torch",), None),
+    ("unet_forward", 1, 3, 15, ("torch",), None),
+    ("unet_train", 4, 1, 3, ("torch",), None),
+    ("moe_forward", 1, 3, 15, ("torch",), None),
+    ("moe_train", 1, 3, 5, ("torch",), None),
 ]
 OF_FLOOR = 1.25  # decode steps: at most so many times the time to read the weights once
 

@@ -46,7 +46,7 @@ class ResNet:
 
 class Block:
     def __init__(self, d, heads, decode, batch):
-        self.heads, self.decode = heads, decode
+        self.heads, self.decode = heads, decode  # None: each token sees all
         self.ln_1, self.ln_2 = nn.LayerNorm(d), nn.LayerNorm(d)
         self.attn, self.proj, self.fc, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d), nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
         if decode:
@@ -59,7 +59,7 @@ class Block:
         if self.decode:
             self.cache[:, :, :, 128:129].assign(Tensor.stack(k, v))
             k, v = self.cache[0, :, :, :129], self.cache[1, :, :, :129]
-        a = q.scaled_dot_product_attention(k, v, is_causal=not self.decode)
+        a = q.scaled_dot_product_attention(k, v, is_causal=self.decode is False)
         x = x + self.proj(a.transpose(1, 2).reshape(b, t, d))
         return x + self.out(self.fc(self.ln_2(x)).gelu())
 
@@ -108,6 +108,71 @@ class Llama:
         return self.norm(x) @ self.embed.weight.T
 
 
+class ViT:
+    def __init__(self, d=384):
+        self.patch, self.head, self.norm = nn.Conv2d(3, d, 16, 16), nn.Linear(d, 1000), nn.LayerNorm(d, 1e-6)
+        self.first, self.at = given(1, 1, d), given(1, 197, d)
+        self.blocks = [Block(d, 6, None, 1) for _ in range(12)]
+
+    def __call__(self, x):
+        x = self.first.expand(x.shape[0], 1, -1).cat(self.patch(x).flatten(2).transpose(1, 2), dim=1) + self.at
+        return self.head(self.norm(x.sequential(self.blocks)[:, 0]))
+
+
+class LSTM:
+    def __init__(self, n=128, hidden=256):
+        self.ih, self.hh, self.fc = nn.Linear(n, 4 * hidden), nn.Linear(hidden, 4 * hidden, bias=False), nn.Linear(hidden, 10)
+
+    def __call__(self, x):
+        x, h = self.ih(x), Tensor.zeros(x.shape[1], 256)
+        c = h
+        for t in range(x.shape[0]):
+            i, f, g, o = (x[t] + self.hh(h)).chunk(4, 1)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+        return self.fc(h)
+
+
+class UNet:
+    def __init__(self, c=64):
+        sizes = {"enter": (4, c, 1), "down": (c, 2 * c, 2), "middle": (2 * c, 2 * c, 1), "up": (2 * c, c, 1), "leave": (2 * c, c, 1)}
+        self.unit = {name: (nn.Conv2d(i, o, 3, stride, 1), nn.GroupNorm(8, o)) for name, (i, o, stride) in sizes.items()}
+        self.out = nn.Conv2d(c, 4, 1)
+
+    def __call__(self, x):
+        def unit(name, x):
+            conv, norm = self.unit[name]
+            return norm(conv(x)).silu()
+        kept = unit("enter", x)
+        x = unit("middle", unit("down", kept)).repeat_interleave(2, 2).repeat_interleave(2, 3)
+        return self.out(unit("leave", kept.cat(unit("up", x), dim=1)))
+
+
+class Experts:
+    def __init__(self, d=512, hidden=1024, experts=8):
+        self.gate, self.up, self.down = nn.Linear(d, experts, bias=False), given(experts * hidden, d), given(experts * hidden, d)
+
+    def __call__(self, x):
+        rate = self.gate(x)
+        known = rate.detach()
+        first = known == known.max(-1, keepdim=True)
+        rest = first.where(float("-inf"), known)
+        chosen = (first | (rest == rest.max(-1, keepdim=True))).detach()
+        weight = chosen.where(rate, float("-inf")).softmax(-1)
+        h = (x @ self.up.T).gelu().reshape(x.shape[0], 8, -1) * weight.unsqueeze(-1)
+        balance = (chosen.float().mean(0) * rate.softmax(-1).mean(0)).sum() * 4
+        return x + h.reshape(x.shape[0], -1) @ self.down, balance
+
+
+def small_train(model, *inputs, optim=lambda p: AdamW(p, 1e-3)):
+    return *trained(ready(model), optim), *inputs
+
+
+def experts_train(m, o, s, x, y):
+    got, balance = m(x)
+    return train((got - y).square().mean() + 0.01 * balance, o, s)
+
+
 def tokens(*shape):
     return given(*shape, dtype=dtypes.int32)
 
@@ -151,4 +216,13 @@ NETWORKS = {
     "gpt2_train": (gpt2_train, lambda m, o, s, x, y: train(m(x).sparse_categorical_crossentropy(y), o, s)),
     "gpt2_decode": (lambda: [ready(GPT2(True)), tokens(1, 1)], lambda m, x: [m(x, 128)] + caches(m)),
     "llama_decode": (lambda: [ready(Llama()), tokens(1, 1)], lambda m, x: [m(x)] + caches(m)),
+    "vit_forward": (lambda: [ready(ViT()), given(1, 3, 224, 224)], inferred),
+    "vit_train": (lambda: small_train(ViT(), given(8, 3, 224, 224), tokens(8)), lambda m, o, s, x, y: train(m(x).sparse_categorical_crossentropy(y), o, s)),
+    "lstm_forward": (lambda: [ready(LSTM()), given(32, 16, 128)], inferred),
+    "lstm_train": (lambda: small_train(LSTM(), given(32, 16, 128), tokens(16), optim=lambda p: SGD(p, 0.1, momentum=0.9, weight_decay=1e-4)),
+                   lambda m, o, s, x, y: train(m(x).sparse_categorical_crossentropy(y), o, s)),
+    "unet_forward": (lambda: [ready(UNet()), given(1, 4, 64, 64)], inferred),
+    "unet_train": (lambda: small_train(UNet(), given(4, 4, 64, 64), given(4, 4, 64, 64)), lambda m, o, s, x, y: train((m(x) - y).square().mean(), o, s)),
+    "moe_forward": (lambda: [ready(Experts()), given(128, 512)], lambda m, x: inferred(m, x)[0]),
+    "moe_train": (lambda: small_train(Experts(), given(128, 512), given(128, 512)), experts_train),
 }

@@ -153,8 +153,69 @@ def torch_step():
                 x = x + F.linear(F.silu(gate) * up, down)
             return F.linear(rms(x, self.norm), self.embed)
 
-    train = PROGRAM.endswith("train")
-    if PROGRAM.startswith("resnet"):
+    class ViT(nn.Module):
+        def __init__(self, d=384, heads=6, layers=12):
+            super().__init__()
+            self.patch, self.head, self.norm = nn.Conv2d(3, d, 16, 16), nn.Linear(d, 1000), nn.LayerNorm(d, 1e-6)
+            self.first, self.at = nn.Parameter(torch.rand(1, 1, d)), nn.Parameter(torch.rand(1, 197, d))
+            self.blocks = nn.ModuleList(nn.ModuleList([nn.LayerNorm(d, 1e-6), nn.Linear(d, 3 * d), nn.Linear(d, d), nn.LayerNorm(d, 1e-6),
+                                                       nn.Linear(d, 4 * d), nn.Linear(4 * d, d)]) for _ in range(layers))
+
+        def forward(self, x):
+            x = torch.cat([self.first.expand(len(x), -1, -1), self.patch(x).flatten(2).transpose(1, 2)], 1) + self.at
+            b, t, d = x.shape
+            for n1, qkv, proj, n2, fc, out in self.blocks:
+                q, k, v = qkv(n1(x)).view(b, t, 3, 6, d // 6).permute(2, 0, 3, 1, 4)
+                x = x + proj(attention(q, k, v, None).transpose(1, 2).reshape(b, t, d))
+                x = x + out(F.gelu(fc(n2(x))))
+            return self.head(self.norm(x[:, 0]))
+
+    class LSTM(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.fc = nn.LSTM(128, 256), nn.Linear(256, 10)
+
+        def forward(self, x):
+            return self.fc(self.lstm(x)[0][-1])
+
+    class UNet(nn.Module):
+        def __init__(self, c=64):
+            super().__init__()
+            unit = lambda i, o, stride=1: nn.Sequential(nn.Conv2d(i, o, 3, stride, 1), nn.GroupNorm(8, o), nn.SiLU())  # noqa: E731
+            self.enter, self.leave, self.out = unit(4, c), unit(2 * c, c), nn.Conv2d(c, 4, 1)
+            self.inner = nn.Sequential(unit(c, 2 * c, 2), unit(2 * c, 2 * c), nn.Upsample(scale_factor=2), unit(2 * c, c))
+
+        def forward(self, x):
+            kept = self.enter(x)
+            return self.out(self.leave(torch.cat([kept, self.inner(kept)], 1)))
+
+    class Experts(nn.Module):
+        def __init__(self, d=512, hidden=1024, experts=8):
+            super().__init__()
+            self.gate = nn.Linear(d, experts, bias=False)
+            self.up, self.down = (nn.ParameterList(nn.Parameter(torch.rand(hidden, d) * 0.05) for _ in range(experts)) for _ in "ud")
+
+        def forward(self, x):
+            rate = self.gate(x)
+            best, which = rate.topk(2)
+            weight, y = best.softmax(-1), x.clone()
+            for e, (up, down) in enumerate(zip(self.up, self.down)):
+                token, choice = torch.where(which == e)
+                y = y.index_add(0, token, F.gelu(x[token] @ up.T, approximate="tanh") @ down * weight[token, choice, None])
+            share = F.one_hot(which, 8).sum(1).float().mean(0)
+            return y, (share * rate.softmax(-1).mean(0)).sum() * 4
+
+    train, loss = PROGRAM.endswith("train"), lambda y: F.cross_entropy(y.view(-1, y.shape[-1]), labels)
+    small = {"vit": (ViT, (BATCH, 3, 224, 224), 1000), "lstm": (LSTM, (32, BATCH, 128), 10), "unet": (UNet, (BATCH, 4, 64, 64), None),
+             "moe": (Experts, (BATCH * 128, 512), None)}.get(PROGRAM.split("_")[0])
+    if small:
+        model, x, labels = small[0](), torch.rand(small[1]), torch.randint(small[2] or 1, (BATCH,))
+        if PROGRAM.startswith("unet"):
+            loss = lambda y: F.mse_loss(y, x)  # noqa: E731
+        if PROGRAM.startswith("moe"):
+            loss = lambda y: F.mse_loss(y[0], x + 1) + 0.01 * y[1]  # noqa: E731
+        optim = torch.optim.SGD(model.parameters(), 0.1, 0.9, weight_decay=1e-4) if "lstm" in PROGRAM else torch.optim.AdamW(model.parameters(), 1e-3)
+    elif PROGRAM.startswith("resnet"):
         model, labels = resnet(), torch.randint(1000, (BATCH,))
         x = torch.rand(BATCH, 3, 224, 224).to(memory_format=torch.channels_last)
         optim = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=1e-4) if train else None
@@ -167,8 +228,7 @@ def torch_step():
     if train:
         def step():
             optim.zero_grad(set_to_none=True)
-            y = model(x)
-            F.cross_entropy(y.view(-1, y.shape[-1]), labels).backward()
+            loss(model(x)).backward()
             optim.step()
         return step
     model.eval()

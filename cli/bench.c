@@ -288,7 +288,8 @@ const cli_verb cli_bench = {
         "correlation with measured time (the networks only if they are named).\n"
         "Programs: add, matmul, linear_relu, softmax, layernorm, attention, embedding, conv_bn, digits_step; whole "
         "networks: "
-        "resnet50_forward, resnet50_train, gpt2_forward, gpt2_train, gpt2_decode, llama_decode.",
+        "resnet50_forward, resnet50_train, gpt2_forward, gpt2_train, gpt2_decode, llama_decode, "
+        "vit_forward, vit_train, lstm_forward, lstm_train, unet_forward, unet_train, moe_forward, moe_train.",
     .opt = options,
     .least = 1,
     .most = 64,

@@ -19,6 +19,14 @@ const zoo_model zoo_models[] = {
     {"gpt2_train", "a step of GPT-2 124M on 128 tokens, AdamW", 1, zoo_gpt2_loss, adamw},
     {"gpt2_decode", "GPT-2 124M, a token at any position", 1, zoo_gpt2_decode, NULL},
     {"llama_decode", "Llama 3.2 1B, a token at any position", 1, zoo_llama_decode, NULL},
+    {"vit_forward", "ViT-S/16, one image of 224 x 224", 1, zoo_vit, NULL},
+    {"vit_train", "a step of ViT-S/16, AdamW", 8, zoo_vit_loss, adamw},
+    {"lstm_forward", "an LSTM of 256 over 32 steps", 16, zoo_lstm, NULL},
+    {"lstm_train", "a step of the LSTM, SGD with momentum", 16, zoo_lstm_loss, sgd},
+    {"unet_forward", "a block of a U-Net, 64 channels of 64 x 64", 1, zoo_unet, NULL},
+    {"unet_train", "a step of the U-Net block, AdamW", 4, zoo_unet_loss, adamw},
+    {"moe_forward", "a layer of 8 experts, two a token, 128 tokens", 1, zoo_moe, NULL},
+    {"moe_train", "a step of the layer of experts, AdamW", 1, zoo_moe_loss, adamw},
     {NULL, NULL, 0, NULL, NULL},
 };
 

@@ -74,5 +74,13 @@ kn_tensor zoo_gpt2(zoo *z);
 kn_tensor zoo_gpt2_loss(zoo *z);
 kn_tensor zoo_gpt2_decode(zoo *z);
 kn_tensor zoo_llama_decode(zoo *z);
+kn_tensor zoo_vit(zoo *z);
+kn_tensor zoo_vit_loss(zoo *z);
+kn_tensor zoo_lstm(zoo *z);
+kn_tensor zoo_lstm_loss(zoo *z);
+kn_tensor zoo_unet(zoo *z);
+kn_tensor zoo_unet_loss(zoo *z);
+kn_tensor zoo_moe(zoo *z);
+kn_tensor zoo_moe_loss(zoo *z);
 
 #endif

@@ -34,7 +34,8 @@ def test_kernels_and_bytes(koine, program):
 
 
 ZOO = {"resnet50_forward": 54, "resnet50_train": 400, "gpt2_forward": 8 * 12 + 4, "gpt2_train": 400, "gpt2_decode": 8 * 12 + 4,
-       "llama_decode": 7 * 16 + 4}
+       "llama_decode": 7 * 16 + 4, "vit_forward": 8 * 12 + 4, "vit_train": 330, "lstm_forward": 2 * 32 + 1, "lstm_train": 140,
+       "unet_forward": 11, "unet_train": 32, "moe_forward": 4, "moe_train": 15}
 
 
 @pytest.mark.parametrize("program", ZOO)

@@ -296,8 +296,8 @@ KN_API kn_tensor kn_fmax(kn_tensor a, kn_tensor b);    /* the other one if eithe
 KN_API kn_tensor kn_fmin(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_floor_divide(kn_tensor a, kn_tensor b); /* integers: by 0 is 0 */
 KN_API kn_tensor kn_trunc_divide(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_remainder(kn_tensor a, kn_tensor b); /* sign of b */
-KN_API kn_tensor kn_fmod(kn_tensor a, kn_tensor b);      /* sign of a */
+KN_API kn_tensor kn_remainder(kn_tensor a, kn_tensor b); /* sign of b; as exact as kn_fmod */
+KN_API kn_tensor kn_fmod(kn_tensor a, kn_tensor b);      /* sign of a; exact where the quotient is below 2^24 (f64: 2^53) */
 KN_API kn_tensor kn_lt(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_le(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_gt(kn_tensor a, kn_tensor b);

@@ -18,6 +18,7 @@ kn_uop ki_t_full(kn_ctx *k, const ki_shape *s, kn_uop scalar) {
 }
 
 kn_uop ki_t_lowest(kn_ctx *k, kn_dtype t) {
+    if (t == KN_F8E4M3) return ki_const_float(&k->ir, t, -448); /* it has no infinity */
     if (ki_is_float(t)) return ki_const_float(&k->ir, t, -(double)INFINITY);
     return ki_const_int(&k->ir, t, ki_int_min(t));
 }

@@ -108,7 +108,7 @@ static kn_uop fmod_of(kn_ctx *k, kn_uop a, kn_uop b) {
     kn_uop r = q ? ki_op3(&k->ir, KN_MULACC, ki_t_neg(k, q), b, a) : NULL;
     if (!r) return NULL;
     /* The quotient may have been rounded up to the next integer, or down by one. */
-    kn_uop neg = ki_t_signbit(k, a), off = ki_t_where(k, neg, ki_t_neg(k, r), r);
+    kn_uop neg = ki_t_signbit(k, a), off = ki_t_where(k, neg, ki_t_sub(k, L(r, 0), r), r); /* a multiple's +0 stays */
     off = ki_t_where(k, ki_t_lt(k, off, L(r, 0)), ki_t_add(k, off, size), off);
     off = ki_t_where(k, ki_t_ge(k, off, size), ki_t_sub(k, off, size), off);
     off = ki_t_where(k, neg, ki_t_neg(k, off), off);
@@ -172,6 +172,18 @@ static kn_uop nextafter_of(kn_ctx *k, kn_uop a, kn_uop b) {
     moved = moved ? ki_bitcast(&k->ir, moved, t) : NULL;
     moved = ki_t_where(k, ki_t_eq(k, a, b), b, moved);
     return ki_t_where(k, ki_t_ne(k, a, a), a, ki_t_where(k, ki_t_ne(k, b, b), b, moved));
+}
+
+static kn_uop xlogy_of(kn_ctx *k, kn_uop a, kn_uop b) {
+    return a ? ki_t_where(k, ki_t_eq(k, a, L(a, 0)), L(a, 0), ki_t_mul(k, a, ki_t_log(k, b))) : NULL;
+}
+
+/* f of floats of 16 and 8 bits as they are in dtype `in`. fmod's quotients of all of these but bf16 are exact in f64. */
+static kn_uop wide(kn_ctx *k, kn_uop a, kn_uop b, kn_dtype in, kn_uop (*f)(kn_ctx *, kn_uop, kn_uop)) {
+    bool small = both_float(k, &a, &b) && ki_itemsize((kn_dtype)a->dtype) < 4;
+    if (!small) return a && b && k->env.err == KI_E_NONE ? f(k, a, b) : NULL;
+    kn_uop r = f(k, ki_t_cast(k, a, in), ki_t_cast(k, b, in));
+    return r ? ki_t_cast(k, r, (kn_dtype)a->dtype) : NULL;
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------- */

@@ -107,8 +107,11 @@ kn_tensor kn_normalize(kn_tensor t, double p, int axis, double eps) {
     kn_uop x = ki_t_float(k, t->u);
     int a = ki_axis(k, axis, ki_rank(t->u));
     if (!(p > 0)) return FAIL(KI_E_POWER, k->fn, p), ki_handle(k, NULL);
-    return ki_handle(k, a < 0 || !x ? NULL
-                                    : ki_t_div(k, x, ki_t_max(k, ki_t_vector_norm(k, x, p, UINT32_C(1) << a), L(eps))));
+    if (a < 0 || !x) return ki_handle(k, NULL);
+    kn_dtype d = (kn_dtype)x->dtype;
+    x = ki_t_cast(k, x, wide(d));
+    kn_uop length = ki_t_max(k, ki_t_vector_norm(k, x, p, UINT32_C(1) << a), L(eps));
+    return ki_handle(k, ki_t_cast(k, ki_t_div(k, x, length), d));
 }
 
 kn_tensor kn_cosine_similarity(kn_tensor p, kn_tensor q, int axis, double eps) {
@@ -120,9 +123,12 @@ kn_tensor kn_cosine_similarity(kn_tensor p, kn_tensor q, int axis, double eps) {
     int a = ki_axis(k, axis, ki_rank(x));
     if (a < 0) return ki_handle(k, NULL);
     uint32_t bit = UINT32_C(1) << a;
+    kn_dtype d = (kn_dtype)x->dtype;
+    x = ki_t_cast(k, x, wide(d)), y = ki_t_cast(k, y, wide(d));
     kn_uop lengths = ki_t_mul(k, ki_t_max(k, ki_t_vector_norm(k, x, 2, bit), L(eps)),
                               ki_t_max(k, ki_t_vector_norm(k, y, 2, bit), L(eps)));
-    return ki_handle(k, ki_t_squeeze(k, ki_t_div(k, ki_t_sum(k, ki_t_mul(k, x, y), bit), lengths), bit));
+    kn_uop cosine = ki_t_div(k, ki_t_sum(k, ki_t_mul(k, x, y), bit), lengths);
+    return ki_handle(k, ki_t_cast(k, ki_t_squeeze(k, cosine, bit), d));
 }
 
 /* ---- batches ----------------------------------------------------------------------------------------------- */

@@ -78,16 +78,21 @@ kn_uop ki_t_var(kn_ctx *k, kn_uop x, uint32_t axes, double correction) {
     return ki_t_cast(k, ki_t_div(k, ki_t_reduce(k, ki_t_mul(k, d, d), KN_ADD, axes), n), t);
 }
 static kn_uop std_of(kn_ctx *k, kn_uop x, uint32_t axes, double correction) {
-    return ki_t_sqrt(k, ki_t_var(k, x, axes, correction));
+    x = ki_t_float(k, x);
+    if (!x) return NULL;
+    kn_dtype t = (kn_dtype)x->dtype;
+    return ki_t_cast(k, ki_t_sqrt(k, ki_t_var(k, ki_t_cast(k, x, accumulator(t)), axes, correction)), t);
 }
 
 /* An infinite maximum is not subtracted: inf - inf would be NaN. */
 kn_uop ki_t_logsumexp(kn_ctx *k, kn_uop x, uint32_t axes) {
     x = ki_t_float(k, x);
     if (!nonempty(k, x, axes)) return NULL;
+    kn_dtype t = (kn_dtype)x->dtype;
+    x = ki_t_cast(k, x, accumulator(t));
     kn_uop m = ki_t_reduce(k, x, KN_MAX, axes), safe = ki_t_where(k, ki_t_isinf(k, m), L(0), m);
     safe = safe ? ki_op1(&k->ir, KN_DETACH, safe) : NULL;
-    return ki_t_add(k, ki_t_log(k, ki_t_sum(k, ki_t_exp(k, ki_t_sub(k, x, safe)), axes)), safe);
+    return ki_t_cast(k, ki_t_add(k, ki_t_log(k, ki_t_sum(k, ki_t_exp(k, ki_t_sub(k, x, safe)), axes)), safe), t);
 }
 
 static kn_uop any_of(kn_ctx *k, kn_uop x, uint32_t axes) { return ki_t_reduce(k, ki_t_truth(k, x), KN_ADD, axes); }
@@ -103,15 +108,16 @@ static kn_uop norm_of(kn_ctx *k, kn_uop x, uint32_t axes) {
 
 /* ---- leaving NaN out ---------------------------------------------------------------------------------------- */
 
-static kn_uop numbers(kn_ctx *k, kn_uop x, double instead) {
-    return !x || !ki_is_float((kn_dtype)x->dtype) ? x : ki_t_where(k, ki_t_isnan(k, x), L(instead), x);
+static kn_uop numbers_or(kn_ctx *k, kn_uop x, kn_uop instead) {
+    return !x || !ki_is_float((kn_dtype)x->dtype) ? x : ki_t_where(k, ki_t_isnan(k, x), instead, x);
 }
+static kn_uop numbers(kn_ctx *k, kn_uop x, double instead) { return numbers_or(k, x, x ? L(instead) : NULL); }
 static kn_uop nansum_of(kn_ctx *k, kn_uop x, uint32_t axes) { return ki_t_sum(k, numbers(k, x, 0), axes); }
 static kn_uop nanprod_of(kn_ctx *k, kn_uop x, uint32_t axes) { return ki_t_prod(k, numbers(k, x, 1), axes); }
 
 /* The largest number; NaN where there is none. */
 static kn_uop nanmax_of(kn_ctx *k, kn_uop x, uint32_t axes) {
-    kn_uop m = ki_t_max_over(k, numbers(k, x, -(double)INFINITY), axes);
+    kn_uop m = ki_t_max_over(k, numbers_or(k, x, x ? ki_t_lowest(k, (kn_dtype)x->dtype) : NULL), axes);
     if (!m || !ki_is_float((kn_dtype)x->dtype)) return m;
     return ki_t_where(k, ki_t_reduce(k, ki_t_isnan(k, x), KN_MUL, axes), L((double)NAN), m);
 }

@@ -31,15 +31,31 @@ static kn_uop sinh_of(kn_ctx *k, kn_uop x) {
     return ki_t_where(k, far, large, small);
 }
 
-static kn_uop asinh_of(kn_ctx *k, kn_uop x) {
-    kn_uop a = ki_t_neg(k, minus_abs(k, x)), big = ki_t_gt(k, a, L(1e4)), s = ki_t_where(k, big, L(1), a),
-           q = ki_t_mul(k, s, s);
-    kn_uop small = ki_t_log1p(k, ki_t_add(k, s, ki_t_div(k, q, ki_t_add(k, L(1), ki_t_sqrt(k, ki_t_add(k, L(1), q))))));
-    kn_uop r = ki_t_where(k, big, ki_t_add(k, ki_t_log(k, a), L(0.69314718055994530942)), small);
-    return ki_t_where(k, ki_t_lt(k, x, L(0)), ki_t_neg(k, r), r);
+/* What an odd function of |x| is of x. 0 keeps its sign. */
+static kn_uop odd(kn_ctx *k, kn_uop x, kn_uop r) {
+    return ki_t_where(k, ki_t_eq(k, x, L(0)), x, ki_t_where(k, ki_t_lt(k, x, L(0)), ki_t_neg(k, r), r));
 }
 
-/* |x| > 1 by pi/2 - atan(1/|x|); then atan(y) = 2 atan(y / (1 + sqrt(1 + y^2))) three times, which leaves
+static kn_uop asinh_of(kn_ctx *k, kn_uop x) {
+    kn_uop a = ki_t_neg(k, minus_abs(k, x)), big = ki_t_gt(k, a, L(1e9)), s = ki_t_where(k, big, L(1), a),
+           q = ki_t_mul(k, s, s);
+    kn_uop small = log1p_of(k, ki_t_add(k, s, ki_t_div(k, q, ki_t_add(k, L(1), ki_t_sqrt(k, ki_t_add(k, L(1), q))))));
+    return odd(k, x, ki_t_where(k, big, ki_t_add(k, ki_t_log(k, a), L(0.69314718055994530942)), small));
+}
+
+/* By t = x - 1, which is exact near 1. Two roots: below 1 one of them is NaN. */
+static kn_uop acosh_of(kn_ctx *k, kn_uop x) {
+    kn_uop big = ki_t_gt(k, x, L(1e9)), t = ki_t_sub(k, ki_t_where(k, big, L(2), x), L(1));
+    kn_uop near = log1p_of(k, ki_t_add(k, t, ki_t_mul(k, ki_t_sqrt(k, t), ki_t_sqrt(k, ki_t_add(k, t, L(2))))));
+    return ki_t_where(k, big, ki_t_add(k, ki_t_log(k, x), L(0.69314718055994530942)), near);
+}
+
+static kn_uop atanh_of(kn_ctx *k, kn_uop x) {
+    kn_uop a = ki_t_neg(k, minus_abs(k, x));
+    return odd(k, x, ki_t_mul(k, L(0.5), log1p_of(k, ki_t_div(k, ki_t_add(k, a, a), ki_t_sub(k, L(1), a)))));
+}
+
+/* Next to 0 it is x. |x| > 1 by pi/2 - atan(1/|x|); then atan(y) = 2 atan(y / (1 + sqrt(1 + y^2))) three times, which leaves
  * y <= tan(pi/32), where the odd series ends after nine terms. */
 static kn_uop atan_of(kn_ctx *k, kn_uop x) {
     kn_uop a = ki_t_neg(k, minus_abs(k, x)), big = ki_t_gt(k, a, L(1)),
@@ -50,7 +66,7 @@ static kn_uop atan_of(kn_ctx *k, kn_uop x) {
     for (int n = 15; n >= 1; n -= 2) p = ki_t_sub(k, L(1.0 / n), ki_t_mul(k, q, p));
     kn_uop r = ki_t_mul(k, L(8), ki_t_mul(k, y, p));
     r = ki_t_where(k, big, ki_t_sub(k, L(1.57079632679489661923), r), r);
-    return ki_t_where(k, ki_t_lt(k, x, L(0)), ki_t_neg(k, r), ki_t_where(k, ki_t_eq(k, x, L(0)), x, r));
+    return odd(k, x, ki_t_where(k, ki_t_lt(k, a, L(1e-30)), a, r));
 }
 
 static kn_uop floor_of(kn_ctx *k, kn_uop x, int dir) {
@@ -88,12 +104,21 @@ kn_uop ki_t_elu(kn_ctx *k, kn_uop x, double alpha) {
 
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
-enum { OPERAND_ANY, OPERAND_FLOAT, OPERAND_NUM, OPERAND_INT };
+enum { OPERAND_ANY, OPERAND_FLOAT, OPERAND_WIDE, OPERAND_NUM, OPERAND_INT };
 
-static kn_uop operand(kn_ctx *k, kn_uop x, int kind) {
+/* x as a composition of several roundings takes it; *t is the dtype of its result. */
+static kn_uop wide(kn_ctx *k, kn_uop x, kn_dtype *t) {
+    x = ki_t_float(k, x);
+    if (x) *t = (kn_dtype)x->dtype;
+    return x && ki_itemsize(*t) < 4 ? ki_t_cast(k, x, KN_F32) : x;
+}
+static kn_uop narrow(kn_ctx *k, kn_uop r, kn_dtype t) { return r && t != KN_VOID ? ki_t_cast(k, r, t) : r; }
+
+static kn_uop operand(kn_ctx *k, kn_uop x, int kind, kn_dtype *result) {
     if (!x) return NULL;
     kn_dtype t = (kn_dtype)x->dtype;
     if (kind == OPERAND_FLOAT) return ki_t_float(k, x);
+    if (kind == OPERAND_WIDE) return wide(k, x, result);
     if (kind == OPERAND_NUM && t == KN_BOOL) return FAIL(KI_E_FN_DTYPE, k->fn, "bool", "a number");
     if (kind == OPERAND_INT && ki_is_float(t))
         return FAIL(KI_E_FN_DTYPE, k->fn, ki_dtypes[t].name, "an integer or bool dtype");
@@ -102,8 +127,9 @@ static kn_uop operand(kn_ctx *k, kn_uop x, int kind) {
 
 #define UNARY(name, kind, ...)                                                                                         \
     kn_uop ki_t_##name(kn_ctx *k, kn_uop x) {                                                                          \
-        x = operand(k, x, OPERAND_##kind);                                                                             \
-        return x ? (__VA_ARGS__) : NULL;                                                                               \
+        kn_dtype result = KN_VOID;                                                                                     \
+        x = operand(k, x, OPERAND_##kind, &result);                                                                    \
+        return x ? narrow(k, (__VA_ARGS__), result) : NULL;                                                            \
     }                                                                                                                  \
     kn_tensor kn_##name(kn_tensor t) {                                                                                 \
         ENTER(#name, t);                                                                                               \
@@ -116,8 +142,9 @@ static kn_uop operand(kn_ctx *k, kn_uop x, int kind) {
 
 kn_tensor kn_leaky_relu(kn_tensor t, double slope) {
     ENTER("leaky_relu", t);
-    kn_uop x = ki_t_float(k, t->u);
-    return ki_handle(k, x ? ki_t_where(k, ki_t_gt(k, x, L(0)), x, ki_t_mul(k, L(slope), x)) : NULL);
+    kn_dtype r = KN_VOID;
+    kn_uop x = wide(k, t->u, &r);
+    return ki_handle(k, x ? narrow(k, ki_t_where(k, ki_t_gt(k, x, L(0)), x, ki_t_mul(k, L(slope), x)), r) : NULL);
 }
 kn_tensor kn_threshold(kn_tensor t, double least, double value) {
     ENTER("threshold", t);
@@ -138,9 +165,10 @@ kn_tensor kn_softshrink(kn_tensor t, double size) {
 }
 kn_tensor kn_logit(kn_tensor t, double eps) {
     ENTER("logit", t);
-    kn_uop x = ki_t_float(k, t->u);
+    kn_dtype r = KN_VOID;
+    kn_uop x = wide(k, t->u, &r);
     if (eps > 0) x = ki_t_clamp(k, x, eps, 1 - eps);
-    return ki_handle(k, x ? ki_t_sub(k, ki_t_log(k, x), ki_t_log1p(k, ki_t_neg(k, x))) : NULL);
+    return ki_handle(k, x ? narrow(k, ki_t_sub(k, ki_t_log(k, x), log1p_of(k, ki_t_neg(k, x))), r) : NULL);
 }
 kn_tensor kn_prelu(kn_tensor t, kn_tensor weight) {
     ENTER("prelu", t, weight);
@@ -169,14 +197,17 @@ kn_tensor kn_glu(kn_tensor t, int axis) {
 }
 kn_tensor kn_elu(kn_tensor t, double alpha) {
     ENTER("elu", t);
-    return ki_handle(k, ki_t_elu(k, ki_t_float(k, t->u), alpha));
+    kn_dtype r = KN_VOID;
+    kn_uop x = wide(k, t->u, &r);
+    return ki_handle(k, narrow(k, ki_t_elu(k, x, alpha), r));
 }
 kn_tensor kn_celu(kn_tensor t, double alpha) {
     ENTER("celu", t);
-    kn_uop x = ki_t_float(k, t->u), pos = x ? ki_t_gt(k, x, L(0)) : NULL;
+    kn_dtype r = KN_VOID;
+    kn_uop x = wide(k, t->u, &r), pos = x ? ki_t_gt(k, x, L(0)) : NULL;
     if (!pos) return ki_handle(k, NULL);
     kn_uop e = ki_t_expm1(k, ki_t_div(k, ki_t_where(k, pos, L(0), x), L(alpha)));
-    return ki_handle(k, ki_t_where(k, pos, x, ki_t_mul(k, L(alpha), e)));
+    return ki_handle(k, narrow(k, ki_t_where(k, pos, x, ki_t_mul(k, L(alpha), e)), r));
 }
 kn_tensor kn_clamp(kn_tensor t, double lo, double hi) {
     ENTER("clamp", t);

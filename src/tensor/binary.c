@@ -124,13 +124,15 @@ static kn_uop remainder_of(kn_ctx *k, kn_uop a, kn_uop b) {
     return ki_t_where(k, wrong, ki_t_add(k, r, b), r);
 }
 
+/* The larger one by d = a - b, so that equals share the gradient; infinities of one sign are their sum. */
 kn_uop ki_t_logaddexp(kn_ctx *k, kn_uop a, kn_uop b) {
     if (!a || !b) return NULL;
-    kn_uop m = ki_t_max(k, a, b), d = ki_t_sub(k, a, b);
-    if (!d) return NULL;
-    kn_uop less = ki_t_where(k, ki_t_lt(k, d, L(d, 0)), d, ki_t_neg(k, d));
-    return ki_t_where(k, ki_t_eq(k, a, b), ki_t_add(k, a, L(d, 0.69314718055994530942)),
-                      ki_t_add(k, m, ki_t_log1p(k, ki_t_exp(k, less))));
+    kn_uop d = ki_t_sub(k, a, b), below = d ? ki_t_lt(k, d, L(d, 0)) : NULL;
+    if (!below) return NULL;
+    kn_uop less = ki_t_where(k, below, d, ki_t_neg(k, d)), endless = ki_t_isinf(k, a);
+    kn_uop same = ki_t_binary(k, KN_AND, ki_t_eq(k, a, b), endless);
+    return ki_t_where(k, same, ki_t_add(k, a, b),
+                      ki_t_add(k, ki_t_where(k, below, b, a), ki_t_log1p(k, ki_t_exp(k, less))));
 }
 
 static kn_uop hypot_of(kn_ctx *k, kn_uop a, kn_uop b) {
@@ -147,9 +149,9 @@ static kn_uop atan2_of(kn_ctx *k, kn_uop a, kn_uop b) {
     if (!a || !b || !ki_broadcast(k, &a, &b)) return NULL;
     const double pi = 3.14159265358979323846;
     kn_uop y = ki_t_abs(k, a), x = ki_t_abs(k, b), both = ki_t_binary(k, KN_AND, ki_t_isinf(k, a), ki_t_isinf(k, b)),
-           m = ki_t_max(k, x, y);
+           steep = ki_t_gt(k, y, x), m = ki_t_where(k, steep, y, x);
     if (!m) return NULL;
-    kn_uop steep = ki_t_gt(k, y, x), n = ki_t_where(k, steep, x, y), zero = ki_t_eq(k, m, L(m, 0));
+    kn_uop n = ki_t_where(k, steep, x, y), zero = ki_t_eq(k, m, L(m, 0));
     kn_uop t = ki_t_atan(k, ki_t_where(k, both, L(m, 1), ki_t_div(k, n, ki_t_where(k, zero, L(m, 1), m))));
     t = ki_t_where(k, steep, ki_t_sub(k, L(m, pi / 2), t), t);
     t = ki_t_where(k, ki_t_signbit(k, b), ki_t_sub(k, L(m, pi), t), t);

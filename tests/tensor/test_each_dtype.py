@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy on NaN and overflow
 FLOATS = {"f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 INTS = {f"{s}{b}": np.dtype(f"{s}{b // 8}").type for s in "iu" for b in (8, 16, 32, 64)}
 erf, erfc = (np.vectorize(f, otypes=[np.float64]) for f in (math.erf, math.erfc))

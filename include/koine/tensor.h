@@ -147,6 +147,21 @@ KN_API kn_tensor kn_normal(kn_ctx *k, kn_ints shape, double mean, double deviati
 KN_API kn_tensor kn_randint(kn_ctx *k, kn_ints shape, int64_t lo, int64_t hi, kn_dtype dtype, kn_tensor key); /* lo <= v < hi */
 KN_API kn_tensor kn_bernoulli(kn_tensor p, kn_tensor key);        /* 1 with probability p, of p's shape and dtype */
 KN_API kn_tensor kn_dropout(kn_tensor x, double p, kn_tensor key); /* 0 with probability p, the rest scaled by 1/(1-p) */
+/* Of a location and a scale, 0 or more, in numpy's sense: location + scale * a number of the standard distribution. */
+KN_API kn_tensor kn_exponential(kn_ctx *k, kn_ints shape, double scale, kn_dtype dtype, kn_tensor key); /* -scale * log(u): mean scale */
+KN_API kn_tensor kn_laplace(kn_ctx *k, kn_ints shape, double location, double scale, kn_dtype dtype, kn_tensor key);  /* exponential on both sides */
+KN_API kn_tensor kn_gumbel(kn_ctx *k, kn_ints shape, double location, double scale, kn_dtype dtype, kn_tensor key);   /* -log(-log(u)) */
+KN_API kn_tensor kn_logistic(kn_ctx *k, kn_ints shape, double location, double scale, kn_dtype dtype, kn_tensor key); /* log(u / (1 - u)) */
+KN_API kn_tensor kn_cauchy(kn_ctx *k, kn_ints shape, double location, double scale, kn_dtype dtype, kn_tensor key);   /* tan(pi u) */
+/* A normal number, mean 0 and deviation 1, that lies between lo and hi, which may be infinite; exact to 1e-15, up to 37 deviations out,
+ * beyond which it is the nearer bound. */
+KN_API kn_tensor kn_truncated_normal(kn_ctx *k, kn_ints shape, double lo, double hi, kn_dtype dtype, kn_tensor key);
+KN_API kn_tensor kn_permutation(kn_ctx *k, int64_t n, kn_tensor key);     /* 0 .. n - 1 in random order, i64 */
+KN_API kn_tensor kn_shuffle(kn_tensor x, int axis, kn_tensor key);        /* places along an axis in random order, the same for all rows; gradients follow */
+KN_API kn_tensor kn_categorical(kn_tensor logits, int axis, kn_tensor key); /* a place along the axis, i64, with probability softmax(logits) */
+/* n places along the last axis, (..., n), i64, with probability p (0 or more, which need not add up to 1); without replacement in the order drawn,
+ * places of p 0 last. */
+KN_API kn_tensor kn_multinomial(kn_tensor p, int64_t n, int replace, kn_tensor key);
 KN_API kn_tensor kn_threefry(kn_tensor counter, kn_tensor key);   /* the generator itself; both u64, low word first */
 
 /* ---- dtypes and markers ------------------------------------------------------------------------------------ */

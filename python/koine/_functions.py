@@ -32,7 +32,8 @@ DEFAULTS = {
     "cosine_similarity.eps": 1e-8, "logit.eps": 0.0, "hardshrink.size": 0.5, "softshrink.size": 0.5, "huber_loss_as.delta": 1.0, "smooth_l1_loss.beta": 1.0,
     "kl_div.log_target": False, "poisson_nll_loss.log_input": True, "poisson_nll_loss.eps": 1e-8, "gaussian_nll_loss.eps": 1e-6, "hinge_embedding_loss.margin": 1.0,
     "margin_ranking_loss.margin": 0.0, "cosine_embedding_loss.margin": 0.0, "triplet_margin_loss.margin": 1.0, "ctc_loss.blank": 0, "ctc_loss.zero_infinity": False,
-    "key": None, "key_split.key": ..., "key_split.n": 2, "key_fold.key": ..., "threefry.key": ..., "random_bits.dtype": "uint32",
+    "key": None, "key_split.key": ..., "key_split.n": 2, "key_fold.key": ..., "threefry.key": ..., "location": 0.0, "exponential.scale": 1.0, "laplace.scale": 1.0, "gumbel.scale": 1.0, "logistic.scale": 1.0, "cauchy.scale": 1.0,
+    "shuffle.axis": 0, "categorical.axis": -1, "replace": True, "random_bits.dtype": "uint32",
     "local_response_norm.alpha": 1e-4, "local_response_norm.beta": 0.75, "local_response_norm.add": 1.0,
 }
 NAMES = {"keep": "keepdims", "in": "inputs", "from": "source", "to": "destination", "lambda": "lambda_", "def": "default"}

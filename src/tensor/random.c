@@ -78,8 +78,7 @@ kn_uop ki_stream_draw(kn_ctx *k, const ki_stream *o, const ki_shape *s) {
     return type ? ki_t_reshape_to(k, ki_stream_at(k, o, ki_t_iota(k, type->numel, KN_U64)), s) : NULL;
 }
 
-/* One counter for each element. */
-static kn_uop drawn(kn_ctx *k, kn_tensor key, const ki_shape *s) {
+kn_uop ki_drawn(kn_ctx *k, kn_tensor key, const ki_shape *s) {
     const ki_type *type = ki_type_make(&k->ir, s->n, s->d, 0, -1);
     ki_stream o;
     return type && ki_stream_open(k, &o, key, type->numel) ? ki_stream_draw(k, &o, s) : NULL;
@@ -130,7 +129,7 @@ kn_uop ki_normal(kn_ctx *k, kn_uop bits, kn_dtype t) {
                         ki_t_const(k, t, 0x1p-32)),
            turn;
     if (!x) return NULL;
-    ki_plain_turn(k, ki_word32(k, bits, 1), false, t, &turn, NULL);
+    ki_plain_turn(k, ki_word32(k, bits, 1), NULL, t, &turn, NULL);
     return ki_t_mul(k, ki_t_sqrt(k, ki_t_max(k, ki_t_mul(k, L(-2), ki_plain_log(k, x)), L(0))), turn);
 }
 
@@ -178,7 +177,7 @@ kn_tensor kn_random_bits(kn_ctx *k, kn_ints shape, kn_dtype t, kn_tensor key) {
     if (t < KN_U8 || t > KN_U64)
         return FAIL(KI_E_DTYPE_GIVEN, "random_bits", kn_dtype_name(t), "u8, u16, u32 or u64"), ki_handle(k, NULL);
     if (!ki_draw_shape(k, "random_bits", shape, KN_F32, &s)) return ki_handle(k, NULL);
-    return ki_handle(k, ki_t_cast(k, bits_of(k, drawn(k, key, &s), key != NULL, t == KN_U64), t));
+    return ki_handle(k, ki_t_cast(k, bits_of(k, ki_drawn(k, key, &s), key != NULL, t == KN_U64), t));
 }
 
 static kn_tensor uniform(kn_ctx *k, const char *fn, kn_ints shape, double lo, double hi, kn_dtype t, kn_tensor key) {
@@ -186,7 +185,7 @@ static kn_tensor uniform(kn_ctx *k, const char *fn, kn_ints shape, double lo, do
     ki_shape s;
     if (!ki_draw_shape(k, fn, shape, t, &s)) return ki_handle(k, NULL);
     if (!(lo <= hi)) return FAIL(KI_E_DRAW_BOUNDS, fn, lo, hi), ki_handle(k, NULL);
-    kn_uop x = ki_uniform(k, drawn(k, key, &s), key != NULL, t);
+    kn_uop x = ki_uniform(k, ki_drawn(k, key, &s), key != NULL, t);
     if (x && lo == 0 && hi == 1) return ki_handle(k, x);
     return ki_handle(k, x ? ki_t_max(k, ki_t_add(k, ki_t_mul(k, x, ki_t_sub(k, L(hi), L(lo))), L(lo)), L(lo)) : NULL);
 }
@@ -196,7 +195,7 @@ static kn_tensor normal(kn_ctx *k, const char *fn, kn_ints shape, double mean, d
     ki_shape s;
     if (!ki_draw_shape(k, fn, shape, t, &s)) return ki_handle(k, NULL);
     if (!(deviation >= 0)) return FAIL(KI_E_DRAW_SCALE, fn, deviation), ki_handle(k, NULL);
-    kn_uop x = ki_normal(k, drawn(k, key, &s), ki_draw_dtype(t));
+    kn_uop x = ki_normal(k, ki_drawn(k, key, &s), ki_draw_dtype(t));
     if (x && (mean != 0 || deviation != 1)) x = ki_t_add(k, ki_t_mul(k, x, L(deviation)), L(mean));
     return ki_handle(k, ki_t_cast(k, x, t));
 }
@@ -223,7 +222,7 @@ kn_tensor kn_randint(kn_ctx *k, kn_ints shape, int64_t lo, int64_t hi, kn_dtype 
         return FAIL(KI_E_DTYPE_GIVEN, "randint", kn_dtype_name(t), "an integer dtype"), ki_handle(k, NULL);
     if (lo >= hi) return FAIL(KI_E_RANDINT_RANGE, (long long)lo, (long long)hi), ki_handle(k, NULL);
     uint64_t range = (uint64_t)hi - (uint64_t)lo;
-    kn_uop bits = drawn(k, key, &s), r = ki_const_bits(&k->ir, KN_U64, range), v;
+    kn_uop bits = ki_drawn(k, key, &s), r = ki_const_bits(&k->ir, KN_U64, range), v;
     if (range <= UINT64_C(1) << 32) {
         kn_uop low = ki_t_binary(k, KN_AND, bits, ki_const_bits(&k->ir, KN_U64, UINT32_MAX));
         v = ki_t_binary(k, KN_SHR, ki_t_mul(k, low, r), ki_t_const(k, KN_U64, 32));
@@ -237,7 +236,7 @@ kn_tensor kn_randint(kn_ctx *k, kn_ints shape, int64_t lo, int64_t hi, kn_dtype 
 /* Uniform numbers of x's shape. */
 static kn_uop beside(kn_ctx *k, kn_uop x, kn_dtype t, kn_tensor key) {
     ki_shape s = ki_shape_like(x);
-    return ki_uniform(k, drawn(k, key, &s), key != NULL, t);
+    return ki_uniform(k, ki_drawn(k, key, &s), key != NULL, t);
 }
 kn_tensor kn_bernoulli(kn_tensor p, kn_tensor key) {
     ENTER_("bernoulli", 2, p, key);

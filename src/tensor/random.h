@@ -27,6 +27,7 @@ kn_uop ki_word32(kn_ctx *k, kn_uop bits, unsigned which);                  /* 0:
 kn_tensor ki_key_enter(kn_ctx *k, const char *fn, kn_tensor key);
 /* Sizes and dtype of what is drawn: constant, and a float. */
 bool ki_draw_shape(kn_ctx *k, const char *fn, kn_ints shape, kn_dtype t, ki_shape *s);
+kn_uop ki_drawn(kn_ctx *k, kn_tensor key, const ki_shape *s);        /* bits: a counter for each element */
 kn_uop ki_uniform(kn_ctx *k, kn_uop bits, bool keyed, kn_dtype t); /* [0, 1) */
 kn_uop ki_normal(kn_ctx *k, kn_uop bits, kn_dtype t);              /* t: f32 or f64, as below */
 /* The dtype that draws of dtype t are computed in. */
@@ -35,7 +36,13 @@ static inline kn_dtype ki_draw_dtype(kn_dtype t) { return t == KN_F64 ? KN_F64 :
 /* ---- functions that every device rounds alike: multiplications, additions, a division or a root ---------------- */
 
 kn_uop ki_plain_log(kn_ctx *k, kn_uop x); /* normal, > 0 */
-/* cos and sin (which may be NULL) of 2 pi word / 2^32; between: of the middle between two words, never 0. */
-void ki_plain_turn(kn_ctx *k, kn_uop word, bool between, kn_dtype t, kn_uop *cosine, kn_uop *sine);
+kn_uop ki_plain_exp(kn_ctx *k, kn_uop x);
+/* cos and sin (which may be NULL) of 2 pi (word + within) / 2^32; within, of dtype t, may be NULL. */
+void ki_plain_turn(kn_ctx *k, kn_uop word, kn_uop within, kn_dtype t, kn_uop *cosine, kn_uop *sine);
+kn_uop ki_plain_normal_at(kn_ctx *k, kn_uop p); /* where the normal distribution is p, of f64 */
+/* Of the 32 low bits, for f64 all: u uniform in (0, 1], -log(u), log(u / (1 - u)). */
+kn_uop ki_plain_middle(kn_ctx *k, kn_uop bits, kn_dtype t);
+kn_uop ki_plain_exponential(kn_ctx *k, kn_uop bits, kn_dtype t);
+kn_uop ki_plain_logistic(kn_ctx *k, kn_uop bits, kn_dtype t);
 
 #endif

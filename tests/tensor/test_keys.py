@@ -72,6 +72,17 @@ DRAWS = {
     "normal": lambda k, key: k.normal((100, 30), 2, 0.3, "f32", key),
     "randint": lambda k, key: k.randint((2000,), -5, 1000, "i32", key),
     "bernoulli": lambda k, key: k.full((2000,), 0.3, "f32").bernoulli(key),
+    "exponential": lambda k, key: k.exponential((2000,), 2, "f32", key),
+    "laplace": lambda k, key: k.laplace((2000,), 1, 2, "f64", key),
+    "gumbel": lambda k, key: k.gumbel((2000,), 0, 1, "f32", key),
+    "logistic": lambda k, key: k.logistic((2000,), 0, 1, "f32", key),
+    "cauchy": lambda k, key: k.cauchy((2000,), 0, 1, "f32", key),
+    "truncated_normal": lambda k, key: k.truncated_normal((2000,), -1, 3, "f32", key),
+    "permutation": lambda k, key: k.permutation(700, key),
+    "shuffle": lambda k, key: k.arange(0, 600, 1, "f32").reshape((200, 3)).shuffle(0, key),
+    "categorical": lambda k, key: k.arange(0, 5, 1, "f32").broadcast_to((400, 5)).categorical(1, key),
+    "multinomial": lambda k, key: k.arange(0, 5, 1, "f32").multinomial(400, 1, key),
+    "without replacement": lambda k, key: k.arange(1, 801, 1, "f32").multinomial(20, 0, key),
     "dropout": lambda k, key: k.arange(0, 2000, 1, "f32").dropout(0.25, key),
 }
 

@@ -147,7 +147,9 @@ KN_API kn_tensor kn_normal(kn_ctx *k, kn_ints shape, double mean, double deviati
 KN_API kn_tensor kn_randint(kn_ctx *k, kn_ints shape, int64_t lo, int64_t hi, kn_dtype dtype, kn_tensor key); /* lo <= v < hi */
 KN_API kn_tensor kn_bernoulli(kn_tensor p, kn_tensor key);        /* 1 with probability p, of p's shape and dtype */
 KN_API kn_tensor kn_dropout(kn_tensor x, double p, kn_tensor key); /* 0 with probability p, the rest scaled by 1/(1-p) */
+
 /* Of a location and a scale, 0 or more, in numpy's sense: location + scale * a number of the standard distribution. */
+
 KN_API kn_tensor kn_exponential(kn_ctx *k, kn_ints shape, double scale, kn_dtype dtype, kn_tensor key); /* -scale * log(u): mean scale */
 KN_API kn_tensor kn_laplace(kn_ctx *k, kn_ints shape, double location, double scale, kn_dtype dtype, kn_tensor key);  /* exponential on both sides */
 KN_API kn_tensor kn_gumbel(kn_ctx *k, kn_ints shape, double location, double scale, kn_dtype dtype, kn_tensor key);   /* -log(-log(u)) */
@@ -162,6 +164,19 @@ KN_API kn_tensor kn_categorical(kn_tensor logits, int axis, kn_tensor key); /* a
 /* n places along the last axis, (..., n), i64, with probability p (0 or more, which need not add up to 1); without replacement in the order drawn,
  * places of p 0 last. */
 KN_API kn_tensor kn_multinomial(kn_tensor p, int64_t n, int replace, kn_tensor key);
+
+/* One number for each of the parameters, which broadcast, of their dtype (integers: f32); NaN where these are out of range; kn_broadcast_to makes
+ * more of them. By a fixed number of tries: at most 4e-9 of them, gammas 4e-11, are not accepted in any and as tried last. In f64, with the same bits on
+ * every device (but for the last one of dirichlet, whose sums add in another order). */
+
+KN_API kn_tensor kn_gamma(kn_tensor a, kn_tensor key);             /* of shape a >= 0 and scale 1 */
+KN_API kn_tensor kn_chi_square(kn_tensor df, kn_tensor key);       /* the sum of df squares of normal numbers */
+KN_API kn_tensor kn_student_t(kn_tensor df, kn_tensor key);        /* Student's t of df > 0 degrees of freedom */
+KN_API kn_tensor kn_beta(kn_tensor a, kn_tensor b, kn_tensor key); /* of a, b >= 0, in [0, 1] */
+KN_API kn_tensor kn_dirichlet(kn_tensor a, kn_tensor key);         /* along the last axis: a gamma of each over the sum of all */
+KN_API kn_tensor kn_poisson(kn_tensor rate, kn_tensor key);        /* how many there are where `rate` are expected, up to 10^8 */
+KN_API kn_tensor kn_binomial(kn_tensor n, kn_tensor p, kn_tensor key); /* how many of n have what each has with probability p; n p up to 10^8 */
+
 KN_API kn_tensor kn_threefry(kn_tensor counter, kn_tensor key);   /* the generator itself; both u64, low word first */
 
 /* ---- dtypes and markers ------------------------------------------------------------------------------------ */

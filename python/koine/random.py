@@ -11,7 +11,8 @@ from ._api import manual_seed as seed  # noqa: F401
 from ._functions import GENERATED as _G
 
 for _name in ("rand", "randn", "rand_as", "randn_as", "uniform", "normal", "randint", "bernoulli", "dropout", "exponential", "laplace", "gumbel", "logistic",
-              "cauchy", "truncated_normal", "permutation", "shuffle", "categorical", "multinomial", "key", "threefry"):
+              "cauchy", "truncated_normal", "permutation", "shuffle", "categorical", "multinomial", "gamma", "chi_square", "student_t", "beta", "dirichlet", "poisson",
+              "binomial", "key", "threefry"):
     globals()[_name] = _G[_name]
 for _name, _of in {"split": "key_split", "fold_in": "key_fold", "bits": "random_bits"}.items():
     globals()[_name] = _G[_of]

@@ -92,35 +92,30 @@ kn_uop ki_plain_logistic(kn_ctx *k, kn_uop bits, kn_dtype t) {
     return ki_plain_log(k, ki_t_div(k, middle(k, word, t), middle(k, ki_t_bitwise_not(k, word), t)));
 }
 
-/* x = n log 2 + r with |r| <= log(2) / 2: the series of r, times 2^n in two steps, so that small results are rounded once.
- * Below the range it is 0; above it x counts as its end. */
+/* f64: x = n log 2 + r with |r| <= log(2) / 2; the series of r, times 2^n in two steps, so that small results are rounded once. */
 kn_uop ki_plain_exp(kn_ctx *k, kn_uop x) {
+    enum { TERMS = 13, BIAS = 1023, SHIFT = 52 };
     if (!x) return NULL;
-    bool wide = x->dtype == KN_F64;
-    kn_dtype whole = wide ? KN_I64 : KN_I32;
-    int terms = wide ? 13 : 7, shift = wide ? 52 : 23, bias = wide ? 1023 : 127;
-    kn_uop low = L(wide ? -760 : -110), high = L(wide ? 709.78 : 88.72);
-    kn_uop y = ki_t_where(k, ki_t_gt(k, x, low), x, low); /* and not max: NaN goes to an end, too */
-    y = ki_t_where(k, ki_t_lt(k, y, high), y, high);
+    kn_uop least = L(-760), most = L(709.78); /* beyond: 0, infinity */
+    kn_uop y = ki_t_where(k, ki_t_gt(k, x, least), x, least), over = ki_t_gt(k, x, most);
+    y = ki_t_where(k, over, most, y);
     kn_uop n = ki_t_floor(k, ki_t_add(k, ki_t_mul(k, y, L(1.4426950408889634)), L(0.5)));
-    kn_uop r = ki_t_sub(k, y, ki_t_mul(k, n, L(wide ? 0x1.62e42feep-1 : 0x1.62e4p-1)));
-    r = ki_t_sub(k, r, ki_t_mul(k, n, L(wide ? 0x1.a39ef35793c76p-33 : 0x1.7f7d1cp-20)));
+    kn_uop r = ki_t_sub(k, y, ki_t_mul(k, n, L(0x1.62e42feep-1))); /* log 2 in two parts, the first times n exact */
+    r = ki_t_sub(k, r, ki_t_mul(k, n, L(0x1.a39ef35793c76p-33)));
     double factorial = 1;
-    for (int i = 2; i <= terms; i++) factorial *= i;
+    for (int i = 2; i <= TERMS; i++) factorial *= i;
     kn_uop p = L(1 / factorial);
-    for (int i = terms; i >= 1; i--) {
+    for (int i = TERMS; i >= 1; i--) {
         factorial /= i;
         p = ki_t_add(k, ki_t_mul(k, p, r), L(1 / factorial));
     }
-    kn_uop two = ki_t_cast(k, n, whole), half = two ? ki_t_binary(k, KN_SHR, two, ki_t_lit(k, two, 1)) : NULL;
-    kn_uop rest = ki_t_sub(k, two, half);
-    if (!half || !rest) return NULL;
-    kn_uop part[2] = {half, rest};
-    for (int i = 0; i < 2 && p; i++) {
-        kn_uop b = ki_t_binary(k, KN_SHL, ki_t_add(k, part[i], ki_t_lit(k, half, bias)), ki_t_lit(k, half, shift));
-        p = b ? ki_t_mul(k, p, ki_bitcast(&k->ir, b, (kn_dtype)x->dtype)) : NULL;
+    kn_uop two = ki_t_cast(k, n, KN_I64), half = two ? ki_t_binary(k, KN_SHR, two, ki_t_lit(k, two, 1)) : NULL;
+    kn_uop part[2] = {half, ki_t_sub(k, two, half)};
+    for (int i = 0; i < 2 && p && part[i]; i++) {
+        kn_uop b = ki_t_binary(k, KN_SHL, ki_t_add(k, part[i], ki_t_lit(k, half, BIAS)), ki_t_lit(k, half, SHIFT));
+        p = b ? ki_t_mul(k, p, ki_bitcast(&k->ir, b, KN_F64)) : NULL;
     }
-    return p;
+    return ki_t_where(k, ki_t_eq(k, x, x), ki_t_where(k, over, L(INFINITY), p), x);
 }
 
 /* ---- the normal distribution's inverse: Wichura's algorithm AS 241 --------------------------------------------- */

@@ -36,7 +36,7 @@ static inline kn_dtype ki_draw_dtype(kn_dtype t) { return t == KN_F64 ? KN_F64 :
 /* ---- functions that every device rounds alike: multiplications, additions, a division or a root ---------------- */
 
 kn_uop ki_plain_log(kn_ctx *k, kn_uop x); /* normal, > 0 */
-kn_uop ki_plain_exp(kn_ctx *k, kn_uop x);
+kn_uop ki_plain_exp(kn_ctx *k, kn_uop x); /* f64 */
 /* cos and sin (which may be NULL) of 2 pi (word + within) / 2^32; within, of dtype t, may be NULL. */
 void ki_plain_turn(kn_ctx *k, kn_uop word, kn_uop within, kn_dtype t, kn_uop *cosine, kn_uop *sine);
 kn_uop ki_plain_normal_at(kn_ctx *k, kn_uop p); /* where the normal distribution is p, of f64 */

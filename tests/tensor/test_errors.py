@@ -152,6 +152,19 @@ MISUSES = {
            ("key", "KN1180", ["f32 ()"], lambda k, fn, args: getattr(k, fn)((2,), *args, "f32", t(k))),
            ("size", "KN1121", ["-4"], lambda k, fn, args: getattr(k, fn)((-4,), *args, "f32", None)),
            ("scale", "KN1182" if fn == "truncated_normal" else "KN1183", ["-7"], lambda k, fn, args: getattr(k, fn)((2,), *args[:-1], -7, "f32", None)))},
+    **{f"{fn} {what}": (number, [fn, *parts], lambda k, fn=fn, build=build: build(k, lambda x, key: getattr(x, fn)(key)))
+       for fn in ("gamma", "chi_square", "student_t", "poisson", "dirichlet")
+       for what, number, parts, build in (
+           ("key", "KN1180", ["i32 (1,)", "kn_key"], lambda k, f: f(t(k, 2), i(k, 1))),
+           ("keys", "KN1180", ["u64 (2,)", "kn_select"], lambda k, f: f(t(k, 2), k.key(1).key_split(2))),
+           ("symbolic", "KN1122", ["<=4"], lambda k, f: f(t(k, 4).shrink((0,), (k.variable("n", 1, 4).sym(),)), None)))},
+    "dirichlet scalar": ("KN1125", ["dirichlet", "rank 0"], lambda k: t(k).dirichlet(None)),
+    "beta shapes": ("KN1203", ["beta", "(2,)", "(3,)"], lambda k: t(k, 2).beta(t(k, 3), None)),
+    "beta key": ("KN1180", ["beta"], lambda k: t(k, 2).beta(t(k, 2), t(k))),
+    "beta null": ("KN1103", ["beta", "operand 1"], lambda k: t(k, 2).beta(None, None)),
+    "binomial shapes": ("KN1203", ["binomial", "(2,)", "(3,)"], lambda k: t(k, 2).binomial(t(k, 3), None)),
+    "binomial key": ("KN1180", ["binomial"], lambda k: t(k, 2).binomial(t(k, 2), t(k))),
+    "binomial null": ("KN1103", ["binomial", "operand 1"], lambda k: t(k, 2).binomial(None, None)),
     "permutation size": ("KN1121", ["permutation", "-1"], lambda k: k.permutation(-1, None)),
     "permutation long": ("KN1157", ["permutation", "4294967296"], lambda k: k.permutation(1 << 32, None)),
     "permutation key": ("KN1180", ["permutation", "u64 (2,)"], lambda k: k.permutation(3, k.key(1).key_split(2))),

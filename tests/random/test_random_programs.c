@@ -5,6 +5,7 @@
  *                        [--threads-every K] [--jobs J] [FILE.kn...]
  *   test_random_programs [...] --first      stops at the first program that fails and prints its number, for broken_stages.py
  *   test_random_programs [...] --exempt     counts exempt elements by the op that made them so
+ *   test_random_programs [...] --calls      programs of public calls (calls.h) instead of single ops
  *   test_random_programs --one SEED, --show SEED
  *
  * Each runs on the CPU as machine code, every K-th as C too (--c-every, 8: the compiler is what takes time; 1 for a full run; 0: none;
@@ -14,6 +15,7 @@
  * kernels are compiled in one go. With FILEs or --one only these are checked. */
 #include "../tap.h"
 #include "blame.h"
+#include "calls.h"
 #include "check.h"
 #include "generate.h"
 #include "shrink.h"
@@ -25,6 +27,7 @@
 #include <unistd.h>
 
 enum { BLOCK = 64, MOST = 200, SLOW = 20 };
+#define CALLS UINT64_C(1000000000000) /* seeds from here on are programs of calls (calls.h) */
 
 typedef struct failure {
     uint64_t seed;
@@ -46,7 +49,7 @@ static board *B;
 
 static struct {
     uint64_t programs, seed;
-    bool stages_only, cpu_only, first;
+    bool stages_only, cpu_only, first, calls;
     unsigned jobs, every, optimized, threads;
 } opt = {.programs = 2000, .seed = 1, .jobs = 2, .every = 8, .optimized = 1, .threads = 4};
 
@@ -88,7 +91,7 @@ static bool make_subject(subject *s, ki_env *env, uint64_t seed, finding *f) {
     memset(s, 0, sizeof *s);
     s->seed = seed;
     if (!ki_ir_open(&s->ir, env)) return found(f, "", "memory", env, NULL);
-    if (!generate(&s->ir, seed, &s->p)) return found(f, "", "generate", env, NULL);
+    if (!(seed >= CALLS ? generate_calls : generate)(&s->ir, seed, &s->p)) return found(f, "", "generate", env, NULL);
     drop_unread_inputs(&s->p);
     return true;
 }
@@ -413,7 +416,7 @@ static void whole(void) {
           opt.stages_only ? "" : "on CPU");
     /* --exempt says which ops do it. */
     CHECK(B->stages.exempt * 100 <= B->stages.total, "at most 1 %% of the elements of all programs are exempt");
-    if (opt.programs >= 500) coverage();
+    if (opt.programs >= 500 && opt.seed < CALLS) coverage();
 }
 
 static void one_file(const char *path) {
@@ -492,6 +495,7 @@ int main(int argc, char **argv) {
         else if (strcmp(a, "--native") == 0)
             all_native = opt.stages_only = true; /* at all levels, and no other check */
         else if (strcmp(a, "--one") == 0) one_seed(strtoull(v, NULL, 10)), i++, files = true;
+        else if (strcmp(a, "--calls") == 0) opt.calls = true;
         else if (strcmp(a, "--first") == 0) opt.first = true;
         else if (strcmp(a, "--show") == 0) return show(strtoull(v, NULL, 10)), 0;
         else if (strcmp(a, "--exempt") == 0) return exempt(), 0;
@@ -499,6 +503,7 @@ int main(int argc, char **argv) {
     }
     if (opt.jobs < 1 || opt.jobs > 32) opt.jobs = 2;
     if (!opt.optimized) opt.optimized = 1;
+    if (opt.calls) opt.seed += CALLS;
     if (opt.first) return first_failure();
     if (!files) whole();
     return tap_done();

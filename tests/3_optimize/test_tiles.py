@@ -53,6 +53,23 @@ def of_more_terms(koine, tmp_path, m, k, n, times):
     return re.search(r"opts=\[(.*)\]", out)[1]
 
 
+ROOT = """%c0 = recip %b0
+%c1 = sqrt %c0
+%c2 = div 2.0 %c1
+%cr = reshape %c2 (1, 1, {n})
+%c = expand %cr ({m}, 1, {n})
+%y = mul %s %c"""
+
+
+def test_what_a_channel_costs_is_kept_and_packing_stays(koine, tmp_path):
+    """A row that serves the whole kernel is filled by no tile: panels are packed as if it were a parameter."""
+    m, k, n = 128, 3072, 768
+    plain, _ = optimized(koine, tmp_path, m, k, n)
+    kept, _ = optimized(koine, tmp_path, m, k, n, after=ROOT.format(m=m, n=n))
+    assert "stage" in plain and plain.count("stage") == kept.count("stage"), (plain, kept)
+    assert " LOCAL " in koine("compile", tmp_path / "p.kn", "--to", "rangeify").stdout
+
+
 @pytest.mark.parametrize("m, k, n", [(64, 3072, 4096), (1024, 768, 768), (128, 3072, 768), (128, 3072, 769)])
 def test_a_sum_along_both_operands_goes_across_the_store(koine, tmp_path, m, k, n):
     """Two vectors of x's rows, which are packed, by eight of w's, which stay where they are."""

@@ -7,7 +7,8 @@
  *   fill = END(STORE(INDEX(AFTER(row, p...), k), e(p..., k)), k)
  *   e    = INDEX(AFTER(row, fill), r)
  * The p are the outermost loops of the nest, so that a row is filled where they are open; without any, once, by each
- * thread (a vector that meets each row of a matrix). Nothing but time is at stake:
+ * thread (a vector that meets each row of a matrix; what a channel's normalisation costs, since tiles of a sum go around channels and
+ * around positions). Nothing but time is at stake:
  * e is computed for the same arguments as before. What contains a REDUCE over r is left alone. */
 #include "stages/2_rangeify/rangeify.h"
 
@@ -19,6 +20,7 @@
 #define SHARED    8 /* what is worth keeping (ki_op_cost) if it stands in two loops */
 #define REPEATED  4 /* if it is computed again for each q */
 #define ONCE      2 /* if it is computed again for each q, and one row serves the whole kernel */
+#define COSTLY    8 /* if that takes another order of the nest's loops (a normalisation's square root for each tile) */
 
 typedef struct part { /* of a node: what it is to a row */
     kn_uop same;      /* the node over the canonical range of r's extent; NULL: not one that can be kept */
@@ -83,6 +85,20 @@ static bool runs_again(const keeper *k, const uint64_t *free, uint32_t r) {
     for (uint32_t q = 0; around && q < k->s.nrange; q++)
         if (ki_in_set(around, q) && !ki_in_set(free, q)) return true;
     return false;
+}
+
+/* Would another order of the nest's loops, which optimize may choose where there is a sum, compute again what r alone decides? */
+static bool may_run_again(const keeper *k, uint32_t r) {
+    bool own = false;
+    for (uint32_t j = 1; j < k->end->nsrc; j++) own |= k->end->src[j] == k->s.range[r];
+    return own && k->end->nsrc > 2 && k->sums[k->s.n - 1];
+}
+
+/* Is p computed often enough for what it costs? */
+static bool is_repeated(const keeper *k, const part *p) {
+    if (!p->same) return false;
+    if (!k->closer[p->r]) return p->only && p->cost >= COSTLY && may_run_again(k, p->r);
+    return p->cost >= (p->only ? ONCE : REPEATED) && runs_again(k, ki_scope_free(&k->s, k->s.node[p - k->part]), p->r);
 }
 
 /* One range stands for all of an extent, so that equal expressions are the same node. */
@@ -180,25 +196,41 @@ static part *choose(keeper *k, bool *ok) {
     return *ok ? first : NULL;
 }
 
+/* What is kept with p: itself, and of a row that serves the whole nest all others of its range, which one loop fills. */
+static uint32_t kept_together(const keeper *k, const part *p, kn_uop *e) {
+    uint32_t n = 1;
+    e[0] = p->same;
+    for (uint32_t i = 0; !k->closer[p->r] && p->only && i < k->s.n && n < MOST_ROWS; i++) {
+        const part *q = &k->part[i];
+        bool known = !kept(q) || !q->asked || q->r != p->r;
+        for (uint32_t j = 0; j < n; j++) known |= q->same == e[j];
+        if (!known) e[n++] = q->same;
+    }
+    return n;
+}
+
 /* The kernel with what equals p's node kept in a row. */
 static kn_uop keep(keeper *k, const part *p) {
     const ki_scope *s = &k->s;
     ki_ir *ir = k->ir;
-    kn_uop e = p->same, r = k->range[p->r], home[KI_MAX_RANK + 2];
-    uint32_t at = (uint32_t)(p - k->part), n = 1, m = 0;
-    const uint64_t *free = s->free + (size_t)at * s->words;
-    int lead = leading(k, free, p->r);
+    kn_uop r = k->range[p->r], home[KI_MAX_RANK + 2], e[MOST_ROWS], row[MOST_ROWS], set[MOST_ROWS];
+    uint32_t at = (uint32_t)(p - k->part), n = 1, m = 0, rows = kept_together(k, p, e);
+    int lead = leading(k, s->free + (size_t)at * s->words, p->r);
     kn_uop *from = ki_malloc(s->n * sizeof *from), *to = ki_malloc(s->n * sizeof *to), result = NULL;
-    home[0] = ki_buffer_make(ir, ir->next_buffer, r->src[0]->arg.i, (kn_dtype)e->dtype, KN_LOCAL, 0);
     for (int j = 1; j <= lead; j++) home[n++] = k->end->src[j];
-    kn_uop set = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, ki_opn(ir, KN_AFTER, home, n), r), e);
-    kn_uop filled = ki_op2(ir, KN_AFTER, home[0], ki_op2(ir, KN_END, set, r));
-    bool ok = from && to && filled;
-    for (uint32_t i = 0; ok && i < s->n; i++) {
-        if (k->part[i].same != e) continue;
-        from[m] = s->node[i];
-        ok = (to[m++] = ki_op2(ir, KN_INDEX, filled, s->range[k->part[i].r])) != NULL;
+    for (uint32_t q = 0; q < rows; q++) {
+        home[0] = row[q] = ki_buffer_make(ir, ir->next_buffer, r->src[0]->arg.i, (kn_dtype)e[q]->dtype, KN_LOCAL, 0);
+        set[q] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, ki_opn(ir, KN_AFTER, home, n), r), e[q]);
     }
+    kn_uop fill = ki_op2(ir, KN_END, rows > 1 ? ki_opn(ir, KN_GROUP, set, rows) : set[0], r);
+    for (uint32_t q = 0; q < rows; q++) row[q] = ki_op2(ir, KN_AFTER, row[q], fill);
+    bool ok = from && to && fill;
+    for (uint32_t i = 0; ok && i < k->s.n; i++)
+        for (uint32_t q = 0; ok && q < rows; q++) {
+            if (k->part[i].same != e[q]) continue;
+            from[m] = s->node[i];
+            ok = (to[m++] = ki_op2(ir, KN_INDEX, row[q], s->range[k->part[i].r])) != NULL;
+        }
     if (ok) result = ki_substitute(ir, s->node[s->n - 1], from, to, m);
     if (!from || !to) nomem(ir);
     ki_free(from);
@@ -222,11 +254,7 @@ static bool step(ki_ir *ir, kn_uop *sink, bool *more) {
     for (uint32_t i = 0; ok && i < k.s.n; i++) look(&k, i);
     for (uint32_t r = 0; ok && r < k.s.nrange; r++) ok = rename_range(&k, r);
     ok = ok && find_shared(&k);
-    for (uint32_t i = 0; ok && i < k.s.n; i++) {
-        part *p = &k.part[i];
-        p->again =
-            p->same && p->cost >= (p->only ? ONCE : REPEATED) && runs_again(&k, k.s.free + (size_t)i * k.s.words, p->r);
-    }
+    for (uint32_t i = 0; ok && i < k.s.n; i++) k.part[i].again = is_repeated(&k, &k.part[i]);
     part *p = ok ? choose(&k, &ok) : NULL;
     if (p) {
         kn_uop kept_in = keep(&k, p);

@@ -80,7 +80,7 @@ kn_uop ki_apart(const ki_nest *k, kn_uop e, kn_uop has, kn_uop lacks, kn_uop v, 
     return best;
 }
 
-/* Does e read rows that it keeps, other than sums that it carries, and, *again, what access reads in another place? */
+/* Does e read rows that its loops fill, other than sums that it carries, and, *again, what access reads in another place? */
 static bool keeps_rows(const ki_nest *k, kn_uop e, kn_uop access, bool *again) {
     kn_uop *node, own = ki_word_of(k, access), to = e->src[0]->op == KN_STORE ? ki_storage(e->src[0]->src[0]) : NULL;
     bool rows = false;
@@ -91,7 +91,7 @@ static bool keeps_rows(const ki_nest *k, kn_uop e, kn_uop access, bool *again) {
         kn_uop word = ki_word_of(k, node[i]);
         bool other = word != own && (own == access || word != node[i]); /* single elements beside a word stay */
         *again |= s && other && s == ki_storage(access);
-        rows |= s && s->op == KN_BUFFER && s != to;
+        rows |= s && s->op == KN_BUFFER && s != to && ki_varies_in(k, node[i]->src[0], e);
     }
     if (n >= 0) ki_free(node);
     return rows;

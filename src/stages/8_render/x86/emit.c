@@ -1,15 +1,23 @@
 /* emit.c: machine instructions with registers given to bytes: the frame, what comes back from memory before it is used and goes
- * there after it was made, moves that move nothing left out. */
+ * there after it was made, moves that move nothing left out. What came back is not read again while its register holds it. */
 #include "base/thread.h"
 #include "stages/8_render/x86/report.h"
 
 #include <string.h>
 
+typedef struct held {
+    ki_vreg r;
+    unsigned kind; /* so wide */
+} held;
+
 typedef struct emit {
     ki_mir *m;
     ki_asm *a;
     const ki_mins *now;
-    uint8_t taken[KI_RC_COUNT]; /* scratch registers this instruction uses */
+    uint8_t taken[KI_RC_COUNT]; /* scratch registers this instruction uses, one bit each */
+    held holds[KI_RC_COUNT][3]; /* what is in them still; nothing where code may come from elsewhere */
+    held last;                  /* the constant that the instruction before has put into register last_in, if it has */
+    unsigned last_in;
 } emit;
 
 static const uint8_t saved[] = {KI_X_RBX, 12, 13, 14, 15};
@@ -55,24 +63,48 @@ static void store(emit *e, const ki_vinfo *v, unsigned reg) {
     else ki_asm_put(e->a, KI_X_MOV_EG, frame_at(v->slot, 8), ki_x86_reg(KI_XO_R64, reg), (ki_x86_op){0});
 }
 
+/* One of those set aside, by its place among them: the first that this instruction does not use. */
 static unsigned scratch(emit *e, unsigned cls) {
-    unsigned k = e->taken[cls]++, r = k < 3 ? e->m->scratch[cls][k] : KI_X_NOREG;
-    if (r == KI_X_NOREG) {
+    unsigned k = 0;
+    while (k < 3 && e->taken[cls] >> k & 1) k++;
+    if (k == 3 || e->m->scratch[cls][k] == KI_X_NOREG) {
         if (!e->m->failed) ki_fail(e->m->env, KI_E_INTERNAL, "an instruction needs more registers than are set aside");
         e->m->failed = true;
         return 0;
     }
-    return r;
+    e->taken[cls] |= (uint8_t)(1 << k);
+    return k;
 }
 
-/* A register operand's number; read from memory first if it is there and `reads`. */
-static unsigned number(emit *e, ki_vreg r, unsigned kind, bool reads) {
+static void hold(emit *e, unsigned cls, unsigned k, ki_vreg r, unsigned kind) { e->holds[cls][k] = (held){r, kind}; }
+
+/* r has another value now. */
+static void forget(emit *e, ki_vreg r) {
+    unsigned cls = e->m->v[r].cls;
+    for (unsigned k = 0; k < 3; k++)
+        if (e->holds[cls][k].r == r) hold(e, cls, k, 0, 0);
+}
+
+/* Where among those set aside r is, which is in memory: read first if none of them holds it still. */
+static unsigned place(emit *e, ki_vreg r, unsigned kind) {
+    const ki_vinfo *v = &e->m->v[r];
+    for (unsigned k = 0; k < 3; k++) {
+        const held *h = &e->holds[v->cls][k];
+        if (h->r != r || (v->cls == KI_RC_V && h->kind < kind)) continue;
+        e->taken[v->cls] |= (uint8_t)(1 << k);
+        return k;
+    }
+    unsigned k = scratch(e, v->cls);
+    load(e, v, kind, e->m->scratch[v->cls][k]);
+    hold(e, v->cls, k, r, v->remat ? kind : v->kind);
+    return k;
+}
+
+/* A register operand's number. */
+static unsigned number(emit *e, ki_vreg r, unsigned kind) {
     if (ki_is_physical(r)) return r & 255;
     const ki_vinfo *v = &e->m->v[r];
-    if (v->reg != KI_X_NOREG) return v->reg;
-    unsigned k = scratch(e, v->cls);
-    if (reads) load(e, v, kind, k);
-    return k;
+    return v->reg != KI_X_NOREG ? v->reg : e->m->scratch[v->cls][place(e, r, kind)];
 }
 
 static ki_x86_op memory(emit *e, const ki_mop *o) {
@@ -80,8 +112,8 @@ static ki_x86_op memory(emit *e, const ki_mop *o) {
     ki_x86_op x = {
         .kind = KI_XO_MEM, .reg = KI_X_NOREG, .index = KI_X_NOREG, .scale = o->scale ? o->scale : 1, .v = o->v};
     if (o->base == KI_MB_FRAME) x.reg = KI_X_RSP;
-    else if (o->reg) x.reg = (uint8_t)number(e, o->reg, KI_XO_R64, true);
-    if (o->index) x.index = (uint8_t)number(e, o->index, o->ikind ? o->ikind : KI_XO_R64, true);
+    else if (o->reg) x.reg = (uint8_t)number(e, o->reg, KI_XO_R64);
+    if (o->index) x.index = (uint8_t)number(e, o->index, o->ikind ? o->ikind : KI_XO_R64);
     x.bcast = o->bcast;
     x.size = o->size;
     x.ikind = o->ikind;
@@ -189,15 +221,22 @@ static void put_move(emit *e, const ki_mins *i) {
     unsigned kind = i->op[0].kind;
     if (d && d->remat && d->reg == KI_X_NOREG) return;
     const ki_vinfo *s = in_memory(m, &i->op[1]);
-    if (s && (!d || d->reg != KI_X_NOREG)) {
+    if (!d) memset(e->holds[KI_RC_G], 0, sizeof e->holds[KI_RC_G]); /* the divider's are among those set aside */
+    held last = e->last;
+    bool copied = s && s->remat && d && last.r == i->op[1].reg && last.kind >= kind; /* accumulators begin alike */
+    e->last = (held){0};
+    if (s && !copied && (!d || d->reg != KI_X_NOREG)) {
         ki_report_operands(m, e->a, i);
         load(e, s, kind, d ? d->reg : i->op[0].reg & 255);
+        if (s->remat && d) e->last = (held){i->op[1].reg, kind}, e->last_in = d->reg;
         return;
     }
-    unsigned from = number(e, i->op[1].reg, kind, true);
+    if (copied) e->last = last;
+    unsigned from = copied ? e->last_in : number(e, i->op[1].reg, kind);
     if (d && d->reg == KI_X_NOREG) {
         ki_report_operands(m, e->a, i);
         store(e, d, from);
+        forget(e, i->op[0].reg);
         return;
     }
     unsigned to = d ? d->reg : i->op[0].reg & 255;
@@ -223,15 +262,17 @@ static ki_x86_op source(emit *e, const ki_mins *i, unsigned k, bool there) {
     if (there) return where_it_lies(&e->m->v[o->reg], o->kind);
     if (o->kind == KI_XO_IMM) return ki_x86_imm(o->v);
     if (o->kind == KI_XO_LABEL) return ki_x86_to(o->label);
-    return ki_x86_reg((ki_x86_kind)o->kind, number(e, o->reg, o->kind, true));
+    return ki_x86_reg((ki_x86_kind)o->kind, number(e, o->reg, o->kind));
 }
 
-/* Operand 0 where it is a register in memory that is written: a source's register serves, if it is not read. */
-static ki_x86_op written(emit *e, const ki_mins *i, const ki_vinfo *v) {
-    bool shares = writes_only(i) && e->taken[v->cls];
-    unsigned n = shares ? e->m->scratch[v->cls][0] : scratch(e, v->cls);
-    if (i->flags & KI_MF_READS0) load(e, v, i->op[0].kind, n);
-    return ki_x86_reg((ki_x86_kind)i->op[0].kind, n);
+/* Operand 0 where it is a register in memory that is written: a source's register serves, if it is not read. Its place among those set
+ * aside. */
+static unsigned written(emit *e, const ki_mins *i, const ki_vinfo *v) {
+    unsigned k = 0;
+    if (i->flags & KI_MF_READS0) return place(e, i->op[0].reg, i->op[0].kind);
+    if (!writes_only(i) || !e->taken[v->cls]) return scratch(e, v->cls);
+    while (!(e->taken[v->cls] >> k & 1)) k++;
+    return k;
 }
 
 /* Operand k is used where it lies. */
@@ -239,7 +280,9 @@ static void put_in_place(emit *e, const ki_mins *i, int k) {
     const ki_vinfo *v = &e->m->v[i->op[k].reg];
     bool writes = k == 0 && i->flags & KI_MF_WRITES0, reads = k != 0 || i->flags & KI_MF_READS0 || !writes;
     if (reads) ki_report_traffic(e->m, e->a, i, v, v->remat ? KI_AGAIN : KI_RELOAD, true);
-    if (writes) ki_report_traffic(e->m, e->a, i, v, KI_SPILL, true);
+    if (!writes) return;
+    ki_report_traffic(e->m, e->a, i, v, KI_SPILL, true);
+    forget(e, i->op[k].reg);
 }
 
 static void put(emit *e, const ki_mins *i) {
@@ -248,15 +291,18 @@ static void put(emit *e, const ki_mins *i) {
     int there = any ? direct(e->m, i) : -1;
     const ki_vinfo *back = any && i->flags & KI_MF_WRITES0 && there != 0 ? in_memory(e->m, &i->op[0]) : NULL;
     if (back && back->remat) return; /* made where it is used */
-    memset(e->taken, 0, sizeof e->taken);
+    unsigned at = 0;
     for (unsigned k = 1; k < 4 && i->op[k].kind; k++) x.op[k] = source(e, i, k, (int)k == there);
-    if (i->mask) x.mask = (uint8_t)number(e, i->mask, KI_XO_K, true);
-    if (back) x.op[0] = written(e, i, back);
+    if (i->mask) x.mask = (uint8_t)number(e, i->mask, KI_XO_K);
+    if (back) x.op[0] = ki_x86_reg((ki_x86_kind)i->op[0].kind, e->m->scratch[back->cls][at = written(e, i, back)]);
     else if (i->op[0].kind) x.op[0] = source(e, i, 0, there == 0);
     ki_report_operands(e->m, e->a, i);
     if (there >= 0) put_in_place(e, i, there);
     ki_asm_ins(e->a, &x);
-    if (back) store(e, back, x.op[0].reg);
+    if (!back) return;
+    store(e, back, x.op[0].reg);
+    forget(e, i->op[0].reg);
+    hold(e, back->cls, at, i->op[0].reg, back->kind);
 }
 
 /* ---- the frame --------------------------------------------------------------------------------------------------- */
@@ -323,9 +369,11 @@ bool ki_memit(ki_mir *m, ki_asm *a) {
         const ki_mins *i = e.now = &m->ins[k];
         if (a->listing && i->form != KI_M_ARG && (!k || i->at != m->ins[k - 1].at)) ki_report_item(m, a, i);
         memset(e.taken, 0, sizeof e.taken);
+        if (i->form != KI_M_MOVE) e.last = (held){0};
         if (i->form == KI_M_LABEL) {
             if (i->op[0].v) ki_asm_align(a, (unsigned)i->op[0].v);
             ki_asm_bind(a, i->op[0].label);
+            memset(e.holds, 0, sizeof e.holds);
         } else if (i->form == KI_M_MOVE) put_move(&e, i);
         else if (i->form == KI_M_ARG) put_argument(&e, i);
         else put(&e, i);

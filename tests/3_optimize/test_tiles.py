@@ -345,3 +345,13 @@ def test_a_row_too_short_for_a_register_is_not_packed_where_another_fills_one(ko
         "%l = mul %k %h", "%m = reduce add %l axes=(2)", "%y = reshape %m (32, 5)", 'out "y" = %y', ""]))
     opts = koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1}).stdout
     assert "split 0 16 u" in opts and "stage" not in opts, opts
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_threads_copy_what_they_need(koine, threads):
+    """Of a convolution with stride 2 whose rows fill vectors each thread has rows of the image, and copies these alone."""
+    net = koine("bench", "text", "resnet50_forward").stdout
+    env = {"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": str(threads)}
+    out = koine("compile", "-", "--target", "x86", "--to", "optimize", stdin=net, env=env).stdout
+    opts = re.search(r"_7_7_64_112_112\".* opts=\[(.*)\]", out)[1]
+    assert opts.startswith(f"split 1 {threads} t") and "stage 1 " in opts, opts

@@ -187,6 +187,20 @@ static bool is_plain(const ki_choice *c, kn_uop e, const ki_tile *t, kn_uop r) {
     return (r != t->v || t->step <= 1) && r != ki_crossing(c, e, t->v);
 }
 
+/* Is what the tile streams copied first (its vectors would be of elements apart), and is there a loop that t threads divide and the
+ * copies vary in? Around u each of them would copy all. */
+static bool copies_parts(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t t) {
+    bool known;
+    int64_t apart = ki_nest_stride(&c->nest, tile->streamed, tile->v, &known);
+    if (!known || apart == 1 || ki_extent(tile->v) % c->lanes) return false;
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        if (r == tile->v || ki_extent(r) < t || ki_extent(r) % t) continue;
+        if (ki_scope_has(&c->nest.scope, tile->streamed, r) && may_thread(c, e, r)) return true;
+    }
+    return false;
+}
+
 /* The outermost loop that the threads divide, in units of *unit; not the vector's, unless it is long or the panel of a
  * matrix product. */
 static kn_uop divided(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t *unit) {
@@ -197,6 +211,7 @@ static kn_uop divided(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t
         if (n < t * u || n % (t * u) || !may_thread(c, e, r)) continue;
         if (r == tile->u && ki_extent(tile->v) % (t * tile->step) == 0 && ki_extent(tile->v) >= t * tile->step)
             continue;
+        if (r == tile->u && copies_parts(c, e, tile, t)) continue;
         return *unit = u, r;
     }
     return NULL;

@@ -260,9 +260,15 @@ static void refusals(void) {
     kn_uop n = ki_param_make(&ir, -1, KN_IDX, KN_GLOBAL, 0, "n", (int64_t[]){1, 9}, NULL),
            y = ki_range_make(&ir, next_id++, KN_AX_LOOP, n);
     sc = sink1(end(store(param(0, KN_F32, 9), y, at(param(1, KN_F32, 9), y)), y, NULL));
-    REFUSED(sc, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false), OPT_SYMBOLIC, "a symbolic extent");
-    CHECK(ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 2}, sc),
-          "a symbolic kernel is left as it is");
+    REFUSED(sc, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false), OPT_SYMBOLIC, "an extent known at launch alone");
+    REFUSED(sc, opt(KI_OPT_PADTO, 0, 8, 0, false), OPT_SYMBOLIC, "padded to less than its bound");
+    REFUSED(sc, opt(KI_OPT_CUT, 0, 9, 0, false), OPT_CUT, "no whole block of it");
+    CHECK((t = ki_apply_opt(&ir, sc, opt(KI_OPT_CUT, 0, 4, 0, false))) != NULL, "whole blocks and a rest");
+    REFUSED(t, opt(KI_OPT_SPLIT, 0, 8, KN_AX_UPCAST, false), OPT_SYMBOLIC, "larger than the blocks");
+    REFUSED(t, opt(KI_OPT_SPLIT, 1, 2, KN_AX_UPCAST, false), OPT_SYMBOLIC, "the rest");
+    CHECK((t = ki_apply_opt(&ir, t, opt(KI_OPT_SPLIT, 0, 4, KN_AX_UPCAST, false))) != NULL, "blocks are vectors");
+    CHECK(t && ki_apply_opt(&ir, t, opt(KI_OPT_PADTO, 1, 4, 0, false)), "the rest is padded to one");
+    CHECK(ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 2}, sc), "few of them stay as they are");
     finish();
 }
 

@@ -3,7 +3,7 @@
  * In a nest over (p..., q...), an expression e(p..., r) of one more range r is *repeated* if r belongs to a REDUCE that
  * runs for each of q too, or if the same expression stands in another loop, over a range of the same extent (softmax: exp
  * in the sum and in the result). It becomes
- *   row  = BUFFER(LOCAL, extent of r)
+ *   row  = BUFFER(LOCAL, extent of r, at most)
  *   fill = END(STORE(INDEX(AFTER(row, p...), k), e(p..., k)), k)
  *   e    = INDEX(AFTER(row, fill), r)
  * The p are the outermost loops of the nest, so that a row is filled where they are open; without any, once, by each
@@ -101,11 +101,19 @@ static bool is_repeated(const keeper *k, const part *p) {
     return p->cost >= (p->only ? ONCE : REPEATED) && runs_again(k, ki_scope_free(&k->s, k->s.node[p - k->part]), p->r);
 }
 
+/* The most elements of a row; an extent that is known at launch has a bound, one that depends on a loop is none. 0: no row. */
+static int64_t most_of(const keeper *k, kn_uop bound) {
+    const uint64_t *free = ki_scope_free(&k->s, bound);
+    for (uint32_t q = 0; q < k->s.words; q++)
+        if (free[q]) return 0;
+    return bound->hi.i < KI_LEAST_ROW || bound->hi.i > KI_MOST_ROW ? 0 : bound->hi.i;
+}
+
 /* One range stands for all of an extent, so that equal expressions are the same node. */
 static kn_uop canonical(keeper *k, uint32_t r) {
     kn_uop range = k->s.range[r], bound = range->src[0];
     if (k->range[r]) return k->range[r];
-    if (bound->op != KN_CONST || bound->arg.i < KI_LEAST_ROW || bound->arg.i > KI_MOST_ROW) return NULL;
+    if (!most_of(k, bound)) return NULL;
     for (uint32_t q = 0; q < k->s.nrange; q++)
         if (k->range[q] && k->range[q]->src[0] == bound) return k->range[r] = k->range[q];
     return k->range[r] = ki_range_make(k->ir, k->ir->next_range, KN_AX_LOOP, bound);
@@ -219,7 +227,7 @@ static kn_uop keep(keeper *k, const part *p) {
     kn_uop *from = ki_malloc(s->n * sizeof *from), *to = ki_malloc(s->n * sizeof *to), result = NULL;
     for (int j = 1; j <= lead; j++) home[n++] = k->end->src[j];
     for (uint32_t q = 0; q < rows; q++) {
-        home[0] = row[q] = ki_buffer_make(ir, ir->next_buffer, r->src[0]->arg.i, (kn_dtype)e[q]->dtype, KN_LOCAL, 0);
+        home[0] = row[q] = ki_buffer_make(ir, ir->next_buffer, r->src[0]->hi.i, (kn_dtype)e[q]->dtype, KN_LOCAL, 0);
         set[q] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, ki_opn(ir, KN_AFTER, home, n), r), e[q]);
     }
     kn_uop fill = ki_op2(ir, KN_END, rows > 1 ? ki_opn(ir, KN_GROUP, set, rows) : set[0], r);

@@ -288,8 +288,47 @@ static bool picks_lanes(const ki_choice *c, kn_uop e, kn_uop v) {
     return from && ki_is_access(from) && ki_nest_stride(&c->nest, from, v, &known) >= ACROSS && known;
 }
 
+/* ---- extents known at launch ------------------------------------------------------------------------------- */
+
+/* Whole blocks, which the steps that follow make vectors of, and what is left, padded to one. True if a step was made. */
+static bool choose_whole(ki_choice *c, kn_uop r) {
+    kn_uop n = r->src[0];
+    unsigned weight = ki_weight_in(&c->nest, r);
+    int64_t block = c->lanes * (weight <= 12 ? 4 : weight <= 40 ? 2 : 1);
+    uint32_t id = r->arg.range.id;
+    if (n->op == KN_MUL && ki_is_const_int(n->src[1], block))
+        return ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)r->arg.range.axis, false, id, block), true;
+    if (n->hi.i < block) return ki_choice_do(c, KI_OPT_PADTO, 0, false, id, block), true;
+    if (c->lanes < 2 || n->hi.i < 2 * block || !ki_nest_fixed(&c->nest, n)) return false;
+    return ki_choice_do(c, KI_OPT_CUT, 0, false, id, block), true;
+}
+
+/* A nest without sums whose results follow each other along such a loop. */
+static bool choose_whole_nest(ki_choice *c, kn_uop e) {
+    kn_uop s = ki_nest_store(e);
+    bool known;
+    for (uint32_t j = 1; s && j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        if (!ki_is_serial(r) || ki_extent(r) || ki_nest_stride(&c->nest, s->src[0], r, &known) != 1 || !known) continue;
+        if (!ki_sums_in(&c->nest, r, 0) && ki_nest_independent(&c->nest, r)) return choose_whole(c, r);
+    }
+    return false;
+}
+
+/* A sum along such a loop of what follows each other. */
+static bool choose_whole_sum(ki_choice *c, kn_uop x) {
+    const ki_nest *k = &c->nest;
+    bool known;
+    for (uint32_t j = 1; j < x->nsrc; j++)
+        for (uint32_t i = 0; ki_is_serial(x->src[j]) && !ki_extent(x->src[j]) && i < k->scope.n; i++)
+            if (k->read[i] && ki_nest_stride(k, k->scope.node[i], x->src[j], &known) == 1 && known)
+                return choose_whole(c, x->src[j]);
+    return false;
+}
+
 void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
+    if (choose_whole_nest(c, e)) return;
     if (ki_choose_phases(c, e) || cut_values(c, e)) return;
     ki_find_tile(c, e, &t);
     bool few = t.reduce && !t.row && ki_extent(t.v) * 2 <= c->lanes;
@@ -354,6 +393,7 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
             return;
         }
     }
+    if (choose_whole_sum(c, x)) return;
     for (uint32_t j = 1; j < x->nsrc; j++) {
         int unit = 0;
         if (ki_extent(x->src[j]) < 2 || !ki_unroll(c, x->src[j], 100)) continue;

@@ -2,6 +2,8 @@
  *
  *   END(body, a..., r, b...)  becomes  END(GROUP(END(body', r', b...), END(body'', r'', b''...)), a...)
  *   REDUCE(v, a..., r, b...)  becomes  op(REDUCE(v', a..., r', b...), REDUCE(v'', a''..., r'', b''...))
+ * Where n is known at launch alone, `at` is the largest multiple of the OptOp's number in it, so that one part is whole blocks and the other
+ * less than one; either may be empty.
  * Another REDUCE over the same loop (dots.c) gets one of its own. What does not depend on the loop is shared by both parts, and so
  * are lanes. The second part owns fresh ranges, for r, for what its closer lists behind r (REDUCE: all), and for every loop inside
  * that depends on one of these, and the buffers that stand inside them. */
@@ -107,6 +109,13 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     const ki_scope *s = &k->scope;
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis), c = ki_nest_closer(k, r), main, tail, both;
     int64_t n = ki_extent(r);
+    kn_uop all = r->src[0], at = ki_index(ir, o->arg), left = ki_index(ir, n - o->arg);
+    if (!n && o->arg > 0 && all->hi.i > o->arg && ki_nest_fixed(k, all)) {
+        n = all->hi.i;
+        left = ki_op2(ir, KN_MOD, all, at);
+        at = ki_op2(ir, KN_MUL, ki_op2(ir, KN_IDIV, all, at), at);
+    }
+    if (!at || !left) return NULL;
     if (o->arg < 1 || o->arg >= n) return FAIL(KI_E_OPT_CUT, (int)o->axis, (int)o->arg, (long long)n);
     if (!ki_is_serial(r)) return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "it is no loop");
     if (c->op == KN_END && !ki_nest_independent(k, r))
@@ -123,9 +132,8 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
         kn_uop x = s->range[q];
         if (!ki_in_set(set, q)) continue;
         if (ki_nest_range(k, (uint32_t)o->id + m)) ok = (ki_fail(ir->env, KI_E_OPT_ID, (int)o->id + (int)m), false);
-        kn_uop y = ki_range_make(ir, (uint32_t)o->id + m, (kn_axis)x->arg.range.axis,
-                                 x == r ? ki_index(ir, n - o->arg) : x->src[0]);
-        swap[m++] = (ki_swap){x, x == r ? ki_op2(ir, KN_ADD, y, ki_index(ir, o->arg)) : y, {y, NULL}};
+        kn_uop y = ki_range_make(ir, (uint32_t)o->id + m, (kn_axis)x->arg.range.axis, x == r ? left : x->src[0]);
+        swap[m++] = (ki_swap){x, x == r ? ki_op2(ir, KN_ADD, y, at) : y, {y, NULL}};
         ok = ok && y;
     }
     uint32_t buffers = ok ? own_buffers(k, set, own) : 0, next = ki_nest_next_buffer(k);
@@ -136,7 +144,7 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
         ok = ok && y;
     }
     tail = ok ? ki_swap_ranges(k, c, swap, m) : NULL;
-    kn_uop first = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, o->arg));
+    kn_uop first = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, at);
     main = tail && first ? ki_swap_ranges(k, c, &(ki_swap){r, first, {first, NULL}}, 1) : NULL;
     ki_free(set);
     ki_free(swap);

@@ -261,16 +261,16 @@ kn_uop ki_opt_join(ki_nest *k, ki_opt *o) {
 
 /* ---- PADTO ------------------------------------------------------------------------------------------------- */
 
-/* The extent of o->axis becomes the next multiple of o->arg. Every access that depends on the range is made invalid beyond
+/* The extent of o->axis becomes the next multiple of o->arg; one known at launch alone, no more than o->arg, becomes that. Every access that depends on the range is made invalid beyond
  * the old extent; a REDUCE over it reduces the identity there. */
 kn_uop ki_opt_padto(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
     const ki_scope *s = &k->scope;
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis);
-    int64_t n = ki_extent(r), padded = (n + o->arg - 1) / o->arg * o->arg;
+    int64_t n = ki_extent(r), padded = n ? (n + o->arg - 1) / o->arg * o->arg : o->arg;
     if (padded == n) return k->sink;
     kn_uop wide = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, padded));
-    kn_uop inside = ki_op2(ir, KN_CMPLT, wide, ki_index(ir, n));
+    kn_uop inside = ki_op2(ir, KN_CMPLT, wide, r->src[0]);
     edit e;
     bool ok = edit_open(&e, k) && wide && inside;
     for (uint32_t i = 0; ok && i < s->n; i++) {

@@ -42,12 +42,19 @@ static kn_uop thread_range(const ki_nest *k) {
     return NULL;
 }
 
+/* An extent that is known at launch, as CUT leaves it: a multiple of a constant that f divides. */
+static bool is_even(kn_uop n, int64_t f) {
+    return n->op == KN_MUL && n->src[1]->op == KN_CONST && f >= 1 && n->src[1]->arg.i % f == 0;
+}
+
 /* The ranges that OptOp o makes of r, n long: a part, and how many there are: of what the parts do not divide the last is shorter,
  * min(q, n - t q), written so that its bounds say so: q - max(0, t q + q - n). */
 static bool two_ranges(ki_ir *ir, kn_uop r, int64_t n, const ki_opt *o, kn_uop *part, kn_uop *rest) {
     int64_t q = (n + o->arg - 1) / o->arg;
     kn_uop t = *part = ki_range_make(ir, (uint32_t)o->id, (kn_axis)o->target, ki_index(ir, o->arg)), bound;
-    if (n % o->arg) {
+    if (!n) {
+        bound = ki_op2(ir, KN_MUL, r->src[0]->src[0], ki_index(ir, r->src[0]->src[1]->arg.i / o->arg));
+    } else if (n % o->arg) {
         kn_uop over = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, t, ki_index(ir, q)), ki_index(ir, q - n));
         kn_uop cut = ki_op2(ir, KN_MUL, ki_op2(ir, KN_MAX, over, ki_index(ir, 0)), ki_index(ir, -1));
         bound = ki_op2(ir, KN_ADD, cut, ki_index(ir, q));
@@ -79,8 +86,11 @@ static kn_uop opt_split(ki_nest *k, ki_opt *o) {
                     o->target < KI_AX_COUNT ? ki_axis_names[o->target] : "?", o->top ? "outer" : "inner");
     if ((o->target == KN_AX_LOCAL || o->target == KN_AX_GROUP) && ki_nest_opt(k, KI_OPT_NOLOCALS, NULL))
         return FAIL(KI_E_OPT_NOLOCALS, ki_axis_names[o->target]);
+    bool whole = !n && !o->top && is_even(r->src[0], f);
+    if (r->src[0]->op != KN_CONST && !whole) return FAIL(KI_E_OPT_SYMBOLIC, (int)o->axis);
     bool uneven = o->target == KN_AX_THREAD && f > 0 && (f - 1) * ((n + f - 1) / f) < n; /* work for each */
-    if (f < 1 || n < 1 || (n % f && !uneven)) return FAIL(KI_E_OPT_DIVIDE, (int)f, (int)o->axis, (long long)n);
+    if (f < 1 || (n < 1 && !whole) || (n % f && !uneven))
+        return FAIL(KI_E_OPT_DIVIDE, (int)f, (int)o->axis, (long long)n);
     if (o->target == KN_AX_THREAD && !is_outermost(k, ki_nest_closer(k, r))) return FAIL(KI_E_OPT_THREAD, (int)o->axis);
     if (t && (o->id < 0 || (uint32_t)o->id == t->arg.range.id)) {
         if (ki_extent(t) != f || ki_scope_has(&k->scope, ki_nest_closer(k, r)->src[0], t))
@@ -197,7 +207,8 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     if (!(copies && o->axis < 0)) {
         r = ki_nest_range(k, (uint32_t)o->axis);
         if (!r || !ki_nest_closer(k, r)) return FAIL(KI_E_OPT_AXIS, (int)o->axis);
-        if (!copies && o->op != KI_OPT_SWAP && o->op != KI_OPT_PREFETCH && !ki_extent(r))
+        bool known = ki_extent(r) || o->op == KI_OPT_SPLIT || o->op == KI_OPT_CUT || o->op == KI_OPT_PADTO;
+        if (!copies && o->op != KI_OPT_SWAP && o->op != KI_OPT_PREFETCH && !known)
             return FAIL(KI_E_OPT_SYMBOLIC, (int)o->axis);
     }
     switch ((ki_optop)o->op) {
@@ -207,6 +218,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
         if ((ki_nest_closer(k, r)->op == KN_END && !ki_nest_independent(k, r)) || counts_registers(k, r))
             return FAIL(KI_E_OPT_PADTO, (int)o->axis);
         if (o->arg < 1) return FAIL(KI_E_OPT_DIVIDE, (int)o->arg, (int)o->axis, (long long)ki_extent(r));
+        if (!ki_extent(r) && r->src[0]->hi.i > o->arg) return FAIL(KI_E_OPT_SYMBOLIC, (int)o->axis);
         return ki_opt_padto(k, o);
     case KI_OPT_JOIN: return ki_opt_join(k, o);
     case KI_OPT_TC: return ki_opt_tc(k, o);

@@ -33,6 +33,7 @@
  *   NOLOCALS                  no LOCAL, GROUP or STAGE after this
  *   TC axis row top?          the sum over this loop goes by dot products of words of neighbours, row of the table in dots.c; top: the
  *                             product's factors change places
+ * Where n is known at launch alone, CUT cuts at the largest multiple of `at` in it; SPLIT divides what CUT has left so; PADTO makes m of what is no more.
  * What the bounds of a part decide, of a CUT or of a SPLIT into the axis's own type, is decided: comparisons, quotients, what hangs on them.
  * id -1: the kernel's next free id is taken, and recorded. Every illegal op is refused with what is wrong with it. */
 #ifndef KI_OPTIMIZE_H

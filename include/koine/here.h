@@ -397,6 +397,7 @@
 #define kn_broadcast_tensors(...) KN_STATUS_HERE_((kn_broadcast_tensors)(__VA_ARGS__))
 #define kn_function(...) KN_STATUS_HERE_((kn_function)(__VA_ARGS__))
 #define kn_grad(...) KN_STATUS_HERE_((kn_grad)(__VA_ARGS__))
+#define kn_checkpoint(...) KN_STATUS_HERE_((kn_checkpoint)(__VA_ARGS__))
 #define kn_vjp(...) KN_STATUS_HERE_((kn_vjp)(__VA_ARGS__))
 #define kn_jvp(...) KN_HERE_((kn_jvp)(__VA_ARGS__))
 #define kn_hvp(...) KN_STATUS_HERE_((kn_hvp)(__VA_ARGS__))

@@ -678,6 +678,9 @@ KN_API kn_tensor kn_attention(kn_tensor q, kn_tensor k, kn_tensor v, kn_tensor m
 /* Traces f(user, in, out) into one FUNCTION node; out receives nout tensors. */
 typedef void (*kn_fn)(void *user, const kn_tensor *in, kn_tensor *out);
 KN_API kn_status kn_function(kn_ctx *k, kn_fn f, void *user, const kn_tensor *in, size_t nin, kn_tensor *out, size_t nout);
+/* The same, but gradients keep nothing of what f computes but its results: they compute it again, from in and what f finds
+ * outside, once the gradients of out are there. */
+KN_API kn_status kn_checkpoint(kn_ctx *k, kn_fn f, void *user, const kn_tensor *in, size_t nin, kn_tensor *out, size_t nout);
 /* d loss / d wrt[i] into out[i]. loss is a scalar, or its elements are summed. A wrt that loss does not depend on
  * has gradient zero. Tensors that are realised already are reached through while they live in the scope they were made in
  * and nothing they were computed from has been assigned to. */

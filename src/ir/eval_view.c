@@ -15,7 +15,8 @@ bool ki_is_view(kn_op op) {
     case KN_REPLICATED:
     case KN_CONTIGUOUS:
     case KN_CONTIGUOUS_BACKWARD:
-    case KN_DETACH: return true;
+    case KN_DETACH:
+    case KN_REMAT: return true;
     default: return false;
     }
 }

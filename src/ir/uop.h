@@ -329,6 +329,13 @@ typedef struct ki_map {
     kn_uop *to;
     uint32_t *set, cap, now; /* to[id] counts where set[id] == now */
 } ki_map;
+/* inline.c: roots with FUNCTIONs replaced by what they compute; !all: but those computed again. */
+bool ki_inline_functions(ki_ir *ir, kn_uop *root, size_t n, bool all);
+/* A FUNCTION's body, a TUPLE, of n arguments. */
+kn_uop ki_applied(ki_ir *ir, kn_uop body, const kn_uop *args, uint32_t n);
+/* Are a FUNCTION's results alone REMATs? Then they are computed again on the way back. */
+bool ki_computed_again(kn_uop function);
+
 ki_map *ki_map_take(ki_ir *ir); /* for the ids the store has now. NULL: out of memory, env says so */
 void ki_map_give(ki_ir *ir, ki_map *m);
 void ki_map_free(ki_map *m);

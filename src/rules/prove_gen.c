@@ -443,7 +443,8 @@ static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
     case KN_INVALID: return ki_op0(g->ir, KN_INVALID);
     case KN_CONTIGUOUS:
     case KN_CONTIGUOUS_BACKWARD:
-    case KN_DETACH: {
+    case KN_DETACH:
+    case KN_REMAT: {
         kn_uop t =
             kid(g, reg, 0, false) >= 0 ? make(g, (unsigned)kid(g, reg, 0, false), w) : leaf(g, dtype_of(g, reg), w);
         return ki_op1(g->ir, (kn_op)op, t);

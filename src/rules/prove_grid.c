@@ -375,7 +375,8 @@ static bool one_cell(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
     case KN_AFTER:
     case KN_CONTIGUOUS:
     case KN_CONTIGUOUS_BACKWARD:
-    case KN_DETACH: *out = read_cell(g, u->src[0], p, e); return true;
+    case KN_DETACH:
+    case KN_REMAT: *out = read_cell(g, u->src[0], p, e); return true;
     default: return moved(g, u, p, e, out);
     }
 }

@@ -158,6 +158,5 @@ kn_uop ki_literal(kn_ctx *k, kn_uop a, double b);
 /* Into out[i] the sum over j of what dy[j] is by way of y[j] to wrt[i]. */
 bool ki_grad(kn_ctx *k, const kn_uop *y, const kn_uop *dy, size_t ny, const kn_uop *wrt, size_t n, kn_uop *out);
 kn_uop ki_t_placeholder(kn_ctx *k, kn_uop like); /* a PARAM like a value, with a name no other has */
-bool ki_inline_functions(kn_ctx *k, kn_uop *root, size_t n); /* in place */
 
 #endif

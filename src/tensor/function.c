@@ -25,37 +25,74 @@ kn_uop ki_t_placeholder(kn_ctx *k, kn_uop like) {
                          ki_shape_of(&k->ir, like));
 }
 
+static bool is_memory(kn_uop u) {
+    return (u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_GLOBAL) || u->op == KN_AFTER;
+}
+/* Memory in its shape is one value: what a handle has, and gradients are by. */
 static bool captured(kn_uop u) {
-    return (u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_GLOBAL) || u->op == KN_AFTER ||
+    return is_memory(u) || (u->op == KN_RESHAPE && is_memory(u->src[0])) ||
            (u->op == KN_PARAM && u->arg.param->len && u->arg.param->name[0] == '#');
 }
 
-/* What the outputs read and the first `own` entries of `from` are not. */
-static bool capture(kn_ctx *k, const kn_uop *out, size_t nout, list *from) {
+/* By id: met in which search; nothing is captured below it. */
+typedef struct below {
+    uint32_t *met, search;
+    uint8_t *none;
+    list work;
+} below;
+
+/* Is there something captured at u or below? */
+static bool holds(kn_ctx *k, kn_uop u, below *b, bool *ok) {
+    bool found = false;
+    b->search++;
+    b->work.n = 0;
+    *ok = push(k, &b->work, u);
+    for (size_t at = 0; at < b->work.n && *ok && !found; at++) {
+        kn_uop v = b->work.v[at];
+        found = captured(v);
+        for (uint32_t s = 0; s < v->nsrc && *ok; s++) {
+            uint32_t id = v->src[s]->id;
+            if (b->none[id] || b->met[id] == b->search) continue;
+            b->met[id] = b->search;
+            *ok = push(k, &b->work, v->src[s]);
+        }
+    }
+    for (size_t i = 0; i < b->work.n && !found; i++) b->none[b->work.v[i]->id] = 1;
+    return found;
+}
+
+/* What the outputs read and `from` has not: leaves; or, where `before` is not 0, values that were there before the function ran, the
+ * nodes up to there: they are found outside, and not computed again. */
+static bool capture(kn_ctx *k, const kn_uop *out, size_t nout, uint32_t before, list *from) {
     list work = {0};
     uint8_t *seen = ki_calloc(k->ir.n, 1);
-    bool ok = seen || (ki_fail(&k->env, KI_E_NOMEM), false);
+    below b = {.met = ki_calloc(k->ir.n, sizeof *b.met), .none = ki_calloc(k->ir.n, 1)};
+    bool ok = (seen && b.met && b.none) || (ki_fail(&k->env, KI_E_NOMEM), false);
     for (size_t i = 0; i < from->n && ok; i++) seen[from->v[i]->id] = 1;
     for (size_t i = 0; i < nout && ok; i++)
         if (!seen[out[i]->id]) seen[out[i]->id] = 1, ok = push(k, &work, out[i]);
     for (size_t at = 0; at < work.n && ok; at++) {
         kn_uop u = work.v[at];
-        if (captured(u)) {
-            ok = push(k, from, u);
+        bool value = u->id < before && u->dtype != KN_VOID && u->op != KN_FUNCTION;
+        if (captured(u) || (value && holds(k, u, &b, &ok))) {
+            ok = ok && push(k, from, u);
             continue;
         }
         for (uint32_t s = 0; s < u->nsrc && ok; s++)
             if (!seen[u->src[s]->id]) seen[u->src[s]->id] = 1, ok = push(k, &work, u->src[s]);
     }
     ki_free(seen);
+    ki_free(b.met);
+    ki_free(b.none);
+    ki_free(b.work.v);
     ki_free(work.v);
     return ok;
 }
 
 /* FUNCTION(TUPLE(out...), args...): from[i] in the outputs is what args[i] stands for. */
-static kn_uop close_over(kn_ctx *k, kn_uop *out, size_t nout, list *from, list *args) {
+static kn_uop close_over(kn_ctx *k, kn_uop *out, size_t nout, uint32_t before, list *from, list *args) {
     list to = {0};
-    bool ok = capture(k, out, nout, from);
+    bool ok = capture(k, out, nout, before, from);
     for (size_t i = args->n; i < from->n && ok; i++) ok = push(k, args, from->v[i]);
     for (size_t i = 0; i < from->n && ok; i++) {
         kn_uop f = from->v[i];
@@ -83,11 +120,14 @@ static kn_status all_bad(kn_ctx *k, kn_tensor bad, kn_tensor *out, size_t n) {
     return kn_check(bad);
 }
 
-kn_status kn_function(kn_ctx *k, kn_fn f, void *user, const kn_tensor *in, size_t nin, kn_tensor *out, size_t nout) {
-    ENTER_CTX("function");
+static kn_status trace(kn_ctx *k, const char *name, bool again, kn_fn f, void *user, const kn_tensor *in, size_t nin,
+                       kn_tensor *out, size_t nout) {
+    ENTER_CTX(name);
     list from = {0}, args = {0};
+    uint32_t before = 0;
+    uint64_t collections = k->collections;
     kn_ctx *own;
-    kn_tensor bad = ki_enter(&own, "function", in, nin, 0);
+    kn_tensor bad = ki_enter(&own, name, in, nin, 0);
     if (bad) return all_bad(k, bad, out, nout);
     kn_tensor *hold = ki_malloc((nin + 1) * sizeof *hold);
     kn_uop *res = ki_malloc((nout + 1) * sizeof *res), fn = NULL;
@@ -101,17 +141,19 @@ kn_status kn_function(kn_ctx *k, kn_fn f, void *user, const kn_tensor *in, size_
     }
     if (ok) {
         for (size_t i = 0; i < nout; i++) out[i] = NULL;
+        before = k->ir.n;
         f(user, hold, out);
-        ENTER_CTX("function");
+        ENTER_CTX(name);
     }
     for (size_t i = 0; i < nout && ok; i++) {
-        if (!out[i] || !(ok = ki_usable(out[i], "function"))) {
-            if (!out[i]) ki_fail(&k->env, KI_E_FUNCTION_OUT, (unsigned)i), ok = false;
+        if (!out[i] || !(ok = ki_usable(out[i], name))) {
+            if (!out[i]) ki_fail(&k->env, KI_E_FUNCTION_OUT, name, (unsigned)i), ok = false;
             break;
         }
-        res[i] = out[i]->u;
+        res[i] = again ? ki_op1(&k->ir, KN_REMAT, out[i]->u) : out[i]->u;
+        ok = res[i] != NULL;
     }
-    if (ok) fn = close_over(k, res, nout, &from, &args);
+    if (ok) fn = close_over(k, res, nout, again && k->collections == collections ? before : 0, &from, &args);
     ki_free(from.v);
     ki_free(args.v);
     ki_free(hold);
@@ -121,54 +163,9 @@ kn_status kn_function(kn_ctx *k, kn_fn f, void *user, const kn_tensor *in, size_
     return KN_OK;
 }
 
-/* ---- inlining ---------------------------------------------------------------------------------------------- */
-
-static kn_uop inlined(kn_ctx *k, kn_uop body, const kn_uop *args, uint32_t n) {
-    kn_uop *order, result = NULL;
-    int64_t count = ki_toposort(&k->ir, &body, 1, &order);
-    if (count < 0) return NULL;
-    kn_uop *from = ki_malloc(((size_t)count + 1) * 2 * sizeof *from), *to = from ? from + count + 1 : NULL;
-    size_t m = 0;
-    for (int64_t i = 0; i < count && from; i++) {
-        kn_uop u = order[i];
-        if (u->op != KN_PARAM || u->arg.param->slot < 0 || (uint32_t)u->arg.param->slot >= n) continue;
-        from[m] = u;
-        to[m++] = args[u->arg.param->slot];
-    }
-    if (from) result = ki_substitute(&k->ir, body, from, to, m);
-    ki_free(from);
-    ki_free(order);
-    return result;
+kn_status kn_function(kn_ctx *k, kn_fn f, void *user, const kn_tensor *in, size_t nin, kn_tensor *out, size_t nout) {
+    return trace(k, "function", false, f, user, in, nin, out, nout);
 }
-
-/* Every FUNCTION replaced by its body. Inner ones come first: they have smaller ids. */
-bool ki_inline_functions(kn_ctx *k, kn_uop *root, size_t n) {
-    kn_uop *order, src[64], *buf = src;
-    int64_t count = ki_toposort(&k->ir, root, n, &order);
-    if (count < 0) return false;
-    bool any = false;
-    for (int64_t i = 0; i < count; i++) any |= order[i]->op == KN_FUNCTION;
-    uint32_t cap = 64, ids = k->ir.n;
-    kn_uop *map = any ? ki_calloc(ids, sizeof *map) : NULL;
-    bool ok = !any || map;
-    for (int64_t i = 0; i < count && any && ok; i++) {
-        kn_uop u = order[i];
-        if (u->nsrc > cap) {
-            kn_uop *p = ki_realloc(buf == src ? NULL : buf, u->nsrc, sizeof *p);
-            ok = p != NULL;
-            if (!ok) break;
-            buf = p, cap = u->nsrc;
-        }
-        for (uint32_t s = 0; s < u->nsrc; s++) buf[s] = map[u->src[s]->id];
-        if (u->op == KN_FUNCTION) map[u->id] = inlined(k, buf[0], buf + 1, u->nsrc - 1);
-        else if (u->op == KN_GETTUPLE && buf[0]->op == KN_TUPLE) map[u->id] = buf[0]->src[u->arg.i];
-        else map[u->id] = ki_with_src(&k->ir, u, buf);
-        ok = map[u->id] != NULL;
-    }
-    for (size_t i = 0; i < n && any && ok; i++) root[i] = map[root[i]->id];
-    if (!ok && k->env.err == KI_E_NONE) ki_fail(&k->env, KI_E_NOMEM);
-    if (buf != src) ki_free(buf);
-    ki_free(map);
-    ki_free(order);
-    return ok;
+kn_status kn_checkpoint(kn_ctx *k, kn_fn f, void *user, const kn_tensor *in, size_t nin, kn_tensor *out, size_t nout) {
+    return trace(k, "checkpoint", true, f, user, in, nin, out, nout);
 }

@@ -10,12 +10,23 @@
 
 #include "rules.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* Nodes being walked, users first. Those of what is computed again may have been met outside: what they had there waits. */
+typedef struct frame {
+    kn_uop *order, *kept; /* kept: their gradients so far, then their gets */
+    int64_t n, at;
+} frame;
 
 typedef struct sweep {
     kn_ctx *k;
     kn_uop *g;      /* by id: gradient so far */
+    kn_uop *get;    /* by id of a FUNCTION, its first GETTUPLE with a gradient; by id of that the next */
     uint8_t *needs; /* by id: some wanted node is below */
+    uint32_t room;  /* ids */
+    frame *frame;   /* one inside the other */
+    size_t depth, cap;
 } sweep;
 
 /* ---- accumulation ------------------------------------------------------------------------------------------ */
@@ -107,29 +118,144 @@ static bool pullback(sweep *s, kn_uop u, kn_uop g) {
     return ok;
 }
 
-/* ---- the sweep --------------------------------------------------------------------------------------------- */
+/* ---- frames ------------------------------------------------------------------------------------------------ */
 
-static bool ends_here(kn_uop u) { return u->op == KN_DETACH || u->op == KN_AFTER || !ki_is_float((kn_dtype)u->dtype); }
+static bool ends_here(kn_uop u) {
+    if (u->op == KN_FUNCTION) return false;
+    return u->op == KN_DETACH || u->op == KN_AFTER || !ki_is_float((kn_dtype)u->dtype);
+}
 
-static void find_needs(sweep *s, kn_uop *order, int64_t count, const kn_uop *wrt, size_t n) {
-    for (size_t i = 0; i < n; i++) s->needs[wrt[i]->id] = 1;
+static void find_needs(sweep *s, kn_uop *order, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         kn_uop u = order[i];
         if (ends_here(u)) continue; /* unless wanted itself */
-        for (uint32_t j = 0; j < u->nsrc && !s->needs[u->id]; j++)
-            s->needs[u->id] = s->needs[u->src[j]->id] && ki_is_float((kn_dtype)u->src[j]->dtype);
+        uint32_t first = u->op == KN_FUNCTION,
+                 end = u->op == KN_REMAT ? 1 : u->nsrc; /* a body is its own, waiting no use */
+        for (uint32_t j = first; j < end && !s->needs[u->id]; j++) s->needs[u->id] = s->needs[u->src[j]->id];
     }
 }
 
-static bool run(sweep *s, kn_uop *order, int64_t count) {
-    for (int64_t i = count; i-- > 0;) {
-        kn_uop u = order[i];
-        if (!s->g[u->id] || !s->needs[u->id] || ends_here(u)) continue;
-        bool below = false;
-        for (uint32_t j = 0; j < u->nsrc; j++) below |= s->needs[u->src[j]->id];
-        if (below && !pullback(s, u, s->g[u->id])) return false;
-    }
+static bool grow(sweep *s) {
+    uint32_t n = s->k->ir.n, had = s->room;
+    kn_uop *g = ki_realloc(s->g, n, sizeof *g), *get = g ? ki_realloc(s->get, n, sizeof *get) : NULL;
+    if (g) s->g = g;
+    if (get) s->get = get;
+    uint8_t *needs = get ? ki_realloc(s->needs, n, 1) : NULL;
+    if (!needs) return ki_fail(&s->k->env, KI_E_NOMEM), false;
+    s->needs = needs;
+    if (n <= had) return true;
+    memset(g + had, 0, (n - had) * sizeof *g);
+    memset(get + had, 0, (n - had) * sizeof *get);
+    memset(needs + had, 0, n - had);
+    s->room = n;
     return true;
+}
+
+/* Takes order over. */
+static bool push_frame(sweep *s, kn_uop *order, int64_t n) {
+    kn_uop *kept = ki_malloc(2 * (size_t)n * sizeof *kept + 1);
+    if (!kept || !grow(s) || !ki_array_grow(&s->frame, &s->cap, s->depth + 1, sizeof *s->frame))
+        return ki_free(kept), ki_free(order), ki_fail(&s->k->env, KI_E_NOMEM), false;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t id = order[i]->id;
+        kept[i] = s->g[id], kept[n + i] = s->get[id];
+        s->g[id] = s->get[id] = NULL;
+    }
+    s->frame[s->depth++] = (frame){order, kept, n, n};
+    find_needs(s, order, n);
+    return true;
+}
+
+static void pop_frame(sweep *s) {
+    frame f = s->frame[--s->depth];
+    for (int64_t i = 0; i < f.n && s->depth; i++)
+        s->g[f.order[i]->id] = f.kept[i], s->get[f.order[i]->id] = f.kept[f.n + i];
+    ki_free(f.order);
+    ki_free(f.kept);
+}
+
+/* ---- what is computed again ----------------------------------------------------------------------------------- */
+
+static kn_uop result(kn_uop tuple, int64_t i) {
+    kn_uop v = tuple->src[i];
+    return v->op == KN_REMAT && v->nsrc == 1 ? v->src[0] : v;
+}
+
+static int by_id(const void *a, const void *b) {
+    uint32_t x = (*(const kn_uop *)a)->id, y = (*(const kn_uop *)b)->id;
+    return (x > y) - (x < y);
+}
+
+/* What was made of args, which are REMATs, and these. */
+static kn_uop *made_of(kn_ctx *k, kn_uop tuple, const kn_uop *args, uint32_t nargs, int64_t *count) {
+    kn_uop *v = NULL;
+    size_t n = 0, cap = 0;
+    ki_map *seen = ki_map_take(&k->ir);
+    bool ok = seen && ki_array_grow(&v, &cap, (size_t)tuple->nsrc + nargs + 1, sizeof *v);
+    if (seen && !ok) ki_fail(&k->env, KI_E_NOMEM);
+    for (uint32_t i = 0; i < nargs && ok; i++) /* nothing below them */
+        if (!ki_map_get(seen, args[i])) ki_map_set(seen, args[i], args[i]), v[n++] = args[i];
+    size_t at = n;
+    for (uint32_t i = 0; i < tuple->nsrc && ok; i++) {
+        kn_uop u = result(tuple, i);
+        if (!ki_map_get(seen, u)) ki_map_set(seen, u, u), v[n++] = u;
+    }
+    for (; at < n && ok; at++) {
+        kn_uop u = v[at];
+        ok = ki_array_grow(&v, &cap, n + u->nsrc, sizeof *v) || (ki_fail(&k->env, KI_E_NOMEM), false);
+        for (uint32_t j = u->op == KN_FUNCTION; j < u->nsrc && ok; j++)
+            if (!ki_map_get(seen, u->src[j])) ki_map_set(seen, u->src[j], u->src[j]), v[n++] = u->src[j];
+    }
+    if (seen) ki_map_give(&k->ir, seen);
+    if (!ok) return ki_free(v), NULL;
+    qsort(v, n, sizeof *v, by_id);
+    *count = (int64_t)n;
+    return v;
+}
+
+/* All gradients of a function's results are there: it is applied again, to REMATs that wait for these, and the walk goes on in what
+ * that makes. Nothing the function computed the first time is kept for it. */
+static bool enter(sweep *s, kn_uop fn) {
+    ki_ir *ir = &s->k->ir;
+    uint32_t nin = fn->nsrc - 1, most = fn->src[0]->nsrc, n = 0;
+    kn_uop *get = ki_malloc((2 * (size_t)most + nin + 1) * sizeof *get), *v = get ? get + most : NULL,
+           *args = get ? v + most + 1 : NULL;
+    bool ok = get || (ki_fail(&s->k->env, KI_E_NOMEM), false);
+    for (kn_uop u = s->get[fn->id]; u && ok; u = s->get[u->id]) get[n] = u, v[++n] = s->g[u->id];
+    for (uint32_t j = 0; j < nin && ok; j++) {
+        v[0] = fn->src[j + 1];
+        ok = (args[j] = v[0]->dtype == KN_IDX ? v[0] : ki_opn(ir, KN_REMAT, v, n + 1)) != NULL;
+    }
+    kn_uop tuple = ok ? ki_applied(ir, fn->src[0], args, nin) : NULL, *order;
+    int64_t count;
+    ok = tuple && (order = made_of(s->k, tuple, args, nin, &count)) && push_frame(s, order, count);
+    for (uint32_t i = 0; i < n && ok; i++) ok = add_to(s, result(tuple, get[i]->arg.i), v[i + 1]);
+    ki_free(get);
+    return ok;
+}
+
+/* ---- the sweep --------------------------------------------------------------------------------------------- */
+
+static bool visit(sweep *s, kn_uop u) {
+    if (!s->needs[u->id]) return true;
+    if (u->op == KN_FUNCTION) return !s->get[u->id] || enter(s, u);
+    if (!s->g[u->id] || ends_here(u)) return true;
+    bool below = false;
+    for (uint32_t j = 0; j < u->nsrc; j++) below |= s->needs[u->src[j]->id];
+    if (below && u->op == KN_GETTUPLE) s->get[u->id] = s->get[u->src[0]->id], s->get[u->src[0]->id] = u;
+    else if (below) return pullback(s, u, s->g[u->id]);
+    return true;
+}
+
+/* !ok: only ends what has begun. */
+static bool run(sweep *s, bool ok) {
+    while (s->depth && ok) {
+        frame *f = &s->frame[s->depth - 1];
+        if (f->at) ok = visit(s, f->order[--f->at]);
+        else pop_frame(s);
+    }
+    while (s->depth) pop_frame(s);
+    return ok;
 }
 
 bool ki_grad(kn_ctx *k, const kn_uop *y, const kn_uop *dy, size_t ny, const kn_uop *wrt, size_t n, kn_uop *out) {
@@ -141,18 +267,14 @@ bool ki_grad(kn_ctx *k, const kn_uop *y, const kn_uop *dy, size_t ny, const kn_u
         memcpy(root, y, ny * sizeof *y);
         memcpy(root + ny, dy, ny * sizeof *dy);
         memcpy(at, wrt, n * sizeof *wrt);
-        ok = ki_inline_functions(k, root, 2 * ny + n) && (count = ki_toposort(&k->ir, root, ny, &order)) >= 0;
+        ok = ki_inline_functions(&k->ir, root, 2 * ny + n, false) &&
+             (count = ki_toposort(&k->ir, root, ny, &order)) >= 0;
     }
-    if (ok) {
-        s.g = ki_calloc(k->ir.n, sizeof *s.g);
-        s.needs = ki_calloc(k->ir.n, 1);
-        ok = (s.g && s.needs) || (ki_fail(&k->env, KI_E_NOMEM), false);
-    }
-    if (ok) {
-        find_needs(&s, order, count, at, n);
-        for (size_t i = 0; i < ny && ok; i++) ok = add_to(&s, root[i], root[ny + i]);
-        ok = ok && run(&s, order, count);
-    }
+    if (ok && !grow(&s)) ki_free(order), ok = false;
+    for (size_t i = 0; i < n && ok; i++) s.needs[at[i]->id] = 1;
+    ok = ok && push_frame(&s, order, count);
+    for (size_t i = 0; i < ny && ok; i++) ok = add_to(&s, root[i], root[ny + i]);
+    ok = run(&s, ok);
     for (size_t i = 0; i < n && ok; i++) {
         kn_uop x = at[i];
         ki_shape shape = ki_shape_like(x);
@@ -160,8 +282,9 @@ bool ki_grad(kn_ctx *k, const kn_uop *y, const kn_uop *dy, size_t ny, const kn_u
         ok = out[i] != NULL;
     }
     ki_free(root);
-    ki_free(order);
+    ki_free(s.frame);
     ki_free(s.g);
+    ki_free(s.get);
     ki_free(s.needs);
     return ok;
 }
@@ -218,10 +341,15 @@ static bool pulled(kn_ctx *k, kn_uop y, const kn_uop *v, const kn_uop *wrt, size
 /* J v is the gradient, by g, of what J^T g makes of it: the rules are linear in g, so nothing of g is left. What a view's way
  * back goes back is that view again, and elementwise rules are their own transposes: the graph is a forward sweep's. */
 static bool push(kn_ctx *k, const kn_uop *y, size_t ny, const kn_uop *v, const kn_uop *wrt, size_t n, kn_uop *out) {
-    kn_uop *g = ki_malloc((ny + n + 1) * sizeof *g), *back = g ? g + ny : NULL;
+    kn_uop *g = ki_malloc(2 * (ny + n + 1) * sizeof *g), *back = g ? g + ny : NULL, *root = g ? back + n : NULL;
     bool ok = g || (ki_fail(&k->env, KI_E_NOMEM), false);
-    for (size_t i = 0; i < ny && ok; i++) ok = (g[i] = ki_t_placeholder(k, y[i])) != NULL;
-    ok = ok && ki_grad(k, y, g, ny, wrt, n, back) && ki_grad(k, back, v, n, g, ny, out);
+    if (ok) {
+        memcpy(root, y, ny * sizeof *y);
+        memcpy(root + ny, wrt, n * sizeof *wrt);
+        ok = ki_inline_functions(&k->ir, root, ny + n, true); /* forward there is nothing to compute again */
+    }
+    for (size_t i = 0; i < ny && ok; i++) ok = (g[i] = ki_t_placeholder(k, root[i])) != NULL;
+    ok = ok && ki_grad(k, root, g, ny, root + ny, n, back) && ki_grad(k, back, v, n, g, ny, out);
     ki_free(g);
     return ok;
 }

@@ -111,7 +111,8 @@ static kn_uop convert(builder *b, kn_uop u, const kn_uop *src) {
     bool value = u->dtype != KN_VOID && u->op != KN_STACK && u->op != KN_AFTER;
     if (is_storage(u)) return slot_for(b, u, src);
     if (is_variable(u)) return variable(b, u);
-    if (u->op == KN_DETACH || u->op == KN_CONTIGUOUS_BACKWARD) return src[0];
+    bool alone = u->op == KN_REMAT && u->nsrc == 1;
+    if (u->op == KN_DETACH || u->op == KN_CONTIGUOUS_BACKWARD || alone) return src[0];
     if (value && u->type->rank && u->type->numel == 0 && u->op != KN_BINARY) return empty_value(b, u);
     if ((u->op == KN_REDUCE || u->op == KN_PAD) && u->src[0]->type->numel == 0) return empty_value(b, u);
     if (u->op == KN_CONTIGUOUS || u->op == KN_LOAD) {
@@ -129,46 +130,6 @@ static kn_uop convert(builder *b, kn_uop u, const kn_uop *src) {
     }
     kn_arg arg = ki_import_arg(ir, u);
     return ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, src, u->nsrc, arg, 0);
-}
-
-/* Inlines user FUNCTIONs, innermost first: GETTUPLE(FUNCTION(TUPLE(v...), a...), i) is v[i] with PARAM k :=
- * a[k]. */
-static bool inline_functions(ki_ir *ir, kn_uop *root, size_t n) {
-    for (;;) {
-        kn_uop *order, f = NULL, from[256], to[256];
-        int64_t count = ki_toposort(ir, root, n, &order);
-        if (count < 0) return false;
-        for (int64_t i = 0; i < count && !f; i++)
-            if (order[i]->op == KN_FUNCTION) f = order[i];
-        ki_free(order);
-        if (!f) return true;
-        int64_t body_n = ki_toposort(ir, &f->src[0], 1, &order);
-        if (body_n < 0) return false;
-        size_t k = 0;
-        for (int64_t i = 0; i < body_n && k < 256; i++) {
-            kn_uop p = order[i];
-            if (p->op != KN_PARAM || p->arg.param->slot < 0 || p->arg.param->slot + 1 >= (int)f->nsrc) continue;
-            from[k] = p;
-            to[k++] = f->src[p->arg.param->slot + 1];
-        }
-        ki_free(order);
-        kn_uop tuple = ki_substitute(ir, f->src[0], from, to, k);
-        if (!tuple) return false;
-        count = ki_toposort(ir, root, n, &order);
-        if (count < 0) return false;
-        kn_uop *get = ki_calloc((size_t)count, sizeof *get), *val = ki_calloc((size_t)count, sizeof *val);
-        size_t m = 0;
-        for (int64_t i = 0; get && val && i < count; i++)
-            if (order[i]->op == KN_GETTUPLE && order[i]->src[0] == f) {
-                get[m] = order[i];
-                val[m++] = tuple->src[order[i]->arg.i];
-            }
-        bool ok = get && val && ki_substitute_all(ir, root, n, get, val, m);
-        ki_free(get);
-        ki_free(val);
-        ki_free(order);
-        if (!ok) return false;
-    }
 }
 
 static bool make_ports(builder *b, ki_program *out, kn_uop function, const kn_uop *buffer) {
@@ -247,7 +208,8 @@ bool ki_callify(const ki_program *in, ki_ir *ir, ki_program *out) {
     if (!root) return nomem(ir);
     for (size_t i = 0; i < in->nout; i++) root[i] = in->out[i].node;
     int64_t count = -1;
-    bool ok = inline_functions(in->ir, root, in->nout) && (count = ki_postorder(in->ir, root, in->nout, &order)) >= 0;
+    bool ok = ki_inline_functions(in->ir, root, in->nout, true) &&
+              (count = ki_postorder(in->ir, root, in->nout, &order)) >= 0;
     if (ok) ok = (b.map = ki_calloc(in->ir->n, sizeof *b.map)) != NULL || nomem(ir);
     if (ok) ok = build(&b, order, count, root, in->nout, out);
     ki_free(root);

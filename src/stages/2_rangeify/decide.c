@@ -173,8 +173,18 @@ static kn_uop step(rangeifier *r, kn_uop d) {
     return e ? e : ki_range_push(r, d);
 }
 
+/* Nests that read v, a REMAT, run after all it waits for: what that needs is no older. */
+static void wait_for(rangeifier *r, kn_uop v) {
+    for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next) {
+        nest *n = &r->nest[r->demand[k].nest];
+        for (uint32_t j = 1; j < v->nsrc; j++)
+            if (n->youngest < v->src[j]->id) n->youngest = v->src[j]->id;
+    }
+}
+
 /* The demands on v are rewritten into demands on its sources. */
 static bool inline_value(rangeifier *r, kn_uop v) {
+    if (v->op == KN_REMAT) wait_for(r, v);
     for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next)
         if (r->demand[k].same == NONE) r->nest[r->demand[k].nest].sources -= !r->info[v->id].constant;
     if (!name_loops(r, r->demand[r->info[v->id].first].nest, v)) return false;
@@ -274,7 +284,7 @@ static kn_uop position(rangeifier *r, const ki_type *shape, const kn_uop *i) {
 /* Does the nest ask for all of v, at its own indices alone? *only: and no other nest for any. */
 static bool asks_for_all(rangeifier *r, uint32_t id, kn_uop v, bool *only) {
     const nest *n = &r->nest[id];
-    *only = true;
+    *only = !r->info[v->id].awaited;
     if (n->shape->numel != v->type->numel || n->nout >= 16 || n->shape->symbolic || n->scatter) return false;
     for (uint32_t k = r->info[v->id].first; k != NONE; k = r->demand[k].next) {
         demand q = r->demand[k];
@@ -389,10 +399,23 @@ static bool read_back(rangeifier *r, kn_uop v, uint32_t host, kn_uop value) {
     return true;
 }
 
+/* A product that is computed again, and what follows it, asked for by a nest that has another one: the first time it was not there.
+ * Two share no tiles. */
+static bool meets_product(const rangeifier *r, kn_uop v) {
+    const info *f = &r->info[v->id];
+    if (!f->remat || f->back || !(v->op == KN_REDUCE ? ki_range_is_product(v) : f->products && f->heavy)) return false;
+    for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
+        const nest *n = &r->nest[r->demand[k].nest];
+        const info *to = n->nout ? &r->info[r->output[n->out[0]].node->id] : f;
+        if (to->back && to->products > 1) return true;
+    }
+    return false;
+}
+
 static bool store_value(rangeifier *r, kn_uop v) {
     kn_uop x = stored_value(v);
     int64_t scatters = v == x ? r->info[v->id].scatters : 0;
-    uint32_t id = scatters ? NONE : host_nest(r, v), host = id;
+    uint32_t id = scatters || meets_product(r, v) ? NONE : host_nest(r, v), host = id;
     /* What is assigned may be a scalar for all of the target. */
     const ki_type *shape = v->op == KN_AFTER ? assigned_target(v)->type : x->type;
     if (id == NONE && !new_nest(r, shape, &id)) return false;
@@ -545,7 +568,7 @@ static bool is_crowded(const rangeifier *r, kn_uop v) {
 }
 
 static bool wants_storage(rangeifier *r, kn_uop v, bool *ok) {
-    if (r->info[v->id].keep || v->op == KN_LOAD) return true;
+    if (r->info[v->id].keep || v->op == KN_LOAD || meets_product(r, v)) return true;
     if (v->op == KN_REDUCE && wants_storage_reduce(r, v, ok)) return true;
     if (ki_is_elementwise((kn_op)v->op) && wants_storage_elementwise(r, v, ok)) return true;
     return is_crowded(r, v);
@@ -588,6 +611,43 @@ static bool order_assignments(rangeifier *r) {
     return true;
 }
 
+/* Nests that store what the values v, a REMAT's, are made of: one that reads the REMAT comes after each. */
+static bool order_remat(rangeifier *r, kn_uop v, kn_uop *work, uint32_t *seen, uint32_t now) {
+    size_t n = 0;
+    bool ok = true;
+    for (uint32_t k = 1; k < v->nsrc; k++) work[n++] = v->src[k], seen[v->src[k]->id] = now;
+    for (size_t at = 0; at < n && ok; at++) {
+        kn_uop u = work[at];
+        uint32_t to = r->info[u->id].nest, last = NONE, copy = r->info[v->id].nest;
+        if (to != NONE && copy != NONE) ok = add_after(r, copy, to);
+        for (uint32_t k = copy == NONE ? r->info[v->id].first : NONE; to != NONE && k != NONE && ok;
+             k = r->demand[k].next) {
+            if (r->demand[k].nest != last) ok = add_after(r, r->demand[k].nest, to);
+            last = r->demand[k].nest;
+        }
+        uint32_t sources = ki_range_is_view(u) ? 1 : u->nsrc;
+        for (uint32_t k = 0; to == NONE && !r->info[u->id].constant && k < sources; k++)
+            if (seen[u->src[k]->id] != now) seen[u->src[k]->id] = now, work[n++] = u->src[k];
+    }
+    return ok;
+}
+
+static bool order_remats(rangeifier *r) {
+    uint32_t hard = r->nafter, *seen = NULL;
+    kn_uop *work = NULL;
+    bool ok = true;
+    for (int64_t i = 0; i < r->n && ok; i++) {
+        kn_uop v = r->order[i];
+        if (v->op != KN_REMAT || r->info[v->id].first == NONE) continue;
+        if (!seen) seen = ki_calloc(r->top + 1, sizeof *seen), work = ki_malloc(((size_t)r->top + 1) * sizeof *work);
+        ok = ((seen && work) || nomem(r)) && order_remat(r, v, work, seen, v->id);
+    }
+    r->nlater = r->nafter - hard;
+    ki_free(seen);
+    ki_free(work);
+    return ok;
+}
+
 bool ki_range_decide(rangeifier *r) {
     bool ok = true;
     for (int64_t i = r->n; i-- > 0 && ok;) {
@@ -599,5 +659,5 @@ bool ki_range_decide(rangeifier *r) {
         else if (v->op == KN_PARAM) ok = read_variable(r, v);
         else if (ok) ok = (v->op != KN_REDUCE || r->info[v->id].folds || place_reduce(r, v)) && inline_value(r, v);
     }
-    return ok && order_assignments(r);
+    return ok && order_assignments(r) && order_remats(r);
 }

@@ -29,7 +29,7 @@ float ki_op_cost(kn_uop u) {
 static void count_users(rangeifier *r) {
     for (int64_t i = 0; i < r->n; i++) {
         kn_uop u = r->order[i];
-        for (uint32_t k = 0; k < u->nsrc; k++) {
+        for (uint32_t k = 0; k < (u->op == KN_REMAT ? 1 : u->nsrc); k++) { /* who waits for a value does not read it */
             bool again = false;
             for (uint32_t j = 0; j < k && k < 16; j++) again |= u->src[j] == u->src[k];
             if (!again) r->info[u->src[k]->id].users++;
@@ -37,7 +37,9 @@ static void count_users(rangeifier *r) {
     }
 }
 
-bool ki_range_is_view(kn_uop u) { return ki_ops[u->op].cls == KI_C_MOVEMENT && u->op != KN_STACK && u->op != KN_INDEX; }
+bool ki_range_is_view(kn_uop u) {
+    return (ki_ops[u->op].cls == KI_C_MOVEMENT && u->op != KN_STACK && u->op != KN_INDEX) || u->op == KN_REMAT;
+}
 
 /* How often sums read what: users first. A view passes on how often it is read; the body of a sum reads its operands once. */
 static void count_reads(rangeifier *r) {
@@ -78,6 +80,17 @@ static bool is_compare(kn_op op) {
     return op == KN_CMPLT || op == KN_CMPNE || op == KN_CMPEQ || op == KN_CMPGT || op == KN_CMPGE || op == KN_CMPLE;
 }
 
+bool ki_range_is_product(kn_uop u) {
+    kn_uop t = u->src[0];
+    if (u->arg.reduce.op != KN_ADD || t->op != KN_MUL) return false;
+    for (unsigned k = 0; k < 2; k++) {
+        kn_uop side = t->src[k];
+        while (ki_range_is_view(side)) side = side->src[0];
+        if (side->type->numel > t->type->numel / 8) return false;
+    }
+    return true;
+}
+
 static void derive(rangeifier *r, kn_uop u) {
     info *f = &r->info[u->id];
     bool value = false; /* has a source that is not a shape */
@@ -85,10 +98,14 @@ static void derive(rangeifier *r, kn_uop u) {
         u->op != KN_PARAM && u->op != KN_BUFFER && u->op != KN_LOAD && u->op != KN_AFTER && u->op != KN_BINARY;
     uint32_t last = ki_range_is_view(u) ? 1 : u->nsrc;
     if (u->op == KN_PARAM) last = 0;
+    f->remat = u->op == KN_REMAT;
+    f->back = f->awaited;
     for (uint32_t k = 0; k < last; k++) {
         const info *s = &r->info[u->src[k]->id];
         value = true;
         f->constant &= s->constant;
+        f->remat |= s->remat;
+        f->back |= s->back;
         bool here = is_compare((kn_op)u->op) && s->constant && !ki_peel_const(u->src[k]);
         f->compares |= s->compares || here;
         f->counts |= s->counts || here;
@@ -102,6 +119,10 @@ static void derive(rangeifier *r, kn_uop u) {
         bool chain = u->src[k]->op == KN_REDUCE ? !s->folds : s->heavy;
         if (!grows && chain && (s->users == 1 || (ki_is_elementwise((kn_op)u->op) && meets(r, u->src[k], u))))
             f->heavy = true;
+        uint8_t more = repeated || !chain || stored ? 0
+                       : u->src[k]->op == KN_REDUCE ? ki_range_is_product(u->src[k])
+                                                    : s->products;
+        f->products = f->products + more > 2 ? 2 : f->products + more;
     }
     if (ki_is_elementwise((kn_op)u->op)) f->cost += ki_op_cost(u);
     if (u->op == KN_EXPAND && u->type->numel) f->leaves *= (float)u->src[0]->type->numel / (float)u->type->numel;
@@ -117,7 +138,7 @@ static void derive(rangeifier *r, kn_uop u) {
 bool ki_range_goes_through(const rangeifier *r, kn_uop v) {
     const info *f = &r->info[v->id];
     if (f->keep) return false;
-    return ki_ops[v->op].cls == KI_C_MOVEMENT || (v->op == KN_REDUCE && f->folds) ||
+    return ki_ops[v->op].cls == KI_C_MOVEMENT || v->op == KN_REMAT || (v->op == KN_REDUCE && f->folds) ||
            (ki_is_elementwise((kn_op)v->op) && (f->constant || f->compares));
 }
 

@@ -247,26 +247,58 @@ static kn_uop bad_store(orderer *o, uint32_t k, bool must, bool *ok) {
 
 /* ---- order ------------------------------------------------------------------------------------------------------ */
 
+/* Kernels that store what is wanted and nothing else. Where memory is what counts they run as soon as they can, and what they read is free
+ * sooner; else they stay beside those that read the same. */
+static bool find_final(orderer *o, bool *final) {
+    const ki_program *p = o->r->p;
+    ki_ir *ir = o->r->ir;
+    bool *wanted = ki_calloc((size_t)ir->next_buffer + 1, sizeof *wanted);
+    if (!wanted) return nomem(o->r);
+    for (size_t i = 0; i < p->nout; i++)
+        if (p->out[i].node->op == KN_BUFFER) wanted[p->out[i].node->arg.buffer->id] = true;
+    for (uint32_t k = 0; k < o->k->n; k++) final[k] = o->r->remat;
+    for (uint32_t i = 0; i < o->naccess; i++)
+        if (o->access[i].kind == MAKES && !wanted[o->access[i].buffer]) final[o->access[i].kernel] = false;
+    ki_free(wanted);
+    return true;
+}
+
+typedef struct placing {
+    uint32_t *out, *waits, n;
+    bool *placed, *final;
+} placing;
+
+/* Kernel i comes next, and what is wanted and waited for it alone. */
+static void place_kernel(const orderer *o, placing *p, uint32_t i) {
+    uint32_t at = p->n;
+    p->placed[i] = true;
+    for (p->out[p->n++] = i; at < p->n; at++) /* the edges of a kernel: sorted by `before`, found from its first */
+        for (uint32_t b = p->out[at], e = o->k->first[b]; e < o->nedge && o->edge[e].before == b; e++) {
+            uint32_t next = o->edge[e].after;
+            if (--p->waits[next] || !p->final[next] || p->placed[next]) continue;
+            p->placed[next] = true;
+            p->out[p->n++] = next;
+        }
+}
+
 /* Kernels were made users first, so their reverse is nearly the order; copies, made last of all, go as late as they can.
- * True if all found a place. stuck: marks of those that did not. */
-static bool place(orderer *o, uint32_t *out, uint32_t *waits, bool *placed, uint32_t copies) {
-    uint32_t n = 0, count = o->k->n;
-    memset(waits, 0, count * sizeof *waits);
-    memset(placed, 0, count * sizeof *placed);
-    for (uint32_t e = 0; e < o->nedge; e++) waits[o->edge[e].after]++;
-    for (bool progress = true; n < count && progress;) {
+ * True if all found a place. */
+static bool place(orderer *o, placing *p, uint32_t copies) {
+    uint32_t count = o->k->n;
+    p->n = 0;
+    memset(p->waits, 0, count * sizeof *p->waits);
+    memset(p->placed, 0, count * sizeof *p->placed);
+    for (uint32_t e = 0; e < o->nedge; e++) p->waits[o->edge[e].after]++;
+    for (bool progress = true; p->n < count && progress;) {
         progress = false;
         for (uint32_t step = 0; step < count; step++) {
             uint32_t i = step < copies ? copies - 1 - step : step;
-            if (placed[i] || waits[i]) continue;
-            placed[i] = true;
-            out[n++] = i;
+            if (p->placed[i] || p->waits[i]) continue;
+            place_kernel(o, p, i);
             progress = true;
-            /* The edges of i: sorted by `before`, found from its first. */
-            for (uint32_t e = o->k->first[i]; e < o->nedge && o->edge[e].before == i; e++) waits[o->edge[e].after]--;
         }
     }
-    return n == count;
+    return p->n == count;
 }
 
 static int by_before(const void *a, const void *b) {
@@ -319,22 +351,25 @@ static bool break_cycle(orderer *o, const bool *placed, uint32_t copies) {
 
 bool ki_range_order(rangeifier *r, ki_kernels *k, uint32_t **out) {
     orderer o = {.r = r, .k = k};
-    uint32_t copies = k->n, *waits = NULL; /* kernels from here on are copies */
-    bool *placed = NULL, ok = true, done = false, parted = false;
+    uint32_t copies = k->n; /* kernels from here on are copies */
+    placing p = {NULL};
+    bool ok = true, done = false, parted = false;
     ki_family f = {0};
     for (uint32_t i = 0; i < copies && ok; i++)
         for (kn_uop s; ok && (s = bad_store(&o, i, false, &ok));) ok = redirect(&o, i, s);
     while (ok && !done) {
         ki_free(*out);
-        ki_free(waits);
-        ki_free(placed);
-        *out = ki_calloc(k->n + 1, sizeof **out);
-        waits = ki_calloc(k->n + 1, sizeof *waits);
-        placed = ki_calloc(k->n + 1, sizeof *placed);
-        ok = (*out && waits && placed) || nomem(r);
-        ok = ok && collect(&o) && connect(&o) && index_edges(&o);
-        if (ok) done = place(&o, *out, waits, placed, copies);
-        if (ok && !done) ok = break_cycle(&o, placed, copies);
+        ki_free(p.waits);
+        ki_free(p.placed);
+        *out = p.out = ki_calloc(k->n + 1, sizeof **out);
+        p.waits = ki_calloc(k->n + 1, sizeof *p.waits);
+        p.placed = ki_calloc(2 * (size_t)k->n + 1, sizeof *p.placed);
+        p.final = p.placed ? p.placed + k->n : NULL;
+        ok = (p.out && p.waits && p.placed) || nomem(r);
+        ok = ok && collect(&o) && find_final(&o, p.final) && connect(&o) && index_edges(&o);
+        if (ok) done = place(&o, &p, copies);
+        if (ok && !done && r->nlater) r->nafter -= r->nlater, r->nlater = 0;
+        else if (ok && !done) ok = break_cycle(&o, p.placed, copies);
         if (!ok || !done) continue;
         ok = ki_family_open(&f, r, k, *out, o.edge, o.nedge) && (parted || ki_range_part(&f, &done));
         if (ok && !done) ki_family_close(&f); /* parted once, they are placed anew */
@@ -342,8 +377,8 @@ bool ki_range_order(rangeifier *r, ki_kernels *k, uint32_t **out) {
     }
     ok = ok && ki_range_siblings(&f);
     ki_family_close(&f);
-    ki_free(waits);
-    ki_free(placed);
+    ki_free(p.waits);
+    ki_free(p.placed);
     ki_free(o.access);
     ki_free(o.edge);
     return ok;

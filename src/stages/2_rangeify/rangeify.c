@@ -33,6 +33,8 @@ static bool begin(rangeifier *r, kn_uop tuple) {
         r->nested |= u->op == KN_INDEX;
         if (u->op == KN_LOAD) f->keep = true;
         if (u->op == KN_AFTER) f->keep = true;
+        r->remat |= u->op == KN_REMAT;
+        for (uint32_t k = 1; u->op == KN_REMAT && k < u->nsrc; k++) r->info[u->src[k]->id].awaited = true;
     }
     kn_uop function = r->p->root;
     for (int64_t i = 0; i < r->n; i++)

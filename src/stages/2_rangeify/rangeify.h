@@ -78,6 +78,9 @@ typedef struct info { /* of a tensor node */
     uint32_t askers;   /* nests that have some */
     uint32_t users;
     bool root, keep;   /* an output; must be stored */
+    bool awaited;      /* by a REMAT */
+    bool remat, back;  /* made of one; of what one waits for */
+    uint8_t products;  /* matrix products that end in it: at most 2 */
     bool constant;     /* made of constants alone */
     bool compares;     /* made of comparisons with something made of constants */
     bool counts;       /* and these are with loop positions still: its sum may fold */
@@ -147,6 +150,8 @@ typedef struct rangeifier {
     } *after; /* nest `from` reads what nest `to` has assigned, where order.c cannot see it */
     uint32_t nafter;
     size_t after_cap;
+    uint32_t nlater; /* so many of them, the last: a REMAT's, which give way where kernels wait for each other */
+    bool remat;  /* something is computed again, to keep less */
     bool nested; /* some positions are data: demands may stand inside the indices of demands */
     ki_push push;
     ki_memo memo;
@@ -244,6 +249,8 @@ float ki_op_cost(kn_uop u);
 bool ki_range_folded(rangeifier *r, kn_uop d, kn_uop *out);
 /* A movement op of one value: what else it has is its shape. */
 bool ki_range_is_view(kn_uop u);
+/* A sum of products of which each side is read many times over. */
+bool ki_range_is_product(kn_uop u);
 /* Whether folding looks through a value: views and arithmetic over comparisons, and REDUCEs known to fold. */
 bool ki_range_goes_through(const rangeifier *r, kn_uop v);
 /* decide.c: users first; fills nests, outputs and map. */

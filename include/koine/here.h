@@ -399,6 +399,8 @@
 #define kn_grad(...) KN_STATUS_HERE_((kn_grad)(__VA_ARGS__))
 #define kn_checkpoint(...) KN_STATUS_HERE_((kn_checkpoint)(__VA_ARGS__))
 #define kn_vjp(...) KN_STATUS_HERE_((kn_vjp)(__VA_ARGS__))
+#define kn_jacobian(...) KN_HERE_((kn_jacobian)(__VA_ARGS__))
+#define kn_hessian(...) KN_HERE_((kn_hessian)(__VA_ARGS__))
 #define kn_jvp(...) KN_HERE_((kn_jvp)(__VA_ARGS__))
 #define kn_hvp(...) KN_STATUS_HERE_((kn_hvp)(__VA_ARGS__))
 #define kn_bind(...) KN_STATUS_HERE_((kn_bind)(__VA_ARGS__))

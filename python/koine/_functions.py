@@ -38,7 +38,7 @@ DEFAULTS = {
 }
 NAMES = {"keep": "keepdims", "in": "inputs", "from": "source", "to": "destination", "lambda": "lambda_", "def": "default"}
 # Not for users of Python: handles, memory, places; what _array, _transform and nn serve; literals, which are operands.
-LEFT_OUT = {"keep", "hand_up", "context", "from_graph", "from_host", "borrow_host", "scalar", "int", "function", "grad", "grad1", "vjp", "jvp", "hvp", "at_", "cat2",
+LEFT_OUT = {"keep", "hand_up", "context", "from_graph", "from_host", "borrow_host", "scalar", "int", "function", "grad", "grad1", "vjp", "jvp", "hvp", "checkpoint", "jacobian", "hessian", "at_", "cat2",
             "assign", "param", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like", "arange", "linspace", "eye", "copy_to", "setitem"}
 SCALARS = {"double": "float({})", "int": "_index({})", "unsigned": "_index({})", "int64_t": "_index({})", "uint64_t": "_index({})", "uint32_t": "_index({})",
            "size_t": "_index({})", "kn_dtype": "_number_of({})", "kn_ints": "_int_list({})", "const char *": "_text_of({})"}

@@ -33,7 +33,8 @@ NAMES = {"x": "ArrayLike", "shape": "Ints", "dtype": "Optional[DTypeLike]", "dev
          "target": "Array", "value": "ArrayLike", "f": "Callable[..., Any]", "argnums": "Ints", "has_aux": "_bool", "seed": "int", "kind": "Any", "from_": "Any", "to": "Any", "name": "Any",
          "d": "DTypeLike", "dtype_": "DTypeLike", "correction": "float", "ddof": "Optional[int]", "out": "None"}
 RETURNS = {"unstack": "Tuple[Array, ...]", "meshgrid": "list[Array]", "broadcast_arrays": "list[Array]", "isdtype": "_bool", "can_cast": "_bool", "result_type": "DType", "dtype": "DType", "realize": "Any",
-           "manual_seed": "None", "grad": "Callable[..., Any]", "value_and_grad": "Callable[..., Tuple[Any, Any]]", "vjp": "Tuple[Array, Callable[..., Tuple[Any, ...]]]", "jvp": "Tuple[Array, Array]", "hvp": "Tuple[Array, Tuple[Any, ...]]", "device": "Context", "current_context": "Context"}
+           "manual_seed": "None", "grad": "Callable[..., Any]", "value_and_grad": "Callable[..., Tuple[Any, Any]]", "vjp": "Tuple[Array, Callable[..., Tuple[Any, ...]]]", "jvp": "Tuple[Array, Array]", "hvp": "Tuple[Array, Tuple[Any, ...]]",
+           "jacobian": "Callable[..., Array]", "hessian": "Callable[..., Array]", "checkpoint": "Callable[..., Any]", "device": "Context", "current_context": "Context"}
 
 
 def parameter(p, kinds):

@@ -74,7 +74,7 @@ def placeholder(k, like):
 class Trace:
     """Results over placeholders as one function: apply(arguments) gives them over those."""
 
-    def __init__(self, k, placeholders, results):
+    def __init__(self, k, placeholders, results, again=False):
         self.k, self.n = k, len(results)
         with k.lock:
             outs = [x._h for x in results]
@@ -102,7 +102,9 @@ class Trace:
                 self.slots.append(numbers[u] if u in numbers else wrap(k, L.kn_from_graph(k._c, u)))
                 self.inside |= u not in numbers and L.kn_uop_op(u) == b"param"
             # Over placeholders alone: what is captured may be assigned to, and the template must not end with its old value.
-            src = [L.kn_uop_src(node, 0)]
+            make = lambda op, *src: L.kn_u_make(k._c, op, len(src), (P * len(src))(*src))
+            body = L.kn_uop_src(node, 0)
+            src = [make(b"tuple", *[make(b"remat", L.kn_uop_src(body, i)) for i in range(self.n)]) if again else body]
             for s in self.slots:
                 p = placeholders[s] if type(s) is int else placeholder(k, s)
                 src.append(L.kn_graph(p._h))
@@ -276,6 +278,52 @@ def hvp(f, primals, tangents):
     y, (inner, arrays) = t.result(t.out), t.along(tangents)
     results = iter(Trace(t.k, [*t.inner, *inner], [y, *t.call(L.kn_hvp, y)]).apply([*t.every, *arrays]))
     return next(results), t.nested(results)
+
+
+def _matrix(name, function):
+    def transform(f, argnums=0):
+        @functools.wraps(f)
+        def run(*args, **kwargs):
+            if not -len(args) <= argnums < len(args):
+                raise DTypeError(f"{name}: argnums {argnums} for a call with {len(args)} positional arguments")
+            t = _Inside(name, f, args, kwargs, [argnums % len(args)])
+            if t.forms[0] != (tuple, (_LEAF,)):
+                raise DTypeError(f"{name}: by an array; nested arguments are for vjp, jvp and hvp")
+            with t.k.lock:
+                m = wrap(t.k, function(t.result(t.out)._h, t.inner[0]._h))
+            return Trace(t.k, t.inner, [m]).apply(t.every)[0]
+
+        return run
+
+    return transform
+
+
+def jacobian(f, argnums=0):
+    """A function that returns all derivatives of f's result by the argument at argnums: in the result's axes, then the argument's. One of the
+    two has at most 256 elements."""
+    return _matrix("jacobian", L.kn_jacobian)(f, argnums)
+
+
+def hessian(f, argnums=0):
+    """A function that returns the second derivatives of f, a scalar or summed, by the argument at argnums: in its axes twice."""
+    return _matrix("hessian", L.kn_hessian)(f, argnums)
+
+
+def checkpoint(f):
+    """f, but gradients keep nothing of what it computes but its results: they compute it again. `y = koine.checkpoint(layer)(x)`. Arguments and
+    results are as kn.function's; f is traced at each call."""
+
+    @functools.wraps(f)
+    def run(*args, **kwargs):
+        leaves, form = flatten((args, kwargs))
+        k = _one_context(leaves)
+        inner = [placeholder(k, x) for x in leaves]
+        args, kwargs = rebuild(form, iter(inner))
+        with tracing(k), k:
+            results, out = flatten(f(*args, **kwargs))
+        return rebuild(out, iter(Trace(k, inner, results, again=True).apply(leaves) if results else []))
+
+    return run
 
 
 # ---- functions ----

@@ -10,6 +10,7 @@
 
 #include "rules.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,13 +107,30 @@ kn_uop ki_grad_copy(ki_match *m) {
     return m->out[0] = arg ? ki_make(m->ir, KN_LOAD, KN_VOID, &m->grad, 1, (kn_arg){.p = arg}, 0) : NULL;
 }
 
+/* The failure names the first call whose result has u in it. */
+static void no_gradient(kn_ctx *k, kn_uop u) {
+    uint8_t *has = ki_calloc(k->ir.n, 1);
+    const struct kn_tensor_s *call = NULL;
+    char at[256] = "";
+    for (uint32_t id = u->id; has && id < k->ir.n; id++) {
+        kn_uop v = k->ir.node[id];
+        has[id] = v == u;
+        for (uint32_t j = 0; v && j < v->nsrc; j++) has[id] |= has[v->src[j]->id];
+    }
+    for (const struct kn_tensor_s *t = k->tensors; has && t; t = t->next)
+        if (t->u && t->loc.file && has[t->u->id]) call = t; /* the list ends with the oldest */
+    if (call) snprintf(at, sizeof at, ", of the call at %.200s:%d,", call->loc.file, call->loc.line);
+    ki_free(has);
+    FAIL(KI_E_NO_GRADIENT, k->fn, ki_ops[u->op].name, at);
+}
+
 static bool pullback(sweep *s, kn_uop u, kn_uop g) {
     kn_ctx *k = s->k;
     kn_uop small[8], *out = u->nsrc <= 8 ? small : ki_malloc(u->nsrc * sizeof *out);
     if (!out) return FAIL(KI_E_NOMEM);
     int found = ki_grad_rules(&k->ir, &ki_rules_grad, u, g, out, NULL);
     bool ok = found > 0;
-    if (found == 0) FAIL(KI_E_NO_GRADIENT, ki_ops[u->op].name);
+    if (found == 0) no_gradient(k, u);
     for (uint32_t i = 0; i < u->nsrc && ok; i++) ok = !out[i] || add_to(s, u->src[i], out[i]);
     if (out != small) ki_free(out);
     return ok;
@@ -368,6 +386,60 @@ static bool curved(kn_ctx *k, kn_uop y, const kn_uop *v, const kn_uop *wrt, size
     return ok;
 }
 
+/* ---- whole matrices of derivatives ------------------------------------------------------------------------ */
+
+enum { MOST_ROWS = 256 }; /* each is a sweep, and a choice in every element's kernel */
+
+/* Element i of a value is 1, the others 0. */
+static kn_uop unit(kn_ctx *k, kn_uop like, int64_t i) {
+    ki_shape s = ki_shape_like(like);
+    kn_uop n = ki_t_iota(k, (int64_t)like->type->numel, KN_I32),
+           is = n ? ki_t_eq(k, n, ki_t_lit(k, n, (double)i)) : NULL;
+    return is ? ki_t_reshape_to(k, ki_t_cast(k, is, (kn_dtype)like->dtype), &s) : NULL;
+}
+
+/* Of y by x, in y's axes and then x's: row by row backward, or column by column forward where there are fewer of these. */
+static kn_uop matrix(kn_ctx *k, kn_uop y, kn_uop x) {
+    int64_t rows = (int64_t)y->type->numel, columns = (int64_t)x->type->numel;
+    bool forward = columns < rows;
+    char a[128], b[128];
+    ki_shape shape = ki_shape_like(y), s = ki_shape_like(x);
+    int64_t n = forward ? columns : rows;
+    if (!ki_shape_known(k, y) || !ki_shape_known(k, x)) return NULL;
+    if (n > MOST_ROWS)
+        return FAIL(KI_E_JACOBIAN, k->fn, ki_shape_text(y->type, a, sizeof a), ki_shape_text(x->type, b, sizeof b),
+                    MOST_ROWS);
+    if (shape.n + s.n > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
+    for (unsigned i = 0; i < s.n; i++) shape.d[shape.n++] = s.d[i];
+    if (!n) return ki_t_full(k, &shape, ki_t_lit(k, y, 0));
+    kn_uop *part = ki_calloc((size_t)n, sizeof *part), g = ki_t_placeholder(k, y), back = NULL, all = NULL;
+    if (!part) ki_fail(&k->env, KI_E_NOMEM);
+    bool ok = part && g && (!forward || ki_grad(k, &y, &g, 1, &x, 1, &back));
+    for (int64_t i = 0; i < n && ok; i++) {
+        kn_uop e = unit(k, forward ? x : y, i), flat;
+        ok = e && (forward ? ki_grad(k, &back, &e, 1, &g, 1, &flat) : ki_grad(k, &y, &e, 1, &x, 1, &flat));
+        ok = ok && (part[i] = RESHAPE(flat, forward ? rows : columns)) != NULL;
+    }
+    if (ok) all = ki_opn(&k->ir, KN_STACK, part, (uint32_t)n);
+    if (all && forward) all = ki_t_swap(k, all, 0, 1);
+    ki_free(part);
+    return all ? ki_t_reshape_to(k, all, &shape) : NULL;
+}
+
+static bool whole(kn_ctx *k, kn_uop y, const kn_uop *v, const kn_uop *wrt, size_t n, kn_uop *out) {
+    kn_uop root[2] = {y, wrt[0]};
+    (void)v, (void)n;
+    return ki_inline_functions(&k->ir, root, 2, true) && (*out = matrix(k, root[0], root[1])) != NULL;
+}
+
+static bool whole_twice(kn_ctx *k, kn_uop y, const kn_uop *v, const kn_uop *wrt, size_t n, kn_uop *out) {
+    kn_uop root[2];
+    (void)n;
+    if (!ki_grad(k, &y, v, 1, wrt, 1, &root[0])) return false;
+    root[1] = wrt[0];
+    return ki_inline_functions(&k->ir, root, 2, true) && (*out = matrix(k, root[0], root[1])) != NULL;
+}
+
 /* One of these, of y and wrt taken back to where they come from. */
 static bool through_data(kn_ctx *k, derive *f, kn_uop y, const kn_uop *v, const kn_uop *wrt, size_t n, kn_uop *out,
                          size_t nout) {
@@ -468,4 +540,14 @@ kn_tensor kn_jvp(kn_tensor y, const kn_tensor *wrt, const kn_tensor *v, size_t n
 }
 kn_status kn_hvp(kn_tensor loss, const kn_tensor *wrt, const kn_tensor *v, size_t n, kn_tensor *out) {
     return differentiate("hvp", curved, true, loss, v, wrt, n, out, n);
+}
+kn_tensor kn_jacobian(kn_tensor y, kn_tensor x) {
+    kn_tensor t = NULL;
+    differentiate("jacobian", whole, false, y, (const kn_tensor[]){NULL}, &x, 1, &t, 1);
+    return t;
+}
+kn_tensor kn_hessian(kn_tensor loss, kn_tensor x) {
+    kn_tensor t = NULL;
+    differentiate("hessian", whole_twice, false, loss, (const kn_tensor[]){NULL}, &x, 1, &t, 1);
+    return t;
 }

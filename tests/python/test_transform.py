@@ -79,6 +79,42 @@ def test_products_with_derivatives():
         kn.jvp(lambda x: x, (kn.arange(3),), (kn.arange(3),))
 
 
+def test_matrices_of_derivatives():
+    a = np.asarray(X)
+    close(kn.jacobian(lambda x: x * x)(X), np.einsum("ik,jl,ij->ijkl", np.eye(2), np.eye(3), 2 * a))
+    close(kn.jacobian(lambda s, x: (x * s).sum(axis=0), argnums=-1)(3.0, X), np.broadcast_to(3 * np.eye(3)[:, None, :], (3, 2, 3)))
+    close(kn.hessian(lambda x: (x @ x.mT).sum())(X), np.einsum("kl,ij->ikjl", np.eye(3), np.full((2, 2), 2)))
+    close(kn.hessian(lambda x: x**3)(2.0), 12)
+    with pytest.raises(TypeError, match="nested arguments"):
+        kn.jacobian(lambda p: p[0])([X])
+    with pytest.raises(TypeError, match="argnums 1"):
+        kn.hessian(lambda x: x.sum(), argnums=1)(X)
+    with pytest.raises(NotImplementedError, match="at most 256"):
+        kn.jacobian(lambda x: x * 2)(kn.ones(1000))
+
+
+def test_checkpoint():
+    a, w = np.asarray(X), kn.asarray([[1.0, 2.0], [0.5, -1.0], [3.0, 0.0]])
+    outside = w * 1.5
+
+    @kn.checkpoint
+    def layer(x, p, scale=1.0):
+        h = kn.tanh(x @ p["w"] + x @ outside)
+        return {"h": h, "more": (h * scale).sum(), "n": 3}
+
+    def loss(x, w, f):
+        y = f(x, {"w": w}, scale=2.0)
+        return (y["h"] ** 2).sum() + y["more"] * y["n"]
+
+    f = layer.__wrapped__
+    for argnums in (0, 1):
+        close(kn.grad(loss, argnums)(X, w, layer), kn.grad(loss, argnums)(X, w, f))
+    close(kn.grad(lambda x: (kn.grad(loss)(x, w, layer) ** 2).sum())(X), kn.grad(lambda x: (kn.grad(loss)(x, w, f) ** 2).sum())(X))
+    close(kn.hvp(lambda x: loss(x, w, layer), (X,), (X,))[1][0], kn.hvp(lambda x: loss(x, w, f), (X,), (X,))[1][0])
+    close(kn.function(kn.grad(lambda x: loss(x, w, layer)))(X), kn.grad(loss)(X, w, f))
+    close(layer(X, {"w": w})["h"], np.tanh(a @ np.asarray(w) * 2.5))
+
+
 def test_what_it_is_written_in_is_seen():
     c = kn.asarray([1.0, 2.0, 3.0])
     lazy = c * 2

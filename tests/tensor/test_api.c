@@ -25,6 +25,10 @@ static void places(kn_ctx *k) {
     kn_tensor d = kn_exp(kn_sum(c));
     CHECK(strcmp(kn_why(d), kn_why(c)) == 0, "errors ride through later calls unchanged");
     CHECK(strcmp(kn_message(k), kn_why(c)) == 0 && kn_error(k) == KN_BAD_ARGUMENT, "the context keeps the first");
+    line = __LINE__ + 1;
+    kn_tensor bits = kn_bitcast(a, KN_F16), square = kn_square(kn_exp(bits)), slope = kn_grad1(square, a);
+    snprintf(want, sizeof want, "KN1172: grad: op bitcast, of the call at %s:%d, has no gradient", __FILE__, line);
+    CHECK(has(kn_why(slope), want), "what has no gradient is named by the call that made it");
     kn_tensor e = kn_reshape(a, KN_SHAPE(7, -1));
     CHECK(has(kn_why(e), "KN1131") && strcmp(kn_message(k), kn_why(c)) == 0, "a second failure has its own message");
     kn_clear(k);

@@ -174,6 +174,70 @@ for o in ("fro", "nuc", "2", "-inf"):
     CASES[f"matrix_norm-{o}"] = ([(3, 3)], lambda a, o=o: far(a).matrix_norm(o, 0), -0.5, 0.5)
 CASES["cat"] = ([(2, 3), (1, 3)], lambda a, b: koine.cat([a, b], 0), -2, 2)
 CASES["stack"] = ([(2, 3), (2, 3)], lambda a, b: koine.stack([a, b], 1), -2, 2)
+# Every function of tensor.h that takes floats is in one of these, or in test_derivatives.py: that it has none, and why.
+for name in ("sum", "mean", "logsumexp", "norm", "nansum", "nanmean"):
+    one(name)
+for name, args in (("var", (1.0,)), ("std", (0.0,)), ("nanvar", (1.0,)), ("nanstd", (0.0,)), ("nansum_over", ((1,), 0)), ("nanmean_over", ((0,), 0)), ("nanvar_over", ((1,), 0, 1.0)),
+                   ("nanstd_over", ((0,), 0, 0.0)), ("vector_norm_over", (2.0, (1,), 0)), ("softmin", (0,)), ("logcumsumexp", (1,)), ("prefix_sum", ()), ("adds", (2.0,)), ("subs", (2.0,)),
+                   ("muls", (3.0,)), ("divs", (3.0,)), ("atleast", (4,)), ("broadcast_to", ((2, 3, 4),)), ("flatten", (0, 1)), ("unflatten", (1, (2, 2))), ("unsqueeze", (1,)),
+                   ("transpose", (0, 1)), ("moveaxis", (0, 1)), ("fliplr", ()), ("flipud", ()), ("fftshift", ((0, 1),)), ("ifftshift", ((1,),)), ("repeat", (2, 0)), ("select", (1, 2)),
+                   ("triu", (1,)), ("nan_to_num", (1.0,)), ("frac", ())):
+    one(name, 0.1, 0.9, args=args)
+for name in ("prod", "nanprod"):
+    one(name, 0.5, 2)
+one("nanprod_over", 0.5, 2, args=((1,), 0))
+for name in ("max", "min", "nanmax", "nanmin", "median", "nanmedian", "relu6", "hardsigmoid", "hardtanh"):
+    one(name)
+for name in ("nanmax_over", "nanmin_over", "median_over", "nanmedian_over"):
+    one(name, args=((1,), 0))
+for name, args in (("cummin", (0,)), ("maximums", (0.3,)), ("minimums", (0.3,)), ("threshold", (0.1, 20.0)), ("sort", (1, 0)), ("quantile", (0.4, 0)), ("nanquantile", (0.4, 0)),
+                   ("quantile_over", (0.3, (1,), 0, 0)), ("nanquantile_over", (0.7, (0,), 0, 0))):
+    one(name, args=args)
+one("squeeze", shape=(3, 1), args=(1,))
+one("squeeze_all", shape=(3, 1, 2))
+one("diag", shape=(3,))
+one("pixel_unshuffle", shape=(1, 2, 4, 6), args=(2,))
+for name, shapes in (("gemm", ((2, 3), (3, 2))), ("bmm", ((2, 2, 3), (2, 3, 2))), ("inner", ((2, 3), (4, 3))), ("outer", ((2,), (3,))), ("dot", ((3,), (3,)))):
+    two(name, shapes=shapes)
+two("lerp", args=(0.3,))
+two("xlogy", 0.3, 2)
+two("copysign", 0.3, 2)
+for name in ("fmax", "fmin"):
+    two(name)
+CASES["fmod"] = ([S, S], lambda a, b: a.muls(9.0).fmod(b), 0.6, 0.9)
+CASES["remainder"] = ([S, S], lambda a, b: a.muls(-9.0).remainder(b), 0.6, 0.9)
+for how in (0, 1, 2):
+    for name in ("mse_loss_as", "soft_margin_loss_as", "l1_loss_as"):
+        two(name, args=(how,))
+    two("bce_loss_as", 0.1, 0.9, args=(how,))
+two("huber_loss_as", args=(0.8, 1))
+CASES["bce_with_logits_as"] = ([S, S, S, (4,)], lambda x, t, w, p: x.bce_with_logits_as(t, w, p, 0), 0.1, 0.9)
+CASES["nll_loss_as"] = ([(3, 4), (4,)], lambda x, w: x.nll_loss_as(x.k.array(labels), w, koine.END, 0), 0.1, 2)
+signs = np.array([1.0, -1.0, 1.0])
+CASES["hinge_embedding_loss"] = ([(3,)], lambda x: x.hinge_embedding_loss(x.k.array(signs), 1.0, 1), 0.1, 0.9)
+CASES["margin_ranking_loss"] = ([(3,), (3,)], lambda a, b: a.margin_ranking_loss(b, a.k.array(signs), 5.0, 1), -1, 1)
+CASES["cosine_embedding_loss"] = ([(3, 4), (3, 4)], lambda a, b: a.cosine_embedding_loss(b, a.k.array(signs), -1.0, 1), -2, 2)
+CASES["batch_norm"] = ([(4, 3, 2), (3,), (3,), (3,), (3,)], lambda x, m, v, w, b: x.batch_norm(m, v, w, b, 1e-5), 0.3, 2)
+CASES["conv"] = ([(1, 2, 6), (3, 2, 2)], lambda x, w: x.conv(w, None, (2,), (1,), (1,), 1), -2, 2)
+CASES["clip"] = ([S, (4,), (3, 1)], lambda x, lo, hi: x.muls(3.0).clip(lo, hi.adds(1.0)), -0.9, 0.9)
+CASES["gather"] = ([(5, 3)], lambda x: x.gather(x.k.array(np.array([4, 0, 4]))), -2, 2)
+CASES["scatter_add_along_axis"] = ([(2, 5), (2, 3)], lambda x, v: x.scatter_add_along_axis(1, x.k.array(ALONG), v), -2, 2)
+HOLES = np.array([[True, False, True, False], [False, True, True, False], [True, True, False, False]])
+CASES["masked_fill"] = ([S], lambda x: x.masked_fill(x.k.array(HOLES), 3.0), -2, 2)
+CASES["masked_select"] = ([S], lambda x: x.masked_select(x.k.array(HOLES), 8, None), -2, 2)
+CASES["bincount"] = ([(5,)], lambda w: w.k.array(np.array([2, 0, 2, 1, 3])).bincount(4, w), -2, 2)
+CASES["histogram"] = ([S], lambda w: w.k.array(np.linspace(0, 1, 12).reshape(S)).histogram(3, 0.0, 1.0, w, None), -2, 2)
+CASES["unique"] = ([(4,)], lambda x: koine.outputs("unique", 4, x, 3)[0], -2, 2)
+for name, args in (("topk", (2, 1, 1)), ("kthvalue", (2, 1, 0)), ("mode", (1, 0))):
+    CASES[name] = ([S], lambda x, name=name, args=args: koine.outputs(name, 1, x, *args)[0], -2, 2)
+CASES["cat2"] = ([(2, 3), (1, 3)], lambda a, b: a.cat2(b, 0), -2, 2)
+for name, n, args in (("split", 2, (1, (1, 3))), ("chunk", 3, (1, 3)), ("unstack", 4, (1,))):
+    CASES[name] = ([S], lambda x, name=name, n=n, args=args: koine.several(name, n, x, *args)[1].mul(koine.several(name, n, x, *args)[0].sum()), -2, 2)
+CASES["meshgrid"] = ([(3,), (2,)], lambda a, b: (lambda g: g[0].mul(g[1]))(koine.several("meshgrid", 2, [a, b], 0)), -2, 2)
+CASES["broadcast_tensors"] = ([(3, 1), (2,)], lambda a, b: (lambda g: g[0].mul(g[1]))(koine.several("broadcast_tensors", 2, [a, b])), -2, 2)
+CASES["svdvals"] = ([(4, 3)], lambda a: a.add(a.k.array(np.eye(4, 3) * [5, 3, 1])).svdvals(), -0.5, 0.5)
+CASES["eigvalsh"] = ([(3, 3)], lambda a: far(a).eigvalsh(), -0.5, 0.5)
+CASES["cast"] = ([S], lambda x: x.cast("f64"), -2, 2)
 
 
 def weights(shape):
@@ -342,6 +406,26 @@ def test_forward_takes_no_more_kernels_than_by_hand():
 
     for f in (mlp, conv):
         assert kernels(lambda c: f(c, False)) <= kernels(lambda c: f(c, True))
+
+
+@pytest.mark.parametrize("shapes", [((3,), (2, 4)), ((2, 4), (3,)), ((), (3,)), ((2, 2), ()), ((0,), (3,)), ((1, 2), (2, 1))])
+def test_jacobian(k, shapes):
+    """Rows backward or columns forward, whichever are fewer: those of vjp."""
+    x, m = k.array(values("jacobian", shapes[1], np.float64)), values("jacobian m", (*shapes[0], *shapes[1]), np.float64)
+    y = k.array(m).mul(x.sin()).sum_over(tuple(range(len(shapes[0]), m.ndim)), 0) if shapes[1] else k.array(m).mul(x.sin())
+    assert y.shape == shapes[0]
+    np.testing.assert_allclose(y.jacobian(x).numpy(), m * np.cos(x.numpy()), rtol=1e-12, atol=1e-15)
+
+
+def test_hessian(k):
+    a = values("hessian", (2, 3), np.float64)
+    x, w = k.array(a), k.array(values("hessian w", (3, 2), np.float64))
+    h = (x @ w).tanh().square().sum().hessian(x).check()
+    assert h.shape == (2, 3, 2, 3)
+    v = k.array(values("hessian v", (2, 3), np.float64))
+    np.testing.assert_allclose(np.tensordot(h.numpy(), v.numpy(), 2), koine.several("hvp", 1, (x @ w).tanh().square().sum(), [x], [v])[0].numpy(), rtol=1e-10)
+    np.testing.assert_allclose(x.square().sum().hessian(x).numpy().reshape(6, 6), 2 * np.eye(6))
+    assert x.sum().hessian(x).numpy().shape == (2, 3, 2, 3) and not x.sum().hessian(x).numpy().any()
 
 
 # ---- what is not a derivative ----

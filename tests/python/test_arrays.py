@@ -425,6 +425,22 @@ def test_random():
     assert abs(a.mean()) < 0.2 and kn.random.uniform(5, -1, 1).shape == (5,) and kn.random.randint((3,), 0, 9).dtype == kn.int64
 
 
+def test_random_keys():
+    r = kn.random
+    first, second = r.split(r.key(7))
+    assert first.dtype == kn.uint64 and int(r.key(7)) == 7 and int(r.fold_in(r.key(7), 1)) == int(second)
+    a = r.normal((50,), key=first)
+    r.uniform(3)
+    same(r.normal((50,), key=first), np.asarray(a))
+    assert not np.array_equal(np.asarray(a), np.asarray(r.normal((50,), key=second)))
+    noisy = kn.function(lambda x, key: x + r.gumbel((50,), key=key))
+    same(noisy(kn.zeros(50), second), np.asarray(r.gumbel((50,), key=second)))
+    assert r.gamma(kn.full(4, 2.0), key=first).shape == (4,) and r.permutation(5).dtype == kn.int64 and r.bits(3, key=first).dtype == kn.uint32
+    assert r.categorical(kn.zeros((6, 3)), key=first).shape == (6,) and r.beta(kn.ones(3), 2.0).dtype == kn.float32
+    with pytest.raises(kn.Error, match="KN1180"):
+        r.normal(3, key=r.split(first))
+
+
 def test_no_leak():
     """Memory is flat over 100,000 steps of making, computing and dropping."""
     def rss():

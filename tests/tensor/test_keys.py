@@ -89,11 +89,12 @@ DRAWS = {
 
 @pytest.mark.parametrize("draw", DRAWS)
 def test_draws_depend_on_the_key_alone(draw):
-    """Any device, any number of threads, whatever was drawn or realised before; another key draws something else. The same of a seed."""
+    """Any device, any level of it and number of threads, whatever was drawn or realised before; another key draws something else. The same of a seed."""
     want = {}
-    for device, threads in (("INTERP", 1), ("CPU", 1), ("CPU", 2), ("CPU", 3)):
+    for device, threads, level in (("INTERP", 1, b""), ("CPU", 1, b""), ("CPU", 1, b"sse2"), ("CPU", 2, b"avx2"), ("CPU", 3, b"")):
         k = koine.Context(device)
         koine.load().kn_set(k.h, b"KN_THREADS", b"%d" % threads)
+        koine.load().kn_set(k.h, b"KN_CPU", level)
         if threads > 1:
             k.rand((threads,)).numpy()
             DRAWS[draw](k, None)

@@ -472,6 +472,15 @@ static void joined(void) {
                 "a loop of the sum stands between: its order would change");
         finish();
     }
+    begin(), fill();
+    kn_uop y = rng(KN_AX_LOOP, 6), x = rng(KN_AX_LOOP, 4), row = add(mul(y, I(4)), x);
+    kn_uop third = ki_op2(&ir, KN_IDIV, add(y, mul(x, I(2))), I(3));
+    kn_uop sink = sink1(ki_opn(
+        &ir, KN_END, (kn_uop[]){store(param(0, KN_F32, 24), row, at(param(1, KN_F32, 28), add(row, third))), y, x}, 3));
+    run(sink, want);
+    kn_uop both = ki_apply_opt(&ir, sink, opt(KI_OPT_JOIN, 0, 1, 0, false));
+    CHECK(both && agrees(both), "JOIN of what counts both loops, and beside that a quotient of both");
+    finish();
     /* what the heuristics make of them */
     for (int w = 17; w < 19; w++) {
         kn_uop sink;

@@ -215,10 +215,25 @@ static bool may_join(const ki_nest *k, kn_uop c, kn_uop outer, kn_uop inner) {
     return ki_nest_independent(k, outer) && ki_nest_independent(k, inner);
 }
 
+/* Does a term that is no range itself vary with one of both? */
+static bool hides(const ki_nest *k, const ki_affine *f, kn_uop outer, kn_uop inner) {
+    bool found = false;
+    for (uint32_t t = 0; t < f->n && !found; t++) {
+        kn_uop x = f->t[t].x, *node;
+        if (x->op == KN_RANGE) continue;
+        int64_t n = ki_toposort(k->ir, &x, 1, &node);
+        found = n < 0;
+        for (int64_t i = 0; i < n && !found; i++) found = node[i] == outer || node[i] == inner;
+        if (n >= 0) ki_free(node);
+    }
+    return found;
+}
+
 /* f with c * joined for (c * n) * outer + c * inner; NULL: it is no sum of that kind. */
 static kn_uop joined_sum(ki_nest *k, const ki_affine *f, kn_uop outer, kn_uop inner, kn_uop joined) {
     int64_t c = ki_affine_coef(f, inner), up;
     if (c == 0 || ki_mul_overflow(c, ki_extent(inner), &up) || ki_affine_coef(f, outer) != up) return NULL;
+    if (hides(k, f, outer, inner)) return NULL;
     const ki_affine *leaf[3] = {ki_affine_leaf(&k->affines, outer), ki_affine_leaf(&k->affines, inner),
                                 ki_affine_leaf(&k->affines, joined)};
     for (int i = 0; i < 3 && f; i++)

@@ -221,6 +221,7 @@ static kn_uop instance(lab *l, kn_op op) {
     case KN_NOOP: return many(l, op);
     case KN_IF: return ki_op2(&l->ir, op, param(l, KN_BOOL), store_op(l, KN_STORE));
     case KN_ENDIF: return ki_op1(&l->ir, op, ki_op1(&l->ir, KN_IF, any_const(l, KN_BOOL)));
+    case KN_REMAT: return ki_op2(&l->ir, op, any_operand(l, any_dtype(0)), any_operand(l, any_dtype(0)));
     case KN_CONTIGUOUS:
     case KN_CONTIGUOUS_BACKWARD:
     case KN_DETACH: return ki_op1(&l->ir, op, any_operand(l, any_dtype(0)));

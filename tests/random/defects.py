@@ -19,6 +19,7 @@ class Defect(NamedTuple):
 
 S = "src/stages/"
 CALLIFY = S + "1_callify/callify.c"
+INLINE = "src/ir/inline.c"
 PUSH = S + "2_rangeify/push.c"
 OPT = S + "3_optimize/"
 EXPAND = S + "4_expand/"
@@ -30,9 +31,9 @@ X86 = RENDER + "x86/"
 
 DEFECTS = [
     # ---- callify
-    Defect("callify", "an inlined function takes the argument before its own", CALLIFY,
-           "to[k++] = f->src[p->arg.param->slot + 1];", "to[k++] = f->src[p->arg.param->slot > 0 ? p->arg.param->slot : 1];"),
-    Defect("callify", "GETTUPLE takes element 0", CALLIFY, "val[m++] = tuple->src[order[i]->arg.i];", "val[m++] = tuple->src[0];"),
+    Defect("callify", "an inlined function takes the argument before its own", INLINE,
+           "v = args[u->arg.param->slot];", "v = args[u->arg.param->slot > 0 ? u->arg.param->slot - 1 : 0];"),
+    Defect("callify", "GETTUPLE takes element 0", INLINE, "v = s.v[0]->src[u->arg.i];", "v = s.v[0]->src[0];"),
     Defect("callify", "an empty maximum is 0", CALLIFY, "c = ki_is_float(t) ? ki_const_float(b->ir, t, t == KN_F8E4M3 ? -448.0 : -1.0 / 0.0)",
            "c = ki_is_float(t) ? ki_const_float(b->ir, t, 0)"),
     Defect("callify", "an index that is fixed starts at 0", CALLIFY, "off[k] = fixed ? src[k + 1] : ki_index(ir, 0);",
@@ -80,7 +81,7 @@ DEFECTS = [
            "e.src[0] = ki_op3(ir, KN_WHERE, inside, e.src[0], none);", "(void)none;"),
     Defect("optimize", "padding is accessed", OPT + "edit.c", "if (!reg) e.src[1] = ki_element_uop(ir, (ki_element){e.src[1], inside});",
            "if (reg) e.src[1] = ki_element_uop(ir, (ki_element){e.src[1], inside});"),
-    Defect("optimize", "what a cut leaves over starts at 0", OPT + "cut.c", "x == r ? ki_op2(ir, KN_ADD, y, ki_index(ir, o->arg)) : y", "y"),
+    Defect("optimize", "what a cut leaves over starts at 0", OPT + "cut.c", "x == r ? ki_op2(ir, KN_ADD, y, at) : y", "y"),
     Defect("optimize", "what a cut leaves over is one short", OPT + "cut.c", "ki_index(ir, n - o->arg)", "ki_index(ir, n - o->arg > 1 ? n - o->arg - 1 : 1)"),
     Defect("optimize", "vectors may run along a loop that carries", OPT + "nest.c", "if (carries(u, r)) return false;", "(void)carries;"),
     Defect("optimize", "two loops made one are taken apart by the wrong extent", OPT + "edit.c",

@@ -345,12 +345,9 @@ def reduced():
     return get
 
 
-@pytest.mark.parametrize("d", ALL)
-@pytest.mark.parametrize("name", REDUCE)
+@pytest.mark.parametrize("name, d", [(n, d) for n in REDUCE for d in ALL if (n, d) != ("mse_loss", "bool")])  # truths have no difference
 def test_reductions(name, d, device, reduced):
     a, out = reduced(d, device)
-    if name not in out:
-        pytest.skip("no difference of truths")
     dtype, got = out[name]
     with np.errstate(all="ignore"):
         want = np.asarray(REDUCE[name][1](a if d not in FLOATS else a.astype(np.float64)))

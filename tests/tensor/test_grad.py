@@ -417,6 +417,15 @@ def test_jacobian(k, shapes):
     np.testing.assert_allclose(y.jacobian(x).numpy(), m * np.cos(x.numpy()), rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.parametrize("f, want", [
+    (lambda x: x.mul(x).mul(x).sum(), lambda a: np.diag(6 * a)), (lambda x: x.exp().sum(), lambda a: np.diag(np.exp(a))),
+    (lambda x: x.sum().square(), lambda a: np.full((5, 5), 2.0)), (lambda x: x.mul(x.flip((0,))).sum(), lambda a: 2.0 * np.eye(5)[::-1])])
+def test_hessian_by_hand(k, f, want):
+    a = values("hessian by hand", (5,), np.float64)
+    x = k.array(a)
+    np.testing.assert_allclose(f(x).hessian(x).numpy(), want(a), rtol=1e-12)
+
+
 def test_hessian(k):
     a = values("hessian", (2, 3), np.float64)
     x, w = k.array(a), k.array(values("hessian w", (3, 2), np.float64))

@@ -11,8 +11,8 @@ LIMIT, SEARCH = 300, 1800  # seconds a process may take; one that may have to se
 HEAD = f"  {'row':24} thr {'koine':>9} {'beam':>9} {'memory':>7}  peers"
 # program, batch, runs, steps of each, peers, the bar over the best of them; None: none, or 1.25 of the time to read the weights once
 ROWS = [
-    ("resnet50_forward", 1, 3, 15, ("onnxruntime", "torch"), 1.0),
-    ("resnet50_forward", 16, 3, 3, ("onnxruntime", "torch"), 1.0),
+    ("resnet50_forward", 1, 9, 15, ("onnxruntime", "torch"), 1.0),
+    ("resnet50_forward", 16, 5, 5, ("onnxruntime", "torch"), 1.0),
     ("resnet50_train", 16, 1, 1, ("torch",), None),
     ("gpt2_forward", 1, 3, 5, ("torch",), 1.5),
     ("gpt2_train", 1, 3, 3, ("torch",), 1.5),

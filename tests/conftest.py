@@ -2,17 +2,20 @@
 
 A C test program tests/**/test_*.c prints TAP; make builds it at the same place under the build folder. It is run once,
 when collected, and each of its lines becomes an item (so -k finds a case, and a case counts as one). A program that
-crashes, prints no plan or stops early has one failing item more, `program`.
+crashes, prints no plan or stops early has one failing item more, `program`. With several workers (-n), which all collect
+the same items, each program runs in the first that claims it.
 
 Fixtures: `build` (folder), `koine` (runs the command), `libkoine` (path of the shared library), `work` (= tmp_path).
 Helpers for test modules: none to import; all is fixtures.
 """
+import fcntl
 import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -36,25 +39,24 @@ def child_env(**more):
 
 NEEDS = ["numpy", "hypothesis", "sklearn", "ml_dtypes", "jax"]
 MISSING = [m for m in NEEDS if importlib.util.find_spec(m) is None]
-left_out = []
+
+
+def is_left_out(path):
+    """A module that imports what is not installed, or a folder whose conftest does."""
+    files = [path] if path.suffix == ".py" else sorted(path.glob("conftest.py")) if path.is_dir() and path.parent != ROOT else []
+    imports = re.compile(rf"\b(?:import|from|importorskip\(.)\s*(?:{'|'.join(MISSING)})\b")
+    return bool(MISSING) and any(f.parent != ROOT / "tests" and imports.search(f.read_text()) for f in files)
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Modules that import what is not installed are left out, and named at the end (tools/runtests makes that a failure)."""
-    if not MISSING:
-        return None
-    files = [collection_path] if collection_path.suffix == ".py" else \
-        sorted(collection_path.glob("conftest.py")) if collection_path.is_dir() and collection_path.parent != ROOT else []
-    for f in files:
-        if f.parent != ROOT / "tests" and re.search(rf"\b(?:import|from|importorskip\(.)\s*(?:{'|'.join(MISSING)})\b", f.read_text()):
-            left_out.append(str(collection_path.relative_to(ROOT)))
-            return True
-    return None
+    """They are named at the end (tools/runtests makes that a failure)."""
+    return is_left_out(collection_path) or None
 
 
 def pytest_terminal_summary(terminalreporter):
+    left_out = [p for p in sorted((ROOT / "tests").rglob("*")) if p.suffix in ("", ".py") and is_left_out(p)]
     if left_out:
-        terminalreporter.write_line(f"not run, no {', '.join(MISSING)}: {' '.join(sorted(left_out))}")
+        terminalreporter.write_line(f"not run, no {', '.join(MISSING)}: {' '.join(str(p.relative_to(ROOT)) for p in left_out)}")
     if os.environ.get("KOINE_ALL"):
         for r in terminalreporter.stats.get("skipped", []):
             terminalreporter.write_line(f"should have run: {r.nodeid}: {r.longrepr[2] if isinstance(r.longrepr, tuple) else r.longrepr}")
@@ -69,6 +71,54 @@ def pytest_sessionfinish(session):
 
 # ---- TAP ----
 
+TAPS = pytest.StashKey()  # a program -> what running it gave
+TAPS_DIR = pytest.StashKey()
+
+
+def pytest_configure(config):
+    config.stash[TAPS] = Shared(config) if hasattr(config, "workerinput") else run_tap
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """A folder for all workers of this run."""
+    if TAPS_DIR not in node.config.stash:
+        node.config.stash[TAPS_DIR] = tempfile.TemporaryDirectory()
+    node.workerinput["taps"] = node.config.stash[TAPS_DIR].name
+
+
+class Shared:
+    """What a program printed, whichever worker ran it. One that would wait for another's program runs those that follow first."""
+
+    def __init__(self, config):
+        self.dir = Path(config.workerinput["taps"])
+        asked = [Path(a.split("::")[0]).resolve() for a in config.args]
+        sources = {s for a in asked for s in ([a] if a.is_file() else a.rglob("test_*.c"))}
+        self.ahead = [p for s in sorted(sources) if (p := program_of(s)).exists()]
+
+    def __call__(self, program):
+        while self.ahead:
+            self.claim(self.ahead.pop(0), wait=False)
+        return self.claim(program, wait=True)
+
+    def claim(self, program, wait):
+        with open(self.dir / str(program.relative_to(BUILD)).replace("/", "."), "a+") as f:
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                return None
+            f.seek(0)
+            text = f.read()
+            if not text:
+                text = json.dumps(run_tap(program))
+                f.write(text)
+            return json.loads(text)
+
+
+def program_of(source):
+    return BUILD / source.relative_to(ROOT).with_suffix("")
+
+
 def pytest_collect_file(parent, file_path):
     if file_path.suffix == ".c" and file_path.name.startswith("test_"):
         return TapFile.from_parent(parent, path=file_path)
@@ -77,11 +127,11 @@ def pytest_collect_file(parent, file_path):
 
 class TapFile(pytest.File):
     def collect(self):
-        program = BUILD / self.path.relative_to(ROOT).with_suffix("")
+        program = program_of(self.path)
         if not program.exists():
             yield TapItem.from_parent(self, name="program", ok=False, text=f"{program} is not built: make tests")
             return
-        out, text, rc = run_tap(program)
+        out, text, rc = self.config.stash[TAPS](program)
         plan = re.search(r"^1\.\.(\d+)(.*)$", out, re.M)
         seen, names = 0, set()
         notes = []
@@ -108,7 +158,7 @@ class TapFile(pytest.File):
 def run_tap(program):
     try:
         r = subprocess.run([str(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=child_env(),
-                           timeout=1200 if SANITIZED else 300)
+                           timeout=1800 if SANITIZED else 600)
         out, err, rc = r.stdout, r.stderr, r.returncode
     except subprocess.TimeoutExpired as e:
         out, err, rc = e.stdout or b"", b"timed out", -1
@@ -159,6 +209,10 @@ class Koine:
             raise AssertionError(f"koine {' '.join(map(str, args))}: exit {r.returncode}\n{r.stdout}\n{r.stderr}")
         assert b"Sanitizer" not in (r.stderr if not text else r.stderr.encode()), r.stderr
         return r
+
+    def under(self, limits):
+        """What to put before a command that is to have no more than that: {as, fsize, nproc: n}. It hears of a file's limit by errno."""
+        return ["sh", "-c", "trap '' XFSZ; exec prlimit \"$@\"", "sh", *(f"--{what}={n}" for what, n in limits.items())]
 
     def json(self, *args, **kw):
         """The objects of a --json listing."""

@@ -3,18 +3,14 @@
 
 #include <math.h>
 
+#define EPS 1e-5 /* of its norms */
+
 typedef struct sizes {
     int64_t layers, dim, heads, vocab, context, tokens;
 } sizes;
 
 static const sizes full = {12, 768, 12, 50257, 1024, 128}, small = {2, 32, 4, 97, 1024, 8};
 static const sizes *sizes_of(const zoo *z) { return z->small ? &small : &full; }
-
-static kn_tensor norm(zoo *z, const char *weight, const char *bias, kn_tensor x) {
-    kn_ints s = KN_SHAPE(kn_size(x, -1));
-    kn_tensor w = zoo_hold(z, ZOO_WEIGHT, weight, s, 0.5, 1.5), b = zoo_hold(z, ZOO_WEIGHT, bias, s, -0.5, 0.5);
-    return kn_layer_norm(x, 1, w, b, 1e-5);
-}
 
 /* (B, T, H * E) to (B, H, T, E) */
 static kn_tensor heads(const sizes *s, kn_tensor x) {
@@ -24,14 +20,14 @@ static kn_tensor heads(const sizes *s, kn_tensor x) {
 
 static kn_tensor block(zoo *z, kn_tensor x, bool decode) {
     const sizes *s = sizes_of(z);
-    kn_tensor h = zoo_linear(z, "attn.c_attn", norm(z, "ln_1.weight", "ln_1.bias", x), 3 * s->dim, true), qkv[3];
+    kn_tensor h = zoo_linear(z, "attn.c_attn", zoo_layer_norm(z, "ln_1", x, EPS), 3 * s->dim, true), qkv[3];
     if (kn_split(h, 2, KN_SHAPE(s->dim, s->dim, s->dim), qkv)) return h;
     for (int i = 0; i < 3; i++) qkv[i] = heads(s, qkv[i]);
     for (int i = 1; decode && i < 3; i++) qkv[i] = zoo_cached(z, i == 1 ? "attn.k" : "attn.v", qkv[i], s->context);
     kn_tensor a = kn_attention(qkv[0], qkv[1], qkv[2], NULL, !decode, 0);
     a = kn_reshape(kn_transpose(a, 1, 2), KN_SHAPE(kn_size(x, 0), kn_size(x, 1), s->dim));
     x = kn_add(x, zoo_linear(z, "attn.c_proj", a, s->dim, true));
-    h = kn_gelu_tanh(zoo_linear(z, "mlp.c_fc", norm(z, "ln_2.weight", "ln_2.bias", x), 4 * s->dim, true));
+    h = kn_gelu_tanh(zoo_linear(z, "mlp.c_fc", zoo_layer_norm(z, "ln_2", x, EPS), 4 * s->dim, true));
     return kn_add(x, zoo_linear(z, "mlp.c_proj", h, s->dim, true));
 }
 
@@ -48,7 +44,7 @@ static kn_tensor logits(zoo *z, bool decode) {
         x = block(z, x, decode);
     }
     zoo_in(z, "");
-    return kn_linear(norm(z, "ln_f.weight", "ln_f.bias", x), wte, NULL);
+    return kn_linear(zoo_layer_norm(z, "ln_f", x, EPS), wte, NULL);
 }
 
 kn_tensor zoo_gpt2(zoo *z) { return logits(z, false); }

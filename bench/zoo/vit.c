@@ -1,18 +1,14 @@
 /* vit.c: ViT-S/16: patches of an image as tokens, a class token in front, learned positions, pre-norm blocks. */
 #include "zoo/zoo.h"
 
+#define EPS 1e-6 /* of its norms */
+
 typedef struct sizes {
     int64_t layers, dim, heads, side, patch, classes;
 } sizes;
 
 static const sizes full = {12, 384, 6, 224, 16, 1000}, small = {2, 32, 4, 16, 4, 10};
 static const sizes *sizes_of(const zoo *z) { return z->small ? &small : &full; }
-
-static kn_tensor norm(zoo *z, const char *weight, const char *bias, kn_tensor x) {
-    kn_ints s = KN_SHAPE(kn_size(x, -1));
-    kn_tensor w = zoo_hold(z, ZOO_WEIGHT, weight, s, 0.5, 1.5), b = zoo_hold(z, ZOO_WEIGHT, bias, s, -0.5, 0.5);
-    return kn_layer_norm(x, 1, w, b, 1e-6);
-}
 
 /* (B, 3, side, side) to (B, patches, 3 * patch * patch): what a convolution in steps of its own size reads. */
 static kn_tensor patches(const sizes *s, kn_tensor x) {
@@ -24,14 +20,14 @@ static kn_tensor patches(const sizes *s, kn_tensor x) {
 static kn_tensor block(zoo *z, kn_tensor x) {
     const sizes *s = sizes_of(z);
     int64_t b = kn_size(x, 0), t = kn_size(x, 1);
-    kn_tensor h = zoo_linear(z, "attn.qkv", norm(z, "norm1.weight", "norm1.bias", x), 3 * s->dim, true), qkv[3];
+    kn_tensor h = zoo_linear(z, "attn.qkv", zoo_layer_norm(z, "norm1", x, EPS), 3 * s->dim, true), qkv[3];
     if (kn_split(h, 2, KN_SHAPE(s->dim, s->dim, s->dim), qkv)) return h;
     for (int i = 0; i < 3; i++)
         qkv[i] = kn_transpose(kn_reshape(qkv[i], KN_SHAPE(b, t, s->heads, s->dim / s->heads)), 1, 2);
     kn_tensor a = kn_attention(qkv[0], qkv[1], qkv[2], NULL, 0, 0);
     a = kn_reshape(kn_transpose(a, 1, 2), KN_SHAPE(b, t, s->dim));
     x = kn_add(x, zoo_linear(z, "attn.proj", a, s->dim, true));
-    h = kn_gelu(zoo_linear(z, "mlp.fc1", norm(z, "norm2.weight", "norm2.bias", x), 4 * s->dim, true));
+    h = kn_gelu(zoo_linear(z, "mlp.fc1", zoo_layer_norm(z, "norm2", x, EPS), 4 * s->dim, true));
     return kn_add(x, zoo_linear(z, "mlp.fc2", h, s->dim, true));
 }
 
@@ -47,7 +43,7 @@ kn_tensor zoo_vit(zoo *z) {
         x = block(z, x);
     }
     zoo_in(z, "");
-    return zoo_linear(z, "head", norm(z, "norm.weight", "norm.bias", kn_select(x, 1, 0)), s->classes, true);
+    return zoo_linear(z, "head", zoo_layer_norm(z, "norm", kn_select(x, 1, 0), EPS), s->classes, true);
 }
 
 kn_tensor zoo_vit_loss(zoo *z) {

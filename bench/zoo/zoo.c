@@ -79,6 +79,15 @@ kn_tensor zoo_linear(zoo *z, const char *name, kn_tensor x, int64_t out, bool bi
     return kn_linear(x, w, b);
 }
 
+kn_tensor zoo_layer_norm(zoo *z, const char *name, kn_tensor x, double eps) {
+    char text[ZOO_NAME];
+    kn_ints s = KN_SHAPE(kn_size(x, -1));
+    snprintf(text, sizeof text, "%s.weight", name);
+    kn_tensor w = zoo_hold(z, ZOO_WEIGHT, text, s, 0.5, 1.5);
+    snprintf(text, sizeof text, "%s.bias", name);
+    return kn_layer_norm(x, 1, w, zoo_hold(z, ZOO_WEIGHT, text, s, -0.5, 0.5), eps);
+}
+
 kn_tensor zoo_position(zoo *z, int64_t context) {
     if (!z->context && !z->status) z->status = kn_bind(z->k, "position", 128);
     z->context = context;

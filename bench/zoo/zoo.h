@@ -27,20 +27,20 @@ typedef struct zoo {
     kn_ctx *k;
     const struct zoo_model *model;
     int64_t batch;
-    bool small;  /* a few thousand weights: for tests against another implementation */
-    bool making; /* the first pass */
+    bool small;      /* a few thousand weights: for tests against another implementation */
+    bool making;     /* the first pass */
     int64_t context; /* of a decode step: positions there are, 0 of other models */
     char prefix[ZOO_NAME];
     zoo_tensor *held;
     size_t nheld, next;
-    kn_optim *optim;   /* of models that train */
-    kn_status status;  /* what went wrong while tensors were made */
+    kn_optim *optim;  /* of models that train */
+    kn_status status; /* what went wrong while tensors were made */
 } zoo;
 
 typedef struct zoo_model {
     const char *name, *doc;
-    int64_t batch;                                                        /* unless told otherwise */
-    kn_tensor (*build)(zoo *z);                                           /* the result: logits, or the loss */
+    int64_t batch;                                                     /* unless told otherwise */
+    kn_tensor (*build)(zoo *z);                                        /* the result: logits, or the loss */
     kn_optim *(*optim)(kn_ctx *k, const kn_tensor *weights, size_t n); /* NULL: the model does not train */
 } zoo_model;
 
@@ -63,6 +63,8 @@ kn_tensor zoo_hold(zoo *z, zoo_kind kind, const char *name, kn_ints shape, doubl
 kn_tensor zoo_ints(zoo *z, const char *name, kn_ints shape, int64_t n);
 /* x (.., in) to (.., out), weights NAME.weight and, if wanted, NAME.bias. */
 kn_tensor zoo_linear(zoo *z, const char *name, kn_tensor x, int64_t out, bool bias);
+/* x normalised along its last axis, weights NAME.weight and NAME.bias. */
+kn_tensor zoo_layer_norm(zoo *z, const char *name, kn_tensor x, double eps);
 /* Where in its sequence a decode step's token stands: the variable "position", below `context`; 128 until it is bound again. */
 kn_tensor zoo_position(zoo *z, int64_t context);
 /* Puts the keys or values x (B, H, 1, E) of that token into their cache; all of them up to it. */

@@ -1,6 +1,16 @@
 /* indexing.c: arithmetic on elements of index tuples. See indexing.h. */
 #include "stages/indexing.h"
 
+bool ki_depends(ki_ir *ir, kn_uop x, kn_uop r) {
+    if (x->id < r->id) return false;
+    kn_uop *order;
+    int64_t n = ki_toposort_above(ir, &x, 1, r->id - 1, &order);
+    bool found = false;
+    for (int64_t i = 0; i < n; i++) found |= order[i] == r;
+    ki_free(order);
+    return found;
+}
+
 ki_element ki_element_of(kn_uop u) {
     if (u && u->op == KN_WHERE && u->src[2]->op == KN_INVALID) return (ki_element){u->src[1], u->src[0]};
     return (ki_element){u, NULL};

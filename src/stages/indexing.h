@@ -11,6 +11,8 @@ typedef struct ki_element {
     kn_uop valid; /* NULL: always */
 } ki_element;
 
+/* Does x mention range r? What lies below x is looked at, which is to be small: one kernel's expression. */
+bool ki_depends(ki_ir *ir, kn_uop x, kn_uop r);
 ki_element ki_element_of(kn_uop u);
 kn_uop ki_element_uop(ki_ir *ir, ki_element e);
 kn_uop ki_and(ki_ir *ir, kn_uop a, kn_uop b); /* NULL operand: true */

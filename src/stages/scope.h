@@ -38,6 +38,12 @@ static inline bool ki_in_set(const uint64_t *set, uint32_t r) { return set[r >> 
 static inline bool ki_scope_has(const ki_scope *s, kn_uop u, kn_uop range) {
     return ki_in_set(ki_scope_free(s, u), ki_scope_rank(s, range));
 }
+/* Has u one value throughout the kernel? */
+static inline bool ki_scope_fixed(const ki_scope *s, kn_uop u) {
+    for (uint32_t q = 0; q < s->words; q++)
+        if (ki_scope_free(s, u)[q]) return false;
+    return true;
+}
 /* UPCAST and UNROLL ranges become lanes; all others are loops. */
 static inline bool ki_is_lane(kn_uop range) {
     return range->op == KN_RANGE && (range->arg.range.axis == KN_AX_UPCAST || range->arg.range.axis == KN_AX_UNROLL);

@@ -1,8 +1,6 @@
 """KN_BEAM=n: a kernel's loops are searched for once and found from then on; stopped, it goes on; whatever happened to its file, the
 answer is that of the heuristics, up to the order of sums."""
 import re
-import resource
-import signal
 import subprocess
 import time
 
@@ -142,11 +140,8 @@ def test_no_folder(run, small, tmp_path):
 
 
 def test_a_full_folder(koine, small, tmp_path):
-    def full():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     env = koine.env(KN_CODE="x86", KN_CACHE=str(tmp_path / "cache"), KN_VERIFY="0", KN_BEAM="1")
-    r = subprocess.run([koine.path, "run", small], env=env, capture_output=True, text=True, preexec_fn=full)
+    r = subprocess.run([*koine.under({"fsize": 0}), koine.path, "run", small], env=env, capture_output=True, text=True)
     assert r.returncode == 0 and "searched for 1 kernels" in r.stderr, r.stderr
     assert not records(tmp_path) and not list((tmp_path / "cache").glob(".koine*"))
 

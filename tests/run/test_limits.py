@@ -1,8 +1,6 @@
 """What a process may not have: memory (at any size of its address space), room for files, a folder it may write to. A clear message,
 or the answer: never a crash, never another answer, nothing left behind."""
 import re
-import resource
-import signal
 import subprocess
 from pathlib import Path
 
@@ -14,14 +12,10 @@ STEP = 1 << 14
 
 @pytest.fixture
 def limited(koine, tmp_path):
-    """koine under limits {resource: bytes}: exit code, stdout, stderr."""
+    """koine under limits {prlimit's option: bytes}: exit code, stdout, stderr."""
     def go(*args, limits, stdin=None, **env):
-        def impose():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            for what, most in limits.items():
-                resource.setrlimit(what, (most, most))
         env = koine.env(**{"KN_CACHE": str(tmp_path / "cache"), "KN_VERIFY": "0", "KN_THREADS": "2", **env})
-        r = subprocess.run([koine.path, *map(str, args)], env=env, input=stdin, capture_output=True, text=True, preexec_fn=impose, timeout=600)
+        r = subprocess.run([*koine.under(limits), koine.path, *map(str, args)], env=env, input=stdin, capture_output=True, text=True, timeout=600)
         return r.returncode, r.stdout, r.stderr
     return go
 
@@ -37,7 +31,7 @@ def enough(limited, *args, **env):
     low, high = 1, 1 << 18
     while high - low > 1:
         mid = (low + high) // 2
-        rc, _, _ = limited(*args, limits={resource.RLIMIT_AS: mid * STEP}, **env)
+        rc, _, _ = limited(*args, limits={"as": mid * STEP}, **env)
         low, high = (low, mid) if rc == 0 else (mid, high)
     return high
 
@@ -67,7 +61,7 @@ def test_address_space(limited, name, job, env):
     for steps in {*range(most - 12, most + 2), *(begins + (most - begins) * k // 16 for k in range(1, 16))}:
         if steps < begins:
             continue
-        rc, out, err = limited(*args, limits={resource.RLIMIT_AS: steps * STEP}, KN_CACHE="off", **env)
+        rc, out, err = limited(*args, limits={"as": steps * STEP}, KN_CACHE="off", **env)
         assert rc in (0, 1), (steps, rc, err)
         if rc == 0 and name != "search":
             assert answer(out) == want, steps
@@ -84,11 +78,11 @@ def test_a_full_folder(limited, koine, tmp_path, code, room):
     program = ROOT / "examples/softmax.kn"
     want = koine("run", program, env={"KN_CODE": code}).stdout
     if code == "c":  # the compiler needs files too: its failure is a message
-        rc, out, err = limited("run", program, limits={resource.RLIMIT_FSIZE: room}, KN_CODE=code)
+        rc, out, err = limited("run", program, limits={"fsize": room}, KN_CODE=code)
         assert rc == 1 and refusal(err) and not out, err
     else:
         for _ in range(2):
-            rc, out, err = limited("run", program, limits={resource.RLIMIT_FSIZE: room}, KN_CODE=code)
+            rc, out, err = limited("run", program, limits={"fsize": room}, KN_CODE=code)
             assert (rc, out) == (0, want), err
             assert "0 cached" in err, err
     left = [p.name for p in (tmp_path / "cache").iterdir()] if (tmp_path / "cache").exists() else []
@@ -134,5 +128,5 @@ def test_no_threads_are_to_be_had(limited, koine):
     """The pool cannot start its threads: it does with those it has, or says so."""
     program = ROOT / "examples/softmax.kn"
     want = koine("run", program).stdout
-    rc, out, err = limited("run", program, limits={resource.RLIMIT_NPROC: 1}, KN_THREADS="5", KN_ALONE="1")
+    rc, out, err = limited("run", program, limits={"nproc": 1}, KN_THREADS="5", KN_ALONE="1")
     assert (rc == 0 and out == want) or (rc == 1 and refusal(err)), (rc, err)

@@ -6,17 +6,6 @@
 
 #include <string.h>
 
-/* Does x depend on range r? NONE of the graphs here is large: one kernel's expression. */
-bool ki_depends(ki_ir *ir, kn_uop x, kn_uop r) {
-    if (x->id < r->id) return false;
-    kn_uop *order;
-    int64_t n = ki_toposort_above(ir, &x, 1, r->id - 1, &order);
-    bool found = false;
-    for (int64_t i = 0; i < n; i++) found |= order[i] == r;
-    ki_free(order);
-    return found;
-}
-
 static bool truth(ki_val *out, bool v) {
     out->kind = KI_V_BOOL;
     out->i = v;

@@ -4,9 +4,6 @@
 
 #include "rules/rules.h"
 
-/* Does x mention range r? */
-bool ki_depends(ki_ir *ir, kn_uop x, kn_uop r);
-
 /* A conjunction split by a range: bounds of the range, the value it must equal, and what does not mention it. */
 typedef struct ki_solved {
     kn_uop lower, upper; /* lower <= r < upper; NULL: none */

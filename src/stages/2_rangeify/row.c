@@ -103,10 +103,7 @@ static bool is_repeated(const keeper *k, const part *p) {
 
 /* The most elements of a row; an extent that is known at launch has a bound, one that depends on a loop is none. 0: no row. */
 static int64_t most_of(const keeper *k, kn_uop bound) {
-    const uint64_t *free = ki_scope_free(&k->s, bound);
-    for (uint32_t q = 0; q < k->s.words; q++)
-        if (free[q]) return 0;
-    return bound->hi.i < KI_LEAST_ROW || bound->hi.i > KI_MOST_ROW ? 0 : bound->hi.i;
+    return !ki_scope_fixed(&k->s, bound) || bound->hi.i < KI_LEAST_ROW || bound->hi.i > KI_MOST_ROW ? 0 : bound->hi.i;
 }
 
 /* One range stands for all of an extent, so that equal expressions are the same node. */

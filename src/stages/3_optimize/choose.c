@@ -299,7 +299,7 @@ static bool choose_whole(ki_choice *c, kn_uop r) {
     if (n->op == KN_MUL && ki_is_const_int(n->src[1], block))
         return ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)r->arg.range.axis, false, id, block), true;
     if (n->hi.i < block) return ki_choice_do(c, KI_OPT_PADTO, 0, false, id, block), true;
-    if (c->lanes < 2 || n->hi.i < 2 * block || !ki_nest_fixed(&c->nest, n)) return false;
+    if (c->lanes < 2 || n->hi.i < 2 * block || !ki_scope_fixed(&c->nest.scope, n)) return false;
     return ki_choice_do(c, KI_OPT_CUT, 0, false, id, block), true;
 }
 

@@ -110,7 +110,7 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis), c = ki_nest_closer(k, r), main, tail, both;
     int64_t n = ki_extent(r);
     kn_uop all = r->src[0], at = ki_index(ir, o->arg), left = ki_index(ir, n - o->arg);
-    if (!n && o->arg > 0 && all->hi.i > o->arg && ki_nest_fixed(k, all)) {
+    if (!n && o->arg > 0 && all->hi.i > o->arg && ki_scope_fixed(&k->scope, all)) {
         n = all->hi.i;
         left = ki_op2(ir, KN_MOD, all, at);
         at = ki_op2(ir, KN_MUL, ki_op2(ir, KN_IDIV, all, at), at);

@@ -217,16 +217,11 @@ static bool may_join(const ki_nest *k, kn_uop c, kn_uop outer, kn_uop inner) {
 
 /* Does a term that is no range itself vary with one of both? */
 static bool hides(const ki_nest *k, const ki_affine *f, kn_uop outer, kn_uop inner) {
-    bool found = false;
-    for (uint32_t t = 0; t < f->n && !found; t++) {
-        kn_uop x = f->t[t].x, *node;
-        if (x->op == KN_RANGE) continue;
-        int64_t n = ki_toposort(k->ir, &x, 1, &node);
-        found = n < 0;
-        for (int64_t i = 0; i < n && !found; i++) found = node[i] == outer || node[i] == inner;
-        if (n >= 0) ki_free(node);
+    for (uint32_t t = 0; t < f->n; t++) {
+        kn_uop x = f->t[t].x;
+        if (x->op != KN_RANGE && (ki_depends(k->ir, x, outer) || ki_depends(k->ir, x, inner))) return true;
     }
-    return found;
+    return false;
 }
 
 /* f with c * joined for (c * n) * outer + c * inner; NULL: it is no sum of that kind. */
@@ -276,8 +271,8 @@ kn_uop ki_opt_join(ki_nest *k, ki_opt *o) {
 
 /* ---- PADTO ------------------------------------------------------------------------------------------------- */
 
-/* The extent of o->axis becomes the next multiple of o->arg; one known at launch alone, no more than o->arg, becomes that. Every access that depends on the range is made invalid beyond
- * the old extent; a REDUCE over it reduces the identity there. */
+/* The extent of o->axis becomes the next multiple of o->arg; one known at launch alone, no more than o->arg, becomes that. Every
+ * access that depends on the range is made invalid beyond the old extent; a REDUCE over it reduces the identity there. */
 kn_uop ki_opt_padto(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
     const ki_scope *s = &k->scope;

@@ -112,13 +112,6 @@ kn_uop ki_last_loop(kn_uop closer) {
     return NULL;
 }
 
-bool ki_nest_fixed(const ki_nest *k, kn_uop u) {
-    const uint64_t *free = ki_scope_free(&k->scope, u);
-    for (uint32_t q = 0; q < k->scope.words; q++)
-        if (free[q]) return false;
-    return true;
-}
-
 bool ki_varies_in(const ki_nest *k, kn_uop u, kn_uop closer) {
     for (uint32_t j = 1; j < closer->nsrc; j++)
         if (ki_scope_has(&k->scope, u, closer->src[j])) return true;

@@ -44,8 +44,6 @@ static inline bool ki_is_serial(kn_uop r) { return !ki_is_lane(r) && r->arg.rang
 kn_uop ki_last_loop(kn_uop closer);
 /* Form of an access's index; NULL: not affine. */
 const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access);
-/* Has u one value throughout the kernel? */
-bool ki_nest_fixed(const ki_nest *k, kn_uop u);
 /* Does u depend on a loop of this END or REDUCE? */
 bool ki_varies_in(const ki_nest *k, kn_uop u, kn_uop closer);
 /* Is there a sum over a loop of at least so many terms in every iteration of r? (0: of an unknown number too.) */

@@ -33,8 +33,9 @@ def test_kernels_and_bytes(koine, program):
     assert r["floor"] == pytest.approx(4 * FLOATS[program], rel=2e-3)
 
 
-ZOO = {"resnet50_forward": 54, "resnet50_train": 400, "gpt2_forward": 8 * 12 + 4, "gpt2_train": 400, "gpt2_decode": 8 * 12 + 4,
-       "llama_decode": 7 * 16 + 4, "vit_forward": 8 * 12 + 4, "vit_train": 330, "lstm_forward": 2 * 32 + 1, "lstm_train": 140,
+# The best known, where the bar is far.
+ZOO = {"resnet50_forward": 54, "resnet50_train": 350, "gpt2_forward": 8 * 12 + 4, "gpt2_train": 353, "gpt2_decode": 8 * 12 + 4,
+       "llama_decode": 7 * 16 + 4, "vit_forward": 8 * 12 + 4, "vit_train": 322, "lstm_forward": 2 * 32 + 1, "lstm_train": 139,
        "unet_forward": 11, "unet_train": 32, "moe_forward": 4, "moe_train": 15}
 
 

@@ -286,12 +286,24 @@ static kn_uop without_versions(ki_ir *ir, kn_uop sink) {
     return ok ? sink : NULL;
 }
 
+/* Rows of a kernel that is alone, found in a store of its own. */
+static kn_uop with_rows(ki_ir *ir, kn_uop sink) {
+    ki_ir *own = sink->nsrc == 1 ? ki_ir_take(ir) : NULL;
+    kn_uop k = NULL;
+    if (!own) return ir->env->err == KI_E_NONE ? sink : NULL;
+    bool ok = ki_import(own, ir, &sink, 1, &k);
+    own->next_buffer = ir->next_buffer;
+    ok = ok && (k = ki_range_rows(own, k, true)) && ki_import(ir, own, &k, 1, &k);
+    ki_ir_give(ir, own);
+    return ok ? k : NULL;
+}
+
 /* BUFFERs become PARAM slots, outputs first; ranges are renumbered in post-order. */
 static bool number(rangeifier *r, kn_uop sink, call *c) {
     ki_ir *ir = r->ir;
     kn_uop *order, *from = NULL, *to = NULL;
     size_t m = 0;
-    if (!(sink = without_versions(ir, sink))) return false;
+    if (!(sink = without_versions(ir, sink)) || !(sink = with_rows(ir, sink))) return false;
     int64_t n = ki_postorder(ir, &sink, 1, &order);
     bool ok = n >= 0 && (from = ki_calloc((size_t)n + 1, sizeof *from)) && (to = ki_calloc((size_t)n + 1, sizeof *to));
     c->nbuffer = c->narg = 0;
@@ -473,7 +485,8 @@ kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, ki_layouts *l, kn_u
         if (ok && scatter) ok = (k[0] = ki_range_scatter(own, k[0], &k[1])) != NULL;
         if (k[1]) n = 2;
         for (uint32_t i = 0; ok && n == 2 && i < n; i++) ok = (k[i] = ki_range_join_loops(own, k[i])) != NULL;
-        for (uint32_t i = 0; ok && i < n; i++) ok = (k[i] = own_ranges(own, k[i])) && (k[i] = ki_range_rows(own, k[i]));
+        for (uint32_t i = 0; ok && i < n; i++)
+            ok = (k[i] = own_ranges(own, k[i])) && (k[i] = ki_range_rows(own, k[i], false));
         ok = ok && ki_import(ir, own, k, n, k);
         if (ok) *fill = k[1];
     }

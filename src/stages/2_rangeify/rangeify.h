@@ -233,8 +233,9 @@ kn_uop ki_range_scan(ki_ir *ir, kn_uop sink);
 /* Elements of a row: below, a loop more costs as much; above, it leaves a core's second-level cache. */
 #define KI_LEAST_ROW 32
 #define KI_MOST_ROW  (1 << 16)
-/* row.c: once the loops are settled. */
-kn_uop ki_range_rows(ki_ir *ir, kn_uop sink);
+/* row.c: once the loops are settled. alone: no other kernel joins this one any more (siblings.c joins none that keeps something). Before that
+ * only what its loops compute again is kept, not what they might in another order. */
+kn_uop ki_range_rows(ki_ir *ir, kn_uop sink, bool alone);
 
 /* scatter.c: a sum gated by an equality of an output's position with data, in loops over range[0..n): the positions a term
  * may go to, where adding each where it belongs is worth it; else 0. */

@@ -40,6 +40,7 @@ typedef struct keeper {
     bool *sums;     /* by place: holds a REDUCE over something that is free in the kernel's loops and varies with r */
     kn_uop *range;  /* by rank: the canonical range of its extent, NULL if it is none */
     kn_uop *closer; /* by rank: the REDUCE that closes it, NULL if the nest does */
+    bool whole;     /* what serves the whole nest, too */
 } keeper;
 
 static bool nomem(ki_ir *ir) { return ki_fail(ir->env, KI_E_NOMEM), false; }
@@ -97,7 +98,7 @@ static bool may_run_again(const keeper *k, uint32_t r) {
 /* Is p computed often enough for what it costs? */
 static bool is_repeated(const keeper *k, const part *p) {
     if (!p->same) return false;
-    if (!k->closer[p->r]) return p->only && p->cost >= COSTLY && may_run_again(k, p->r);
+    if (!k->closer[p->r]) return k->whole && p->only && p->cost >= COSTLY && may_run_again(k, p->r);
     return p->cost >= (p->only ? ONCE : REPEATED) && runs_again(k, ki_scope_free(&k->s, k->s.node[p - k->part]), p->r);
 }
 
@@ -244,8 +245,8 @@ static kn_uop keep(keeper *k, const part *p) {
 }
 
 /* *sink with one more row; *more: there was one to keep. */
-static bool step(ki_ir *ir, kn_uop *sink, bool *more) {
-    keeper k = {.ir = ir, .end = (*sink)->src[0]};
+static bool step(ki_ir *ir, kn_uop *sink, bool whole, bool *more) {
+    keeper k = {.ir = ir, .end = (*sink)->src[0], .whole = whole};
     *more = false;
     bool ok = ki_scope_open(&k.s, ir, *sink);
     if (ok) {
@@ -288,8 +289,8 @@ static bool may_keep(ki_ir *ir, kn_uop sink) {
     return reduces && !storage;
 }
 
-kn_uop ki_range_rows(ki_ir *ir, kn_uop sink) {
+kn_uop ki_range_rows(ki_ir *ir, kn_uop sink, bool alone) {
     bool ok = true, more = may_keep(ir, sink);
-    for (int n = 0; ok && more && n < MOST_ROWS; n++) ok = step(ir, &sink, &more);
+    for (int n = 0; ok && more && n < MOST_ROWS; n++) ok = step(ir, &sink, alone || n, &more);
     return ok && ir->env->err == KI_E_NONE ? sink : NULL;
 }

@@ -1,6 +1,7 @@
-"""Products of very many terms are summed up in parts, which are stored and added up: how many the shape alone says."""
+"""Products of very many terms are summed up in parts, which are stored and added up, and so are many products: how many the shape alone says."""
 import re
 
+import numpy as np
 import pytest
 
 
@@ -46,3 +47,34 @@ def test_narrow_ones_are_not_cut(koine):
 def test_the_same_bits_on_threads(koine, m, k, n):
     seen = {koine("run", "-", "--json", stdin=product(m, k, n), env={"KN_THREADS": t}).stdout for t in (1, 2, 5)}
     assert len(seen) == 1
+
+
+def steps(n, b, m, k):
+    """What n steps add to a gradient: the sum over i and the first axis of x_i * w_i."""
+    lines = []
+    for i in range(n):
+        for name, wide, row in (("x", m, f"({b}, {m}, 1)"), ("w", k, f"({b}, 1, {k})")):
+            lines += [f'%{name}{i} = param "{name}{i}" : f32 [{b}, {wide}] in [-2, 2]',
+                      f"%{name}r{i} = reshape %{name}{i} {row}", f"%{name}e{i} = expand %{name}r{i} ({b}, {m}, {k})"]
+        lines += [f"%p{i} = mul %xe{i} %we{i}", f"%s{i} = add %{f's{i - 1}' if i > 1 else 'p0'} %p{i}" if i else ""]
+    lines += [f"%r = reduce add %s{n - 1} axes=(0)", f"%y = reshape %r ({m}, {k})", 'out "y" = %y']
+    return "koine 1 tensor\n" + "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("n, kernels", [(2, 1), (20, 1), (21, 1), (22, 2), (31, 2), (40, 2), (55, 3)])
+def test_many_products_are_summed_up_in_parts(koine, tmp_path, n, kernels):
+    """What their sum reads is more than a kernel has room for: what is kept is a sum, not one element of all its terms."""
+    b, m, k = 16, 24, 40
+    text = steps(n, b, m, k)
+    low = koine("compile", "-", "--to", "rangeify", stdin=text).stdout
+    assert len(re.findall(r"= call ", low)) == kernels
+    assert {int(s) for s in re.findall(r"= buffer \d+ GLOBAL size=(\d+)", low)} <= {b * m, b * k, m * k}
+    rng, files, want = np.random.default_rng(n), [], 0
+    for i in range(n):
+        x, w = (rng.standard_normal((b, s)).astype(np.float32) for s in (m, k))
+        want = want + x.T.astype(np.float64) @ w
+        for name, v in (("x", x), ("w", w)):
+            np.save(tmp_path / f"{name}{i}.npy", v)
+            files += ["--in", f"{name}{i}={tmp_path}/{name}{i}.npy"]
+    koine("run", "-", *files, "--out", f"y={tmp_path}/y.npy", stdin=text)
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want, rtol=1e-4, atol=1e-4 * n**0.5)

@@ -203,6 +203,7 @@ static bool inline_value(rangeifier *r, kn_uop v) {
             if (!add_context(r, q.nest, free.reduce ? q.ctx : NONE, v, outer, &ctx)) return false;
             double work = (double)v->src[0]->type->numel / (double)v->type->numel;
             if (work > r->nest[q.nest].reduce_work) r->nest[q.nest].reduce_work = work;
+            r->nest[q.nest].sides += ki_range_sides(v);
             if (!scan(r, e->src[0], q.nest, ctx, true)) return false;
             continue;
         }
@@ -305,6 +306,8 @@ static bool asks_for_all(rangeifier *r, uint32_t id, kn_uop v, bool *only) {
 /* Would the nest read too many with the sources of v in place of v? */
 static bool crowds(const rangeifier *r, uint32_t id, kn_uop v) {
     uint32_t more = 0, hash;
+    uint32_t sides = v->op == KN_REDUCE && r->nest[id].sides ? ki_range_sides(v) : 0;
+    if (sides && r->nest[id].sides + sides > KI_MOST_SIDES) return true;
     if (r->nest[id].sources + v->nsrc <= MOST_SOURCES) return false;
     for (uint32_t j = 0; j < v->nsrc; j++)
         more += !r->info[v->src[j]->id].constant && asker_of(r, v->src[j]->id, id, &hash) == NONE;
@@ -438,6 +441,7 @@ static bool store_value(rangeifier *r, kn_uop v) {
         double outer = (double)v->type->numel / (double)(scatters ? scatters : 1);
         if (!add_context(r, id, NONE, v, outer, &ctx)) return false;
         r->nest[id].scatter = scatters != 0;
+        r->nest[id].sides += ki_range_sides(v);
         body = value->src[0];
         r->nest[id].reduce_work = (double)v->src[0]->type->numel / (double)v->type->numel;
     }

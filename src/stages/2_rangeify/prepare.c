@@ -7,13 +7,11 @@ enum {
     REUSE = 8    /* products that an element of a side is in, at least */
 };
 
-/* n elements of t from `from` on along axis `at`. */
-static kn_uop part_of(ki_ir *ir, kn_uop t, unsigned at, int64_t from, int64_t n) {
-    int64_t offset[KI_MAX_RANK] = {0}, dim[KI_MAX_RANK];
-    for (unsigned k = 0; k < t->type->rank; k++) dim[k] = t->type->dim[k].n;
+/* Of t n elements from `from` on along axis `at`. */
+static void part_of(kn_uop t, unsigned at, int64_t from, int64_t n, int64_t *offset, int64_t *dim) {
+    for (unsigned k = 0; k < t->type->rank; k++) offset[k] = 0, dim[k] = t->type->dim[k].n;
     offset[at] = from;
     dim[at] = n;
-    return ki_shrink(ir, t, offset, dim);
 }
 
 /* The largest divisor of n up to MOST_CHUNKS, from `least` on; 0: there is none. */
@@ -61,7 +59,7 @@ kn_uop ki_prepare_chunks(ki_match *m) {
     kn_uop u = m->root, t = u->src[0], rest = NULL;
     uint32_t axes = u->arg.reduce.axes, inner = 0;
     const ki_prepare *o = m->user;
-    int64_t dim[KI_MAX_RANK], order[KI_MAX_RANK], n = 0, c = 0;
+    int64_t dim[KI_MAX_RANK], order[KI_MAX_RANK], offset[KI_MAX_RANK], n = 0, c = 0;
     unsigned at = 0, rank = t->type->rank;
     if (u->nsrc != 1 || t->type->numel < o->least || t->type->symbolic || rank + 1 > KI_MAX_RANK) return NULL;
     for (unsigned k = 0; k < rank; k++)
@@ -73,8 +71,10 @@ kn_uop ki_prepare_chunks(ki_match *m) {
     } else c = product_chunks(u, n, o);
     if (c == 0 || n == c) return NULL;
     if (n % c) {
-        rest = ki_reduce(ir, part_of(ir, t, at, n - n % c, n % c), (kn_op)u->arg.reduce.op, axes);
-        t = part_of(ir, t, at, 0, n -= n % c);
+        part_of(t, at, n - n % c, n % c, offset, dim);
+        rest = ki_reduce(ir, ki_shrink(ir, t, offset, dim), (kn_op)u->arg.reduce.op, axes);
+        part_of(t, at, 0, n -= n % c, offset, dim);
+        t = ki_shrink(ir, t, offset, dim);
         if (!rest || !t) return NULL;
     }
     unsigned to = few ? at : 0; /* a product's chunks one after the other: what one reads stays */
@@ -94,4 +94,70 @@ kn_uop ki_prepare_chunks(ki_match *m) {
     for (unsigned k = 0; k < rank; k++) dim[k] = u->type->dim[k].n;
     whole = whole ? ki_reshape(ir, whole, dim, rank) : NULL;
     return rest ? ki_op2(ir, (kn_op)u->arg.reduce.op, whole, rest) : whole;
+}
+
+/* ---- sums of many products ------------------------------------------------------------------------------------- */
+
+typedef struct terms { /* of a REDUCE's body, last ones first */
+    kn_uop term[KI_MOST_SIDES], side[KI_MOST_SIDES];
+    kn_uop rest[KI_MOST_SIDES]; /* what is before them, in order */
+    unsigned n, sides, nrest;
+} terms;
+
+/* Both sides of a product, each read many times over; false: it is none, or there is no room. */
+static bool add_sides(terms *x, kn_uop t) {
+    kn_uop side[2];
+    unsigned more = 0;
+    for (unsigned k = 0; k < 2; k++) {
+        if (t->op != KN_MUL) return false;
+        for (side[more] = t->src[k]; ki_range_is_view(side[more]);) side[more] = side[more]->src[0];
+        if (side[more]->type->numel > t->type->numel / REUSE) return false;
+        bool met = more && side[0] == side[1];
+        for (unsigned j = 0; j < x->sides; j++) met |= x->side[j] == side[more];
+        more += !met;
+    }
+    if (x->sides + more > KI_MOST_SIDES || x->n == KI_MOST_SIDES) return false;
+    for (unsigned k = 0; k < more; k++) x->side[x->sides++] = side[k];
+    x->term[x->n++] = t;
+    return true;
+}
+
+/* As many of the last terms of the sum t as have room. */
+static void find_terms(terms *x, kn_uop t) {
+    *x = (terms){.rest = {t}, .nrest = 1};
+    while (x->nrest) {
+        t = x->rest[x->nrest - 1];
+        if (t->op == KN_ADD && x->nrest < KI_MOST_SIDES) {
+            x->rest[x->nrest - 1] = t->src[0];
+            x->rest[x->nrest++] = t->src[1];
+        } else if (add_sides(x, t)) {
+            x->nrest--;
+        } else {
+            break;
+        }
+    }
+}
+
+uint32_t ki_range_sides(kn_uop u) {
+    terms x;
+    if (u->arg.reduce.op != KN_ADD || u->src[0]->op != KN_ADD) return 0;
+    find_terms(&x, u->src[0]);
+    return x.nrest ? 0 : x.sides;
+}
+
+/* A sum of products that are more than a kernel reads the sides of (a weight's gradient, of each step it was used at): two sums, of which
+ * one is stored. What the products add up to, element by element, is far more. */
+kn_uop ki_prepare_terms(ki_match *m) {
+    ki_ir *ir = m->ir;
+    kn_uop u = m->root, last, first;
+    terms x;
+    if (u->nsrc != 1 || u->src[0]->type->symbolic) return NULL;
+    find_terms(&x, u->src[0]);
+    if (!x.nrest || x.n < 2 || !add_sides(&(terms){0}, x.rest[x.nrest - 1])) return NULL;
+    for (last = x.term[--x.n]; x.n && last;) last = ki_op2(ir, KN_ADD, last, x.term[--x.n]);
+    first = x.rest[0];
+    for (unsigned k = 1; k < x.nrest && first; k++) first = ki_op2(ir, KN_ADD, first, x.rest[k]);
+    first = first ? ki_reduce(ir, first, KN_ADD, u->arg.reduce.axes) : NULL;
+    last = last ? ki_reduce(ir, last, KN_ADD, u->arg.reduce.axes) : NULL;
+    return first && last ? ki_op2(ir, KN_ADD, first, last) : NULL;
 }

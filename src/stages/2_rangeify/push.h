@@ -33,5 +33,6 @@ typedef struct ki_prepare {
     int64_t terms;  /* terms a matrix product must sum up */
 } ki_prepare;
 kn_uop ki_prepare_chunks(ki_match *m);
+kn_uop ki_prepare_terms(ki_match *m);
 
 #endif

@@ -54,6 +54,7 @@ typedef struct nest {
     uint32_t context;       /* NONE, or the last of its REDUCEs' bodies */
     uint32_t contexts;      /* so many */
     uint32_t sources;       /* values it has demands on that are not inlined, constants aside: so many buffers at most */
+    uint32_t sides;         /* of the sums of several products in it */
 } nest;
 
 /* A demand on what its nest stores is the value itself there; other nests with this demand read the buffer. */
@@ -254,6 +255,9 @@ bool ki_range_is_view(kn_uop u);
 bool ki_range_is_product(kn_uop u);
 /* Whether folding looks through a value: views and arithmetic over comparisons, and REDUCEs known to fold. */
 bool ki_range_goes_through(const rangeifier *r, kn_uop v);
+/* prepare.c: what the products read that a REDUCE adds up, if its body is a sum of products alone: at most so many. Else 0. */
+enum { KI_MOST_SIDES = 40 };
+uint32_t ki_range_sides(kn_uop u);
 /* decide.c: users first; fills nests, outputs and map. */
 bool ki_range_decide(rangeifier *r);
 kn_uop ki_range_push(rangeifier *r, kn_uop d);

@@ -43,7 +43,7 @@ EXBIN   := $(EXSRC:%.c=$(B)/%)
 ZOOOBJ  := $(ZOOSRC:%.c=$(B)/%.o)
 ZOOBIN  := $(addprefix $(B)/zoo/,resnet50_forward resnet50_train gpt2_forward gpt2_train gpt2_decode llama_decode \
              vit_forward vit_train lstm_forward lstm_train unet_forward unet_train moe_forward moe_train)
-BENCHBIN := $(addprefix $(B)/bench/,libprobe.so libstep.so dispatch)
+BENCHBIN := $(addprefix $(B)/bench/,libprobe.so libstep.so dispatch again)
 LIBA    := $(B)/libkoine.a
 LIBSO   := $(B)/libkoine.so.$(VERSION)
 
@@ -168,14 +168,14 @@ SAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-fr
 check:
 	@$(MAKE) --no-print-directory B=build/asan CFLAGS='-O1 -g $(SAN)' KOINE_SAN=1 test
 
-# What the bench itself runs: the machine's ceilings (for the machine it is on), koine's steps, the dispatch row.
+# What the bench itself runs: the machine's ceilings (for the machine it is on), koine's steps, the rows dispatch and again.
 $(B)/bench/libprobe.so: bench/probe.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O3 -march=native $(WARN) -fPIC -shared -pthread $< -o $@
 $(B)/bench/libstep.so: bench/step.c $(LIBSO)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) -shared $< $(LIBSO) -Wl,-rpath,'$(abspath $(B))' -o $@
-$(B)/bench/dispatch: bench/dispatch.c $(LIBA)
+$(B)/bench/dispatch $(B)/bench/again: $(B)/bench/%: bench/%.c $(LIBA)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(KCFLAGS) $(CFLAGS) $(LDFLAGS) $< $(LIBA) $(LDLIBS) -o $@
 

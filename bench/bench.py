@@ -3,7 +3,7 @@
     bench.py BUILD PYTHON [--json] [--beam N] [--threads N,N] [--rows NAME...]
 
 PYTHON is that of the peers (numpy, torch, tinygrad, onnxruntime). A row is run if its name begins with one of the names given; without any, all
-are. Rows: rows.py (kernels), and kernels_, compile_, dispatch, zoo_ below. --json: one object a line, {row, threads, koine, beam, unit,
+are. Rows: rows.py (kernels), and kernels_, compile_, dispatch, again, zoo_ below. --json: one object a line, {row, threads, koine, beam, unit,
 peers, ratio, ceiling, ...}; docs/performance.md says what each means.
 """
 import argparse
@@ -153,6 +153,17 @@ def dispatch():
     out(r, f"{'dispatch':20} {1:3} {d['ns']:9.1f}  (a kernel itself: {d['kernel_ns']:.1f}); bar 300")
 
 
+def again():
+    title("Again: a second call of a traced network of two layers, realised, us in the median of 21; in brackets the median of later ones; one thread")
+    p = subprocess.run([ARGS.build / "bench/again"], capture_output=True, text=True, env=os.environ | {"KN_THREADS": "1"})
+    if p.returncode:
+        failures.append("again: " + p.stderr.strip())
+        return
+    for name, d in json.loads(p.stdout).items():
+        r = {"row": f"again_{name}", "koine": d["second_us"], "unit": "us", "later_us": d["us"], "first_context_us": d["cold_us"]}
+        out(r | {"bar": 50, "met": d["second_us"] <= 50}, f"{r['row']:20} {1:3} {d['second_us']:9.1f}  ({d['us']:.1f}); bar 50")
+
+
 def section(rows, *head):
     first = True
     for r, text in rows:
@@ -190,6 +201,8 @@ def main():
         failures.append("no rows of kernels without numpy, which the results are checked against")
     if wanted("dispatch"):
         dispatch()
+    if wanted("again"):
+        again()
     section(compiling.kernels(KOINE, wanted), "Kernels of a program, and the bytes they move over the least any schedule could move", compiling.KERNELS_HEAD)
     section(compiling.rows(KOINE, ARGS.python if "tinygrad" in found else None, wanted, progress),
             f"Compiling, from tensor calls to {'machine code' if CODE == 'x86' else 'C'}, us, one thread; tinygrad: to machine code, by clang", compiling.COMPILE_HEAD)

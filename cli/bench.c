@@ -115,7 +115,8 @@ typedef struct sample {
 /* begun: when the tensor calls were. */
 static kn_status lower(kn_ctx *k, const built *b, ki_stage to, double begun, sample *s) {
     ki_plan plan;
-    if (!ki_plan_open(k, b->out, b->n, &plan)) return (kn_status)ki_settle_failure(k);
+    bool planned = ki_plan_open(k, b->out, b->n, &plan) && ki_plan_program(k, &plan);
+    if (!planned) return ki_plan_close(&plan), (kn_status)ki_settle_failure(k);
     ki_ir ir, tensors;
     ki_program out = {0}, function = {0};
     ki_lower_opts o = {.threads = ki_cpu_threads(&k->env), .rough = true, .target = ki_target_chosen(&k->env, false)};
@@ -168,7 +169,7 @@ static int bench_text(cli *c, int i) {
     kn_status st = kn_error(k);
     if (!st) st = hold(k, i, &b);
     if (!st) st = build(k, i, &b);
-    if (!st && ki_plan_open(k, b.out, b.n, &plan)) {
+    if (!st && ki_plan_open(k, b.out, b.n, &plan) && ki_plan_program(k, &plan)) {
         if (ki_print(&plan.program, &t)) fputs(t.s ? t.s : "", stdout);
         ki_plan_close(&plan);
     }
@@ -192,7 +193,7 @@ static int bench_model(cli *c, int i) {
     kn_status st = kn_error(k);
     if (!st) st = hold(k, i, &b);
     if (!st) st = build(k, i, &b);
-    if (!st && ki_plan_open(k, b.out, b.n, &plan)) {
+    if (!st && ki_plan_open(k, b.out, b.n, &plan) && ki_plan_program(k, &plan)) {
         if (ki_ir_open(&ir, &k->env) && ki_lower(&plan.program, &ir, KI_S_RANGEIFY, NULL, &low))
             rc = rank_kernels(c, name_of(i), &k->env, &low);
         ki_program_free(&low);

@@ -106,7 +106,7 @@ static bool open_memory(job *j, ki_device *d, const ki_again *a) {
     j->value = ki_calloc(j->plan.n + 1, sizeof *j->value);
     if (!j->in || !j->out || !j->value) return ki_fail(&k->env, KI_E_NOMEM), false;
     for (size_t i = 0; i < e->nin; i++) {
-        kn_uop u = a->origin[i];
+        kn_uop u = ki_again_origin(a, &j->plan, i);
         if (e->in[i].variable >= 0) continue;
         if (!u || u->op != KN_BUFFER) {
             ki_fail(&k->env, KI_E_INPUT_MISSING, u && u->op == KN_PARAM ? u->arg.param->name : "?");
@@ -140,21 +140,35 @@ static bool finish(job *j) {
     return ki_plan_done(j->k, &j->plan, j->value);
 }
 
-/* The plan's exec and what its ports stand for: as the last time, or by the canonical graph. */
-static const ki_again *find(job *j, ki_device *d) {
+/* The exec of a plan that is not known, by the canonical graph. */
+static ki_exec *lowered(job *j, ki_device *d, ki_digest settings, bool watched) {
     kn_ctx *k = j->k;
-    /* The pipeline's driver prints, checks and tidies up; every step of a training loop comes by here and needs none. */
-    bool watched = *ki_setting(&k->env, KI_VAR_DEBUG) || ki_setting_number(&k->env, KI_VAR_VERIFY);
-    ki_digest settings = ki_exec_settings(j->r, d);
-    const ki_again *a = watched ? NULL : ki_again_find(j->r, j->plan.root, j->plan.n, settings);
-    if (a) return a->exec->used = ++j->r->tick, a;
-    if (!ki_ir_open(&j->ir, &k->env)) return NULL;
+    if (!ki_plan_program(k, &j->plan) || !ki_ir_open(&j->ir, &k->env)) return NULL;
     double start = ki_now();
     bool ok = watched ? ki_lower(&j->plan.program, &j->ir, KI_S_CALLIFY, NULL, &j->callified)
                       : ki_callify(&j->plan.program, &j->ir, &j->callified);
     j->r->lower_seconds += ki_now() - start;
-    ki_exec *e = ok ? ki_exec_find(j->r, d, settings, &j->callified) : NULL;
-    return e ? ki_again_note(j->r, j->plan.root, j->plan.n, settings, e, &j->callified) : NULL;
+    return ok ? ki_exec_find(j->r, d, settings, &j->callified) : NULL;
+}
+
+/* The plan's exec and what its ports stand for, as the last time if there was one. */
+static const ki_again *find(job *j, ki_device *d) {
+    ki_run *r = j->r;
+    const ki_env *env = &j->k->env;
+    /* The pipeline's driver prints, checks and tidies up; every step of a training loop comes by here and needs none. */
+    bool watched = *ki_setting(env, KI_VAR_DEBUG) || ki_setting_number(env, KI_VAR_VERIFY);
+    ki_digest settings = ki_exec_settings(r, d);
+    size_t n;
+    uint64_t *key = ki_again_key(r, &j->plan, &n);
+    const ki_again *a = key && !watched ? ki_again_find(r, key, n, settings) : NULL;
+    if (a) {
+        a->exec->used = ++r->tick;
+    } else if (key) {
+        ki_exec *e = lowered(j, d, settings, watched);
+        a = e ? ki_again_note(r, key, n, settings, e, &j->plan, &j->callified) : NULL;
+    }
+    ki_free(key);
+    return a;
 }
 
 static bool run_job(job *j) {

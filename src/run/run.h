@@ -40,9 +40,11 @@ typedef struct ki_binding {
     int64_t value;
 } ki_binding;
 
-typedef struct ki_again { /* a plan that was realised; its roots again are the same program (again.c) */
-    kn_uop *root, *origin; /* origin: what each port in of exec stands for, NULL: nothing that is stored */
-    size_t nroot;
+typedef struct ki_again { /* a plan that was realised; one of the same key is the same program (again.c) */
+    uint64_t *key;
+    size_t nkey;
+    kn_uop *origin;   /* what each port in of exec stands for, NULL: nothing that is stored; */
+    uint32_t *source; /* or the argument of the plan's function that is there, 0: none */
     uint64_t collections; /* of k->ir before: later, the nodes are others */
     ki_digest settings;
     ki_exec *exec; /* NULL: none */
@@ -89,9 +91,13 @@ ki_digest ki_exec_settings(ki_run *r, const ki_device *d);
 /* The exec of a callified program: out of the cache, or made and put there. */
 ki_exec *ki_exec_find(ki_run *r, ki_device *d, ki_digest settings, const ki_program *p);
 
-/* again.c: the entry of these roots, NULL: none; one more, if there is room; all dropped, as execs are. */
-const ki_again *ki_again_find(const ki_run *r, const kn_uop *root, size_t n, ki_digest settings);
-const ki_again *ki_again_note(ki_run *r, const kn_uop *root, size_t n, ki_digest settings, ki_exec *e, const ki_program *p);
+/* again.c: what makes a plan the same program again; NULL: no memory. The entry of such a key, NULL: none; one more, NULL: no memory;
+ * all dropped, as execs are. What port in i stands for in a plan of that key. */
+uint64_t *ki_again_key(ki_run *r, const ki_plan *plan, size_t *n);
+const ki_again *ki_again_find(const ki_run *r, const uint64_t *key, size_t n, ki_digest settings);
+const ki_again *ki_again_note(ki_run *r, const uint64_t *key, size_t n, ki_digest settings, ki_exec *e,
+                              const ki_plan *plan, const ki_program *p);
+kn_uop ki_again_origin(const ki_again *a, const ki_plan *plan, size_t i);
 void ki_again_forget(ki_run *r);
 
 /* What kn_realize does; failures stay in env. place, if not NULL: where the value of the last tensor of symbolic shape

@@ -32,6 +32,14 @@ kn_tensor ki_enter(kn_ctx **k, const char *fn, const kn_tensor *t, size_t n, uns
 #define FAIL(...) ki_none(ki_fail(&k->env, __VA_ARGS__))
 static inline kn_uop ki_none(int status) { return (void)status, NULL; }
 
+/* ---- what was made before (recall.c) ----------------------------------------------------------------------- */
+
+/* The value noted for this key since the last collection, NULL: none. part: a number that belongs to the key, how it is divided say. */
+const kn_uop *ki_recall(kn_ctx *k, ki_derivation what, size_t part, const kn_uop *key, size_t n, size_t *nvalue);
+void ki_recall_note(kn_ctx *k, ki_derivation what, size_t part, const kn_uop *key, size_t n, const kn_uop *value,
+                    size_t nvalue);
+void ki_recall_close(kn_ctx *k);
+
 /* ---- shapes ------------------------------------------------------------------------------------------------ */
 
 typedef struct ki_shape {

@@ -34,6 +34,7 @@ void kn_close(kn_ctx *k) {
     if (!k) return;
     if (k->run_close) k->run_close(k);
     ki_handles_close(k);
+    ki_recall_close(k);
     ki_storage_close(k);
     ki_free(k->sym);
     ki_text_free(&k->first);

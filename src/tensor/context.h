@@ -53,6 +53,23 @@ struct kn_tensor_s {
     ki_loc loc;    /* the call that made it */
 };
 
+/* What a function of nodes made of them before (recall.c). */
+typedef enum ki_derivation { KI_TRACED, KI_GRADIENT } ki_derivation;
+typedef struct ki_recalled {
+    kn_uop *node; /* the key's, then the value's; NULL: none */
+    size_t nkey, nvalue, part;
+    ki_derivation what;
+    uint64_t collections; /* of the context, when it was made */
+} ki_recalled;
+enum { KI_RECALLED = 64 };
+
+/* The last function traced so deep inside others (function.c): what was born while it ran, and how many of these are alive. */
+typedef struct ki_trace {
+    uint64_t first, last;
+    uint32_t alive;
+} ki_trace;
+enum { KI_TRACES = 4 };
+
 struct kn_ctx {
     ki_env env;
     ki_ir ir;
@@ -74,6 +91,9 @@ struct kn_ctx {
     size_t new_bytes;                   /* taken since then */
     uint32_t collected_nodes;
     uint64_t collections; /* so far: a node is where it was as long as there was none */
+    ki_recalled *recalled; /* KI_RECALLED of them; NULL: none yet */
+    ki_trace trace[KI_TRACES];
+    uint32_t tracing; /* functions now being traced, one inside the other */
     kn_uop *sym; /* variables used as dimensions (kn_sym) */
     uint32_t nsym;
     uint64_t rng_seed, rng_counter;
@@ -106,16 +126,18 @@ void ki_handles_close(kn_ctx *k);
 
 /* What a realize must compute. `root` holds distinct nodes: the assignments AFTER(BUFFER or AFTER.., STORE(view, value))
  * that the wanted values read, in ascending order, then the wanted values that are no realised BUFFER views yet.
- * `program` is the same at stage tensor: SINK(root...), no in ports (BUFFERs stand for themselves), out ports "0",
- * "1", .... */
+ * `program`, once asked for, is the same at stage tensor: SINK(root...), no in ports (BUFFERs stand for themselves), out
+ * ports "0", "1", .... */
 typedef struct ki_plan {
     kn_uop *root;
     size_t n;
     size_t nassign; /* the first nassign roots are assignments: they write ki_assigned_buffer(root) */
+    kn_uop function; /* all roots are results of this one, whose arguments are buffers; NULL: it is not so */
     ki_program program;
 } ki_plan;
 /* False: env has the failure of the first bad tensor. An empty plan (n 0) means that all is realised already. */
 bool ki_plan_open(kn_ctx *k, const kn_tensor *t, size_t n, ki_plan *plan);
+bool ki_plan_program(kn_ctx *k, ki_plan *plan); /* makes plan->program, of a plan that is not empty */
 /* When it has run: value[i] is what root[i] has become, a view (RESHAPE) of a new BUFFER made by ki_buffer_new; for
  * an assignment the run layer passes NULL. Every live tensor that reads root[i] now reads value[i]; tensors that
  * still need the old value of an assigned BUFFER become error tensors. */

@@ -18,11 +18,45 @@ static bool push(kn_ctx *k, list *l, kn_uop u) {
     return true;
 }
 
+static kn_uop named(kn_ctx *k, kn_uop like, const char *name) {
+    return ki_param_make(&k->ir, -1, (kn_dtype)like->dtype, KN_GLOBAL, like->type->device, name, NULL,
+                         ki_shape_of(&k->ir, like));
+}
+
 kn_uop ki_t_placeholder(kn_ctx *k, kn_uop like) {
     char name[32];
     snprintf(name, sizeof name, "#%llu", (unsigned long long)++k->births);
-    return ki_param_make(&k->ir, -1, (kn_dtype)like->dtype, KN_GLOBAL, like->type->device, name, NULL,
-                         ki_shape_of(&k->ir, like));
+    return named(k, like, name);
+}
+
+/* A trace begins, and ends: what is born in between may hold its placeholders. */
+typedef struct scene {
+    ki_trace *at; /* NULL: too deep */
+    bool fresh;   /* its placeholders have names that were never used */
+} scene;
+
+/* Where nothing is left of the last trace so deep its names are used again: a function traced again is the same nodes. What is computed
+ * again must not be, since nodes that were there before count as found outside. */
+static scene begin_trace(kn_ctx *k, bool again) {
+    scene s = {.at = k->tracing < KI_TRACES ? &k->trace[k->tracing] : NULL};
+    k->tracing++;
+    s.fresh = again || !s.at || s.at->alive;
+    if (s.at) *s.at = (ki_trace){.first = k->births, .last = 0};
+    return s;
+}
+static void end_trace(kn_ctx *k, const scene *s) {
+    k->tracing--;
+    if (!s->at) return;
+    s->at->last = k->births;
+    for (const struct kn_tensor_s *t = k->tensors; t && t->born > s->at->first; t = t->next) s->at->alive++;
+}
+
+/* Argument i of a function that is traced. */
+static kn_uop argument(kn_ctx *k, const scene *s, kn_uop like, size_t i) {
+    char name[32];
+    if (s->fresh) return ki_t_placeholder(k, like);
+    snprintf(name, sizeof name, "#%u.%zu", k->tracing, i);
+    return named(k, like, name);
 }
 
 static bool is_memory(kn_uop u) {
@@ -89,28 +123,47 @@ static bool capture(kn_ctx *k, const kn_uop *out, size_t nout, uint32_t before, 
     return ok;
 }
 
-/* FUNCTION(TUPLE(out...), args...): from[i] in the outputs is what args[i] stands for. */
-static kn_uop close_over(kn_ctx *k, kn_uop *out, size_t nout, uint32_t before, list *from, list *args) {
+/* The outputs over slots, from[i] as slot i, and what else they read as further ones. */
+static kn_uop over_slots(kn_ctx *k, kn_uop *out, size_t nout, uint32_t before, list *from) {
     list to = {0};
+    kn_uop tuple = NULL;
     bool ok = capture(k, out, nout, before, from);
-    for (size_t i = args->n; i < from->n && ok; i++) ok = push(k, args, from->v[i]);
     for (size_t i = 0; i < from->n && ok; i++) {
         kn_uop f = from->v[i];
         kn_uop p = ki_param_make(&k->ir, (int)i, (kn_dtype)f->dtype, KN_GLOBAL, f->type->device, NULL, NULL,
                                  ki_shape_of(&k->ir, f));
         ok = p && push(k, &to, p);
     }
-    kn_uop fn = NULL;
-    if (ok && ki_substitute_all(&k->ir, out, nout, from->v, to.v, from->n)) {
-        kn_uop *src = ki_malloc((args->n + 1) * sizeof *src);
-        if (src) {
-            src[0] = ki_opn(&k->ir, KN_TUPLE, out, (uint32_t)nout);
-            if (args->n) memcpy(src + 1, args->v, args->n * sizeof *src);
-            fn = ki_opn(&k->ir, KN_FUNCTION, src, (uint32_t)args->n + 1);
-        }
-        ki_free(src);
-    }
+    if (ok && ki_substitute_all(&k->ir, out, nout, from->v, to.v, from->n))
+        tuple = ki_opn(&k->ir, KN_TUPLE, out, (uint32_t)nout);
     ki_free(to.v);
+    return tuple;
+}
+
+/* FUNCTION(TUPLE(out...), args...): from[i] in the outputs is what args[i] stands for. */
+static kn_uop close_over(kn_ctx *k, kn_uop *out, size_t nout, uint32_t before, list *from, list *args) {
+    list key = {0}, value = {0}; /* the outputs and what they are over; the TUPLE and what it captured */
+    size_t given = from->n, n = 0;
+    bool ok = true;
+    for (size_t i = 0; i < nout && ok; i++) ok = push(k, &key, out[i]);
+    for (size_t i = 0; i < given && ok; i++) ok = push(k, &key, from->v[i]);
+    const kn_uop *known = ok && !before ? ki_recall(k, KI_TRACED, nout, key.v, key.n, &n) : NULL;
+    kn_uop tuple = known ? known[0] : ok ? over_slots(k, out, nout, before, from) : NULL, fn = NULL;
+    ok = tuple && push(k, &value, tuple);
+    for (size_t i = 1; i < n && ok; i++) ok = push(k, from, known[i]);
+    for (size_t i = given; i < from->n && ok; i++) ok = push(k, &value, from->v[i]) && push(k, args, from->v[i]);
+    if (ok && !known && !before) ki_recall_note(k, KI_TRACED, nout, key.v, key.n, value.v, value.n);
+    kn_uop *src = ok ? ki_malloc((args->n + 1) * sizeof *src) : NULL;
+    if (src) {
+        src[0] = tuple;
+        if (args->n) memcpy(src + 1, args->v, args->n * sizeof *src);
+        fn = ki_opn(&k->ir, KN_FUNCTION, src, (uint32_t)args->n + 1);
+    } else if (ok) {
+        ki_fail(&k->env, KI_E_NOMEM);
+    }
+    ki_free(src);
+    ki_free(key.v);
+    ki_free(value.v);
     return fn;
 }
 
@@ -133,10 +186,11 @@ static kn_status trace(kn_ctx *k, const char *name, bool again, kn_fn f, void *u
     kn_uop *res = ki_malloc((nout + 1) * sizeof *res), fn = NULL;
     bool ok = hold && res;
     if (!ok) ki_fail(&k->env, KI_E_NOMEM);
+    scene now = begin_trace(k, again);
     for (size_t i = 0; i < nin && ok; i++) {
         size_t j = 0; /* equal inputs are one argument */
         while (j < args.n && args.v[j] != in[i]->u) j++;
-        if (j == args.n) ok = push(k, &args, in[i]->u) && push(k, &from, ki_t_placeholder(k, in[i]->u)) && from.v[j];
+        if (j == args.n) ok = push(k, &args, in[i]->u) && push(k, &from, argument(k, &now, in[i]->u, j)) && from.v[j];
         if (ok) hold[i] = ki_handle(k, from.v[j]);
     }
     if (ok) {
@@ -153,6 +207,7 @@ static kn_status trace(kn_ctx *k, const char *name, bool again, kn_fn f, void *u
         res[i] = again ? ki_op1(&k->ir, KN_REMAT, out[i]->u) : out[i]->u;
         ok = res[i] != NULL;
     }
+    end_trace(k, &now);
     if (ok) fn = close_over(k, res, nout, again && k->collections == collections ? before : 0, &from, &args);
     ki_free(from.v);
     ki_free(args.v);

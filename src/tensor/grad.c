@@ -276,7 +276,8 @@ static bool run(sweep *s, bool ok) {
     return ok;
 }
 
-bool ki_grad(kn_ctx *k, const kn_uop *y, const kn_uop *dy, size_t ny, const kn_uop *wrt, size_t n, kn_uop *out) {
+static bool sweep_back(kn_ctx *k, const kn_uop *y, const kn_uop *dy, size_t ny, const kn_uop *wrt, size_t n,
+                       kn_uop *out) {
     kn_uop *root = ki_malloc((2 * ny + n) * sizeof *root), *order = NULL, *at = root ? root + 2 * ny : NULL;
     sweep s = {.k = k};
     bool ok = root || (ki_fail(&k->env, KI_E_NOMEM), false);
@@ -307,6 +308,21 @@ bool ki_grad(kn_ctx *k, const kn_uop *y, const kn_uop *dy, size_t ny, const kn_u
     return ok;
 }
 
+bool ki_grad(kn_ctx *k, const kn_uop *y, const kn_uop *dy, size_t ny, const kn_uop *wrt, size_t n, kn_uop *out) {
+    size_t nkey = 2 * ny + n, found;
+    kn_uop *key = ki_malloc((nkey + 1) * sizeof *key);
+    if (!key) return ki_fail(&k->env, KI_E_NOMEM), false;
+    memcpy(key, y, ny * sizeof *y);
+    memcpy(key + ny, dy, ny * sizeof *dy);
+    memcpy(key + 2 * ny, wrt, n * sizeof *wrt);
+    const kn_uop *known = ki_recall(k, KI_GRADIENT, ny, key, nkey, &found);
+    bool ok = known || sweep_back(k, y, dy, ny, wrt, n, out);
+    if (known) memcpy(out, known, n * sizeof *out);
+    else if (ok) ki_recall_note(k, KI_GRADIENT, ny, key, nkey, out, n);
+    ki_free(key);
+    return ok;
+}
+
 /* ---- realised values --------------------------------------------------------------------------------------- */
 
 /* Live tensors that are realised, and in the graph of the roots: their data, and what it was computed from. */
@@ -332,7 +348,9 @@ static bool note(kn_ctx *k, history *h, const struct kn_tensor_s *t) {
 /* The roots with realised values taken back to their graphs. A past may hold data realised before it: again, until there
  * is none. */
 static bool take_back(kn_ctx *k, kn_uop *root, size_t n, history *h) {
-    for (;;) {
+    const struct kn_tensor_s *realised = k->tensors;
+    while (realised && !realised->past) realised = realised->next;
+    while (realised) {
         size_t first = h->n;
         kn_uop *order;
         int64_t count = ki_toposort(&k->ir, root, n, &order);
@@ -346,6 +364,7 @@ static bool take_back(kn_ctx *k, kn_uop *root, size_t n, history *h) {
         if (!ok || h->n == first) return ok;
         if (!ki_substitute_all(&k->ir, root, n, h->now + first, h->past + first, h->n - first)) return false;
     }
+    return true;
 }
 
 /* ---- what is asked for ------------------------------------------------------------------------------------- */

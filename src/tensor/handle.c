@@ -53,6 +53,8 @@ static void unlink_live(kn_ctx *k, struct kn_tensor_s *t) {
 static void bury(kn_ctx *k, struct kn_tensor_s *t) {
     unlink_live(k, t);
     ki_views_drop(k, t);
+    for (unsigned d = 0; d < KI_TRACES; d++)
+        k->trace[d].alive -= t->born > k->trace[d].first && t->born <= k->trace[d].last;
     if (k->first_tensor == t) k->first_tensor = NULL;
     ki_free(t->message);
     t->message = NULL;

@@ -12,9 +12,27 @@ static bool is_place(kn_uop u) {
     return is_assignment(u) || (u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_GLOBAL);
 }
 
+/* The function all of these are results of, where its arguments are buffers, each another: nothing is assigned below it. */
+static kn_uop called(kn_ctx *k, const kn_uop *want, size_t n) {
+    kn_uop f = n && want[0]->op == KN_GETTUPLE ? want[0]->src[0] : NULL;
+    if (!f || f->op != KN_FUNCTION || f->src[0]->op != KN_TUPLE) return NULL;
+    for (size_t i = 1; i < n; i++)
+        if (want[i]->op != KN_GETTUPLE || want[i]->src[0] != f) return NULL;
+    ki_map *met = ki_map_take(&k->ir);
+    bool ok = met != NULL;
+    for (uint32_t j = 1; j < f->nsrc && ok; j++) {
+        kn_uop b = ki_buffer_under(f->src[j]);
+        ok = b && !ki_map_get(met, b);
+        if (ok) ki_map_set(met, b, b);
+    }
+    ki_map_give(&k->ir, met);
+    return ok ? f : NULL;
+}
+
 static bool collect_roots(kn_ctx *k, kn_uop *want, size_t n, ki_plan *plan) {
-    kn_uop *order;
-    int64_t count = ki_toposort(&k->ir, want, n, &order);
+    kn_uop *order = NULL;
+    plan->function = called(k, want, n);
+    int64_t count = plan->function ? 0 : ki_toposort(&k->ir, want, n, &order);
     if (count < 0) return false;
     size_t assigns = 0;
     for (int64_t i = 0; i < count; i++) assigns += is_assignment(order[i]);
@@ -32,7 +50,7 @@ static bool collect_roots(kn_ctx *k, kn_uop *want, size_t n, ki_plan *plan) {
     return ok;
 }
 
-static bool make_program(kn_ctx *k, ki_plan *plan) {
+bool ki_plan_program(kn_ctx *k, ki_plan *plan) {
     ki_program *p = &plan->program;
     p->ir = &k->ir;
     p->stage = KI_S_TENSOR;
@@ -57,7 +75,7 @@ bool ki_plan_open(kn_ctx *k, const kn_tensor *t, size_t n, ki_plan *plan) {
         else ok = ki_usable(t[i], "realize");
         if (ok) want[i] = t[i]->u;
     }
-    ok = ok && collect_roots(k, want, n, plan) && (plan->n == 0 || make_program(k, plan));
+    ok = ok && collect_roots(k, want, n, plan);
     ki_free(want);
     if (!ok) ki_plan_close(plan);
     return ok;

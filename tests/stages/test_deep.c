@@ -27,7 +27,7 @@ static uint32_t nodes(int n, bool gradient) {
     ki_ir ir;
     ki_program out = {0};
     ki_lower_opts o = {0};
-    if (ki_plan_open(k, &y, 1, &plan) && ki_ir_open(&ir, &k->env)) {
+    if (ki_plan_open(k, &y, 1, &plan) && ki_plan_program(k, &plan) && ki_ir_open(&ir, &k->env)) {
         if (ki_lower(&plan.program, &ir, KI_S_RANGEIFY, &o, &out)) count = ir.n;
         ki_program_free(&out);
         ki_ir_close(&ir);

@@ -92,7 +92,7 @@ static void steps(int n, bool twice, result *r) {
     for (int i = 0; i < n; i++) x = i & 1 ? kn_mul(x, twice ? x : half) : kn_add(x, twice ? x : one);
     ki_plan plan;
     ki_text text = {0};
-    r->done[BUILT] = ki_plan_open(k, &x, 1, &plan) && (int)k->ir.n >= n;
+    r->done[BUILT] = ki_plan_open(k, &x, 1, &plan) && ki_plan_program(k, &plan) && (int)k->ir.n >= n;
     r->done[PRINTED] = r->done[BUILT] && ki_print(&plan.program, &text);
     if (r->done[PRINTED]) read_back(k, &text, r);
     ki_text_free(&text);

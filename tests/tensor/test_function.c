@@ -40,6 +40,47 @@ static void functions(kn_ctx *k, const char *device) {
     CHECK(equal(out[0], 2, (float[]){4, 10}), "%s: a parameter captured", device);
 }
 
+/* Keeps what it made of its first argument, and gives that to later calls. */
+static kn_tensor kept;
+static void leaks(void *user, const kn_tensor *in, kn_tensor *out) {
+    (void)user;
+    if (!kept) kept = kn_muls(in[0], 3);
+    out[0] = kn_add(in[0], kept);
+}
+
+static void traces(kn_ctx *k, const char *device) {
+    kn_tensor a = kn_from_host(k, (float[]){1, 2}, KN_F32, KN_SHAPE(2)), out[1], g[2];
+    kept = NULL;
+    kn_function(k, leaks, NULL, &a, 1, out, 1);
+    CHECK(equal(out[0], 2, (float[]){4, 8}), "%s: what a trace keeps is its own", device);
+    kn_function(k, leaks, NULL, &a, 1, out, 1);
+    CHECK(kn_realize(out[0]) != KN_OK, "%s: and no value in the next one (%s)", device, kn_message(k));
+    kn_clear(k);
+    int ok = 1;
+    for (int i = 0; i < 8 && ok; i++) { /* scopes that end, one that does not, a collection */
+        if (i != 4) kn_scope_open(k);
+        kn_tensor w = kn_from_host(k, (float[]){(float)i, 1}, KN_F32, KN_SHAPE(2)), s;
+        kn_function(k, nested, &w, &a, 1, out, 1);
+        s = kn_sum(out[0]);
+        kn_grad(s, (kn_tensor[]){a, w}, 2, g);
+        /* (a a + w) sum(a a): 5 a a + 5 w; by a: 10 a + 2 a (a a + w) summed over both, by w: 5 */
+        float both = (float)(1 + i + 4 + 1);
+        ok = equal(out[0], 2, (float[]){5 + 5 * (float)i, 25}) && equal(g[1], 2, (float[]){5, 5}) &&
+             equal(g[0], 2, (float[]){10 + 2 * both, 20 + 4 * both});
+        if (i != 4) kn_scope_close(k);
+        if (i == 5) ok = ok && kn_realize(kn_full(k, KN_SHAPE(6000000), 1, KN_F32)) == KN_OK;
+    }
+    CHECK(ok, "%s: traced and differentiated again and again", device);
+    kn_tensor w = kn_param(a);
+    kn_scope_open(k);
+    kn_function(k, nested, &w, &a, 1, out, 1);
+    kn_scope_close(k);
+    kn_scope_open(k);
+    kn_checkpoint(k, nested, &w, &a, 1, out, 1); /* its nodes are there: they are still its own */
+    CHECK(equal(kn_grad1(kn_sum(out[0]), a), 2, (float[]){26, 52}), "%s: a checkpoint of what was traced", device);
+    kn_scope_close(k);
+}
+
 static void released(void *owner) { ++*(int *)owner; }
 
 static void memory(kn_ctx *k, const char *device) {
@@ -66,6 +107,7 @@ int main(void) {
         kn_ctx *k = kn_open(devices[i]);
         if (!k) return 1;
         functions(k, devices[i]);
+        traces(k, devices[i]);
         memory(k, devices[i]);
         kn_close(k);
     }

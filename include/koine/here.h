@@ -273,6 +273,8 @@
 #define kn_ifft(...) KN_HERE_((kn_ifft)(__VA_ARGS__))
 #define kn_rfft(...) KN_HERE_((kn_rfft)(__VA_ARGS__))
 #define kn_irfft(...) KN_HERE_((kn_irfft)(__VA_ARGS__))
+#define kn_hfft(...) KN_HERE_((kn_hfft)(__VA_ARGS__))
+#define kn_ihfft(...) KN_HERE_((kn_ihfft)(__VA_ARGS__))
 #define kn_fftfreq(...) KN_HERE_((kn_fftfreq)(__VA_ARGS__))
 #define kn_rfftfreq(...) KN_HERE_((kn_rfftfreq)(__VA_ARGS__))
 #define kn_fftshift(...) KN_HERE_((kn_fftshift)(__VA_ARGS__))

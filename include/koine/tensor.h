@@ -326,8 +326,8 @@ KN_API kn_tensor kn_fmax(kn_tensor a, kn_tensor b);    /* the other one if eithe
 KN_API kn_tensor kn_fmin(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_floor_divide(kn_tensor a, kn_tensor b); /* integers: by 0 is 0 */
 KN_API kn_tensor kn_trunc_divide(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_remainder(kn_tensor a, kn_tensor b); /* sign of b; as exact as kn_fmod */
-KN_API kn_tensor kn_fmod(kn_tensor a, kn_tensor b);      /* sign of a; exact where the quotient is below 2^24 (f64: 2^53) */
+KN_API kn_tensor kn_remainder(kn_tensor a, kn_tensor b); /* sign of b; kn_fmod, or that and b, rounded once */
+KN_API kn_tensor kn_fmod(kn_tensor a, kn_tensor b);      /* sign of a; exact */
 KN_API kn_tensor kn_lt(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_le(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_gt(kn_tensor a, kn_tensor b);
@@ -488,6 +488,8 @@ KN_API kn_tensor kn_fft(kn_tensor x, kn_ints axes);
 KN_API kn_tensor kn_ifft(kn_tensor x, kn_ints axes);
 KN_API kn_tensor kn_rfft(kn_tensor x, int axis);             /* of real x (..., n, ...): (..., n / 2 + 1, ..., 2) */
 KN_API kn_tensor kn_irfft(kn_tensor x, int64_t n, int axis); /* back to real (..., n, ...) */
+KN_API kn_tensor kn_hfft(kn_tensor x, int64_t n, int axis);  /* n real values, of the first half of what is Hermitian: the rest mirrors it */
+KN_API kn_tensor kn_ihfft(kn_tensor x, int axis);            /* back: the first half, as of kn_rfft */
 KN_API kn_tensor kn_fftfreq(kn_ctx *k, int64_t n, double spacing, kn_dtype dtype);
 KN_API kn_tensor kn_rfftfreq(kn_ctx *k, int64_t n, double spacing, kn_dtype dtype);
 KN_API kn_tensor kn_fftshift(kn_tensor x, kn_ints axes); /* frequency 0 to the middle; a plain tensor's axes */

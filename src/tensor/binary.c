@@ -96,7 +96,21 @@ static kn_uop trunc_div_of(kn_ctx *k, kn_uop a, kn_uop b) {
     return ki_t_where(k, below, ki_t_add(k, q, L(q, 1)), q);
 }
 
-/* Exact for quotients that fit the mantissa, as a - trunc(a / b) * b with the product's error left out by MULACC. */
+/* Steps of fmod, each of DIGITS bits of the quotient, that dtype t needs at most: what its exponents span, and its mantissa. */
+enum { DIGITS = 52, SPAN_F64 = 2098, SPAN_F32 = 277, SPAN_HALF = 48 };
+static int steps_of(kn_dtype t) {
+    int bits = t == KN_F64 ? SPAN_F64 : t == KN_F32 || t == KN_BF16 ? SPAN_F32 : SPAN_HALF;
+    return (bits + DIGITS - 1) / DIGITS;
+}
+
+/* b 2^e, infinite where that is too large. */
+static kn_uop scaled(kn_ctx *k, kn_uop b, int e) {
+    for (; e > 1023; e -= 1023) b = ki_t_mul(k, b, L(b, 0x1p1023));
+    return e ? ki_t_mul(k, b, L(b, ldexp(1, e))) : b;
+}
+
+/* Long division, exact: what |a| leaves of |b| 2^104, what that leaves of |b| 2^52, and so on, in f64. A quotient has DIGITS bits at most;
+ * rounding may make it one too many, never one too few; what MULACC makes of it has b's last bit or a's, and is exact. */
 static kn_uop fmod_of(kn_ctx *k, kn_uop a, kn_uop b) {
     if (!both_float(k, &a, &b)) {
         kn_uop q = a && b && k->env.err == KI_E_NONE ? trunc_div_of(k, a, b) : NULL,
@@ -104,15 +118,19 @@ static kn_uop fmod_of(kn_ctx *k, kn_uop a, kn_uop b) {
         return r ? ki_t_where(k, ki_t_eq(k, b, L(b, 0)), L(r, 0), r) : NULL;
     }
     if (!ki_broadcast(k, &a, &b)) return NULL;
-    kn_uop q = ki_t_trunc(k, ki_t_div(k, a, b)), size = ki_t_abs(k, b);
-    kn_uop r = q ? ki_op3(&k->ir, KN_MULACC, ki_t_neg(k, q), b, a) : NULL;
-    if (!r) return NULL;
-    /* The quotient may have been rounded up to the next integer, or down by one. */
-    kn_uop neg = ki_t_signbit(k, a), off = ki_t_where(k, neg, ki_t_sub(k, L(r, 0), r), r); /* a multiple's +0 stays */
-    off = ki_t_where(k, ki_t_lt(k, off, L(r, 0)), ki_t_add(k, off, size), off);
-    off = ki_t_where(k, ki_t_ge(k, off, size), ki_t_sub(k, off, size), off);
-    off = ki_t_where(k, neg, ki_t_neg(k, off), off);
-    return ki_t_where(k, ki_t_binary(k, KN_AND, ki_t_isinf(k, b), ki_t_isfinite(k, a)), a, off);
+    kn_dtype t = (kn_dtype)a->dtype;
+    kn_uop whole = ki_t_trunc(k, ki_t_div(k, a, b)), smooth = ki_t_sub(k, a, ki_t_mul(k, whole, b));
+    kn_uop x = ki_t_cast(k, a, KN_F64), size = ki_t_abs(k, ki_t_cast(k, b, KN_F64)), neg = ki_t_signbit(k, a);
+    kn_uop r = ki_t_where(k, neg, ki_t_neg(k, x), x);
+    for (int i = steps_of(t) - 1; i >= 0 && r && size; i--) {
+        kn_uop m = scaled(k, size, DIGITS * i), q = ki_t_trunc(k, ki_t_div(k, r, m));
+        kn_uop left = q ? ki_op3(&k->ir, KN_MULACC, ki_t_neg(k, q), m, r) : NULL;
+        if (!left) return NULL;
+        left = ki_t_where(k, ki_t_lt(k, left, L(left, 0)), ki_t_add(k, left, m), left);
+        r = ki_t_where(k, ki_t_lt(k, r, m), r, left); /* of an infinite m too */
+    }
+    r = ki_t_cast(k, ki_t_where(k, neg, ki_t_neg(k, r), r), t);
+    return ki_t_with_slope(k, r, smooth); /* 1, and the quotient less */
 }
 
 static kn_uop remainder_of(kn_ctx *k, kn_uop a, kn_uop b) {
@@ -180,7 +198,7 @@ static kn_uop xlogy_of(kn_ctx *k, kn_uop a, kn_uop b) {
     return a ? ki_t_where(k, ki_t_eq(k, a, L(a, 0)), L(a, 0), ki_t_mul(k, a, ki_t_log(k, b))) : NULL;
 }
 
-/* f of floats of 16 and 8 bits as they are in dtype `in`. fmod's quotients of all of these but bf16 are exact in f64. */
+/* f of floats of 16 and 8 bits as they are in dtype `in`. */
 static kn_uop wide(kn_ctx *k, kn_uop a, kn_uop b, kn_dtype in, kn_uop (*f)(kn_ctx *, kn_uop, kn_uop)) {
     bool small = both_float(k, &a, &b) && ki_itemsize((kn_dtype)a->dtype) < 4;
     if (!small) return a && b && k->env.err == KI_E_NONE ? f(k, a, b) : NULL;

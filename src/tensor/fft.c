@@ -140,21 +140,25 @@ static kn_tensor transformed(kn_tensor x, kn_ints axes, int sign, const char *fn
 kn_tensor kn_fft(kn_tensor x, kn_ints axes) { return transformed(x, axes, -1, "fft"); }
 kn_tensor kn_ifft(kn_tensor x, kn_ints axes) { return transformed(x, axes, 1, "ifft"); }
 
-kn_tensor kn_rfft(kn_tensor x, int axis) {
-    ENTER("rfft", x);
+/* Of real values: the first half of what comes out, which the other half mirrors. */
+static kn_tensor half_of(kn_tensor x, int axis, int sign, const char *fn) {
+    ENTER(fn, x);
     kn_uop u = ki_t_float(k, x->u);
     int a = ki_axis(k, axis, ki_rank(x->u));
     if (a < 0 || !ki_shape_known(k, u)) return ki_handle(k, NULL);
     if (ki_rank(u) == KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK - 1), ki_handle(k, NULL);
     kn_dtype t;
     u = ki_t_pad_axis(k, ki_t_unsqueeze(k, u, ki_rank(u)), ki_rank(u), 0, 1);
-    u = u ? over_axis(k, pairs(k, u, &t), (unsigned)a, -1) : NULL;
+    u = u ? over_axis(k, pairs(k, u, &t), (unsigned)a, sign) : NULL;
     return ki_handle(k,
                      u ? ki_t_cast(k, ki_t_narrow(k, u, (unsigned)a, 0, ki_dim_n(u, (unsigned)a) / 2 + 1), t) : NULL);
 }
+kn_tensor kn_rfft(kn_tensor x, int axis) { return half_of(x, axis, -1, "rfft"); }
+kn_tensor kn_ihfft(kn_tensor x, int axis) { return half_of(x, axis, 1, "ihfft"); }
 
-kn_tensor kn_irfft(kn_tensor x, int64_t n, int axis) {
-    ENTER("irfft", x);
+/* To n real values, of the first half of n pairs. */
+static kn_tensor real_of(kn_tensor x, int64_t n, int axis, int sign, const char *fn) {
+    ENTER(fn, x);
     kn_dtype t;
     kn_uop u = pairs(k, x->u, &t);
     int a = u ? ki_axis(k, axis, ki_rank(u) - 1) : -1;
@@ -174,10 +178,12 @@ kn_tensor kn_irfft(kn_tensor x, int64_t n, int axis) {
     if (end && n % 2 == 0) end = ki_t_binary(k, KN_OR, end, ki_t_eq(k, i, L(i, (double)(n / 2))));
     kn_uop imaginary = end ? ki_t_binary(k, KN_AND, end, ki_t_unary(k, KN_NOT, first)) : NULL;
     whole = whole ? ki_t_where(k, imaginary, L(whole, 0), whole) : NULL;
-    kn_uop y = over_axis(k, whole, at, 1);
+    kn_uop y = over_axis(k, whole, at, sign);
     y = y ? ki_t_squeeze(k, ki_t_narrow(k, y, last, 0, 1), UINT32_C(1) << last) : NULL;
     return ki_handle(k, ki_t_cast(k, y, t));
 }
+kn_tensor kn_irfft(kn_tensor x, int64_t n, int axis) { return real_of(x, n, axis, 1, "irfft"); }
+kn_tensor kn_hfft(kn_tensor x, int64_t n, int axis) { return real_of(x, n, axis, -1, "hfft"); }
 
 /* ---- frequencies ------------------------------------------------------------------------------------------------ */
 

@@ -234,14 +234,18 @@ kn_tensor ki_all_bad(kn_tensor bad, kn_tensor *const *to, size_t n) {
 }
 kn_tensor ki_fail_all(kn_ctx *k, kn_tensor *const *to, size_t n) { return ki_all_bad(ki_handle(k, NULL), to, n); }
 
+/* Rows along an axis, of which n elements, or the n-th, are asked for. */
+static bool some_of(kn_ctx *k, kn_uop x, int64_t n, int64_t least, int axis, ki_rows *o) {
+    int a = ki_axis(k, axis, ki_rank(x));
+    if (a < 0 || !ki_rows_of(k, x, UINT32_C(1) << a, o)) return false;
+    return (n >= least && n <= o->n) || FAIL(KI_E_NTH_RANGE, k->fn, (long long)n, a, (long long)o->n);
+}
+
 kn_tensor kn_topk(kn_tensor t, int64_t n, int axis, int largest, kn_tensor *indices) {
     ENTER_OUT("topk", 0, OUT(indices), t);
-    int a = ki_axis(k, axis, ki_rank(t->u));
     unsigned bits;
     ki_rows o;
-    if (a < 0 || !ki_rows_of(k, t->u, UINT32_C(1) << a, &o)) return ki_fail_all(k, OUT(indices));
-    if (n < 0 || n > o.n)
-        return FAIL(KI_E_NTH_RANGE, "topk", (long long)n, a, (long long)o.n), ki_fail_all(k, OUT(indices));
+    if (!some_of(k, t->u, n, 0, axis, &o)) return ki_fail_all(k, OUT(indices));
     kn_uop key = ki_t_key(k, o.x, largest != 0, &bits), at = least(k, key, bits, n);
     kn_uop values = ki_rows_out(k, ki_t_pick(k, o.x, at), &o, n);
     ki_give(k, indices, ki_rows_out(k, ki_t_cast(k, at, KN_I64), &o, n));
@@ -277,15 +281,13 @@ static void at_place(kn_ctx *k, kn_uop x, kn_uop n, kn_uop *at, kn_uop *next) {
 
 kn_tensor kn_kthvalue(kn_tensor t, int64_t n, int axis, int keep, kn_tensor *indices) {
     ENTER_OUT("kthvalue", 0, OUT(indices), t);
-    int a = ki_axis(k, axis, ki_rank(t->u));
     ki_rows o;
     kn_uop at;
-    if (a < 0 || !ki_rows_of(k, t->u, UINT32_C(1) << a, &o)) return ki_fail_all(k, OUT(indices));
-    if (n < 1 || n > o.n)
-        return FAIL(KI_E_NTH_RANGE, "kthvalue", (long long)n, a, (long long)o.n), ki_fail_all(k, OUT(indices));
+    if (!some_of(k, t->u, n, 1, axis, &o)) return ki_fail_all(k, OUT(indices));
+    uint32_t bit = UINT32_C(1) << o.axis;
     at_place(k, o.x, RESHAPE(ki_t_const(k, KN_I32, (double)(n - 1)), 1, 1), &at, NULL);
-    kn_uop value = ki_rows_reduced(k, ki_t_pick(k, o.x, at), &o, UINT32_C(1) << a, keep);
-    ki_give(k, indices, ki_rows_reduced(k, ki_t_cast(k, at, KN_I64), &o, UINT32_C(1) << a, keep));
+    kn_uop value = ki_rows_reduced(k, ki_t_pick(k, o.x, at), &o, bit, keep);
+    ki_give(k, indices, ki_rows_reduced(k, ki_t_cast(k, at, KN_I64), &o, bit, keep));
     return ki_handle(k, value);
 }
 

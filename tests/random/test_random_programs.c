@@ -23,6 +23,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +53,13 @@ static struct {
     bool stages_only, cpu_only, first, calls;
     unsigned jobs, every, optimized, threads;
 } opt = {.programs = 2000, .seed = 1, .jobs = 2, .every = 8, .optimized = 1, .threads = 4};
+
+/* A program that takes too long ends its process: so much processor time, as a busy machine is no loop without end, or very much
+ * time, as what waits for itself takes none. 0: no longer. */
+static void limit(unsigned seconds) {
+    setitimer(ITIMER_PROF, &(struct itimerval){.it_value.tv_sec = seconds}, NULL);
+    alarm(60 * seconds);
+}
 
 static void report(uint64_t seed, const finding *f) {
     unsigned i = __atomic_fetch_add(&B->nfail, 1, __ATOMIC_SEQ_CST);
@@ -169,7 +177,7 @@ static void work(unsigned w, uint64_t first, uint64_t last, bool with_cpu) {
         tally t = {0};
         subject *u = &s[seed - first];
         B->at[w] = seed;
-        alarm(SLOW);
+        limit(SLOW);
         u->ok = make_subject(u, &k->env, seed, &f);
         if (u->ok && !arrays_make(&u->p, &u->d)) u->ok = found(&f, "tensor", "eval", &k->env, NULL);
         if (u->ok) count_ops(&u->p);
@@ -178,7 +186,7 @@ static void work(unsigned w, uint64_t first, uint64_t last, bool with_cpu) {
         __atomic_fetch_add(&B->done, 1, __ATOMIC_SEQ_CST);
         if (!u->ok) report(seed, &f);
     }
-    alarm(0);
+    limit(0);
     B->cpu[w] = true;
     for (unsigned way = 0; with_cpu && way < ways(); way++)
         device_block(by[way], way, way == X86 ? opt.threads : 0, s, (unsigned)(last - first));
@@ -196,7 +204,7 @@ static bool fails_alone(const ki_program *p, bool cpu, finding *f) {
     memset(shared, 0, sizeof *shared);
     pid_t pid = fork();
     if (pid == 0) {
-        alarm(SLOW);
+        limit(SLOW);
         kn_ctx *k = streaming_cpu(X86);
         ki_ir ir;
         ki_program q = {0};

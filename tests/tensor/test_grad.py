@@ -167,6 +167,8 @@ CASES["fft"] = ([(2, 6, 2)], lambda x: x.fft((0, 1)), -2, 2)
 CASES["ifft"] = ([(70, 2)], lambda x: x.ifft((0,)), -2, 2)
 CASES["rfft"] = ([(3, 5)], lambda x: x.rfft(0), -2, 2)
 CASES["irfft"] = ([(4, 2)], lambda x: x.irfft(6, 0), -2, 2)
+CASES["hfft"] = ([(4, 2)], lambda x: x.hfft(7, 0), -2, 2)
+CASES["ihfft"] = ([(5, 2)], lambda x: x.ihfft(0), -2, 2)
 for j in range(3):
     CASES[f"svd-{j}"] = ([(4, 3)], lambda a, j=j: koine.several("svd", 3, a.add(a.k.array(np.eye(4, 3) * [5, 3, 1])), 0)[j], -0.5, 0.5)
 CASES["pinv"] = ([(2, 3)], lambda a: a.add(a.k.array(np.eye(2, 3) * 3)).pinv(0.0), -0.5, 0.5)
@@ -472,6 +474,40 @@ def test_far_ends_are_finite(k):
     x = k.array(np.array([-1e4, -200, 200, 1e4], np.float32))
     for name in ("sigmoid", "softplus", "silu", "gelu", "logsigmoid", "tanh", "mish", "relu", "selu"):
         assert np.isfinite(getattr(x, name)().sum().grad1(x).numpy()).all(), name
+
+
+@pytest.mark.parametrize("d", ["f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2"])
+@pytest.mark.parametrize("zeros", [(), (1,), (0, 3), (0, 1, 3), (0, 1, 2, 3)])
+def test_second_derivative_of_a_product_with_zeros(k, zeros, d):
+    """By x_i and x_j it is the product of the others, zeros among them."""
+    a = np.array([1.5, -2.0, 0.5, 2.0])
+    a[list(zeros)] = 0
+    x = k.array(a).cast(d)
+    want = np.array([[0.0 if i == j else np.prod(np.delete(a, [i, j])) for j in range(4)] for i in range(4)])
+    first = np.array([np.prod(np.delete(a, i)) for i in range(4)])
+    assert (x.prod().grad1(x).cast("f64").numpy() == first).all()
+    np.testing.assert_allclose(koine.call("hessian", x.prod(), x).cast("f64").numpy(), want, atol=1e-15)
+    table = k.array(np.stack([a, a[::-1]])).cast(d)  # over an axis of several
+    v = k.array(np.array([[1.0, 2, 0, 1], [0, 1, 1, 0]])).cast(d)
+    y = table.prod_over((1,), 0).sum()
+    [got] = koine.several("hvp", 1, y, [table], [v])
+    np.testing.assert_allclose(got.cast("f64").numpy(), np.stack([want @ v.cast("f64").numpy()[0], want[::-1, ::-1] @ v.cast("f64").numpy()[1]]), rtol=0.13 if d == "f8e5m2" else 1e-7, atol=1e-15)
+
+
+@pytest.mark.parametrize("d", ["f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2"])
+def test_fmod_of_large_quotients(k, d):
+    """By the divisor it falls as the whole quotient does, however large; by the dividend it is 1, at 0 and of negative ones too."""
+    a, b = np.array([64.0, -64.0, 0.0, -0.0, 7.0]), np.array([0.1875, 0.1875, 2.0, 2.0, -2.0])
+    if d in ("f64", "f32", "bf16"):
+        a[0] *= 2.0**100
+    if d == "f64":
+        a[1] *= 2.0**1000
+    x, y = k.array(a).cast(d), k.array(b).cast(d)
+    z = x.fmod(y)
+    by = [g.cast("f64").numpy() for g in koine.several("grad", 2, z.sum(), [x, y])]
+    assert z.cast("f64").numpy().tolist() == np.fmod(a, b).tolist()
+    assert by[0].tolist() == [1] * 5
+    np.testing.assert_allclose(by[1], -np.trunc(a / b), rtol={"f64": 1e-15, "f32": 1e-6, "f16": 1e-3}.get(d, 0.1))
 
 
 def test_prod_with_zeros(k):

@@ -174,6 +174,9 @@ for n in (1, 2, 7, 12, 64, 67):
     case(f"rfft-{n}", lambda x: x.rfft(1), lambda x: as_pair(jnp.fft.rfft(x)), (2, n))
 case("ifft", lambda x: x.ifft((0, 1)), lambda x: as_pair(jnp.fft.ifft2(as_complex(x))), (6, 5, 2))
 case("irfft", lambda x: x.irfft(7, 1), lambda x: jnp.fft.irfft(as_complex(x), 7), (2, 4, 2))
+for n in (6, 7):
+    case(f"hfft-{n}", lambda x, n=n: x.hfft(n, 1), lambda x, n=n: jnp.fft.hfft(as_complex(x), n), (2, 4, 2))
+    case(f"ihfft-{n}", lambda x: x.ihfft(1), lambda x: as_pair(jnp.fft.ihfft(x)), (2, n))
 
 
 # ---- both sides ----

@@ -34,6 +34,26 @@ def places(n):
     return RNG.integers(0, n, n).astype(np.int32)
 
 
+def near(n):
+    """Places that are not far: work grows alike, but what is written at random all over memory waits for that past the caches."""
+    return (np.arange(n) // 4000 * 4000 + RNG.integers(0, 4000, n)).astype(np.int32)
+
+
+def squares(k, n):
+    return [k.array(floats(n * n).reshape(n, n)) for _ in range(2)]
+
+
+def written(place, index, value):
+    koine.call("setitem", place, [index], value)
+    return place
+
+
+def sliced(place, x):
+    n = x.shape[0]
+    place.slice(0, 1, koine.END, 2).assign(x.slice(0, 0, n // 2, 1))
+    return place
+
+
 FUNCTIONS = {  # name: (data, function of it, expected beside n)
     "sort": (floats, lambda k, x, n: x.sort(0, 0), 1),
     "argsort": (floats, lambda k, x, n: x.argsort(0, 0), 1),
@@ -56,6 +76,17 @@ FUNCTIONS = {  # name: (data, function of it, expected beside n)
     "logcumsumexp": (floats, lambda k, x, n: x.logcumsumexp(0), 1),
     "gather": (places, lambda k, x, n: k.array(floats(n)).gather(x), 1),
     "scatter_add": (places, lambda k, x, n: k.zeros((n,), "f32").scatter_add(x, k.array(floats(n))), 1),
+    "scatter_reduce, max": (near, lambda k, x, n: k.zeros((n,), "f32").scatter_reduce(0, x, k.array(floats(n)), "amax", 1), 1),
+    "put_along_axis": (near, lambda k, x, n: k.zeros((n,), "f32").put_along_axis(0, x, k.array(floats(n))), 1),
+    "index_put": (near, lambda k, x, n: koine.call("index_put", k.zeros((n,), "f32"), [x], k.array(floats(n)), 0), 1),
+    "index_put, added": (near, lambda k, x, n: koine.call("index_put", k.zeros((n,), "f32"), [x], k.array(floats(n)), 1), 1),
+    "setitem by index": (near, lambda k, x, n: written(k.zeros((n,), "f32").param(), x, k.array(floats(n))), 1),
+    "setitem by mask": (floats, lambda k, x, n: written(k.zeros((n,), "f32").param(), x.gts(0.0), k.array(np.float32(1))), 1),
+    "assign to a slice": (floats, lambda k, x, n: sliced(k.zeros((n,), "f32").param(), x), 1),
+    "einsum of three": (floats, lambda k, x, n: koine.call("einsum", "ab,bc,cd->ad", [x.reshape((n // 64, 64)), *squares(k, 64)]), 1),
+    "einsum, batched": (floats, lambda k, x, n: koine.call("einsum", "zab,zcb->zac", [x.reshape((n // 250, 10, 25))] * 2), 1),
+    "einsum, a vector": (floats, lambda k, x, n: koine.call("einsum", "ab,b,a->", [x.reshape((n // 250, 250)), k.array(floats(250)), k.array(floats(n // 250))]), 1),
+    "einsum, gradient": (floats, lambda k, x, n: koine.grad1(koine.call("einsum", "ab,bc,ac->", [x.reshape((n // 64, 64)), squares(k, 64)[0], x.reshape((n // 64, 64))]), x), 1),
 }
 
 

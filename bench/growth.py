@@ -73,6 +73,7 @@ FUNCTIONS = {  # name: (data, function of it, expected beside n)
     "cumsum": (floats, lambda k, x, n: x.cumsum(0), 1),
     "cumprod": (floats, lambda k, x, n: x.cumprod(0), 1),
     "cummax": (floats, lambda k, x, n: x.cummax(0), 1),
+    "cummax, gradient": (floats, lambda k, x, n: koine.grad1((x.cummax(0) * x).sum(), x), 1),
     "logcumsumexp": (floats, lambda k, x, n: x.logcumsumexp(0), 1),
     "gather": (places, lambda k, x, n: k.array(floats(n)).gather(x), 1),
     "scatter_add": (places, lambda k, x, n: k.zeros((n,), "f32").scatter_add(x, k.array(floats(n))), 1),

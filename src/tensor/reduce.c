@@ -2,7 +2,7 @@
  *
  * Inside, axes are bits and a reduced axis stays, of size 1. Sums and products accumulate in f32 for the small floats
  * and in 64 bits for integers. A scan is the spec's prefix_sum: windows over the padded axis, reduced. */
-#include "tensor/build.h"
+#include "tensor/sort.h"
 
 #include <math.h>
 
@@ -260,29 +260,52 @@ static kn_uop scan(kn_ctx *k, kn_uop x, int axis, kn_op op) {
     }
 SCAN(cumsum, KN_ADD)
 SCAN(cumprod, KN_MUL)
-SCAN(cummax, KN_MAX)
 
-kn_tensor kn_cummin(kn_tensor t, int axis) {
-    ENTER("cummin", t);
-    kn_uop x = t->u;
-    kn_op turn = ki_is_float((kn_dtype)x->dtype) ? KN_NEG : KN_NOT;
-    return ki_handle(k, ki_t_unary(k, turn, scan(k, ki_t_unary(k, turn, x), ki_axis(k, axis, ki_rank(x)), KN_MAX)));
+/* The last position so far at which x is its running maximum m (or NaN): the largest such position. What is long is stored between: a
+ * running maximum is carried over what is stored. */
+static kn_uop record_of(kn_ctx *k, kn_uop x, kn_uop m, int axis, bool store) {
+    if (!x || !m) return NULL;
+    kn_uop hit = ki_t_eq(k, x, store ? ki_op1(&k->ir, KN_CONTIGUOUS, m) : m);
+    if (ki_is_float((kn_dtype)x->dtype)) hit = ki_t_binary(k, KN_OR, hit, ki_t_isnan(k, x));
+    kn_dtype it = ki_index_dtype(KN_I32, ki_dim_n(x, (unsigned)axis));
+    kn_uop at = ki_t_where(k, hit, ki_t_iota_axis(k, x, (unsigned)axis, it), ki_t_const(k, it, 0));
+    if (at && store) at = ki_op1(&k->ir, KN_CONTIGUOUS, at);
+    return at ? scan(k, at, axis, KN_MAX) : NULL;
 }
 
-/* The last position so far at which the element is the extreme one (or NaN): the largest such position. */
+/* The derivative goes to where the maximum so far is: n elements take n of them. */
+static kn_uop running_max(kn_ctx *k, kn_uop x, int axis) {
+    enum { SHORT = 16 };
+    ki_rows o, p;
+    kn_uop m = axis < 0 || !x ? NULL : scan(k, x, axis, KN_MAX);
+    if (!m || !ki_is_float((kn_dtype)x->dtype)) return m;
+    uint32_t bit = UINT32_C(1) << axis;
+    kn_uop at = record_of(k, x, m, axis, ki_dim_n(x, (unsigned)axis) > SHORT);
+    if (!at || !ki_rows_of(k, x, bit, &o) || !ki_rows_of(k, at, bit, &p)) return NULL;
+    return ki_t_with_slope(k, m, ki_rows_out(k, ki_t_pick(k, o.x, p.x), &o, o.n));
+}
+
+/* Turned round by -x, or ~x of integers. */
+static kn_uop turned(kn_ctx *k, kn_uop x) {
+    return ki_t_unary(k, ki_is_float((kn_dtype)x->dtype) ? KN_NEG : KN_NOT, x);
+}
+
+kn_tensor kn_cummax(kn_tensor t, int axis) {
+    ENTER("cummax", t);
+    return ki_handle(k, running_max(k, t->u, ki_axis(k, axis, ki_rank(t->u))));
+}
+kn_tensor kn_cummin(kn_tensor t, int axis) {
+    ENTER("cummin", t);
+    kn_uop m = running_max(k, turned(k, t->u), ki_axis(k, axis, ki_rank(t->u)));
+    return ki_handle(k, m ? turned(k, m) : NULL);
+}
+
 static kn_tensor record(kn_tensor t, int axis, bool least, const char *fn) {
     ENTER(fn, t);
-    kn_uop x = t->u;
-    int a = ki_axis(k, axis, ki_rank(x));
-    if (a < 0) return ki_handle(k, NULL);
-    bool is_float = ki_is_float((kn_dtype)x->dtype);
-    if (least) x = ki_t_unary(k, is_float ? KN_NEG : KN_NOT, x);
-    kn_uop m = x ? scan(k, x, a, KN_MAX) : NULL, hit = ki_t_eq(k, x, m ? ki_op1(&k->ir, KN_CONTIGUOUS, m) : NULL);
-    if (is_float) hit = ki_t_binary(k, KN_OR, hit, ki_t_isnan(k, x));
-    kn_dtype it = x ? ki_index_dtype(KN_I32, ki_dim_n(x, (unsigned)a)) : KN_I32;
-    kn_uop at = ki_t_where(k, hit, ki_t_iota_axis(k, x, (unsigned)a, it), ki_t_const(k, it, 0));
-    at = at ? ki_op1(&k->ir, KN_CONTIGUOUS, at) : NULL; /* a running maximum is carried over what is stored */
-    return ki_handle(k, at ? ki_t_cast(k, scan(k, at, a, KN_MAX), KN_I64) : NULL);
+    kn_uop x = least ? turned(k, t->u) : t->u;
+    int a = ki_axis(k, axis, ki_rank(t->u));
+    if (a < 0 || !x) return ki_handle(k, NULL);
+    return ki_handle(k, ki_t_cast(k, record_of(k, x, scan(k, x, a, KN_MAX), a, true), KN_I64));
 }
 kn_tensor kn_cummax_indices(kn_tensor t, int axis) { return record(t, axis, false, "cummax_indices"); }
 kn_tensor kn_cummin_indices(kn_tensor t, int axis) { return record(t, axis, true, "cummin_indices"); }

@@ -516,6 +516,28 @@ def test_prod_with_zeros(k):
         assert x.prod().grad1(x).numpy().tolist() == want
 
 
+@pytest.mark.parametrize("d", ["f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2"])
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_running_extremes_give_to_the_last_of_equals(k, name, d):
+    """Rows of any length alike, to infinities and the first NaN too."""
+    r = np.random.default_rng(3)
+    for shape, axis in (((3, 5), 1), ((40, 2), 0), ((2, 700), 1)):
+        a = k.array(r.integers(-9, 9, shape) / 4).cast(d).cast("f64").numpy()
+        a[0, 1] = np.inf if d not in ("f8e4m3",) else 8
+        a[1, -2] = np.nan
+        w = r.integers(0, 2, shape).astype(np.float64)
+        x = k.array(a).cast(d)
+        y = koine.call(name, x, axis)
+        [got] = koine.several("vjp", 1, y, k.array(w).cast(d), [x])
+        m = (np.maximum, np.minimum)[name == "cummin"].accumulate(a, axis)
+        place = np.arange(shape[axis]).reshape((-1, 1) if axis == 0 else (1, -1))
+        at = np.maximum.accumulate(np.where((a == m) | np.isnan(a), place, 0), axis)
+        want = np.zeros(shape)
+        np.add.at(want, (at, np.arange(shape[1])[None]) if axis == 0 else (np.arange(shape[0])[:, None], at), w)
+        np.testing.assert_array_equal(y.cast("f64").numpy(), m)
+        np.testing.assert_allclose(got.cast("f64").numpy(), k.array(want).cast(d).cast("f64").numpy(), rtol={"f8e4m3": 0.3, "f8e5m2": 0.5, "bf16": 0.05}.get(d, 1e-3), atol=0)
+
+
 def test_detach_blocks(k):
     x = k.array(np.array([2.0, 3.0]))
     assert x.mul(x.detach()).sum().grad1(x).numpy().tolist() == [2, 3]

@@ -112,8 +112,12 @@ typedef struct sample {
     int64_t kernels, bytes, floor;
 } sample;
 
-/* begun: when the tensor calls were. */
-static kn_status lower(kn_ctx *k, const built *b, ki_stage to, double begun, sample *s) {
+static void note_moved(void *user, kn_uop memory, int64_t read, int64_t written) {
+    moved_add(user, MOVED_SCHEDULE, ki_numel(memory) * (int64_t)ki_itemsize((kn_dtype)memory->dtype), read, written);
+}
+
+/* begun: when the tensor calls were. m: NULL, or gets which memory is moved. */
+static kn_status lower(kn_ctx *k, const built *b, ki_stage to, double begun, sample *s, moved *m) {
     ki_plan plan;
     bool planned = ki_plan_open(k, b->out, b->n, &plan) && ki_plan_program(k, &plan);
     if (!planned) return ki_plan_close(&plan), (kn_status)ki_settle_failure(k);
@@ -124,14 +128,14 @@ static kn_status lower(kn_ctx *k, const built *b, ki_stage to, double begun, sam
     ok = ok && ki_lower(&plan.program, &ir, to, &o, &out);
     s->seconds = cli_now() - begun;
     if (ok) {
-        ki_traffic t = ki_count_traffic(&out);
+        ki_traffic t = ki_count_traffic(&out, m ? note_moved : NULL, m);
         s->kernels = t.kernels;
         s->bytes = t.bytes;
     }
     ki_program_free(&out);
     ki_ir_close(&ir);
     if (ok && to == KI_S_RANGEIFY && ki_ir_open(&tensors, &k->env)) {
-        if (ki_lower(&plan.program, &tensors, KI_S_CALLIFY, &o, &function)) s->floor = floor_bytes(&function);
+        if (ki_lower(&plan.program, &tensors, KI_S_CALLIFY, &o, &function)) s->floor = floor_bytes(&function, m);
         ki_program_free(&function);
         ki_ir_close(&tensors);
     }
@@ -140,7 +144,7 @@ static kn_status lower(kn_ctx *k, const built *b, ki_stage to, double begun, sam
 }
 
 /* From tensor calls to stage `to`, in a fresh context on NULL. */
-static int measure(cli *c, int i, ki_stage to, sample *s) {
+static int measure(cli *c, int i, ki_stage to, sample *s, moved *m) {
     kn_ctx *k = kn_open("NULL");
     if (!k) return cli_fail(c, "out of memory");
     built b = {.n = 0};
@@ -150,7 +154,7 @@ static int measure(cli *c, int i, ki_stage to, sample *s) {
         double begun = cli_now();
         kn_scope_open(k);
         st = build(k, i, &b);
-        if (!st) st = lower(k, &b, to, begun, s);
+        if (!st) st = lower(k, &b, to, begun, s, m);
         kn_scope_close(k);
     }
     int rc = st ? cli_fail(c, "%s: %s", name_of(i), kn_message(k)) : CLI_OK;
@@ -214,11 +218,16 @@ static int by_value(const void *a, const void *b) {
 
 static int bench_kernels(cli *c, int i) {
     sample s = {0};
-    if (measure(c, i, KI_S_RANGEIFY, &s)) return CLI_FAILED;
+    moved m = {0};
+    bool list = cli_has(c, "memory");
+    if (measure(c, i, KI_S_RANGEIFY, &s, list ? &m : NULL)) return moved_free(&m), CLI_FAILED;
     if (c->json) cli_json(stdout, "s program, i kernels, i bytes, i floor", name_of(i), s.kernels, s.bytes, s.floor);
     else
         printf("%-16s %3lld kernels  %12lld bytes  %12lld floor  %.3f\n", name_of(i), (long long)s.kernels,
                (long long)s.bytes, (long long)s.floor, s.floor ? (double)s.bytes / (double)s.floor : 0);
+    if (m.failed) return moved_free(&m), cli_fail(c, "out of memory");
+    if (list) moved_print(c, name_of(i), &m);
+    moved_free(&m);
     return CLI_OK;
 }
 
@@ -227,7 +236,7 @@ static int bench_compile(cli *c, int i) {
     double us[TIMES];
     sample s = {0};
     for (int t = 0; t < TIMES; t++) {
-        if (measure(c, i, KI_S_RENDER, &s)) return CLI_FAILED;
+        if (measure(c, i, KI_S_RENDER, &s, NULL)) return CLI_FAILED;
         us[t] = 1e6 * s.seconds;
     }
     qsort(us, TIMES, sizeof *us, by_value);
@@ -268,10 +277,15 @@ static int bench(cli *c) {
     return rc;
 }
 
-static const cli_opt options[] = {{"json", NULL, "one object a line"}, {NULL, NULL, NULL}};
+static const cli_opt options[] = {
+    {"json", NULL, "one object a line"},
+    {"memory", NULL,
+     "kernels: then how often memory of each size is written and read, and on the floor; what is most above it first"},
+    {NULL, NULL, NULL},
+};
 const cli_verb cli_bench = {
     .name = "bench",
-    .args = "kernels|compile|text|model [PROGRAM]... [--json]",
+    .args = "kernels|compile|text|model [PROGRAM]... [--memory] [--json]",
     .summary = "measure the compiler",
     .text =
         "kernels: how many kernels each program becomes, the bytes they move (each buffer once for each kernel that "

@@ -218,18 +218,21 @@ static bool collect(work *w) {
     return true;
 }
 
-/* Longest chain of stored values that read u and need each other: how many they are, or the elements they read. Sources
- * have smaller ids than what needs them. */
+/* Longest chain of kernels that read u and need each other: how many they are, or the elements they read. Stored values that are made
+ * element by element from each other are one kernel: it needs what each of them needs, and reads what one of them reads. Sources have
+ * smaller ids than what needs them. length: of each store; behind those, what comes before its kernel. */
 static int64_t chain(const work *w, kn_uop u, int64_t *length, bool elements) {
-    int64_t longest = 0;
+    int64_t longest = 0, *before = length + w->nstore;
     for (uint32_t s = 0; s < w->nstore; s++) {
-        length[s] = 0;
-        for (uint32_t t = 0; t < s; t++)
-            if (w->limit[s][w->store[t]->id] > 0 && length[t] > length[s]) length[s] = length[t];
         int64_t own = w->limit[s][u->id];
-        if (own > 0) length[s] += !elements ? 1 : own < u->type->numel ? own : u->type->numel;
-        for (uint32_t t = 0; t < s; t++)
-            if (w->limit[s][w->store[t]->id] == SAME && length[t] > length[s]) length[s] = length[t];
+        own = own <= 0 ? 0 : !elements ? 1 : own < u->type->numel ? own : u->type->numel;
+        before[s] = 0;
+        for (uint32_t t = 0; t < s; t++) {
+            int64_t how = w->limit[s][w->store[t]->id], behind = how == SAME ? before[t] : how ? length[t] : 0;
+            if (behind > before[s]) before[s] = behind;
+            if (how == SAME && length[t] - before[t] > own) own = length[t] - before[t];
+        }
+        length[s] = before[s] + own;
         if (length[s] > longest) longest = length[s];
     }
     return longest;
@@ -257,18 +260,21 @@ static bool one_more(work *w, int64_t *length, bool *ok) {
     return false;
 }
 
-static int64_t count(work *w, int64_t *length) {
+static int64_t count(work *w, int64_t *length, moved *m) {
     int64_t bytes = 0;
     for (int64_t i = 0; i < w->n; i++) {
         kn_uop u = w->order[i];
         if (!is_input(u) && !w->stored[u->id]) continue;
-        if (w->stored[u->id]) bytes += bytes_of(value_of(u), value_of(u)->type->numel);
-        bytes += bytes_of(u, chain(w, u, length, true));
+        kn_uop v = value_of(u);
+        int64_t written = w->stored[u->id] ? bytes_of(v, v->type->numel) : 0;
+        int64_t read = bytes_of(u, chain(w, u, length, true));
+        moved_add(m, MOVED_FLOOR, bytes_of(v, v->type->numel), read, written);
+        bytes += read + written;
     }
     return bytes;
 }
 
-int64_t floor_bytes(const ki_program *p) {
+int64_t floor_bytes(const ki_program *p, moved *m) {
     kn_uop tuple = p->root->src[0];
     work w = {.ir = p->ir};
     w.n = ki_toposort(p->ir, &tuple, 1, &w.order);
@@ -280,7 +286,7 @@ int64_t floor_bytes(const ki_program *p) {
     w.user = ki_calloc(p->ir->n, sizeof *w.user);
     w.store = ki_calloc((size_t)w.n + 1, sizeof *w.store);
     w.limit = ki_calloc((size_t)w.n + 1, sizeof *w.limit);
-    int64_t *length = ki_calloc((size_t)w.n + 1, sizeof *length), bytes = -1;
+    int64_t *length = ki_calloc(2 * (size_t)w.n + 2, sizeof *length), bytes = -1;
     bool ok = w.constant && w.fresh && w.stored && w.must && w.user && find_users(&w) && w.store && w.limit && length;
     for (int64_t i = 0; i < w.n && ok; i++)
         if (w.order[i]->op == KN_AFTER) w.stored[w.order[i]->id] = w.must[w.order[i]->id] = true;
@@ -291,7 +297,7 @@ int64_t floor_bytes(const ki_program *p) {
     }
     while (ok && one_more(&w, length, &ok)) {
     }
-    if (ok) bytes = count(&w, length);
+    if (ok) bytes = count(&w, length, m);
     for (uint32_t s = 0; w.limit && s < w.n; s++) ki_free(w.limit[s]);
     ki_free(w.constant);
     ki_free(w.fresh);

@@ -4,7 +4,9 @@
 
 #include "ir/program.h"
 
-/* Bytes, for a program at stage callify; -1: out of memory. */
-int64_t floor_bytes(const ki_program *p);
+#include "moved.h"
+
+/* Bytes, for a program at stage callify; -1: out of memory. m: of which memory, or NULL. */
+int64_t floor_bytes(const ki_program *p, moved *m);
 
 #endif

@@ -12,7 +12,7 @@ int64_t ki_range_touched(ki_ir *ir, kn_uop index) {
     return n < 0 ? -1 : (count < size ? count : size) * (int64_t)ki_itemsize((kn_dtype)index->dtype);
 }
 
-ki_traffic ki_count_traffic(const ki_program *p) {
+ki_traffic ki_count_traffic(const ki_program *p, ki_traffic_each *each, void *user) {
     ki_traffic t = {0};
     for (uint32_t c = 0; c < p->root->nsrc; c++) {
         kn_uop call = p->root->src[c], *order;
@@ -31,7 +31,10 @@ ki_traffic ki_count_traffic(const ki_program *p) {
                 if (bytes > *side) *side = bytes;
             }
         }
-        for (uint32_t k = 0; read && write && k < call->nsrc; k++) t.bytes += read[k] + write[k];
+        for (uint32_t k = 0; read && write && k < call->nsrc; k++) {
+            t.bytes += read[k] + write[k];
+            if (each && k) each(user, call->src[k], read[k], write[k]);
+        }
         t.kernels++;
         ki_free(order);
         ki_free(read);

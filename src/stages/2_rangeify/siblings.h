@@ -6,7 +6,7 @@
 #include "stages/2_rangeify/rangeify.h"
 
 enum {
-    KI_WINDOW = 64,    /* kernels that may lie between two that are joined */
+    KI_WINDOW = 512,   /* kernels that may lie between two that are joined: a step of a network, there and back */
     KI_SHARED = 4096,  /* bytes worth sharing, */
     KI_SHARED_PART = 8 /* and this part of what the smaller kernel touches */
 };

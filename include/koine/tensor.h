@@ -326,7 +326,7 @@ KN_API kn_tensor kn_fmax(kn_tensor a, kn_tensor b);    /* the other one if eithe
 KN_API kn_tensor kn_fmin(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_floor_divide(kn_tensor a, kn_tensor b); /* integers: by 0 is 0 */
 KN_API kn_tensor kn_trunc_divide(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_remainder(kn_tensor a, kn_tensor b); /* sign of b; kn_fmod, or that and b, rounded once */
+KN_API kn_tensor kn_remainder(kn_tensor a, kn_tensor b); /* sign of b, a zero's too; kn_fmod, or that and b, rounded once */
 KN_API kn_tensor kn_fmod(kn_tensor a, kn_tensor b);      /* sign of a; exact */
 KN_API kn_tensor kn_lt(kn_tensor a, kn_tensor b);
 KN_API kn_tensor kn_le(kn_tensor a, kn_tensor b);

@@ -31,7 +31,8 @@ globals().update({d.name: d for d in _ALL if d and d.name != "index"})
 float8_e4m3, index_dtype = globals()["float8_e4m3fn"], _ALL[-1]
 __version__ = __import__("koine._context", fromlist=["L"]).L.kn_version().decode()
 
-from . import datasets, linalg, nn, random  # noqa: E402,F401
+del fft  # noqa: F821  (the function: koine.fft is the module)
+from . import datasets, fft, linalg, nn, random  # noqa: E402,F401
 from ._transform import checkpoint, function, grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp  # noqa: E402,F401
 
 

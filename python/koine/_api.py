@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from . import _abi, _dtypes
-from ._array import PLACE, Array, asarray, call, copied, wrap
+from ._array import PLACE, Array, _fits, asarray, call, copied, wrap
 from ._context import AxisError, L, S, DTypeError, ArgumentError, current, device as context_named, devices, place
 from ._dlpack import from_dlpack  # noqa: F401
 from ._dtypes import finfo, iinfo, isdtype  # noqa: F401
-from ._functions import GENERATED as G, int_list, index, number_of
+from ._functions import GENERATED as G, int_list, index, number_of, real as _real, said
 
 _bool, _int, _abs, _max, _min, _all, _any, _sum, _pow, _round = (getattr(builtins, n) for n in ("bool", "int", "abs", "max", "min", "all", "any", "sum", "pow", "round"))
 
@@ -49,7 +49,11 @@ def full(shape, fill_value, *, dtype=None, device=None):
     """A shape filled with one value; the dtype is the value's unless one is given."""
     if isinstance(fill_value, str) or isinstance(fill_value, complex):
         raise DTypeError(f"full: a number expected, not {fill_value!r}")
+    if fill_value is None:
+        raise DTypeError("full: a number expected, not None")
     d = _dtypes.dtype(dtype if dtype is not None else fill_value.dtype if hasattr(fill_value, "dtype") else type(fill_value))
+    if type(fill_value) is _int:
+        _fits(fill_value, fill_value, d)
     if isinstance(fill_value, (_bool, float)) or isinstance(fill_value, _int) and _abs(fill_value) < 2**53:
         return _make(L.kn_full, int_list(shape), fill_value, d.number, device=device)
     return call(L.kn_expand, asarray(fill_value, dtype=d, device=device), int_list(shape))
@@ -85,15 +89,16 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
     """start, start + step, ... below stop; from 0 if one number is given. int64, or float32 if any of the numbers is a float."""
     if stop is None:
         start, stop = 0, start
-    d = dtype or (float if _any(isinstance(v, float) for v in (start, stop, step)) else _int)
-    return _make(L.kn_arange, start, stop, step, number_of(d), device=device)
+    d = dtype or (float if _any(isinstance(v, (float, np.floating)) for v in (start, stop, step)) else _int)
+    return _make(L.kn_arange, *(_real(v, f"arange: {name}") for v, name in ((start, "start"), (stop, "stop"), (step, "step"))), number_of(d), device=device)
 
 
 def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
     """num numbers from start to stop, evenly; endpoint False: stop is not one of them."""
+    start, stop, num = _real(start, "linspace: start"), _real(stop, "linspace: stop"), index(num, "linspace: num")
     if not endpoint and num > 0:
         stop = start + (stop - start) * (num - 1) / num
-    return _make(L.kn_linspace, start, stop, index(num), number_of(dtype), device=device)
+    return _make(L.kn_linspace, start, stop, num, number_of(dtype), device=device)
 
 
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
@@ -166,7 +171,7 @@ def _named(name, c, doc=None):
 
 RENAMED = {"acos": "acos", "divide": "div", "multiply": "mul", "subtract": "sub", "negative": "neg", "equal": "eq", "not_equal": "ne", "less": "lt",
            "less_equal": "le", "greater": "gt", "greater_equal": "ge", "reciprocal": "recip", "bitwise_invert": "bitwise_not",
-           "bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "permute_dims": "permute", "expand_dims": "unsqueeze",
+           "bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "expand_dims": "unsqueeze",
            "concatenate": "cat", "matrix_transpose": "mT", "cumulative_max": "cummax", "cumulative_min": "cummin"}
 for _name, _c in RENAMED.items():
     if _c in G:
@@ -239,7 +244,7 @@ def cumulative_prod(x, /, axis=None, *, dtype=None, include_initial=False):
 def _running(f, x, axis, dtype, include_initial, first):
     if axis is None:
         if x.ndim != 1:
-            raise ArgumentError(f"an axis, for an array of {x.ndim} axes")
+            raise ArgumentError(f"{f.__name__}: say along which axis=: the array has {x.ndim} axes")
         axis = 0
     y = f(x if dtype is None else astype(x, dtype, copy=False), axis)
     if include_initial:
@@ -278,17 +283,43 @@ def _compatible(arrays):
 
 def concat(arrays, /, axis=0):
     """One behind the other along an axis; None: all flattened."""
-    arrays = _met(arrays)
+    arrays = _met(arrays, "concat")
     return G["cat"]([reshape(x, (-1,)) for x in arrays] if axis is None else arrays, 0 if axis is None else axis)
 
 
 def stack(arrays, /, axis=0):
     """Side by side along a new axis."""
-    return G["stack"](_met(arrays), axis)
+    return G["stack"](_met(arrays, "stack"), axis)
 
 
-def _met(arrays):
+def split(x, sizes, /, axis=0):
+    """Cut along an axis into parts of these sizes, which add up to its own."""
+    if isinstance(sizes, (_int, np.integer)):
+        raise DTypeError(f"split: a list of sizes expected, not {sizes}; kn.chunk(x, {sizes}) makes {sizes} parts")
+    return _several(L.kn_split, x, index(axis, "split: axis"), int_list(sizes, "split: sizes"), len(sizes))
+
+
+def chunk(x, n, /, axis=0):
+    """Cut along an axis into n parts, whose sizes differ by 1 at most."""
+    n = index(n, "chunk: n")
+    return _several(L.kn_chunk, x, index(axis, "chunk: axis"), n, n)
+
+
+def _several(f, x, axis, how, n):
+    x = asarray(x)
+    k = x._k
+    with k.lock:
+        if k.dead:
+            k.drain()
+        out = (_abi.P * _max(n, 64))()
+        k.check(f(x._h, axis, how, out))
+        return tuple(wrap(k, h) for h in out if h)
+
+
+def _met(arrays, name):
     """In one dtype: what cat takes."""
+    if not isinstance(arrays, (list, tuple)) or not arrays:
+        raise DTypeError(f"{name}: a list of arrays expected, not {said(arrays)}") if arrays != [] and arrays != () else ArgumentError(f"{name}: of no arrays; one at least")
     arrays = [asarray(x) for x in arrays]
     if len({x._d for x in arrays}) > 1:
         d = result_type(*arrays)
@@ -316,6 +347,11 @@ def squeeze(x, /, axis=None):
 def flip(x, /, axis=None):
     """Backwards along an axis, several, or (None) all."""
     return G["flip"](x, range(x.ndim) if axis is None else axis)
+
+
+def permute_dims(x, /, axes):
+    """Axis i of the result is x's axis axes[i]."""
+    return G["permute"](x, axes)
 
 
 def moveaxis(x, source, destination, /):
@@ -406,6 +442,11 @@ def conj(x, /):
     return asarray(x)
 
 
+def imag(x, /):
+    """Complex numbers are out of koine's scope."""
+    raise DTypeError("imag: there are no complex arrays; real(x) is x")
+
+
 if "sort" in G:
     def sort(x, /, axis=-1, *, descending=False, stable=True):
         """x in order along an axis; equals keep theirs, NaN counts as largest."""
@@ -420,7 +461,7 @@ if "meshgrid" in G:
         """Vectors as the coordinates of a grid; indexing "xy": the first two axes swapped, "ij": as they come."""
         if indexing not in ("xy", "ij"):
             raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
-        return list(G["meshgrid"](_met(arrays), indexing == "xy"))
+        return list(G["meshgrid"](_met(arrays, "meshgrid"), indexing == "xy")) if arrays else []
 
 if "broadcast_tensors" in G:
     def broadcast_arrays(*arrays):  # noqa: F811
@@ -467,8 +508,19 @@ if "searchsorted" in G:
 # ---- running ----
 
 def realize(*arrays):
-    """Computes arrays together, in one program, and returns them. What is not computed before is when its values are asked for."""
-    flat = [x for x in arrays if type(x) is Array]
+    """Computes arrays (also in nested lists, tuples and dicts) together, in one program, and returns them. What is not computed
+    before is when its values are asked for."""
+    flat, rest = [], list(arrays)
+    while rest:
+        x = rest.pop()
+        if type(x) is Array:
+            flat.append(x)
+        elif isinstance(x, (list, tuple)):
+            rest += x
+        elif isinstance(x, dict):
+            rest += x.values()
+        else:
+            raise DTypeError(f"realize: an array expected, not {said(x)}")
     if flat:
         k = flat[0]._k
         with k.lock:
@@ -518,7 +570,8 @@ class _Info:
         return {"real floating": _dtypes.dtype(float), "complex floating": None, "integral": _dtypes.dtype(_int), "indexing": _dtypes.dtype(_int)}
 
     def dtypes(self, *, device=None, kind=None):
-        return {d.name: d for d in _dtypes.ALL if d and d.name != "index" and (kind is None or isdtype(d, kind))}
+        standard = [d for d in _dtypes.ALL if d and d.name not in ("index", "float16", *_dtypes.BITS_OF)]
+        return {d.name: d for d in standard if kind is None or isdtype(d, kind)}
 
     def devices(self):
         return list(devices())

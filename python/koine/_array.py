@@ -351,7 +351,7 @@ def operand(k, x, d):
         return None
     d = ALL[d] if d else None
     if t in _number:
-        if t is int and d is not None and d.kind in "iu" and not -(1 << d.itemsize * 8 - 1 if d.kind == "i" else 0) <= x < 1 << d.itemsize * 8 - (d.kind == "i"):
+        if t is int and d is not None and d.kind in "iu" and not _low(d) <= x <= _high(d):
             raise OverflowError(f"{x} does not fit {d}: koine.asarray({x}) has a wider dtype, or astype the array first")
         return k.scalar(x, d)
     k.nested += 1  # the array made ends at once, and its handle must last for this call
@@ -399,7 +399,7 @@ Array.__neg__ = lambda x: call(L.kn_neg, x)
 Array.__pos__ = lambda x: x
 Array.__abs__ = lambda x: call(L.kn_abs, x)
 Array.__invert__ = lambda x: call(L.kn_bitwise_not, x)
-Array.__round__ = lambda x, ndigits=None: call(L.kn_round, x)
+Array.__round__ = lambda x, ndigits=None: x.round(ndigits or 0)
 
 
 # ---- x[key] ----
@@ -410,7 +410,7 @@ class Parts:
     def __init__(self, x, key):
         self.x, self.mask = x, None
         key = key if isinstance(key, tuple) else (key,)
-        key = [self._one(p) for p in key]
+        given, key = list(key), [self._one(p) for p in key]
         taken = sum(1 for p in key if p is not None and p is not Ellipsis)
         rank = x.ndim
         if len(key) == 1 and isinstance(key[0], Array) and key[0].dtype.kind == "b":
@@ -422,7 +422,20 @@ class Parts:
             raise AxisError(f"{taken} indices for an array of {rank} axes")
         at = next((i for i, p in enumerate(key) if p is Ellipsis), len(key))
         self.key = key[:at] + [slice(None)] * (rank - taken) + key[at + 1 :]
+        self._within(given[:at] + [None] * (rank - taken) + given[at + 1 :])
         self.arrays = [i for i, p in enumerate(self.key) if isinstance(p, Array)]
+
+    def _within(self, given):
+        """Positions that are known now, in lists and numpy's arrays, are looked at; those of koine's arrays give 0 where there is none."""
+        axis, shape = 0, self.x.shape
+        for p, g in zip(self.key, given):
+            if p is None:
+                continue
+            if type(g) in (list, np.ndarray) and p.dtype.kind in "iu" and p.size:
+                a = np.asarray(g)
+                if a.max() >= shape[axis] or a.min() < -shape[axis]:
+                    raise AxisError(f"index {a.max() if a.max() >= shape[axis] else a.min()} is out of range for axis {axis} of size {shape[axis]}")
+            axis += 1
 
     @staticmethod
     def _one(p):
@@ -508,7 +521,7 @@ class Parts:
     def put(self, value):
         """x with its elements at the key replaced, as another array."""
         k, x = self.x._k, self.x
-        value = operand(k, value, x._d)
+        value = operand(k, self._weak(value), x._d)
         if self.mask is not None:
             return wrap(k, L.kn_where(self.mask._h, value, x._h))
         if not hasattr(L, "kn_index_put") or None in [p for p in self.key if not isinstance(p, Array)]:
@@ -524,9 +537,18 @@ class Parts:
         at = (_abi.P * max(n, 1))(*[None if p is None else p._h for p in places])
         return wrap(k, L.kn_index_put(x._h, at, n, value, 0))
 
+    def _weak(self, value):
+        """What is stored: Python's numbers in lists take the array's dtype, as those alone do."""
+        if value is None:
+            raise DTypeError("x[key] = None: a number or an array expected")
+        if isinstance(value, (list, tuple)) and not _holds_typed(value):
+            d, kind = self.x.dtype, np.asarray(value).dtype.kind
+            return asarray(value, dtype=d if "biuf".find(kind) <= "biuf".find(d.kind) or kind == "i" and d.kind == "u" else None, device=self.x._k)
+        return value
+
     def set(self, value):
         k, x = self.x._k, self.x
-        value = operand(k, value, x._d)
+        value = operand(k, self._weak(value), x._d)
         if self.mask is not None or self.arrays or any(isinstance(p, slice) and p.step not in (None, 1, -1) for p in self.key):
             t = self._scatter(value)
         else:
@@ -534,11 +556,11 @@ class Parts:
             k.dead.extend(made)
             t = L.kn_assign(h, value)
             made.append(h)
-            if t in made:
-                return
         if L.kn_check(t):
             file, line = place()
             L.kn_at_(t, file, line)
+            if t in k.dead:  # a view that failed comes back as it is
+                k.dead.remove(t)
             raise k.failed(t)
         if t not in (x._h, *k.dead):
             k.dead.append(t)
@@ -594,8 +616,10 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
         return copied(obj) if copy else obj
     if type(obj) in _number and copy is not False:
         d = d or dtype_of(type(obj))
-        if isinstance(obj, int) and abs(obj) >= 2**53:
-            return _of_numpy(k, np.asarray(obj, d.dtype))
+        if type(obj) is int:
+            _fits(obj, obj, d)
+            if abs(obj) >= 2**53:
+                return _of_numpy(k, np.asarray(obj, d.dtype))
         with k.lock:
             if k.dead:
                 k.drain()
@@ -612,7 +636,12 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
     except ValueError as e:
         raise ArgumentError(f"asarray: {e}") from None
     if a.dtype.kind in "OUSMmV" and a.dtype.name not in BY_NAME:
-        raise DTypeError(f"asarray: numbers expected, not {type(obj).__name__} of {a.dtype}")
+        large = [v for v in a.ravel() if type(v) is int and not -(2**63) <= v < 2**64] if a.dtype.kind == "O" else []
+        if large:
+            raise OverflowError(f"asarray: {large[0]} does not fit 64 bits")
+        raise DTypeError(f"asarray: numbers expected, not {type(obj).__name__} of {'objects' if a.dtype.kind == 'O' else a.dtype}")
+    if not typed and d is not None and a.dtype.kind in "iu" and a.size:
+        _fits(int(a.min()), int(a.max()), d)
     if not typed:  # nested lists: Python's numbers, unless there are arrays among them
         d = d or (default(a.dtype.kind) if a.dtype in (np.float64, np.int64, np.bool_) and not _holds_typed(obj) else None)
     if d is not None and dtype_of(a.dtype) != d:
@@ -621,6 +650,21 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
         else:
             return call(L.kn_cast, _of_numpy(k, a), d.number)
     return _of_numpy(k, a)
+
+
+def _low(d):
+    return -(1 << d.itemsize * 8 - 1) if d.kind == "i" else 0
+
+
+def _high(d):
+    return (1 << d.itemsize * 8 - (d.kind == "i")) - 1
+
+
+def _fits(low, high, d):
+    """Python's integers are not wrapped: those of an array are, by astype."""
+    if d.kind in "iu" and not _low(d) <= low <= high <= _high(d):
+        bad = low if low < _low(d) else high
+        raise OverflowError(f"{bad} does not fit {d}" + (f": koine.asarray({bad}).astype({d.name!r}) wraps" if -(2**63) <= bad < 2**63 else ""))
 
 
 def _holds_typed(obj):

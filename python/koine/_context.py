@@ -58,7 +58,16 @@ DTYPES, AXES = {1103, 1124, 1150, 1151, 1161, 1170}, {1125, 1126, 1136}
 BY_STATUS = {"KN_BAD_ARGUMENT": ArgumentError, "KN_PARSE": ArgumentError, "KN_IO": FileError, "KN_NOMEM": NoMemoryError, "KN_UNSUPPORTED": UnsupportedError}
 
 
+# What C's hints name that Python has otherwise.
+SAID = ((r"copy one through host memory: kn_data, kn_from_host", "x.to_device(y.context) copies x to where y is"),
+        (r"kn_cast (it|the value)( first)?", r"\1.astype(dtype)\2"), (r"\b(?:it|the (value))\.astype", lambda m: (m[1] or "x") + ".astype"),
+        (r"KN_BOOL, KN_I32, KN_F32 \.\.\.: `koine info` lists them", "koine.bool, koine.int32, koine.float32 ..."), (r"operand (\d+) is NULL", r"operand \1 is None"),
+        (r"it was never set; only tensors that the header names as optional may be NULL", "an array expected; None only where it is the default"))
+
+
 def error(text, status):
+    for c, python in SAID:
+        text = re.sub(c, python, text)
     text = re.sub(r"\bkn_(\w+)\b", r"kn.\1", text)  # names and lists as Python has them
     text = re.sub(r"\bKN_(?:PADS|LIST|SHAPE|AXES)\(", "(", text)
     m = re.search(r"\bKN(\d+): ", text)
@@ -183,6 +192,8 @@ class Context:
 
     def failed(self, h):
         """The exception of an error tensor, which ends."""
+        if not h:
+            return DTypeError("an array expected, not None (or none in a list)")
         text, status = L.kn_why(h).decode(errors="replace"), L.kn_check(h)
         L.kn_drop(h)
         L.kn_clear(self._c)
@@ -235,6 +246,8 @@ def device(name=None):
     """The context of a device by name, made when first asked for: `with koine.device("INTERP"):` makes new arrays on it. None: KN_DEVICE, else CPU."""
     if isinstance(name, Context):
         return name
+    if name is not None and not isinstance(name, str):
+        raise DTypeError(f"a device is a name or a Context, not {name!r}; there are {', '.join(devices())}")
     key = (name or os.environ.get("KN_DEVICE") or "CPU").upper()
     with _lock:
         k = _by_name.get(key)

@@ -76,7 +76,7 @@ def export(x, stream, max_version, dl_device, copy):
         raise BufferError(f"DLPack has no {d}")
     # Consumers of the old protocol may write to what they get: they get a copy.
     if copy or not versioned or x._own != VALUE or not x.size:
-        if copy is False:
+        if copy is False and x.size:
             raise BufferError("this array is lent as a copy alone: its memory may be written to, or the consumer does not know read-only memory")
         held = x._host(np.empty(x.shape, BITS_OF.get(d.name, d if d.in_numpy else np.int64)))
         pointer, flags = held.ctypes.data, COPIED
@@ -112,7 +112,9 @@ class _Taken:
 def take(obj, k, copy=None):
     """obj's memory in place where its layout is a row-major one (copy None or False), else copied (None or True)."""
     if type(obj) is Array:
-        return obj if not copy else copied(obj)
+        if obj._k is not k and copy is False:
+            raise ArgumentError(f"from_dlpack: from {obj.device} to {k.name} is a copy")
+        return obj.to_device(k) if obj._k is not k else copied(obj) if copy else obj
     if not hasattr(obj, "__dlpack__"):
         raise TypeError(f"from_dlpack: an object with __dlpack__ expected, not {type(obj).__name__}; asarray takes anything that holds numbers")
     if obj.__dlpack_device__()[0] not in (CPU, 3, 11, 13):  # what the host reads as it is: also pinned and managed memory
@@ -168,4 +170,4 @@ def from_dlpack(x, /, *, device=None, copy=None):
     """An array of another library's memory, in place where its layout is row-major: koine reads it when it computes, so do not
     change it before. copy=True copies; copy=False raises where a copy would be needed."""
     from ._context import current, device as context_of_device
-    return take(x, current() if device is None else context_of_device(device), copy)
+    return take(x, (x._k if type(x) is Array else current()) if device is None else context_of_device(device), copy)

@@ -40,10 +40,12 @@ class DType:
             return self is other
         if isinstance(other, str):
             return other in (self.name, self.short)
-        try:
-            return np.dtype(other).name == self.name if other is not None else False
-        except TypeError:
-            return NotImplemented
+        if isinstance(other, type):
+            try:
+                other = np.dtype(other)
+            except TypeError:
+                return NotImplemented
+        return other.name == self.name if isinstance(other, np.dtype) else NotImplemented
 
     def __hash__(self):
         return self._hash
@@ -71,6 +73,8 @@ def dtype(d):
     """The DType that d names: a DType, a name, numpy's dtype, or bool, int, float for the default ones."""
     if isinstance(d, DType):
         return d
+    if d is None or hasattr(d, "__array__"):  # numpy reads None as float64
+        raise DTypeError(f"a dtype expected, not {'None' if d is None else 'an array: x.dtype is its dtype'}")
     try:
         return _known[d]
     except (KeyError, TypeError):
@@ -79,7 +83,7 @@ def dtype(d):
     if found is None:
         try:
             found = BY_NAME.get(np.dtype(d).name)
-        except TypeError:
+        except (TypeError, ValueError):
             pass
     if found is None:
         raise DTypeError(f"{d!r} is no dtype of koine; those are {', '.join(x.name for x in ALL if x and x.name != 'index')} (no complex ones)")
@@ -88,6 +92,9 @@ def dtype(d):
     except TypeError:
         pass
     return found
+
+
+_named = dtype
 
 
 def default(kind):
@@ -99,14 +106,14 @@ def default(kind):
 KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f", "complex floating": "", "numeric": "iuf"}
 
 
-def isdtype(dtype_, kind):
-    """Is dtype_ of a kind: a dtype, one of "bool", "signed integer", "unsigned integer", "integral", "real floating", "numeric", or a tuple of such?"""
-    d = dtype(dtype_)
+def isdtype(dtype, kind):
+    """Is dtype of a kind: a dtype, one of "bool", "signed integer", "unsigned integer", "integral", "real floating", "numeric", or a tuple of such?"""
+    d = _named(dtype)
     if isinstance(kind, tuple):
         return any(isdtype(d, k) for k in kind)
     if isinstance(kind, str) and kind in KINDS:
         return d.kind in KINDS[kind]
-    return d == dtype(kind)
+    return d == _named(kind)
 
 
 class finfo:

@@ -39,12 +39,21 @@ DEFAULTS = {
 NAMES = {"keep": "keepdims", "in": "inputs", "from": "source", "to": "destination", "lambda": "lambda_", "def": "default"}
 # Not for users of Python: handles, memory, places; what _array, _transform and nn serve; literals, which are operands.
 LEFT_OUT = {"keep", "hand_up", "context", "from_graph", "from_host", "borrow_host", "scalar", "int", "function", "grad", "grad1", "vjp", "jvp", "hvp", "checkpoint", "jacobian", "hessian", "at_", "cat2",
-            "assign", "param", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like", "arange", "linspace", "eye", "copy_to", "setitem"}
-SCALARS = {"double": "float({})", "int": "_index({})", "unsigned": "_index({})", "int64_t": "_index({})", "uint64_t": "_index({})", "uint32_t": "_index({})",
-           "size_t": "_index({})", "kn_dtype": "_number_of({})", "kn_ints": "_int_list({})", "const char *": "_text_of({})"}
+            "split", "chunk", "assign", "param", "full", "full_like", "zeros", "ones", "zeros_like", "ones_like", "arange", "linspace", "eye", "copy_to", "setitem"}
+_counts = ("int", "unsigned", "int64_t", "uint64_t", "uint32_t", "size_t")
+SCALARS = {**{kind: "_index({}, {!r})" for kind in _counts}, "double": "_real({}, {!r})", "kn_dtype": "_number_of({})", "kn_ints": "_int_list({}, {!r})", "const char *": "_text_of({}, {!r})"}
 
 
-def int_list(v):
+def said(v):
+    """An object as an error names it."""
+    return f"an array of shape {v.shape}" if hasattr(v, "shape") else repr(v) if len(repr(v)) < 60 else f"a {type(v).__name__}"
+
+
+def wrong(expected, v, name):
+    return DTypeError(f"{name + ': ' if name else ''}{expected} expected, not {said(v)}")
+
+
+def int_list(v, name=""):
     """kn_ints of an integer or a sequence of them."""
     try:
         return _abi.ints([operator.index(v)])
@@ -53,22 +62,32 @@ def int_list(v):
     try:
         return _abi.ints([operator.index(i) for i in v])
     except TypeError:
-        raise DTypeError(f"an integer or a sequence of integers expected, not {v!r}") from None
+        raise wrong("an integer or a sequence of integers", v, name) from None
+
+
+def real(v, name=""):
+    try:
+        return float(v)
+    except (TypeError, ValueError):
+        raise wrong("a number", v, name) from None
 
 
 def number_of(d):
     return 14 if d is None else dtype_of(d).number  # float32
 
 
-def text_of(v):
-    return v if isinstance(v, bytes) else os.fspath(v).encode()
+def text_of(v, name=""):
+    try:
+        return os.fsencode(v)
+    except TypeError:
+        raise wrong("text", v, name) from None
 
 
-def index(v):
+def index(v, name=""):
     try:
         return operator.index(v)
     except TypeError:
-        raise DTypeError(f"an integer expected, not {v!r}") from None
+        raise wrong("an integer", v, name) from None
 
 
 def choice(enum, v):
@@ -157,12 +176,12 @@ def source(f):
         elif kind in _abi.CHOICES and kind not in SCALARS:
             args.append(f"_choice({kind!r}, {name})")
         else:
-            args.append(SCALARS[kind].format(name))
+            args.append(SCALARS[kind].format(name, f"{short}: {name}"))
         before = kind
     call_ = lambda name, args: f"_L.{name}({', '.join(args)})"
     if over:
         given = {name: a for (_, name), a in zip(f.params, args)}
-        given.update(axes="_all_axes(_x) if axis is None else _int_list(axis)", keep="bool(keepdims)", **{params[0].name: "_x"})
+        given.update(axes="_all_axes(_x) if axis is None else _int_list(axis, 'axis')", keep="bool(keepdims)", **{params[0].name: "_x"})
         lines += ["    if axis is None and not keepdims: return _wrap(_k, " + call_(f.name, args) + ")",
                   "    _x = _operand(_k, " + params[0].name + ", _d)",
                   "    return _wrap(_k, " + call_(over.name, [given[name] for _, name in over.params]) + ")"]
@@ -201,7 +220,7 @@ def document(f):
 
 def make():
     """All of them, by name. Functions whose names end in _ or that only read are left to the package."""
-    room = {"_" + f.__name__: f for f in (operand, wrap, context_of, index, int_list, number_of, text_of, all_axes, axis_size, choice)}
+    room = {"_" + f.__name__: f for f in (operand, wrap, context_of, index, real, int_list, number_of, text_of, all_axes, axis_size, choice)}
     room.update(_L=L, _P=P)
     out = {}
     for f in FUNCTIONS.values():

@@ -1,5 +1,5 @@
 """The package's type stubs, from the headers' declarations and the package's own signatures: `python -m koine._stubs FOLDER`
-writes __init__.pyi there. Nothing generated is committed: `pip install` makes them."""
+writes __init__.pyi and those of the modules below there. Nothing generated is committed: `pip install` makes them."""
 import inspect
 import sys
 from pathlib import Path
@@ -11,11 +11,11 @@ from ._abi import FUNCTIONS
 
 HEAD = '''"""Made by koine/_stubs.py from the C headers and the package's signatures."""
 from builtins import bool as _bool
-from typing import Any, Callable, Iterator, Literal, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, Literal, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from . import datasets as datasets, linalg as linalg, nn as nn, random as random
+from . import datasets as datasets, fft as fft, linalg as linalg, nn as nn, random as random
 
 ArrayLike = Union["Array", _bool, int, float, np.ndarray, Sequence[Any]]
 DTypeLike = Union["DType", str, type, np.dtype]
@@ -47,16 +47,21 @@ def parameter(p, kinds):
         return f"{p.name}: {t}"
     if p.default is None and not t.startswith(("Optional", "Any", "None")):
         t = f"Optional[{t}]"
-    if isinstance(p.default, bool):
-        t = "_bool"
+    if isinstance(p.default, (bool, float)):
+        t = "_bool" if isinstance(p.default, bool) else "float"
     return f"{p.name}: {t} = {p.default!r}"
+
+
+def choices(kind):
+    """An enum's members by name."""
+    return f"Literal[{', '.join(map(repr, _abi.CHOICES[kind]))}]" if kind in _abi.CHOICES else "int"
 
 
 def signature_of(name, f, method=False):
     c = FUNCTIONS.get("kn_" + getattr(f, "__name__", name)) if getattr(f, "__name__", "") in _functions.GENERATED else None
-    kinds, returns = {}, RETURNS.get(name, "Array")
+    kinds, returns = {}, RETURNS.get(name, "Array") if not method else METHODS.get(name) or RETURNS.get(name, "Array")
     if c:
-        kinds = {p.name: KINDS.get(p.kind, "int") for p in _functions.signature(c)}
+        kinds = {p.name: KINDS.get(p.kind) or choices(p.kind) for p in _functions.signature(c)}
         kinds.update(axis="Optional[Ints]" if "kn_" + c.name[3:] + "_over" in FUNCTIONS else "int", keepdims="_bool")
         outs = [n for kind, n in c.params if kind == "kn_tensor *"]
         if c.result == "kn_status":
@@ -96,8 +101,12 @@ def of_class(c):
     for name, v in sorted(vars(c).items()):
         if isinstance(v, property):
             lines.append(f"    @property\n    def {name}(self) -> {PROPERTIES.get(name, 'Any')}: ...")
+            if v.fset:
+                lines.append(f"    @{name}.setter\n    def {name}(self, value: {PROPERTIES.get(name, 'Any')}) -> None: ...")
         elif inspect.isfunction(v) and (not name.startswith("_") or name.startswith("__") and name not in SKIPPED):
-            if name.startswith("__"):
+            if name == "__init__" and c.__module__ == "koine.nn":
+                lines.append(f"    def __init__{signature_of(name, v, True)}: ...")
+            elif name.startswith("__"):
                 lines.append(f"    def {name}(self, *args: Any, **more: Any) -> {OPERATORS.get(name, 'Array' if c is koine.Array else 'Any')}: ...")
             else:
                 lines.append(function(name, v, "    ", True).rstrip())
@@ -106,13 +115,15 @@ def of_class(c):
     return "\n".join(lines) + "\n"
 
 
-PROPERTIES = {"dtype": "DType", "shape": "Tuple[int, ...]", "ndim": "int", "size": "int", "nbytes": "int", "device": "str", "context": "Context", "T": "Array", "mT": "Array",
+PROPERTIES = {"lr": "float", "dtype": "DType", "shape": "Tuple[int, ...]", "ndim": "int", "size": "int", "nbytes": "int", "device": "str", "context": "Context", "T": "Array", "mT": "Array",
               "stats": "dict[str, Any]"}
 OPERATORS = {"__float__": "float", "__int__": "int", "__bool__": "_bool", "__index__": "int", "__len__": "int", "__iter__": "Iterator[Array]", "__array__": "np.ndarray", "__repr__": "str",
              "__str__": "str", "__complex__": "complex", "__contains__": "_bool", "__format__": "str", "__setitem__": "None", "__init__": "None", "__exit__": "None", "__eq__": "Any", "__ne__": "Any"}
 SKIPPED = ("__del__", "__new__", "__reduce__")
-METHODS = {"item": "Union[_bool, int, float]", "tolist": "Any", "numpy": "np.ndarray", "close": "None", "set": "None", "get": "Optional[str]", "check": "None", "drain": "None"}
-RETURNS.update(METHODS)
+METHODS = {"item": "Union[_bool, int, float]", "tolist": "Any", "numpy": "np.ndarray", "close": "None", "set": "None", "get": "Optional[str]", "check": "None", "drain": "None",
+           "parameters": "list[Array]", "__init__": "None"}
+RETURNS.update({n: t for n, t in METHODS.items() if n not in ("parameters", "__init__")})
+RETURNS.update({"svd": "SVDResult", "qr": "QRResult", "eigh": "EighResult", "slogdet": "SlogdetResult", "digits": "Tuple[Array, Array]", "mnist": "Tuple[Array, Array]", "seed": "None"})
 
 
 def text():
@@ -131,6 +142,28 @@ def text():
     return "\n".join(out)
 
 
+MODULES = {"datasets": koine.datasets, "fft": koine.fft, "linalg": koine.linalg, "random": koine.random, "nn/functional": koine.nn.functional, "nn/__init__": koine.nn}
+NAMES.update({"inputs": "int", "outputs": "int", "size": "int", "stride": "int", "padding": "int", "channels": "int", "count": "int", "p": "float", "lr": "float", "loss": "Array",
+              "params": "Union[Sequence[Array], Module, Array]", "beta1": "float", "beta2": "float", "eps": "float", "momentum": "float", "weight_decay": "float", "bias": "_bool"})
+
+
+def of_module(m):
+    out = [HEAD.replace("from . import datasets as datasets, fft as fft, linalg as linalg, nn as nn, random as random", "from koine import Array, Context, DType")]
+    for name in getattr(m, "__all__", None) or sorted(n for n in vars(m) if not n.startswith("_")):
+        v = getattr(m, name)
+        if inspect.isclass(v) and issubclass(v, tuple):
+            out.append(f"class {name}(NamedTuple):\n" + "".join(f"    {f}: Array\n" for f in v._fields))
+        elif inspect.isclass(v) and v.__module__ == m.__name__:
+            out += [of_class(b) for b in v.__mro__[-2:0:-1] if b.__name__.startswith("_") and f"class {b.__name__}" not in "".join(out)] + [of_class(v)]
+        elif inspect.isfunction(v) and v.__module__ in ("koine", m.__name__, "koine._api"):
+            out.append(function(name, v))
+        elif inspect.ismodule(v) and v.__name__.startswith(m.__name__):
+            out.append(f"from . import {name} as {name}\n")
+    return "\n".join(out)
+
+
 if __name__ == "__main__":
     (Path(sys.argv[1]) / "__init__.pyi").write_text(text())
+    for _name, _module in MODULES.items():
+        (Path(sys.argv[1]) / f"{_name}.pyi").write_text(of_module(_module))
     assert _abi

@@ -11,8 +11,14 @@ from ._abi import KINDS, P
 from ._api import asarray, realize
 from ._array import OWN, Array, context_of, wrap
 from ._context import DTypeError, Error, L
+from ._functions import said
 
 _number = (bool, int, float)
+
+
+def _callable(f, name):
+    if not callable(f):
+        raise DTypeError(f"{name}: a function expected, not {said(f)}; a call of it comes later: {name}(f)(x)")
 _names = itertools.count(1)
 
 
@@ -212,6 +218,7 @@ def value_and_grad(f, argnums=0, has_aux=False):
     """A function that returns (f(...), its gradient by the argument at argnums). By several (a tuple): a tuple of gradients; an
     argument may be a nested list, tuple or dict of arrays, and so is its gradient then. f returns a scalar, or what it returns is
     summed; with has_aux, (that, anything else), and the first result is that pair."""
+    _callable(f, "grad")
     several = isinstance(argnums, (tuple, list))
     wanted = tuple(argnums) if several else (argnums,)
 
@@ -282,6 +289,8 @@ def hvp(f, primals, tangents):
 
 def _matrix(name, function):
     def transform(f, argnums=0):
+        _callable(f, name)
+
         @functools.wraps(f)
         def run(*args, **kwargs):
             if not -len(args) <= argnums < len(args):
@@ -312,6 +321,7 @@ def hessian(f, argnums=0):
 def checkpoint(f):
     """f, but gradients keep nothing of what it computes but its results: they compute it again. `y = koine.checkpoint(layer)(x)`. Arguments and
     results are as kn.function's; f is traced at each call."""
+    _callable(f, "checkpoint")
 
     @functools.wraps(f)
     def run(*args, **kwargs):
@@ -337,6 +347,7 @@ class function:
     call: draw outside, and pass it in."""
 
     def __init__(self, f):
+        _callable(f, "function")
         self.f, self.traces = f, {}
         functools.update_wrapper(self, f)
 

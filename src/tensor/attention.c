@@ -63,6 +63,10 @@ static kn_uop grouped(kn_ctx *k, kn_uop x, int64_t g) {
 
 kn_tensor kn_attention(kn_tensor q, kn_tensor key, kn_tensor v, kn_tensor mask, int causal, double scale) {
     ENTER_("attention", 8, q, key, v, mask);
+    if (mask && ki_is_int((kn_dtype)mask->u->dtype))
+        return FAIL(KI_E_FN_DTYPE, k->fn, ki_dtypes[mask->u->dtype].name,
+                    "a mask of bool (true: attend) or of floats (added)"),
+               ki_handle(k, NULL);
     kn_uop x = ki_t_float(k, q->u), b = key->u;
     if (ki_rank(x) < 2 || ki_rank(b) < 2 || ki_rank(v->u) < 2)
         return FAIL(KI_E_RANK_WANTED, k->fn, 2,

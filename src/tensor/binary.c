@@ -139,7 +139,9 @@ static kn_uop remainder_of(kn_ctx *k, kn_uop a, kn_uop b) {
     if (!r) return NULL;
     kn_uop wrong =
         ki_t_binary(k, KN_AND, ki_t_ne(k, r, L(r, 0)), ki_t_ne(k, ki_t_lt(k, r, L(r, 0)), ki_t_lt(k, b, L(b, 0))));
-    return ki_t_where(k, wrong, ki_t_add(k, r, b), r);
+    /* A zero has the divisor's sign. Sums with zero say so, and leave the derivative 1. */
+    kn_uop up = ki_t_add(k, r, L(r, 0)), down = ki_t_neg(k, ki_t_add(k, ki_t_neg(k, r), L(r, 0)));
+    return ki_t_where(k, wrong, ki_t_add(k, r, b), ki_t_where(k, ki_t_lt(k, b, L(b, 0)), down, up));
 }
 
 /* The larger one by d = a - b, so that equals share the gradient; infinities of one sign are their sum. */

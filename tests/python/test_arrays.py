@@ -1,6 +1,7 @@
 """The array object and the array API's functions against numpy."""
 import copy
 import gc
+import math
 import operator
 import os
 import pickle
@@ -331,8 +332,8 @@ def test_every_function_of_the_header_is_there():
     q = kn.asarray(R.normal(size=(2, 3, 4)).astype(np.float32))
     s = np.exp(np.einsum("bij,bkj->bik", np.asarray(q), np.asarray(q)) / 2)
     same(kn.attention(q, k=q, v=q), (s / s.sum(-1, keepdims=True)) @ np.asarray(q), 1e-5)
-    same(kn.split(kn.asarray(A), 1, (1, 3))[1], A[:, 1:])
-    assert [c.shape for c in kn.chunk(kn.arange(7), 0, 3)] == [(3,), (2,), (2,)]
+    same(kn.split(kn.asarray(A), (1, 3), axis=1)[1], A[:, 1:])
+    assert [c.shape for c in kn.chunk(kn.arange(7), 3)] == [(3,), (2,), (2,)] and len(kn.arange(40).chunk(32)) == 32
     from koine import _abi, _functions
     if "kn_unique" in _abi.FUNCTIONS:
         values, index, inverse, counts, number = kn.unique(kn.asarray([3, 1, 1, 2]), 4)
@@ -341,7 +342,7 @@ def test_every_function_of_the_header_is_there():
         same(kn.sort(kn.asarray([3, 1, 2]), descending=True), [3, 2, 1]), same(kn.topk(kn.asarray([3.0, 1, 2]), 2)[1], [0, 2]), same(kn.quantile(kn.asarray([1.0, 2]), 0.5), 1.5)
     for f in _abi.FUNCTIONS.values():
         if _functions.is_public(f):
-            assert callable(getattr(kn, f.name[3:])), f.name
+            assert callable(getattr(kn, f.name[3:])) or f.name == "kn_fft", f.name
 
 
 def test_linear_algebra():
@@ -368,9 +369,35 @@ def test_linear_algebra():
     u, v, w = linalg.svd(x, full_matrices=False)
     same((u * v) @ w, A, 1e-4), same(linalg.svdvals(x), v, 1e-5), same(linalg.pinv(x) @ x @ linalg.pinv(x), np.linalg.pinv(A), 1e-4)
     assert linalg.svd(x)[2].shape == (4, 4) and int(linalg.matrix_rank(x)) == 3
-    same(kn.rfft(x)[..., 0], np.fft.rfft(A).real, 1e-5)
+    same(kn.rfft(x)[..., 0], np.fft.rfft(A).real, 1e-5), same(kn.fft.ifft(kn.fft.fft(kn.stack([x, x * 0], axis=-1)))[..., 0], A, 1e-5)
+    same(kn.fft.fftfreq(5, d=0.5), np.fft.fftfreq(5, 0.5), 1e-6), same(kn.fft.rfftfreq(5), np.fft.rfftfreq(5), 1e-6), same(kn.fft.ifftshift(kn.fft.fftshift(x)), A)
+    assert linalg.svd(x)._fields == ("U", "S", "Vh") and linalg.qr(x)._fields == ("Q", "R") and linalg.eigh(x[:, :3])._fields == ("eigenvalues", "eigenvectors")
+    same(linalg.slogdet(x[:, :3]).logabsdet, np.linalg.slogdet(A[:, :3])[1], 1e-4), same(linalg.trace(x, offset=1, dtype="float64"), np.trace(A.astype(float), 1), 1e-12)
+    for ord in ("fro", "nuc", 2, -2, 1, -1, math.inf, -math.inf):
+        same(linalg.matrix_norm(x, ord=ord), np.linalg.norm(A, ord), 1e-5)
+    assert int(linalg.matrix_rank(x, rtol=0.99)) == 1
     with pytest.raises(ValueError, match="'reduced' or 'complete'"):
         linalg.qr(s, mode="full")
+
+
+def test_what_a_newcomer_tries():
+    """Comparing a dtype with anything; lists stored in arrays; lists of arrays computed; another device through DLPack; layers of numpy's arrays."""
+    assert kn.float32 != {"a": 1} and kn.float32 != [1] and kn.float32 == np.float32 and kn.float32 == np.dtype("f4") and kn.float32 != list and not kn.float32 == None  # noqa: E711
+    x = kn.zeros((2, 3))
+    x[0], x[1, 1:] = [1, 2, 3], (4.5, 5)
+    same(x, np.array([[1, 2, 3], [0, 4.5, 5]], np.float32))
+    u = kn.zeros(2, dtype="uint8")
+    u[:] = [1, 255]
+    same(u, np.array([1, 255], np.uint8))
+    a, (b, c) = kn.realize(x + 1, [x + 2, {"c": x + 3}])
+    assert all(v._is_data() for v in (a, b, c["c"]))
+    y = kn.from_dlpack(x, device="INTERP")
+    assert y.device == "INTERP" and y.tolist() == x.tolist()
+    assert np.asarray(kn.nn.Linear(3, 2)(np.ones((4, 3), np.float32))).shape == (4, 2)
+    layers = kn.nn.Sequential(kn.nn.Linear(3, 2), kn.relu)
+    opt = kn.nn.Adam(layers, lr=1e-2)
+    assert repr(layers) == "Sequential(Linear(weight=(2, 3), bias=(2,)), relu)" and repr(opt) == "Adam(2 parameters, lr=0.01)"
+    assert "Linear" in dir(kn.nn) and "softmax" in kn.nn.functional.__all__ and "chunk" in dir(kn.Array)
 
 
 def test_variable_sizes():

@@ -50,8 +50,51 @@ kn.asarray(x.T * 1, dtype="int8", copy=False) | V | by a copy alone
 kn.astype(x, "complex64")                   | T | no dtype complex
 kn.from_dlpack(3)                           | T | __dlpack__ int asarray
 kn.concat([x, kn.ones((3, 3))])             | V | KN1137 tensor 1 (3, 3) (2, 2)
-kn.stack([])                                | V | operands
-kn.split(x, 0, (1, 2))                      | V | KN1138 add up to 3
+kn.stack([])                                | V | stack: one at least
+kn.split(x, (1, 2))                         | V | KN1138 add up to 3
+kn.split(x, 2)                              | T | a list of sizes kn.chunk(x, 2)
+kn.chunk(x, 2.5)                            | T | chunk: n 2.5
+kn.concat(x, x)                             | T | concat: a list of arrays (2, 2)
+kn.concat([])                               | V | concat: one at least
+x[[0, 5]]                                   | I | index 5 axis 0 of size 2
+x[:, np.array([-3])]                        | I | index -3 axis 1
+x.__setitem__(5, 1)                         | I | KN1136 index 5 axis 0 of size 2
+x.__setitem__(0, [1, 2, 3])                 | V | KN1204 (3,) (2,)
+x.__setitem__(0, None)                      | T | None: a number
+i.__setitem__(0, 1.5)                        | T | KN1161 i64 value.astype(dtype)
+kn.asarray(None)                            | T | numbers expected NoneType
+kn.asarray([1, None])                       | T | numbers expected objects
+kn.asarray(300, dtype="int8")               | OverflowError | 300 does not fit int8 astype
+kn.asarray([1, -1], dtype="uint8")          | OverflowError | -1 does not fit uint8
+kn.asarray([2**70])                         | OverflowError | does not fit 64 bits
+kn.full(2, 256, dtype="uint8")              | OverflowError | 256 does not fit uint8
+kn.full(2, None)                            | T | full: a number None
+kn.arange("a")                              | T | arange: stop: a number 'a'
+kn.linspace(0, "b", 3)                      | T | linspace: stop 'b'
+kn.sin(None)                                | T | an array expected None
+kn.equal(x, None)                           | T | KN1103 operand 1 is None
+x.astype(None)                              | T | a dtype expected None
+kn.isdtype(x, "numeric")                    | T | x.dtype is its dtype
+round(x, 2)                                 | V | whole numbers
+kn.layer_norm(x, (2,))                      | T | layer_norm: axes (2,)
+kn.einsum(x, "ij->ji")                      | T | expression: text
+kn.attention(x, x, x, mask=i)               | T | KN1151 attention i64 bool
+kn.cumulative_sum(x)                        | V | axis= 2 axes
+kn.vector_norm(x, ord="fro")                | T | vector_norm: ord 'fro'
+kn.linalg.pinv(x, rtol="a")                 | T | rtol 'a'
+kn.linalg.matrix_norm(x, ord="max")         | V | KN1262 "max" fro, nuc
+kn.fft.fftfreq("a")                         | T | fftfreq: n
+kn.imag(x)                                  | T | no complex
+kn.device(3)                                | T | a name 3
+kn.realize(3)                               | T | an array 3
+kn.grad(3)                                  | T | a function 3 grad(f)(x)
+kn.function(3)                              | T | a function 3
+kn.nn.Sequential([kn.relu])                 | T | Sequential(*parts)
+kn.nn.Adam([p], lr="a")                     | T | Adam: lr 'a'
+kn.nn.Adam([p]).step(1.0)                   | T | the loss expected 1.0
+kn.nn.Conv2d(1, 2, (3, 3))                  | T | Conv2d: size (3, 3)
+x + kn.asarray([1.0], device="INTERP")      | V | KN1104 to_device
+kn.random.uniform(2, dtype="int32")         | T | KN1150 koine.float32
 kn.take(x, 1.5, axis=0)                     | T | KN1151 integer index
 kn.take(x, i)                               | V | an axis 2 axes
 kn.repeat(x, i)                             | V | one number for all
@@ -69,7 +112,7 @@ bool(x)                                     | V | truth koine.any
 [1, 2][x]                                   | T | integer float32
 x.T[None].T                                 | V | 3 axes permute_dims
 p.assign(kn.ones(3))                        | V | KN1204 (3,) (2, 2)
-p.assign(i)                                 | T | KN1161 f32 i64 kn.cast
+p.assign(i)                                 | T | KN1161 f32 i64 value.astype(dtype)
 p.assign("a")                               | T | numbers
 kn.grad(lambda a: a)(i)                     | T | int64 no derivative
 kn.grad(lambda a: 3)(x)                     | T | returned int
@@ -97,7 +140,7 @@ kn.isdtype("float32", "flt")                | T | 'flt'
 def test_mistake(line):
     code, kind, parts = (s.strip() for s in line.split("|"))
     x, i = kn.asarray([[1.0, 2], [3, 4]]), kn.asarray([1, 2])
-    names = {"kn": kn, "x": x, "i": i, "p": kn.param(x)}
+    names = {"kn": kn, "np": np, "x": x, "i": i, "p": kn.param(x)}
     with pytest.raises(eval(kind)) as e:
         eval(compile("\n" * 41 + code, "their_program.py", "eval"), names)
     text = str(e.value)

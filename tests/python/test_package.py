@@ -99,9 +99,13 @@ def test_stubs():
     from koine import _stubs
     tree = ast.parse(_stubs.text())
     names = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))} | {n.target.id for n in tree.body if isinstance(n, ast.AnnAssign)}
-    assert {f for f in _functions.GENERATED} <= names and {"Array", "Context", "function", "float32", "pi", "zeros", "asarray"} <= names
+    assert {f for f in _functions.GENERATED} - {"fft"} <= names and {"Array", "Context", "function", "float32", "pi", "zeros", "asarray"} <= names
     array = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Array")
     assert {"softmax", "shape", "__add__", "reshape"} <= {n.name for n in array.body if isinstance(n, ast.FunctionDef)}
+    for name, module in _stubs.MODULES.items():
+        names = {n.name for n in ast.parse(_stubs.of_module(module)).body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+        assert {"nn/__init__": {"Linear", "Adam", "Sequential"}, "linalg": {"svd", "SVDResult"}, "fft": {"fft", "fftfreq"}}.get(name, set()) <= names and names, name
+    assert "how: Literal['mean', 'sum', 'each', 'batch'] = 'mean'" in _stubs.text() and "lr: float = 0.001" in _stubs.of_module(kn.nn)
 
 
 def test_it_installs(tmp_path):
@@ -112,7 +116,7 @@ def test_it_installs(tmp_path):
                        capture_output=True, text=True)
     assert r.returncode == 0, r.stderr
     there = {p.relative_to(tmp_path / "lib").as_posix() for p in (tmp_path / "lib").rglob("*")}
-    assert {"koine/_c/libkoine.so", "koine/_c/tensor.h", "koine/nn/functional.py", "koine/py.typed", "koine/__init__.pyi"} <= there
+    assert {"koine/_c/libkoine.so", "koine/_c/tensor.h", "koine/nn/functional.py", "koine/py.typed", "koine/__init__.pyi", "koine/nn/__init__.pyi", "koine/linalg.pyi"} <= there
     env = {k: v for k, v in os.environ.items() if k not in ("KOINE_LIB", "KOINE_BUILD")}
     r = subprocess.run([sys.executable, "-c", "import koine as kn; print(kn.softmax(kn.ones(2)), kn.__file__)"], cwd=tmp_path, env={**env, "PYTHONPATH": str(tmp_path / "lib")},
                        capture_output=True, text=True)

@@ -343,8 +343,8 @@ def test_optimizers(make):
         value = opt.step(kn.mse_loss(model(x), y))
         first = first or float(value)
     assert float(value) < 0.02 < first
-    opt.rate = 0.0
-    assert opt.rate == 0
+    opt.lr = 0.0
+    assert opt.lr == 0
     w = np.array(model.parts[0].weight)
     opt.step(kn.mse_loss(model(x), y))
     close(model.parts[0].weight, w)

@@ -35,6 +35,10 @@ for fn, f in FLOATS.items():
     key = f"{fn}-f16"
     a, b = pair(key, "same", np.float16, -4, 4)
     add(key, fn, a, b, lambda a, b, f=f: f(a.astype(np.float32), b.astype(np.float32)).astype(f(a, b).dtype), atol=4e-3)
+ZEROS = np.repeat([0.0, -0.0, 4, -4, np.inf, np.nan], 4).astype(np.float32), np.tile([1.0, -1, 2, -np.inf], 6).astype(np.float32)
+for fn in ("remainder", "fmod", "maximum", "minimum", "copysign"):
+    CASES.append(Case(f"{fn}-zeros", lambda k, fn=fn: (lambda y: y.signbit().logical_and(y.eq(y)))(getattr(k.array(ZEROS[0]), fn)(k.array(ZEROS[1]))),
+                      lambda f=FLOATS[fn]: (lambda y: np.signbit(y) & (y == y))(f(*ZEROS))))
 for fn in ("pow",):
     for shapes in SHAPES:
         a, b = pair(f"pow-{shapes}", shapes, np.float32, 0.1, 4, -3, 3)

@@ -248,6 +248,7 @@ MISUSES = {
     "rotary": ("KN1213", ["5 elements", "cos 2"], lambda k: t(k, 3, 5).rotary(t(k, 3, 2), t(k, 3, 2))),
     "rotary sin": ("KN1213", ["sin 3"], lambda k: t(k, 3, 4).rotary(t(k, 3, 2), t(k, 3, 3))),
     "attention rank": ("KN1128", ["attention"], lambda k: t(k, 3).attention(t(k, 3), t(k, 3), None, 0, 0.0)),
+    "attention mask": ("KN1151", ["attention", "i32", "bool"], lambda k: t(k, 3, 4).attention(t(k, 3, 4), t(k, 3, 4), i(k, 1, 0, 1), 0, 0.0)),
     "attention sizes": ("KN1212", ["(3, 4)", "(3, 5)"], lambda k: t(k, 3, 4).attention(t(k, 3, 5), t(k, 3, 5), None, 0, 0.0)),
     "einsum letters": ("KN1250", ['"i1,j->ij"', "an axis is a letter"], lambda k: koine.call("einsum", "i1,j->ij", [t(k, 2), t(k, 3)])),
     "einsum arrow": ("KN1250", ["after ->"], lambda k: koine.call("einsum", "i,j-ij", [t(k, 2), t(k, 3)])),

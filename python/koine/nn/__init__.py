@@ -7,10 +7,12 @@
 import ctypes
 
 from .. import _abi
-from .._array import PLACE, Array, wrap
+from .._array import PLACE, Array, asarray, wrap
 from .._context import L, S, DTypeError, current, place
-from .._functions import index
-from . import functional  # noqa: F401
+from .._functions import index, real, said
+from . import functional
+
+__all__ = ["Module", "Sequential", "Linear", "Conv2d", "LayerNorm", "BatchNorm", "Embedding", "Dropout", "SGD", "Adam", "AdamW", "functional"]
 
 # ---- layers ----
 
@@ -50,12 +52,23 @@ class Module:
     def __call__(self, *args, **kwargs):
         return self.forward(*args, **kwargs)
 
+    def __repr__(self):
+        """Its attributes: arrays by shape, what is inside by its own name."""
+        said = [f"{n}={v.shape}" if type(v) is Array else f"{n}={getattr(v, '__name__', v)}" for n, v in vars(self).items() if not n.startswith("_") and v is not None]
+        return f"{type(self).__name__}({', '.join(said)})"
+
 
 class Sequential(Module):
     """Modules and functions, one after the other."""
 
     def __init__(self, *parts):
+        for p in parts:
+            if not callable(p):
+                raise DTypeError(f"Sequential: modules and functions, one after the other, not {said(p)}" + ("; Sequential(*parts) takes those of a list" if isinstance(p, (list, tuple)) else ""))
         self.parts = list(parts)
+
+    def __repr__(self):
+        return f"Sequential({', '.join(getattr(p, '__name__', repr(p)) for p in self.parts)})"
 
     def forward(self, x):
         for part in self.parts:
@@ -81,8 +94,7 @@ class _Layer(Module):
                 setattr(self, field, v if kind != "kn_tensor" else wrap(k, v, PLACE) if v else None)
 
     def _call(self, name, x, *args):
-        if type(x) is not Array:
-            raise DTypeError(f"{type(self).__name__}: an array expected, not {type(x).__name__}")
+        x = asarray(x)
         s, k = self._struct.type(), x._k
         for kind, field in self._struct.fields:
             v = getattr(self, field)
@@ -97,7 +109,7 @@ class Linear(_Layer):
     """x (..., inputs) to (..., outputs): x @ weight.T + bias, weight (outputs, inputs)."""
 
     def __init__(self, inputs, outputs, bias=True):
-        self._make("kn_linear_new", "kn_linear_layer", index(inputs), index(outputs), bool(bias))
+        self._make("kn_linear_new", "kn_linear_layer", index(inputs, "Linear: inputs"), index(outputs, "Linear: outputs"), bool(bias))
 
     def forward(self, x):
         return self._call("kn_linear_apply", x)
@@ -107,7 +119,8 @@ class Conv2d(_Layer):
     """x (N, inputs, H, W) to (N, outputs, ...); weight (outputs, inputs, size, size)."""
 
     def __init__(self, inputs, outputs, size, stride=1, padding=0, bias=True):
-        self._make("kn_conv2d_new", "kn_conv2d_layer", *map(index, (inputs, outputs, size, stride, padding)), bool(bias))
+        given = {"inputs": inputs, "outputs": outputs, "size": size, "stride": stride, "padding": padding}
+        self._make("kn_conv2d_new", "kn_conv2d_layer", *[index(v, f"Conv2d: {n}") for n, v in given.items()], bool(bias))
 
     def forward(self, x):
         return self._call("kn_conv2d_apply", x)
@@ -117,7 +130,7 @@ class LayerNorm(_Layer):
     """Mean 0 and variance 1 over the last axis, of `size`, times weight, plus bias."""
 
     def __init__(self, size):
-        self._make("kn_layer_norm_new", "kn_norm_layer", index(size))
+        self._make("kn_layer_norm_new", "kn_norm_layer", index(size, "LayerNorm: size"))
 
     def forward(self, x):
         return self._call("kn_layer_norm_apply", x)
@@ -130,7 +143,7 @@ class BatchNorm(_Layer):
     training = True
 
     def __init__(self, channels):
-        self._make("kn_batch_norm_new", "kn_norm_layer", index(channels))
+        self._make("kn_batch_norm_new", "kn_norm_layer", index(channels, "BatchNorm: channels"))
 
     def forward(self, x):
         if self.training and type(x) is Array and x._k.tracing:
@@ -166,15 +179,17 @@ class Dropout(Module):
 class _Optimizer:
     _o = None
 
-    def __init__(self, make, params, *numbers):
-        self.params = list(params)
+    def __init__(self, make, params, lr, **more):
+        """params: a list of parameters, or a module, whose they are."""
+        self.params, numbers = params.parameters() if isinstance(params, Module) else [params] if type(params) is Array else list(params), {"lr": lr, **more}
         if not self.params or not all(type(p) is Array and p._own == PLACE for p in self.params):
             raise DTypeError("an optimizer takes a list of parameters: koine.param(x), or layer.parameters()")
         self._k = self.params[0]._k
         with self._k.lock:
-            self._o = make(self._k._c, (_abi.P * len(self.params))(*[p._h for p in self.params]), len(self.params), *map(float, numbers))
+            self._o = make(self._k._c, (_abi.P * len(self.params))(*[p._h for p in self.params]), len(self.params), *[real(v, f"{type(self).__name__}: {n}") for n, v in numbers.items()])
             if not self._o:
                 self._k.fail()
+        self._lr = float(lr)
 
     def __del__(self):
         if self._o and self._k._c:
@@ -184,6 +199,8 @@ class _Optimizer:
     def step(self, loss):
         """One step down the gradient of loss, computed now, with loss, which is returned."""
         k = self._k
+        if type(loss) is not Array:
+            raise DTypeError(f"step: the loss expected, an array that was computed from the parameters, not {said(loss)}")
         if k.tracing:
             raise DTypeError("a step inside a function that is traced: take the loss out of it, and step there")
         with k.lock:
@@ -199,39 +216,36 @@ class _Optimizer:
         return loss
 
     @property
-    def rate(self):
-        return self._rate
+    def lr(self):
+        """The learning rate. A new one is for the steps that follow; nothing is compiled again."""
+        return self._lr
 
-    @rate.setter
-    def rate(self, rate):
-        """A new learning rate for the steps that follow; nothing is compiled again."""
+    @lr.setter
+    def lr(self, lr):
         with self._k.lock:
-            self._k.check(L.kn_optim_rate(self._o, float(rate)))
-        self._rate = float(rate)
+            self._k.check(L.kn_optim_rate(self._o, real(lr, "lr")))
+        self._lr = float(lr)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({len(self.params)} parameters, lr={self._lr})"
 
 
 class SGD(_Optimizer):
-    """Stochastic gradient descent: v = momentum v + g; p -= rate v."""
+    """Stochastic gradient descent: v = momentum v + g; p -= lr v."""
 
-    def __init__(self, params, rate=0.01, momentum=0.0, weight_decay=0.0):
-        super().__init__(L.kn_sgd, params, rate, momentum, weight_decay)
-        self._rate = float(rate)
+    def __init__(self, params, lr=0.01, momentum=0.0, weight_decay=0.0):
+        super().__init__(L.kn_sgd, params, lr, momentum=momentum, weight_decay=weight_decay)
 
 
 class Adam(_Optimizer):
     """Adam, with bias correction."""
 
-    def __init__(self, params, rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8):
-        super().__init__(L.kn_adam, params, rate, beta1, beta2, eps)
-        self._rate = float(rate)
+    def __init__(self, params, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8):
+        super().__init__(L.kn_adam, params, lr, beta1=beta1, beta2=beta2, eps=eps)
 
 
 class AdamW(_Optimizer):
     """Adam with weight decay on the weight itself."""
 
-    def __init__(self, params, rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.01):
-        super().__init__(L.kn_adamw, params, rate, beta1, beta2, eps, weight_decay)
-        self._rate = float(rate)
-
-
-
+    def __init__(self, params, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.01):
+        super().__init__(L.kn_adamw, params, lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)

@@ -210,7 +210,7 @@ KN_API kn_tensor kn_atleast(kn_tensor x, int rank); /* axes of 1 in front, up to
  * swapped, as columns and rows of an image. */
 KN_API kn_status kn_meshgrid(const kn_tensor *x, size_t n, int xy, kn_tensor *out);
 KN_API kn_tensor kn_pad(kn_tensor x, kn_ints pads, double value); /* value around: KN_PADS(before0, after0, ...) */
-/* The same with a border made of x. mode: "reflect" (without the edge: pads below the size), "replicate" (the edge),
+/* kn_pad with a border made of x. mode: "reflect" (without the edge: pads below the size), "replicate" (the edge),
  * "circular" (the other end: pads up to the size), or "constant", for which alone value counts. */
 KN_API kn_tensor kn_pad_mode(kn_tensor x, kn_ints pads, const char *mode, double value);
 KN_API kn_tensor kn_shrink(kn_tensor x, kn_ints start, kn_ints size); /* x[start : start + size] on each axis */
@@ -231,10 +231,9 @@ KN_API kn_tensor kn_squeeze_all(kn_tensor x);                        /* all axes
 KN_API kn_tensor kn_unsqueeze(kn_tensor x, int axis);                /* a new axis of size 1 */
 KN_API kn_tensor kn_flatten(kn_tensor x, int first, int last);       /* axes first to last become one */
 KN_API kn_tensor kn_unflatten(kn_tensor x, int axis, kn_ints shape); /* one axis becomes several; one size may be -1 */
-/* out receives one tensor per size (split) or n nearly equal ones (chunk: as numpy's array_split). */
-KN_API kn_status kn_split(kn_tensor x, int axis, kn_ints sizes, kn_tensor *out);
-KN_API kn_status kn_chunk(kn_tensor x, int axis, int n, kn_tensor *out);
-KN_API kn_status kn_unstack(kn_tensor x, int axis, kn_tensor *out); /* out receives as many as the axis has */
+KN_API kn_status kn_split(kn_tensor x, int axis, kn_ints sizes, kn_tensor *out); /* x cut along the axis: out receives a tensor for each size */
+KN_API kn_status kn_chunk(kn_tensor x, int axis, int n, kn_tensor *out);         /* x cut into n parts, whose sizes differ by 1 at most, into out */
+KN_API kn_status kn_unstack(kn_tensor x, int axis, kn_tensor *out);              /* x along the axis, without it: out receives as many as its size */
 KN_API kn_tensor kn_diff(kn_tensor x, int times, int axis);         /* x[i+1] - x[i], so many times; of bool: != */
 KN_API kn_tensor kn_roll(kn_tensor x, int64_t shift, int axis);     /* element i goes to i + shift, around the end */
 KN_API kn_tensor kn_tril(kn_tensor x, int64_t diagonal);            /* 0 above the diagonal (of the last two axes) */
@@ -315,40 +314,40 @@ KN_API kn_tensor kn_clamp(kn_tensor x, double lo, double hi);           /* x bet
 KN_API kn_tensor kn_nan_to_num(kn_tensor x, double nan);                /* nan in place of NaN */
 
 /* Two operands, broadcast against each other. */
-KN_API kn_tensor kn_add(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_sub(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_mul(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_div(kn_tensor a, kn_tensor b); /* true division */
-KN_API kn_tensor kn_pow(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_maximum(kn_tensor a, kn_tensor b); /* NaN if either is */
-KN_API kn_tensor kn_minimum(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_fmax(kn_tensor a, kn_tensor b);    /* the other one if either is NaN */
-KN_API kn_tensor kn_fmin(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_floor_divide(kn_tensor a, kn_tensor b); /* integers: by 0 is 0 */
-KN_API kn_tensor kn_trunc_divide(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_remainder(kn_tensor a, kn_tensor b); /* sign of b, a zero's too; kn_fmod, or that and b, rounded once */
-KN_API kn_tensor kn_fmod(kn_tensor a, kn_tensor b);      /* sign of a; exact */
-KN_API kn_tensor kn_lt(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_le(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_gt(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_ge(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_eq(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_ne(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_logical_and(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_logical_or(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_logical_xor(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_bitwise_and(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_bitwise_or(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_bitwise_xor(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_shift_left(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_shift_right(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_logaddexp(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_hypot(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_atan2(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_copysign(kn_tensor a, kn_tensor b);
-KN_API kn_tensor kn_nextafter(kn_tensor a, kn_tensor b); /* the next value of the dtype from a towards b */
-KN_API kn_tensor kn_xlogy(kn_tensor a, kn_tensor b);
-/* The same with a literal. */
+KN_API kn_tensor kn_add(kn_tensor a, kn_tensor b);          /* a + b */
+KN_API kn_tensor kn_sub(kn_tensor a, kn_tensor b);          /* a - b */
+KN_API kn_tensor kn_mul(kn_tensor a, kn_tensor b);          /* a b */
+KN_API kn_tensor kn_div(kn_tensor a, kn_tensor b);          /* a / b; of integers f32 */
+KN_API kn_tensor kn_pow(kn_tensor a, kn_tensor b);          /* a^b; of integers wraps, b 0 or more */
+KN_API kn_tensor kn_maximum(kn_tensor a, kn_tensor b);      /* the larger one; NaN if either is */
+KN_API kn_tensor kn_minimum(kn_tensor a, kn_tensor b);      /* the smaller one; NaN if either is */
+KN_API kn_tensor kn_fmax(kn_tensor a, kn_tensor b);         /* the larger one; the other if one is NaN */
+KN_API kn_tensor kn_fmin(kn_tensor a, kn_tensor b);         /* the smaller one; the other if one is NaN */
+KN_API kn_tensor kn_floor_divide(kn_tensor a, kn_tensor b); /* a / b down to a whole number; integers: by 0 is 0 */
+KN_API kn_tensor kn_trunc_divide(kn_tensor a, kn_tensor b); /* a / b towards 0 */
+KN_API kn_tensor kn_remainder(kn_tensor a, kn_tensor b);    /* a - b floor(a / b): the sign of b, a zero's too; kn_fmod, or that and b, rounded once */
+KN_API kn_tensor kn_fmod(kn_tensor a, kn_tensor b);         /* a - b trunc(a / b): the sign of a; exact */
+KN_API kn_tensor kn_lt(kn_tensor a, kn_tensor b);           /* a < b, bool */
+KN_API kn_tensor kn_le(kn_tensor a, kn_tensor b);           /* a <= b, bool */
+KN_API kn_tensor kn_gt(kn_tensor a, kn_tensor b);           /* a > b, bool */
+KN_API kn_tensor kn_ge(kn_tensor a, kn_tensor b);           /* a >= b, bool */
+KN_API kn_tensor kn_eq(kn_tensor a, kn_tensor b);           /* a = b, bool */
+KN_API kn_tensor kn_ne(kn_tensor a, kn_tensor b);           /* a is not b, bool; NaN is not NaN */
+KN_API kn_tensor kn_logical_and(kn_tensor a, kn_tensor b);  /* bool: both are not 0 */
+KN_API kn_tensor kn_logical_or(kn_tensor a, kn_tensor b);   /* bool: one of them is not 0 */
+KN_API kn_tensor kn_logical_xor(kn_tensor a, kn_tensor b);  /* bool: exactly one is not 0 */
+KN_API kn_tensor kn_bitwise_and(kn_tensor a, kn_tensor b);  /* of integers and bool */
+KN_API kn_tensor kn_bitwise_or(kn_tensor a, kn_tensor b);   /* of integers and bool */
+KN_API kn_tensor kn_bitwise_xor(kn_tensor a, kn_tensor b);  /* of integers and bool */
+KN_API kn_tensor kn_shift_left(kn_tensor a, kn_tensor b);   /* a 2^b, wrapping; 0 for b outside the width */
+KN_API kn_tensor kn_shift_right(kn_tensor a, kn_tensor b);  /* a / 2^b, down; b outside the width: 0, or -1 of a below 0 */
+KN_API kn_tensor kn_logaddexp(kn_tensor a, kn_tensor b);    /* log(e^a + e^b), without overflow */
+KN_API kn_tensor kn_hypot(kn_tensor a, kn_tensor b);        /* sqrt(a^2 + b^2), without overflow */
+KN_API kn_tensor kn_atan2(kn_tensor a, kn_tensor b);        /* the angle of the point (b, a), -pi to pi */
+KN_API kn_tensor kn_copysign(kn_tensor a, kn_tensor b);     /* a with the sign of b */
+KN_API kn_tensor kn_nextafter(kn_tensor a, kn_tensor b);    /* the next value of the dtype from a towards b */
+KN_API kn_tensor kn_xlogy(kn_tensor a, kn_tensor b);        /* a log(b); 0 where a is 0 */
+/* The same with a number, weak: kn_adds(x, 2) is x + 2. */
 KN_API kn_tensor kn_adds(kn_tensor a, double b);
 KN_API kn_tensor kn_subs(kn_tensor a, double b);
 KN_API kn_tensor kn_muls(kn_tensor a, double b);
@@ -396,6 +395,7 @@ KN_API kn_tensor kn_var(kn_tensor x, double correction);
 KN_API kn_tensor kn_std(kn_tensor x, double correction);
 KN_API kn_tensor kn_var_over(kn_tensor x, kn_ints axes, int keep, double correction);
 KN_API kn_tensor kn_std_over(kn_tensor x, kn_ints axes, int keep, double correction);
+
 /* Of the numbers alone: NaN is left out; nanmax, nanmin, nanmean of NaN alone are NaN. */
 KN_API kn_tensor kn_nansum(kn_tensor x);
 KN_API kn_tensor kn_nanprod(kn_tensor x);
@@ -411,6 +411,7 @@ KN_API kn_tensor kn_nanmin_over(kn_tensor x, kn_ints axes, int keep);
 KN_API kn_tensor kn_nanmean_over(kn_tensor x, kn_ints axes, int keep);
 KN_API kn_tensor kn_nanvar_over(kn_tensor x, kn_ints axes, int keep, double correction);
 KN_API kn_tensor kn_nanstd_over(kn_tensor x, kn_ints axes, int keep, double correction);
+
 KN_API kn_tensor kn_argmax(kn_tensor x, int axis, int keep); /* i64; the first of equals; NaN counts as largest */
 KN_API kn_tensor kn_argmin(kn_tensor x, int axis, int keep); /* as argmax, of the smallest */
 KN_API kn_tensor kn_cumsum(kn_tensor x, int axis);           /* element i: the sum of 0 .. i */
@@ -624,17 +625,20 @@ KN_API kn_tensor kn_cross_entropy(kn_tensor logits, kn_tensor target);
 KN_API kn_tensor kn_cross_entropy_as(kn_tensor logits, kn_tensor target, kn_tensor weight, int64_t ignore, double smoothing, kn_reduction how);
 KN_API kn_tensor kn_nll_loss(kn_tensor log_p, kn_tensor labels);
 KN_API kn_tensor kn_nll_loss_as(kn_tensor log_p, kn_tensor labels, kn_tensor weight, int64_t ignore, kn_reduction how);
+/* (x - target)^2 */
 KN_API kn_tensor kn_mse_loss(kn_tensor x, kn_tensor target);
 KN_API kn_tensor kn_mse_loss_as(kn_tensor x, kn_tensor target, kn_reduction how);
+/* |x - target| */
 KN_API kn_tensor kn_l1_loss(kn_tensor x, kn_tensor target);
 KN_API kn_tensor kn_l1_loss_as(kn_tensor x, kn_tensor target, kn_reduction how);
 /* Squares up to |x - target| = delta, straight from there on; smooth_l1: the same over beta, beta 0 is l1. */
 KN_API kn_tensor kn_huber_loss(kn_tensor x, kn_tensor target, double delta);
 KN_API kn_tensor kn_huber_loss_as(kn_tensor x, kn_tensor target, double delta, kn_reduction how);
 KN_API kn_tensor kn_smooth_l1_loss(kn_tensor x, kn_tensor target, double beta, kn_reduction how);
+/* -target log(p) - (1 - target) log(1 - p), of probabilities p and target; logarithms are -100 at least. */
 KN_API kn_tensor kn_bce_loss(kn_tensor p, kn_tensor target);
 KN_API kn_tensor kn_bce_loss_as(kn_tensor p, kn_tensor target, kn_reduction how);
-/* weight: of each element; positive: of the targets that are 1. Both broadcast, or are NULL. */
+/* bce_loss of sigmoid(logits), without overflow. weight: of each element; positive: of the targets that are 1. Both broadcast, or are NULL. */
 KN_API kn_tensor kn_bce_with_logits(kn_tensor logits, kn_tensor target);
 KN_API kn_tensor kn_bce_with_logits_as(kn_tensor logits, kn_tensor target, kn_tensor weight, kn_tensor positive, kn_reduction how);
 /* target (log target - log_p); log_target: target is given as its logarithm. PyTorch's batchmean is KN_LOSS_BATCH. */

@@ -254,7 +254,8 @@ kn_status kn_check(kn_tensor t) {
     return t->u ? KN_OK : t->dead ? KN_BAD_ARGUMENT : (kn_status)t->status;
 }
 const char *kn_why(kn_tensor t) {
-    if (!t) return "no tensor: a call was given none of its operands";
+    if (!t)
+        return "no tensor: a call was given NULL for each of its operands, which were never set or could not be made";
     if (t->u) return "";
     if (t->dead) return t->dead == KI_DEAD ? "the tensor's scope has ended" : "an assign has replaced a value it reads";
     return t->message ? t->message : "out of memory";

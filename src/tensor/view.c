@@ -210,8 +210,12 @@ kn_status kn_split(kn_tensor t, int axis, kn_ints sizes, kn_tensor *out) {
     if (bad || !k) return all_bad(out, n, bad);
     int a = ki_axis(k, axis, ki_rank(t->u));
     if (a < 0 || !ki_shape_known(k, t->u)) return all_bad(out, n, ki_handle(k, NULL));
-    for (int64_t i = 0; i < n; i++)
-        at += sizes.v[i] < 0 || sizes.v[i] > INT64_C(1) << 47 ? INT64_C(1) << 48 : sizes.v[i];
+    for (int64_t i = 0; i < n; i++) {
+        if (sizes.v[i] < 0 || sizes.v[i] > INT64_C(1) << 47)
+            return FAIL(KI_E_SIZE_RANGE, k->fn, (long long)sizes.v[i], (unsigned)a),
+                   all_bad(out, n, ki_handle(k, NULL));
+        at += sizes.v[i];
+    }
     if (at != ki_dim_n(t->u, (unsigned)a) || n != sizes.n)
         return FAIL(KI_E_SPLIT_SIZES, (long long)at, a, (long long)ki_dim_n(t->u, (unsigned)a)),
                all_bad(out, n, ki_handle(k, NULL));

@@ -7,6 +7,7 @@ import subprocess
 import koine
 import numpy as np
 import pytest
+from koine import _abi
 
 T = koine.Tensor
 
@@ -101,6 +102,7 @@ MISUSES = {
     "cat shapes": ("KN1137", ["tensor 1", "(2, 4)", "(2, 3)"], lambda k: koine.cat([t(k, 2, 3), t(k, 2, 4)], 0)),
     "cat axis": ("KN1125", ["cat"], lambda k: koine.cat([t(k, 2)], 1)),
     "stack shapes": ("KN1137", ["stack"], lambda k: koine.stack([t(k, 2), t(k, 3)], 0)),
+    "split negative": ("KN1121", ["split: size -2 of axis 0"], lambda k: koine.several("split", 2, t(k, 5), 0, (7, -2))[1]),
     "split sizes": ("KN1138", ["add up to 4", "has 5"], lambda k: koine.several("split", 2, t(k, 5), 0, (2, 2))[1]),
     "chunk count": ("KN1139", ["40 parts"], lambda k: koine.several("chunk", 40, t(k, 5), 0, 40)[0]),
     "unfold size": ("KN1141", ["size 6", "axis 0 of 5"], lambda k: t(k, 5).unfold(0, 6, 1)),
@@ -452,6 +454,70 @@ def test_every_public_function_has_four_cases(root, request):
     assert tables >= 600 and len(names) >= 250
     few = {n: count[n.removesuffix("_at")] for n in names if not n.endswith("_") and count[n.removesuffix("_at")] < 4}
     assert not few, str(few)
+
+
+# Arguments that are wrong, by a parameter's name or kind. Operands can be none, ended, failed, and another context's.
+WRONG = {"axis": [99], "kn_dtype": [0], "kn_ints": [koine.ints((-7,)), koine.ints((1,) * 20), koine.ints((1 << 50,))], "int64_t": [-7], "const char *": [b"?"]}
+NONE = {"scalar", "int", "key"}  # any number does
+NONE |= {"function", "checkpoint", "from_graph", "hand_up", "keep", "from_host", "borrow_host"}  # what they are given is no tensor, or returned as it is
+
+
+def arguments(k, f, wrong):
+    """Arguments of f, those of index `wrong` as given there."""
+    lib, out, held = koine.load(), [], []
+    for i, (kind, name) in enumerate(f.params):
+        good = lib.kn_ones(k.h, koine.ints((4, 4)), 14) if "tensor" in kind else None
+        if kind == "const kn_tensor *":
+            held.append((_abi.P * 2)(good, wrong.get(i, good)))
+            out.append(held[-1])
+        elif kind == "kn_tensor *":
+            out.append((_abi.P * 64)())
+        elif i in wrong:
+            out.append(wrong[i])
+        else:
+            plain = {"kn_ctx *": k.h, "kn_tensor": good, "kn_ints": koine.ints((0,)), "kn_dtype": 14, "size_t": 2, "const char *": b"sum", "double": 1.0}
+            out.append(plain.get(kind, int(name != "axis")))
+    return out
+
+
+def refusals(f, k, other):
+    """Messages of f by what was wrong."""
+    lib, out = koine.load(), {}
+    for i, (kind, name) in enumerate(f.params):
+        tries = WRONG.get(name, WRONG.get(kind, []))
+        if kind in ("kn_tensor", "const kn_tensor *"):
+            lib.kn_scope_open(k.h)
+            ended = lib.kn_ones(k.h, koine.ints((2,)), 14)
+            lib.kn_scope_close(k.h)
+            failed = lib.kn_reshape(lib.kn_ones(k.h, koine.ints((2,)), 14), koine.ints((3,)))
+            tries = [None, ended, failed, lib.kn_ones(other.h, koine.ints((4, 4)), 14)]
+        for j, v in enumerate(tries):
+            r = getattr(lib, f.name)(*arguments(k, f, {i: v}))
+            if f.result == "kn_tensor" and (not r or lib.kn_check(r)) or f.result == "kn_status" and r:
+                text = lib.kn_why(r).decode() if f.result == "kn_tensor" else k.message()
+                out[name, j] = text
+                assert re.search(r"KN\d{4}: ", text) or not r or not text, (f.name, name, j, text)  # a failed operand has told already
+            lib.kn_clear(k.h)
+    return out
+
+
+def test_every_function_says_what_is_wrong(k):
+    """Three mistakes at least for each function that makes tensors: those of the table, and for each parameter what can be wrong with its kind."""
+    said, other = Counter(), koine.Context("NULL")
+    for number, _, build in MISUSES.values():
+        bad = build(k)
+        said.update(re.findall(r"KN\d+: (?:cannot broadcast )?(\w+)\b", bad.why() if bad.h and koine.load().kn_check(bad.h) else k.message()))
+        koine.load().kn_clear(k.h)
+    few = {}
+    for f in _abi.FUNCTIONS.values():
+        short = f.name.removeprefix("kn_")
+        makes = f.header == "tensor.h" and (f.result == "kn_tensor" or f.result == "kn_status" and "kn_tensor *" in f.kinds)
+        if makes and short not in NONE and not short.endswith(("_", "_at")):
+            generated = refusals(f, k, other)
+            if len(generated) + said[short] + said[short.removesuffix("_over")] < 3:
+                few[short] = generated
+    other.close()
+    assert not few, few
 
 
 CPP = """

@@ -157,7 +157,7 @@ def _meet(a, b):
 def can_cast(from_, to, /):
     """Does every value of one dtype (or array's) fit the other?"""
     a, b = _dtypes.dtype(getattr(from_, "dtype", from_)), _dtypes.dtype(to)
-    return a is b or a.kind <= b.kind and _meet(a, b) is b
+    return a is b or (a.kind == b.kind or a.kind + b.kind in ("bu", "bi", "bf", "ui")) and _meet(a, b) is b
 
 
 # ---- elementwise: names the standard has otherwise ----
@@ -246,7 +246,7 @@ def _running(f, x, axis, dtype, include_initial, first):
         if x.ndim != 1:
             raise ArgumentError(f"{f.__name__}: say along which axis=: the array has {x.ndim} axes")
         axis = 0
-    y = f(x if dtype is None else astype(x, dtype, copy=False), axis)
+    y = f(x, axis) if dtype is None else astype(f(astype(x, dtype, copy=False), axis), dtype, copy=False)
     if include_initial:
         pads = [0] * (2 * x.ndim)
         pads[2 * (axis % x.ndim)] = 1

@@ -394,6 +394,8 @@ def test_what_a_newcomer_tries():
     y = kn.from_dlpack(x, device="INTERP")
     assert y.device == "INTERP" and y.tolist() == x.tolist()
     assert np.asarray(kn.nn.Linear(3, 2)(np.ones((4, 3), np.float32))).shape == (4, 2)
+    assert kn.can_cast("uint8", "int16") and kn.can_cast("bool", "uint8") and not kn.can_cast("uint8", "int8") and not kn.can_cast("int32", "float32")
+    assert kn.cumulative_sum(kn.asarray([1, 2]), dtype="uint8", include_initial=True).dtype == kn.uint8 and kn.cumulative_prod(kn.ones(3, dtype="uint8")).dtype == kn.uint64
     layers = kn.nn.Sequential(kn.nn.Linear(3, 2), kn.relu)
     opt = kn.nn.Adam(layers, lr=1e-2)
     assert repr(layers) == "Sequential(Linear(weight=(2, 3), bias=(2,)), relu)" and repr(opt) == "Adam(2 parameters, lr=0.01)"

@@ -238,21 +238,26 @@ def some(d):
     return a
 
 
-@pytest.fixture(scope="module")
-def moved(request):
-    done = {}
+NOT_OF = {("mse_loss", "bool")}  # truths have no difference
 
+
+def together(make, calls):
+    """get(d, device): the array made of dtype d, and every call's dtype and elements, computed at once."""
+    @cache
     def get(d, device):
-        if (d, device) not in done:
-            k = koine.Context(device)
-            a = some(d)
-            t = k.array(a.view(bits_of(d)) if d in FLOATS else a, d)
-            out = {n: f(t).check() for n, (f, _) in MOVE.items()}
-            k.realize(*out.values())
-            done[d, device] = a, {n: (x.dtype, x.numpy()) for n, x in out.items()}
-            k.close()
-        return done[d, device]
+        k, a = koine.Context(device), make(d)
+        t = k.array(a.view(bits_of(d)) if d in FLOATS else a, d)
+        out = {n: f(t).check() for n, (f, _) in calls.items() if (n, d) not in NOT_OF}
+        k.realize(*out.values())
+        done = a, {n: (x.dtype, x.numpy()) for n, x in out.items()}
+        k.close()
+        return done
     return get
+
+
+@pytest.fixture(scope="module")
+def moved():
+    return together(some, MOVE)
 
 
 @pytest.mark.parametrize("d", ALL)
@@ -323,22 +328,10 @@ def plain(d):
 
 @pytest.fixture(scope="module")
 def reduced():
-    done = {}
-
-    def get(d, device):
-        if (d, device) not in done:
-            k = koine.Context(device)
-            a = plain(d)
-            t = k.array(a.view(bits_of(d)) if d in FLOATS else a, d)
-            out = {n: f(t).check() for n, (f, _) in REDUCE.items() if d != "bool" or n != "mse_loss"}
-            k.realize(*out.values())
-            done[d, device] = a, {n: (x.dtype, x.numpy()) for n, x in out.items()}
-            k.close()
-        return done[d, device]
-    return get
+    return together(plain, REDUCE)
 
 
-@pytest.mark.parametrize("name, d", [(n, d) for n in REDUCE for d in ALL if (n, d) != ("mse_loss", "bool")])  # truths have no difference
+@pytest.mark.parametrize("name, d", [(n, d) for n in REDUCE for d in ALL if (n, d) not in NOT_OF])
 def test_reductions(name, d, device, reduced):
     a, out = reduced(d, device)
     dtype, got = out[name]

@@ -17,7 +17,7 @@ from pathlib import Path
 import compiling
 import networks
 from ceilings import Ceilings
-from players import Match, Player, cleared, progress
+from players import Match, cleared, of_kernels, progress
 from rows import ROWS
 
 PEERS = {"numpy": "numpy", "torch": "torch", "tinygrad": "tinygrad", "onnxruntime": "onnxruntime, onnx"}
@@ -125,10 +125,10 @@ def kernels(rows, found, beam, ceilings, all_threads):
     libraries, tiles = (ARGS.build / "libkoine.so", ARGS.build / "bench/libstep.so"), ceilings.tiles()
     title(f"Kernels on the CPU, us; ratio: the best peer's time over koine's; ceiling: the least the machine allows over koine's{'' if tiles else '; no AMX'}", COLUMNS)
     for threads in all_threads:
-        players = {"koine": Player("koine", ARGS.python, threads, {"KN_BEAM": "0"} if beam else {}, *libraries)}
+        players = {"koine": of_kernels("koine", ARGS.python, threads, {"KN_BEAM": "0"} if beam else {}, *libraries)}
         if beam:
-            players["beam"] = Player("beam", ARGS.python, threads, {"KN_BEAM": ARGS.beam}, *libraries)
-        match = Match(players | {p: Player(p, ARGS.python, threads, {}) for p in SIDES if p in found}, progress)
+            players["beam"] = of_kernels("beam", ARGS.python, threads, {"KN_BEAM": ARGS.beam}, *libraries)
+        match = Match(players | {p: of_kernels(p, ARGS.python, threads, {}) for p in SIDES if p in found}, progress)
         try:
             for row in rows:
                 played = {}
@@ -188,7 +188,7 @@ def summary():
 
 def main():
     found = versions()
-    beam = re.search(r"\bKN_BEAM\b", subprocess.run([KOINE, "info"], capture_output=True, text=True).stdout)
+    beam = ARGS.beam != "0" and re.search(r"\bKN_BEAM\b", subprocess.run([KOINE, "info"], capture_output=True, text=True).stdout)
     cpu = re.search(r"^cpu +(.*)", subprocess.run([KOINE, "info"], capture_output=True, text=True).stdout, re.M)
     head = (f"koine: {'machine code' if CODE == 'x86' else 'C, compiled'} (KN_CODE={CODE}), {cpu[1] if cpu else '?'}, "
             f"{f'search KN_BEAM={ARGS.beam}' if beam else 'no search (KN_BEAM) in this build'}; peers: {', '.join(f'{p} {v}' for p, v in found.items()) or 'none'}")

@@ -1,60 +1,69 @@
-"""The networks of bench/zoo beside their peers, each run a process of its own, by turns: time a step and peak memory. Yields (record, text)
-a row. peer_zoo.py holds the peers."""
-import json
-import os
+"""The networks of bench/zoo beside their peers: time a step and peak memory. Each side is a process of its own, and they take turns of a few
+steps, so that what the machine does else falls on all alike. Yields (record, text) a row. peer_zoo.py holds the peers."""
 import statistics
-import subprocess
 from pathlib import Path
 
+from players import Over, Player
+
 HERE = Path(__file__).resolve().parent
-LIMIT, SEARCH = 300, 1800  # seconds a process may take; one that may have to search
+LIMIT, SEARCH = 300, 1800  # seconds in which a turn ends; the first of one that may have to search
+TURN = 0.3  # seconds, or one step; a step before it finds again what it needs in the caches where it is
+SHORT = 0.25
+BUDGET = 30  # seconds a row for all turns:
+TURNS, FEWEST, ONCE = 41, 5, 20  # at most; at least; where a round of all sides takes so many seconds, one round
 HEAD = f"  {'row':24} thr {'koine':>9} {'beam':>9} {'memory':>7}  peers"
-# program, batch, runs, steps of each, peers, the bar over the best of them; None: none, or 1.25 of the time to read the weights once
+# program, batch, peers, the bar over the best of them; None: none, or 1.25 of the time to read the weights once
 ROWS = [
-    ("resnet50_forward", 1, 9, 15, ("onnxruntime", "torch"), 1.0),
-    ("resnet50_forward", 16, 5, 5, ("onnxruntime", "torch"), 1.0),
-    ("resnet50_train", 16, 1, 1, ("torch",), None),
-    ("gpt2_forward", 1, 3, 5, ("torch",), 1.5),
-    ("gpt2_train", 1, 3, 3, ("torch",), 1.5),
-    ("gpt2_decode", 1, 3, 15, ("torch",), None),
-    ("llama_decode", 1, 3, 5, ("torch",), None),
-    ("vit_forward", 1, 3, 9, ("torch",), None),
-    ("vit_train", 8, 1, 1, ("torch",), None),
-    ("lstm_forward", 16, 3, 31, ("torch",), None),
-    ("lstm_train", 16, 3, 15, ("torch",), None),
-    ("unet_forward", 1, 3, 15, ("torch",), None),
-    ("unet_train", 4, 1, 3, ("torch",), None),
-    ("moe_forward", 1, 3, 15, ("torch",), None),
-    ("moe_train", 1, 3, 5, ("torch",), None),
+    ("resnet50_forward", 1, ("onnxruntime", "torch"), 1.0),
+    ("resnet50_forward", 16, ("onnxruntime", "torch"), 1.0),
+    ("resnet50_train", 16, ("torch",), None),
+    ("gpt2_forward", 1, ("torch",), 1.5),
+    ("gpt2_train", 1, ("torch",), 1.5),
+    ("gpt2_decode", 1, ("torch",), None),
+    ("llama_decode", 1, ("torch",), None),
+    ("vit_forward", 1, ("torch",), None),
+    ("vit_train", 8, ("torch",), None),
+    ("lstm_forward", 16, ("torch",), None),
+    ("lstm_train", 16, ("torch",), None),
+    ("unet_forward", 1, ("torch",), None),
+    ("unet_train", 4, ("torch",), None),
+    ("moe_forward", 1, ("torch",), None),
+    ("moe_train", 1, ("torch",), None),
 ]
 OF_FLOOR = 1.25  # decode steps: at most so many times the time to read the weights once
 
 
-def process(*command, threads, limit=LIMIT, **settings):
-    env = os.environ | {"KN_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)} | settings
-    try:
-        p = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=env, timeout=limit)
-    except subprocess.TimeoutExpired:
-        return {"error": f"over {limit} s"}
-    if p.returncode:
-        return {"error": (p.stderr.strip().splitlines() or [f"died ({p.returncode})"])[-1]}
-    return json.loads(p.stdout.splitlines()[-1])
-
-
-def runs(build, python, beam, threads, program, batch, times, steps, peers):
-    """Every side's runs, by turns; a side that failed once is not asked again."""
-    zoo = [build / "zoo" / program, "--json", "--batch", batch, "--steps", steps]
-    sides = {"koine": lambda: process(*zoo, threads=threads, **({"KN_BEAM": "0"} if beam else {}))}
+def sides(build, python, beam, threads, program, batch, peers):
+    env = {"KN_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+    zoo = [build / "zoo" / program, "--turns", "--batch", batch]
+    found = {"koine": Player(zoo, env | {"KN_BEAM": "0"})}
     if beam:
-        sides["beam"] = lambda: process(*zoo, threads=threads, limit=SEARCH, KN_BEAM=beam)
-    for p in peers:
-        sides[p] = lambda p=p: process(python, HERE / "peer_zoo.py", p, program, batch, threads, steps, threads=threads)
-    done = {side: [] for side in sides}
-    for _ in range(times):
-        for side, run in sides.items():
-            if not any("error" in r for r in done[side]):
-                done[side].append(run())
-    return done
+        found["beam"] = Player(zoo, env | {"KN_BEAM": beam})
+    return found | {p: Player([python, HERE / "peer_zoo.py", p, program, batch, threads], env) for p in peers}
+
+
+def asked(player, steps, limit=LIMIT):
+    """Its answer; what went wrong is one too."""
+    try:
+        return player.ask(limit, steps)
+    except Over as over:
+        return {"error": f"over {over.args[0]:.0f} s"}
+
+
+def turns(players):
+    """Every side's answers, by turns; a side that failed once is not asked again."""
+    done = {side: [asked(p, 1, SEARCH if side == "beam" else LIMIT)] for side, p in players.items()}
+    playing = {side: players[side] for side, answers in done.items() if "error" not in answers[0]}
+    once = {side: done[side][0]["ms"] / 1e3 for side in playing}
+    steps = {side: max(1, int(TURN / s)) for side, s in once.items()}
+    a_round = sum(once[side] * steps[side] for side in playing)
+    for _ in range(1 if a_round > ONCE else max(FEWEST, min(TURNS, int(BUDGET / max(a_round, 0.1))))):
+        for side in playing:
+            if once[side] < SHORT:
+                asked(players[side], 1)
+            if "error" not in done[side][-1]:
+                done[side].append(asked(players[side], steps[side]))
+    return {side: answers if "error" in answers[-1] else answers[1:] for side, answers in done.items()}
 
 
 def record(done, rate, threads, program, batch, bar):
@@ -96,10 +105,15 @@ def text_of(r):
 
 def rows(build, python, found, beam, wanted, threads, ceilings, say):
     for n in threads:
-        for program, batch, times, steps, peers, bar in ROWS:
+        for program, batch, peers, bar in ROWS:
             if not wanted(f"zoo_{program}_b{batch}"):
                 continue
             say(f"zoo_{program}_b{batch}")
-            done = runs(build, python, beam, n, program, batch, times, steps, [p for p in peers if p in found])
+            players = sides(build, python, beam, n, program, batch, [p for p in peers if p in found])
+            try:
+                done = turns(players)
+            finally:
+                for p in players.values():
+                    p.end()
             r = record(done, ceilings.look("read", n, 5), n, program, batch, bar)
             yield r, text_of(r)

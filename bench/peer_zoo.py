@@ -1,18 +1,20 @@
 """The networks of bench/zoo by others: PyTorch (eager) and ONNX Runtime, random weights, f32.
 
-    peer_zoo.py torch|onnxruntime PROGRAM BATCH THREADS STEPS      prints {"ms": ..., "peak_mib": ...}
+    peer_zoo.py torch|onnxruntime PROGRAM BATCH THREADS
 
-ms: median of the steps after the first two. ONNX Runtime is given the graph of a checkpoint, ResNet-50 with its batch
+Each line of standard input says how many steps are next, and is answered {"ms": their median, "peak_mib": ...}; two steps go before the
+first. ONNX Runtime is given the graph of a checkpoint, ResNet-50 with its batch
 normalisation, and folds it itself.
 """
-import json
 import statistics
 import sys
 import time
 from pathlib import Path
 
+from turns import quiet, serve
+
 PEER, PROGRAM = sys.argv[1:3]
-BATCH, THREADS, STEPS = (int(a) for a in sys.argv[3:6])
+BATCH, THREADS = (int(a) for a in sys.argv[3:5])
 BLOCKS = (3, 4, 6, 3)
 
 
@@ -241,10 +243,17 @@ def torch_step():
     return forward
 
 
-step, ms = onnx_resnet() if PEER == "onnxruntime" else torch_step(), []
-for _ in range(STEPS + 2):
-    begun = time.perf_counter()
-    step()
-    ms.append(1e3 * (time.perf_counter() - begun))
-status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-print(json.dumps({"ms": round(statistics.median(ms[2:]), 3), "peak_mib": int(status["VmHWM"].split()[0]) >> 10}))
+def turn(steps):
+    ms = []
+    for _ in range(steps):
+        begun = time.perf_counter()
+        step()
+        ms.append(1e3 * (time.perf_counter() - begun))
+    quiet()
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return {"ms": round(statistics.median(ms), 3), "peak_mib": int(status["VmHWM"].split()[0]) >> 10}
+
+
+step = onnx_resnet() if PEER == "onnxruntime" else torch_step()
+turn(2)
+serve(turn)

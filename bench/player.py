@@ -13,14 +13,13 @@ import time
 from pathlib import Path
 
 SIDE, THREADS = sys.argv[1], int(sys.argv[2])
-answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
 os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KN_THREADS", "NUM_CPU_THREADS"), str(THREADS)),
                   THREADS=str(int(THREADS > 1)), DEV="CPU")
 
 import numpy as np  # noqa: E402
 
 from rows import BY_NAME, TOLERANCE  # noqa: E402
+from turns import quiet, serve  # noqa: E402
 
 NUMPY = {"f32": np.float32, "bf16": np.float32, "i8": np.int8, "i32": np.int32, "i64": np.int64}
 MOST = 64  # calls a turn
@@ -37,15 +36,6 @@ def given(row):
         a = rng.standard_normal(shape, dtype=np.float32)
         arrays.append((a.view(np.uint32) & 0xFFFF0000).view(np.float32) if dtype == "bf16" else a)
     return arrays
-
-
-def quiet():
-    """Wait until no thread of this process runs: some libraries' wait for their next work in a loop, on a core the next side needs."""
-    for _ in range(100):
-        spent = time.process_time()
-        time.sleep(0.005)
-        if time.process_time() - spent < 0.001:
-            return
 
 
 class Side:
@@ -210,13 +200,7 @@ class Player:
 
 def main():
     player = Player()
-    for line in sys.stdin:
-        command = json.loads(line)
-        try:
-            answer = getattr(player, "do_" + command.pop("do"))(**command)
-        except Exception as e:  # whatever a peer raises is its answer
-            answer = {"error": f"{type(e).__name__}: {(str(e).splitlines() or [''])[0]}"[:100]}
-        print(json.dumps(answer), file=answers, flush=True)
+    serve(lambda command: getattr(player, "do_" + command.pop("do"))(**command))
 
 
 main()

@@ -27,14 +27,12 @@ class Over(Exception):
 
 
 class Player:
-    """A process, started when it is first asked and again after it died or took too long."""
+    """A process that answers a line of JSON with a line of JSON, started when it is first asked and again after it died or took too long."""
 
-    def __init__(self, name, python, threads, environment, *libraries):
-        side = "koine" if name == "beam" else name
-        self.name, self.command = name, [python, str(HERE / "player.py"), side, str(threads), *map(str, libraries)]
-        self.environment, self.process = {**os.environ, **environment}, None
+    def __init__(self, command, environment):
+        self.command, self.environment, self.process = [str(c) for c in command], {**os.environ, **environment}, None
 
-    def ask(self, limit, **command):
+    def ask(self, limit, question):
         fresh = self.process is None
         if fresh:
             self.said = tempfile.TemporaryFile("w+")
@@ -42,7 +40,7 @@ class Player:
                                             text=True)
             limit += LOAD
         try:
-            print(json.dumps(command), file=self.process.stdin, flush=True)
+            print(json.dumps(question), file=self.process.stdin, flush=True)
             answer = self.process.stdout.readline() if select.select([self.process.stdout], [], [], limit)[0] else None
         except BrokenPipeError:
             answer = ""
@@ -65,6 +63,10 @@ class Player:
             self.process = None
 
 
+def of_kernels(side, python, threads, environment, *libraries):
+    return Player([python, HERE / "player.py", "koine" if side == "beam" else side, threads, *libraries], environment)
+
+
 class Match:
     """All sides at one number of threads."""
 
@@ -85,8 +87,8 @@ class Match:
                 continue
             self.say(f"{row.name}: {name}")
             try:
-                answer = p.ask(PREPARE[name], do="row", name=row.name)
-                checked = answer if "error" in answer else p.ask(LOAD, do="check", of=want)
+                answer = p.ask(PREPARE[name], {"do": "row", "name": row.name})
+                checked = answer if "error" in answer else p.ask(LOAD, {"do": "check", "of": want})
             except Over as over:
                 r["over"][name] = over.args[0]
                 continue
@@ -111,7 +113,7 @@ class Match:
         time, which waiting for a core that others have is not in. And why a side has none."""
         r |= {"over": {}, "failed": {}, "how": {}, "us": {}, "least": {}, "cpu": {}}
         want = Path(self.folder.name) / "want.npy"
-        answer = self.players["numpy"].ask(120, do="want", name=row.name, to=str(want))
+        answer = self.players["numpy"].ask(120, {"do": "want", "name": row.name, "to": str(want)})
         if "error" in answer:
             raise RuntimeError(f"{row.name}: no reference: {answer['error']}")
         sides = self.ready(row, str(want), r)
@@ -125,7 +127,7 @@ class Match:
                 if i >= due[name] or name in r["failed"]:
                     continue
                 try:
-                    answer = self.players[name].ask(4 * LOAD, do="turn", ms=TURN_MS)
+                    answer = self.players[name].ask(4 * LOAD, {"do": "turn", "ms": TURN_MS})
                 except Over as over:
                     answer = {"error": f"hangs: over {over.args[0]:.0f} s"}
                 if "error" in answer:

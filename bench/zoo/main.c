@@ -11,7 +11,7 @@
 
 typedef struct options {
     int64_t batch, steps, position, decode;
-    bool small, json;
+    bool small, json, turns;
     const char *device, *save;
 } options;
 
@@ -25,7 +25,8 @@ static int usage(void) {
     fprintf(stderr,
             "usage: %s [--batch N] [--steps N] [--device NAME] [--small] [--save FOLDER] [--json]\n"
             "a decode step: [--position N]; [--decode N]: N positions from 0 on, each with the likeliest token of the "
-            "last\n",
+            "last\n"
+            "--turns: each line of standard input says how many steps are next, and is answered with what they took\n",
             ZOO);
     return 2;
 }
@@ -36,6 +37,7 @@ static bool read_options(int argc, char **argv, options *o) {
         const char *a = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(a, "--small") == 0) o->small = true;
         else if (strcmp(a, "--json") == 0) o->json = true;
+        else if (strcmp(a, "--turns") == 0) o->turns = o->json = true;
         else if (!v) return false;
         else if (strcmp(a, "--batch") == 0) o->batch = atoll(v), i++;
         else if (strcmp(a, "--steps") == 0) o->steps = atoll(v), i++;
@@ -124,41 +126,27 @@ static kn_status decode(zoo *z, const options *o, double *t, figures *f) {
     return s;
 }
 
+/* t[0..n): what n steps took. */
+static kn_status timed(zoo *z, int64_t n, double *t, figures *f) {
+    kn_tensor r;
+    kn_status s = KN_OK;
+    kn_stats first = kn_stats_of(z->k);
+    for (int64_t i = 0; i < n && !s; i++) {
+        double begun = now();
+        s = step(z, &r);
+        t[i] = 1e3 * (now() - begun);
+    }
+    f->kernels = (kn_stats_of(z->k).kernels_launched - first.kernels_launched) / (uint64_t)n;
+    f->compiled = kn_stats_of(z->k).programs - first.programs;
+    return s;
+}
+
 static kn_status steps(zoo *z, const options *o, double *t, figures *f) {
     kn_tensor r;
     kn_status s = step(z, &r); /* the first one compiles */
     if (!s && o->save) s = save_result(r, o->save, "result");
     if (!s && o->save) s = save(z, o->save, "after");
-    kn_stats first = kn_stats_of(z->k);
-    for (int64_t i = 0; i < o->steps && !s; i++) {
-        double begun = now();
-        s = step(z, &r);
-        t[i] = 1e3 * (now() - begun);
-    }
-    f->kernels = (kn_stats_of(z->k).kernels_launched - first.kernels_launched) / (uint64_t)o->steps;
-    f->compiled = kn_stats_of(z->k).programs - first.programs;
-    return s;
-}
-
-static kn_status run(zoo *z, const options *o, figures *f) {
-    kn_status s = KN_OK;
-    int64_t n = o->decode ? o->decode : o->steps;
-    if (o->decode && (!z->context || o->decode > z->context || z->batch != 1))
-        return fprintf(stderr, "%s: --decode wants a decode step of batch 1, and has %d positions\n", ZOO,
-                       (int)z->context),
-               KN_BAD_ARGUMENT;
-    double *t = malloc((size_t)n * sizeof *t);
-    if (!t) return KN_NOMEM;
-    if (o->save) {
-        mkdir(o->save, 0777);
-        s = save(z, o->save, "before");
-    }
-    if (!s && o->position >= 0) s = kn_bind(z->k, "position", o->position);
-    if (!s) s = (o->decode ? decode : steps)(z, o, t, f);
-    qsort(t, (size_t)n, sizeof *t, by_value);
-    f->ms = t[n / 2];
-    free(t);
-    return s;
+    return s ? s : timed(z, o->steps, t, f);
 }
 
 /* MiB resident at most. Not getrusage's, which a child has from its parent. */
@@ -185,6 +173,47 @@ static void report(const zoo *z, bool json, const figures *f) {
                f->ms, weights >> 20, peak());
 }
 
+static double median(double *t, int64_t n) {
+    qsort(t, (size_t)n, sizeof *t, by_value);
+    return (t[n / 2] + t[(n - 1) / 2]) / 2;
+}
+
+static kn_status turns(zoo *z) {
+    kn_tensor r;
+    char line[64];
+    kn_status s = step(z, &r);
+    while (!s && fgets(line, sizeof line, stdin)) {
+        figures f;
+        int64_t n = atoll(line) > 0 ? atoll(line) : 1;
+        double *t = calloc((size_t)n, sizeof *t);
+        if (!t) return KN_NOMEM;
+        s = timed(z, n, t, &f);
+        f.ms = median(t, n);
+        free(t);
+        if (!s) report(z, true, &f), fflush(stdout);
+    }
+    return s;
+}
+
+static kn_status run(zoo *z, const options *o, figures *f) {
+    kn_status s = KN_OK;
+    int64_t n = o->decode ? o->decode : o->steps;
+    if (o->decode && (!z->context || o->decode > z->context || z->batch != 1))
+        return fprintf(stderr, "%s: --decode wants a decode step of batch 1, and has %d positions\n", ZOO,
+                       (int)z->context),
+               KN_BAD_ARGUMENT;
+    double *t = malloc((size_t)n * sizeof *t);
+    if (!t) return KN_NOMEM;
+    if (o->save) {
+        mkdir(o->save, 0777);
+        s = save(z, o->save, "before");
+    }
+    if (!s) s = (o->decode ? decode : steps)(z, o, t, f);
+    f->ms = median(t, n);
+    free(t);
+    return s;
+}
+
 /* What KN_DEBUG asks for. */
 static void log_line(void *user, const char *text) {
     (void)user;
@@ -200,9 +229,10 @@ int main(int argc, char **argv) {
     if (!k) return fputs("out of memory\n", stderr), 1;
     kn_set_log(k, log_line, NULL);
     kn_status s = zoo_open(&z, k, zoo_find(ZOO), o.batch, o.small);
-    if (!s) s = run(&z, &o, &f);
+    if (!s && o.position >= 0) s = kn_bind(k, "position", o.position);
+    if (!s) s = o.turns ? turns(&z) : run(&z, &o, &f);
     if (s) fprintf(stderr, "%s: %s\n", ZOO, kn_error(k) ? kn_message(k) : "out of memory");
-    else report(&z, o.json, &f);
+    else if (!o.turns) report(&z, o.json, &f);
     zoo_close(&z);
     kn_close(k);
     return s != KN_OK;

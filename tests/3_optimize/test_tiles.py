@@ -15,7 +15,7 @@ GELU = """%h = mul %s 0.5
 %y = mul %t %b"""
 
 
-def optimized(koine, tmp_path, m, k, n, across=True, after=PLAIN):
+def optimized(koine, tmp_path, m, k, n, across=True, after=PLAIN, threads=1):
     """x [m, k] times w [k, n] (or [n, k], if it lies along the sum): the OptOps of its one kernel, and the extents of its loops."""
     shape, order = ((n, k), "(0, 2, 1)") if across else ((k, n), "(0, 1, 2)")
     last = f"""%wp = reshape %w (1, {shape[0]}, {shape[1]})
@@ -37,7 +37,7 @@ out "y" = %y
 """
     p = tmp_path / "p.kn"
     p.write_text(text)
-    out = koine("compile", p, "--target", "x86", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": "1"}).stdout
+    out = koine("compile", p, "--target", "x86", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": threads}).stdout
     loops = {i: int(e) for i, e in re.findall(r"^(%\d+) = range \d+ LOOP (\d+)", out, re.M)}
     end = re.findall(r"^%\d+ = end %\d+((?: %\d+)+)", out, re.M)[-1].split()
     return re.search(r"opts=\[(.*)\]", out)[1], [loops[i] for i in end if i in loops]
@@ -355,3 +355,10 @@ def test_threads_copy_what_they_need(koine, threads):
     out = koine("compile", "-", "--target", "x86", "--to", "optimize", stdin=net, env=env).stdout
     opts = re.search(r"_7_7_64_112_112\".* opts=\[(.*)\]", out)[1]
     assert opts.startswith(f"split 1 {threads} t") and "stage 1 " in opts, opts
+
+
+@pytest.mark.parametrize("m, k, n, parts, packs", [(64, 64, 3136, 2, False), (66, 64, 3136, 1, False), (256, 1024, 196, 1, True)])
+def test_parts_for_each_thread(koine, tmp_path, m, k, n, parts, packs):
+    """Two where they divide the rows and copy nothing: a thread that is late leaves one to the others. What is packed is packed by each part."""
+    opts, _ = optimized(koine, tmp_path, m, k, n, across=False, threads=2)
+    assert re.match(rf"split [01] {2 * parts} t top", opts) and ("stage" in opts) == packs, opts

@@ -15,6 +15,7 @@ typedef struct ki_choice {
     unsigned threads;
     int64_t count;  /* threads chosen, 0: none yet */
     bool even;      /* all get the same */
+    bool single;    /* as ki_machine */
     uint32_t steps; /* OptOps so far */
     double alone;   /* less work than this is not worth waking them */
     uint64_t from;  /* bytes of an output that is better written past the caches; 0: none is */

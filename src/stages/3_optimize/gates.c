@@ -15,7 +15,7 @@
 #define MOST_DEALT   (1 << 21) /* the same where rows are dealt out: each element once */
 #define MOST_VECTORS 7         /* of a tile (tile.c) */
 #define SHORTEST     8         /* terms that a mask must serve */
-#define BLOCK        64        /* about so many of them */
+#define BLOCK        32        /* about so many of them */
 
 bool ki_is_gated_by(const ki_nest *k, kn_uop access, kn_uop r) {
     for (kn_uop i = access->src[1]; i->op == KN_WHERE; i = i->src[1])

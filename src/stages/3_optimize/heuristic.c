@@ -240,6 +240,21 @@ static kn_uop cut(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t *un
     return best;
 }
 
+/* Parts of r for each of t threads, of which one that is late leaves some to the others: several where a part copies nothing that another
+ * does too, in a kernel of one sum of products. Around a tile's loops each part reads the other operand. */
+static int64_t parts_each(const ki_choice *c, const ki_tile *tile, kn_uop r, int64_t unit, int64_t t) {
+    const ki_scope *s = &c->nest.scope;
+    bool known;
+    uint32_t sums = 0;
+    if (c->single || c->count || t != c->threads || c->sink->nsrc != 1 || !tile->reduce || tile->pack) return 1;
+    bool copied = ki_nest_stride(&c->nest, tile->streamed, tile->v, &known) != 1;
+    if (copied && (r == tile->u || !ki_scope_has(s, tile->streamed, r))) return 1;
+    for (uint32_t i = 0; i < s->n; i++) sums += s->node[i]->op == KN_REDUCE && s->node[i]->nsrc > 1;
+    int64_t p = r == tile->v || r == tile->u || r == tile->w ? 2 : 8;
+    while (p > 1 && (ki_extent(r) % (p * t * unit) || work_of(&c->nest) < c->alone * (double)(p * t))) p /= 2;
+    return sums == 1 ? p : 1;
+}
+
 static bool split_threads(ki_choice *c, kn_uop r, int64_t t) {
     c->count = t;
     return ki_choice_do(c, KI_OPT_SPLIT, KN_AX_THREAD, true, r->arg.range.id, t);
@@ -261,7 +276,8 @@ static bool divide_nest(ki_choice *c, kn_uop e) {
     t = c->count ? c->count : thread_count(ki_extent(best) / unit, c->threads);
     bool vectors = best == tile.v && unit > 1 && !tile.reduce && !c->even;
     bool fewer = vectors && !c->count && busy_threads(ki_extent(best) / unit, c->threads) > t;
-    if (ki_extent(best) % (t * unit) == 0 && !fewer) return split_threads(c, best, t);
+    if (ki_extent(best) % (t * unit) == 0 && !fewer)
+        return split_threads(c, best, t * parts_each(c, &tile, best, unit, t));
     if (vectors && ki_extent(best) % unit == 0) /* dealt next, in units */
         return ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)best->arg.range.axis, false, best->arg.range.id, unit);
     if (e->src[1] == best) return ki_choice_even(c, best, vectors ? unit : t * unit);
@@ -341,7 +357,8 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
 
 kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, const ki_knobs *knobs, kn_uop sink) {
     bool clean = ir->env->err == KI_E_NONE;
-    ki_choice c = {.ir = ir, .target = t, .threads = m->threads ? m->threads : 1, .ok = true}, from;
+    ki_choice c = {.ir = ir, .target = t, .threads = m->threads ? m->threads : 1, .single = m->single, .ok = true},
+              from;
     c.alone = m->alone ? (double)m->alone : WORTH_THREADS;
     if (knobs) c.knobs = *knobs;
     if (c.knobs.threads && c.knobs.threads < c.threads) c.threads = c.knobs.threads;

@@ -281,15 +281,17 @@ kn_uop ki_apply_opts(ki_ir *ir, kn_uop sink, const ki_opt *opt, uint32_t n) {
 }
 
 /* What the heuristics choose: for as many threads as there are, or the most that add up as one thread does, if that is more
- * than half of them. */
+ * than half of them; in several parts for each only where that adds up so too. */
 static kn_uop choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink) {
     ki_machine some = *m;
     kn_uop chosen = ki_opt_choose(ir, t, m, NULL, sink), alone;
     if (!chosen || m->threads < 2 || !ki_shares_sums(ir, chosen)) return chosen;
     some.threads = 1;
     if (!(alone = ki_opt_choose(ir, t, &some, &(ki_knobs){.sums = 1}, sink))) return NULL;
+    if (ki_same_orders(ir, alone, chosen)) return chosen;
+    some.single = true;
     for (some.threads = m->threads; chosen && some.threads * 2 > m->threads; some.threads--) {
-        if (some.threads < m->threads) chosen = ki_opt_choose(ir, t, &some, NULL, sink);
+        chosen = ki_opt_choose(ir, t, &some, NULL, sink);
         if (chosen && ki_same_orders(ir, alone, chosen)) return chosen;
     }
     some.threads = 1;

@@ -237,7 +237,22 @@ static bool is_row(const ki_nest *k, kn_uop access) {
     return false;
 }
 
-/* What a sum reads, each element once: of rows far apart at the same time, where which of them is fetched ahead, and how far, is better
+/* Does another sum of as many terms read the same rows, in the same loop around both? */
+static bool is_read_again(const ki_nest *k, kn_uop param, kn_uop access, kn_uop sum) {
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
+        kn_uop x = ki_nest_closer(k, r);
+        const ki_affine *f = ki_nest_form(k, u), *g = ki_nest_form(k, access);
+        if (x == sum || x->op != KN_REDUCE || ki_terms(x) != ki_terms(sum) || !f || !g || f->k != g->k) continue;
+        for (uint32_t q = 0; q < k->scope.nrange; q++) {
+            kn_uop v = k->scope.range[q];
+            if (ki_is_serial(v) && step(k, u, v) && step(k, u, v) == step(k, access, v)) return true;
+        }
+    }
+    return false;
+}
+
+/* What one sum alone reads, each element once: of rows far apart at the same time, where which of them is fetched ahead, and how far, is better
  * said, or along memory, past all caches, where loads that wait leave no room for what the hardware would fetch behind them. */
 static place of_sum(const ki_nest *k, kn_uop param, bool past) {
     place best = {0};
@@ -251,7 +266,8 @@ static place of_sum(const ki_nest *k, kn_uop param, bool past) {
             apart |= v->arg.range.axis == KN_AX_UPCAST && step(k, u, v) >= FAR;
             once = step(k, u, v) || ki_extent(v) == 1 || !ki_scope_has(&k->scope, x, v);
         }
-        if ((apart || (past && is_row(k, u))) && once && (!best.loop || ki_extent(r) > ki_extent(best.loop)))
+        bool is_best = !best.loop || ki_extent(r) > ki_extent(best.loop);
+        if ((apart || (past && is_row(k, u))) && once && is_best && !is_read_again(k, param, u, x))
             best = (place){.loop = r, .ahead = apart ? STRIP : SOON, .second = true};
     }
     return best;

@@ -100,6 +100,7 @@ bool ki_search_open(ki_search *s, ki_env *env, kn_uop sink, ki_ir *from) {
     s->done = false;
     s->base = s->scratch = (ki_ir){0};
     if (!s->width) s->width = 1;
+    s->machine.single = true; /* each part is measured in a process of its own */
     if (!ki_ir_open(&s->base, env) || !ki_ir_open(&s->scratch, env)) return false;
     if (!ki_import(&s->base, from, &sink, 1, &s->sink)) return false;
     if (!ki_ir_reset(&s->scratch) || !ki_import(&s->scratch, &s->base, &s->sink, 1, &sink)) return false;

@@ -70,7 +70,9 @@ kn_uop ki_render_alone(ki_ir *ir, ki_ir *own, const ki_target *t, kn_uop sink, k
              (from = ki_make(own, KN_CALL, (kn_dtype)call->dtype, src, call->nsrc, ki_import_arg(own, call), 0));
         ki_free(src);
     }
-    if (ok) code = binary_of(ir, own, t, from);
+    if (ok)
+        code = t->native ? binary_of(ir, own, t, from)
+                         : source_of(ir, own, t, from); /* a text may have been selected for C */
     return code ? ki_make(ir, KN_PROGRAM, KN_VOID, (kn_uop[]){list, code}, 2, ki_import_arg(ir, sink), 0) : NULL;
 }
 

@@ -164,6 +164,9 @@ KN_API kn_tensor kn_categorical(kn_tensor logits, int axis, kn_tensor key); /* a
 /* n places along the last axis, (..., n), i64, with probability p (0 or more, which need not add up to 1); without replacement in the order drawn,
  * places of p 0 last. */
 KN_API kn_tensor kn_multinomial(kn_tensor p, int64_t n, int replace, kn_tensor key);
+/* softmax((logits + g) / tau), g Gumbel: near 0 for tau, which is above it, nearly a choice by categorical. hard: 1 at the choice, else 0, with the
+ * gradient of the soft one. */
+KN_API kn_tensor kn_gumbel_softmax(kn_tensor logits, double tau, int hard, int axis, kn_tensor key);
 
 /* One number for each of the parameters, which broadcast, of their dtype (integers: f32); NaN where these are out of range; kn_broadcast_to makes
  * more of them. By a fixed number of tries: at most 4e-9 of them, gammas 4e-11, are not accepted in any and as tried last. In f64, with the same bits on
@@ -194,6 +197,12 @@ KN_API kn_tensor kn_param(kn_tensor x);
  * computed from the old value must be realised with the assign or before it; later use of them is an error. value may read target: it sees the old one.
  * Where target shows a place more than once, kn_expand's last element is kept, of kn_unfold's windows the earliest's. */
 KN_API kn_tensor kn_assign(kn_tensor target, kn_tensor value);
+/* value, in x's dtype, with x's gradient: straight-through. x has value's shape. kn_straight_through(kn_round(x), x) */
+KN_API kn_tensor kn_straight_through(kn_tensor value, kn_tensor x);
+/* x to the nearest of the steps (q - zero_point) * scale, q an integer of quant_min..quant_max; the gradient passes where q is in there. */
+KN_API kn_tensor kn_fake_quantize_per_tensor_affine(kn_tensor x, double scale, int64_t zero_point, int64_t quant_min, int64_t quant_max);
+/* The same with a scale and a zero point for each place of an axis: (C,). */
+KN_API kn_tensor kn_fake_quantize_per_channel_affine(kn_tensor x, kn_tensor scale, kn_tensor zero_point, int axis, int64_t quant_min, int64_t quant_max);
 
 /* ---- movement ---------------------------------------------------------------------------------------------- */
 

@@ -33,7 +33,7 @@ DEFAULTS = {
     "kl_div.log_target": False, "poisson_nll_loss.log_input": True, "poisson_nll_loss.eps": 1e-8, "gaussian_nll_loss.eps": 1e-6, "hinge_embedding_loss.margin": 1.0,
     "margin_ranking_loss.margin": 0.0, "cosine_embedding_loss.margin": 0.0, "triplet_margin_loss.margin": 1.0, "ctc_loss.blank": 0, "ctc_loss.zero_infinity": False,
     "key": None, "key_split.key": ..., "key_split.n": 2, "key_fold.key": ..., "threefry.key": ..., "location": 0.0, "exponential.scale": 1.0, "laplace.scale": 1.0, "gumbel.scale": 1.0, "logistic.scale": 1.0, "cauchy.scale": 1.0,
-    "shuffle.axis": 0, "categorical.axis": -1, "replace": True, "random_bits.dtype": "uint32",
+    "shuffle.axis": 0, "categorical.axis": -1, "gumbel_softmax.tau": 1.0, "hard": False, "gumbel_softmax.axis": -1, "fake_quantize_per_tensor_affine.scale": ..., "fake_quantize_per_channel_affine.scale": ..., "replace": True, "random_bits.dtype": "uint32",
     "local_response_norm.alpha": 1e-4, "local_response_norm.beta": 0.75, "local_response_norm.add": 1.0,
 }
 NAMES = {"keep": "keepdims", "in": "inputs", "from": "source", "to": "destination", "lambda": "lambda_", "def": "default"}

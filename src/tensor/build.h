@@ -124,6 +124,7 @@ kn_uop ki_t_ne(kn_ctx *k, kn_uop a, kn_uop b);
 kn_uop ki_t_logaddexp(kn_ctx *k, kn_uop a, kn_uop b); /* floats */
 kn_uop ki_t_elu(kn_ctx *k, kn_uop x, double alpha);
 kn_uop ki_t_clamp(kn_ctx *k, kn_uop x, double lo, double hi);
+kn_uop ki_t_straight(kn_ctx *k, kn_uop value, kn_uop like); /* value, in like's dtype; gradients go to like, of its shape */
 
 /* ---- reductions -------------------------------------------------------------------------------------------- */
 

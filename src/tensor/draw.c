@@ -111,6 +111,27 @@ kn_tensor kn_categorical(kn_tensor logits, int axis, kn_tensor key) {
     return kn_argmax(ki_handle(k, x), a, 0);
 }
 
+kn_tensor kn_gumbel_softmax(kn_tensor logits, double tau, int hard, int axis, kn_tensor key) {
+    ENTER_("gumbel_softmax", 2, logits, key);
+    kn_tensor bad = ki_key_enter(k, "gumbel_softmax", key);
+    if (bad) return bad;
+    kn_uop x = ki_t_float(k, logits->u);
+    int a = ki_axis(k, axis, ki_rank(logits->u));
+    if (a < 0 || !ki_shape_known(k, x)) return ki_handle(k, NULL);
+    if (!(tau > 0)) return FAIL(KI_E_TEMPERATURE, k->fn, tau), ki_handle(k, NULL);
+    ki_shape s = ki_shape_like(x);
+    kn_dtype t = (kn_dtype)x->dtype;
+    x = ki_t_cast(k, x, ki_draw_dtype(t));
+    x = ki_t_div(k, ki_t_add(k, x, gumbel(k, ki_drawn(k, key, &s), ki_draw_dtype(t))), L(tau));
+    kn_uop soft = x ? ki_t_cast(k, ki_t_softmax(k, x, (unsigned)a), t) : NULL;
+    if (!hard || !soft || !ki_numel(x)) return ki_handle(k, soft);
+    kn_tensor at = kn_argmax(ki_handle(k, x), a, 1);
+    int64_t n = ki_dim_n(x, (unsigned)a), dim[KI_MAX_RANK];
+    for (unsigned i = 0; i < s.n; i++) dim[i] = i == (unsigned)a ? n : 1;
+    kn_uop one = at->u ? ki_t_eq(k, at->u, ki_t_reshape(k, ki_t_iota(k, n, (kn_dtype)at->u->dtype), s.n, dim)) : NULL;
+    return ki_handle(k, ki_t_straight(k, one, soft));
+}
+
 kn_tensor kn_multinomial(kn_tensor p, int64_t n, int replace, kn_tensor key) {
     ENTER_("multinomial", 2, p, key);
     kn_tensor bad = ki_key_enter(k, "multinomial", key), at = NULL;

@@ -140,7 +140,7 @@ static bool pullback(sweep *s, kn_uop u, kn_uop g) {
 
 static bool ends_here(kn_uop u) {
     if (u->op == KN_FUNCTION) return false;
-    return u->op == KN_DETACH || u->op == KN_AFTER || !ki_is_float((kn_dtype)u->dtype);
+    return (u->op == KN_DETACH && u->nsrc == 1) || u->op == KN_AFTER || !ki_is_float((kn_dtype)u->dtype);
 }
 
 static void find_needs(sweep *s, kn_uop *order, int64_t count) {
@@ -260,6 +260,8 @@ static bool visit(sweep *s, kn_uop u) {
     if (!s->g[u->id] || ends_here(u)) return true;
     bool below = false;
     for (uint32_t j = 0; j < u->nsrc; j++) below |= s->needs[u->src[j]->id];
+    if (below && u->op == KN_DETACH)
+        return add_to(s, u->src[1], s->g[u->id]); /* straight-through: no derivative, so no rule */
     if (below && u->op == KN_GETTUPLE) s->get[u->id] = s->get[u->src[0]->id], s->get[u->src[0]->id] = u;
     else if (below) return pullback(s, u, s->g[u->id]);
     return true;

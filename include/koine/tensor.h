@@ -707,9 +707,9 @@ KN_API kn_status kn_vjp(kn_tensor y, kn_tensor v, const kn_tensor *wrt, size_t n
 KN_API kn_tensor kn_jvp(kn_tensor y, const kn_tensor *wrt, const kn_tensor *v, size_t n);
 /* How the gradients change then: the Hessian of loss by all of wrt, times v, into out. */
 KN_API kn_status kn_hvp(kn_tensor loss, const kn_tensor *wrt, const kn_tensor *v, size_t n, kn_tensor *out);
-/* All derivatives of y by x, in y's axes and then x's. One of the two has at most 256 elements. */
+/* All derivatives of y by x, in y's axes and then x's: one graph, of as many rows as the smaller of the two has elements. */
 KN_API kn_tensor kn_jacobian(kn_tensor y, kn_tensor x);
-/* The second derivatives of loss by x, of at most 256 elements, in x's axes twice. */
+/* The second derivatives of loss by x, in x's axes twice. */
 KN_API kn_tensor kn_hessian(kn_tensor loss, kn_tensor x);
 
 /* Stamps the caller's place on a tensor just made, or on the failure a call just had; used by the macros of here.h. */

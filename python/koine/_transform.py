@@ -308,8 +308,8 @@ def _matrix(name, function):
 
 
 def jacobian(f, argnums=0):
-    """A function that returns all derivatives of f's result by the argument at argnums: in the result's axes, then the argument's. One of the
-    two has at most 256 elements."""
+    """A function that returns all derivatives of f's result by the argument at argnums: in the result's axes, then the argument's: one
+    graph, of as many rows as the smaller of the two has elements."""
     return _matrix("jacobian", L.kn_jacobian)(f, argnums)
 
 

@@ -32,6 +32,9 @@ kn_tensor ki_enter(kn_ctx **k, const char *fn, const kn_tensor *t, size_t n, uns
 #define FAIL(...) ki_none(ki_fail(&k->env, __VA_ARGS__))
 static inline kn_uop ki_none(int status) { return (void)status, NULL; }
 
+/* batch.c: the roots again where each from[i] is to[i], which has an axis of this size more, in front, as the roots have then; in place. */
+bool ki_batched(kn_ctx *k, kn_uop *root, size_t nroot, const kn_uop *from, const kn_uop *to, size_t n, kn_uop size);
+
 /* ---- what was made before (recall.c) ----------------------------------------------------------------------- */
 
 /* The value noted for this key since the last collection, NULL: none. part: a number that belongs to the key, how it is divided say. */

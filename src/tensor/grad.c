@@ -409,42 +409,33 @@ static bool curved(kn_ctx *k, kn_uop y, const kn_uop *v, const kn_uop *wrt, size
 
 /* ---- whole matrices of derivatives ------------------------------------------------------------------------ */
 
-enum { MOST_ROWS = 256 }; /* each is a sweep, and a choice in every element's kernel */
-
-/* Element i of a value is 1, the others 0. */
-static kn_uop unit(kn_ctx *k, kn_uop like, int64_t i) {
-    ki_shape s = ki_shape_like(like);
-    kn_uop n = ki_t_iota(k, (int64_t)like->type->numel, KN_I32),
-           is = n ? ki_t_eq(k, n, ki_t_lit(k, n, (double)i)) : NULL;
+/* As many values of like's shape as it has elements: in each another element is 1, the others 0. */
+static kn_uop units(kn_ctx *k, kn_uop like) {
+    int64_t n = (int64_t)like->type->numel;
+    ki_shape s = {.n = 1, .d = {{n, NULL}}};
+    kn_uop i = ki_t_iota(k, n, KN_I64), is = i ? ki_t_eq(k, RESHAPE(i, n, 1), RESHAPE(i, 1, n)) : NULL;
+    for (unsigned a = 0; a < ki_rank(like) && s.n < KI_MAX_RANK; a++) s.d[s.n++] = like->type->dim[a];
     return is ? ki_t_reshape_to(k, ki_t_cast(k, is, (kn_dtype)like->dtype), &s) : NULL;
 }
 
-/* Of y by x, in y's axes and then x's: row by row backward, or column by column forward where there are fewer of these. */
+/* Of y by x, in y's axes and then x's: all rows at once backward, or all columns forward where there are fewer of these. */
 static kn_uop matrix(kn_ctx *k, kn_uop y, kn_uop x) {
+    if (!ki_shape_known(k, y) || !ki_shape_known(k, x)) return NULL;
     int64_t rows = (int64_t)y->type->numel, columns = (int64_t)x->type->numel;
     bool forward = columns < rows;
-    char a[128], b[128];
     ki_shape shape = ki_shape_like(y), s = ki_shape_like(x);
-    int64_t n = forward ? columns : rows;
-    if (!ki_shape_known(k, y) || !ki_shape_known(k, x)) return NULL;
-    if (n > MOST_ROWS)
-        return FAIL(KI_E_JACOBIAN, k->fn, ki_shape_text(y->type, a, sizeof a), ki_shape_text(x->type, b, sizeof b),
-                    MOST_ROWS);
     if (shape.n + s.n > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK);
     for (unsigned i = 0; i < s.n; i++) shape.d[shape.n++] = s.d[i];
-    if (!n) return ki_t_full(k, &shape, ki_t_lit(k, y, 0));
-    kn_uop *part = ki_calloc((size_t)n, sizeof *part), g = ki_t_placeholder(k, y), back = NULL, all = NULL;
-    if (!part) ki_fail(&k->env, KI_E_NOMEM);
-    bool ok = part && g && (!forward || ki_grad(k, &y, &g, 1, &x, 1, &back));
-    for (int64_t i = 0; i < n && ok; i++) {
-        kn_uop e = unit(k, forward ? x : y, i), flat;
-        ok = e && (forward ? ki_grad(k, &back, &e, 1, &g, 1, &flat) : ki_grad(k, &y, &e, 1, &x, 1, &flat));
-        ok = ok && (part[i] = RESHAPE(flat, forward ? rows : columns)) != NULL;
+    if (!rows || !columns) return ki_t_full(k, &shape, ki_t_lit(k, y, 0));
+    kn_uop g = ki_t_placeholder(k, y), e = units(k, forward ? x : y), v = g, all = NULL;
+    bool ok = g && e && ki_grad(k, &y, &g, 1, &x, 1, &all);
+    if (ok && forward) {
+        kn_uop back = all;
+        ok = (v = ki_t_placeholder(k, x)) && ki_grad(k, &back, &v, 1, &g, 1, &all);
     }
-    if (ok) all = ki_opn(&k->ir, KN_STACK, part, (uint32_t)n);
-    if (all && forward) all = ki_t_swap(k, all, 0, 1);
-    ki_free(part);
-    return all ? ki_t_reshape_to(k, all, &shape) : NULL;
+    ok = ok && ki_batched(k, &all, 1, &v, &e, 1, ki_index(&k->ir, forward ? columns : rows));
+    if (ok && forward) all = ki_t_swap(k, RESHAPE(all, columns, rows), 0, 1);
+    return ok && all ? ki_t_reshape_to(k, all, &shape) : NULL;
 }
 
 static bool whole(kn_ctx *k, kn_uop y, const kn_uop *v, const kn_uop *wrt, size_t n, kn_uop *out) {

@@ -419,6 +419,37 @@ def test_jacobian(k, shapes):
     np.testing.assert_allclose(y.jacobian(x).numpy(), m * np.cos(x.numpy()), rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_jacobian_is_every_row_at_once(k, name):
+    """v J = J^T v and J w = jvp, whatever the function: each op has an axis more in front where its operands have."""
+    shapes, f, lo, hi = CASES[name]
+    t = [k.array(values(f"{name}{i}", s, np.float64, lo, hi)) for i, s in enumerate(shapes)]
+    y, r = f(*t), np.random.default_rng(3)
+    v, w = k.array(r.normal(size=y.shape)), k.array(r.normal(size=shapes[0]))
+    j, back, there = y.jacobian(t[0]), koine.several("vjp", 1, y, v, [t[0]])[0], koine.call("jvp", y, [t[0]], [w])
+    assert j.check().shape == (*y.shape, *shapes[0])
+    k.realize(j, back, there)
+    np.testing.assert_allclose(np.tensordot(v.numpy(), j.numpy(), len(y.shape)), back.numpy(), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(np.tensordot(j.numpy(), w.numpy(), len(shapes[0])), there.numpy(), rtol=1e-9, atol=1e-10)
+
+
+def test_jacobian_of_many():
+    """A thousand rows are one graph: no more kernels than those of three, and values as by hand."""
+    kernels = {}
+    for n in (3, 1000):
+        c = koine.Context("CPU")
+        r = np.random.default_rng(n)
+        a, m = r.normal(size=n).astype("f4") / 30, r.normal(size=(n, n)).astype("f4")
+        x = c.array(a)
+        j = (x.reshape((1, n)) @ c.array(m)).tanh().reshape((n,)).jacobian(x)
+        before = koine.load().kn_stats_of(c.h).kernels_launched
+        c.realize(j)
+        kernels[n] = koine.load().kn_stats_of(c.h).kernels_launched - before
+        np.testing.assert_allclose(j.numpy(), ((1 - np.tanh(a @ m) ** 2) * m).T, rtol=1e-3, atol=1e-4)
+        c.close()
+    assert kernels[1000] <= kernels[3] + 1
+
+
 @pytest.mark.parametrize("f, want", [
     (lambda x: x.mul(x).mul(x).sum(), lambda a: np.diag(6 * a)), (lambda x: x.exp().sum(), lambda a: np.diag(np.exp(a))),
     (lambda x: x.sum().square(), lambda a: np.full((5, 5), 2.0)), (lambda x: x.mul(x.flip((0,))).sum(), lambda a: 2.0 * np.eye(5)[::-1])])

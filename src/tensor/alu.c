@@ -67,14 +67,6 @@ kn_uop ki_t_where(kn_ctx *k, kn_uop p, kn_uop a, kn_uop b) {
     return ki_op3(&k->ir, KN_WHERE, p, a, b);
 }
 
-/* grad.kr knows this form; where() of a constant goes before anything is computed, and so does -0.0. */
-kn_uop ki_t_with_slope(kn_ctx *k, kn_uop value, kn_uop smooth) {
-    if (!value || !smooth) return NULL;
-    kn_uop slope =
-        ki_t_where(k, ki_t_const(k, KN_BOOL, 0), ki_t_neg(k, ki_t_neg(k, smooth)), ki_t_lit(k, smooth, -0.0));
-    return ki_t_add(k, ki_op1(&k->ir, KN_DETACH, value), slope);
-}
-
 /* ---- named ------------------------------------------------------------------------------------------------- */
 
 kn_uop ki_t_add(kn_ctx *k, kn_uop a, kn_uop b) { return ki_t_binary(k, KN_ADD, a, b); }

@@ -130,7 +130,7 @@ static kn_uop fmod_of(kn_ctx *k, kn_uop a, kn_uop b) {
         r = ki_t_where(k, ki_t_lt(k, r, m), r, left); /* of an infinite m too */
     }
     r = ki_t_cast(k, ki_t_where(k, neg, ki_t_neg(k, r), r), t);
-    return ki_t_with_slope(k, r, smooth); /* 1, and the quotient less */
+    return ki_t_straight(k, r, smooth); /* 1, and the quotient less */
 }
 
 static kn_uop remainder_of(kn_ctx *k, kn_uop a, kn_uop b) {

@@ -99,8 +99,6 @@ kn_uop ki_t_truth(kn_ctx *k, kn_uop x); /* x != 0 */
 kn_uop ki_t_const(kn_ctx *k, kn_dtype t, double v);
 kn_uop ki_t_lit(kn_ctx *k, kn_uop like, double v); /* a constant of like's dtype */
 kn_uop ki_t_full(kn_ctx *k, const ki_shape *s, kn_uop scalar);
-/* A float `value` that has no derivative of its own, with that of `smooth`, of its shape and dtype: of which nothing is computed else. */
-kn_uop ki_t_with_slope(kn_ctx *k, kn_uop value, kn_uop smooth);
 kn_uop ki_t_lowest(kn_ctx *k, kn_dtype t); /* the identity of max */
 
 kn_uop ki_t_unary(kn_ctx *k, kn_op op, kn_uop x);

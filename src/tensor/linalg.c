@@ -108,5 +108,5 @@ kn_uop ki_in_order(kn_ctx *k, kn_uop x, kn_uop places) {
 /* `value`, with the derivatives of `smooth`, which is equal to it but for roundings (or not defined). */
 kn_uop ki_with_slope(kn_ctx *k, kn_uop value, kn_uop smooth) {
     kn_uop none = ki_t_sub(k, smooth, smooth);
-    return none ? ki_t_with_slope(k, value, ki_t_where(k, ki_t_eq(k, none, none), smooth, L(none, 0))) : NULL;
+    return none ? ki_t_straight(k, value, ki_t_where(k, ki_t_eq(k, none, none), smooth, L(none, 0))) : NULL;
 }

@@ -282,7 +282,7 @@ static kn_uop running_max(kn_ctx *k, kn_uop x, int axis) {
     uint32_t bit = UINT32_C(1) << axis;
     kn_uop at = record_of(k, x, m, axis, ki_dim_n(x, (unsigned)axis) > SHORT);
     if (!at || !ki_rows_of(k, x, bit, &o) || !ki_rows_of(k, at, bit, &p)) return NULL;
-    return ki_t_with_slope(k, m, ki_rows_out(k, ki_t_pick(k, o.x, p.x), &o, o.n));
+    return ki_t_straight(k, m, ki_rows_out(k, ki_t_pick(k, o.x, p.x), &o, o.n));
 }
 
 /* Turned round by -x, or ~x of integers. */

@@ -89,8 +89,7 @@ def test_matrices_of_derivatives():
         kn.jacobian(lambda p: p[0])([X])
     with pytest.raises(TypeError, match="argnums 1"):
         kn.hessian(lambda x: x.sum(), argnums=1)(X)
-    with pytest.raises(NotImplementedError, match="at most 256"):
-        kn.jacobian(lambda x: x * 2)(kn.ones(1000))
+    assert kn.jacobian(lambda x: x * 2)(np.ones(300, np.float32)).shape == (300, 300)
 
 
 def test_checkpoint():

@@ -83,7 +83,8 @@ static const char more[] = "koine 1 tensor\n"
                            "%a = param \"a\" : f32 [4, 8]\n"
                            "%b = param \"b\" : f32 [4, 8]\n"
                            "%c = param \"c\" : f32 [4, 8]\n"
-                           "%y = mulacc %a %b %c\n"
+                           "%d = detach %a %b\n"
+                           "%y = mulacc %d %b %c\n"
                            "out \"y\" = %y\n";
 
 /* A product that goes by dot products. */

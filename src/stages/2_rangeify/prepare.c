@@ -3,8 +3,7 @@
 
 enum {
     MOST_CHUNKS = 64,
-    PART = 1024, /* terms of a product's part: of what a tile reads of both sides so much stays in the caches */
-    REUSE = 8    /* products that an element of a side is in, at least */
+    PART = 1024 /* terms of a product's part: of what a tile reads of both sides so much stays in the caches */
 };
 
 /* Of t n elements from `from` on along axis `at`. */
@@ -40,7 +39,7 @@ static int64_t product_chunks(kn_uop u, int64_t n, const ki_prepare *o) {
         return 0;
     double a = elements(t->src[0]), b = elements(t->src[1]), all = (double)t->type->numel,
            sums = (double)u->type->numel;
-    if (all < REUSE * a || all < REUSE * b) return 0;
+    if (all < KI_SIDE_REUSE * a || all < KI_SIDE_REUSE * b) return 0;
     int64_t c = (n + PART - 1) / PART, most = (int64_t)((a + b) / sums);
     if (c > most) c = most;
     if (c > MOST_CHUNKS) c = MOST_CHUNKS;
@@ -102,6 +101,7 @@ typedef struct terms { /* of a REDUCE's body, last ones first */
     kn_uop term[KI_MOST_SIDES], side[KI_MOST_SIDES];
     kn_uop rest[KI_MOST_SIDES]; /* what is before them, in order */
     unsigned n, sides, nrest;
+    int64_t most, reuse; /* as ki_prepare */
 } terms;
 
 /* Both sides of a product, each read many times over; false: it is none, or there is no room. */
@@ -111,20 +111,20 @@ static bool add_sides(terms *x, kn_uop t) {
     for (unsigned k = 0; k < 2; k++) {
         if (t->op != KN_MUL) return false;
         for (side[more] = t->src[k]; ki_range_is_view(side[more]);) side[more] = side[more]->src[0];
-        if (side[more]->type->numel > t->type->numel / REUSE) return false;
+        if (side[more]->type->numel * x->reuse > t->type->numel) return false;
         bool met = more && side[0] == side[1];
         for (unsigned j = 0; j < x->sides; j++) met |= x->side[j] == side[more];
         more += !met;
     }
-    if (x->sides + more > KI_MOST_SIDES || x->n == KI_MOST_SIDES) return false;
+    if (x->sides + more > x->most || x->n == KI_MOST_SIDES) return false;
     for (unsigned k = 0; k < more; k++) x->side[x->sides++] = side[k];
     x->term[x->n++] = t;
     return true;
 }
 
 /* As many of the last terms of the sum t as have room. */
-static void find_terms(terms *x, kn_uop t) {
-    *x = (terms){.rest = {t}, .nrest = 1};
+static void find_terms(terms *x, kn_uop t, int64_t most, int64_t reuse) {
+    *x = (terms){.rest = {t}, .nrest = 1, .most = most, .reuse = reuse};
     while (x->nrest) {
         t = x->rest[x->nrest - 1];
         if (t->op == KN_ADD && x->nrest < KI_MOST_SIDES) {
@@ -141,7 +141,7 @@ static void find_terms(terms *x, kn_uop t) {
 uint32_t ki_range_sides(kn_uop u) {
     terms x;
     if (u->arg.reduce.op != KN_ADD || u->src[0]->op != KN_ADD) return 0;
-    find_terms(&x, u->src[0]);
+    find_terms(&x, u->src[0], KI_MOST_SIDES, KI_SIDE_REUSE);
     return x.nrest ? 0 : x.sides;
 }
 
@@ -151,9 +151,11 @@ kn_uop ki_prepare_terms(ki_match *m) {
     ki_ir *ir = m->ir;
     kn_uop u = m->root, last, first;
     terms x;
+    const ki_prepare *o = m->user;
+    int64_t most = o->sides ? o->sides : 2; /* those of one product at least */
     if (u->nsrc != 1 || u->src[0]->type->symbolic) return NULL;
-    find_terms(&x, u->src[0]);
-    if (!x.nrest || x.n < 2 || !add_sides(&(terms){0}, x.rest[x.nrest - 1])) return NULL;
+    find_terms(&x, u->src[0], most, o->reuse);
+    if (!x.nrest || !x.n || !add_sides(&(terms){.most = most, .reuse = o->reuse}, x.rest[x.nrest - 1])) return NULL;
     for (last = x.term[--x.n]; x.n && last;) last = ki_op2(ir, KN_ADD, last, x.term[--x.n]);
     first = x.rest[0];
     for (unsigned k = 1; k < x.nrest && first; k++) first = ki_op2(ir, KN_ADD, first, x.rest[k]);

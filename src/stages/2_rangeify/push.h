@@ -31,6 +31,8 @@ typedef struct ki_prepare {
     int64_t least;  /* elements a REDUCE must have */
     int64_t chunks; /* least number of chunks */
     int64_t terms;  /* terms a matrix product must sum up */
+    int64_t sides;  /* of products, that a kernel reads at most */
+    int64_t reuse;  /* products that an element of a side is in, at least */
 } ki_prepare;
 kn_uop ki_prepare_chunks(ki_match *m);
 kn_uop ki_prepare_terms(ki_match *m);

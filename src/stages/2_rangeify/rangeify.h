@@ -255,8 +255,9 @@ bool ki_range_is_view(kn_uop u);
 bool ki_range_is_product(kn_uop u);
 /* Whether folding looks through a value: views and arithmetic over comparisons, and REDUCEs known to fold. */
 bool ki_range_goes_through(const rangeifier *r, kn_uop v);
-/* prepare.c: what the products read that a REDUCE adds up, if its body is a sum of products alone: at most so many. Else 0. */
-enum { KI_MOST_SIDES = 40 };
+/* prepare.c: what the products read that a REDUCE adds up, if its body is a sum of products alone: at most so many. Else 0. An element of
+ * a side is in so many products at least. */
+enum { KI_MOST_SIDES = 40, KI_SIDE_REUSE = 8 };
 uint32_t ki_range_sides(kn_uop u);
 /* decide.c: users first; fills nests, outputs and map. */
 bool ki_range_decide(rangeifier *r);

@@ -66,7 +66,7 @@ kn_uop ki_range_sorted(ki_ir *ir, kn_uop u) {
 }
 
 kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple) {
-    ki_prepare worth = {.least = 65536, .chunks = 8, .terms = 4097};
+    ki_prepare worth = {.least = 65536, .chunks = 8, .terms = 4097, .sides = KI_MOST_SIDES, .reuse = KI_SIDE_REUSE};
     static const ki_ruleset *const sets[] = {&ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod, &ki_rules_float,
                                              &ki_rules_prepare};
     ki_rewrite_opts o = {.sets = sets, .nsets = sizeof sets / sizeof *sets, .driver = KI_FIXPOINT, .user = &worth};

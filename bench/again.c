@@ -1,5 +1,6 @@
 /* again.c: build/bench/again: microseconds that a call of a function costs which was called before: a network of two layers traced by
- * kn_function and realised, without and with the gradients of its four weights, and these of a new batch each time. On one thread (KN_THREADS), through the public API alone.
+ * kn_function and realised, without and with the gradients of its four weights, and these of a new batch each time. On one thread
+ * (KN_THREADS), through the public API alone.
  *
  * The second call is what a program pays once the first has compiled: its caches are cold, its pages new, so each of several contexts is
  * asked, and the median reported. What kernels ran is stated apart: all of a call is in `us`, what is beyond its kernels in `beyond_us`. */

@@ -142,24 +142,25 @@ def kernels(rows, found, beam, ceilings, all_threads):
 # ---- the rest ----
 
 
+def program(name):
+    """What build/bench/NAME prints, on one thread; None: it failed, which is noted."""
+    p = subprocess.run([ARGS.build / "bench" / name], capture_output=True, text=True, env=os.environ | {"KN_THREADS": "1"})
+    if p.returncode:
+        failures.append(f"{name}: {p.stderr.strip()}")
+    return None if p.returncode else json.loads(p.stdout)
+
+
 def dispatch():
     title("Dispatch: 1,000 dependent tiny kernels in a realised schedule, ns a kernel beyond the kernels, one thread")
-    p = subprocess.run([ARGS.build / "bench/dispatch"], capture_output=True, text=True, env=os.environ | {"KN_THREADS": "1"})
-    if p.returncode:
-        failures.append("dispatch: " + p.stderr.strip())
-        return
-    d = json.loads(p.stdout)
-    r = {"row": "dispatch", "koine": d["ns"], "unit": "ns", "kernel_ns": d["kernel_ns"], "bar": 300, "met": d["ns"] <= 300}
-    out(r, f"{'dispatch':20} {1:3} {d['ns']:9.1f}  (a kernel itself: {d['kernel_ns']:.1f}); bar 300")
+    d = program("dispatch")
+    if d:
+        r = {"row": "dispatch", "koine": d["ns"], "unit": "ns", "kernel_ns": d["kernel_ns"], "bar": 300, "met": d["ns"] <= 300}
+        out(r, f"{'dispatch':20} {1:3} {d['ns']:9.1f}  (a kernel itself: {d['kernel_ns']:.1f}); bar 300")
 
 
 def again():
     title("Again: a second call of a traced network of two layers, realised, us in the median of 21; in brackets the median of later ones; one thread")
-    p = subprocess.run([ARGS.build / "bench/again"], capture_output=True, text=True, env=os.environ | {"KN_THREADS": "1"})
-    if p.returncode:
-        failures.append("again: " + p.stderr.strip())
-        return
-    for name, d in json.loads(p.stdout).items():
+    for name, d in (program("again") or {}).items():
         r = {"row": f"again_{name}", "koine": d["second_us"], "unit": "us", "later_us": d["us"], "first_context_us": d["cold_us"]}
         out(r | {"bar": 50, "met": d["second_us"] <= 50}, f"{r['row']:20} {1:3} {d['second_us']:9.1f}  ({d['us']:.1f}); bar 50")
 

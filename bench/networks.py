@@ -59,10 +59,10 @@ def turns(players):
     a_round = sum(once[side] * steps[side] for side in playing)
     for _ in range(1 if a_round > ONCE else max(FEWEST, min(TURNS, int(BUDGET / max(a_round, 0.1))))):
         for side in playing:
-            if once[side] < SHORT:
-                asked(players[side], 1)
-            if "error" not in done[side][-1]:
-                done[side].append(asked(players[side], steps[side]))
+            if "error" in done[side][-1]:
+                continue
+            first = asked(players[side], 1) if once[side] < SHORT else {}
+            done[side].append(first if "error" in first else asked(players[side], steps[side]))
     return {side: answers if "error" in answers[-1] else answers[1:] for side, answers in done.items()}
 
 

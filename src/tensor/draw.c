@@ -97,6 +97,13 @@ kn_tensor kn_shuffle(kn_tensor t, int axis, kn_tensor key) {
     return ki_handle(k, ki_t_take(k, t->u, at, (unsigned)a));
 }
 
+/* x and Gumbel's numbers, in the dtype that these are drawn in. */
+static kn_uop perturbed(kn_ctx *k, kn_uop x, kn_tensor key) {
+    ki_shape s = ki_shape_like(x);
+    kn_dtype t = ki_draw_dtype((kn_dtype)x->dtype);
+    return ki_t_add(k, ki_t_cast(k, x, t), gumbel(k, ki_drawn(k, key, &s), t));
+}
+
 /* One of each row: the greatest of x + Gumbel's numbers. */
 kn_tensor kn_categorical(kn_tensor logits, int axis, kn_tensor key) {
     ENTER_("categorical", 2, logits, key);
@@ -105,10 +112,7 @@ kn_tensor kn_categorical(kn_tensor logits, int axis, kn_tensor key) {
     kn_uop x = ki_t_float(k, logits->u);
     int a = ki_axis(k, axis, ki_rank(logits->u));
     if (a < 0 || !ki_shape_known(k, x)) return ki_handle(k, NULL);
-    ki_shape s = ki_shape_like(x);
-    kn_dtype t = ki_draw_dtype((kn_dtype)x->dtype);
-    x = ki_t_add(k, ki_t_cast(k, x, t), gumbel(k, ki_drawn(k, key, &s), t));
-    return kn_argmax(ki_handle(k, x), a, 0);
+    return kn_argmax(ki_handle(k, perturbed(k, x, key)), a, 0);
 }
 
 kn_tensor kn_gumbel_softmax(kn_tensor logits, double tau, int hard, int axis, kn_tensor key) {
@@ -119,16 +123,16 @@ kn_tensor kn_gumbel_softmax(kn_tensor logits, double tau, int hard, int axis, kn
     int a = ki_axis(k, axis, ki_rank(logits->u));
     if (a < 0 || !ki_shape_known(k, x)) return ki_handle(k, NULL);
     if (!(tau > 0)) return FAIL(KI_E_TEMPERATURE, k->fn, tau), ki_handle(k, NULL);
-    ki_shape s = ki_shape_like(x);
     kn_dtype t = (kn_dtype)x->dtype;
-    x = ki_t_cast(k, x, ki_draw_dtype(t));
-    x = ki_t_div(k, ki_t_add(k, x, gumbel(k, ki_drawn(k, key, &s), ki_draw_dtype(t))), L(tau));
+    x = perturbed(k, x, key);
+    x = x ? ki_t_div(k, x, L(tau)) : NULL;
     kn_uop soft = x ? ki_t_cast(k, ki_t_softmax(k, x, (unsigned)a), t) : NULL;
     if (!hard || !soft || !ki_numel(x)) return ki_handle(k, soft);
     kn_tensor at = kn_argmax(ki_handle(k, x), a, 1);
     int64_t n = ki_dim_n(x, (unsigned)a), dim[KI_MAX_RANK];
-    for (unsigned i = 0; i < s.n; i++) dim[i] = i == (unsigned)a ? n : 1;
-    kn_uop one = at->u ? ki_t_eq(k, at->u, ki_t_reshape(k, ki_t_iota(k, n, (kn_dtype)at->u->dtype), s.n, dim)) : NULL;
+    for (unsigned i = 0; i < ki_rank(x); i++) dim[i] = i == (unsigned)a ? n : 1;
+    kn_uop one =
+        at->u ? ki_t_eq(k, at->u, ki_t_reshape(k, ki_t_iota(k, n, (kn_dtype)at->u->dtype), ki_rank(x), dim)) : NULL;
     return ki_handle(k, ki_t_straight(k, one, soft));
 }
 

@@ -127,3 +127,14 @@ def test_tiles(koine, case, tmp_path):
     if {"amx_tile", "amx_bf16", "amx_int8"} <= set(FLAGS):
         koine("run", p, *args, env={"KN_CPU": "amx"})
         assert close(np.load(out), want, x, k)
+
+
+# A tile that one product reads, where rows are two or four: neither is an instruction's memory operand.
+@pytest.mark.parametrize("case", [("bf16", "bf16", (1, 16, 64, 16), 0, 0), ("bf16", "bf16", (1, 16, 64, 16), 1, 1), ("u8", "i8", (1, 16, 128, 16), 0, 0),
+                                  ("i8", "i8", (1, 16, 128, 16), 0, 0)], ids=name, indirect=True)
+def test_one_tile(koine, case):
+    p, args, out, want, x, k = case
+    assert "tdp" in koine("compile", p, "--target", "x86", env={"KN_CPU": "amx", "KN_THREADS": "1"}).stdout
+    if {"amx_tile", "amx_bf16", "amx_int8"} <= set(FLAGS):
+        koine("run", p, *args, env={"KN_CPU": "amx"})
+        assert close(np.load(out), want, x, k)

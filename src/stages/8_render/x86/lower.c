@@ -138,7 +138,7 @@ static void find_deferred(ki_lower *l) {
         if ((u->op != KN_INS && !word) || l->m.sse || !l->val[i].uses) continue;
         for (uint32_t k = 0; k < (word ? 1 : u->nsrc); k++) {
             kn_uop s = word ? word : u->src[k];
-            if (s->op != KN_LOAD || s->nsrc != 1 || s->dtype == KN_BOOL) continue;
+            if (s->op != KN_LOAD || s->nsrc != 1 || s->dtype == KN_BOOL || ki_lis_tile(s)) continue;
             ki_lval *v = ki_lv(l, s);
             const ki_address *a = ki_lplace(l, s);
             if (v->uses != 1 || v->outside || l->epoch[l->at[s->id]] != l->epoch[i]) continue;

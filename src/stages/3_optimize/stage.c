@@ -5,8 +5,9 @@
  *   copy = END(STORE(INDEX(AFTER(buf, outer...), g(inner')), INDEX(P, f(outer, inner'))), inner'...)
  * inner: the ranges of the index that stand inside the loop the OptOp names; inner' are fresh copies of them. g is
  * row-major over them: reduce loops first, in the order in which they run, then loops, in order of id, then lanes, by falling stride in P;
- * top: reduce loops last, so that what one sum reads lies in a row. */
-#include "stages/3_optimize/nest.h"
+ * top: reduce loops last, so that what one sum reads lies in a row. Of products of tiles loops come first, so that a panel is one piece; it
+ * is filled row by row, with those beside it. */
+#include "stages/3_optimize/dots.h"
 
 #include <string.h>
 
@@ -87,10 +88,12 @@ static void order_sums(const ki_nest *k, kn_uop *r, uint32_t n) {
         }
 }
 
-/* 0 reduce loops, 1 other loops, 2 lanes; top: reduce loops 2, 0 and 1 the others */
+/* In the order in which they come. */
+enum { SUMS, LOOPS, TILED_SUMS, LANES, SUMS_IN_ROWS, KINDS };
 static int kind(const ki_nest *k, kn_uop r, bool top) {
-    int own = ki_is_lane(r) ? 2 : ki_nest_closer(k, r)->op != KN_REDUCE;
-    return top ? (own + 2) % 3 : own;
+    kn_uop c = ki_nest_closer(k, r);
+    if (ki_is_lane(r) || c->op != KN_REDUCE) return ki_is_lane(r) ? LANES : LOOPS;
+    return top ? SUMS_IN_ROWS : ki_is_tiled(c) ? TILED_SUMS : SUMS;
 }
 
 uint64_t *ki_find_copied(const ki_nest *k, const ki_opt *o, kn_uop *access) {
@@ -117,7 +120,7 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     int64_t size = 1;
     if (!set) return NULL;
     bool fits = true, filled = false; /* a buffer by what stands inside */
-    for (int pass = 0; pass < 3; pass++)
+    for (int pass = 0; pass < KINDS; pass++)
         for (uint32_t q = 0; q < s->nrange; q++) {
             kn_uop r = s->range[q];
             if (!ki_scope_has(s, u, r)) continue;
@@ -151,13 +154,19 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
         from = ki_op2(ir, KN_ADD, from, ki_op2(ir, KN_MUL, inner[q], ki_index(ir, stride)));
     }
     uint32_t put = 1;
-    bool masked = false;
-    for (uint32_t q = 0; q < n; q++) masked |= ki_is_lane(inner[q]) && ki_is_gated_by(k, ki_word_element(u), inner[q]);
-    /* What a mask of lanes depends on stands outside, lanes inside; else as it will lie. */
+    bool masked = false, tiled = false;
+    for (uint32_t q = 0; q < n; q++) {
+        masked |= ki_is_lane(inner[q]) && ki_is_gated_by(k, ki_word_element(u), inner[q]);
+        tiled |= kind(k, inner[q], o->top) == TILED_SUMS;
+    }
+    /* What a mask of lanes depends on stands outside, lanes inside; else as it will lie, of tiles as it is read. */
     for (int pass = 0; pass < 3; pass++)
-        for (uint32_t q = 0; q < n; q++)
-            if ((ki_is_lane(inner[q]) ? 2 : masked && !ki_is_gated_by(k, ki_word_element(u), inner[q])) == pass)
-                loops[put++] = swap[q].expr;
+        for (uint32_t q = 0; q < n; q++) {
+            int turn = ki_is_lane(inner[q]) ? 2
+                       : masked             ? !ki_is_gated_by(k, ki_word_element(u), inner[q])
+                                            : tiled && kind(k, inner[q], o->top) == LOOPS;
+            if (turn == pass) loops[put++] = swap[q].expr;
+        }
     outer[0] = buf;
     kn_uop read = ki_swap_ranges(k, u, swap, n), base = nout > 1 ? ki_opn(ir, KN_AFTER, outer, nout) : buf;
     loops[0] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, base, to), read);

@@ -389,6 +389,13 @@ static bool find_pair(const ki_choice *c, kn_uop e, ki_tile *t) {
     return false;
 }
 
+/* Products of tiles are done before their rows come from anywhere but a second-level cache: several panels are packed side by side, as many as
+ * fit there, and a few rows go through all of them. */
+static bool goes_by_blocks(const ki_choice *c, kn_uop e, const ki_tile *t) {
+    if (!t->pack || !t->u || t->w || !ki_is_tiled(t->reduce)) return false;
+    return ki_extent(t->u) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) > MOST_ROWS && e;
+}
+
 /* The tile with vectors along t->v. False: none, or one that would gather in its inner loop. */
 static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
     bool known;
@@ -398,6 +405,7 @@ static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
     else tile_size(c, e, t);
     t->step = t->nv * t->lanes;
     t->pack = worth_packing(c, e, t);
+    t->whole = goes_by_blocks(c, e, t) && may_pack(&c->nest, e, t->reduce, t->streamed, ki_extent(t->v));
     if (!t->row && !t->pack && ki_word_of(&c->nest, t->streamed) != t->streamed) return false;
     return t->row || t->pack || (ki_nest_stride(&c->nest, t->streamed, t->v, &known) == 1 && known);
 }
@@ -516,6 +524,19 @@ static bool block_rows(ki_choice *c, const ki_tile *t) {
     return true;
 }
 
+/* Panels of products of tiles in blocks, the loop over blocks outermost. True if a step was made. */
+static bool block_panels(ki_choice *c, kn_uop e, const ki_tile *t) {
+    int64_t n = ki_extent(t->v) / t->step, f = n;
+    if (t->whole || ki_extent(t->v) % t->step || !goes_by_blocks(c, e, t)) return false;
+    while (f > 1 && (n % f || !may_pack(&c->nest, e, t->reduce, t->streamed, f * t->step))) f--;
+    uint32_t u = t->u->arg.range.id, outer = ki_nest_next_range(&c->nest);
+    if (f < 2 || !ki_nest_independent(&c->nest, t->v)) return false;
+    bool inside = ki_place_in(e, t->u) < ki_place_in(e, t->v);
+    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->v->arg.range.axis, true, t->v->arg.range.id, n / f) && inside)
+        ki_choice_do(c, KI_OPT_SWAP, 0, false, u, outer);
+    return true;
+}
+
 /* What is cut off goes through the whole of the other operands again (column.c): where they are more than a second-level cache holds, main
  * part and rest take them block by block, under one loop. Panels would be packed for each block again: only one is. True if a step was made. */
 static bool block_cut(ki_choice *c, kn_uop e, const ki_tile *t) {
@@ -621,7 +642,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (also[i].row && ki_choice_fit(c, also[i].row, 1)) return c->ok;
     bool again, free = t->inner || (t->u && !t->pack && !keeps_rows(&c->nest, e, t->streamed, &again));
     if (free && order_operands(c, e, t)) return c->ok;
-    if (block_rows(c, t)) return c->ok;
+    if (block_rows(c, t) || block_panels(c, e, t)) return c->ok;
     if (t->pack) slot[panels++] = ki_storage(t->streamed)->arg.param->slot;
     for (uint32_t i = 0; i < n; i++)
         if (worth_packing(c, e, &also[i])) slot[panels++] = ki_storage(also[i].streamed)->arg.param->slot;

@@ -83,8 +83,10 @@ void ki_lload_tile(ki_lower *l, kn_uop u) {
         v->reg = slice;
         if (!v->alias) ki_lfail(l, u, "a tile is not copied");
     } else if (rows_at(l, u, u->src[0], &at)) {
+        /* A panel goes by once for all rows of the other operand, which stay in the first-level cache as long as it does not take their place. */
+        bool panel = a.buf->op == KN_BUFFER;
         v->reg = new_tile(l);
-        KI_LPUT(l, KI_X_TILELOADD, ki_mreg(KI_XO_T, v->reg), at);
+        KI_LPUT(l, panel ? KI_X_TILELOADDT1 : KI_X_TILELOADD, ki_mreg(KI_XO_T, v->reg), at);
     }
 }
 

@@ -14,7 +14,7 @@
     X(AVX, 1) X(AVX2, 1) X(FMA3, 1) X(F16C, 1) X(AVXVNNI, 1)                                                           \
     X(AVX512F, 2) X(AVX512CD, 2) X(AVX512BW, 2) X(AVX512DQ, 2) X(AVX512VL, 2) X(AVX512VBMI, 2) X(AVX512VNNI, 3)        \
     X(AVX512VPOPCNT, 2) X(AVX512BF16, 3) X(AVX512FP16, 3)                                                              \
-    X(AMXTILE, 4) X(AMXINT8, 4) X(AMXBF16, 4) X(AMXFP16, 4)
+    X(AMXTILE, 4) X(AMXINT8, 4) X(AMXBF16, 4) X(AMXFP16, 4) X(AVXVNNIINT8, 4)
 typedef enum ki_cpu_feature {
 #define X(name, level) KI_CPU_##name,
     KI_CPU_FEATURES(X)

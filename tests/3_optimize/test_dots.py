@@ -9,6 +9,7 @@ FLAGS = Path("/proc/cpuinfo").read_text().split()
 HERE = "avx512_bf16" in FLAGS and "avx512_vnni" in FLAGS and "avx512vl" in FLAGS
 LEVELS = ["avx512", "avx2", "sse2"] if "avx512vl" in FLAGS else ["avx2", "sse2"] if "avx2" in FLAGS else ["sse2"]
 ROW = {"bf16": "VDPBF16PS", "i8": "VPDPBUSD", "u8": "VPDPBUSD"}
+TILE = {("bf16", "bf16"): "TDPBF16PS", ("i8", "i8"): "TDPBSSD", ("u8", "u8"): "TDPBUUD", ("u8", "i8"): "TDPBUSD", ("i8", "u8"): "TDPBUSD"}
 SUM = {"bf16": "f32", "i8": "i32", "u8": "i32"}
 
 # batch, rows, terms, columns
@@ -107,8 +108,8 @@ def test_after_expand_an_instruction_has_more_lanes_than_a_register(koine, case,
 
 
 # ---- AMX: the same as products of tiles. Run where the processor has them, interpreted everywhere. ----
-TILES = [(x, y, s, at, bt) for s in [(1, 32, 128, 64), (1, 50, 200, 81), (2, 35, 131, 32)] for x, y in (("bf16", "bf16"), ("i8", "i8"), ("u8", "i8"))
-         for at, bt in ((0, 0), (1, 1)) if (x, y) in (("bf16", "bf16"), ("i8", "i8")) or not (at or bt)]
+TILES = [(x, y, s, at, bt) for s in [(1, 32, 128, 64), (1, 50, 200, 81), (2, 35, 131, 32)]
+         for x, y in (("bf16", "bf16"), ("i8", "i8"), ("u8", "i8"), ("u8", "u8")) for at, bt in ((0, 0), (1, 1)) if (x, y) != ("u8", "i8") or not (at or bt)]
 
 
 @pytest.mark.parametrize("case", TILES, ids=name, indirect=True)
@@ -117,7 +118,8 @@ def test_tiles(koine, case, tmp_path):
     text = koine("compile", p, "--target", "x86", "--to", "plan", env={"KN_CPU": "amx", "KN_THREADS": "1", "KN_VERIFY": "1"}).stdout
     q = tmp_path / "q.kn"
     q.write_text(text)
-    dots = 'ins "TDPBF16PS"' if x == "bf16" else 'ins "TDPBUSD"'
+    y = p.read_text().split("%b1 = cast %b : ")[1].split()[0]
+    dots = f'ins "{TILE[x, y]}"'
     tiled = dots in text
     assert tiled == ("permute" not in p.read_text().split("%a3")[1].split("%a4")[0])  # rows of a lie along the sum
     koine("run", q, *args, "--device", "INTERP")
@@ -131,7 +133,7 @@ def test_tiles(koine, case, tmp_path):
 
 # A tile that one product reads, where rows are two or four: neither is an instruction's memory operand.
 @pytest.mark.parametrize("case", [("bf16", "bf16", (1, 16, 64, 16), 0, 0), ("bf16", "bf16", (1, 16, 64, 16), 1, 1), ("u8", "i8", (1, 16, 128, 16), 0, 0),
-                                  ("i8", "i8", (1, 16, 128, 16), 0, 0)], ids=name, indirect=True)
+                                  ("i8", "i8", (1, 16, 128, 16), 0, 0), ("u8", "u8", (1, 16, 128, 16), 0, 0)], ids=name, indirect=True)
 def test_one_tile(koine, case):
     p, args, out, want, x, k = case
     assert "tdp" in koine("compile", p, "--target", "x86", env={"KN_CPU": "amx", "KN_THREADS": "1"}).stdout

@@ -11,8 +11,8 @@
  *   r   rows 0 bf16, 1 u8 by i8, 2 i8 by i8. The instruction of 1 and 2 takes unsigned bytes by signed ones: for 2 the first
  *       factor is x + 128 (its sign bit turned) and 128 times the sum of y is taken off again, a REDUCE that x's loops
  *       are not around. Integers are exact. `top`: x and y, as the product has them, change places.
- *       3, 4, 5 are the same for tiles of AMX: 16 words a product, a sum over 16 lanes inside the sum, of which select makes products
- *       of tiles where rows and columns are 16 (5_select/tiles.c).
+ *       3 to 6, bf16 and bytes of all signs, are tiles of AMX: 16 words a product, a sum over 16 lanes inside the sum, of which select
+ *       makes products of tiles where rows and columns are 16 (5_select/tiles.c).
  *
  * Sums of bf16 in f32: their order is the kernel's (DESIGN 10.12); the instruction counts subnormal factors, sums and
  * products as zero, which the interpreter's bounds allow for (eval_bound.c).
@@ -39,7 +39,8 @@ static const struct ki_dot {
     {"VPDPBUSD", KN_I8, KN_I8, KN_I32, 4, true, 1, KI_CPU_DOT_LEVEL},
     {"VDPBF16PS", KN_BF16, KN_BF16, KN_F32, 2, false, 16, KI_CPU_AMX_LEVEL},
     {"VPDPBUSD", KN_U8, KN_I8, KN_I32, 4, false, 16, KI_CPU_AMX_LEVEL},
-    {"VPDPBUSD", KN_I8, KN_I8, KN_I32, 4, true, 16, KI_CPU_AMX_LEVEL},
+    {"VPDPBSSD", KN_I8, KN_I8, KN_I32, 4, false, 16, KI_CPU_AMX_LEVEL},
+    {"VPDPBUUD", KN_U8, KN_U8, KN_I32, 4, false, 16, KI_CPU_AMX_LEVEL},
 };
 enum { DOTS = sizeof dots / sizeof *dots };
 

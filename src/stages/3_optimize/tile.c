@@ -505,9 +505,7 @@ static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
 
 /* Bytes of the words of the other operand, for all rows, if they lie apart in memory: they are packed too. 0: they do not. */
 static int64_t apart_bytes(ki_choice *c, const ki_tile *t) {
-    bool turned =
-        ki_is_tiled(t->reduce) && ki_word_of(&c->nest, t->other)->op == KN_XOR; /* tiles are read as they lie */
-    bool packs = t->pack && ki_storage(t->other)->op == KN_PARAM && (turned || ki_is_split_word(&c->nest, t->other));
+    bool packs = t->pack && ki_storage(t->other)->op == KN_PARAM && ki_is_split_word(&c->nest, t->other);
     return packs ? ki_extent(t->u) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) : 0;
 }
 

@@ -4,7 +4,8 @@
  *     =>  tile = ins(tile, words of 16 rows of a, words of b; "TDP...")        for each 16 by 16 of acc
  *
  * A tile is a value of (256,), which devec.c leaves whole. acc keeps its name and size, but has its elements tile by tile; what reads the
- * finished sum reads a LOCAL buffer that the tiles are stored to first. A sum of another form stays as it is. */
+ * finished sum reads a LOCAL buffer that the tiles are stored to first. A sum of another form stays as it is; bytes of one sign, of which no
+ * vector's products need be there, are made unsigned by signed ones. */
 #include "base/cpuid.h"
 #include "stages/5_select/select.h"
 
@@ -12,7 +13,8 @@
 
 enum { SIDE = 16, TILE = SIDE * SIDE, MOST = 8 };
 
-static const char *const products[][2] = {{"VDPBF16PS", "TDPBF16PS"}, {"VPDPBUSD", "TDPBUSD"}};
+static const char *const products[][2] = {
+    {"VDPBF16PS", "TDPBF16PS"}, {"VPDPBUSD", "TDPBUSD"}, {"VPDPBSSD", "TDPBSSD"}, {"VPDPBUUD", "TDPBUUD"}};
 
 typedef struct sum {
     kn_uop acc, update, mem, lanes; /* BUFFER; the STORE; where it is read; L of INDEX(acc, L) */
@@ -196,9 +198,24 @@ static kn_uop each_tile(tiles *t, const sum *s, kn_uop acc, kn_uop value, kn_uop
     return ki_opn(t->ir, KN_GROUP, part, (uint32_t)n);
 }
 
+/* d + Σ a b of bytes of one sign, with one instruction for unsigned a and signed b: x of the wrong sign is x ^ 128, less 128. */
+static kn_uop by_vectors(tiles *t, kn_uop u, const kn_uop *src) {
+    kn_uop turn = ki_const_int(t->ir, KN_U32, 0x80808080), none = ki_const_int(t->ir, KN_I32, 0);
+    bool is_signed = strcmp(u->arg.str->s, "VPDPBSSD") == 0;
+    kn_uop a = src[1], b = src[2];
+    kn_uop turned = ki_op2(t->ir, KN_XOR, is_signed ? a : b, turn);
+    kn_uop first[] = {src[0], is_signed ? turned : a, is_signed ? b : turned};
+    kn_uop rest[] = {none, is_signed ? turn : a, is_signed ? b : turn};
+    kn_uop all = ki_str_op(t->ir, KN_INS, KN_I32, "VPDPBUSD", 8, first, 3);
+    kn_uop less = ki_str_op(t->ir, KN_INS, KN_I32, "VPDPBUSD", 8, rest, 3);
+    return ki_op2(t->ir, KN_SUB, all, less);
+}
+
 static kn_uop one(tiles *t, kn_uop u, kn_uop *src) {
     sum *s = u->op == KN_STORE || u->op == KN_LOAD ? sum_of(t, u->src[0]) : NULL;
     for (uint32_t k = 0; k < u->nsrc; k++) src[k] = t->map[u->src[k]->id];
+    if (u->op == KN_INS && (strcmp(u->arg.str->s, "VPDPBSSD") == 0 || strcmp(u->arg.str->s, "VPDPBUUD") == 0))
+        return by_vectors(t, u, src);
     kn_uop acc = s ? t->map[u->src[0]->src[0]->id] : NULL, place[4 * TILE];
     if (s && u->op == KN_STORE) return each_tile(t, s, acc, u->src[1], NULL);
     if (!s || (s->update->src[1]->src[0] == u)) return ki_with_src(t->ir, u, src);
@@ -246,7 +263,7 @@ kn_uop ki_tile_sums(ki_ir *ir, const ki_target *target, kn_uop sink) {
             if (a && a->nsrc > 1 && a->src[1]->op == KN_RANGE) t.sum[k].inside = a;
         }
     }
-    for (int64_t i = 0; i < n && ok && t.n; i++) ok = (t.map[order[i]->id] = one(&t, order[i], src)) != NULL;
+    for (int64_t i = 0; i < n && ok; i++) ok = (t.map[order[i]->id] = one(&t, order[i], src)) != NULL;
     kn_uop out = ok ? t.map[sink->id] : NULL;
     ki_free(order), ki_free(src), ki_free(t.map);
     return out;

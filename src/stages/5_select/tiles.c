@@ -13,8 +13,18 @@
 
 enum { SIDE = 16, TILE = SIDE * SIDE, MOST = 8 };
 
-static const char *const products[][2] = {
-    {"VDPBF16PS", "TDPBF16PS"}, {"VPDPBUSD", "TDPBUSD"}, {"VPDPBSSD", "TDPBSSD"}, {"VPDPBUUD", "TDPBUUD"}};
+/* turn: the factor of bytes of one sign that is x ^ 128 for VPDPBUSD, 128 more or less. */
+static const struct product {
+    const char *row, *tile;
+    int turn;
+} products[] = {
+    {"VDPBF16PS", "TDPBF16PS", 0}, {"VPDPBUSD", "TDPBUSD", 0}, {"VPDPBSSD", "TDPBSSD", 1}, {"VPDPBUUD", "TDPBUUD", 2}};
+
+static const struct product *product_of(kn_uop ins) {
+    for (unsigned k = 0; ins->op == KN_INS && k < sizeof products / sizeof *products; k++)
+        if (strcmp(ins->arg.str->s, products[k].row) == 0) return &products[k];
+    return NULL;
+}
 
 typedef struct sum {
     kn_uop acc, update, mem, lanes; /* BUFFER; the STORE; where it is read; L of INDEX(acc, L) */
@@ -127,8 +137,7 @@ static bool matches(kn_uop st, sum *s) {
     kn_uop ins = red->src[0], old = v->src[0], base;
     int64_t add;
     if (old->op != KN_LOAD || old->src[0] != to || s->acc->op != KN_BUFFER || ins->nsrc != 3) return false;
-    for (unsigned k = 0; k < sizeof products / sizeof *products; k++)
-        if (strcmp(ins->arg.str->s, products[k][0]) == 0) s->row = products[k][1];
+    s->row = product_of(ins) ? product_of(ins)->tile : NULL;
     if (!s->row || to->op != KN_INDEX || !parted(to->src[1], &base, &s->lanes, &add) || base) return false;
     unsigned k = red->arg.reduce.axes, m = varies(ins->src[1]) & ~k, n = varies(ins->src[2]) & ~k;
     if (k & (k - 1) || !m || m & (m - 1) || !n || m & n) return false;
@@ -198,24 +207,17 @@ static kn_uop each_tile(tiles *t, const sum *s, kn_uop acc, kn_uop value, kn_uop
     return ki_opn(t->ir, KN_GROUP, part, (uint32_t)n);
 }
 
-/* d + Σ a b of bytes of one sign, with one instruction for unsigned a and signed b: x of the wrong sign is x ^ 128, less 128. */
-static kn_uop by_vectors(tiles *t, kn_uop u, const kn_uop *src) {
-    kn_uop turn = ki_const_int(t->ir, KN_U32, 0x80808080), none = ki_const_int(t->ir, KN_I32, 0);
-    bool is_signed = strcmp(u->arg.str->s, "VPDPBSSD") == 0;
-    kn_uop a = src[1], b = src[2];
-    kn_uop turned = ki_op2(t->ir, KN_XOR, is_signed ? a : b, turn);
-    kn_uop first[] = {src[0], is_signed ? turned : a, is_signed ? b : turned};
-    kn_uop rest[] = {none, is_signed ? turn : a, is_signed ? b : turn};
-    kn_uop all = ki_str_op(t->ir, KN_INS, KN_I32, "VPDPBUSD", 8, first, 3);
-    kn_uop less = ki_str_op(t->ir, KN_INS, KN_I32, "VPDPBUSD", 8, rest, 3);
-    return ki_op2(t->ir, KN_SUB, all, less);
-}
-
 static kn_uop one(tiles *t, kn_uop u, kn_uop *src) {
     sum *s = u->op == KN_STORE || u->op == KN_LOAD ? sum_of(t, u->src[0]) : NULL;
     for (uint32_t k = 0; k < u->nsrc; k++) src[k] = t->map[u->src[k]->id];
-    if (u->op == KN_INS && (strcmp(u->arg.str->s, "VPDPBSSD") == 0 || strcmp(u->arg.str->s, "VPDPBUUD") == 0))
-        return by_vectors(t, u, src);
+    const struct product *p = product_of(u);
+    if (p && p->turn) { /* of a sum that stays as it is; of others nobody asks for it */
+        kn_uop turn = ki_const_int(t->ir, KN_U32, 0x80808080), none = ki_const_int(t->ir, KN_I32, 0);
+        kn_uop first[] = {src[0], src[1], src[2]}, rest[] = {none, src[1], src[2]};
+        first[p->turn] = ki_op2(t->ir, KN_XOR, src[p->turn], turn), rest[p->turn] = turn;
+        return ki_op2(t->ir, KN_SUB, ki_str_op(t->ir, KN_INS, KN_I32, "VPDPBUSD", 8, first, 3),
+                      ki_str_op(t->ir, KN_INS, KN_I32, "VPDPBUSD", 8, rest, 3));
+    }
     kn_uop acc = s ? t->map[u->src[0]->src[0]->id] : NULL, place[4 * TILE];
     if (s && u->op == KN_STORE) return each_tile(t, s, acc, u->src[1], NULL);
     if (!s || (s->update->src[1]->src[0] == u)) return ki_with_src(t->ir, u, src);

@@ -140,3 +140,54 @@ def test_one_tile(koine, case):
     if {"amx_tile", "amx_bf16", "amx_int8"} <= set(FLAGS):
         koine("run", p, *args, env={"KN_CPU": "amx"})
         assert close(np.load(out), want, x, k)
+
+
+# Bytes of one sign that no tile takes: vectors of processors with AMX have none for them.
+ONE_SIGN = """koine 1 optimize
+%1 = range 0 LOOP 5 : index
+%2 = param slot=0 : i32 [5]
+%3 = index %2 %1 : i32
+%4 = range 1 REDUCE 6 : index
+%5 = param slot=1 : u32 [30]
+%6 = mul %1 6 : index
+%7 = add %6 %4 : index
+%8 = index %5 %7 : u32
+%9 = param slot=2 : u32 [6]
+%10 = index %9 %4 : u32
+%11 = ins "ROW" 0:i32 %8 %10 : i32
+%12 = reduce add %11 %4 : i32
+%13 = store %3 %12
+%14 = end %13 %1
+%15 = sink %14 name="dot" optimized=1
+%16 = buffer 0 GLOBAL size=5 : i32 [5]
+%17 = buffer 1 GLOBAL size=30 : u32 [30]
+%18 = buffer 2 GLOBAL size=6 : u32 [6]
+%19 = call %15..%18
+%20 = linear %19
+in "a" = %17 : u32 [5, 6]
+in "b" = %18 : u32 [6]
+root %20
+out "o" = %16 : i32 [5]
+"""
+
+
+@pytest.mark.parametrize("row, of", [("VPDPBSSD", np.int8), ("VPDPBUUD", np.uint8)])
+def test_bytes_of_one_sign_without_a_tile(koine, tmp_path, row, of):
+    p = tmp_path / "p.kn"
+    p.write_text(ONE_SIGN.replace("ROW", row))
+    r = np.random.default_rng(7)
+    a, b = r.integers(0, 1 << 32, (5, 6), np.uint32), r.integers(0, 1 << 32, 6, np.uint32)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    args = ["--in", f"a={tmp_path}/a.npy", "--in", f"b={tmp_path}/b.npy", "--out", f"o={tmp_path}/o.npy"]
+    want = a.view(of).astype(np.int32) @ b.view(of).astype(np.int32)
+    koine("run", p, *args, "--device", "INTERP")
+    assert np.array_equal(np.load(tmp_path / "o.npy"), want)
+    q = tmp_path / "q.kn"
+    q.write_text(koine("compile", p, "--target", "x86", "--to", "plan", env={"KN_CPU": "amx", "KN_THREADS": "1", "KN_VERIFY": "1"}).stdout)
+    assert row not in q.read_text()
+    koine("run", q, *args, "--device", "INTERP")
+    assert np.array_equal(np.load(tmp_path / "o.npy"), want)
+    if {"amx_tile", "amx_bf16", "amx_int8"} <= set(FLAGS):
+        koine("run", p, *args, env={"KN_CPU": "amx"})
+        assert np.array_equal(np.load(tmp_path / "o.npy"), want)

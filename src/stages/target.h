@@ -16,6 +16,7 @@ typedef struct ki_target {
     bool fma;             /* MULACC on floats is one instruction */
     bool libm;            /* scalar exp, log, ... may be called (C) */
     bool stream;          /* it can store past the caches */
+    bool twice;           /* two multiply-adds of whole vectors a cycle: what a tile loads beside them counts */
     uint64_t takes[2];    /* bit per kn_op: DECOMP ops taken as they are */
 } ki_target;
 

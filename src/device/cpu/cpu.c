@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_OWN = 32 << 20 }; /* bytes: of a last cache of hundreds of MiB most is other cores', and far away */
+
 typedef struct cpu {
     ki_code code;
     ki_native native;
@@ -21,7 +23,9 @@ unsigned ki_cpu_threads(ki_env *env) {
 }
 
 uint64_t ki_cpu_stream(ki_env *env) {
-    return *ki_setting(env, KI_VAR_STREAM) ? ki_setting_number(env, KI_VAR_STREAM) : ki_cache_bytes() / 2;
+    uint64_t half = ki_cache_bytes() / 2;
+    if (*ki_setting(env, KI_VAR_STREAM)) return ki_setting_number(env, KI_VAR_STREAM);
+    return half < MOST_OWN ? half : MOST_OWN;
 }
 
 static bool cpu_open(ki_device *d) {

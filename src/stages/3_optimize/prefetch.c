@@ -486,7 +486,7 @@ static place find_place(const ki_choice *c, kn_uop param) {
 static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
     int64_t bytes = bytes_of(param);
     if (bytes > SECOND && next_strip(&c->nest, param).loop) return false;
-    if (bytes >= SECOND && ask_for_rows(c, slot, param)) return true; /* what goes along a sum of few has it by then */
+    if (bytes >= SECOND && !c->target->twice && ask_for_rows(c, slot, param)) return true; /* what goes along a sum of few has it by then */
     place at = find_place(c, param);
     if (!at.loop && bytes >= NEAR) {
         at = behind_sums(&c->nest, param);

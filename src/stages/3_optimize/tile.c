@@ -11,6 +11,7 @@
 #define MOST_ROWS   (1 << 19) /* bytes of a block of rows that is packed, beside a panel */
 #define MOST_BLOCK  (5 << 17) /* bytes of a block of rows that is gone through twice */
 #define ROWS        8         /* tiles of such a block, at least */
+#define MANY_ROWS   32        /* times a tile's, beside which the nest of what is left takes little */
 #define EVEN        8         /* rows that leave no nest of a few, which would add up the last columns otherwise */
 #define MANY_TERMS  256       /* of a sum: beside them a store of lanes one by one is nothing */
 #define MOST_ALSO   4
@@ -309,7 +310,7 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 double behind = plain ? all * (nv < WIDE ? 12 : 10) / (double)ki_terms(t->reduce) : 0;
                 if (t->inner)
                     score = all / (fmax(all, loads + (double)(nv * mw)) + 1 + far + behind) * (1 - 0.7 * left_u);
-                if (n % mu) score *= 0.75; /* another nest each */
+                if (n % mu) score *= c->target->twice && n >= MANY_ROWS * mu ? 0.9 : 0.75; /* another nest each */
                 score *= fits ? filled : over ? 0.88 * (1 - 0.5 * left_v) : 1;
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;
                 if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv, t->mw = mw, t->cut = cut;

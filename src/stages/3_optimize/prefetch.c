@@ -22,6 +22,7 @@
 #define MOST_INPUTS  2         /* that are gone through at once, and asked for */
 #define LEAST_TERMS  32        /* of the sums of a tile: time enough to fetch what comes behind them */
 #define FEW_ROWS     4
+#define FEW_TIMES    4         /* that an operand is gone through: what is read more often some cache has */
 #define BLOCK_ROWS   16        /* that lie apart and are read at once: more than the hardware looks after */
 #define SHORTEST     16        /* iterations of a loop in an iteration of another */
 #define BESIDE       (1 << 20) /* bytes of a second-level cache */
@@ -407,9 +408,21 @@ static place next_strip(const ki_nest *k, kn_uop param) {
     return best;
 }
 
+/* How often what a sum reads is gone through: iterations of the loops around that only another operand varies in. */
+static int64_t times_read(const ki_nest *k, kn_uop sum, kn_uop access) {
+    int64_t n = 1;
+    for (uint32_t q = 0; q < k->scope.nrange && n < MOST; q++) {
+        kn_uop r = k->scope.range[q];
+        if (!ki_is_serial(r) || !ki_scope_has(&k->scope, sum, r) || ki_scope_has(&k->scope, access, r)) continue;
+        n *= ki_extent(r) ? ki_extent(r) : MOST;
+    }
+    return n;
+}
+
 /* Rows that a tile's sums go along, an element of each at a time: the hardware meets each tile's anew. Those of the next tile are asked for
- * line by line. */
-static place next_rows(const ki_nest *k, kn_uop param) {
+ * line by line; where multiply-adds take half the time, and leave asking less, not what is gone through often. */
+static place next_rows(const ki_choice *c, kn_uop param) {
+    const ki_nest *k = &c->nest;
     place best = {0};
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
@@ -423,7 +436,7 @@ static place next_rows(const ki_nest *k, kn_uop param) {
             int64_t s = ki_is_serial(tiles) && k->closer[q]->op == KN_END ? step(k, u, tiles) : 0;
             if (s >= FAR && s < ahead) ahead = s;
         }
-        if (ahead <= MOST && covered(k, u) > best.worth)
+        if (ahead <= MOST && covered(k, u) > best.worth && (!c->target->twice || times_read(k, ki_nest_closer(k, r), u) <= FEW_TIMES))
             best = (place){.loop = r, .ahead = ahead, .worth = covered(k, u), .second = ahead >= FIRST};
     }
     return best;
@@ -462,7 +475,7 @@ static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
 
 /* The rows' loop in parts of a line. */
 static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
-    place at = next_rows(&c->nest, param);
+    place at = next_rows(c, param);
     uint32_t inner = ki_nest_next_range(&c->nest);
     int64_t line = LEAST / (int64_t)ki_itemsize((kn_dtype)param->dtype);
     return at.loop && ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, at.loop->arg.range.id, line) &&
@@ -486,7 +499,7 @@ static place find_place(const ki_choice *c, kn_uop param) {
 static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
     int64_t bytes = bytes_of(param);
     if (bytes > SECOND && next_strip(&c->nest, param).loop) return false;
-    if (bytes >= SECOND && !c->target->twice && ask_for_rows(c, slot, param)) return true; /* what goes along a sum of few has it by then */
+    if (bytes >= SECOND && ask_for_rows(c, slot, param)) return true; /* what goes along a sum of few has it by then */
     place at = find_place(c, param);
     if (!at.loop && bytes >= NEAR) {
         at = behind_sums(&c->nest, param);

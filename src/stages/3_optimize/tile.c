@@ -148,6 +148,12 @@ static bool fits_in_place(const ki_choice *c, kn_uop x, kn_uop a, kn_uop v) {
     return near && item >= 4 && ki_masks_are_free(c) && rows * 4 <= CACHE_WAY / apart * CACHE_WAYS * 3;
 }
 
+/* Is a window better packed than read under masks? Where two multiply-adds a cycle are done a masked load takes the place of one. */
+static bool packs_gated(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop u) {
+    bool many = u && ki_extent(u) >= MANY_ROWS && ki_is_gated(a);
+    return many && c->target->twice && may_pack(&c->nest, e, x, a, 3 * c->lanes);
+}
+
 /* Streamed operand a, other operand b: is there a u? */
 static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_tile *t) {
     const ki_nest *k = &c->nest;
@@ -170,7 +176,7 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     t->lanes = row ? 1 : lanes;
     t->w = t->inner = NULL;
     bool plain = ki_word_of(k, a) == a;
-    if (!row && plain && known && stride == 1)
+    if (!row && plain && known && stride == 1 && !packs_gated(c, e, x, a, u))
         t->inner = ki_is_gated(a) ? ki_ungated(k, x, a) : fits_in_place(c, x, a, t->v) ? ki_last_loop(x) : NULL;
     if (!row && n <= lanes) t->w = ki_apart(k, e, a, b, t->v, u);
     if (t->w && ki_nest_stride(k, ki_nest_store(e)->src[0], t->w, &known) == 0) t->w = NULL;
@@ -313,6 +319,7 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 if (n % mu) score *= c->target->twice && n >= MANY_ROWS * mu ? 0.9 : 0.75; /* another nest each */
                 score *= fits ? filled : over ? 0.88 * (1 - 0.5 * left_v) : 1;
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;
+                if (c->target->twice && !t->inner && all * (double)regs < 20) score *= 0.9;
                 if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv, t->mw = mw, t->cut = cut;
             }
 }

@@ -8,6 +8,10 @@
  *  - the value of a sum that two stored values need of which one needs the other: when the second is computed the first
  *    is complete, so it is read again, or done again.
  *    What alone is made of it, element by element (a bias added, a residual), is stored in its place.
+ *  - a matrix product or a convolution that is needed together with a sum over it along axes of both its sides (a convolution, and
+ *    the mean of some channels at all positions), and that sum: no row or column of the product knows it before all others are
+ *    computed, so the product is read again, or done again. A sum along one side's axes alone (a row of scores, a channel's mean)
+ *    is a row's, which a kernel can keep, as is what is made element by element.
  *    Where the sum behind an operand is stored for this, the operand itself need not be.
  * Each is written once. It is read once by every kernel that cannot be one with another that reads it: two stored values
  * of which one needs the other are not made by one kernel (but element by element), so that is the longest chain of
@@ -24,6 +28,7 @@ typedef struct work {
     bool *fresh;    /* a sum of data stands below, nothing stored between */
     bool *stored;
     bool *must;    /* stored: outputs and assignments */
+    kn_uop *block; /* by id, of a sum over a product that is stored for it: that one. One kernel makes all of these */
     kn_uop *user;  /* by id: the only one; NULL: there are none or several */
     kn_uop *store; /* the stored values, inputs not among them: ids ascending */
     uint32_t nstore;
@@ -95,7 +100,7 @@ static uint32_t through_reshape(const ki_type *u, const ki_type *v, uint32_t mas
         } while (pa != pb && (a < u->rank || b < v->rank));
         bool in = false;
         for (unsigned k = a0; k < a; k++) in |= mask >> k & 1 && u->dim[k].n > 1;
-        for (unsigned k = b0; in && k < b; k++) out |= UINT32_C(1) << k;
+        for (unsigned k = b0; in && k < b; k++) out |= (uint32_t)(v->dim[k].n > 1) << k;
     }
     return out;
 }
@@ -148,6 +153,85 @@ static kn_uop operand(const work *w, kn_uop sum) {
         if (n + 8 < ROOM && x.u->op != KN_REDUCE) n += descend(x, stack + n);
     }
     return NULL;
+}
+
+/* Stores sum u, or what alone is made of it; what was stored for it alone need not be. */
+static bool store_sum(work *w, kn_uop u) {
+    w->stored[end_of_chain(w, u)->id] = true;
+    mark(w);
+    for (int64_t j = 0; j < w->n; j++) {
+        uint32_t id = w->order[j]->id;
+        if (w->stored[id] && !w->must[id] && !w->fresh[id]) w->stored[id] = false;
+    }
+    return true;
+}
+
+/* ---- products that are needed with a sum over them -------------------------------------------------------------- */
+
+/* *mask: what the axes in x's mask are of c, a value below of which each element is read once. */
+static bool find_axes(step x, kn_uop c, uint32_t *mask) {
+    enum { ROOM = 1024 };
+    step stack[ROOM];
+    uint32_t n = 0, looked = 0;
+    stack[n++] = x;
+    while (n && looked++ < ROOM) {
+        x = stack[--n];
+        if (x.u == c) return *mask = x.mask, x.times < 2;
+        if (n + 8 < ROOM && x.u->op != KN_REDUCE) n += descend(x, stack + n);
+    }
+    return false;
+}
+
+/* A side of a product, below its views. */
+static step side_of(kn_uop side, uint32_t mask) {
+    step x = {side, mask, 1}, next[1];
+    while (ki_ops[x.u->op].cls == KI_C_MOVEMENT && x.u->op != KN_STACK && x.u->op != KN_INDEX && descend(x, next))
+        x = next[0];
+    return x;
+}
+
+/* A sum of products that reads what both its sides are made of several times: more work than reading it again. */
+static bool is_product(const work *w, kn_uop u) {
+    kn_uop t = u->op == KN_REDUCE && u->arg.reduce.op == KN_ADD ? u->src[0] : NULL;
+    return t && t->op == KN_MUL && is_sum(w, u) && side_of(t->src[0], 0).times >= 2 && side_of(t->src[1], 0).times >= 2;
+}
+
+/* Does sum u, over what is made of the product c element by element, go along axes of both c's sides? */
+static bool sums_block(kn_uop u, kn_uop c) {
+    uint32_t mask;
+    kn_uop t = c->src[0];
+    if (!find_axes((step){u->src[0], u->arg.reduce.axes, 1}, c, &mask)) return false;
+    mask &= ~c->arg.reduce.axes; /* those it has summed up itself */
+    step a = side_of(t->src[0], mask), b = side_of(t->src[1], mask);
+    return varies(a.u->type, a.mask) && varies(b.u->type, b.mask);
+}
+
+/* Is the product c needed with such sums? at: by id, what c is in: SUMS are these sums. */
+enum { ITSELF = 1, SUMMED = 2, SUMS = 4 };
+static bool meets_own_sum(const work *w, kn_uop c, uint8_t *at) {
+    bool meets = false;
+    memset(at, 0, w->ir->n);
+    at[c->id] = ITSELF;
+    for (int64_t i = 0; i < w->n; i++) {
+        kn_uop u = w->order[i];
+        uint8_t has = 0;
+        for (uint32_t k = 0; k < values(u); k++)
+            if (!w->stored[u->src[k]->id]) has |= at[u->src[k]->id] & (ITSELF | SUMMED);
+        if (u == c || !has) continue;
+        meets |= has == (ITSELF | SUMMED);
+        if (u->op != KN_REDUCE) at[u->id] = has;
+        else if (has & ITSELF && sums_block(u, c)) at[u->id] = SUMMED | SUMS;
+        else at[u->id] = has & SUMMED;
+    }
+    return meets;
+}
+
+/* Stores the product c and the sums it is needed with, if there are any. */
+static bool store_block(work *w, kn_uop c, uint8_t *at) {
+    if (!is_product(w, c) || w->stored[c->id] || !meets_own_sum(w, c, at)) return false;
+    for (int64_t i = 0; i < w->n; i++)
+        if (at[w->order[i]->id] & SUMS) w->stored[w->order[i]->id] = true, w->block[w->order[i]->id] = c;
+    return store_sum(w, c);
 }
 
 /* ---- stored values ----------------------------------------------------------------------------------------------- */
@@ -206,6 +290,12 @@ static bool collect(work *w) {
         if (!w->limit[s] && !(w->limit[s] = ki_calloc(w->ir->n, sizeof **w->limit))) return ki_free(need), false;
         find_reads(w, s);
     }
+    for (uint32_t s = 0; s < w->nstore; s++)
+        for (uint32_t t = 0; t < s; t++) {
+            kn_uop of = w->block[w->store[s]->id];
+            if (of && of == w->block[w->store[t]->id] && w->limit[s][w->store[t]->id])
+                w->limit[s][w->store[t]->id] = SAME;
+        }
     for (uint32_t s = 0; s < w->nstore; s++) /* what is the same kernel's stays so only if no path leads around */
         for (uint32_t t = 0; t < s; t++)
             if (w->limit[s][w->store[t]->id] == SAME && needs_else(w, s, t, need))
@@ -239,7 +329,7 @@ static int64_t chain(const work *w, kn_uop u, int64_t *length, bool elements) {
 }
 
 /* Marks one value more that must be stored. False: there is none, or *ok is. */
-static bool one_more(work *w, int64_t *length, bool *ok) {
+static bool one_more(work *w, int64_t *length, uint8_t *at, bool *ok) {
     mark(w);
     for (int64_t i = 0; i < w->n; i++) {
         kn_uop o = is_sum(w, w->order[i]) ? operand(w, w->order[i]) : NULL;
@@ -248,15 +338,10 @@ static bool one_more(work *w, int64_t *length, bool *ok) {
     if (!(*ok = collect(w))) return false;
     for (int64_t i = 0; i < w->n; i++) {
         kn_uop u = w->order[i];
-        if (!is_sum(w, u) || w->stored[u->id] || chain(w, u, length, false) < 2) continue;
-        w->stored[end_of_chain(w, u)->id] = true;
-        mark(w);
-        for (int64_t j = 0; j < w->n; j++) { /* operands that were stored for this sum alone */
-            uint32_t id = w->order[j]->id;
-            if (w->stored[id] && !w->must[id] && !w->fresh[id]) w->stored[id] = false;
-        }
-        return true;
+        if (is_sum(w, u) && !w->stored[u->id] && chain(w, u, length, false) >= 2) return store_sum(w, u);
     }
+    for (int64_t i = 0; i < w->n; i++)
+        if (store_block(w, w->order[i], at)) return true;
     return false;
 }
 
@@ -283,11 +368,14 @@ int64_t floor_bytes(const ki_program *p, moved *m) {
     w.fresh = ki_calloc(p->ir->n, 1);
     w.stored = ki_calloc(p->ir->n, 1);
     w.must = ki_calloc(p->ir->n, 1);
+    w.block = ki_calloc(p->ir->n, sizeof *w.block);
     w.user = ki_calloc(p->ir->n, sizeof *w.user);
     w.store = ki_calloc((size_t)w.n + 1, sizeof *w.store);
     w.limit = ki_calloc((size_t)w.n + 1, sizeof *w.limit);
     int64_t *length = ki_calloc(2 * (size_t)w.n + 2, sizeof *length), bytes = -1;
-    bool ok = w.constant && w.fresh && w.stored && w.must && w.user && find_users(&w) && w.store && w.limit && length;
+    uint8_t *at = ki_calloc(p->ir->n, 1);
+    bool ok = at && w.constant && w.fresh && w.stored && w.must && w.block && w.user && find_users(&w) && w.store &&
+              w.limit && length;
     for (int64_t i = 0; i < w.n && ok; i++)
         if (w.order[i]->op == KN_AFTER) w.stored[w.order[i]->id] = w.must[w.order[i]->id] = true;
     for (uint32_t i = 0; i < tuple->nsrc && ok; i++) {
@@ -295,7 +383,7 @@ int64_t floor_bytes(const ki_program *p, moved *m) {
         while (v->op == KN_RESHAPE) v = v->src[0];
         if (!is_input(v)) w.stored[v->id] = w.must[v->id] = true;
     }
-    while (ok && one_more(&w, length, &ok)) {
+    while (ok && one_more(&w, length, at, &ok)) {
     }
     if (ok) bytes = count(&w, length, m);
     for (uint32_t s = 0; w.limit && s < w.n; s++) ki_free(w.limit[s]);
@@ -303,10 +391,12 @@ int64_t floor_bytes(const ki_program *p, moved *m) {
     ki_free(w.fresh);
     ki_free(w.stored);
     ki_free(w.must);
+    ki_free(w.block);
     ki_free(w.user);
     ki_free(w.store);
     ki_free(w.limit);
     ki_free(length);
+    ki_free(at);
     ki_free(w.order);
     return bytes;
 }

@@ -51,10 +51,12 @@ static kn_uop rows(int m, int n) {
 }
 /* a row that is kept, `work` additions an element, summed up, and stored with its sum */
 static kn_uop kept(int m, int n, int work) {
-    kn_uop i = rng(KN_AX_LOOP, m), j = rng(KN_AX_LOOP, n), b = rng(KN_AX_REDUCE, n), c = rng(KN_AX_LOOP, n), base = mul(i, I(n));
+    kn_uop i = rng(KN_AX_LOOP, m), j = rng(KN_AX_LOOP, n), b = rng(KN_AX_REDUCE, n), c = rng(KN_AX_LOOP, n),
+           base = mul(i, I(n));
     kn_uop buf = ki_buffer_make(&ir, 0, n, KN_F32, KN_LOCAL, 0), x = at(param(1, KN_F32, m * n), add(base, j)), v = x;
     for (int w = 0; w < work; w++) v = add(v, x);
-    kn_uop fill = end(ki_op2(&ir, KN_STORE, at(ki_op2(&ir, KN_AFTER, buf, i), j), v), j, NULL), full = ki_op2(&ir, KN_AFTER, buf, fill);
+    kn_uop fill = end(ki_op2(&ir, KN_STORE, at(ki_op2(&ir, KN_AFTER, buf, i), j), v), j, NULL),
+           full = ki_op2(&ir, KN_AFTER, buf, fill);
     kn_uop sum = reduce(KN_ADD, at(full, b), b, NULL);
     return sink1(end(store(param(0, KN_F32, m * n), add(base, c), add(add(at(full, c), at(full, c)), sum)), i, c));
 }
@@ -159,6 +161,13 @@ static kn_uop centred(int m, int n) {
     kn_uop sum = reduce(KN_ADD, at(p, add(mul(r, I(n)), j)), r, NULL), v = at(p, add(mul(i, I(n)), j));
     return sink1(end(store(param(0, KN_F32, m * n), add(mul(j, I(m)), i), ki_op2(&ir, KN_SUB, v, sum)), j, i));
 }
+/* less its row's sum, which is stored before the row is */
+static kn_uop stored_before(int m, int n) {
+    kn_uop i = rng(KN_AX_LOOP, m), j = rng(KN_AX_LOOP, n), r = rng(KN_AX_REDUCE, n), p = param(1, KN_F32, m * n);
+    kn_uop out = param(0, KN_F32, m * n + m), sum = reduce(KN_ADD, at(p, add(mul(i, I(n)), r)), r, NULL);
+    kn_uop after = ki_op2(&ir, KN_AFTER, out, store(out, add(i, I(m * n)), sum)), at_j = add(mul(i, I(n)), j);
+    return sink1(end(store(after, at_j, ki_op2(&ir, KN_SUB, at(p, at_j), sum)), i, j));
+}
 /* of n pairs of images, d x d elements each, o and c of them: the sums of products of any two, shifted by 0, 1, 2 in a border of one
  * where window is 3: what a filter's gradient is */
 static kn_uop filters(int n, int o, int c, int d, int window) {
@@ -202,7 +211,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 31 };
+enum { KERNELS = 32 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -234,6 +243,7 @@ static const char *build(int which, kn_uop *sink) {
     case 27: return *sink = filters(2, 20, 16, 16, 1), "products of images";
     case 28: return *sink = filters(3, 16, 16, 10, 3), "products of shifted images";
     case 30: return *sink = centred(70, 40), "less a column's sum, stored across";
+    case 31: return *sink = stored_before(19, 70), "less a row's sum, stored before";
     case 29: return *sink = strided(12, 9, 18), "every second position";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";
     }

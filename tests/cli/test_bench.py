@@ -47,14 +47,14 @@ def test_memory_moved(koine):
 
 
 # The best known, where the bar is far.
-ZOO = {"resnet50_forward": 54, "resnet50_train": 280, "gpt2_forward": 8 * 12 + 4, "gpt2_train": 315, "gpt2_decode": 8 * 12 + 4,
-       "llama_decode": 7 * 16 + 4, "vit_forward": 8 * 12 + 4, "vit_train": 273, "lstm_forward": 2 * 32 + 1, "lstm_train": 138,
-       "unet_forward": 11, "unet_train": 32, "moe_forward": 4, "moe_train": 15}
+ZOO = {"resnet50_forward": 54, "resnet50_train": 280, "gpt2_forward": 8 * 12 + 4, "gpt2_train": 266, "gpt2_decode": 8 * 12 + 4,
+       "llama_decode": 7 * 16 + 4, "vit_forward": 8 * 12 + 4, "vit_train": 224, "lstm_forward": 2 * 32 + 1, "lstm_train": 138,
+       "unet_forward": 11, "unet_train": 32, "moe_forward": 4, "moe_train": 14}
 
 
-# Bytes over the floor, of those whose floor is found in no time.
-BYTES = {"resnet50_forward": 1.01, "gpt2_forward": 1.01, "gpt2_decode": 1.18, "llama_decode": 1.09, "vit_forward": 1.03, "lstm_forward": 0.91,
-         "lstm_train": 0.95, "unet_forward": 1.56, "unet_train": 1.12, "moe_forward": 1.11, "moe_train": 1.20}
+# Bytes over the floor.
+BYTES = {"resnet50_forward": 1.01, "gpt2_forward": 1.01, "gpt2_decode": 1.18, "llama_decode": 1.09, "vit_forward": 1.03, "vit_train": 1.25, "lstm_forward": 0.91,
+         "lstm_train": 0.95, "unet_forward": 1.35, "unet_train": 1.10, "moe_forward": 1.11, "moe_train": 1.20}
 
 
 @pytest.mark.parametrize("program", ZOO)

@@ -179,6 +179,10 @@ typedef struct renames {
     uint32_t n, cap;
 } renames;
 
+kn_uop ki_range_renamed(ki_ir *ir, kn_uop r, uint32_t id, kn_axis axis) {
+    return ki_range_make(ir, id, axis, r->src[0]);
+}
+
 static bool rename_range(ki_ir *ir, renames *s, kn_uop r) {
     if (s->n == s->cap) {
         uint32_t cap = s->cap ? 2 * s->cap : 32;
@@ -190,7 +194,7 @@ static bool rename_range(ki_ir *ir, renames *s, kn_uop r) {
         s->cap = cap;
     }
     s->from[s->n] = r;
-    return (s->to[s->n++] = ki_range_make(ir, ir->next_range, KN_AX_REDUCE, r->src[0])) != NULL;
+    return (s->to[s->n++] = ki_range_renamed(ir, r, ir->next_range, KN_AX_REDUCE)) != NULL;
 }
 
 /* REDUCE u over the ranges from[0..n) anew: what inside depends on them is copied, and a REDUCE that is copied gets ranges
@@ -268,6 +272,13 @@ static bool add_arg(rangeifier *r, call *c, kn_uop u) {
     return true;
 }
 
+/* What an INDEX is in, stores before it (inside.c) or not. */
+static kn_uop memory_of(kn_uop index) {
+    kn_uop u = index->src[0];
+    while (u->op == KN_AFTER) u = u->src[0];
+    return u;
+}
+
 static bool is_global(kn_uop u) { return u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_GLOBAL; }
 
 /* Versions (order.c) have served. */
@@ -308,8 +319,8 @@ static bool number(rangeifier *r, kn_uop sink, call *c) {
     bool ok = n >= 0 && (from = ki_calloc((size_t)n + 1, sizeof *from)) && (to = ki_calloc((size_t)n + 1, sizeof *to));
     c->nbuffer = c->narg = 0;
     for (int64_t i = 0; ok && i < n; i++)
-        if (order[i]->op == KN_STORE && is_global(order[i]->src[0]->src[0]))
-            ok = add_arg(r, c, ki_with_tag(ir, order[i]->src[0]->src[0], 0));
+        if (order[i]->op == KN_STORE && is_global(memory_of(order[i]->src[0])))
+            ok = add_arg(r, c, ki_with_tag(ir, memory_of(order[i]->src[0]), 0));
     for (int64_t i = 0; ok && i < n; i++)
         if (is_global(order[i])) ok = add_arg(r, c, ki_with_tag(ir, order[i], 0));
     c->nbuffer = c->narg;

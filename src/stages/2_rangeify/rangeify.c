@@ -5,7 +5,7 @@
  *   kernels.c   nests to kernels: fold.kr folds sums, scan.c carries them, scatter.c adds each term where it belongs,
  *               loops.c joins loops, row.c keeps rows, layout.c orders the axes of what lies between kernels; twins.c: once
  *               for nests that differ in names alone, which written.c leaves out
- *   order.c     kernels in execution order                        (part.c and siblings.c: which become one)
+ *   order.c     kernels in execution order                        (part.c, inside.c and siblings.c: which become one)
  */
 #include "stages/indexing.h"
 #include "stages/2_rangeify/rangeify.h"

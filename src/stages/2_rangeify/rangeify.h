@@ -281,6 +281,8 @@ int64_t ki_range_touched(ki_ir *ir, kn_uop index);
 /* What a kernel alone decides. scatter: it may become a loop of additions; *fill: the kernel before it, or NULL. */
 kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, ki_layouts *l, kn_uop *fill);
 bool ki_range_kernels(rangeifier *r);
+/* A RANGE of r's extent. */
+kn_uop ki_range_renamed(ki_ir *ir, kn_uop r, uint32_t id, kn_axis axis);
 
 /* written.c: kernels of one store written out without the names of buffers and versions. */
 typedef struct ki_naming { /* names by number, from 0 on, in the order they were met */

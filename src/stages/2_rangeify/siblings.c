@@ -12,8 +12,6 @@
 
 enum {
     MOST_EDGES = 4096, /* looked at for one pair */
-    MOST_NODES = 3000, /* of a joined kernel */
-    MOST_ARGS = 56,    /* a kernel has room for 64 */
     MOST_NESTS = 16,
     MOST_STORES = 12, /* of one loop */
     NEXT_READERS = 3, /* of a buffer that are tried with each reader */
@@ -80,7 +78,7 @@ static bool look(ki_family *f, uint32_t kernel) {
     *x = (ki_fact){.use = f->nuse, .nests = sink->nsrc, .next = NONE, .last = kernel, .head = kernel};
     bool ok = n >= 0;
     x->nodes = (uint32_t)n;
-    x->fixed = n > MOST_NODES / 2;
+    x->fixed = n > KI_MOST_NODES / 2;
     for (int64_t i = 0; i < n && ok && !x->fixed; i++) {
         kn_uop u = order[i];
         if (u->op == KN_PARAM) x->args++; /* a variable */
@@ -164,7 +162,7 @@ static bool find_pairs(ki_family *f, pairs *p) {
             ok = propose(f, p, v[i].kernel, v[j].kernel);
     for (uint32_t i = 0; i < f->k->n && ok; i++) {
         uint32_t k = f->order[i];
-        if (f->fact[k].fixed || !tiny(&f->fact[k])) continue;
+        if (k == NONE || f->fact[k].fixed || !tiny(&f->fact[k])) continue;
         if (small != NONE) ok = propose(f, p, small, k);
         small = k;
     }
@@ -190,7 +188,7 @@ bool ki_family_reach(const ki_family *f, uint32_t a, uint32_t b, bool *marked) {
 }
 
 /* a and all joined to it take b's place or an earlier one, what they reach comes behind. */
-static void join(ki_family *f, uint32_t a, uint32_t b, const bool *marked) {
+void ki_family_join(ki_family *f, uint32_t a, uint32_t b, const bool *marked) {
     uint32_t low = f->fact[a].at, high = f->fact[b].at, behind[KI_WINDOW + 1], n = 0, at = low;
     ki_fact *x = &f->fact[a], *y = &f->fact[b];
     for (uint32_t i = low + 1; i < high; i++) {
@@ -222,16 +220,15 @@ static void try_pair(ki_family *f, const pair *p) {
         b = t;
     }
     const ki_fact *x = &f->fact[a], *y = &f->fact[b];
-    if (y->at - x->at > KI_WINDOW || x->widest != y->widest || x->nodes + y->nodes > MOST_NODES ||
-        x->nests + y->nests > MOST_NESTS || x->args + y->args > MOST_ARGS || !worth(x, y, p->gain))
+    if (y->at - x->at > KI_WINDOW || x->widest != y->widest || x->nodes + y->nodes > KI_MOST_NODES ||
+        x->nests + y->nests > MOST_NESTS || x->args + y->args > KI_MOST_ARGS || !worth(x, y, p->gain))
         return;
-    if (ki_family_reach(f, a, b, marked) && !marked[f->fact[b].at - f->fact[a].at]) join(f, a, b, marked);
+    if (ki_family_reach(f, a, b, marked) && !marked[f->fact[b].at - f->fact[a].at]) ki_family_join(f, a, b, marked);
 }
 
 /* ---- one kernel of several --------------------------------------------------------------------------------------- */
 
-/* RANGEs named from *next on: alike for kernels that are joined alike. */
-static kn_uop fresh_ranges(ki_ir *ir, kn_uop sink, uint32_t *next) {
+kn_uop ki_family_fresh(ki_ir *ir, kn_uop sink, uint32_t *next) {
     kn_uop *order, *from = NULL, *to = NULL;
     size_t m = 0;
     int64_t n = ki_toposort(ir, &sink, 1, &order);
@@ -240,7 +237,7 @@ static kn_uop fresh_ranges(ki_ir *ir, kn_uop sink, uint32_t *next) {
     for (int64_t i = 0; i < n && ok; i++)
         if (order[i]->op == KN_RANGE) {
             from[m] = order[i];
-            to[m] = ki_range_make(ir, (*next)++, (kn_axis)order[i]->arg.range.axis, order[i]->src[0]);
+            to[m] = ki_range_renamed(ir, order[i], (*next)++, (kn_axis)order[i]->arg.range.axis);
             ok = to[m++] != NULL;
         }
     if (ok) sink = ki_substitute(ir, sink, from, to, m);
@@ -321,7 +318,7 @@ static kn_uop joined(ki_family *f, uint32_t a) {
     for (uint32_t m = a; m != NONE; m = f->fact[m].next)
         if (f->fact[m].ranges > next) next = f->fact[m].ranges;
     for (uint32_t m = a; m != NONE; m = f->fact[m].next) {
-        kn_uop sink = m == a ? f->k->sink[m] : fresh_ranges(ir, f->k->sink[m], &next);
+        kn_uop sink = m == a ? f->k->sink[m] : ki_family_fresh(ir, f->k->sink[m], &next);
         for (uint32_t i = 0; sink && i < sink->nsrc; i++)
             if (!add_nest(ir, nest, &n, sink->src[i])) return NULL;
         if (!sink) return NULL;
@@ -334,7 +331,10 @@ static bool rebuild(ki_family *f) {
     for (uint32_t at = 0; at < f->k->n; at++) {
         uint32_t a = f->order[at];
         if (a == NONE) continue;
-        if (f->fact[a].next != NONE && !(f->k->sink[a] = joined(f, a))) return false;
+        kn_uop *sink = &f->k->sink[a], fill;
+        if (f->fact[a].one) *sink = ki_range_finish(f->r->ir, *sink, false, NULL, &fill);
+        else if (f->fact[a].next != NONE) *sink = joined(f, a);
+        if (!*sink) return false;
         f->order[n++] = a;
     }
     f->k->used = n;
@@ -357,7 +357,7 @@ void ki_family_close(ki_family *f) {
 
 bool ki_range_siblings(ki_family *f) {
     pairs p = {0};
-    bool ok = find_pairs(f, &p);
+    bool ok = ki_range_inside(f) && find_pairs(f, &p);
     for (uint32_t i = 0; i < p.n && ok; i++) try_pair(f, &p.v[i]);
     ok = ok && rebuild(f);
     ki_free(p.v);

@@ -1,4 +1,4 @@
-/* siblings.h: what siblings.c and part.c share: what each kernel touches, and which others it reaches. For order.c, which asks
+/* siblings.h: what siblings.c, part.c and inside.c share: what each kernel touches, and which others it reaches. For order.c, which asks
  * both. */
 #ifndef KI_SIBLINGS_H
 #define KI_SIBLINGS_H
@@ -8,6 +8,8 @@
 enum {
     KI_WINDOW = 512,   /* kernels that may lie between two that are joined: a step of a network, there and back */
     KI_SHARED = 4096,  /* bytes worth sharing, */
+    KI_MOST_NODES = 3000, /* of a joined kernel */
+    KI_MOST_ARGS = 56,    /* a kernel has room for 64 */
     KI_SHARED_PART = 8 /* and this part of what the smaller kernel touches */
 };
 
@@ -25,6 +27,7 @@ typedef struct ki_fact { /* of a kernel, or of those joined to it */
     uint8_t widest; /* bytes of the widest element: it decides on vectors for all of a kernel */
     bool fixed;     /* stays alone */
     bool sums;
+    bool one; /* those joined to it are in its sink already */
     uint32_t next, last; /* joined to it: a list */
     uint32_t at;         /* in the order */
     uint32_t head;       /* kernel that stands for those joined */
@@ -48,11 +51,18 @@ bool ki_range_siblings(ki_family *f);
  * the order is to be found anew. */
 bool ki_range_part(ki_family *f, bool *whole);
 
+/* inside.c: sums of rows, and what is made of them, in the kernel that reads the rows next. */
+bool ki_range_inside(ki_family *f);
+
 bool ki_family_open(ki_family *f, rangeifier *r, ki_kernels *k, uint32_t *order, const ki_edge *edge, uint32_t nedge);
 void ki_family_close(ki_family *f);
 /* Bytes that both read, by the kernels they started as. */
 int64_t ki_family_shared(const ki_family *f, uint32_t a, uint32_t b);
 /* marked[i]: a reaches what stands i places behind it, up to b, at most KI_WINDOW. False: too much to look at. */
 bool ki_family_reach(const ki_family *f, uint32_t a, uint32_t b, bool *marked);
+/* b is joined to a; marked: what a reaches up to b. */
+void ki_family_join(ki_family *f, uint32_t a, uint32_t b, const bool *marked);
+/* RANGEs named from *next on: alike for kernels that are joined alike. */
+kn_uop ki_family_fresh(ki_ir *ir, kn_uop sink, uint32_t *next);
 
 #endif

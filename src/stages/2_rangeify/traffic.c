@@ -23,8 +23,10 @@ ki_traffic ki_count_traffic(const ki_program *p, ki_traffic_each *each, void *us
             kn_uop u = order[i];
             for (uint32_t k = 0; k < u->nsrc; k++) {
                 kn_uop x = u->src[k];
-                if (x->op != KN_INDEX || x->src[0]->op != KN_PARAM) continue;
-                int32_t slot = x->src[0]->arg.param->slot;
+                kn_uop to = x->op == KN_INDEX ? x->src[0] : x;
+                while (to->op == KN_AFTER) to = to->src[0]; /* something is stored before (inside.c) */
+                if (x->op != KN_INDEX || to->op != KN_PARAM) continue;
+                int32_t slot = to->arg.param->slot;
                 if (slot < 0 || slot + 1 >= (int32_t)call->nsrc) continue;
                 int64_t bytes = ki_range_touched(p->ir, x);
                 int64_t *side = u->op == KN_STORE && k == 0 ? &write[slot + 1] : &read[slot + 1];

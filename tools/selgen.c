@@ -9,12 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 512, WIDEST = 3 };
+enum { MOST = 512, SETS = 4 };
 static struct {
     char left[96], rule[256];
     unsigned lat;
 } rules[MOST];
 static unsigned nrules;
+
+/* Those that have rows the level before them has not: dot products are no one op (3_optimize/dots.c). */
+static const uint8_t levels[SETS] = {KI_CPU_SSE2_LEVEL, KI_CPU_AVX2_LEVEL, KI_CPU_AVX512_LEVEL, KI_CPU_AMX_LEVEL},
+                     encs[SETS] = {KI_XE_SSE, KI_XE_VEX, KI_XE_EVEX, KI_XE_EVEX};
 
 static const uint8_t ints[] = {KN_I8, KN_U8, KN_I16, KN_U16, KN_I32, KN_U32, KN_I64, KN_U64};
 enum { INTS = sizeof ints };
@@ -39,12 +43,12 @@ static void put(const ki_x86_form *f, const char *left, const char *sources, kn_
 }
 
 /* Packed, without a mask among its operands, at every length of the level; an immediate may be the last operand. */
-static bool serves(const ki_x86_form *f, unsigned level) {
-    static const uint8_t encs[] = {KI_XE_SSE, KI_XE_VEX, KI_XE_EVEX};
-    unsigned lens = (1u << (level + 1)) - 1;
-    if (!(f->enc & encs[level]) || (f->lens & lens) != lens || f->attr & (KI_XA_READS | KI_XA_FLAGS)) return false;
-    for (unsigned len = 0; len <= level; len++)
-        if (ki_x86_needs(f, encs[level], len) & ~ki_cpu_level_core(level)) return false;
+static bool serves(const ki_x86_form *f, unsigned set) {
+    static const uint8_t longest[SETS] = {0, 1, 2, 2};
+    unsigned lens = (1u << (longest[set] + 1)) - 1;
+    if (!(f->enc & encs[set]) || (f->lens & lens) != lens || f->attr & (KI_XA_READS | KI_XA_FLAGS)) return false;
+    for (unsigned len = 0; len <= longest[set]; len++)
+        if (ki_x86_needs(f, encs[set], len) & ~ki_cpu_level_core(levels[set])) return false;
     for (unsigned k = 0; k < 4 && f->op[k]; k++) {
         const ki_x86_code_info *c = &ki_x86_codes[f->op[k]];
         if (c->place == KI_XP_IMM && (k == 3 || !f->op[k + 1])) continue;
@@ -202,7 +206,7 @@ static void row(const ki_x86_form *f) {
 }
 
 /* Whether a lower level's set has the rule: sets of higher levels are asked before it. Else it has it from now on. */
-static char *written[WIDEST * MOST];
+static char *written[SETS * MOST];
 static unsigned nwritten;
 static bool known(const char *rule) {
     for (unsigned k = 0; k < nwritten; k++)
@@ -213,21 +217,20 @@ static bool known(const char *rule) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const levels[WIDEST] = {"sse2", "avx2", "avx512"};
     if (argc != 2) return fputs("usage: selgen OUT.kr\n", stderr), 2;
     FILE *out = fopen(argv[1], "w");
     if (!out) return fprintf(stderr, "selgen: %s: %s\n", argv[1], strerror(errno)), 1;
     fputs("# Made by selgen from the table of instructions (src/stages/x86): ops that are one instruction.\n", out);
-    for (unsigned level = 0; level < WIDEST; level++) {
+    for (unsigned set = 0; set < SETS; set++) {
         nrules = 0;
         for (unsigned k = 0; k < KI_X_COUNT; k++)
-            if (serves(&ki_x86_forms[k], level)) row(&ki_x86_forms[k]);
+            if (serves(&ki_x86_forms[k], set)) row(&ki_x86_forms[k]);
         if (nrules == MOST) return fputs("selgen: too many rules\n", stderr), 1;
-        fprintf(out, "\nruleset x86_%s : pure\n%s", levels[level],
-                level ? "" : "extern pred zero(node) = ki_is_zero\n");
+        fprintf(out, "\nruleset x86_%s : pure\n%s", ki_cpu_level_names[levels[set]],
+                set ? "" : "extern pred zero(node) = ki_is_zero\n");
         for (unsigned k = 0; k < nrules; k++)
-            if (strchr(rules[k].left, '#') || !known(rules[k].rule))
-                fputs(rules[k].rule, out); /* #c before what takes any */
+            if (!known(rules[k].rule) || (strchr(rules[k].left, '#') && encs[set] != encs[set - 1]))
+                fputs(rules[k].rule, out); /* #c before what takes any, which an encoding has in its first set */
     }
     for (unsigned k = 0; k < nwritten; k++) free(written[k]);
     return fclose(out) != 0;

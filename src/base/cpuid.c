@@ -153,7 +153,7 @@ uint64_t ki_cpu_level_core(unsigned level) {
             HAS(BMI2) | HAS(LZCNT) | HAS(F16C),
         HAS(AVX512F) | HAS(AVX512BW) | HAS(AVX512DQ) | HAS(AVX512VL) | HAS(AVX512CD),
         HAS(AVX512VNNI) | HAS(AVX512BF16),
-        HAS(AMXTILE) | HAS(AMXINT8) | HAS(AMXBF16),
+        HAS(AMXTILE) | HAS(AMXINT8) | HAS(AMXBF16) | HAS(AVX512FP16), /* every processor with the first has the last */
     };
     uint64_t f = 0;
     for (unsigned k = 0; k <= level && k < KI_CPU_LEVELS; k++) f |= core[k];

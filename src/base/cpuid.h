@@ -13,7 +13,7 @@
     X(BASE, 0) X(SSE2, 0) X(SSE3, 1) X(SSSE3, 1) X(SSE41, 1) X(SSE42, 1) X(POPCNT, 1) X(LZCNT, 1) X(BMI1, 1) X(BMI2, 1) \
     X(AVX, 1) X(AVX2, 1) X(FMA3, 1) X(F16C, 1) X(AVXVNNI, 1)                                                           \
     X(AVX512F, 2) X(AVX512CD, 2) X(AVX512BW, 2) X(AVX512DQ, 2) X(AVX512VL, 2) X(AVX512VBMI, 2) X(AVX512VNNI, 3)        \
-    X(AVX512VPOPCNT, 2) X(AVX512BF16, 3) X(AVX512FP16, 3)                                                              \
+    X(AVX512VPOPCNT, 2) X(AVX512BF16, 3) X(AVX512FP16, 4)                                                              \
     X(AMXTILE, 4) X(AMXINT8, 4) X(AMXBF16, 4) X(AMXFP16, 4) X(AVXVNNIINT8, 4)
 typedef enum ki_cpu_feature {
 #define X(name, level) KI_CPU_##name,

@@ -15,6 +15,7 @@ typedef struct ki_target {
     unsigned line;        /* bytes of a cache line: arenas are aligned to it */
     bool fma;             /* MULACC on floats is one instruction */
     bool libm;            /* scalar exp, log, ... may be called (C) */
+    bool half;            /* f16 is computed as it is, not in f32 */
     bool stream;          /* it can store past the caches */
     bool twice;           /* two multiply-adds of whole vectors a cycle: what a tile loads beside them counts */
     uint64_t takes[2];    /* bit per kn_op: DECOMP ops taken as they are */
@@ -45,6 +46,13 @@ const ki_target *ki_target_chosen(ki_env *env, bool here);
 
 static inline bool ki_target_has(const ki_target *t, kn_op op) {
     return !(ki_ops[op].flags & KI_DECOMP) || (t->takes[op >> 6] >> (op & 63) & 1);
+}
+
+/* Bytes that a lane of u takes where it is computed: small floats are f32 there, f16 where the target has no instructions for it. */
+static inline unsigned ki_lane_bytes(const ki_target *t, kn_uop u) {
+    unsigned bytes = (unsigned)ki_itemsize((kn_dtype)u->dtype);
+    if (!ki_is_float((kn_dtype)u->dtype) || bytes >= 4) return bytes;
+    return t->half && u->dtype == KN_F16 && ki_target_has(t, (kn_op)u->op) ? bytes : 4;
 }
 
 #endif

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.kn"))
-LEVELS = ["avx512", "avx2", "sse2"]
+LEVELS = ["amx", "avx512", "avx2", "sse2"]
 STAGES = ["select", "linearize", "plan"]
 
 

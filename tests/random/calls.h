@@ -268,7 +268,7 @@ static bool generate_calls(ki_ir *ir, uint64_t seed, ki_program *p) {
         c->p = (ki_program){.ir = &k->ir, .stage = KI_S_TENSOR};
         c->g = (gen){.ir = &k->ir, .p = &c->p, .state = ki_mix(seed ^ UINT64_C(0x63616c6c73))};
         c->g.kinds = kinds[dice(&c->g, 4)];
-        for (int i = 0; i < 3; i++) c->g.palette[i] = chance(&c->g, 45) ? KN_F32 : data_dtypes[dice(&c->g, NDATA)];
+        for (int i = 0; i < 3; i++) c->g.palette[i] = liked_dtype(&c->g, 45, i);
         for (unsigned n = 0, want = 1 + dice(&c->g, 4), tries = 0; n < want && tries < 40; tries++) {
             uint32_t r = dice(&c->g, total);
             unsigned i = 0;

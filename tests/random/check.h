@@ -183,22 +183,24 @@ static bool simplify_settles(const ki_program *p, finding *f) {
 /* Lowered for machine code: one level a program, or all of them and nothing else. */
 static bool all_native;
 
-/* Products of bf16 or bytes are what the levels past AVX-512 are for. */
-static bool multiplies_narrow(const ki_program *p) {
+/* Products of bf16 or bytes are what the levels past AVX-512 are for; the last computes f16 as it is. */
+static bool multiplies_narrow(kn_uop u) {
+    return u->op == KN_CAST && ki_dtypes[u->dtype].bits == 32 && ki_dtypes[u->src[0]->dtype].bits <= 16 && u->src[0]->dtype != KN_BOOL;
+}
+static bool computes_half(kn_uop u) { return u->dtype == KN_F16 && ki_is_elementwise((kn_op)u->op); }
+
+static bool any_node(const ki_program *p, bool (*is)(kn_uop)) {
     kn_uop *order;
     int64_t n = ki_toposort(p->ir, &p->root, 1, &order);
     bool any = false;
-    for (int64_t i = 0; i < n && !any; i++) {
-        kn_uop u = order[i];
-        any = u->op == KN_CAST && ki_dtypes[u->dtype].bits == 32 && ki_dtypes[u->src[0]->dtype].bits <= 16 && u->src[0]->dtype != KN_BOOL;
-    }
+    for (int64_t i = 0; i < n && !any; i++) any = is(order[i]);
     if (n >= 0) ki_free(order);
     return any;
 }
 
 static bool native_agrees(const ki_program *p, arrays *d, finding *f, tally *t) {
     static const char *const levels[] = {"avx512", "avx2", "sse2", "dot", "amx"};
-    unsigned only = multiplies_narrow(p) ? 3 + p->ir->n % 2 : p->ir->n % 3;
+    unsigned only = any_node(p, multiplies_narrow) ? 3 + p->ir->n % 2 : p->ir->n % (any_node(p, computes_half) ? 5 : 3);
     bool ok = true;
     for (unsigned k = 0; k < sizeof levels / sizeof *levels && ok; k++) {
         if (!all_native && only != k) continue;

@@ -42,6 +42,11 @@ static const kn_dtype data_dtypes[] = {KN_BOOL, KN_U8,     KN_U16,    KN_U32, KN
                                        KN_I64,  KN_F8E4M3, KN_F8E5M2, KN_F16, KN_BF16, KN_F32, KN_F64};
 enum { NDATA = sizeof data_dtypes / sizeof *data_dtypes };
 
+static kn_dtype preferred = KN_VOID; /* of two dtypes in three a program prefers (--prefer) */
+static kn_dtype liked_dtype(gen *g, unsigned percent, int i) {
+    if (preferred != KN_VOID && i < 2) return preferred;
+    return chance(g, percent) ? KN_F32 : data_dtypes[dice(g, NDATA)];
+}
 static kn_dtype any_dtype(gen *g) { return chance(g, 70) ? g->palette[dice(g, 3)] : data_dtypes[dice(g, NDATA)]; }
 
 static int64_t any_dim(gen *g) {
@@ -783,7 +788,7 @@ static bool generate(ki_ir *ir, uint64_t seed, ki_program *p) {
     *p = (ki_program){.ir = ir, .stage = KI_S_TENSOR};
     gen g = {.ir = ir, .p = p, .state = ki_mix(seed ^ UINT64_C(0x6b6f696e65))};
     g.kinds = kinds[dice(&g, chance(&g, 72) ? 2 : 6)];
-    for (int i = 0; i < 3; i++) g.palette[i] = chance(&g, 35) ? KN_F32 : data_dtypes[dice(&g, NDATA)];
+    for (int i = 0; i < 3; i++) g.palette[i] = liked_dtype(&g, 35, i);
     unsigned nin = 1 + dice(&g, 3), nstep = 1 + dice(&g, chance(&g, 75) ? 8 : 20);
     int64_t dim[KI_MAX_RANK];
     for (unsigned i = 0; i < nin; i++) {

@@ -6,6 +6,7 @@
  *   test_random_programs [...] --first      stops at the first program that fails and prints its number, for broken_stages.py
  *   test_random_programs [...] --exempt     counts exempt elements by the op that made them so
  *   test_random_programs [...] --calls      programs of public calls (calls.h) instead of single ops
+ *   test_random_programs [...] --prefer DTYPE   two in three of the dtypes that a program prefers are this one
  *   test_random_programs --one SEED, --show SEED
  *
  * Each runs on the CPU as machine code, every K-th as C too (--c-every, 8: the compiler is what takes time; 1 for a full run; 0: none;
@@ -497,6 +498,7 @@ int main(int argc, char **argv) {
         else if (strcmp(a, "--c-every") == 0) opt.every = (unsigned)strtoul(v, NULL, 10), i++;
         else if (strcmp(a, "--c-optimized") == 0) opt.optimized = (unsigned)strtoul(v, NULL, 10), i++;
         else if (strcmp(a, "--jobs") == 0) opt.jobs = (unsigned)strtoul(v, NULL, 10), i++;
+        else if (strcmp(a, "--prefer") == 0) preferred = ki_dtype_named(v, strlen(v)), i++;
         else if (strcmp(a, "--stages-only") == 0) opt.stages_only = true;
         else if (strcmp(a, "--cpu-only") == 0) opt.cpu_only = true;
         else if (strcmp(a, "--threads-every") == 0) opt.threads = (unsigned)atoi(v), i++;

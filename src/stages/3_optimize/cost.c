@@ -103,11 +103,6 @@ static double lanes_of(const ki_scope *s, kn_uop u) {
     return n;
 }
 
-static double item(kn_uop u) {
-    double b = (double)ki_itemsize((kn_dtype)u->dtype);
-    return ki_is_float((kn_dtype)u->dtype) && b < 4 ? 4 : b;
-}
-
 /* Registers, or instructions, for a value: those along one lane axis share them, every other lane has its own. */
 static double vectors(const model *m, kn_uop u) {
     const ki_scope *s = &m->k->scope;
@@ -118,13 +113,13 @@ static double vectors(const model *m, kn_uop u) {
         if (m->vector[r] && e > along) n *= along, along = e;
         else n *= e;
     }
-    return n * ceil(along * item(u) / m->t->vector);
+    return n * ceil(along * ki_lane_bytes(m->t, u) / m->t->vector);
 }
 
 /* An access: pieces that lie side by side, and whether it gathers. */
 static void access_ports(const model *m, kn_uop u, body *b, bool stores) {
     const ki_scope *s = &m->k->scope;
-    double bytes = item(u), unit = 1, others = 1, n;
+    double bytes = ki_lane_bytes(m->t, u), unit = 1, others = 1, n;
     bool gather = false, known;
     for (uint32_t r = 0; r < s->nrange; r++) {
         if (!ki_is_lane(s->range[r]) || !ki_scope_has(s, u->src[1], s->range[r])) continue;

@@ -130,14 +130,13 @@ static double work_of(const ki_nest *k) {
     return total;
 }
 
-/* Widest element that is computed on, in the loops of a reduce or anywhere; small floats compute as f32. */
-static unsigned widest(const ki_nest *k, kn_uop reduce) {
+/* Widest element that is computed on, in the loops of a reduce or anywhere. */
+static unsigned widest(const ki_target *t, const ki_nest *k, kn_uop reduce) {
     unsigned w = 1;
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop u = k->scope.node[i];
         if (!ki_weight(u) || u->dtype == KN_BOOL || (reduce && u != reduce && !ki_varies_in(k, u, reduce))) continue;
-        unsigned b = (unsigned)ki_itemsize((kn_dtype)u->dtype);
-        if (ki_is_float((kn_dtype)u->dtype) && b < 4) b = 4;
+        unsigned b = ki_lane_bytes(t, u);
         if (b > w) w = b;
     }
     return w;
@@ -331,7 +330,7 @@ static kn_uop next_closer(const ki_choice *c) {
 }
 
 unsigned ki_choice_lanes(const ki_choice *c, kn_uop reduce) {
-    unsigned n = c->target->vector / widest(&c->nest, reduce) >> c->knobs.narrow;
+    unsigned n = c->target->vector / widest(c->target, &c->nest, reduce) >> c->knobs.narrow;
     return n < 1 ? 1 : n;
 }
 

@@ -515,7 +515,7 @@ static kn_uop reduce_part(devec *d, kn_uop u, const place *at) {
     r.along = (uint32_t)along;
     r.axes &= ~(UINT32_C(1) << along);
     r.n = (uint32_t)ki_dim_n(r.v, (unsigned)along);
-    r.lanes = ki_row_lanes(d->t, (kn_dtype)r.v->dtype, r.n);
+    r.lanes = ki_row_lanes(d->t, r.v, r.n);
     r.part = vector ? d->l.lanes[along] : 1;
     uint32_t chunks = ki_lane_chunks_of(r.n, r.lanes), full = r.n / r.lanes;
     for (uint32_t c = 0, end = full; c < chunks; c = end++) { /* full ones join; what is left of the axis follows */

@@ -9,12 +9,15 @@
 
 kn_uop ki_lack(ki_ir *ir, unsigned level, kn_uop sink) {
     static const ki_ruleset *const sse2[] = {&ki_rules_lack_max, &ki_rules_lack_sse2, &ki_rules_lack_narrow,
-                                             &ki_rules_lack},
+                                             &ki_rules_lack_half, &ki_rules_lack},
                                    *const avx2[] = {&ki_rules_lack_max, &ki_rules_lack_avx2, &ki_rules_lack_narrow,
-                                                    &ki_rules_lack},
-                                   *const avx512[] = {&ki_rules_lack_max, &ki_rules_lack_avx512, &ki_rules_lack};
-    ki_rewrite_opts o = {.sets = sse2, .nsets = 4};
+                                                    &ki_rules_lack_half, &ki_rules_lack},
+                                   *const avx512[] = {&ki_rules_lack_max, &ki_rules_lack_avx512, &ki_rules_lack_half,
+                                                      &ki_rules_lack},
+                                   *const amx[] = {&ki_rules_lack_max, &ki_rules_lack_fp16, &ki_rules_lack_avx512,
+                                                   &ki_rules_lack};
+    ki_rewrite_opts o = {.sets = sse2, .nsets = 5};
     if (level == KI_CPU_AVX2_LEVEL) o.sets = avx2;
-    if (level >= KI_CPU_AVX512_LEVEL) o = (ki_rewrite_opts){.sets = avx512, .nsets = 3};
+    if (level >= KI_CPU_AVX512_LEVEL) o = (ki_rewrite_opts){.sets = level < KI_CPU_AMX_LEVEL ? avx512 : amx, .nsets = 4};
     return sink ? ki_rewrite(ir, sink, &o) : NULL;
 }

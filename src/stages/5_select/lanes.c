@@ -169,10 +169,8 @@ static int64_t trips(const ki_scope *s, const uint64_t *around, kn_uop u) {
     return n;
 }
 
-static unsigned lane_bytes(kn_dtype t) {
-    if (t == KN_BOOL || t == KN_IDX || t == KN_VOID) return 1;
-    unsigned bytes = (unsigned)ki_itemsize(t);
-    return ki_is_float(t) && bytes < 4 ? 4 : bytes; /* small floats compute as f32 */
+static unsigned lane_bytes(const ki_target *t, kn_uop u) {
+    return u->dtype == KN_BOOL || u->dtype == KN_IDX || u->dtype == KN_VOID ? 1 : ki_lane_bytes(t, u);
 }
 
 static bool fits_word(kn_uop u) { return u->lo.i >= INT32_MIN && u->hi.i <= INT32_MAX; }
@@ -192,7 +190,7 @@ static unsigned native_bytes(const ki_target *t, kn_uop u, bool address) {
         reads = true;
         fits = fits && fits_word(u->src[k]);
     }
-    unsigned own = lane_bytes((kn_dtype)u->dtype);
+    unsigned own = lane_bytes(t, u);
     if (u->dtype != KN_IDX && !reads) return own;
     if ((u->op == KN_IDIV || u->op == KN_MOD) && fits) {
         kn_uop c = u->src[1];
@@ -208,8 +206,8 @@ static uint32_t at_most(uint32_t lanes, int64_t n) {
     return lanes;
 }
 
-uint32_t ki_row_lanes(const ki_target *t, kn_dtype type, int64_t n) {
-    uint32_t lanes = t->vector / lane_bytes(type);
+uint32_t ki_row_lanes(const ki_target *t, kn_uop row, int64_t n) {
+    uint32_t lanes = t->vector / lane_bytes(t, row);
     return at_most(lanes < 2 ? 2 : lanes, n);
 }
 
@@ -268,7 +266,7 @@ static void take_axes(ki_lanes *l, int64_t *score, const uint32_t *meet) {
 static unsigned bytes_of(const ki_lanes *l, const ki_target *t, const kn_uop *node, uint32_t i) {
     kn_uop u = node[i], lanes = u->op == KN_REDUCE ? u->src[0] : u; /* which it combines by halves */
     if (!ki_has_lanes(l, u) || ki_numel(lanes) <= 1) return 1;
-    return t->native ? native_bytes(t, u, u->dtype == KN_IDX && !l->odd[i]) : lane_bytes((kn_dtype)u->dtype);
+    return t->native ? native_bytes(t, u, u->dtype == KN_IDX && !l->odd[i]) : lane_bytes(t, u);
 }
 
 /* Does u, or what it combines, vary along axis k? */

@@ -26,7 +26,7 @@ bool ki_is_const_list(kn_uop u);
 /* Whether a node holds lanes: a value with axes that is no list of constants, and no tile (tiles.c). */
 bool ki_has_lanes(const ki_lanes *l, kn_uop u);
 /* Lanes that add up side by side along an axis of so many: a register's of that dtype, whatever else the kernel computes. */
-uint32_t ki_row_lanes(const ki_target *t, kn_dtype type, int64_t n);
+uint32_t ki_row_lanes(const ki_target *t, kn_uop row, int64_t n);
 /* Registers that n lanes fill, `lanes` in a full one: full ones, then the rest by powers of two; and the c-th of them. */
 uint32_t ki_lane_chunks_of(uint32_t n, uint32_t lanes);
 ki_lane_chunk ki_lane_chunk_of(uint32_t n, uint32_t lanes, uint32_t c);

@@ -61,7 +61,7 @@ typedef enum ki_x86_place { KI_XP_NONE, KI_XP_REG, KI_XP_RM, KI_XP_RMREG, KI_XP_
     X(Eb, RM, 'b') X(Ew, RM, 'w') X(Ed, RM, 'd') X(Eq, RM, 'q') X(Ev, RM, 'v') X(Ey, RM, 'y')                          \
     X(Edb, RM, '1') X(Edw, RM, '2') /* register of 32 bits, memory of 8 or 16 */                                       \
     X(Rd, RMREG, 'd') X(Rq, RMREG, 'q') X(Ry, RMREG, 'y') X(By, VVVV, 'y') X(Oy, OPC, 'y') X(Od, OPC, 'd') X(Oq, OPC, 'q') X(Cl, CL, 'b')\
-    X(Vx, REG, 'x') X(Vh, REG, 'h') X(Vo, REG, 'o') X(Hx, VVVV, 'x') X(Hh, VVVV, 'h') X(Ho, VVVV, 'o')                  \
+    X(Vx, REG, 'x') X(Vh, REG, 'h') X(Vn, REG, 'n') X(Vo, REG, 'o') X(Hx, VVVV, 'x') X(Hh, VVVV, 'h') X(Ho, VVVV, 'o')                  \
     X(Wx, RM, 'x') X(Wh, RM, 'h') X(Wn, RM, 'n') X(We, RM, 'e') X(Wo, RM, 'o')                                         \
     X(Ux, RMREG, 'x') X(Uo, RMREG, 'o') X(Lx, IS4, 'x') X(M, MEM, '*') X(My, MEM, 'y') X(Mt, MEM, '#') X(Sx, VSIB, 'x') X(Sh, VSIB, 'h')\
     X(Kg, REG, 'k') X(Kv, VVVV, 'k') X(Km, RM, 'k') X(Ku, RMREG, 'k') X(Tg, REG, 't') X(Tm, RMREG, 't') X(Tv, VVVV, 't')\

@@ -48,11 +48,13 @@ static inline bool ki_target_has(const ki_target *t, kn_op op) {
     return !(ki_ops[op].flags & KI_DECOMP) || (t->takes[op >> 6] >> (op & 63) & 1);
 }
 
-/* Bytes that a lane of u takes where it is computed: small floats are f32 there, f16 where the target has no instructions for it. */
+/* Bytes that a lane of u takes where it is computed: small floats are f32 there, but f16 where the target computes it as it is:
+ * all but quotients, roots and functions. */
 static inline unsigned ki_lane_bytes(const ki_target *t, kn_uop u) {
     unsigned bytes = (unsigned)ki_itemsize((kn_dtype)u->dtype);
     if (!ki_is_float((kn_dtype)u->dtype) || bytes >= 4) return bytes;
-    return t->half && u->dtype == KN_F16 && ki_target_has(t, (kn_op)u->op) ? bytes : 4;
+    bool slow = u->op == KN_DIV || u->op == KN_SQRT || u->op == KN_RECIP || !ki_target_has(t, (kn_op)u->op);
+    return t->half && u->dtype == KN_F16 && !slow ? bytes : 4;
 }
 
 #endif

@@ -9,8 +9,9 @@
 static const struct {
     uint16_t f231, f213, f132;
 } fused[] = {
-#define F(I) {KI_X_##I##231PS, KI_X_##I##213PS, KI_X_##I##132PS}, {KI_X_##I##231PD, KI_X_##I##213PD, KI_X_##I##132PD}, \
-          {KI_X_##I##231PH, KI_X_##I##213PH, KI_X_##I##132PH},
+#define F(I)                                                                                                           \
+    {KI_X_##I##231PS, KI_X_##I##213PS, KI_X_##I##132PS}, {KI_X_##I##231PD, KI_X_##I##213PD, KI_X_##I##132PD},          \
+        {KI_X_##I##231PH, KI_X_##I##213PH, KI_X_##I##132PH},
     F(VFMADD) F(VFMSUB) F(VFNMADD) F(VFNMSUB)
 #undef F
 };

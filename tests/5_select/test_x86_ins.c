@@ -50,6 +50,10 @@ int main(void) {
     run("lanes change places, by the immediate",
         "koine 1 tensor\n%x = param \"x\" : f32 [4]\n%y = ins \"vpermilps\" %x 177:i32 : f32 [4]\nout \"y\" = %y\n",
         swapped, 4);
+    run("vscalef: an infinite power of a quiet NaN is the power",
+        "koine 1 tensor\n%x = param \"x\" : f32 [4]\n%n = add %x nan:f32\n%a = ins \"vscalefps\" %n -inf:f32 : f32 "
+        "[4]\nout \"b\" = %a\n",
+        (const double[]){0, 0, 0, 0}, 4);
     run("a kernel as a graph",
         OPEN("select") "%r = range 1 LOOP 4\n%k = cast %r : i64\n%i = index %q %k\n%v = load %i\n%w = ins \"vaddss\" "
                        "%v %v : f32\n"

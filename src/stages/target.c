@@ -14,11 +14,16 @@
 
 #define C_TARGET(name, level, flags, vector, n, fma, stream, set)                                                      \
     {                                                                                                                  \
-        name, flags, false, level, vector, n, 64, fma, true, false, stream, level == KI_CPU_AMX_LEVEL, { set(0), set(1) } \
+        name, flags, false, level, vector, n, 64, fma, true, false, stream, level == KI_CPU_AMX_LEVEL, {               \
+            set(0), set(1)                                                                                             \
+        }                                                                                                              \
     }
 #define NATIVE(name, level, flags, vector, n, fma, set)                                                                \
     {                                                                                                                  \
-        name, flags, true, level, vector, n, 64, fma, false, level == KI_CPU_AMX_LEVEL, true, level == KI_CPU_AMX_LEVEL, { set(0), set(1) } \
+        name, flags, true, level, vector, n, 64, fma, false, level == KI_CPU_AMX_LEVEL, true,                          \
+            level == KI_CPU_AMX_LEVEL, {                                                                               \
+            set(0), set(1)                                                                                             \
+        }                                                                                                              \
     }
 
 #define MARCH_SSE2   "-march=x86-64"

@@ -436,7 +436,8 @@ static place next_rows(const ki_choice *c, kn_uop param) {
             int64_t s = ki_is_serial(tiles) && k->closer[q]->op == KN_END ? step(k, u, tiles) : 0;
             if (s >= FAR && s < ahead) ahead = s;
         }
-        if (ahead <= MOST && covered(k, u) > best.worth && (!c->target->twice || times_read(k, ki_nest_closer(k, r), u) <= FEW_TIMES))
+        if (ahead <= MOST && covered(k, u) > best.worth &&
+            (!c->target->twice || times_read(k, ki_nest_closer(k, r), u) <= FEW_TIMES))
             best = (place){.loop = r, .ahead = ahead, .worth = covered(k, u), .second = ahead >= FIRST};
     }
     return best;

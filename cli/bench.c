@@ -113,6 +113,7 @@ typedef struct sample {
 } sample;
 
 static void note_moved(void *user, kn_uop memory, int64_t read, int64_t written) {
+    if (memory->op == KN_SLICE) memory = memory->src[0]; /* a part of it */
     moved_add(user, MOVED_SCHEDULE, ki_numel(memory) * (int64_t)ki_itemsize((kn_dtype)memory->dtype), read, written);
 }
 

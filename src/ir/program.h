@@ -3,7 +3,7 @@
  *   stage         root                                            in ports      out ports
  *   tensor        SINK(outputs...)                                named PARAMs  the output values
  *   callify       FUNCTION(TUPLE(v...), a...)                     BUFFERs a     GETTUPLE(root, i), or the BUFFER an assign wrote
- *   rangeify ..   LINEAR(CALL(SINK, buffers, variables...)...)    BUFFERs       BUFFERs
+ *   rangeify ..   LINEAR(CALL(SINK, buffers, variables...)...)    BUFFERs       BUFFERs: a call's may be SLICEs, parts of them
  *   plan          the same, its intermediate BUFFERs SLICEs of arenas
  *   render        LINEAR(CALL(PROGRAM, ...)...)                   BUFFERs       BUFFERs
  * Variables (named scalar PARAMs with bounds) stay named PARAMs at every stage, and are in ports too. */

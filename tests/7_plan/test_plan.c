@@ -58,6 +58,29 @@ static void test_kept(void) {
           "data that was there before stays");
 }
 
+/* A part of a BUFFER lies within it, wherever that is; it is in use as long as any part is. */
+static void test_parts(void) {
+    U in = global(KN_F32, 64), b = global(KN_F32, 64), d = global(KN_F32, 64), out = global(KN_F32, 64),
+      keep[2] = {in, out}, c[4], part[2];
+    for (int k = 0; k < 2; k++) {
+        U src[2] = {b, ki_index(ir, 32 * k)};
+        part[k] = ki_make(ir, KN_SLICE, KN_F32, src, 2, (kn_arg){.i = 32}, 0);
+        c[k] = step(part[k], in, 32);
+    }
+    c[2] = step(d, part[1], 32);
+    c[3] = step(out, part[0], 32);
+    U p = ki_plan(ir, ki_opn(ir, KN_LINEAR, c, 4), keep, 2, NULL, NULL);
+    CHECK(p != NULL, "parts of a BUFFER are planned");
+    if (!p) return;
+    U a = p->src[0]->src[1], e = p->src[1]->src[1], f = p->src[2]->src[1];
+    CHECK(a->op == KN_SLICE && e->op == KN_SLICE && a->src[0] == e->src[0] && a->src[0]->dtype == KN_U8 &&
+              offset_of(e) == offset_of(a) + 128 && ki_numel(a) == 32,
+          "they lie where it lies, at their places");
+    CHECK(p->src[2]->src[2] == e && p->src[3]->src[2] == a, "who reads one reads what was written");
+    CHECK(f->op == KN_SLICE && (offset_of(f) >= offset_of(a) + 256 || offset_of(f) + 256 <= offset_of(a)),
+          "no other is there meanwhile");
+}
+
 static void test_pool(void) {
     ki_offsets p = {0};
     uint32_t held[64] = {0}, seed = 1;
@@ -100,6 +123,7 @@ int main(void) {
     if (!open_store()) return 1;
     test_chain();
     test_kept();
+    test_parts();
     test_pool();
     test_refused();
     close_store();

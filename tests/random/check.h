@@ -70,47 +70,47 @@ static bool through_text(const ki_program *q, ki_ir *ir, ki_program *r, ki_text 
     return ok;
 }
 
-/* Whether a planned kernel stores to its argument k (from 1) and never reads it. */
-static bool only_writes(kn_uop call, uint32_t k) {
-    kn_uop body = call->src[0];
-    bool stores = false;
-    for (uint32_t i = 0; body->op == KN_SINK && body->nsrc && i < body->src[0]->nsrc; i++) {
-        kn_uop u = body->src[0]->src[i], b = u->nsrc ? u->src[0] : NULL;
-        if (u->op != KN_STORE && u->op != KN_LOAD && u->op != KN_ATOMICADD) continue;
-        while (b->nsrc && b->op != KN_PARAM) b = b->src[0];
-        if (b->op != KN_PARAM || b->arg.param->slot != (int)k - 1) continue;
-        if (u->op != KN_STORE) return false;
-        stores = true;
-    }
-    return stores;
+/* Before plan: the BUFFER that each argument is, or is a part of; 0: none. */
+typedef struct held {
+    uint32_t n, id[4096]; /* 1 + id, of one call's arguments after the other's */
+} held;
+
+static void note_held(const ki_program *q, held *h) {
+    h->n = 0;
+    for (uint32_t i = 0; i < q->root->nsrc; i++)
+        for (uint32_t k = 1; k < q->root->src[i]->nsrc; k++, h->n++) {
+            kn_uop u = q->root->src[i]->src[k];
+            if (u->op == KN_SLICE) u = u->src[0];
+            if (h->n < 4096) h->id[h->n] = u->op == KN_BUFFER ? u->arg.buffer->id + 1 : 0;
+        }
 }
 
-/* After plan: buffers that share bytes of an arena are never in use by calls of the same time. One that is written anew
- * is another one. */
-static bool arenas_hold(const ki_program *q, finding *f) {
+/* After plan: buffers that share bytes of an arena are never in use by calls of the same time. */
+static bool arenas_hold(const ki_program *q, const held *h, finding *f) {
     struct {
-        kn_uop slice;
-        uint32_t first, last;
+        kn_uop arena;
+        uint32_t id, first, last;
+        int64_t from, to; /* bytes */
     } use[256];
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < q->root->nsrc; i++)
-        for (uint32_t k = 1; k < q->root->src[i]->nsrc; k++) {
+    uint32_t n = 0, at = 0;
+    for (uint32_t i = 0; h->n <= 4096 && i < q->root->nsrc; i++)
+        for (uint32_t k = 1; k < q->root->src[i]->nsrc; k++, at++) {
             kn_uop u = q->root->src[i]->src[k];
-            uint32_t j = n;
-            if (u->op != KN_SLICE) continue;
-            while (j > 0 && use[j - 1].slice != u) j--;
-            bool anew = j == 0 || (use[j - 1].last != i && only_writes(q->root->src[i], k));
-            if (anew && n == 256) return true;
-            if (anew) use[n].slice = u, use[n].first = i, j = ++n;
-            use[j - 1].last = i;
+            uint32_t j = 0;
+            /* A part of what stays where it was is no place in an arena: that is a BUFFER of its own, known before. */
+            if (u->op != KN_SLICE || u->src[0]->arg.buffer->id + 1 == h->id[at]) continue;
+            int64_t from = u->src[1]->arg.i, to = from + u->arg.i * (int64_t)ki_itemsize((kn_dtype)u->dtype);
+            while (j < n && use[j].id != h->id[at]) j++;
+            if (j == 256) return true;
+            if (j == n) use[n].arena = u->src[0], use[n].id = h->id[at], use[n].first = i, use[n].from = from, use[n++].to = to;
+            if (from < use[j].from) use[j].from = from;
+            if (to > use[j].to) use[j].to = to;
+            use[j].last = i;
         }
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = 0; b < a; b++) {
-            kn_uop x = use[a].slice, y = use[b].slice;
-            int64_t xo = x->src[1]->arg.i, yo = y->src[1]->arg.i;
-            bool bytes = xo < yo + y->arg.i * (int64_t)ki_itemsize((kn_dtype)y->dtype) &&
-                         yo < xo + x->arg.i * (int64_t)ki_itemsize((kn_dtype)x->dtype);
-            if (x->src[0] != y->src[0] || !bytes || use[a].first > use[b].last || use[b].first > use[a].last) continue;
+            bool bytes = use[a].from < use[b].to && use[b].from < use[a].to;
+            if (use[a].arena != use[b].arena || !bytes || use[a].first > use[b].last || use[b].first > use[a].last) continue;
             return found(f, ki_stage_names[q->stage], "arena", q->ir->env, "two buffers in use at a time share memory");
         }
     return true;
@@ -123,6 +123,7 @@ static bool stages_agree(const ki_program *p, arrays *d, const ki_lower_opts *o,
     ki_program q, r, s;
     ki_text text[KI_S_COUNT] = {0};
     char why[400];
+    held h = {0};
     int last = o->target->native ? KI_S_PLAN : KI_S_RENDER; /* machine code is no text */
     if (!ki_ir_open(&now, env)) return found(f, "tensor", "memory", env, NULL);
     bool ok = through_text(p, &now, &q, &text[0], f);
@@ -140,7 +141,8 @@ static bool stages_agree(const ki_program *p, arrays *d, const ki_lower_opts *o,
         ok = through_text(&r, &now, &q, &text[to], f);
         ki_program_free(&r);
         ki_ir_close(&next);
-        ok = ok && (to != KI_S_PLAN || arenas_hold(&q, f)) && values_agree(p, &q, d, f, t);
+        if (ok && to == KI_S_LINEARIZE) note_held(&q, &h);
+        ok = ok && (to != KI_S_PLAN || arenas_hold(&q, &h, f)) && values_agree(p, &q, d, f, t);
     }
     for (int to = last; to <= last && ok; to++) {
         ki_text whole = {0};

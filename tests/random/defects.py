@@ -69,6 +69,8 @@ DEFECTS = [
            "s->lower = index_max(ir, s->lower, ki_index_add(ir, floor_by(ir, d, -c), ki_index(ir, 1)));",
            "s->lower = index_max(ir, s->lower, floor_by(ir, d, -c));"),
     Defect("rangeify", "a gather takes what is past the end", S + "2_rangeify/fold.c", "ki_op2(ir, KN_CMPLT, s->equal, upper)", "ki_op2(ir, KN_CMPLE, s->equal, upper)"),
+    Defect("rangeify", "a part of a buffer begins where another's does", S + "2_rangeify/kernels.c", "ki_index(r->ir, part[j].lo)}", "ki_index(r->ir, 0)}"),
+    Defect("rangeify", "a part of a buffer ends before its last element", S + "2_rangeify/slots.c", "known ? i->hi.i + 1 : INT64_MAX", "known ? i->hi.i : INT64_MAX"),
     Defect("rangeify", "a twin has its buffers crosswise", S + "2_rangeify/twins.c", "k < n ? t->seen.buffer.name[k]", "k < n ? t->seen.buffer.name[n - 1 - k]"),
     Defect("rangeify", "nests that differ in a constant are twins", S + "2_rangeify/twins.c", "    *arg = ki_import_arg(to, u);\n    return arg->p || !u->arg.p;\n}\n\nstatic bool to_names",
            "    *arg = ki_import_arg(to, u);\n    if (u->op == KN_CONST && ki_is_float((kn_dtype)u->dtype)) arg->bits = 0;\n    return arg->p || !u->arg.p;\n}\n\nstatic bool to_names"),
@@ -139,6 +141,7 @@ DEFECTS = [
     # ---- plan
     Defect("plan", "memory is given back one call too soon", PLAN + "plan.c", "p->last[b->id] != i + 1 || !p->block[b->id]) continue;",
            "(p->last[b->id] != i + 1 && p->last[b->id] != i + 2) || !p->block[b->id]) continue;"),
+    Defect("plan", "a part of a buffer lies where the buffer begins", S + "7_plan/plan.c", "if (arg != b) at += arg->src[1]->arg.i", "if (arg != b) at += 0"),
     Defect("plan", "a block is cut in the middle", PLAN + "offsets.c", "{.offset = k->offset + size, .size = k->size - size,", "{.offset = k->offset + size / 2, .size = k->size - size,"),
     Defect("plan", "the first call that reads ends the range", PLAN + "plan.c", "p->last[b->id] = i + 1;", "if (!p->last[b->id] || p->last[b->id] == p->first[b->id]) p->last[b->id] = i + 1;"),
     Defect("plan", "outputs are planned as intermediates are", PLAN + "plan.c", "if (b && b->id < p->top) p->first[b->id] = 0;", "if (b && b->id < p->top && !k) p->first[b->id] = 0;"),

@@ -736,6 +736,36 @@ static kn_uop assignment(gen *g) {
     return after;
 }
 
+/* A state that goes on by parts of one value, all alike, most of whole lines of memory (2_rangeify/slots.c); it may be kept in parts of an
+ * input, and read from there. */
+static kn_uop recurrence(gen *g) {
+    kn_dtype t = any_dtype(g) == KN_BOOL ? KN_I32 : any_dtype(g);
+    if (t == KN_BOOL) t = KN_F32;
+    int64_t w = chance(g, 80) ? 64 / (int64_t)ki_itemsize(t) : 1 + dice(g, 20), n = 2 + dice(g, 4), k = 2 + dice(g, 3);
+    int64_t all[2] = {n + dice(g, 2), w}, one[2] = {1, w}, some[2] = {k, w};
+    kn_uop x = any_input(g, t, all, 2), weight = any_input(g, t, some, 2), state = any_input(g, t, &w, 1);
+    kn_uop to = chance(g, 40) && g->nassigned < 8 ? any_input(g, t, all, 2) : NULL, kept = to;
+    if (to) g->assigned[g->nassigned++] = to;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at[2] = {chance(g, 90) ? i : dice(g, (uint32_t)n), 0};
+        kn_uop part = ki_reshape(g->ir, ki_shrink(g->ir, x, at, one), &w, 1);
+        kn_uop turned = chance(g, 80) ? ki_flip(g->ir, state, (int64_t[]){0}, 1) : state;
+        kn_uop rows_ = ki_expand(g->ir, ki_reshape(g->ir, turned, one, 2), some, 2);
+        kn_uop most = ki_reshape(g->ir, ki_reduce(g->ir, ki_op2(g->ir, KN_ADD, rows_, weight), KN_MAX, 1), &w, 1);
+        state = ki_op2(g->ir, chance(g, 90) ? KN_ADD : KN_MAX, part, most);
+        if (to) {
+            at[0] = i;
+            kn_uop view = ki_reshape(g->ir, ki_shrink(g->ir, to, at, one), &w, 1);
+            kept = ki_op2(g->ir, KN_AFTER, kept, ki_op2(g->ir, KN_STORE, view, state));
+            if (chance(g, 50)) state = ki_reshape(g->ir, ki_shrink(g->ir, kept, at, one), &w, 1);
+        } else if (chance(g, 20)) {
+            keep(g, state);
+        }
+    }
+    if (kept) g->must[g->nmust++] = kept;
+    return state;
+}
+
 /* CONTIGUOUS and its likes; several in a row, with elements moved in between, are buffers that live one after the other. */
 static kn_uop marker(gen *g) {
     static const kn_op ops[] = {KN_CONTIGUOUS, KN_CONTIGUOUS_BACKWARD, KN_DETACH};
@@ -771,7 +801,8 @@ static const struct {
              {indexed, 3},      {softmax, 2},   {layernorm, 1},  {gather, 3},    {scatter, 2},
              {attention, 1},    {siblings, 3},  {matmul, 3},     {window_op, 4}, {argmax, 6},
              {arange_mask, 3},  {marker, 4},    {function, 1},   {assignment, 2},
-             {wanted_sum, 2},   {continued, 2}, {dots, 2},     {running_sums, 2}};
+             {wanted_sum, 2},   {continued, 2}, {dots, 2},     {running_sums, 2},
+             {recurrence, 3}};
 
 static void one_step(gen *g) {
     unsigned total = 0, k = 0;

@@ -1,4 +1,5 @@
 /* Traced functions and borrowed memory, run on a compiling device and on the interpreter. */
+#include <koine/device.h>
 #include <koine/koine.h>
 
 #include "../tap.h"
@@ -81,6 +82,42 @@ static void traces(kn_ctx *k, const char *device) {
     kn_scope_close(k);
 }
 
+/* in: a part of the input, the last state, a weight. out: the next state. */
+static void step(void *user, const kn_tensor *in, kn_tensor *out) {
+    (void)user;
+    out[0] = kn_add(in[0], kn_muls(kn_matmul(in[2], in[1]), 0.5));
+}
+
+enum { MOST = 80 };
+
+/* n steps of w floats each over parts of one input; their states too if kept: each is assigned to its part of one buffer. *wrong: values
+ * are not those of loops here. Returns how many kernels were made. */
+static uint64_t steps(const char *device, int n, int w, int kept, int *wrong) {
+    static float x[MOST * 16], m[16 * 16], want[MOST * 16], h[16];
+    kn_ctx *k = kn_open(device);
+    if (!k) return *wrong = 1, 0;
+    for (int i = 0; i < n * w; i++) x[i] = (float)(i * 7 % 9) / 8;
+    for (int i = 0; i < w * w; i++) m[i] = i % w == (i / w + 1) % w; /* so that all is exact */
+    for (int j = 0; j < w; j++) h[j] = (float)j;
+    kn_tensor all = kn_from_host(k, x, KN_F32, KN_SHAPE(n, w)), weight = kn_from_host(k, m, KN_F32, KN_SHAPE(w, w)),
+              state = kn_from_host(k, h, KN_F32, KN_SHAPE(w)), out = kn_param(kn_zeros(k, KN_SHAPE(n, w), KN_F32));
+    for (int t = 0; t < n; t++) {
+        kn_tensor in[3] = {kn_select(all, 0, t), state, weight};
+        kn_function(k, step, NULL, in, 3, &state, 1);
+        if (kept) kn_assign(kn_select(out, 0, t), state);
+        for (int j = 0; j < w; j++) {
+            float sum = 0;
+            for (int i = 0; i < w; i++) sum += m[j * w + i] * (t ? want[(t - 1) * w + i] : h[i]);
+            want[t * w + j] = x[t * w + j] + sum * 0.5f;
+        }
+    }
+    uint64_t before = kn_stats_of(k).kernels_compiled + kn_stats_of(k).kernels_cached;
+    *wrong |= !(kept ? equal(out, (size_t)(n * w), want) : equal(state, (size_t)w, want + (n - 1) * w));
+    kn_stats s = kn_stats_of(k);
+    kn_close(k);
+    return s.kernels_compiled + s.kernels_cached - before;
+}
+
 static void released(void *owner) { ++*(int *)owner; }
 
 static void memory(kn_ctx *k, const char *device) {
@@ -101,6 +138,17 @@ static void memory(kn_ctx *k, const char *device) {
     CHECK(count == 1, "%s: and given back once", device);
 }
 
+/* Steps are compiled once, however many there are: for each place in a line of memory that a part may begin at, at most. */
+static void once(const char *device) {
+    static const struct { int w, kept, most; } row[] = {{16, 0, 1}, {16, 1, 4}, {3, 0, 16}, {3, 1, 20}};
+    for (unsigned i = 0; i < sizeof row / sizeof *row; i++) {
+        int wrong = 0, w = row[i].w, kept = row[i].kept;
+        uint64_t few = steps(device, MOST / 2, w, kept, &wrong), many = steps(device, MOST, w, kept, &wrong);
+        CHECK(!wrong, "%s: %d and %d steps of %d elements%s", device, MOST / 2, MOST, w, kept ? ", kept" : "");
+        CHECK(few == many && few <= (uint64_t)row[i].most, "%s: as many kernels: %d, %d", device, (int)few, (int)many);
+    }
+}
+
 int main(void) {
     const char *devices[] = {"INTERP", "CPU"};
     for (int i = 0; i < 2; i++) {
@@ -111,5 +159,6 @@ int main(void) {
         memory(k, devices[i]);
         kn_close(k);
     }
+    once("CPU");
     return tap_done();
 }

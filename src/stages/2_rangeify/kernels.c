@@ -258,13 +258,7 @@ static kn_uop own_ranges(ki_ir *ir, kn_uop sink) {
     return result;
 }
 
-typedef struct call { /* a kernel on its way to CALL */
-    kn_uop sink;      /* with PARAMs */
-    kn_uop arg[64];   /* buffers, then variables */
-    uint32_t nbuffer, narg;
-} call;
-
-static bool add_arg(rangeifier *r, call *c, kn_uop u) {
+static bool add_arg(rangeifier *r, ki_call *c, kn_uop u) {
     for (uint32_t k = 0; k < c->narg; k++)
         if (c->arg[k] == u) return true;
     if (c->narg == 64) return ki_fail(r->ir->env, KI_E_KERNEL_BUFFERS, 64), false;
@@ -310,7 +304,7 @@ static kn_uop with_rows(ki_ir *ir, kn_uop sink) {
 }
 
 /* BUFFERs become PARAM slots, outputs first; ranges are renumbered in post-order. */
-static bool number(rangeifier *r, kn_uop sink, call *c) {
+static bool number(rangeifier *r, kn_uop sink, ki_call *c) {
     ki_ir *ir = r->ir;
     kn_uop *order, *from = NULL, *to = NULL;
     size_t m = 0;
@@ -368,7 +362,7 @@ typedef struct numbering {
     size_t cap;
 } numbering;
 
-static bool note_kind(rangeifier *r, numbering *s, uint32_t kernel, const call *c) {
+static bool note_kind(rangeifier *r, numbering *s, uint32_t kernel, const ki_call *c) {
     kind *a = s->kind[kernel] = ki_malloc(sizeof *a);
     if (!a) return nomem(r);
     *a = (kind){.sink = c->sink, .nbuffer = c->nbuffer, .narg = c->narg};
@@ -379,15 +373,15 @@ static bool note_kind(rangeifier *r, numbering *s, uint32_t kernel, const call *
     return true;
 }
 
-static bool as_kind(rangeifier *r, numbering *s, const kind *a, call *c) {
-    *c = (call){.sink = a->sink, .nbuffer = a->nbuffer, .narg = a->narg};
+static bool as_kind(rangeifier *r, numbering *s, const kind *a, ki_call *c) {
+    *c = (ki_call){.sink = a->sink, .nbuffer = a->nbuffer, .narg = a->narg};
     for (uint32_t i = 0; i < a->narg; i++)
         if (!(c->arg[i] = i < a->nbuffer ? ki_with_tag(r->ir, s->seen.called[a->number[i]], 0) : a->arg[i]))
             return false;
     return true;
 }
 
-static bool number_all(rangeifier *r, const ki_kernels *k, const uint32_t *order, call *c) {
+static bool number_all(rangeifier *r, const ki_kernels *k, const uint32_t *order, ki_call *c) {
     numbering s = {.seen = {.ir = r->ir}};
     bool ok = true, whole, known;
     uint32_t kernel;
@@ -437,7 +431,7 @@ static kn_uop name_kernel(rangeifier *r, kn_uop sink, uint32_t copy) {
     return p ? ki_with_arg(r->ir, sink, (kn_arg){.p = p}) : NULL;
 }
 
-static bool name_all(rangeifier *r, call *c, uint32_t n) {
+static bool name_all(rangeifier *r, ki_call *c, uint32_t n) {
     kn_uop *bare = ki_calloc(n, sizeof *bare);
     if (!bare) return nomem(r);
     bool ok = true;
@@ -463,15 +457,23 @@ static bool name_all(rangeifier *r, call *c, uint32_t n) {
 
 /* ---- the program -------------------------------------------------------------------------------------------- */
 
-static bool emit(rangeifier *r, call *c, uint32_t n) {
+static bool emit(rangeifier *r, ki_call *c, uint32_t n) {
     kn_uop *line = ki_calloc(n + 1, sizeof *line);
     if (!line) return nomem(r);
     bool ok = true;
     for (uint32_t i = 0; i < n && ok; i++) {
-        call *k = &c[i];
+        ki_call *k = &c[i];
+        ki_part part[64];
         kn_uop s[65];
+        bool any = false;
         s[0] = k->sink;
         memcpy(s + 1, k->arg, k->narg * sizeof *s);
+        if (k->whole && !(ok = ki_range_parts(r->ir, k, k->whole, part, &any))) break;
+        for (uint32_t j = 0; any && j < k->nbuffer; j++) {
+            kn_uop of[2] = {s[j + 1], ki_index(r->ir, part[j].lo)};
+            kn_arg size = {.i = part[j].hi - part[j].lo};
+            if (part[j].narrow) s[j + 1] = ki_make(r->ir, KN_SLICE, (kn_dtype)of[0]->dtype, of, 2, size, 0);
+        }
         ok = (line[i] = ki_opn(r->ir, KN_CALL, s, k->narg + 1)) != NULL;
     }
     if (ok) ok = (r->p->root = ki_opn(r->ir, KN_LINEAR, line, n)) != NULL;
@@ -518,8 +520,8 @@ static bool resolve_all(rangeifier *r, kn_uop *sink) {
     ki_free(r->map);
     r->map = NULL;
     ki_memo_free(&r->memo);
-    r->p->root = ki_op0(r->ir, KN_LINEAR);
-    return ok && r->p->root && ki_program_collect(r->p, sink, r->nnest);
+    if (r->nnest) r->p->root = sink[0]; /* until there are calls */
+    return ok && ki_program_collect(r->p, sink, r->nnest);
 }
 
 /* Every nest's kernel; again, if there are axes to be moved, those that see it. */
@@ -556,12 +558,13 @@ bool ki_range_kernels(rangeifier *r) {
     ki_kernels k = {.n = r->nnest,
                     .cap = 2 * r->nnest + 1}; /* nest i is kernel i; a scattering one has a kernel more */
     uint32_t *order = NULL;
-    call *c = NULL;
+    ki_call *c = NULL;
     bool ok = (k.sink = ki_calloc(k.cap, sizeof *k.sink)) != NULL || nomem(r);
     ok = ok && resolve_all(r, k.sink);
     ok = ok && finish_all(r, &k) && ki_range_order(r, &k, &order);
     ok = ok && ((c = ki_calloc(k.used + 1, sizeof *c)) != NULL || nomem(r));
-    ok = ok && number_all(r, &k, order, c) && name_all(r, c, k.used) && emit(r, c, k.used);
+    ok = ok && number_all(r, &k, order, c) && ki_range_slots(r, c, k.used) && name_all(r, c, k.used) &&
+         emit(r, c, k.used);
     ki_free(c);
     ki_free(order);
     ki_free(k.sink);

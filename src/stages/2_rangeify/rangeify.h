@@ -277,6 +277,20 @@ typedef struct ki_edge {
 } ki_edge;
 /* Bytes of memory that an INDEX can name; -1: out of memory. */
 int64_t ki_range_touched(ki_ir *ir, kn_uop index);
+typedef struct ki_call { /* a kernel on its way to CALL */
+    kn_uop sink;         /* with PARAMs, */
+    kn_uop whole;        /* and as it was before these became parts of buffers; NULL: they are buffers */
+    kn_uop arg[64];      /* buffers, then variables */
+    uint32_t nbuffer, narg;
+} ki_call;
+/* slots.c: kernels that differ in where they begin in a buffer become one. */
+bool ki_range_slots(rangeifier *r, ki_call *c, uint32_t n);
+/* Elements [lo, hi) of each buffer that `sink`, a kernel with c's arguments, touches; lo begins a line. narrow: that is not all. */
+typedef struct ki_part {
+    int64_t lo, hi;
+    bool narrow;
+} ki_part;
+bool ki_range_parts(ki_ir *ir, const ki_call *c, kn_uop sink, ki_part *part, bool *any);
 /* kernels.c: nests to LINEAR(CALL...). Forgets what decided. */
 /* What a kernel alone decides. scatter: it may become a loop of additions; *fill: the kernel before it, or NULL. */
 kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, ki_layouts *l, kn_uop *fill);

@@ -1,7 +1,8 @@
 /* plan.c: arenas by live range, and positions of instructions. See plan.h.
  *
  * One sweep over the calls: a BUFFER's bytes are taken at the first call that names it and given back after the last.
- * Sizes and order decide, so the same program gives the same offsets. */
+ * Sizes and order decide, so the same program gives the same offsets. A SLICE of a BUFFER by a constant names all of it, and
+ * becomes a SLICE of the arena; in any other view a BUFFER stays where it is. */
 #include "stages/7_plan/plan.h"
 
 #include "stages/7_plan/offsets.h"
@@ -37,6 +38,11 @@ static int64_t bytes_of(kn_uop u) {
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* The BUFFER that an argument is, or is a part of. */
+static kn_uop buffer_of(kn_uop arg) {
+    return arg->op == KN_SLICE && ki_is_const(arg->src[1]) && arg->src[0]->op == KN_BUFFER ? arg->src[0] : arg;
+}
+
 static kn_uop storage_root(kn_uop u) {
     while (u->op == KN_AFTER || u->op == KN_INDEX) u = u->src[0];
     return u;
@@ -60,7 +66,7 @@ void ki_plan_filled(kn_uop body, uint8_t *first, uint32_t n) {
 static void live_ranges(plan *p, const kn_uop *keep, size_t nkeep, const uint8_t *known) {
     for (uint32_t i = 0; i < p->n; i++)
         for (uint32_t k = 1; k < p->call[i]->nsrc; k++) {
-            kn_uop b = p->call[i]->src[k];
+            kn_uop b = buffer_of(p->call[i]->src[k]);
             if (!is_intermediate(p, b)) continue;
             if (!p->first[b->id]) p->first[b->id] = i + 1;
             p->last[b->id] = i + 1;
@@ -70,13 +76,12 @@ static void live_ranges(plan *p, const kn_uop *keep, size_t nkeep, const uint8_t
         while (b && b->op != KN_BUFFER && b->nsrc) b = b->src[0]; /* a view of a BUFFER keeps the BUFFER */
         if (b && b->id < p->top) p->first[b->id] = 0;
     }
-    /* A BUFFER in a view is not a plain argument: leave it where it is. */
     for (uint32_t i = 0; i < p->n; i++) {
         if (!known) ki_plan_filled(p->call[i]->src[0], p->filled, p->call[i]->nsrc);
         const uint8_t *fills = known ? known : p->filled;
         if (known) known += p->call[i]->nsrc;
         for (uint32_t k = 1; k < p->call[i]->nsrc; k++) {
-            kn_uop b = p->call[i]->src[k];
+            kn_uop b = buffer_of(p->call[i]->src[k]);
             bool view = b->op != KN_BUFFER && b->op != KN_PARAM;
             while (b->op != KN_BUFFER && b->nsrc) b = b->src[0];
             if (b->op == KN_BUFFER && view) p->first[b->id] = 0;
@@ -89,7 +94,7 @@ static bool assign(plan *p, ki_plan_sizes *sizes) {
     for (uint32_t i = 0; i < p->n; i++) {
         kn_uop call = p->call[i];
         for (uint32_t k = 1; k < call->nsrc; k++) {
-            kn_uop b = call->src[k];
+            kn_uop b = buffer_of(call->src[k]);
             if (p->first[b->id] != i + 1 || p->block[b->id]) continue;
             unsigned device = b->arg.buffer->device;
             p->block[b->id] = ki_offsets_take(&p->pool[device], bytes_of(b));
@@ -97,7 +102,7 @@ static bool assign(plan *p, ki_plan_sizes *sizes) {
             sizes->separate += bytes_of(b);
         }
         for (uint32_t k = 1; k < call->nsrc; k++) {
-            kn_uop b = call->src[k];
+            kn_uop b = buffer_of(call->src[k]);
             if (!p->first[b->id] || p->last[b->id] != i + 1 || !p->block[b->id]) continue;
             unsigned device = b->arg.buffer->device;
             /* The offset outlives the block: it is kept in `block` itself, plus one, in units of the alignment. */
@@ -135,11 +140,14 @@ static kn_uop number_kernel(plan *p, kn_uop sink) {
     return p->map[sink->id];
 }
 
-static kn_uop place(plan *p, kn_uop b) {
-    if (b->op != KN_BUFFER || !p->first[b->id] || !p->block[b->id]) return b;
-    if (p->map[b->id]) return p->map[b->id];
-    kn_uop src[2] = {p->arena[b->arg.buffer->device], ki_index(p->ir, (int64_t)(p->block[b->id] - 1) * ALIGN)};
-    return p->map[b->id] = ki_make(p->ir, KN_SLICE, (kn_dtype)b->dtype, src, 2, (kn_arg){.i = b->arg.buffer->size}, 0);
+static kn_uop place(plan *p, kn_uop arg) {
+    kn_uop b = buffer_of(arg);
+    if (b->op != KN_BUFFER || !p->first[b->id] || !p->block[b->id]) return arg;
+    if (p->map[arg->id]) return p->map[arg->id];
+    int64_t at = (int64_t)(p->block[b->id] - 1) * ALIGN, size = arg == b ? b->arg.buffer->size : arg->arg.i;
+    if (arg != b) at += arg->src[1]->arg.i * (int64_t)ki_itemsize((kn_dtype)b->dtype);
+    kn_uop src[2] = {p->arena[b->arg.buffer->device], ki_index(p->ir, at)};
+    return p->map[arg->id] = ki_make(p->ir, KN_SLICE, (kn_dtype)b->dtype, src, 2, (kn_arg){.i = size}, 0);
 }
 
 static kn_uop rewrite(plan *p) {

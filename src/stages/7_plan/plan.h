@@ -1,7 +1,8 @@
 /* plan.h: stage 7, where things lie.
  *
  * In:  LINEAR(CALL(SINK(LINEAR(...)), buffers..., variables...)...), in execution order.
- * Out: the same; an intermediate GLOBAL BUFFER is SLICE(arena, offset), one arena of bytes a device, 64-byte aligned,
+ *      A buffer may be SLICE(BUFFER, constant), a part of one.
+ * Out: the same; an intermediate GLOBAL BUFFER, or part of one, is SLICE(arena, offset), one arena of bytes a device, 64-byte aligned,
  *      BUFFERs that are never live at one time share bytes; each instruction of a kernel has its position as tag.
  * Never moved: `keep` (ports), a BUFFER that is read before any call writes it, and one on several devices. */
 #ifndef KI_PLAN_H

@@ -166,9 +166,7 @@ static char *arithmetic(ki_smt *m, kn_op op, format f, char *const *x) {
     case KN_SQRT: return ki_smt_format(m, "(fp.sqrt RNE %s)", x[0]);
     case KN_RECIP: return ki_smt_format(m, "(fp.div RNE ((_ to_fp %u %u) RNE 1.0) %s)", f.e, f.s, x[0]);
     case KN_TRUNC: return ki_smt_format(m, "(fp.roundToIntegral RTZ %s)", x[0]);
-    case KN_MULACC: /* of subnormal f16 z3 4.8 says "sat" with numbers for which it gives equal sides */
-        if (f.s == 11) return NULL;
-        return ki_smt_format(m, "(fp.fma RNE %s %s %s)", x[0], x[1], x[2]);
+    case KN_MULACC: return ki_smt_format(m, "(fp.fma RNE %s %s %s)", x[0], x[1], x[2]);
     case KN_MAX:
         return ki_smt_format(m,
                              "(ite (or (fp.isNaN %s) (fp.isNaN %s)) (_ NaN %u %u) (ite (fp.eq %s %s) "
@@ -179,9 +177,11 @@ static char *arithmetic(ki_smt *m, kn_op op, format f, char *const *x) {
 }
 
 /* f8e4m3 is calculated in a wider format and rounded: exactly, or to more than twice its bits. So is what z3 refuses of
- * the least formats. */
+ * the least formats, and fused products of f16, of which z3 4.8 says "sat" with numbers for which it gives equal sides: in f64 what
+ * decides their rounding is exact. */
 static bool goes_wide(kn_op op, kn_dtype t) {
     bool rounds = op == KN_ADD || op == KN_SUB || op == KN_DIV || op == KN_RECIP || op == KN_TRUNC;
+    if (t == KN_F16 && op == KN_MULACC) return true;
     return t == KN_F8E4M3 || (t == KN_F8E5M2 && rounds) || (t == KN_BF16 && op == KN_TRUNC);
 }
 

@@ -246,6 +246,8 @@ static kn_uop elementwise(gen *g) {
     if (ki_ops[op].most == 2) {
         kn_uop b = partner(g, a, t);
         if (jumps(op) && rough(g, b) && dice(g, 400)) return a;
+        bool compares = op == KN_CMPLT || op == KN_CMPGT || op == KN_CMPGE || op == KN_CMPLE;
+        if (compares && t != KN_BOOL && chance(g, 40)) b = ki_op2(g->ir, KN_MAX, a, b); /* equals are seldom met otherwise */
         return chance(g, 60) ? ki_op2(g->ir, op, a, b) : ki_op2(g->ir, op, b, a);
     }
     if (rough(g, a) && ki_dtypes[t].bits <= 16) return a; /* its sums leave the range of small floats */

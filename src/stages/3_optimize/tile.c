@@ -11,9 +11,10 @@
 #define MOST_ROWS   (1 << 19) /* bytes of a block of rows that is packed, beside a panel */
 #define MOST_BLOCK  (5 << 17) /* bytes of a block of rows that is gone through twice */
 #define ROWS        8         /* tiles of such a block, at least */
-#define MANY_ROWS   32        /* times a tile's, beside which the nest of what is left takes little */
-#define EVEN        8         /* rows that leave no nest of a few, which would add up the last columns otherwise */
-#define MANY_TERMS  256       /* of a sum: beside them a store of lanes one by one is nothing */
+#define MANY_SUMS   20 /* accumulators: with fewer, what is loaded takes time where two multiply-adds a cycle are done */
+#define MANY_ROWS   32  /* times a tile's, beside which the nest of what is left takes little */
+#define EVEN        8   /* rows that leave no nest of a few, which would add up the last columns otherwise */
+#define MANY_TERMS  256 /* of a sum: beside them a store of lanes one by one is nothing */
 #define MOST_ALSO   4
 #define CACHE_LINE  64
 #define CACHE_WAY                                                                                                      \
@@ -320,7 +321,7 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 if (n % mu) score *= c->target->twice && n >= MANY_ROWS * mu ? 0.9 : 0.75; /* another nest each */
                 score *= fits ? filled : over ? 0.88 * (1 - 0.5 * left_v) : 1;
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;
-                if (c->target->twice && !t->inner && all * (double)regs < 20) score *= 0.9;
+                if (c->target->twice && !t->inner && all * (double)regs < MANY_SUMS) score *= 0.9;
                 if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv, t->mw = mw, t->cut = cut;
             }
 }
@@ -400,9 +401,9 @@ static bool find_pair(const ki_choice *c, kn_uop e, ki_tile *t) {
 
 /* Products of tiles are done before their rows come from anywhere but a second-level cache: several panels are packed side by side, as many as
  * fit there, and a few rows go through all of them. */
-static bool goes_by_blocks(const ki_choice *c, kn_uop e, const ki_tile *t) {
+static bool goes_by_blocks(const ki_choice *c, const ki_tile *t) {
     if (!t->pack || !t->u || t->w || !ki_is_tiled(t->reduce)) return false;
-    return ki_extent(t->u) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) > MOST_ROWS && e;
+    return ki_extent(t->u) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) > MOST_ROWS;
 }
 
 /* The tile with vectors along t->v. False: none, or one that would gather in its inner loop. */
@@ -414,7 +415,7 @@ static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
     else tile_size(c, e, t);
     t->step = t->nv * t->lanes;
     t->pack = worth_packing(c, e, t);
-    t->whole = goes_by_blocks(c, e, t) && may_pack(&c->nest, e, t->reduce, t->streamed, ki_extent(t->v));
+    t->whole = goes_by_blocks(c, t) && may_pack(&c->nest, e, t->reduce, t->streamed, ki_extent(t->v));
     if (!t->row && !t->pack && ki_word_of(&c->nest, t->streamed) != t->streamed) return false;
     return t->row || t->pack || (ki_nest_stride(&c->nest, t->streamed, t->v, &known) == 1 && known);
 }
@@ -534,7 +535,7 @@ static bool block_rows(ki_choice *c, const ki_tile *t) {
 /* Panels of products of tiles in blocks, the loop over blocks outermost. True if a step was made. */
 static bool block_panels(ki_choice *c, kn_uop e, const ki_tile *t) {
     int64_t n = ki_extent(t->v) / t->step, f = n;
-    if (t->whole || ki_extent(t->v) % t->step || !goes_by_blocks(c, e, t)) return false;
+    if (t->whole || ki_extent(t->v) % t->step || !goes_by_blocks(c, t)) return false;
     while (f > 1 && (n % f || !may_pack(&c->nest, e, t->reduce, t->streamed, f * t->step))) f--;
     uint32_t u = t->u->arg.range.id, outer = ki_nest_next_range(&c->nest);
     if (f < 2 || !ki_nest_independent(&c->nest, t->v)) return false;

@@ -229,7 +229,7 @@ int main(int argc, char **argv) {
         fprintf(out, "\nruleset x86_%s : pure\n%s", ki_cpu_level_names[levels[set]],
                 set ? "" : "extern pred zero(node) = ki_is_zero\n");
         for (unsigned k = 0; k < nrules; k++)
-            if (!known(rules[k].rule) || (strchr(rules[k].left, '#') && encs[set] != encs[set - 1]))
+            if (!known(rules[k].rule) || (strchr(rules[k].left, '#') && (!set || encs[set] != encs[set - 1])))
                 fputs(rules[k].rule, out); /* #c before what takes any, which an encoding has in its first set */
     }
     for (unsigned k = 0; k < nwritten; k++) free(written[k]);

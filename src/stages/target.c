@@ -12,16 +12,16 @@
      W(KN_NOT, w) | W(KN_SQRT, w))
 #define FMA(w) (SET(w) | W(KN_MULACC, w))
 
+/* AVX-512 without tiles stays at one: processors that do two are not told from those that do one by their features. */
+#define TWICE(level) ((level) == KI_CPU_AVX2_LEVEL || (level) == KI_CPU_AMX_LEVEL)
+
 #define C_TARGET(name, level, flags, vector, n, fma, stream, set)                                                      \
     {                                                                                                                  \
-        name, flags, false, level, vector, n, 64, fma, true, false, stream, level == KI_CPU_AMX_LEVEL, {               \
-            set(0), set(1)                                                                                             \
-        }                                                                                                              \
+        name, flags, false, level, vector, n, 64, fma, true, false, stream, TWICE(level), { set(0), set(1) }           \
     }
 #define NATIVE(name, level, flags, vector, n, fma, set)                                                                \
     {                                                                                                                  \
-        name, flags, true, level, vector, n, 64, fma, false, level == KI_CPU_AMX_LEVEL, true,                          \
-            level == KI_CPU_AMX_LEVEL, {                                                                               \
+        name, flags, true, level, vector, n, 64, fma, false, level == KI_CPU_AMX_LEVEL, true, TWICE(level), {          \
             set(0), set(1)                                                                                             \
         }                                                                                                              \
     }

@@ -12,6 +12,7 @@
 #define MOST_BLOCK  (5 << 17) /* bytes of a block of rows that is gone through twice */
 #define ROWS        8         /* tiles of such a block, at least */
 #define MANY_SUMS   20 /* accumulators: with fewer, what is loaded takes time where two multiply-adds a cycle are done */
+#define FEW_ROWS    4  /* of a tile: with fewer, a panel's vectors take longer to come than to multiply */
 #define MANY_ROWS   32  /* times a tile's, beside which the nest of what is left takes little */
 #define EVEN        8   /* rows that leave no nest of a few, which would add up the last columns otherwise */
 #define MANY_TERMS  256 /* of a sum: beside them a store of lanes one by one is nothing */
@@ -322,6 +323,9 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 score *= fits ? filled : over ? 0.88 * (1 - 0.5 * left_v) : 1;
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;
                 if (c->target->twice && !t->inner && all * (double)regs < MANY_SUMS) score *= 0.9;
+                /* A panel comes from the second cache at half a vector a cycle. */
+                if (c->target->twice && !t->row && own * nv > FIRST_LEVEL && mu < FEW_ROWS)
+                    score *= (double)mu / FEW_ROWS;
                 if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv, t->mw = mw, t->cut = cut;
             }
 }

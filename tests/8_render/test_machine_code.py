@@ -63,6 +63,27 @@ def rules_of(line):
     return re.findall(r"(\w+)\.(\w+) \((\w+\.kr):(\d+)\)", line)
 
 
+PRODUCT = """koine 1 tensor
+%a = param "a" : f32 [{m}, {k}]
+%b = param "b" : f32 [{k}, {n}]
+%ar = reshape %a ({m}, {k}, 1)
+%br = reshape %b (1, {k}, {n})
+%ae = expand %ar ({m}, {k}, {n})
+%be = expand %br ({m}, {k}, {n})
+%p = mul %ae %be
+%s = reduce add %p axes=(1)
+out "y" = %s
+"""
+
+
+@pytest.mark.parametrize("m, n", [(255, 256), (252, 240), (6, 16), (3, 32), (12, 8)])
+def test_a_tile_stays_in_registers(koine, m, n):
+    """Of 16 registers 12 add up: what rows and vectors of a tile are read by goes into the others, whichever of the two are more."""
+    text = koine("compile", "-", "--target", "x86", stdin=PRODUCT.format(m=m, k=256, n=n), env={"KN_CPU": "avx2", "KN_THREADS": "1"}).stdout
+    (_, head, lines), = kernels_of(text)
+    assert head["spilled"][-3:] == [0, 0, 0] and sum("vfmadd231ps ymm" in x for x in lines) >= 12
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_listing_says_what_made_each_instruction(koine, root, build, level):
     """Rules stand where it says, in sets that there are; registers and what is spilled are counted as they are named."""

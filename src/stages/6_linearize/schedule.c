@@ -6,7 +6,9 @@
  * first, as long as values fit the registers; where they do not, what ends a value, and if there is no such, what comes
  * first in the depth-first order, which needs few.
  *
- * Bodies whose longest chain is short stay as they are: they were ordered for few registers and short ways from load to use.
+ * Bodies whose longest chain is short stay as they are: they were ordered for few registers and short ways from load to use. But where
+ * more values live at once than there are registers, as in a tile whose rows are more than its vectors, which every row reads again,
+ * what ends values comes first, and of what begins one what lets another end soonest (squeeze).
  * What is no instruction (addresses, bit casts, groups) takes no time and stands right before its first user.
  *
  * Invariants: deterministic; sources before users; a body of more than MOST items stays as it is, so that looking through what
@@ -19,6 +21,7 @@
 
 enum {
     MOST = 1024,
+    MOST_SQUEEZED = 256,
     LONG = 40,   /* cycles of a chain from which on the view is too short */
     ISSUE = 4,   /* vector instructions a cycle */
     LOAD = 6,    /* cycles */
@@ -48,7 +51,7 @@ typedef struct body {
     uint32_t *first, *ready, *waiting, *stack;
     kn_uop *order;
     uint32_t nuser;
-    int live, budget;
+    int live, budget, held, nvector;
     uint32_t top; /* the greatest height of what is not issued */
 } body;
 
@@ -133,6 +136,7 @@ static void read_body(body *b, uint32_t *longest) {
         t->ready = start;
         if (start + t->latency > *longest) *longest = start + t->latency;
     }
+    b->held = held;
     b->budget -= held;
     if (b->budget < LEAST) b->budget = LEAST;
 }
@@ -261,6 +265,98 @@ static void schedule(body *b) {
     put(b, b->n - 1);
 }
 
+/* ---- few registers -------------------------------------------------------------------------------------------- */
+
+/* The instruction that reads it, where it is one. OUTSIDE: none, or several. */
+static uint32_t only_user(const body *b, uint32_t i) {
+    const task *t = &b->t[i];
+    return t->users == 1 && t->head && !b->next[t->head] ? b->user[t->head] : OUTSIDE;
+}
+
+/* What takes no register of its own: a load that is its one user's operand, and what is at once an accumulator. */
+static void forget_operands(body *b) {
+    for (uint32_t i = 0; i < b->n; i++) {
+        uint32_t u = b->t[i].value ? only_user(b, i) : OUTSIDE;
+        if (u == OUTSIDE) continue;
+        kn_uop user = b->item[u];
+        bool operand = b->item[i]->op == KN_LOAD && user->op == KN_INS;
+        if (operand) b->t[i].real = false;
+        if (operand || (user->op == KN_STORE && in_register(user->src[0]))) b->t[i].value = false;
+    }
+}
+
+/* Ends of values at item i, as issue counts them. */
+static void read_sources(body *b, uint32_t i) {
+    for (uint32_t j = 0; j < b->item[i]->nsrc; j++) {
+        uint32_t h = b->t[i].real ? holder(b, b->item[i]->src[j]) : OUTSIDE;
+        if (h != OUTSIDE) b->t[h].users--;
+    }
+}
+
+/* The most values that live at once, as the body stands in `order`. */
+static int peak_of(body *b, kn_uop *order) {
+    int live = 0, most = 0;
+    uint32_t *users = b->stack; /* nobody else needs it now */
+    for (uint32_t i = 0; i < b->n; i++) users[i] = b->t[i].users;
+    for (uint32_t k = 0; k < b->n; k++) {
+        uint32_t i = b->place[order[k]->id] - 1;
+        if (b->t[i].real) live += growth(b, i);
+        if (live > most) most = live;
+        read_sources(b, i);
+    }
+    for (uint32_t i = 0; i < b->n; i++) b->t[i].users = users[i];
+    return most;
+}
+
+/* How many instructions, but those that read i, still read the value nearest to its end that i is to be read beside. */
+static uint32_t soonest_beside(const body *b, uint32_t i) {
+    uint32_t best = OUTSIDE;
+    for (uint32_t k = b->t[i].head; k; k = b->next[k]) {
+        kn_uop u = b->item[b->user[k]];
+        for (uint32_t j = 0; j < u->nsrc; j++) {
+            uint32_t h = holder(b, u->src[j]);
+            if (h != OUTSIDE && h != i && b->t[h].out && b->t[h].users < best) best = b->t[h].users;
+        }
+    }
+    return best;
+}
+
+/* Of those ready, what ends most; of what begins a value, what is read beside one that is nearest to its end. */
+static uint32_t choose_squeezed(const body *b) {
+    uint32_t best = 0, soonest = OUTSIDE;
+    int least = 2;
+    for (uint32_t k = 0; k < b->nready; k++) {
+        uint32_t i = b->ready[k], s = OUTSIDE;
+        int g = growth(b, i);
+        if (g > least) continue;
+        if (g > 0) s = soonest_beside(b, i);
+        if (g == least && (s > soonest || (s == soonest && i > b->ready[best]))) continue;
+        best = k, least = g, soonest = s;
+    }
+    return best;
+}
+
+/* Into b->order, if that takes fewer registers than the body as it stands. */
+static void squeeze(body *b) {
+    uint32_t nfirst = 0, *users = b->first;
+    forget_operands(b);
+    int before = peak_of(b, b->item);
+    if (before + b->held <= b->nvector) return;
+    for (uint32_t i = 0; i < b->n; i++)
+        if (!b->t[i].left) b->first[nfirst++] = i;
+    for (uint32_t k = 0; k < nfirst; k++)
+        if (b->t[b->first[k]].real) b->waiting[b->nwaiting++] = b->first[k];
+        else arrive(b, b->first[k], 0);
+    for (uint32_t i = 0; i < b->n; i++) users[i] = b->t[i].users;
+    while (b->nwaiting || b->nready) {
+        while (b->nwaiting) b->ready[b->nready++] = b->waiting[--b->nwaiting];
+        issue(b, choose_squeezed(b), 0);
+    }
+    put(b, b->n - 1);
+    for (uint32_t i = 0; i < b->n; i++) b->t[i].users = users[i];
+    if (peak_of(b, b->order) >= before) b->m = 0;
+}
+
 static bool is_plain(kn_uop u) {
     return u->op != KN_RANGE && u->op != KN_IF && u->op != KN_ENDIF && u->op != KN_BARRIER && u->op != KN_ATOMICADD;
 }
@@ -274,7 +370,7 @@ bool ki_schedule(ki_env *env, kn_uop *item, uint32_t n, uint32_t *place, unsigne
         edges += item[i]->nsrc;
     }
     size_t bytes = n * (sizeof(task) + sizeof(kn_uop) + 4 * sizeof(uint32_t)) + 2 * edges * sizeof(uint32_t);
-    body b = {.item = item, .n = n, .place = place, .budget = (int)nvector - 1};
+    body b = {.item = item, .n = n, .place = place, .budget = (int)nvector - 1, .nvector = (int)nvector};
     char *mem = ki_calloc(bytes, 1), *p = mem;
     if (!mem) return ki_fail(env, KI_E_NOMEM), false;
 #define TAKE(field, count) (b.field = (void *)p, p += (count) * sizeof *b.field)
@@ -286,7 +382,7 @@ bool ki_schedule(ki_env *env, kn_uop *item, uint32_t n, uint32_t *place, unsigne
     if (longest >= LONG) {
         heights(&b);
         schedule(&b);
-    }
+    } else if (n <= MOST_SQUEEZED) squeeze(&b);
     for (uint32_t i = 0; i < n; i++) {
         place[item[i]->id] = 0;
         for (uint32_t k = 0; k < item[i]->nsrc; k++) place[item[i]->src[k]->id] = 0;

@@ -84,6 +84,16 @@ def test_a_tile_stays_in_registers(koine, m, n):
     assert head["spilled"][-3:] == [0, 0, 0] and sum("vfmadd231ps ymm" in x for x in lines) >= 12
 
 
+def test_what_one_nest_spills_costs_another_no_register(koine):
+    """Of odd rows and columns the rests' tiles keep masks and constants in memory; the main tile's loop has all registers."""
+    text = koine("compile", "-", "--target", "x86", stdin=PRODUCT.format(m=511, k=511, n=511), env={"KN_CPU": "avx2", "KN_THREADS": "1"}).stdout
+    (_, head, lines), = kernels_of(text)
+    assert head["spilled"][0] + head["spilled"][1] > 0
+    loops = [x.partition("\n    jl ")[0] for x in re.split(r"^\.L\d+:$", "\n".join(lines), flags=re.M)]
+    main = next(x for x in loops if x.count("vfmadd231ps ymm") == 12)
+    assert "spill" not in main and "reload" not in main
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_listing_says_what_made_each_instruction(koine, root, build, level):
     """Rules stand where it says, in sets that there are; registers and what is spilled are counted as they are named."""

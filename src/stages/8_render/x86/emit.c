@@ -85,12 +85,32 @@ static void forget(emit *e, ki_vreg r) {
         if (e->holds[cls][k].r == r) hold(e, cls, k, 0, 0);
 }
 
+/* o, which is written, has a register: elsewhere that one may be set aside, and what it held is gone. */
+static void overwrite(emit *e, const ki_mop *o) {
+    if (o->kind < KI_XO_R8 || o->kind > KI_XO_T || ki_is_physical(o->reg)) return;
+    const ki_vinfo *v = &e->m->v[o->reg];
+    for (unsigned k = 0; k < 3; k++)
+        if (v->reg != KI_X_NOREG && e->m->scratch[v->cls][k] == v->reg) hold(e, v->cls, k, 0, 0);
+}
+
+/* Does the instruction write this one before it has read all? */
+static bool writes_early(const emit *e, unsigned cls, unsigned reg) {
+    const ki_mins *i = e->now;
+    for (unsigned k = 0; i->flags & KI_MF_LATE && k < 4; k += 2) {
+        const ki_mop *o = &i->op[k];
+        if (o->kind < KI_XO_R8 || o->kind > KI_XO_T || ki_is_physical(o->reg)) continue;
+        if (e->m->v[o->reg].cls == cls && e->m->v[o->reg].reg == reg) return true;
+    }
+    return false;
+}
+
 /* Where among those set aside r is, which is in memory: read first if none of them holds it still. */
 static unsigned place(emit *e, ki_vreg r, unsigned kind) {
     const ki_vinfo *v = &e->m->v[r];
     for (unsigned k = 0; k < 3; k++) {
         const held *h = &e->holds[v->cls][k];
         if (h->r != r || (v->cls == KI_RC_V && h->kind < kind)) continue;
+        if (writes_early(e, v->cls, e->m->scratch[v->cls][k])) continue;
         e->taken[v->cls] |= (uint8_t)(1 << k);
         return k;
     }
@@ -176,9 +196,9 @@ static bool writes_only(const ki_mins *i) {
     return i->flags & KI_MF_WRITES0 && !(i->flags & (KI_MF_READS0 | KI_MF_LATE));
 }
 
-/* Registers of each class that instruction i has to set aside for what is in memory. */
-static void need_of(const ki_mir *m, const ki_mins *i, unsigned need[KI_RC_COUNT]) {
-    unsigned n[KI_RC_COUNT] = {0};
+void ki_mneed(const ki_mir *m, uint32_t at, unsigned n[KI_RC_COUNT]) {
+    const ki_mins *i = &m->ins[at];
+    memset(n, 0, KI_RC_COUNT * sizeof *n);
     if (!any_in_memory(m, i)) return;
     int there = direct(m, i);
     if (i->form == KI_M_MOVE) { /* one of both is enough in a register */
@@ -197,13 +217,6 @@ static void need_of(const ki_mir *m, const ki_mins *i, unsigned need[KI_RC_COUNT
         const ki_vinfo *d = in_memory(m, &i->op[0]);
         if (d && there != 0 && !(writes_only(i) && (d->remat || n[d->cls]))) n[d->cls]++;
     }
-    for (unsigned c = 0; c < KI_RC_COUNT; c++)
-        if (n[c] > need[c]) need[c] = n[c];
-}
-
-void ki_mneed(const ki_mir *m, unsigned need[KI_RC_COUNT]) {
-    memset(need, 0, KI_RC_COUNT * sizeof *need);
-    for (uint32_t k = 0; k < m->n; k++) need_of(m, &m->ins[k], need);
 }
 
 /* kind: the register it stands for; where the destination is narrower only that says how long it is. */
@@ -225,6 +238,7 @@ static void put_move(emit *e, const ki_mins *i) {
     held last = e->last;
     bool copied = s && s->remat && d && last.r == i->op[1].reg && last.kind >= kind; /* accumulators begin alike */
     e->last = (held){0};
+    if (d) overwrite(e, &i->op[0]);
     if (s && !copied && (!d || d->reg != KI_X_NOREG)) {
         ki_report_operands(m, e->a, i);
         load(e, s, kind, d ? d->reg : i->op[0].reg & 255);
@@ -299,6 +313,8 @@ static void put(emit *e, const ki_mins *i) {
     ki_report_operands(e->m, e->a, i);
     if (there >= 0) put_in_place(e, i, there);
     ki_asm_ins(e->a, &x);
+    if (i->flags & KI_MF_WRITES0) overwrite(e, &i->op[0]);
+    if (i->flags & KI_MF_WRITES2) overwrite(e, &i->op[2]);
     if (!back) return;
     store(e, back, x.op[0].reg);
     forget(e, i->op[0].reg);

@@ -88,7 +88,7 @@ typedef struct ki_mir {
     size_t loop_cap;
     uint64_t frame;                  /* bytes of locals and temporaries so far */
     uint64_t used[KI_RC_COUNT];      /* regs.c: registers given away, one bit each */
-    uint8_t scratch[KI_RC_COUNT][3]; /* regs.c: what reloads go through; NOREG none */
+    uint8_t scratch[KI_RC_COUNT][3]; /* regs.c: what reloads go through, and others where there are none; NOREG none */
     uint32_t spills;                 /* virtual registers in memory */
     bool failed, fence, tiles; /* tiles: configured at the entry, released at the exit */
     const kn_uop *item; /* of the LINEAR, for a listing */
@@ -123,7 +123,7 @@ uint64_t ki_mframe_take(ki_mir *m, uint64_t bytes, unsigned align);
 bool ki_mregs(ki_mir *m);
 /* emit.c: bytes, once registers are given. */
 bool ki_memit(ki_mir *m, ki_asm *a);
-/* How many registers of each class an instruction needs at most for what is in memory. */
-void ki_mneed(const ki_mir *m, unsigned need[KI_RC_COUNT]);
+/* How many registers of each class instruction i needs set aside for what is in memory. */
+void ki_mneed(const ki_mir *m, uint32_t i, unsigned need[KI_RC_COUNT]);
 
 #endif

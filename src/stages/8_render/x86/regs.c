@@ -4,7 +4,8 @@
  * intervals begin, each takes a register that no other holds, its hint's first. Where there is none, of all that compete the one
  * that costs least to keep in memory, for as long as it would hold a register, goes there, for all its life: its reads and writes
  * count as often as they are done, constants (which are loaded again from the pool) a quarter. Where what
- * went to memory must pass through a register, the scan is done again with as many set aside as an instruction needs. */
+ * went to memory must pass through a register, the scan is done again with as many set aside as the instruction needs, there and nowhere
+ * else: a loop in which nothing is in memory has all of them. */
 #include "stages/8_render/x86/mir.h"
 
 #include <math.h>
@@ -13,8 +14,14 @@
 /* In the order they are given away: those a callee need not save first. rax and rdx are the divider's and scratch. */
 static const uint8_t general[] = {KI_X_RDI, KI_X_RSI, KI_X_RCX, 8, 9, 10, 11, KI_X_RBX, 12, 13, 14, 15};
 
+/* Registers that may be set aside: of each class those of scratch, in order. rax and rdx always are. */
+enum { ASIDE = 6, MOST_ASIDE = 3, TRIES = 8 };
+static const uint8_t aside_of[KI_RC_COUNT] = {1, 3, 2, 0}, aside_from[KI_RC_COUNT] = {0, 1, 4, ASIDE};
+
 typedef struct scan {
     ki_mir *m;
+    uint8_t *need;  /* by instruction and class: how many it needs set aside; NULL: none does */
+    uint32_t *next; /* by what may be set aside: the first instruction from each on that needs it */
     uint64_t avail[KI_RC_COUNT], free[KI_RC_COUNT];
     ki_vreg holder[KI_RC_COUNT][32];
     uint32_t ends[KI_RC_COUNT]; /* nothing that is held ends before */
@@ -106,8 +113,16 @@ static void expire(scan *s, unsigned c, uint32_t now) {
     }
 }
 
-static unsigned pick(const scan *s, unsigned c, const ki_vinfo *v) {
-    uint64_t free = s->free[c];
+/* Those of class c that are set aside while v is held. */
+static uint64_t kept_from(const scan *s, unsigned c, const ki_vinfo *v) {
+    uint64_t kept = 0;
+    for (unsigned k = 0; s->next && k < aside_of[c]; k++)
+        if (s->next[(size_t)(aside_from[c] + k) * (s->m->n + 1) + v->first / 2] <= v->last / 2)
+            kept |= UINT64_C(1) << s->m->scratch[c][k];
+    return kept;
+}
+
+static unsigned pick(uint64_t free, const scan *s, unsigned c, const ki_vinfo *v) {
     if (v->hint) {
         uint8_t k = ki_is_physical(v->hint) ? (uint8_t)(v->hint & 255) : s->m->v[v->hint].reg;
         if (k != KI_X_NOREG && free >> k & 1) return k;
@@ -142,9 +157,10 @@ static void give(scan *s, ki_vreg r) {
     ki_vinfo *v = &m->v[r];
     unsigned c = v->cls;
     expire(s, c, v->first);
-    if (!s->free[c]) {
+    uint64_t may = s->avail[c] & ~kept_from(s, c, v);
+    if (!(s->free[c] & may)) {
         ki_vreg worst = r;
-        for (uint64_t held = s->avail[c]; held; held &= held - 1) {
+        for (uint64_t held = may; held; held &= held - 1) {
             ki_vreg h = s->holder[c][ki_ctz64(held)];
             if (cost(&m->v[h]) < cost(&m->v[worst])) worst = h;
         }
@@ -155,7 +171,7 @@ static void give(scan *s, ki_vreg r) {
         s->free[c] |= UINT64_C(1) << m->v[worst].reg;
         to_memory(m, &m->v[worst]);
     }
-    unsigned k = pick(s, c, v);
+    unsigned k = pick(s->free[c] & may, s, c, v);
     v->reg = (uint8_t)k;
     s->free[c] &= ~(UINT64_C(1) << k);
     s->holder[c][k] = r;
@@ -165,50 +181,86 @@ static void give(scan *s, ki_vreg r) {
 
 static uint64_t bits(unsigned from, unsigned to) { return (UINT64_C(1) << to) - (UINT64_C(1) << from); }
 
-/* Registers to give, and those set aside. rax and rdx are always, last among them: a division holds both. */
-static void set_aside(scan *s, const unsigned need[KI_RC_COUNT]) {
+/* Registers to give, and what is set aside of them. rax and rdx always are, last: a division holds both. */
+static void offer(scan *s) {
     ki_mir *m = s->m;
-    uint64_t g = 0;
-    for (unsigned k = 0; k < sizeof general; k++) g |= UINT64_C(1) << general[k];
-    if (need[KI_RC_G]) g &= ~(UINT64_C(1) << KI_X_RCX);
-    unsigned k = need[KI_RC_K] < 2 ? need[KI_RC_K] : 2;
-    s->avail[KI_RC_G] = g;
-    s->avail[KI_RC_V] = bits(0, m->nvector - need[KI_RC_V]);
-    s->avail[KI_RC_K] = bits(1, 8 - k);
-    s->avail[KI_RC_T] = bits(0, 8);
-    const uint8_t scratch[KI_RC_COUNT][3] = {
+    const uint8_t scratch[KI_RC_COUNT][MOST_ASIDE] = {
         {KI_X_RCX, KI_X_RAX, KI_X_RDX},
         {(uint8_t)(m->nvector - 1), (uint8_t)(m->nvector - 2), (uint8_t)(m->nvector - 3)},
         {7, 6, KI_X_NOREG},
         {KI_X_NOREG, KI_X_NOREG, KI_X_NOREG}};
     memcpy(m->scratch, scratch, sizeof scratch);
+    s->avail[KI_RC_G] = 0;
+    for (unsigned k = 0; k < sizeof general; k++) s->avail[KI_RC_G] |= UINT64_C(1) << general[k];
+    s->avail[KI_RC_V] = bits(0, m->nvector);
+    s->avail[KI_RC_K] = bits(1, 8);
+    s->avail[KI_RC_T] = bits(0, 8);
 }
 
-static void scan_once(scan *s, const unsigned need[KI_RC_COUNT], uint64_t frame) {
+static void scan_once(scan *s, uint64_t frame) {
     ki_mir *m = s->m;
     m->frame = frame;
     m->spills = 0;
     for (ki_vreg r = 1; r < m->nv; r++) m->v[r].reg = KI_X_NOREG, m->v[r].slot = -1;
     for (unsigned c = 0; c < KI_RC_COUNT; c++) m->used[c] = 0, s->ends[c] = UINT32_MAX;
-    set_aside(s, need);
     memcpy(s->free, s->avail, sizeof s->free);
     for (uint32_t k = 0; s->order[k]; k++) give(s, s->order[k]);
+}
+
+/* What instructions need set aside for what is in memory now, beside what they needed before; everywhere what any needs, if `all`. True if
+ * that was known. */
+static bool needs_no_more(scan *s, bool all) {
+    const ki_mir *m = s->m;
+    unsigned most[KI_RC_COUNT] = {0}, need[KI_RC_COUNT];
+    bool same = true;
+    for (uint32_t i = 0; i < m->n; i++) {
+        ki_mneed(m, i, need);
+        for (unsigned c = 0; c < KI_RC_COUNT; c++) {
+            uint8_t *known = &s->need[(size_t)i * KI_RC_COUNT + c];
+            if (need[c] > *known) *known = (uint8_t)need[c], same = false;
+            if (*known > most[c]) most[c] = *known;
+        }
+    }
+    for (size_t i = 0; all && !same && i < m->n; i++)
+        for (unsigned c = 0; c < KI_RC_COUNT; c++) s->need[i * KI_RC_COUNT + c] = (uint8_t)most[c];
+    return same;
+}
+
+static void find_next(scan *s) {
+    uint32_t n = s->m->n;
+    for (unsigned c = 0; c < KI_RC_COUNT; c++)
+        for (unsigned k = 0; k < aside_of[c]; k++) {
+            uint32_t *next = s->next + (size_t)(aside_from[c] + k) * (n + 1);
+            next[n] = UINT32_MAX;
+            for (uint32_t i = n; i-- > 0;) next[i] = s->need[(size_t)i * KI_RC_COUNT + c] > k ? i : next[i + 1];
+        }
+}
+
+/* Nearly every kernel is done after the first scan. */
+static bool scan_again(scan *s, uint64_t frame) {
+    ki_mir *m = s->m;
+    size_t n = (size_t)m->n + 1;
+    s->need = ki_calloc(n, KI_RC_COUNT);
+    uint32_t *next = ki_calloc(n * ASIDE, sizeof *next);
+    bool ok = (s->need && next) || (ki_fail(m->env, KI_E_NOMEM), false);
+    for (unsigned tries = 0; ok && !m->failed && !needs_no_more(s, tries >= TRIES); tries++) {
+        s->next = next;
+        find_next(s);
+        scan_once(s, frame);
+    }
+    ki_free(s->need);
+    ki_free(next);
+    return ok;
 }
 
 bool ki_mregs(ki_mir *m) {
     if (m->failed || !intervals(m)) return false;
     scan s = {.m = m, .order = ki_calloc((size_t)m->nv + 1, sizeof *s.order)};
-    bool ok = s.order ? sort(&s) : (ki_fail(m->env, KI_E_NOMEM), false), enough = false;
+    bool ok = s.order ? sort(&s) : (ki_fail(m->env, KI_E_NOMEM), false);
     uint64_t frame = m->frame;
-    unsigned aside[KI_RC_COUNT] = {0}, need[KI_RC_COUNT];
-    while (ok && !enough) { /* at most as often as there are registers to set aside */
-        scan_once(&s, aside, frame);
-        if (!m->spills || m->failed) break;
-        ki_mneed(m, need);
-        enough = true;
-        for (unsigned c = 0; c < KI_RC_COUNT; c++)
-            if (need[c] > aside[c]) aside[c] = need[c], enough = false;
-    }
+    offer(&s);
+    if (ok) scan_once(&s, frame);
+    if (ok && m->spills && !m->failed) ok = scan_again(&s, frame);
     ki_free(s.order);
     return ok && !m->failed;
 }

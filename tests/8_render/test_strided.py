@@ -30,3 +30,5 @@ def test_strided(koine, tmp_path, dtype, level, n):
     assert koine("run", p, env={"KN_CODE": "x86", "KN_CPU": level}).stdout == want
     if dtype == "f32" and level == "avx512" and n > 4:
         assert "vpermt2ps" in koine("compile", p, "--target", "x86", env={"KN_CPU": level}).stdout
+    if dtype == "f32" and level == "avx2" and n > 4:
+        assert "vshufps" in koine("compile", p, "--target", "x86", env={"KN_CPU": level}).stdout

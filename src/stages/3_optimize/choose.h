@@ -115,6 +115,8 @@ bool ki_lift_gate(ki_choice *c, kn_uop reduce, kn_uop inner);
 /* Joins v, along which the nest stores, with the loop whose steps are rows of v, where that fills vectors better. True if a step
  * was made. */
 bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v);
+/* Joins this loop of a sum with the one around it, if what is read follows each other along both. True if a step was made. */
+bool ki_join_sums(ki_choice *c, uint32_t id);
 /* stream.c: outputs of at least c->from bytes that are better written past the caches. */
 void ki_choose_streams(ki_choice *c);
 /* Does a condition of a choice that has a sum in it hang on u? */

@@ -128,8 +128,11 @@ static bool may_deal(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn
     return may;
 }
 
-/* Of a hundred lanes in vectors over n, how many do something. */
-static int64_t busy(const ki_choice *c, int64_t n) { return 100 * n / ((n + c->lanes - 1) / c->lanes * c->lanes); }
+/* Of a hundred lanes in vectors over n, how many do something. With few registers a tile of many rows is two vectors wide at most. */
+static int64_t busy(const ki_choice *c, int64_t n) {
+    int64_t unit = c->lanes * (c->target->nvector < 32 ? 2 : 1);
+    return 100 * n / ((n + unit - 1) / unit * unit);
+}
 
 typedef struct staged {
     kn_uop access, before;
@@ -180,6 +183,23 @@ static bool part_rows(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner) {
         behind != outer)
         ki_choice_do(c, KI_OPT_SWAP, 0, false, at, parts);
     return true;
+}
+
+/* Do the reads inside the sum x go along both loops as along one? */
+static bool sums_both(const ki_nest *k, kn_uop x, kn_uop outer, kn_uop inner) {
+    const ki_scope *s = &k->scope;
+    for (uint32_t i = 0; i < s->at[x->id]; i++)
+        if (ki_is_access(s->node[i]) && (ki_scope_has(s, s->node[i], outer) || ki_scope_has(s, s->node[i], inner)) &&
+            !counts_both(k, s->node[i], outer, inner))
+            return false;
+    return true;
+}
+
+bool ki_join_sums(ki_choice *c, uint32_t id) {
+    kn_uop inner = ki_nest_range(&c->nest, id), x = ki_nest_closer(&c->nest, inner), outer = NULL;
+    for (uint32_t j = 1; j < x->nsrc && x->src[j] != inner; j++) outer = ki_is_lane(x->src[j]) ? outer : x->src[j];
+    if (!outer || ki_is_lane(inner) || !sums_both(&c->nest, x, outer, inner)) return false;
+    return ki_choice_do(c, KI_OPT_JOIN, 0, false, outer->arg.range.id, id);
 }
 
 bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v) {

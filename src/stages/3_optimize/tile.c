@@ -671,9 +671,13 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (also[i].row) lanes[m++] = along(c, also[i].row);
         ki_choice_mark(c, also[i].reduce);
     }
+    uint32_t sum[KI_MAX_RANK], sums = 0;
+    for (uint32_t j = t->reduce->nsrc; t->pack && j-- > 1 && sums < KI_MAX_RANK;)
+        sum[sums++] = t->reduce->src[j]->arg.range.id;
     if (!ki_choice_split(c, lanes, m)) return false;
     for (uint32_t i = 0; i < panels; i++)
         if ((t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i], false))
             return false;
-    return true;
+    for (uint32_t i = 0; i < sums && c->ok; i++) ki_join_sums(c, sum[i]);
+    return c->ok;
 }

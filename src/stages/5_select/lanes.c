@@ -104,6 +104,7 @@ static void strides(const ki_lanes *l, const uint32_t *at, kn_uop u, int64_t *co
 static bool reads_apart(const ki_target *t, kn_uop access, int64_t step) {
     unsigned bytes = (unsigned)ki_itemsize((kn_dtype)access->dtype);
     bool permutes = t->native && t->level >= KI_CPU_AVX512_LEVEL;
+    if (t->native && t->level == KI_CPU_AVX2_LEVEL && access->op == KN_LOAD && bytes == 4 && step == 2) return true;
     if (t->native && t->level >= KI_CPU_DOT_LEVEL && access->op == KN_LOAD && bytes < 4 && step * bytes == 4)
         return true;
     return permutes && access->op == KN_LOAD && step > 1 && step <= 4 && (bytes == 4 || bytes == 8);

@@ -128,8 +128,8 @@ ki_vreg ki_lslice(ki_lower *l, const ki_address *a); /* 0: no slice */
 void ki_lget(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop from); /* a power of two of bytes, to a vector register */
 void ki_lput(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop to, bool stream);
 
-/* strided.c: can lanes that lie so be read, masked lane by lane? And the register with them; what the mask (0: none) leaves out is 0. */
-bool ki_lis_strided(const ki_lower *l, const ki_address *a, unsigned es, bool masked);
+/* strided.c: can lanes that lie so be read, under this gate (NULL: none)? And the register with them; what the mask (0: none) leaves out is 0. */
+bool ki_lis_strided(const ki_lower *l, const ki_address *a, unsigned es, kn_uop gate);
 ki_vreg ki_lstrided(ki_lower *l, const ki_address *a, unsigned es, ki_vreg mask);
 
 /* square.c: LOADs, and STOREs, that are columns of a square; all values of that in which the LOAD u stands; what is stored by STORE u,

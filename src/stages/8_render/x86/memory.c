@@ -515,21 +515,27 @@ static void load_bit(ki_lower *l, kn_uop u, const ki_address *a) {
     if (past) here(l, past);
 }
 
+/* The load's alternative where the signs of k are not set, if it is not what is there: zeros. */
+static ki_vreg unless_zero(ki_lower *l, kn_uop u, ki_vreg r, ki_vreg k) {
+    kn_uop alt = u->src[1];
+    unsigned es = ki_les(u);
+    if (ki_is_const(alt) && !alt->arg.bits) return r;
+    ki_x86_kind kind = ki_lkind(ki_llanes(u) * es);
+    ki_vreg t = ki_vreg_new(&l->m, KI_RC_V, kind);
+    KI_LPUT(l, es == 4 ? KI_X_VBLENDVPS : KI_X_VBLENDVPD, ki_mreg(kind, t), ki_mreg(kind, ki_lvector(l, alt, true)),
+            ki_mreg(kind, r), ki_mreg(kind, k));
+    return t;
+}
+
 /* AVX2, 32 and 64 bits, by the signs of lanes as wide. */
 static bool load_signed(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate) {
-    kn_uop sign = ki_lsign(gate), alt = u->src[1];
+    kn_uop sign = ki_lsign(gate);
     unsigned es = ki_les(u), n = a->lanes;
     if (l->m.sse || !sign || ki_les(sign) != es || es < 4 || n * es < 16) return false;
     ki_x86_kind kind = ki_lkind(n * es);
     ki_vreg r = ki_vreg_new(&l->m, KI_RC_V, kind), k = ki_lv(l, gate)->reg;
     KI_LPUT(l, es == 4 ? KI_X_VMASKMOVPS : KI_X_VMASKMOVPD, ki_mreg(kind, r), ki_mreg(kind, k), ki_laddress(l, a, 0));
-    if (!ki_is_const(alt) || alt->arg.bits) {
-        ki_vreg t = ki_vreg_new(&l->m, KI_RC_V, kind);
-        KI_LPUT(l, es == 4 ? KI_X_VBLENDVPS : KI_X_VBLENDVPD, ki_mreg(kind, t), ki_mreg(kind, ki_lvector(l, alt, true)),
-                ki_mreg(kind, r), ki_mreg(kind, k));
-        r = t;
-    }
-    finish_load(l, u, r, n);
+    finish_load(l, u, unless_zero(l, u, r, k), n);
     return true;
 }
 
@@ -596,7 +602,8 @@ static void load_gated(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate) 
 static void load_strided(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate) {
     unsigned n = a->lanes, es = ki_les(u);
     ki_x86_kind kind = ki_lkind(n * es);
-    ki_vreg mask = gate && ki_rank(gate) ? ki_lmask(l, gate, n) : 0, r;
+    bool sign = gate && ki_rank(gate) && ki_lsign(gate);
+    ki_vreg mask = !gate || !ki_rank(gate) ? 0 : sign ? ki_lv(l, gate)->reg : ki_lmask(l, gate, n), r;
     if (gate && !mask) {
         r = ki_lmove(l, KI_RC_V, kind, ki_lvector(l, u->src[1], true)); /* a copy: it is written once more */
         uint32_t past = skip_unless(l, gate);
@@ -605,7 +612,8 @@ static void load_strided(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate
     } else {
         r = ki_lstrided(l, a, es, mask);
     }
-    if (mask && !(ki_is_const(u->src[1]) && !u->src[1]->arg.bits)) {
+    if (sign) r = unless_zero(l, u, r, mask);
+    else if (mask && !(ki_is_const(u->src[1]) && !u->src[1]->arg.bits)) {
         ki_vreg x = ki_vreg_new(&l->m, KI_RC_V, kind);
         KI_LPUT(l, es == 4 ? KI_X_VBLENDMPS : KI_X_VBLENDMPD, ki_mreg(kind, x),
                 ki_mreg(kind, ki_lvector(l, u->src[1], true)), ki_mreg(kind, r))
@@ -646,7 +654,7 @@ void ki_lload(ki_lower *l, kn_uop u) {
         return;
     }
     bool whole = a.affine && (n == 1 || a.stride == 1) && !(gate && ki_rank(gate));
-    if (!whole && ki_lis_strided(l, &a, es, gate && ki_rank(gate))) load_strided(l, u, &a, gate);
+    if (!whole && ki_lis_strided(l, &a, es, gate)) load_strided(l, u, &a, gate);
     else if (!whole) load_lanes(l, u, &a);
     else if (gate) load_gated(l, u, &a, gate);
     else ki_lload_whole(l, u);

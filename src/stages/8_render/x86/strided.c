@@ -1,15 +1,49 @@
-/* strided.c: a vector whose lanes lie a few elements apart, or in reverse (AVX-512). It is read as whole vectors that cover it
- * and touch nothing before its first nor behind its last element; permutations pick the lanes. Under a mask no element but
- * those of its lanes is touched. */
+/* strided.c: a vector whose lanes lie a few elements apart, or in reverse (AVX-512; AVX2: every second one of 32 bits). It is read as whole
+ * vectors that cover it and touch nothing before its first nor behind its last element; permutations pick the lanes. Under a mask no
+ * element but those of its lanes is touched. */
 #include "stages/8_render/x86/lower.h"
 
 enum { MOST_APART = 4 };
 
-bool ki_lis_strided(const ki_lower *l, const ki_address *a, unsigned es, bool masked) {
+static bool permutes(const ki_lower *l) { return l->m.features >> KI_CPU_AVX512VL & 1; }
+
+bool ki_lis_strided(const ki_lower *l, const ki_address *a, unsigned es, kn_uop gate) {
     unsigned bytes = a->lanes * es;
-    bool fits = (es == 4 || es == 8) && (bytes == 16 || bytes == 32 || bytes == 64);
+    bool masked = gate && ki_rank(gate), fits = (es == 4 || es == 8) && (bytes == 16 || bytes == 32 || bytes == 64);
     bool near = (a->stride > 1 && a->stride <= MOST_APART) || (a->stride == -1 && !masked);
-    return a->affine && fits && near && l->m.features >> KI_CPU_AVX512VL & 1;
+    if (!a->affine || !fits || !near || permutes(l)) return a->affine && fits && near;
+    kn_uop sign = masked ? ki_lsign(gate) : NULL;
+    bool may = !masked || (sign && ki_les(sign) == es);
+    return a->stride == 2 && es == 4 && may && !l->m.sse && l->m.features >> KI_CPU_AVX2 & 1;
+}
+
+/* Half of a mask's signs, each with a lane after it that is not read. */
+static ki_mop spread(ki_lower *l, ki_vreg mask, ki_x86_kind kind, bool high) {
+    ki_vreg half = mask, r = ki_vreg_new(&l->m, KI_RC_V, kind);
+    ki_mop m = ki_mreg(KI_XO_X, mask);
+    if (high) half = ki_vreg_new(&l->m, KI_RC_V, KI_XO_X);
+    if (high && kind == KI_XO_Y) KI_LPUT(l, KI_X_VEXTRACTF128, ki_mreg(KI_XO_X, half), ki_mreg(kind, mask), ki_mimm(1));
+    else if (high) KI_LPUT(l, KI_X_VMOVHLPS, ki_mreg(KI_XO_X, half), m, m);
+    KI_LPUT(l, KI_X_VPMOVZXDQ, ki_mreg(kind, r), ki_mreg(KI_XO_X, half));
+    return ki_mreg(kind, r);
+}
+
+/* Two vectors that cover the lanes. Without a mask the second one ends with the last of them, so its own stand a place further. */
+static ki_vreg every_second(ki_lower *l, const ki_address *a, ki_vreg mask) {
+    unsigned n = a->lanes, at = mask ? n : n - 1;
+    ki_x86_kind kind = ki_lkind(n * 4);
+    ki_address from = *a;
+    from.stride = 1;
+    ki_mop v[2], r = ki_mreg(kind, ki_vreg_new(&l->m, KI_RC_V, kind));
+    for (unsigned k = 0; k < 2; k++) {
+        ki_mop o = ki_laddress(l, &from, k ? at : 0);
+        v[k] = ki_mreg(kind, ki_vreg_new(&l->m, KI_RC_V, kind));
+        if (mask) KI_LPUT(l, KI_X_VMASKMOVPS, v[k], spread(l, mask, kind, k), o);
+        else KI_LPUT(l, KI_X_VMOVUPS, v[k], o);
+    }
+    KI_LPUT(l, KI_X_VSHUFPS, r, v[0], v[1], ki_mimm(mask ? 0x88 : 0xd8));
+    if (kind == KI_XO_Y) KI_LPUT(l, KI_X_VPERMPD_I, r, r, ki_mimm(0xd8));
+    return r.reg;
 }
 
 /* The mask's bits moved to where their lanes are among all the elements; a general register. */
@@ -54,6 +88,7 @@ static ki_vreg picked(ki_lower *l, ki_vreg x, ki_vreg y, const uint8_t *at, unsi
 ki_vreg ki_lstrided(ki_lower *l, const ki_address *a, unsigned es, ki_vreg mask) {
     unsigned n = a->lanes, s = (unsigned)(a->stride < 0 ? 1 : a->stride), last = (n - 1) * s;
     uint8_t at[16];
+    if (!permutes(l)) return every_second(l, a, mask);
     if (a->stride < 0) {
         ki_address first = *a;
         first.start -= n - 1;

@@ -171,7 +171,7 @@ static bool join_pair(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner, ki_opt
 static bool part_rows(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner) {
     int64_t m = ki_extent(outer), n = ki_extent(inner), rows = MOST_VECTORS * c->lanes / n;
     staged first = {0};
-    while (rows > 1 && (m % rows || rows * n % c->lanes)) rows--;
+    while (rows > 1 && (m % rows || rows * n % c->lanes || busy(c, rows * n) <= busy(c, n))) rows--;
     if (rows < 2 || rows == m || !may_join(&c->nest, e, outer, m / rows, inner, KI_OPT_STAGE, &first) || !first.access)
         return false;
     kn_uop behind = NULL;
@@ -212,8 +212,9 @@ bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v) {
             continue;
         if (ki_nest_stride(k, ki_nest_store(e)->src[0], r, &known) != n || !known) continue;
         if (!ki_nest_independent(k, r) || !ki_nest_independent(k, v)) continue;
-        if (join_pair(c, e, r, v, KI_OPT_STAGE) || part_rows(c, e, r, v) || join_pair(c, e, r, v, KI_OPT_DEAL))
-            return true;
+        if (join_pair(c, e, r, v, KI_OPT_STAGE) || part_rows(c, e, r, v)) return true;
+        /* What is dealt out is read in place. */
+        if (ki_masks_are_free(c) && join_pair(c, e, r, v, KI_OPT_DEAL)) return true;
     }
     return false;
 }

@@ -13,6 +13,7 @@
 #define ROWS        8         /* tiles of such a block, at least */
 #define MANY_SUMS   20 /* accumulators: with fewer, what is loaded takes time where two multiply-adds a cycle are done */
 #define FEW_ROWS    4  /* of a tile: with fewer, a panel's vectors take longer to come than to multiply */
+#define FEW_USES    8  /* of a panel: fewer are not worth packing it */
 #define MANY_ROWS   32  /* times a tile's, beside which the nest of what is left takes little */
 #define EVEN        8   /* rows that leave no nest of a few, which would add up the last columns otherwise */
 #define MANY_TERMS  256 /* of a sum: beside them a store of lanes one by one is nothing */
@@ -264,7 +265,8 @@ static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padd
     double masks = padded == n ? 1 : goes_past(c, t) ? 0.94 : t->inner && !ki_is_gated(t->streamed) ? 0.98 : 1;
     double pad = padded % step ? 0 : (double)n / (double)padded * masks,
            apart = 0.97 * (double)n / ((double)(n - over) + rest); /* another nest */
-    bool may = ki_masks_are_free(c) && over && n > step && (few || ki_lanes_for(c, over));
+    bool free = ki_masks_are_free(c);
+    bool may = over && n > step && (few ? free || c->target->twice : free && ki_lanes_for(c, over));
     *cut = may && (t->inner || n % t->lanes) && apart > pad;
     return *cut ? apart : pad;
 }
@@ -280,6 +282,7 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
     if (c->knobs.mu || c->knobs.nv || c->knobs.mw) most = (c->target->nvector - 2) / regs;
     int64_t most_w = t->w ? 6 : 1, cut_from = t->row ? 8 : KI_SHORT * t->lanes;
     bool long_row = t->row && ki_terms(t->reduce) >= MANY_TERMS;
+    bool gated = !t->row && ki_is_gated(t->streamed) && !ki_masks_are_free(c);
     double best = 0;
     bool fits = !t->row && (t->inner || m < cut_from), cut = false;
     int64_t all_v = m;
@@ -319,6 +322,8 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 double behind = plain ? all * (nv < WIDE ? 12 : 10) / (double)ki_terms(t->reduce) : 0;
                 if (t->inner)
                     score = all / (fmax(all, loads + (double)(nv * mw)) + 1 + far + behind) * (1 - 0.7 * left_u);
+                /* What is left would be neither packed nor read in place. */
+                if (gated && n > mu && n % mu && n % mu < FEW_USES) score *= 0.5;
                 if (n % mu) score *= c->target->twice && n >= MANY_ROWS * mu ? 0.9 : 0.75; /* another nest each */
                 score *= fits ? filled : over ? 0.88 * (1 - 0.5 * left_v) : 1;
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;
@@ -336,7 +341,7 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     bool known, hard = is_hard(k, t);
     if (c->knobs.pack == 1 || t->inner) return false;
     if (t->row || !t->u || !may_pack(k, e, t->reduce, t->streamed, t->step * t->mw)) return false;
-    if (hard) return uses_of_panel(k, e, t) >= 8;
+    if (hard) return uses_of_panel(k, e, t) >= FEW_USES;
     if (c->knobs.pack == 2) return true;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {
         int64_t s = ki_nest_stride(k, t->streamed, t->reduce->src[j], &known);

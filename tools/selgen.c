@@ -16,8 +16,8 @@ static struct {
 } rules[MOST];
 static unsigned nrules;
 
-/* Those that have rows the level before them has not: dot products are no one op (3_optimize/dots.c). */
-static const uint8_t levels[SETS] = {KI_CPU_SSE2_LEVEL, KI_CPU_AVX2_LEVEL, KI_CPU_AVX512_LEVEL, KI_CPU_AMX_LEVEL},
+/* Those that have rows the level before them has not: dot products and tiles are no one op (3_optimize/dots.c). */
+static const uint8_t levels[SETS] = {KI_CPU_SSE2_LEVEL, KI_CPU_AVX2_LEVEL, KI_CPU_AVX512_LEVEL, KI_CPU_FP16_LEVEL},
                      encs[SETS] = {KI_XE_SSE, KI_XE_VEX, KI_XE_EVEX, KI_XE_EVEX};
 
 static const uint8_t ints[] = {KN_I8, KN_U8, KN_I16, KN_U16, KN_I32, KN_U32, KN_I64, KN_U64};

@@ -17,7 +17,7 @@ const char *const ki_cpu_feature_names[KI_CPU_COUNT] = {
     KI_CPU_FEATURES(X)
 #undef X
 };
-const char *const ki_cpu_level_names[KI_CPU_LEVELS] = {"sse2", "avx2", "avx512", "dot", "amx"};
+const char *const ki_cpu_level_names[KI_CPU_LEVELS] = {"sse2", "avx2", "avx512", "dot", "fp16", "amx"};
 
 static const uint8_t level_of[KI_CPU_COUNT] = {
 #define X(name, level) level,
@@ -153,7 +153,8 @@ uint64_t ki_cpu_level_core(unsigned level) {
             HAS(BMI2) | HAS(LZCNT) | HAS(F16C),
         HAS(AVX512F) | HAS(AVX512BW) | HAS(AVX512DQ) | HAS(AVX512VL) | HAS(AVX512CD),
         HAS(AVX512VNNI) | HAS(AVX512BF16),
-        HAS(AMXTILE) | HAS(AMXINT8) | HAS(AMXBF16) | HAS(AVX512FP16), /* every processor with the first has the last */
+        HAS(AVX512FP16),
+        HAS(AMXTILE) | HAS(AMXINT8) | HAS(AMXBF16),
     };
     uint64_t f = 0;
     for (unsigned k = 0; k <= level && k < KI_CPU_LEVELS; k++) f |= core[k];

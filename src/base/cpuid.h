@@ -8,13 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* name, level that has it: 0 sse2, 1 avx2, 2 avx512, 3 dot, 4 amx */
+/* name, level that has it: 0 sse2, 1 avx2, 2 avx512, 3 dot, 4 fp16, 5 amx */
 #define KI_CPU_FEATURES(X)                                                                                             \
     X(BASE, 0) X(SSE2, 0) X(SSE3, 1) X(SSSE3, 1) X(SSE41, 1) X(SSE42, 1) X(POPCNT, 1) X(LZCNT, 1) X(BMI1, 1) X(BMI2, 1) \
     X(AVX, 1) X(AVX2, 1) X(FMA3, 1) X(F16C, 1) X(AVXVNNI, 1)                                                           \
     X(AVX512F, 2) X(AVX512CD, 2) X(AVX512BW, 2) X(AVX512DQ, 2) X(AVX512VL, 2) X(AVX512VBMI, 2) X(AVX512VNNI, 3)        \
     X(AVX512VPOPCNT, 2) X(AVX512BF16, 3) X(AVX512FP16, 4)                                                              \
-    X(AMXTILE, 4) X(AMXINT8, 4) X(AMXBF16, 4) X(AMXFP16, 4) X(AVXVNNIINT8, 4)
+    X(AMXTILE, 5) X(AMXINT8, 5) X(AMXBF16, 5) X(AMXFP16, 5) X(AVXVNNIINT8, 5)
 typedef enum ki_cpu_feature {
 #define X(name, level) KI_CPU_##name,
     KI_CPU_FEATURES(X)
@@ -29,7 +29,15 @@ uint64_t ki_cpu_features(void);
 /* Features up to a level, whatever the processor. */
 uint64_t ki_cpu_level_features(unsigned level);
 
-typedef enum ki_cpu_level { KI_CPU_SSE2_LEVEL, KI_CPU_AVX2_LEVEL, KI_CPU_AVX512_LEVEL, KI_CPU_DOT_LEVEL, KI_CPU_AMX_LEVEL, KI_CPU_LEVELS } ki_cpu_level;
+typedef enum ki_cpu_level {
+    KI_CPU_SSE2_LEVEL,
+    KI_CPU_AVX2_LEVEL,
+    KI_CPU_AVX512_LEVEL,
+    KI_CPU_DOT_LEVEL,
+    KI_CPU_FP16_LEVEL,
+    KI_CPU_AMX_LEVEL,
+    KI_CPU_LEVELS
+} ki_cpu_level;
 extern const char *const ki_cpu_level_names[KI_CPU_LEVELS];
 /* What a machine must have to be of a level: all that code for the level may use unasked. */
 uint64_t ki_cpu_level_core(unsigned level);

@@ -12,8 +12,9 @@
      W(KN_NOT, w) | W(KN_SQRT, w))
 #define FMA(w) (SET(w) | W(KN_MULACC, w))
 
-/* AVX-512 without tiles stays at one: processors that do two are not told from those that do one by their features. */
-#define TWICE(level) ((level) == KI_CPU_AVX2_LEVEL || (level) == KI_CPU_AMX_LEVEL)
+/* AVX-512 without FP16 stays at one: processors that do two are not told from those that do one by their features. All that have
+ * FP16 do two. */
+#define TWICE(level) ((level) == KI_CPU_AVX2_LEVEL || (level) >= KI_CPU_FP16_LEVEL)
 
 #define C_TARGET(name, level, flags, vector, n, fma, stream, set)                                                      \
     {                                                                                                                  \
@@ -21,7 +22,7 @@
     }
 #define NATIVE(name, level, flags, vector, n, fma, set)                                                                \
     {                                                                                                                  \
-        name, flags, true, level, vector, n, 64, fma, false, level == KI_CPU_AMX_LEVEL, true, TWICE(level), {          \
+        name, flags, true, level, vector, n, 64, fma, false, level >= KI_CPU_FP16_LEVEL, true, TWICE(level), {         \
             set(0), set(1)                                                                                             \
         }                                                                                                              \
     }
@@ -36,12 +37,14 @@ static const ki_target targets[] = {
     C_TARGET("avx2", KI_CPU_AVX2_LEVEL, MARCH_AVX2, 32, 16, true, true, FMA),
     C_TARGET("avx512", KI_CPU_AVX512_LEVEL, MARCH_AVX512, 64, 32, true, true, FMA),
     C_TARGET("dot", KI_CPU_DOT_LEVEL, MARCH_AVX512, 64, 32, true, true, FMA),
+    C_TARGET("fp16", KI_CPU_FP16_LEVEL, MARCH_AVX512, 64, 32, true, true, FMA),
     C_TARGET("amx", KI_CPU_AMX_LEVEL, MARCH_AVX512, 64, 32, true, true, FMA),
     C_TARGET("generic", KI_CPU_SSE2_LEVEL, "", 16, 32, false, false, SET),
     NATIVE("sse2", KI_CPU_SSE2_LEVEL, MARCH_SSE2, 16, 16, false, SET),
     NATIVE("avx2", KI_CPU_AVX2_LEVEL, MARCH_AVX2, 32, 16, true, FMA),
     NATIVE("avx512", KI_CPU_AVX512_LEVEL, MARCH_AVX512, 64, 32, true, FMA),
     NATIVE("dot", KI_CPU_DOT_LEVEL, MARCH_AVX512, 64, 32, true, FMA),
+    NATIVE("fp16", KI_CPU_FP16_LEVEL, MARCH_AVX512, 64, 32, true, FMA),
     NATIVE("amx", KI_CPU_AMX_LEVEL, MARCH_AVX512, 64, 32, true, FMA),
 };
 enum { GENERIC = KI_CPU_LEVELS, FIRST_NATIVE };

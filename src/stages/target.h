@@ -6,7 +6,7 @@
 #include "ir/uop.h"
 
 typedef struct ki_target {
-    const char *name;     /* "sse2", "avx2", "avx512", "dot", "amx" */
+    const char *name;     /* "sse2", "avx2", "avx512", "dot", "fp16", "amx" */
     const char *cflags;   /* what the C compiler must be told */
     bool native;          /* select chooses instructions of x86-64 (INS) for it; else C text is written */
     uint8_t level;        /* ki_cpu_level: which rule sets of 5_select (select_x86, lack_x86) serve it */
@@ -37,7 +37,7 @@ typedef struct ki_machine {
 
 /* By name; NULL if unknown. The first is the least every x86-64 has. */
 const ki_target *ki_target_named(const char *name);  /* for C */
-const ki_target *ki_target_native(const char *name); /* for machine code: sse2, avx2, avx512, dot, amx */
+const ki_target *ki_target_native(const char *name); /* for machine code: sse2, avx2, avx512, dot, fp16, amx */
 /* The best one this processor runs. */
 const ki_target *ki_target_host(void);
 /* What KN_CODE and KN_CPU say, else machine code for the host (C, where that is no x86-64). here: code of it is to run on this

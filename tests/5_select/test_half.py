@@ -1,4 +1,4 @@
-"""f16 computed as it is (level amx: FP16), bit for bit what one rounding of the exact result gives, over all values; and which
+"""f16 computed as it is (level fp16), bit for bit what one rounding of the exact result gives, over all values; and which
 instructions that takes. Values are those of the best level that this machine has, and of AVX-512, which computes in f32."""
 import re
 from fractions import Fraction
@@ -147,14 +147,14 @@ XYZ = '%x = param "x" : f16 [4096]\n%y = param "y" : f16 [4096]\n%z = param "z" 
 
 def test_arithmetic_is_done_in_32_lanes(koine, tmp_path):
     text = XYZ + '%a = mul %x %y\n%b = add %a %z\n%l = lt %b %x\n%c = where %l %b %y\nout "c" = %c\n'
-    code = inner(koine, tmp_path, "amx", text)
+    code = inner(koine, tmp_path, "fp16", text)
     assert {"vmulph", "vaddph"} <= {i.split()[0] for i in code} and not any(i.startswith("vcvt") or "ymm" in i for i in code)
     assert any(re.match(r"v\w+ph zmm\d+, zmm\d+, ZMMWORD PTR", i) for i in code)  # a load is an operand
     assert not any(re.match(r"v\w+ph ", i) for i in inner(koine, tmp_path, "dot", text) if not i.startswith("vcvt"))
 
 
 def test_quotients_and_roots_are_done_in_f32(koine, tmp_path):
-    code = inner(koine, tmp_path, "amx", XYZ + '%a = div %x %y\n%b = sqrt %a\nout "b" = %b\n')
+    code = inner(koine, tmp_path, "fp16", XYZ + '%a = div %x %y\n%b = sqrt %a\nout "b" = %b\n')
     names = {i.split()[0] for i in code}
     assert {"vdivps", "vsqrtps"} <= names and not {"vdivph", "vsqrtph"} & names
     assert any(re.match(r"vcvtph2ps zmm\d+, YMMWORD PTR", i) for i in code)
@@ -169,12 +169,12 @@ MIXED = {
 
 @pytest.mark.parametrize("name", MIXED)
 def test_what_is_computed_in_f32_is_as_it_was(koine, tmp_path, name):
-    dot, amx = (inner(koine, tmp_path, level, XYZ + MIXED[name]) for level in ("dot", "amx"))
-    assert dot == amx and any("vcvtph2ps" in i for i in amx)
+    dot, fp16 = (inner(koine, tmp_path, level, XYZ + MIXED[name]) for level in ("dot", "fp16"))
+    assert dot == fp16 and any("vcvtph2ps" in i for i in fp16)
 
 
 def test_beside_f32_it_is_done_in_16_lanes(koine, tmp_path):
     text = XYZ + '%a = mul %x %y\n%b = cast %a : f32\n%c = cast %z : f32\n%d = add %b %c\nout "d" = %d\n'
-    code = inner(koine, tmp_path, "amx", text)
+    code = inner(koine, tmp_path, "fp16", text)
     assert sum("vmulph ymm" in i for i in code) == sum("vaddps zmm" in i for i in code) > 0
     assert len(code) < len(inner(koine, tmp_path, "dot", text))

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.kn"))
-LEVELS = ["amx", "avx512", "avx2", "sse2"]
+LEVELS = ["fp16", "avx512", "avx2", "sse2"]
 STAGES = ["select", "linearize", "plan"]
 
 

@@ -117,7 +117,7 @@ static void refused(void) {
 }
 
 int main(void) {
-    static const char *const names[LEVELS] = {"sse2", "avx2", "avx512", "amx"}; /* dot: as avx512 */
+    static const char *const names[LEVELS] = {"sse2", "avx2", "avx512", "fp16"}; /* dot: as avx512; amx: as fp16 */
     if (!open_store()) return 1;
     env.ins = ki_x86_understand;
     for (int l = 0; l < LEVELS; l++) {

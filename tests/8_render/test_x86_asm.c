@@ -192,7 +192,7 @@ static void levels(void) {
         {0, {.form = KI_X_VADDPS, .op = {XMM(1), XMM(2)}}, "    addps xmm1, xmm2\n"},
         {1, {.form = KI_X_VADDPS, .op = {XMM(1), XMM(2), XMM(3)}}, "    vaddps xmm1, xmm2, xmm3\n"},
         {2, {.form = KI_X_VADDPS, .op = {ZMM(1), ZMM(2), ZMM(3)}}, "    vaddps zmm1, zmm2, zmm3\n"},
-        {4, {.form = KI_X_TILEZERO, .op = {ki_x86_reg(KI_XO_T, 3)}}, "    tilezero tmm3\n"},
+        {5, {.form = KI_X_TILEZERO, .op = {ki_x86_reg(KI_XO_T, 3)}}, "    tilezero tmm3\n"},
         {0, {.form = KI_X_VADDPS, .enc = KI_XE_VEX, .op = {XMM(1), XMM(2), XMM(3)}}, NULL},
         {0, {.form = KI_X_VPMULLD, .op = {XMM(1), XMM(2)}}, NULL},
         {0, {.form = KI_X_VFMADD231PS, .op = {XMM(1), XMM(2), XMM(3)}}, NULL},

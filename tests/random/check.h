@@ -185,7 +185,7 @@ static bool simplify_settles(const ki_program *p, finding *f) {
 /* Lowered for machine code: one level a program, or all of them and nothing else. */
 static bool all_native;
 
-/* Products of bf16 or bytes are what the levels past AVX-512 are for; the last computes f16 as it is. */
+/* Products of bf16 or bytes are what the levels past AVX-512 are for; from fp16 on f16 is computed as it is. */
 static bool multiplies_narrow(kn_uop u) {
     return u->op == KN_CAST && ki_dtypes[u->dtype].bits == 32 && ki_dtypes[u->src[0]->dtype].bits <= 16 && u->src[0]->dtype != KN_BOOL;
 }
@@ -201,8 +201,8 @@ static bool any_node(const ki_program *p, bool (*is)(kn_uop)) {
 }
 
 static bool native_agrees(const ki_program *p, arrays *d, finding *f, tally *t) {
-    static const char *const levels[] = {"avx512", "avx2", "sse2", "dot", "amx"};
-    unsigned only = any_node(p, multiplies_narrow) ? 3 + p->ir->n % 2 : p->ir->n % (any_node(p, computes_half) ? 5 : 3);
+    static const char *const levels[] = {"avx512", "avx2", "sse2", "fp16", "dot", "amx"};
+    unsigned only = any_node(p, multiplies_narrow) ? 4 + p->ir->n % 2 : p->ir->n % (any_node(p, computes_half) ? 6 : 4);
     bool ok = true;
     for (unsigned k = 0; k < sizeof levels / sizeof *levels && ok; k++) {
         if (!all_native && only != k) continue;

@@ -14,11 +14,11 @@ kn_uop ki_lack(ki_ir *ir, unsigned level, kn_uop sink) {
                                                     &ki_rules_lack_half, &ki_rules_lack},
                                    *const avx512[] = {&ki_rules_lack_max, &ki_rules_lack_avx512, &ki_rules_lack_half,
                                                       &ki_rules_lack},
-                                   *const amx[] = {&ki_rules_lack_max, &ki_rules_lack_fp16, &ki_rules_lack_avx512,
-                                                   &ki_rules_lack};
+                                   *const fp16[] = {&ki_rules_lack_max, &ki_rules_lack_fp16, &ki_rules_lack_avx512,
+                                                    &ki_rules_lack};
     ki_rewrite_opts o = {.sets = sse2, .nsets = 5};
     if (level == KI_CPU_AVX2_LEVEL) o.sets = avx2;
     if (level >= KI_CPU_AVX512_LEVEL)
-        o = (ki_rewrite_opts){.sets = level < KI_CPU_AMX_LEVEL ? avx512 : amx, .nsets = 4};
+        o = (ki_rewrite_opts){.sets = level < KI_CPU_FP16_LEVEL ? avx512 : fp16, .nsets = 4};
     return sink ? ki_rewrite(ir, sink, &o) : NULL;
 }

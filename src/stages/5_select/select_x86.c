@@ -15,16 +15,14 @@ static const ki_ruleset *const sse2[] = {&ki_rules_select_sse2, &ki_rules_select
                                                 &ki_rules_x86_sse2},
                                *const avx512[] = {&ki_rules_select_avx512, &ki_rules_x86_avx512, &ki_rules_x86_avx2,
                                                   &ki_rules_x86_sse2},
-                               *const amx[] = {&ki_rules_select_avx512, &ki_rules_x86_amx, &ki_rules_x86_avx512,
-                                               &ki_rules_x86_avx2, &ki_rules_x86_sse2};
+                               *const fp16[] = {&ki_rules_select_avx512, &ki_rules_x86_fp16, &ki_rules_x86_avx512,
+                                                &ki_rules_x86_avx2, &ki_rules_x86_sse2};
 static const struct {
     const ki_ruleset *const *sets;
     unsigned n;
-} levels[] = {{sse2, sizeof sse2 / sizeof *sse2},
-              {avx2, sizeof avx2 / sizeof *avx2},
-              {avx512, sizeof avx512 / sizeof *avx512},
-              {avx512, sizeof avx512 / sizeof *avx512},
-              {amx, sizeof amx / sizeof *amx}};
+} levels[] = {{sse2, sizeof sse2 / sizeof *sse2},       {avx2, sizeof avx2 / sizeof *avx2},
+              {avx512, sizeof avx512 / sizeof *avx512}, {avx512, sizeof avx512 / sizeof *avx512},
+              {fp16, sizeof fp16 / sizeof *fp16},       {fp16, sizeof fp16 / sizeof *fp16}};
 
 /* Index scalars and truths about them are general registers: their ops stay. */
 static bool is_general(kn_uop u) {

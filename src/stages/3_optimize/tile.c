@@ -282,7 +282,7 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
     if (c->knobs.mu || c->knobs.nv || c->knobs.mw) most = (c->target->nvector - 2) / regs;
     int64_t most_w = t->w ? 6 : 1, cut_from = t->row ? 8 : KI_SHORT * t->lanes;
     bool long_row = t->row && ki_terms(t->reduce) >= MANY_TERMS;
-    bool gated = !t->row && ki_is_gated(t->streamed) && !ki_masks_are_free(c);
+    bool lost = !t->row && (panel || (ki_is_gated(t->streamed) && !ki_masks_are_free(c)));
     double best = 0;
     bool fits = !t->row && (t->inner || m < cut_from), cut = false;
     int64_t all_v = m;
@@ -323,7 +323,7 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 if (t->inner)
                     score = all / (fmax(all, loads + (double)(nv * mw)) + 1 + far + behind) * (1 - 0.7 * left_u);
                 /* What is left would be neither packed nor read in place. */
-                if (gated && n > mu && n % mu && n % mu < FEW_USES) score *= 0.5;
+                if (lost && n > mu && n % mu && n % mu < FEW_USES) score *= 0.5;
                 if (n % mu) score *= c->target->twice && n >= MANY_ROWS * mu ? 0.9 : 0.75; /* another nest each */
                 score *= fits ? filled : over ? 0.88 * (1 - 0.5 * left_v) : 1;
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;

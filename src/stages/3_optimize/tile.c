@@ -303,7 +303,7 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
             for (int64_t mu = 1; mu <= 12; mu++) {
                 if (!t->row && nv > 1 && panel * nv * mw > MOST_PACKED) continue;
                 if (!wanted(&c->knobs, mu, nv, mw)) continue;
-                if (mu * nv * mw > (nv > 4 && !t->row && regs == 1 && !c->target->twice ? 28 : most) || mu > n ||
+                if (mu * nv * mw > (nv > 4 && !t->row && regs == 1 ? 28 : most) || mu > n ||
                     nv * t->lanes > m || (t->row && (mu > 4 || mu * nv > (long_row ? 24 : 20))))
                     continue;
                 if (t->row && nv > 4 && m != nv && !long_row)

@@ -75,7 +75,8 @@ static void random_ops(int w, int runs) {
             static const int factor[] = {2, 3, 4, 5, 7, 8, 10};
             ki_opt o = opt((ki_optop)rnd(KI_OPT_COUNT), (int)rnd(8), factor[rnd(7)], (kn_axis)rnd(KI_AX_COUNT), rnd(2));
             if (o.op == KI_OPT_SWAP || o.op == KI_OPT_JOIN) o.arg = (int)rnd(8);
-            if (o.op == KI_OPT_STAGE || o.op == KI_OPT_DEAL) o.arg = 1 + (int)rnd(2), o.axis = (int)rnd(5) - 1;
+            if (o.op == KI_OPT_STAGE || o.op == KI_OPT_DEAL || o.op == KI_OPT_FRAME)
+                o.arg = 1 + (int)rnd(2), o.axis = (int)rnd(5) - 1;
             if (o.op == KI_OPT_NOLOCALS && rnd(4)) continue;
             if (o.op == KI_OPT_PREFETCH) o.arg *= 32, o.id = (int)rnd(3);
             if (o.op == KI_OPT_ROWS) o.arg = (int)rnd(8), o.id = 1 + (int)rnd(9);
@@ -442,6 +443,48 @@ static void dealt(void) {
     REFUSED(sink, opt(KI_OPT_DEAL, -1, 0, 0, false), OPT_STAGE, "an output dealt out");
     REFUSED(sink, opt(KI_OPT_DEAL, 3, 1, 0, false), OPT_STAGE, "dealt out in a loop of a sum");
     REFUSED(sink, opt(KI_OPT_DEAL, 9, 1, 0, false), OPT_AXIS, "dealt out in no loop");
+    finish();
+}
+
+/* An image whose border is copied too is read without conditions, and as one row. */
+static void framed(void) {
+    static const int shape[][5] = {{2, 3, 10, 14, 1}, {5, 4, 12, 8, 2}, {3, 2, 9, 11, 2}, {1, 3, 13, 5, 1}};
+    for (int axis = -1; axis < 1; axis++)
+        for (int i = 0; i < 4; i++) {
+            const int *p = shape[i];
+            begin(), fill();
+            kn_uop sink = convolve(p[0], p[1], p[2], p[3], p[4]);
+            run(sink, want);
+            kn_uop s = ki_apply_opt(&ir, sink, opt(KI_OPT_FRAME, axis, 1, 0, false));
+            CHECK(s && agrees(s), "FRAME keeps the values, axis %d, step %d", axis, p[4]);
+            kn_uop j = s ? ki_apply_opt(&ir, s, opt(KI_OPT_JOIN, 1, 2, 0, false)) : NULL;
+            CHECK(j && agrees(j), "and so does JOIN then");
+            ki_nest k;
+            bool open = j && ki_nest_open(&k, &ir, j), known;
+            uint32_t count = 0;
+            kn_uop u = open ? ki_nest_read_of(&k, k.sink, -1 - s->arg.kernel->opt[0].id, &count) : NULL;
+            CHECK(u && count == 1 && !ki_is_gated(u) && ki_nest_stride(&k, u, ki_nest_range(&k, 1), &known) == 1 &&
+                      known,
+                  "its positions are one row, and all of them may be read");
+            int64_t places = open ? ki_numel(ki_storage(u)) : 0, rows = (p[2] - 1) / p[4] + 1 + 2 / p[4];
+            CHECK(places == (int64_t)p[0] * p[4] * rows * 3 * ((p[3] - 1) / p[4] + 1),
+                  "a row is there once for each step");
+            if (open) ki_nest_close(&k);
+            if (s)
+                REFUSED(s, opt(KI_OPT_FRAME, axis, -1 - s->arg.kernel->opt[0].id, 0, false), OPT_STAGE, "framed twice");
+            finish();
+        }
+    begin();
+    kn_uop sink = convolve(2, 3, 9, 12, 3);
+    REFUSED(sink, opt(KI_OPT_FRAME, -1, 1, 0, false), OPT_STAGE, "windows that do not overlap");
+    REFUSED(sink, opt(KI_OPT_FRAME, -1, 2, 0, false), OPT_STAGE, "filters framed");
+    REFUSED(sink, opt(KI_OPT_FRAME, -1, 0, 0, false), OPT_STAGE, "an output framed");
+    finish();
+    begin();
+    sink = convolve(2, 3, 10, 14, 1);
+    REFUSED(sink, opt(KI_OPT_FRAME, 3, 1, 0, false), OPT_STAGE, "framed in a loop of a sum");
+    REFUSED(sink, opt(KI_OPT_FRAME, 1, 1, 0, false), OPT_STAGE, "framed inside the loop over rows");
+    REFUSED(sink, opt(KI_OPT_FRAME, 9, 1, 0, false), OPT_AXIS, "framed in no loop");
     finish();
 }
 
@@ -887,6 +930,7 @@ int main(void) {
     joined();
     copied();
     dealt();
+    framed();
     values_apart();
     update_in_parts();
     uneven();

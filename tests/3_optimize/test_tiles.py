@@ -233,6 +233,25 @@ def test_rows_of_a_strided_image_are_dealt_out_or_staged_a_few_at_a_time(koine, 
         assert threads == 1 or (y == np.load(tmp_path / "y1.npy")).all()
 
 
+@pytest.mark.parametrize("side, ci, stride, steps", [(14, 256, 1, "frame -1 1, join 1 2"), (7, 256, 2, "frame -1 1, join 1 2"), (56, 32, 1, None), (112, 3, 2, "frame -1 1"), (112, 24, 2, "split 1 8 L top #6, swap 0 6 #-1, frame 6 1")])
+def test_windows_are_framed_where_masks_take_the_place_of_multiply_adds(koine, tmp_path, side, ci, stride, steps):
+    """Where a second-level cache keeps the whole, or, rows filling their vectors, parts of it. The numbers are numpy's, whatever threads there are."""
+    rng = np.random.default_rng(side)
+    x, w = rng.standard_normal((1, ci, side * stride, side * stride), np.float32), rng.standard_normal((32, ci, 3, 3), np.float32)
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "w.npy", w)
+    (tmp_path / "p.kn").write_text(conv(1, ci, 32, side, stride))
+    opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "fp16", "KN_THREADS": 1}).stdout)[1]
+    assert steps in opts if steps else "frame" not in opts, opts
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))[:, :, ::stride, ::stride]
+    want = np.moveaxis(np.tensordot(windows.astype(np.float64), w.astype(np.float64), ((1, 4, 5), (1, 2, 3))), 3, 1)
+    for threads in (1, 2, 3):
+        koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--in", f"w={tmp_path}/w.npy", "--out", f"y={tmp_path}/y{threads}.npy",
+              env={"KN_THREADS": threads, "KN_ALONE": 1})
+        y = np.load(tmp_path / f"y{threads}.npy")
+        np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+        assert threads == 1 or (y == np.load(tmp_path / "y1.npy")).all()
+
+
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("side, cut", [(7, "cut 1 48"), (14, "cut 1 192"), (28, "cut 1 768"), (8, None)])
 def test_what_a_tile_does_not_divide_of_an_image_is_done_apart(koine, tmp_path, n, side, cut):

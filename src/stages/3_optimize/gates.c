@@ -13,6 +13,8 @@
 
 #define MOST_STAGED  (1 << 20) /* bytes of an operand that are copied so that rows can be joined */
 #define MOST_DEALT   (1 << 21) /* the same where rows are dealt out: each element once */
+#define FEWEST_ROWS  7         /* framed together: windows overlap */
+#define MOST_FRAMED  (1 << 20) /* the same where windows are: a second-level cache keeps it, and what goes by */
 #define MOST_VECTORS 7         /* of a tile (tile.c) */
 #define SHORTEST     8         /* terms that a mask must serve */
 #define BLOCK        32        /* about so many of them */
@@ -128,6 +130,30 @@ static bool may_deal(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn
     return may;
 }
 
+/* May windows of it be framed, outer's iterations in so many parts, so that outer and inner go along it as one loop? */
+static bool may_frame(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, int64_t parts, kn_uop inner,
+                      kn_uop *before) {
+    const ki_scope *s = &k->scope;
+    bool may = false, rows = false;
+    ki_frame f;
+    if (!may_copy(k, e, access, outer, inner, before) || !ki_scope_has(s, access, inner)) return false;
+    uint64_t *set = ki_calloc(s->words, sizeof *set);
+    if (set && ki_mark_outer(k, *before, set) && ki_find_frame(k, access, set, &f)) {
+        int64_t bytes = (int64_t)ki_itemsize((kn_dtype)access->dtype);
+        may = ki_scope_rank(s, outer) < ki_scope_rank(s, inner);
+        for (uint32_t i = 0; i < f.n; i++) rows |= f.pair[i].loop == outer;
+        for (uint32_t q = 0; may && q < s->nrange; q++) {
+            kn_uop r = s->range[q];
+            if (!ki_scope_has(s, access, r) || ki_in_set(set, q)) continue;
+            int64_t n = ki_framed(&f, r);
+            if (r == outer) n -= ki_extent(r) - ki_extent(r) / parts;
+            may = (bytes *= n) <= MOST_FRAMED;
+        }
+    }
+    ki_free(set);
+    return may && rows;
+}
+
 /* Of a hundred lanes in vectors over n, how many do something. With few registers a tile of many rows is two vectors wide at most. */
 static int64_t busy(const ki_choice *c, int64_t n) {
     int64_t unit = c->lanes * (c->target->nvector < 32 ? 2 : 1);
@@ -148,6 +174,11 @@ static bool may_join(const ki_nest *k, kn_uop e, kn_uop outer, int64_t parts, kn
         kn_uop u = s->node[i], before;
         if (!ki_is_access(u) || !(ki_scope_has(s, u, outer) || ki_scope_has(s, u, inner))) continue;
         bool both = counts_both(k, u, outer, inner);
+        if (how == KI_OPT_FRAME && (!both || ki_is_gated(u))) {
+            if (!may_frame(k, e, u, outer, parts, inner, &before)) return false;
+            if (!first->access) *first = (staged){u, before, KI_OPT_FRAME};
+            continue;
+        }
         bool deals = !both && how == KI_OPT_DEAL && may_deal(k, e, u, outer, inner, &before);
         if (both ? masks_terms(k, u) : !deals && !may_stage(k, e, u, outer, parts, inner, &before)) return false;
         if (!both && !first->access) *first = (staged){u, before, deals ? KI_OPT_DEAL : KI_OPT_STAGE};
@@ -155,34 +186,52 @@ static bool may_join(const ki_nest *k, kn_uop e, kn_uop outer, int64_t parts, kn
     return true;
 }
 
+static bool copy_first(ki_choice *c, const staged *first) {
+    uint32_t before = first->before ? first->before->arg.range.id : UINT32_MAX;
+    ki_choice_do(c, first->how, 0, false, before, ki_storage(first->access)->arg.param->slot);
+    return true;
+}
+
 /* The next step towards one loop for outer and inner. */
 static bool join_pair(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner, ki_optop how) {
     staged first;
     if (!may_join(&c->nest, e, outer, 1, inner, how, &first)) return false;
-    if (first.access)
-        ki_choice_do(c, first.how, 0, false, first.before ? first.before->arg.range.id : UINT32_MAX,
-                     ki_storage(first.access)->arg.param->slot);
+    if (first.access) copy_first(c, &first);
     else ki_choice_do(c, KI_OPT_JOIN, 0, false, outer->arg.range.id, inner->arg.range.id);
     return true;
 }
 
-/* Where the whole is too much to stage: a few rows together, which fill their registers and are a tile's. The loop over such parts goes
- * where what is staged in it is staged once. */
-static bool part_rows(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner) {
-    int64_t m = ki_extent(outer), n = ki_extent(inner), rows = MOST_VECTORS * c->lanes / n;
+/* Outer's iterations in so many parts, each staged or framed by itself. The loop over parts goes where what is copied in it is copied once. */
+static bool part_rows(ki_choice *c, kn_uop e, kn_uop outer, int64_t parts, kn_uop inner, ki_optop how) {
     staged first = {0};
-    while (rows > 1 && (m % rows || rows * n % c->lanes || busy(c, rows * n) <= busy(c, n))) rows--;
-    if (rows < 2 || rows == m || !may_join(&c->nest, e, outer, m / rows, inner, KI_OPT_STAGE, &first) || !first.access)
-        return false;
+    if (!may_join(&c->nest, e, outer, parts, inner, how, &first) || !first.access) return false;
     kn_uop behind = NULL;
     for (uint32_t j = e->nsrc - 1; j > 0 && e->src[j] != first.before; j--)
         if (e->src[j]->arg.range.axis != KN_AX_THREAD) behind = e->src[j];
     if (!behind || !ki_nest_independent(&c->nest, behind)) return false;
-    uint32_t parts = ki_nest_next_range(&c->nest), at = behind->arg.range.id;
-    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)outer->arg.range.axis, true, outer->arg.range.id, m / rows) &&
+    uint32_t loop = ki_nest_next_range(&c->nest), at = behind->arg.range.id;
+    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)outer->arg.range.axis, true, outer->arg.range.id, parts) &&
         behind != outer)
-        ki_choice_do(c, KI_OPT_SWAP, 0, false, at, parts);
+        ki_choice_do(c, KI_OPT_SWAP, 0, false, at, loop);
     return true;
+}
+
+/* Where the whole is too much to stage: a few rows together, which fill their registers and are a tile's. */
+static bool stage_rows(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner) {
+    int64_t m = ki_extent(outer), n = ki_extent(inner), rows = MOST_VECTORS * c->lanes / n;
+    while (rows > 1 && (m % rows || rows * n % c->lanes || busy(c, rows * n) <= busy(c, n))) rows--;
+    return rows > 1 && rows < m && part_rows(c, e, outer, m / rows, inner, KI_OPT_STAGE);
+}
+
+/* Windows of all rows, so that they can be one; where rows fill their vectors, of as many as may be framed together. */
+static bool frame_rows(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner, bool joins) {
+    int64_t m = ki_extent(outer);
+    staged first;
+    if (joins) return join_pair(c, e, outer, inner, KI_OPT_FRAME);
+    if (may_join(&c->nest, e, outer, 1, inner, KI_OPT_FRAME, &first)) return first.access && copy_first(c, &first);
+    for (int64_t parts = 2; parts * FEWEST_ROWS <= m; parts++)
+        if (m % parts == 0 && part_rows(c, e, outer, parts, inner, KI_OPT_FRAME)) return true;
+    return false;
 }
 
 /* Do the reads inside the sum x go along both loops as along one? */
@@ -208,11 +257,14 @@ bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v) {
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
         int64_t n = ki_extent(v), m = ki_extent(r);
-        if (r == v || ki_is_lane(r) || r->arg.range.axis != v->arg.range.axis || m < 2 || busy(c, m * n) <= busy(c, n))
-            continue;
+        if (r == v || ki_is_lane(r) || r->arg.range.axis != v->arg.range.axis || m < 2) continue;
         if (ki_nest_stride(k, ki_nest_store(e)->src[0], r, &known) != n || !known) continue;
         if (!ki_nest_independent(k, r) || !ki_nest_independent(k, v)) continue;
-        if (join_pair(c, e, r, v, KI_OPT_STAGE) || part_rows(c, e, r, v)) return true;
+        bool joins = busy(c, m * n) > busy(c, n);
+        /* A mask is free but for its place: where two multiply-adds a cycle are done a masked load takes that of one. */
+        if (c->target->twice && ki_masks_are_free(c) && frame_rows(c, e, r, v, joins)) return true;
+        if (!joins) continue;
+        if (join_pair(c, e, r, v, KI_OPT_STAGE) || stage_rows(c, e, r, v)) return true;
         /* What is dealt out is read in place. */
         if (ki_masks_are_free(c) && join_pair(c, e, r, v, KI_OPT_DEAL)) return true;
     }

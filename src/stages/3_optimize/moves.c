@@ -155,13 +155,15 @@ static void block(ki_moves *m) {
     }
 }
 
-/* An operand packed before a loop, or before all; dealt out. */
+/* An operand packed before a loop, or before all; dealt out; framed. */
 static void stage(ki_moves *m) {
     const ki_scope *s = &m->k->scope;
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop p = s->node[i], r;
         if (p->op != KN_PARAM || p->arg.param->slot < 0 || ki_rank(p) != 1) continue;
         ki_opt o = simple(KI_OPT_DEAL, -1, p->arg.param->slot);
+        append(m, &o, 1);
+        o.op = KI_OPT_FRAME;
         append(m, &o, 1);
         o.op = KI_OPT_STAGE;
         append(m, &o, 1);

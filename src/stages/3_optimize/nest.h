@@ -95,7 +95,7 @@ kn_uop ki_opt_padto(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_join(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_cut(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_stage(ki_nest *k, ki_opt *o);
-/* What STAGE and DEAL copy: the one access that reads o->arg inside the loop o->axis (-1: anywhere). A set, to be freed, of the loops outside
+/* What STAGE, DEAL and FRAME copy: the one access that reads o->arg inside the loop o->axis (-1: anywhere). A set, to be freed, of the loops outside
  * (ki_mark_outer). NULL: it cannot be copied, env says why. */
 uint64_t *ki_find_copied(const ki_nest *k, const ki_opt *o, kn_uop *access);
 /* Ranges that `axis` stands inside, and axis itself: those before it in its END, those of the ENDs around, and what its END knows; NULL:
@@ -113,6 +113,25 @@ typedef struct ki_deal {
 } ki_deal;
 /* False: there are none. */
 bool ki_find_deal(const ki_nest *k, kn_uop access, const uint64_t *outer, ki_deal *d);
+/* frame.c: loops of the nest and of a sum, windows, that go along the same rows, `step` of a window's for one of the other. */
+typedef struct ki_frame_pair {
+    kn_uop loop, window;
+    int64_t step;
+} ki_frame_pair;
+typedef struct ki_frame {
+    uint32_t n;
+    ki_frame_pair pair[KI_MOST_DEALT];
+} ki_frame;
+/* False: there are none. */
+bool ki_find_frame(const ki_nest *k, kn_uop access, const uint64_t *outer, ki_frame *f);
+/* How many places r has in the copy, and which one it is at (f NULL: as many as iterations). */
+int64_t ki_framed(const ki_frame *f, kn_uop r);
+kn_uop ki_framed_place(ki_ir *ir, const ki_frame *f, kn_uop r);
+/* What the copy reads, r being its places: nothing where no window comes. */
+kn_uop ki_framed_read(ki_ir *ir, const ki_frame *f, kn_uop read, const ki_swap *swap, uint32_t n);
+kn_uop ki_opt_frame(ki_nest *k, ki_opt *o);
+/* stage.c: the kernel with what u reads inside the loops of `set`, which is freed, copied; f: as FRAME copies it, NULL: as STAGE does. */
+kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame *f);
 kn_uop ki_opt_stream(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_tc(ki_nest *k, ki_opt *o);
 /* dots.c: the word an access is part of, or itself; the first access of a word. What ki_nest_open does for it. */

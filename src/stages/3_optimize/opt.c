@@ -203,7 +203,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     }
     if (o->op == KI_OPT_STREAM) return ki_opt_stream(k, o);
     if (o->op >= KI_OPT_COUNT) return FAIL(KI_E_ARG_INVALID, "optimize", "there is no such OptOp");
-    bool copies = o->op == KI_OPT_STAGE || o->op == KI_OPT_DEAL;
+    bool copies = o->op == KI_OPT_STAGE || o->op == KI_OPT_DEAL || o->op == KI_OPT_FRAME;
     if (!(copies && o->axis < 0)) {
         r = ki_nest_range(k, (uint32_t)o->axis);
         if (!r || !ki_nest_closer(k, r)) return FAIL(KI_E_OPT_AXIS, (int)o->axis);
@@ -233,6 +233,9 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     case KI_OPT_DEAL:
         if (ki_nest_opt(k, KI_OPT_NOLOCALS, NULL)) return FAIL(KI_E_OPT_NOLOCALS, "DEAL");
         return ki_opt_deal(k, o);
+    case KI_OPT_FRAME:
+        if (ki_nest_opt(k, KI_OPT_NOLOCALS, NULL)) return FAIL(KI_E_OPT_NOLOCALS, "FRAME");
+        return ki_opt_frame(k, o);
     case KI_OPT_STAGE:
         if (ki_nest_opt(k, KI_OPT_NOLOCALS, NULL)) return FAIL(KI_E_OPT_NOLOCALS, "STAGE");
         return ki_opt_stage(k, o);

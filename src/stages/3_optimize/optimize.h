@@ -17,6 +17,9 @@
  *   DEAL axis slot            what the loops inside `axis` read of PARAM `slot` is copied to LOCAL buffer `id` as it lies there, whole, but that where
  *                             a loop goes along it in steps of k, and one of a sum by single ones, every k-th row or element lies together;
  *                             copied ranges have ids from the kernel's next on
+ *   FRAME axis slot           what the loops inside `axis` read of PARAM `slot` as windows is copied to LOCAL buffer `id` with zeros where it must not be
+ *                             read: of a loop and one of a sum that go along the same rows there is one place for both, s places of steps; else as
+ *                             STAGE copies
  *   STREAM slot               what is written to PARAM `slot` goes past the caches; it must not be read in the kernel
  *   PREFETCH axis bytes top?  the loop asks the caches for what stands so far ahead of what it, no loop inside it, reads or writes of
  *                             PARAM `id`; top: all but the first cache. Of loops that ask for the same each asks for every so many-th line.

@@ -111,14 +111,12 @@ uint64_t *ki_find_copied(const ki_nest *k, const ki_opt *o, kn_uop *access) {
     return set;
 }
 
-kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
+kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame *f) {
     ki_ir *ir = k->ir;
     const ki_scope *s = &k->scope;
     uint32_t n = 0, nout = 1, next = ki_nest_next_range(k);
-    kn_uop u, inner[MOST_INNER], outer[64], loops[MOST_INNER + 1];
-    uint64_t *set = ki_find_copied(k, o, &u);
+    kn_uop inner[MOST_INNER], outer[64], loops[MOST_INNER + 1];
     int64_t size = 1;
-    if (!set) return NULL;
     bool fits = true, filled = false; /* a buffer by what stands inside */
     for (int pass = 0; pass < KINDS; pass++)
         for (uint32_t q = 0; q < s->nrange; q++) {
@@ -127,7 +125,7 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
             if (ki_in_set(set, q)) {
                 if (pass == 0 && nout < 64) outer[nout++] = r;
             } else if (kind(k, r, o->top) == pass) {
-                int64_t e = ki_extent(r);
+                int64_t e = ki_framed(f, r);
                 filled |= ki_scope_has(s, ki_word_element(u)->src[0], r);
                 fits = fits && n < MOST_INNER && e > 0 && size <= INT32_MAX / e;
                 if (fits) inner[n++] = r, size *= e;
@@ -146,12 +144,13 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     ki_swap swap[MOST_INNER];
     int64_t stride = size;
     for (uint32_t q = 0; q < n; q++) {
-        stride /= ki_extent(inner[q]);
+        int64_t e = ki_framed(f, inner[q]);
+        stride /= e;
         kn_axis ax = ki_is_lane(inner[q]) ? KN_AX_UPCAST : KN_AX_LOOP;
-        kn_uop y = ki_range_make(ir, next + q, ax, inner[q]->src[0]);
+        kn_uop y = ki_range_make(ir, next + q, ax, ki_index(ir, e));
         swap[q] = (ki_swap){inner[q], y, {y, NULL}};
         to = ki_op2(ir, KN_ADD, to, ki_op2(ir, KN_MUL, y, ki_index(ir, stride)));
-        from = ki_op2(ir, KN_ADD, from, ki_op2(ir, KN_MUL, inner[q], ki_index(ir, stride)));
+        from = ki_op2(ir, KN_ADD, from, ki_op2(ir, KN_MUL, ki_framed_place(ir, f, inner[q]), ki_index(ir, stride)));
     }
     uint32_t put = 1;
     bool masked = false, tiled = false;
@@ -168,9 +167,16 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
             if (turn == pass) loops[put++] = swap[q].expr;
         }
     outer[0] = buf;
-    kn_uop read = ki_swap_ranges(k, u, swap, n), base = nout > 1 ? ki_opn(ir, KN_AFTER, outer, nout) : buf;
+    kn_uop read = ki_framed_read(ir, f, ki_swap_ranges(k, u, swap, n), swap, n),
+           base = nout > 1 ? ki_opn(ir, KN_AFTER, outer, nout) : buf;
     loops[0] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, base, to), read);
     kn_uop copy = ki_opn(ir, KN_END, loops, n + 1);
     kn_uop now = ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, buf, copy), from);
     return now ? ki_substitute(ir, k->sink, &u, &now, 1) : NULL;
+}
+
+kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
+    kn_uop u;
+    uint64_t *set = ki_find_copied(k, o, &u);
+    return set ? ki_copied(k, o, u, set, NULL) : NULL;
 }

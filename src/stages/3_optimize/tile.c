@@ -295,16 +295,15 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
         t->nv = m >= 2 * t->lanes && (m >= cut_from || m % (2 * t->lanes) == 0) ? 2 : 1;
         return;
     }
-    /* A short v is one tile wide if nothing between divides it: seven vectors of four rows leave four registers, which takes what there is of
-     * time where two multiply-adds a cycle are done. */
+    /* A short v is one tile wide if nothing between divides it: seven vectors of four rows leave four registers. */
     int64_t most_v = t->row ? 6 : m < cut_from && c->target->nvector >= 32 ? 7 : 4;
     for (int64_t nv = 1; nv <= most_v; nv++)
         for (int64_t mw = 1; mw <= most_w; mw++)
             for (int64_t mu = 1; mu <= 12; mu++) {
                 if (!t->row && nv > 1 && panel * nv * mw > MOST_PACKED) continue;
                 if (!wanted(&c->knobs, mu, nv, mw)) continue;
-                if (mu * nv * mw > (nv > 4 && !t->row && regs == 1 ? 28 : most) || mu > n ||
-                    nv * t->lanes > m || (t->row && (mu > 4 || mu * nv > (long_row ? 24 : 20))))
+                if (mu * nv * mw > (nv > 4 && !t->row && regs == 1 ? 28 : most) || mu > n || nv * t->lanes > m ||
+                    (t->row && (mu > 4 || mu * nv > (long_row ? 24 : 20))))
                     continue;
                 if (t->row && nv > 4 && m != nv && !long_row)
                     continue; /* each product of a dot tile ends in a sum across lanes */

@@ -15,7 +15,7 @@ GELU = """%h = mul %s 0.5
 %y = mul %t %b"""
 
 
-def optimized(koine, tmp_path, m, k, n, across=True, after=PLAIN, threads=1):
+def optimized(koine, tmp_path, m, k, n, across=True, after=PLAIN, threads=1, level="avx512"):
     """x [m, k] times w [k, n] (or [n, k], if it lies along the sum): the OptOps of its one kernel, and the extents of its loops."""
     shape, order = ((n, k), "(0, 2, 1)") if across else ((k, n), "(0, 1, 2)")
     last = f"""%wp = reshape %w (1, {shape[0]}, {shape[1]})
@@ -37,7 +37,7 @@ out "y" = %y
 """
     p = tmp_path / "p.kn"
     p.write_text(text)
-    out = koine("compile", p, "--target", "x86", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": threads}).stdout
+    out = koine("compile", p, "--target", "x86", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": threads}).stdout
     loops = {i: int(e) for i, e in re.findall(r"^(%\d+) = range \d+ LOOP (\d+)", out, re.M)}
     end = re.findall(r"^%\d+ = end %\d+((?: %\d+)+)", out, re.M)[-1].split()
     return re.search(r"opts=\[(.*)\]", out)[1], [loops[i] for i in end if i in loops]
@@ -85,6 +85,13 @@ def test_rows_that_the_cache_has_are_packed_once(koine, tmp_path, n):
     opts, loops = optimized(koine, tmp_path, 128, 768, n)
     assert re.search("stage -1 1" if n == 2304 else r"split 1 1 L top #(\d+), stage \1 1", opts), opts
     assert n == 2305 or loops == [n // 8, 4], loops
+
+
+@pytest.mark.parametrize("m, n, level, whole", [(1024, 196, "fp16", True), (768, 196, "fp16", False), (1024, 784, "fp16", False), (1024, 196, "dot", False)])
+def test_all_panels_are_packed_before_rows_that_do_not_stay(koine, tmp_path, m, n, level, whole):
+    """A megabyte of rows would come from the last cache for each panel."""
+    opts, _ = optimized(koine, tmp_path, m, 256, n, across=False, level=level)
+    assert ("split 0 1 L top" in opts) == whole and "stage" in opts, opts
 
 
 def test_much_more_than_either_side_of_the_sum(koine, tmp_path):

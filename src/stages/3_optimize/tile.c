@@ -414,6 +414,17 @@ static bool goes_by_blocks(const ki_choice *c, const ki_tile *t) {
     return ki_extent(t->u) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) > MOST_ROWS;
 }
 
+/* Are all panels packed before any is read, so that the other operand goes by once? It is more than stays in a second-level cache while a panel
+ * is gone through, and they are less. */
+static bool is_packed_whole(const ki_choice *c, kn_uop e, const ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    if (!t->pack || !t->u || !may_pack(k, e, t->reduce, t->streamed, ki_extent(t->v))) return false;
+    if (ki_is_tiled(t->reduce)) return goes_by_blocks(c, t);
+    if (!c->target->twice || t->row || t->w || ki_extent(t->v) <= t->step) return false;
+    int64_t terms = ki_terms(t->reduce), other = ki_extent(t->u) * ki_word_bytes(k, t->other);
+    return other * terms >= MOST_PACKED && ki_extent(t->v) * terms * ki_word_bytes(k, t->streamed) <= MOST_ROWS / 2;
+}
+
 /* The tile with vectors along t->v. False: none, or one that would gather in its inner loop. */
 static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
     bool known;
@@ -423,7 +434,7 @@ static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
     else tile_size(c, e, t);
     t->step = t->nv * t->lanes;
     t->pack = worth_packing(c, e, t);
-    t->whole = goes_by_blocks(c, t) && may_pack(&c->nest, e, t->reduce, t->streamed, ki_extent(t->v));
+    t->whole = is_packed_whole(c, e, t);
     if (!t->row && !t->pack && ki_word_of(&c->nest, t->streamed) != t->streamed) return false;
     return t->row || t->pack || (ki_nest_stride(&c->nest, t->streamed, t->v, &known) == 1 && known);
 }

@@ -495,8 +495,50 @@ static float computed_again(const rangeifier *r, const info *f) {
     return cost;
 }
 
+/* ---- parts beside each other ---- */
+
+/* Parts of a sum along what lies beside each other: a kernel has tiles for so many sums (tile.c), and each is to be long beside its end. */
+enum { MOST_PARTS = 4, LEAST_PART = 8 };
+
+/* The axis along which v is two values, one after the other: where(pad(true), x, y), as kn_cat says it. *at: where y begins. NONE: it is
+ * something else. */
+static uint32_t joined_axis(kn_uop v, int64_t *at) {
+    kn_uop c = v->op == KN_WHERE ? v->src[0] : NULL;
+    uint32_t axis = NONE;
+    kn_uop all = c && c->op == KN_PAD && !c->type->symbolic ? ki_peel_const(c->src[0]) : NULL;
+    if (!all || !all->arg.bits) return NONE;
+    for (unsigned k = 0; k < c->type->rank; k++) {
+        if (c->src[0]->type->dim[k].n == c->type->dim[k].n) continue;
+        if (axis != NONE || !ki_is_const_int(c->src[1]->src[k], 0)) return NONE;
+        axis = k;
+    }
+    return axis == NONE ? NONE : (*at = c->src[0]->type->dim[axis].n, axis);
+}
+
+/* Is v parts beside each other that only sums along them ask for? Each part's terms are a sum of their own then (3_optimize cuts the loop),
+ * which reads the part where it lies. */
+static bool goes_by_parts(rangeifier *r, kn_uop v) {
+    const info *f = &r->info[v->id];
+    int64_t at, last = 0;
+    uint32_t axis = joined_axis(v, &at), parts = 1;
+    if (axis == NONE || f->awaited) return false;
+    last = v->type->dim[axis].n;
+    for (kn_uop u = v; joined_axis(u, &at) == axis; u = u->src[1], parts++) {
+        if (last - at < LEAST_PART) return false;
+        last = at;
+    }
+    if (last < LEAST_PART || parts > MOST_PARTS) return false;
+    for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
+        const demand *q = &r->demand[k];
+        kn_uop i = q->d->src[1 + axis];
+        if (q->ctx == NONE || i->op != KN_RANGE || i->arg.range.axis != KN_AX_REDUCE) return false;
+    }
+    return true;
+}
+
 static bool wants_storage_elementwise(rangeifier *r, kn_uop v, bool *ok) {
     const info *f = &r->info[v->id];
+    if (goes_by_parts(r, v)) return false;
     /* Made of nothing but constants and ranges: always cheaper to make than to load. */
     if (f->leaves == 0 && f->cost < 40) return false;
     bool different = has_different_demands(r, f);

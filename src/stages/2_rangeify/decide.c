@@ -495,8 +495,6 @@ static float computed_again(const rangeifier *r, const info *f) {
     return cost;
 }
 
-/* ---- parts beside each other ---- */
-
 /* Parts of a sum along what lies beside each other: a kernel has tiles for so many sums (tile.c), and each is to be long beside its end. */
 enum { MOST_PARTS = 4, LEAST_PART = 8 };
 
@@ -504,8 +502,8 @@ enum { MOST_PARTS = 4, LEAST_PART = 8 };
  * something else. */
 static uint32_t joined_axis(kn_uop v, int64_t *at) {
     kn_uop c = v->op == KN_WHERE ? v->src[0] : NULL;
-    uint32_t axis = NONE;
     kn_uop all = c && c->op == KN_PAD && !c->type->symbolic ? ki_peel_const(c->src[0]) : NULL;
+    uint32_t axis = NONE;
     if (!all || !all->arg.bits) return NONE;
     for (unsigned k = 0; k < c->type->rank; k++) {
         if (c->src[0]->type->dim[k].n == c->type->dim[k].n) continue;
@@ -515,19 +513,27 @@ static uint32_t joined_axis(kn_uop v, int64_t *at) {
     return axis == NONE ? NONE : (*at = c->src[0]->type->dim[axis].n, axis);
 }
 
+/* Is the part in memory, whoever reads it? */
+static bool is_kept(const rangeifier *r, kn_uop part) {
+    while (ki_range_is_view(part)) part = part->src[0];
+    const info *f = &r->info[part->id];
+    return (part->op == KN_PARAM && part->nsrc) || f->keep || (f->users > 1 && (f->heavy || f->cost >= 4));
+}
+
 /* Is v parts beside each other that only sums along them ask for? Each part's terms are a sum of their own then (3_optimize cuts the loop),
- * which reads the part where it lies. */
-static bool goes_by_parts(rangeifier *r, kn_uop v) {
+ * which reads the part where it lies: of one that is kept anyway nothing is copied. */
+static bool goes_by_parts(const rangeifier *r, kn_uop v) {
     const info *f = &r->info[v->id];
-    int64_t at, last = 0;
+    int64_t at, end;
     uint32_t axis = joined_axis(v, &at), parts = 1;
+    bool kept = false;
     if (axis == NONE || f->awaited) return false;
-    last = v->type->dim[axis].n;
-    for (kn_uop u = v; joined_axis(u, &at) == axis; u = u->src[1], parts++) {
-        if (last - at < LEAST_PART) return false;
-        last = at;
+    kn_uop u = v;
+    for (end = v->type->dim[axis].n; joined_axis(u, &at) == axis; end = at, u = u->src[1], parts++) {
+        if (end - at < LEAST_PART) return false;
+        kept |= is_kept(r, u->src[2]);
     }
-    if (last < LEAST_PART || parts > MOST_PARTS) return false;
+    if (end < LEAST_PART || parts > MOST_PARTS || !(kept || is_kept(r, u))) return false;
     for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
         const demand *q = &r->demand[k];
         kn_uop i = q->d->src[1 + axis];

@@ -398,7 +398,8 @@ static void values_below(void) {
         left += node[i]->op == KN_CMPLT || (node[i]->op == KN_WHERE && node[i]->dtype != KN_IDX);
         sums += node[i]->op == KN_REDUCE;
     }
-    CHECK(cuts == 1 && sums >= 2 && !left, "values below each other: a sum each (%u), and none is chosen (%u)", sums, left);
+    CHECK(cuts == 1 && sums >= 2 && !left, "values below each other: a sum each (%u), and none is chosen (%u)", sums,
+          left);
     if (n > 0) ki_free(node);
     finish();
 }

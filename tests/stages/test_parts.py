@@ -8,14 +8,15 @@ ENV = {"KN_CODE": "x86", "KN_CACHE": "off"}
 
 
 def joined(parts, axis=0, n=16, m=160, made=None, also=""):
-    """w @ the parts, put together as kn_cat does: parts made by an op (by default all but the first) of a parameter each."""
+    """w @ the parts, put together as kn_cat does: each a parameter, or made of one by an op (by default all but the first)."""
+    made = made or [""] + ["exp"] * (len(parts) - 1)
     total, at, lines, whole = sum(parts), 0, [], None
     shape = lambda k: f"({k}, {n})" if axis == 0 else f"({n}, {k})"
     pad = lambda k: f"({k}, 0)" if axis == 0 else f"(0, {k})"
     lines += ["%t = reshape true (1, 1)"]
     for i, k in enumerate(parts):
-        lines += [f'%x{i} = param "x{i}" : f32 [{shape(k)[1:-1]}]', f"%m{i} = {made[i] if made else 'exp' if i else 'neg'} %x{i}"]
-        lines += [f"%p{i} = pad %{'m' if i or made else 'x'}{i} {pad(at)} {shape(total)}"]
+        lines += [f'%x{i} = param "x{i}" : f32 [{shape(k)[1:-1]}]', f"%m{i} = {made[i]} %x{i}" if made[i] else ""]
+        lines += [f"%p{i} = pad %{'m' if made[i] else 'x'}{i} {pad(at)} {shape(total)}"]
         if whole:
             lines += [f"%u{i} = expand %t {shape(at)}", f"%c{i} = pad %u{i} (0, 0) {shape(total)}", f"%j{i} = where %c{i} {whole} %p{i}"]
         whole, at = f"%j{i}" if whole else f"%p{i}", at + k
@@ -42,6 +43,7 @@ def test_parts(koine, parts, axis, stored):
 def test_parts_that_are_stored_for_this_alone_are_stored_together(koine):
     """One kernel writes all of them, and the sum reads as much."""
     assert stores_whole(koine, joined([20, 20], made=["exp", "exp"]), 16 * 40)
+    assert not stores_whole(koine, joined([20, 20, 20], made=["exp", "exp", ""]), 16 * 60)  # the last is there: none is stored together
 
 
 def test_what_others_read_whole_is_stored(koine):

@@ -520,14 +520,20 @@ static bool is_kept(const rangeifier *r, kn_uop part) {
     return (part->op == KN_PARAM && part->nsrc) || f->keep || (f->users > 1 && (f->heavy || f->cost >= 4));
 }
 
+/* Do zeros follow the part that v, joined, ends with? Then it is itself the beginning of what is put together. */
+static bool is_begun(kn_uop v, uint32_t axis, int64_t at) {
+    kn_uop last = v->src[2];
+    return last->op == KN_PAD && at + last->src[0]->type->dim[axis].n < v->type->dim[axis].n;
+}
+
 /* Is v parts beside each other that only sums along them ask for? Each part's terms are a sum of their own then (3_optimize cuts the loop),
  * which reads the part where it lies: of one that is kept anyway nothing is copied. */
 static bool goes_by_parts(const rangeifier *r, kn_uop v) {
     const info *f = &r->info[v->id];
     int64_t at, end;
     uint32_t axis = joined_axis(v, &at), parts = 1;
-    bool kept = false;
     if (axis == NONE || f->awaited) return false;
+    bool kept = is_begun(v, axis, at); /* what ends it has said so */
     kn_uop u = v;
     for (end = v->type->dim[axis].n; joined_axis(u, &at) == axis; end = at, u = u->src[1], parts++) {
         if (end - at < LEAST_PART) return false;
@@ -537,7 +543,8 @@ static bool goes_by_parts(const rangeifier *r, kn_uop v) {
     for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
         const demand *q = &r->demand[k];
         kn_uop i = q->d->src[1 + axis];
-        if (q->ctx == NONE || i->op != KN_RANGE || i->arg.range.axis != KN_AX_REDUCE) return false;
+        bool sum = q->ctx != NONE && r->context[q->ctx].reduce->arg.reduce.op == KN_ADD;
+        if (!sum || i->op != KN_RANGE || i->arg.range.axis != KN_AX_REDUCE) return false;
     }
     return true;
 }

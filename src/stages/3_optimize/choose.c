@@ -271,7 +271,8 @@ bool ki_cut_sums(ki_choice *c) {
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop r;
         int64_t at = ki_changes_at(k, k->scope.node[i], &r);
-        if (!at || ki_nest_closer(k, r)->op != KN_REDUCE || !chooses_values(k, k->scope.node[i], r)) continue;
+        kn_uop x = at ? ki_nest_closer(k, r) : NULL;
+        if (!x || x->op != KN_REDUCE || x->arg.reduce.op != KN_ADD || !chooses_values(k, k->scope.node[i], r)) continue;
         return ki_choice_do(c, KI_OPT_CUT, 0, false, r->arg.range.id, at);
     }
     return false;

@@ -52,3 +52,23 @@ def test_repeated_pixels(koine, tmp_path, level, c, h, w, out):
     if level == "avx512" and w % 16 == 0:  # the sum's vectors are read as they lie, the panel's are gathered, those under a mask of rows alone too
         assert "stage" in listed and "vpgatherdd" in code and "vpermt2" not in code
         assert len(re.findall(r"DWORD PTR \[rsp\+\d+\], \w+ +# frame", code)) == 0
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
+def test_all_lanes_of_a_gather_or_none(koine, tmp_path, level):
+    """A row beyond the border is not read at all: its zeros are the border's, and before the first row there is nothing."""
+    p, env = tmp_path / "p.kn", {"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": 1}
+    p.write_text("""koine 1 tensor
+%x = param "x" : f32 [8, 32] in [-3, 3]
+%z = param "z" : f32 [18, 64] in [-3, 3]
+%x1 = reshape %x (8, 1, 32, 1)
+%x2 = expand %x1 (8, 2, 32, 2)
+%x3 = reshape %x2 (16, 64)
+%b = pad %x3 (1, 0) (18, 64)
+%e = mul %z %z
+%y = add %b %e
+out "y" = %y
+""")
+    assert koine("run", p, env=env).stdout == koine("run", p, "--device", "INTERP").stdout
+    code = koine("compile", p, "--target", "x86", env=env).stdout
+    assert level != "avx512" or re.search(r"    je (\.L\d+)\n(?!\.L)(?:.*\n){1,12}?    vpgatherdd [^\n]*\n\1:", code)

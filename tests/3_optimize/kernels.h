@@ -202,6 +202,17 @@ static kn_uop strided(int o, int c, int d) {
     kn_uop out = add(mul(j, I(d * d)), add(mul(y, I(d)), x));
     return sink1(ki_opn(&ir, KN_END, (kn_uop[]){store(param(0, KN_F32, c * d * d), out, sum), j, y, x}, 4));
 }
+/* a product whose one side is two values, one below the other: rows up to `at`, and those from there on */
+static kn_uop joined_sides(int m, int k, int n, int at_row) {
+    kn_uop i = rng(KN_AX_LOOP, m), j = rng(KN_AX_LOOP, n), r = rng(KN_AX_REDUCE, k), first = lt(r, I(at_row)),
+           second = lt(mul(r, I(-1)), I(1 - at_row));
+    kn_uop a = at(param(1, KN_F32, MOST), where(first, add(mul(r, I(n)), j), invalid())),
+           b = at(param(2, KN_F32, MOST), where(second, add(mul(add(r, I(-at_row)), I(n)), j), invalid()));
+    kn_uop w = at(param(1, KN_F32, MOST), add(I(MOST / 2), add(mul(i, I(k)), r)));
+    return sink1(end(store(param(0, KN_F32, m * n), add(mul(i, I(n)), j),
+                           reduce(KN_ADD, mul(w, where(first, a, b)), r, NULL)),
+                     i, j));
+}
 /* two outputs of different size in one kernel */
 static kn_uop two(int n, int m) {
     kn_uop i = rng(KN_AX_LOOP, n), j = rng(KN_AX_LOOP, m);
@@ -211,7 +222,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 32 };
+enum { KERNELS = 33 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -245,6 +256,7 @@ static const char *build(int which, kn_uop *sink) {
     case 30: return *sink = centred(70, 40), "less a column's sum, stored across";
     case 31: return *sink = stored_before(19, 70), "less a row's sum, stored before";
     case 29: return *sink = strided(12, 9, 18), "every second position";
+    case 32: return *sink = joined_sides(20, 30, 48, 13), "a product of two values, one below the other";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";
     }
 }

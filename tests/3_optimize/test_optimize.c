@@ -385,6 +385,26 @@ static void values_apart(void) {
     finish();
 }
 
+/* A sum over what is one value up to a place and another one from there on is two sums, which share the tile. */
+static void values_below(void) {
+    kn_uop sink, *node;
+    unsigned cuts = 0, left = 0, sums = 0;
+    begin();
+    build(32, &sink);
+    kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1}, sink);
+    for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++)
+        cuts += o->arg.kernel->opt[i].op == KI_OPT_CUT && o->arg.kernel->opt[i].arg == 13;
+    int64_t n = o ? ki_toposort(&ir, &o, 1, &node) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        left += node[i]->op == KN_CMPLT || (node[i]->op == KN_WHERE && node[i]->dtype != KN_IDX);
+        sums += node[i]->op == KN_REDUCE;
+    }
+    CHECK(cuts == 1 && sums >= 2 && !left, "values below each other: a sum each (%u), and none is chosen (%u)", sums,
+          left);
+    if (n > 0) ki_free(node);
+    finish();
+}
+
 /* A copy under conditions runs as it lies, but that what masks of lanes depend on stands outside. */
 static void copied(void) {
     for (int lanes = 0; lanes < 2; lanes++) {
@@ -932,6 +952,7 @@ int main(void) {
     dealt();
     framed();
     values_apart();
+    values_below();
     update_in_parts();
     uneven();
     refusals();

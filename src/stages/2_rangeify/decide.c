@@ -495,8 +495,63 @@ static float computed_again(const rangeifier *r, const info *f) {
     return cost;
 }
 
+/* Parts of a sum along what lies beside each other: a kernel has tiles for so many sums (tile.c), and each is to be long beside its end. */
+enum { MOST_PARTS = 4, LEAST_PART = 8 };
+
+/* The axis along which v is two values, one after the other: where(pad(true), x, y), as kn_cat says it. *at: where y begins. NONE: it is
+ * something else. */
+static uint32_t joined_axis(kn_uop v, int64_t *at) {
+    kn_uop c = v->op == KN_WHERE ? v->src[0] : NULL;
+    kn_uop all = c && c->op == KN_PAD && !c->type->symbolic ? ki_peel_const(c->src[0]) : NULL;
+    uint32_t axis = NONE;
+    if (!all || !all->arg.bits) return NONE;
+    for (unsigned k = 0; k < c->type->rank; k++) {
+        if (c->src[0]->type->dim[k].n == c->type->dim[k].n) continue;
+        if (axis != NONE || !ki_is_const_int(c->src[1]->src[k], 0)) return NONE;
+        axis = k;
+    }
+    return axis == NONE ? NONE : (*at = c->src[0]->type->dim[axis].n, axis);
+}
+
+/* Is the part in memory, whoever reads it? */
+static bool is_kept(const rangeifier *r, kn_uop part) {
+    while (ki_range_is_view(part)) part = part->src[0];
+    const info *f = &r->info[part->id];
+    return (part->op == KN_PARAM && part->nsrc) || f->keep || (f->users > 1 && (f->heavy || f->cost >= 4));
+}
+
+/* Do zeros follow the part that v, joined, ends with? Then it is itself the beginning of what is put together. */
+static bool is_begun(kn_uop v, uint32_t axis, int64_t at) {
+    kn_uop last = v->src[2];
+    return last->op == KN_PAD && at + last->src[0]->type->dim[axis].n < v->type->dim[axis].n;
+}
+
+/* Is v parts beside each other that only sums along them ask for? Each part's terms are a sum of their own then (3_optimize cuts the loop),
+ * which reads the part where it lies: of one that is kept anyway nothing is copied. */
+static bool goes_by_parts(const rangeifier *r, kn_uop v) {
+    const info *f = &r->info[v->id];
+    int64_t at, end;
+    uint32_t axis = joined_axis(v, &at), parts = 1;
+    if (axis == NONE || f->awaited) return false;
+    bool kept = is_begun(v, axis, at); /* what ends it has said so */
+    kn_uop u = v;
+    for (end = v->type->dim[axis].n; joined_axis(u, &at) == axis; end = at, u = u->src[1], parts++) {
+        if (end - at < LEAST_PART) return false;
+        kept |= is_kept(r, u->src[2]);
+    }
+    if (end < LEAST_PART || parts > MOST_PARTS || !(kept || is_kept(r, u))) return false;
+    for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
+        const demand *q = &r->demand[k];
+        kn_uop i = q->d->src[1 + axis];
+        bool sum = q->ctx != NONE && r->context[q->ctx].reduce->arg.reduce.op == KN_ADD;
+        if (!sum || i->op != KN_RANGE || i->arg.range.axis != KN_AX_REDUCE) return false;
+    }
+    return true;
+}
+
 static bool wants_storage_elementwise(rangeifier *r, kn_uop v, bool *ok) {
     const info *f = &r->info[v->id];
+    if (goes_by_parts(r, v)) return false;
     /* Made of nothing but constants and ranges: always cheaper to make than to load. */
     if (f->leaves == 0 && f->cost < 40) return false;
     bool different = has_different_demands(r, f);

@@ -254,6 +254,30 @@ static bool cut_values(ki_choice *c, kn_uop e) {
     return false;
 }
 
+/* Does u say which of two values that vary with r is meant? */
+static bool chooses_values(const ki_nest *k, kn_uop u, kn_uop r) {
+    const ki_scope *s = &k->scope;
+    for (uint32_t i = s->at[u->id]; i < s->n; i++) {
+        kn_uop w = s->node[i], p = w->op == KN_WHERE && w->dtype != KN_IDX ? w->src[0] : NULL;
+        if (!p || !ki_scope_has(s, w->src[1], r) || !ki_scope_has(s, w->src[2], r)) continue;
+        while (p != u && p->op == KN_AND) p = p->src[1] == u ? u : p->src[0];
+        if (p == u) return true;
+    }
+    return false;
+}
+
+bool ki_cut_sums(ki_choice *c) {
+    const ki_nest *k = &c->nest;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop r;
+        int64_t at = ki_changes_at(k, k->scope.node[i], &r);
+        kn_uop x = at ? ki_nest_closer(k, r) : NULL;
+        if (!x || x->op != KN_REDUCE || x->arg.reduce.op != KN_ADD || !chooses_values(k, k->scope.node[i], r)) continue;
+        return ki_choice_do(c, KI_OPT_CUT, 0, false, r->arg.range.id, at);
+    }
+    return false;
+}
+
 /* A row of heads, each with a matrix of its own: what is divided by the head's width is a loop over heads. True if a step was made. */
 static bool split_heads(ki_choice *c, kn_uop e, kn_uop v) {
     const ki_nest *k = &c->nest;

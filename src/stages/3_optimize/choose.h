@@ -119,6 +119,8 @@ bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v);
 bool ki_join_sums(ki_choice *c, uint32_t id);
 /* stream.c: outputs of at least c->from bytes that are better written past the caches. */
 void ki_choose_streams(ki_choice *c);
+/* A sum's loop reads one value up to a place, and another one from there on: it is cut there. True if a step was made. */
+bool ki_cut_sums(ki_choice *c);
 /* Does a condition of a choice that has a sum in it hang on u? */
 bool ki_chooses_sum(const ki_nest *k, kn_uop u);
 /* phases.c: what remainders decide is taken apart; true if a step was made. */

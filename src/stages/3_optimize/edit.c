@@ -202,7 +202,8 @@ bool ki_hangs_on(const ki_nest *k, kn_uop r, bool alone) {
 }
 
 kn_uop ki_decided(ki_ir *ir, kn_uop u) {
-    static const ki_ruleset *const sets[] = {&ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod, &ki_rules_float};
+    static const ki_ruleset *const sets[] = {&ki_rules_gates, &ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod,
+                                             &ki_rules_float};
     ki_rewrite_opts o = {.sets = sets, .nsets = sizeof sets / sizeof *sets, .driver = KI_FIXPOINT};
     return u ? ki_rewrite(ir, u, &o) : NULL;
 }

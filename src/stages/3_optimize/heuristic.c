@@ -339,7 +339,9 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     c->from = c->knobs.stream == 2 ? 1 : c->knobs.stream ? 0 : m->stream;
     if (ki_choice_look(c, sink)) {
         c->lanes = c->all = ki_choice_lanes(c, NULL);
-        ki_choose_dots(c);
+        while (ki_cut_sums(c)) {
+        }
+        if (c->ok) ki_choose_dots(c);
         if (c->ok) thread_kernel(c);
         if (c->ok && c->from && c->target->stream) ki_choose_late(c);
     }

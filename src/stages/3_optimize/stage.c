@@ -49,15 +49,17 @@ static int64_t distance(const ki_nest *k, kn_uop access, kn_uop r) {
     uint32_t n = 0, mine = 0;
     bool known, ok = true;
     int64_t d = ki_nest_stride(k, access, r, &known);
+    kn_uop i = access->src[1];
+    while (i->op == KN_WHERE) i = i->src[1]; /* the first two may be none that are read */
     for (uint32_t q = 0; !known && ok && q < s->nrange; q++) {
-        if (!ki_scope_has(s, access->src[1], s->range[q])) continue;
+        if (!ki_scope_has(s, i, s->range[q])) continue;
         if (s->range[q] == r) mine = n;
         if ((ok = n < MOST_INNER)) at[n++] = s->range[q];
     }
     if (!known && ok) {
-        int64_t from = ki_eval_index(k->ir, access->src[1], at, where, n, &ok);
+        int64_t from = ki_eval_index(k->ir, i, at, where, n, &ok);
         where[mine] = 1;
-        int64_t to = ok ? ki_eval_index(k->ir, access->src[1], at, where, n, &ok) : 0;
+        int64_t to = ok ? ki_eval_index(k->ir, i, at, where, n, &ok) : 0;
         if (ok && !ki_sub_overflow(to, from, &d)) return d < 0 ? -d : d;
     }
     return d < 0 ? -d : d;

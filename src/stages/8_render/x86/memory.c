@@ -456,9 +456,12 @@ static void gather(ki_lower *l, kn_uop u, const ki_address *a) {
     ki_x86_id form =
         is == 4 ? (es == 4 ? KI_X_VPGATHERDD : KI_X_VPGATHERDQ) : (es == 4 ? KI_X_VPGATHERQD : KI_X_VPGATHERQQ);
     ki_mop from = vector_address(l, a, es);
-    ki_vreg k = consumed(l, gate, n), r;
+    bool whole = gate && !ki_rank(gate); /* all lanes or none */
+    ki_vreg k = whole ? 0 : consumed(l, gate, n), r;
     r = ki_lmove(l, KI_RC_V, kind, u->nsrc > 1 ? ki_lvector(l, u->src[1], true) : ki_lconst(l, KN_U32, 0));
-    KI_LPUT(l, form, ki_mreg(kind, r), from)->mask = k;
+    uint32_t past = whole ? skip_unless(l, gate) : 0;
+    KI_LPUT(l, form, ki_mreg(kind, r), from)->mask = whole ? every_lane(l, n) : k;
+    if (past) here(l, past);
     finish_load(l, u, r, n);
 }
 
@@ -649,7 +652,7 @@ void ki_lload(ki_lower *l, kn_uop u) {
         return;
     }
     if (gate && ki_rank(gate) && load_masked(l, u, &a, gate)) return;
-    if (gathers(l, &a, es) && (!gate || ki_rank(gate))) {
+    if (gathers(l, &a, es)) {
         gather(l, u, &a);
         return;
     }

@@ -159,6 +159,21 @@ static void added_places(bool both) {
     finish();
 }
 
+/* out[i][c] = a[row[c]], a row of places that each i keeps: a copy of a made before i would fill the row as well. */
+static void kept_places(void) {
+    begin(), fill();
+    kn_uop i = rng(KN_AX_LOOP, 4), j = rng(KN_AX_LOOP, 8), c = rng(KN_AX_LOOP, 8), base = mul(i, I(8));
+    kn_uop buf = ki_buffer_make(&ir, 0, 8, KN_F32, KN_LOCAL, 0), x = at(param(1, KN_F32, 32), add(base, j));
+    kn_uop full = ki_op2(&ir, KN_AFTER, buf, end(ki_op2(&ir, KN_STORE, at(ki_op2(&ir, KN_AFTER, buf, i), j), mul(x, x)), j, NULL));
+    kn_uop place = ki_cast(&ir, at(full, c), KN_IDX), s;
+    s = sink1(end(store(param(0, KN_F32, 32), add(base, c), at(param(2, KN_F32, 50), place)), i, c));
+    bool ok = run(s, want);
+    REFUSED(s, opt(KI_OPT_STAGE, -1, 2, 0, false), OPT_STAGE, "a copy from places that a loop it takes along keeps");
+    kn_uop inside = ki_apply_opt(&ir, s, opt(KI_OPT_STAGE, 0, 2, 0, false));
+    CHECK(ok && inside && agrees(inside), "a copy from places, made where they are kept");
+    finish();
+}
+
 static void refusals(void) {
     begin();
     kn_uop m = matmul(8, 6, 10), s, t;
@@ -890,6 +905,7 @@ int main(void) {
     values_apart();
     update_in_parts();
     uneven();
+    kept_places();
     refusals();
     repeated();
     heuristics();

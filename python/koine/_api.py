@@ -522,15 +522,20 @@ def realize(*arrays):
         else:
             raise DTypeError(f"realize: an array expected, not {said(x)}")
     if flat:
-        k = flat[0]._k
-        with k.lock:
-            if k.dead:
-                k.drain()
-            file, line = place()
-            status = S.kn_realize_at(file, line, len(flat), (_abi.P * len(flat))(*[x._h for x in flat]))
-            if status:
-                k.fail(status)
+        computed(flat[0]._k, flat)
     return arrays[0] if len(arrays) == 1 else arrays
+
+
+def computed(k, arrays):
+    """Computes a list of arrays of context k."""
+    with k.lock:
+        if k.dead:
+            k.drain()
+        file, line = place()
+        n = len(arrays)
+        status = S.kn_realize_at(file, line, n, (_abi.P * n)(*[x._h for x in arrays]))
+        if status:
+            k.fail(status)
 
 
 def sym(variable):

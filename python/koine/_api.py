@@ -3,6 +3,7 @@ arguments made what C takes."""
 import builtins
 import functools
 import math
+from collections import namedtuple
 
 import numpy as np
 
@@ -368,9 +369,13 @@ def moveaxis(x, source, destination, /):
 
 
 def _axis(x, a):
-    if not -x.ndim <= a < x.ndim:
-        raise AxisError(f"axis {a} of an array of {x.ndim} axes")
-    return a % x.ndim
+    return _axis_of(x.ndim, a)
+
+
+def _axis_of(rank, a):
+    if not -rank <= index(a, "axis") < rank:
+        raise AxisError(f"axis {a} of an array of {rank} axes")
+    return a % rank
 
 
 def repeat(x, repeats, /, axis=None):
@@ -503,6 +508,42 @@ if "searchsorted" in G:
         if side not in ("left", "right"):
             raise ArgumentError(f"searchsorted: side is 'left' or 'right', not {side!r}")
         return _search(x1 if sorter is None else G["take"](x1, sorter, 0), x2, side == "right")
+
+
+# ---- sets: shapes that depend on data, bounded by size ----
+
+UniqueAllResult = namedtuple("UniqueAllResult", "values indices inverse_indices counts")
+UniqueCountsResult = namedtuple("UniqueCountsResult", "values counts")
+UniqueInverseResult = namedtuple("UniqueInverseResult", "values inverse_indices")
+
+
+def _unique(name, x, size):
+    x = asarray(x)
+    if size is None:
+        raise ArgumentError(f"{name}: how many there are depends on data, and a shape cannot: {name}(x, size=n) has room for n, x.size at most")
+    return G["unique"](x, index(size, f"{name}: size"))
+
+
+def unique_values(x, /, *, size=None):
+    """The distinct elements of x, ascending: the first `size` of them, 0 behind those that there are."""
+    return _unique("unique_values", x, size)[0]
+
+
+def unique_counts(x, /, *, size=None):
+    """(unique_values(x), how often each is there)."""
+    values, _, _, counts, _ = _unique("unique_counts", x, size)
+    return UniqueCountsResult(values, counts)
+
+
+def unique_inverse(x, /, *, size=None):
+    """(unique_values(x), which of them each element of x is)."""
+    values, _, inverse, _, _ = _unique("unique_inverse", x, size)
+    return UniqueInverseResult(values, inverse)
+
+
+def unique_all(x, /, *, size=None):
+    """(unique_values(x), where each is first, which of them each element of x is, how often each is there)."""
+    return UniqueAllResult(*_unique("unique_all", x, size)[:4])
 
 
 # ---- running ----

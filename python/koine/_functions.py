@@ -215,7 +215,14 @@ def axis_size(x, axis):
 def document(f):
     """The header's comment, and where it is from; help() shows the signature."""
     doc = f.doc[:1].upper() + f.doc[1:] if re.match(r"[a-z]+[ ,;]", f.doc) and not any(re.match(rf"{n}\b", f.doc) for _, n in f.params) else f.doc
-    return (doc + "\n\n" if doc else "") + f"koine/{f.header}, {f.section}: {f.name}({', '.join(n for _, n in f.params)})"
+    c = whole(f)
+    return (doc + "\n\n" if doc else "") + f"koine/{f.header}, {f.section}: {c.name}({', '.join(n for _, n in c.params)})"
+
+
+def whole(f):
+    """The declaration that Python's function of this name calls: of kn_mse_loss kn_mse_loss_as, whose further parameters may be left out."""
+    more = FUNCTIONS.get(f.name + "_as")
+    return more if more and more.params[: len(f.params)] == f.params and all(p.default is not ... for p in signature(more)[len(signature(f)):]) else f
 
 
 def make():
@@ -226,7 +233,8 @@ def make():
     for f in FUNCTIONS.values():
         if not is_public(f) or not hasattr(L, f.name):
             continue
-        short, text = f.name.removeprefix("kn_"), source(f)
+        short, called = f.name.removeprefix("kn_"), whole(f)
+        text = source(called).replace(f"def {called.name.removeprefix('kn_')}(", f"def {short}(", 1)
         exec(compile(text, f"<koine {short}>", "exec"), room, out)  # not into room: some have builtins' names
         out[short].__doc__, out[short].__module__ = document(f), "koine"
     return out

@@ -345,6 +345,52 @@ def test_every_function_of_the_header_is_there():
             assert callable(getattr(kn, f.name[3:])) or f.name == "kn_fft", f.name
 
 
+def test_sets():
+    """As many as there is room for; without a size the standard's names say what is missing."""
+    x, values = kn.asarray([3, 1, 1, 2]), [1, 2, 3, 0]
+    every = kn.unique_all(x, size=4)
+    assert every._fields == ("values", "indices", "inverse_indices", "counts")
+    same(every.values, values), same(every.indices, [1, 3, 0, 4]), same(every.inverse_indices, [2, 0, 0, 1]), same(every.counts, [2, 1, 1, 0])
+    same(kn.unique_values(x, size=2), [1, 2]), same(kn.unique_counts(x, size=4).counts, [2, 1, 1, 0]), same(kn.unique_inverse(x, size=4).inverse_indices, [2, 0, 0, 1])
+    for name in ("unique_all", "unique_counts", "unique_inverse", "unique_values"):
+        with pytest.raises(ValueError, match=rf"{name}\(x, size=n\)"):
+            getattr(kn, name)(x)
+
+
+def test_losses_are_one_function_with_all_their_options():
+    """kn_cross_entropy and kn_cross_entropy_as are one here, and so is what else has two forms."""
+    logits, labels, weight = kn.asarray(A), kn.asarray([1, 0, 3]), kn.asarray([1.0, 2.0, 0.5, 3.0])
+    logp = A - np.log(np.exp(A).sum(1, keepdims=True))
+    same(kn.cross_entropy(logits, labels), -logp[[0, 1, 2], [1, 0, 3]].mean(), 1e-5)
+    same(kn.cross_entropy(logits, labels, weight, how="each"), -logp[[0, 1, 2], [1, 0, 3]] * [2, 1, 3], 1e-5)
+    same(kn.cross_entropy(logits, labels, ignore=0, smoothing=0.1, how="sum"), sum(-0.9 * logp[i, j] - 0.025 * logp[i].sum() for i, j in ((0, 1), (2, 3))), 1e-5)
+    same(kn.mse_loss(logits, kn.asarray(B), how="sum"), ((A - B) ** 2).sum(), 1e-5)
+    assert kn.rand((2,), "float64").dtype == "float64" and float(kn.rand((), key=kn.random.key(1))) == float(kn.random.uniform((), key=kn.random.key(1)))
+    with pytest.raises(ValueError, match="'all' is none of mean, sum, each, batch"):
+        kn.l1_loss(logits, logits, "all")
+
+
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+def test_fourier_transforms(norm):
+    """The standard's names and options; where it has complex numbers there are pairs."""
+    c, pairs = R.normal(size=(4, 6, 5)) + 1j * R.normal(size=(4, 6, 5)), lambda z: np.stack([z.real, z.imag], -1)
+    check = lambda f, x, **how: same(getattr(kn.fft, f)(kn.asarray(x if x.dtype.kind == "f" else pairs(x)), **how), (lambda y: y if y.dtype.kind == "f" else pairs(y))(getattr(np.fft, f)(x, **how)), 1e-12)
+    for n, axis in ((None, -1), (3, 0), (8, 1)):
+        for f in ("fft", "ifft", "irfft", "hfft", "rfft", "ihfft"):
+            check(f, c.real.copy() if f in ("rfft", "ihfft") else c, n=n, axis=axis, norm=norm)
+    for s, axes in ((None, None), ((3, 7), (0, 2)), (None, (1, 0))):
+        for f in ("fftn", "ifftn", "rfftn", "irfftn"):
+            check(f, c.real.copy() if f == "rfftn" else c, s=s, axes=axes, norm=norm)
+
+
+def test_fourier_transforms_refuse():
+    x = kn.asarray(A)
+    for call, said in ((lambda: kn.fft.rfft(x, norm="none"), "'backward', 'ortho' or 'forward', not 'none'"), (lambda: kn.fft.rfft(x, n=0), "0 places along axis 1"),
+                       (lambda: kn.fft.rfft(x, axis=2), "axis 2 of an array of 2 axes"), (lambda: kn.fft.fftn(x, s=(2, 2), axes=(0,)), "2 sizes for 1 axes"), (lambda: kn.fft.rfftn(x, axes=(2,)), "axis 2")):
+        with pytest.raises(ValueError, match=said):
+            call()
+
+
 def test_linear_algebra():
     from koine import linalg
     x, s = kn.asarray(A), kn.asarray(A @ A.T + np.eye(3, dtype=np.float32))

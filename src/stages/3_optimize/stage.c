@@ -151,7 +151,7 @@ kn_uop ki_opt_stage(ki_nest *k, ki_opt *o) {
     if (filled) return FAIL(KI_E_OPT_STAGE, (int)o->arg, "the loops inside fill it");
     order_lanes(k, ki_word_element(u), inner, n);
     order_sums(k, inner, n);
-    if (o->id < 0) o->id = (int32_t)ki_nest_next_buffer(k);
+    if (!ki_nest_own_buffer(k, &o->id)) return NULL;
     kn_uop buf = ki_buffer_make(ir, (uint32_t)o->id, size, (kn_dtype)u->dtype, KN_LOCAL, 0);
     kn_uop to = ki_index(ir, 0), from = to;
     ki_swap swap[MOST_INNER];

@@ -20,7 +20,7 @@ DEFAULTS = {
     "correction": 0.0, "dtype": None, "diagonal": 0, "offset": 0, "momentum": 0.1, "count_padding": True, "training": False,
     "softmax.axis": -1, "log_softmax.axis": -1, "softmin.axis": -1, "leaky_relu.slope": 0.01, "elu.alpha": 1.0, "celu.alpha": 1.0, "huber_loss.delta": 1.0,
     "layer_norm.axes": 1, "rms_norm.axes": 1, "pad.value": 0.0, "stack.axis": 0, "cat.axis": 0, "nan_to_num.nan": 0.0, "flatten.first": 0,
-    "flatten.last": -1, "dropout.p": 0.5, "max_pool2d.stride": "size", "avg_pool2d.stride": "size", "max_pool.stride": "size", "avg_pool.stride": "size",
+    "flatten.last": -1, "dropout.p": 0.5, "rrelu.lower": 1 / 8, "rrelu.upper": 1 / 3, "max_pool2d.stride": "size", "avg_pool2d.stride": "size", "max_pool.stride": "size", "avg_pool.stride": "size",
     "argmax.axis": None, "argmin.axis": None, "randint.dtype": "int64", "one_hot.dtype": "float32", "uniform.lo": 0.0, "uniform.hi": 1.0, "normal.mean": 0.0, "normal.deviation": 1.0,
     "sort.axis": -1, "argsort.axis": -1, "sort.descending": False, "argsort.descending": False, "topk.axis": -1, "topk.largest": True, "unfold.step": 1,
     "take.axis": 0, "roll.axis": 0, "linear.weight": ..., "embedding.weight": ..., "lerp.weight": ..., "batch_norm.mean": None, "batch_norm_train.mean": None,

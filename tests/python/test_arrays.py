@@ -554,3 +554,27 @@ def test_threads():
     for t in threads:
         t.join()
     assert not wrong
+
+
+ACTIVATIONS = """threshold relu hardtanh hardswish relu6 elu selu celu leaky_relu prelu rrelu glu gelu logsigmoid hardshrink tanhshrink softsign softplus softmin softmax softshrink
+gumbel_softmax log_softmax tanh sigmoid hardsigmoid silu mish batch_norm group_norm instance_norm layer_norm local_response_norm rms_norm normalize""".split()
+LAYERS = [f"{n}{d}d" for n in "conv conv_transpose avg_pool max_pool lp_pool adaptive_max_pool adaptive_avg_pool".split() for d in (1, 2, 3)] + "unfold fold scaled_dot_product_attention linear".split()
+
+
+def test_functions_of_networks_by_pytorchs_names():
+    """All of torch.nn.functional's activations, norms, convolutions and pooling; where the order of arguments differs from C's, PyTorch's."""
+    F = kn.nn.functional
+    assert not [n for n in ACTIVATIONS + LAYERS if n not in F.__all__ or not getattr(F, n).__doc__]
+    x = R.normal(size=(2, 3, 4, 6, 5)).astype(np.float32)
+    w = R.normal(size=(3, 2, 2, 3, 2)).astype(np.float32)
+    same(F.conv3d(x, w.swapaxes(0, 1), stride=(1, 2, 1), padding=1), kn.conv(x, w.swapaxes(0, 1), None, (1, 2, 1), 1), 1e-5)
+    same(F.conv_transpose3d(x, w, None, 2, 1, 1, 1, 1), kn.conv_transpose(x, w, None, 2, 1, 1, 1, 1), 1e-5)
+    grouped = R.normal(size=(4, 1, 3)).astype(np.float32)
+    same(F.conv_transpose1d(np.ones((1, 4, 5), np.float32), grouped, None, 1, 0, 0, 4), kn.conv_transpose(np.ones((1, 4, 5), np.float32), grouped, None, 1, 0, 0, groups=4), 1e-5)
+    same(F.max_pool1d(x[0, 0], 2), x[0, 0, :, :, :4].reshape(4, 6, 2, 2).max(-1)), same(F.avg_pool3d(x, 2), x[..., :4].reshape(2, 3, 2, 2, 3, 2, 2, 2).mean((3, 5, 7)), 1e-5)
+    columns = F.unfold(x[0], (2, 3), 1, (0, 1), 2)
+    same(columns, kn.im2col(x[0], (2, 3), 2, (0, 1), 1)), same(F.fold(columns, (6, 5), (2, 3), 1, (0, 1), 2), kn.col2im(columns, (6, 5), (2, 3), 2, (0, 1), 1))
+    a = kn.asarray(A)
+    same(F.gelu(a, "tanh"), kn.gelu_tanh(a)), same(F.hardtanh(a, -0.5, 1.5), A.clip(-0.5, 1.5)), same(F.softplus(a, 2.0), np.log1p(np.exp(2 * A)) / 2, 1e-5), same(F.rrelu(a), np.where(A > 0, A, A * np.float32(11 / 48)), 1e-5)
+    with pytest.raises(ValueError, match="'none' or 'tanh', not 'erf'"):
+        F.gelu(a, "erf")

@@ -631,8 +631,9 @@ KN_API kn_tensor kn_softmin(kn_tensor x, int axis);     /* softmax of -x */
 typedef enum kn_reduction { KN_LOSS_MEAN, KN_LOSS_SUM, KN_LOSS_EACH, KN_LOSS_BATCH } kn_reduction;
 #define KN_LOSS_IGNORE_NONE INT64_MIN
 /* logits (N, C, ...); target: labels (N, ...) of integers, or how probable each class is: floats of logits' shape.
- * weight (C,) or NULL: of each class. A label `ignore` counts nothing. smoothing, 0 to 1: so much of a target is spread over all
- * classes. A mean is by weights. nll_loss: of log_p (N, C, ...), given labels. */
+ * weight (C,) or NULL: of each class. A label `ignore` counts nothing; one that is no class (-100, unless ignore says so) is not noticed: it
+ * adds 0, and counts where there are no weights. smoothing, 0 to 1: so much of a target is spread over all classes. A mean is by weights.
+ * nll_loss: of log_p (N, C, ...), given labels. */
 KN_API kn_tensor kn_cross_entropy(kn_tensor logits, kn_tensor target);
 KN_API kn_tensor kn_cross_entropy_as(kn_tensor logits, kn_tensor target, kn_tensor weight, int64_t ignore, double smoothing, kn_reduction how);
 KN_API kn_tensor kn_nll_loss(kn_tensor log_p, kn_tensor labels);

@@ -54,18 +54,22 @@ def wrong(expected, v, name):
 
 
 def int_list(v, name=""):
-    """kn_ints of an integer or a sequence of them."""
+    """kn_ints of an integer or a sequence of them; of pads also of pairs, as numpy has them."""
     try:
         return _abi.ints([operator.index(v)])
     except TypeError:
         pass
     try:
+        if name.endswith(": pads"):
+            v = [i for p in v for i in (p if isinstance(p, (tuple, list)) else (p,))]
         return _abi.ints([operator.index(i) for i in v])
     except TypeError:
         raise wrong("an integer or a sequence of integers", v, name) from None
 
 
 def real(v, name=""):
+    if isinstance(v, bool):
+        raise wrong("a number", v, name)
     try:
         return float(v)
     except (TypeError, ValueError):

@@ -574,6 +574,10 @@ def test_functions_of_networks_by_pytorchs_names():
     same(F.max_pool1d(x[0, 0], 2), x[0, 0, :, :, :4].reshape(4, 6, 2, 2).max(-1)), same(F.avg_pool3d(x, 2), x[..., :4].reshape(2, 3, 2, 2, 3, 2, 2, 2).mean((3, 5, 7)), 1e-5)
     columns = F.unfold(x[0], (2, 3), 1, (0, 1), 2)
     same(columns, kn.im2col(x[0], (2, 3), 2, (0, 1), 1)), same(F.fold(columns, (6, 5), (2, 3), 1, (0, 1), 2), kn.col2im(columns, (6, 5), (2, 3), 2, (0, 1), 1))
+    same(F.pad(x, (1, 2, 0, 1)), np.pad(x, ((0, 0),) * 3 + ((0, 1), (1, 2)))), same(F.pad(x, (1, 1), "reflect"), np.pad(x, ((0, 0),) * 4 + ((1, 1),), "reflect"))
+    same(kn.pad(A, ((1, 0), (0, 2)), 3.0), np.pad(A, ((1, 0), (0, 2)), constant_values=3)), same(kn.pad_mode(A, ((1, 0), (0, 2)), "circular"), np.pad(A, ((1, 0), (0, 2)), "wrap"))
+    with pytest.raises(ValueError, match="4 numbers at most, not 3"):
+        F.pad(A, (1, 2, 3))
     a = kn.asarray(A)
     same(F.gelu(a, "tanh"), kn.gelu_tanh(a)), same(F.hardtanh(a, -0.5, 1.5), A.clip(-0.5, 1.5)), same(F.softplus(a, 2.0), np.log1p(np.exp(2 * A)) / 2, 1e-5), same(F.rrelu(a), np.where(A > 0, A, A * np.float32(11 / 48)), 1e-5)
     with pytest.raises(ValueError, match="'none' or 'tanh', not 'erf'"):

@@ -5,7 +5,7 @@ from .._functions import FUNCTIONS as _FUNCTIONS, GENERATED as G
 
 SECTIONS = ("networks", "elementwise", "products")
 PYTORCH = {"binary_cross_entropy": "bce_loss", "binary_cross_entropy_with_logits": "bce_with_logits", "scaled_dot_product_attention": "attention",
-           "swish": "silu", "embedding": "embedding", "one_hot": "one_hot", "dropout": "dropout", "rrelu": "rrelu", "gumbel_softmax": "gumbel_softmax", "pad": "pad", "upsample": "interpolate"}
+           "swish": "silu", "embedding": "embedding", "one_hot": "one_hot", "dropout": "dropout", "rrelu": "rrelu", "gumbel_softmax": "gumbel_softmax", "upsample": "interpolate"}
 PYTORCH |= {f"{name}{n}d": name for n in (1, 2, 3) for name in ("conv", "max_pool", "avg_pool", "lp_pool", "adaptive_avg_pool", "adaptive_max_pool")}
 _all = {n: getattr(_api, n, f) for n, f in G.items() if _FUNCTIONS["kn_" + n].section in SECTIONS} | {n: G[c] for n, c in PYTORCH.items()}
 globals().update(_all)
@@ -19,6 +19,15 @@ def unfold(x, size, dilation=1, padding=0, stride=1):
 def fold(columns, image, size, dilation=1, padding=0, stride=1):
     """Columns back to images of the given spatial size, what overlaps added up: koine.col2im."""
     return G["col2im"](columns, image, size, stride, padding, dilation)
+
+
+def pad(x, pads, mode="constant", value=0.0):
+    """x with a border of (before, after) on its last axis, its last but one, ...: koine.pad and koine.pad_mode take pairs for all axes, from the first."""
+    x, pads = _api.asarray(x), list(pads)
+    if len(pads) % 2 or len(pads) > 2 * x.ndim:
+        raise ArgumentError(f"pad: pairs for the last axes expected, {2 * x.ndim} numbers at most, not {len(pads)}")
+    pairs = [pads[i : i + 2] for i in range(0, len(pads), 2)]
+    return G["pad_mode"](x, [n for p in [(0, 0)] * (x.ndim - len(pairs)) + pairs[::-1] for n in p], mode, value)
 
 
 def conv_transpose(x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
@@ -46,5 +55,5 @@ def softplus(x, beta=1.0):
     return G["softplus"](x) if beta == 1 else G["softplus"](_api.asarray(x) * beta) / beta
 
 
-_all |= {f.__name__: f for f in (unfold, fold, conv_transpose, gelu, hardtanh, softplus)} | dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), conv_transpose)
+_all |= {f.__name__: f for f in (unfold, fold, pad, conv_transpose, gelu, hardtanh, softplus)} | dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), conv_transpose)
 __all__ = sorted(_all)

@@ -453,8 +453,11 @@ def test_variable_sizes():
     x = kn.asarray(A)
     n = kn.variable("rows", 1, 3)
     y = kn.shrink(x, (0, 0), (kn.sym(n), 4)) * 2
+    with pytest.raises(ValueError, match=r"variable 'rows' has no value\n  hint: koine.bind\(name, value\)"):
+        n.item()
     for v in (1, 3, 2):
         kn.bind("rows", v)
+        assert int(n) == v
         same(y, 2 * A[:v]), same(y.sum(axis=0), 2 * A[:v].sum(0), 1e-5)
         assert y.shape == (3, 4) and len(y.tolist()) == v
     with pytest.raises(TypeError, match="KN1124"):

@@ -138,8 +138,11 @@ static kn_uop bordered(kn_ctx *k, kn_uop x, unsigned axis, int64_t before, int64
 }
 
 kn_tensor kn_pad_mode(kn_tensor t, kn_ints pads, const char *mode, double value) {
-    static const char *const name[] = {
-        [CONSTANT] = "constant", [REFLECT] = "reflect", [SYMMETRIC] = "symmetric", [REPLICATE] = "replicate", [CIRCULAR] = "circular"};
+    static const char *const name[] = {[CONSTANT] = "constant",
+                                       [REFLECT] = "reflect",
+                                       [SYMMETRIC] = "symmetric",
+                                       [REPLICATE] = "replicate",
+                                       [CIRCULAR] = "circular"};
     ENTER("pad_mode", t);
     kn_uop x = t->u;
     unsigned rank = ki_rank(x);

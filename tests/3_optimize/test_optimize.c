@@ -164,7 +164,8 @@ static void kept_places(void) {
     begin(), fill();
     kn_uop i = rng(KN_AX_LOOP, 4), j = rng(KN_AX_LOOP, 8), c = rng(KN_AX_LOOP, 8), base = mul(i, I(8));
     kn_uop buf = ki_buffer_make(&ir, 0, 8, KN_F32, KN_LOCAL, 0), x = at(param(1, KN_F32, 32), add(base, j));
-    kn_uop full = ki_op2(&ir, KN_AFTER, buf, end(ki_op2(&ir, KN_STORE, at(ki_op2(&ir, KN_AFTER, buf, i), j), mul(x, x)), j, NULL));
+    kn_uop full = ki_op2(&ir, KN_AFTER, buf,
+                         end(ki_op2(&ir, KN_STORE, at(ki_op2(&ir, KN_AFTER, buf, i), j), mul(x, x)), j, NULL));
     kn_uop place = ki_cast(&ir, at(full, c), KN_IDX), s;
     s = sink1(end(store(param(0, KN_F32, 32), add(base, c), at(param(2, KN_F32, 50), place)), i, c));
     bool ok = run(s, want);
@@ -675,10 +676,12 @@ static void rows_refused(void) {
     kn_uop q = rng(KN_AX_LOOP, 2), kept = ki_buffer_make(&ir, 0, 2, KN_F32, KN_LOCAL, 0);
     j = rng(KN_AX_LOOP, 6), r = rng(KN_AX_REDUCE, 5);
     kn_uop a = at(param(1, KN_F32, 30), add(mul(r, I(6)), j)), b = at(param(2, KN_F32, 10), add(mul(r, I(2)), q));
-    kn_uop home = ki_op2(&ir, KN_AFTER, kept, j), fills = end(ki_op2(&ir, KN_STORE, at(home, q), reduce(KN_ADD, add(a, b), r, NULL)), q, NULL);
+    kn_uop home = ki_op2(&ir, KN_AFTER, kept, j),
+           fills = end(ki_op2(&ir, KN_STORE, at(home, q), reduce(KN_ADD, add(a, b), r, NULL)), q, NULL);
     kn_uop both = add(reduce(KN_ADD, a, r, NULL), at(ki_op2(&ir, KN_AFTER, kept, fills), I(1)));
     sink = sink1(end(store(param(0, KN_F32, 6), j, both), j, NULL));
-    REFUSED(sink, by_rows((int)r->arg.range.id, (int)j->arg.range.id, 2, false), OPT_ROWS, "sums of which one stands in a loop of its own");
+    REFUSED(sink, by_rows((int)r->arg.range.id, (int)j->arg.range.id, 2, false), OPT_ROWS,
+            "sums of which one stands in a loop of its own");
     finish();
 
     begin();

@@ -255,6 +255,19 @@ def _running(f, x, axis, dtype, include_initial, first):
     return y
 
 
+def _of_several(f):
+    def quantile(x, q, axis=None, method="linear", keepdims=False):
+        if np.ndim(q) == 0:
+            return f(x, q, axis, method, keepdims)
+        return stack([f(x, v, axis, method, keepdims) for v in np.ravel(q).tolist()]).reshape(*np.shape(q), *f(x, 0, axis, method, keepdims).shape)
+    quantile.__name__ = quantile.__qualname__ = f.__name__
+    quantile.__doc__, quantile.__module__ = f.__doc__.replace("q from 0 to 1;", "q, one or several (their axes come first), from 0 to 1;"), "koine"
+    return quantile
+
+
+quantile, nanquantile = _of_several(G["quantile"]), _of_several(G["nanquantile"])
+
+
 # ---- shapes ----
 
 def reshape(x, /, shape, *, copy=None):
@@ -379,12 +392,19 @@ def _axis_of(rank, a):
 
 
 def repeat(x, repeats, /, axis=None):
-    """Each element several times in a row, along an axis or (None) of x flattened. repeats: one number for all."""
-    if not isinstance(repeats, (_int, np.integer)):
-        if getattr(repeats, "ndim", 1):
-            raise ArgumentError("repeat: one number for all; a number for each makes a shape that depends on data")
-        repeats = _int(repeats)
-    return G["repeat"](x if axis is not None else reshape(x, (-1,)), repeats, 0 if axis is None else axis)
+    """Each element several times in a row, along an axis or (None) of x flattened. repeats: one number for all, or one for each, whose values
+    are needed now."""
+    x, axis = (reshape(x, (-1,)), 0) if axis is None else (asarray(x), _axis(asarray(x), axis))
+    if isinstance(repeats, (_int, np.integer)):
+        return G["repeat"](x, repeats, axis)
+    n = np.asarray(repeats)
+    if n.dtype.kind not in "iu":
+        raise DTypeError(f"repeat: integers expected, not {said(repeats)}")
+    if n.ndim == 0 or n.shape == (1,):
+        return G["repeat"](x, _int(n.reshape(())), axis)
+    if n.shape != (x.shape[axis],) or (n < 0).any():
+        raise ArgumentError(f"repeat: one number for all, or {x.shape[axis]} of them, 0 or more, for axis {axis} of {x.shape}, not {said(repeats)}")
+    return G["take"](x, np.repeat(np.arange(n.size), n), axis)
 
 
 def roll(x, /, shift, axis=None):

@@ -345,6 +345,20 @@ def test_every_function_of_the_header_is_there():
             assert callable(getattr(kn, f.name[3:])) or f.name == "kn_fft", f.name
 
 
+def test_repeats_and_quantiles_of_several():
+    x = kn.asarray(A)
+    for n, axis in ((2, 0), ([1, 0, 3], 0), (np.array([2, 1, 0, 1]), 1), (list(range(12)), None), (kn.asarray([1, 2, 3]), 0), ([3], 1)):
+        same(kn.repeat(x, n, axis=axis), np.repeat(A, np.asarray(n), axis=axis))
+    for n, said in (([1, 2], "or 3 of them"), ([1, 2, -1], "0 or more")):
+        with pytest.raises(ValueError, match=said):
+            kn.repeat(x, n, axis=0)
+    with pytest.raises(TypeError, match="integers expected"):
+        kn.repeat(x, [0.5, 1, 1], axis=0)
+    for q in (0.3, [0.25, 0.5], [[0.1], [0.9]]):
+        for axis in (None, 1):
+            same(kn.quantile(x, q, axis=axis), np.quantile(A, q, axis=axis), 1e-5), same(x.nanquantile(q, axis=axis, keepdims=True), np.quantile(A, q, axis=axis, keepdims=True), 1e-5)
+
+
 def test_sets():
     """As many as there is room for; without a size the standard's names say what is missing."""
     x, values = kn.asarray([3, 1, 1, 2]), [1, 2, 3, 0]

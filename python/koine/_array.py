@@ -275,7 +275,7 @@ class Array:
     def _become(self, other, own):
         """Takes over another array's handle."""
         self._h, other._h = other._h, self._h
-        self._d, self._own = other._d, own
+        self._d, self._own, self._s = other._d, own, other._s
 
 
 class _Held:

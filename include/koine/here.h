@@ -34,6 +34,7 @@
 #define kn_randint(...) KN_HERE_((kn_randint)(__VA_ARGS__))
 #define kn_bernoulli(...) KN_HERE_((kn_bernoulli)(__VA_ARGS__))
 #define kn_dropout(...) KN_HERE_((kn_dropout)(__VA_ARGS__))
+#define kn_rrelu(...) KN_HERE_((kn_rrelu)(__VA_ARGS__))
 #define kn_exponential(...) KN_HERE_((kn_exponential)(__VA_ARGS__))
 #define kn_laplace(...) KN_HERE_((kn_laplace)(__VA_ARGS__))
 #define kn_gumbel(...) KN_HERE_((kn_gumbel)(__VA_ARGS__))

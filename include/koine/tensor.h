@@ -148,6 +148,9 @@ KN_API kn_tensor kn_randint(kn_ctx *k, kn_ints shape, int64_t lo, int64_t hi, kn
 KN_API kn_tensor kn_bernoulli(kn_tensor p, kn_tensor key);        /* 1 with probability p, of p's shape and dtype */
 KN_API kn_tensor kn_dropout(kn_tensor x, double p, kn_tensor key); /* 0 with probability p, the rest scaled by 1/(1-p) */
 
+/* Slopes where x < 0 are drawn between lower and upper, one for each element; not in training all are the mean of the two. */
+KN_API kn_tensor kn_rrelu(kn_tensor x, double lower, double upper, int training, kn_tensor key);
+
 /* Of a location and a scale, 0 or more, in numpy's sense: location + scale * a number of the standard distribution. */
 
 KN_API kn_tensor kn_exponential(kn_ctx *k, kn_ints shape, double scale, kn_dtype dtype, kn_tensor key); /* -scale * log(u): mean scale */
@@ -219,8 +222,8 @@ KN_API kn_tensor kn_atleast(kn_tensor x, int rank); /* axes of 1 in front, up to
  * swapped, as columns and rows of an image. */
 KN_API kn_status kn_meshgrid(const kn_tensor *x, size_t n, int xy, kn_tensor *out);
 KN_API kn_tensor kn_pad(kn_tensor x, kn_ints pads, double value); /* value around: KN_PADS(before0, after0, ...) */
-/* kn_pad with a border made of x. mode: "reflect" (without the edge: pads below the size), "replicate" (the edge),
- * "circular" (the other end: pads up to the size), or "constant", for which alone value counts. */
+/* kn_pad with a border made of x. mode: "reflect" (without the edge: pads below the size), "symmetric" (with it: pads up to the size),
+ * "replicate" (the edge), "circular" (the other end: pads up to the size), or "constant", for which alone value counts. */
 KN_API kn_tensor kn_pad_mode(kn_tensor x, kn_ints pads, const char *mode, double value);
 KN_API kn_tensor kn_shrink(kn_tensor x, kn_ints start, kn_ints size); /* x[start : start + size] on each axis */
 KN_API kn_tensor kn_flip(kn_tensor x, kn_ints axes);                  /* backwards along the axes */
@@ -628,8 +631,9 @@ KN_API kn_tensor kn_softmin(kn_tensor x, int axis);     /* softmax of -x */
 typedef enum kn_reduction { KN_LOSS_MEAN, KN_LOSS_SUM, KN_LOSS_EACH, KN_LOSS_BATCH } kn_reduction;
 #define KN_LOSS_IGNORE_NONE INT64_MIN
 /* logits (N, C, ...); target: labels (N, ...) of integers, or how probable each class is: floats of logits' shape.
- * weight (C,) or NULL: of each class. A label `ignore` counts nothing. smoothing, 0 to 1: so much of a target is spread over all
- * classes. A mean is by weights. nll_loss: of log_p (N, C, ...), given labels. */
+ * weight (C,) or NULL: of each class. A label `ignore` counts nothing; one that is no class (-100, unless ignore says so) is not noticed: it
+ * adds 0, and counts where there are no weights. smoothing, 0 to 1: so much of a target is spread over all classes. A mean is by weights.
+ * nll_loss: of log_p (N, C, ...), given labels. */
 KN_API kn_tensor kn_cross_entropy(kn_tensor logits, kn_tensor target);
 KN_API kn_tensor kn_cross_entropy_as(kn_tensor logits, kn_tensor target, kn_tensor weight, int64_t ignore, double smoothing, kn_reduction how);
 KN_API kn_tensor kn_nll_loss(kn_tensor log_p, kn_tensor labels);

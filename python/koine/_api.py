@@ -3,6 +3,7 @@ arguments made what C takes."""
 import builtins
 import functools
 import math
+from collections import namedtuple
 
 import numpy as np
 
@@ -254,6 +255,19 @@ def _running(f, x, axis, dtype, include_initial, first):
     return y
 
 
+def _of_several(f):
+    def quantile(x, q, axis=None, method="linear", keepdims=False):
+        if np.ndim(q) == 0:
+            return f(x, q, axis, method, keepdims)
+        return stack([f(x, v, axis, method, keepdims) for v in np.ravel(q).tolist()]).reshape(*np.shape(q), *f(x, 0, axis, method, keepdims).shape)
+    quantile.__name__ = quantile.__qualname__ = f.__name__
+    quantile.__doc__, quantile.__module__ = f.__doc__.replace("q from 0 to 1;", "q, one or several (their axes come first), from 0 to 1;"), "koine"
+    return quantile
+
+
+quantile, nanquantile = _of_several(G["quantile"]), _of_several(G["nanquantile"])
+
+
 # ---- shapes ----
 
 def reshape(x, /, shape, *, copy=None):
@@ -368,18 +382,29 @@ def moveaxis(x, source, destination, /):
 
 
 def _axis(x, a):
-    if not -x.ndim <= a < x.ndim:
-        raise AxisError(f"axis {a} of an array of {x.ndim} axes")
-    return a % x.ndim
+    return _axis_of(x.ndim, a)
+
+
+def _axis_of(rank, a):
+    if not -rank <= index(a, "axis") < rank:
+        raise AxisError(f"axis {a} of an array of {rank} axes")
+    return a % rank
 
 
 def repeat(x, repeats, /, axis=None):
-    """Each element several times in a row, along an axis or (None) of x flattened. repeats: one number for all."""
-    if not isinstance(repeats, (_int, np.integer)):
-        if getattr(repeats, "ndim", 1):
-            raise ArgumentError("repeat: one number for all; a number for each makes a shape that depends on data")
-        repeats = _int(repeats)
-    return G["repeat"](x if axis is not None else reshape(x, (-1,)), repeats, 0 if axis is None else axis)
+    """Each element several times in a row, along an axis or (None) of x flattened. repeats: one number for all, or one for each, whose values
+    are needed now."""
+    x, axis = (reshape(x, (-1,)), 0) if axis is None else (asarray(x), _axis(asarray(x), axis))
+    if isinstance(repeats, (_int, np.integer)):
+        return G["repeat"](x, repeats, axis)
+    n = np.asarray(repeats)
+    if n.dtype.kind not in "iu":
+        raise DTypeError(f"repeat: integers expected, not {said(repeats)}")
+    if n.ndim == 0 or n.shape == (1,):
+        return G["repeat"](x, _int(n.reshape(())), axis)
+    if n.shape != (x.shape[axis],) or (n < 0).any():
+        raise ArgumentError(f"repeat: one number for all, or {x.shape[axis]} of them, 0 or more, for axis {axis} of {x.shape}, not {said(repeats)}")
+    return G["take"](x, np.repeat(np.arange(n.size), n), axis)
 
 
 def roll(x, /, shift, axis=None):
@@ -505,6 +530,42 @@ if "searchsorted" in G:
         return _search(x1 if sorter is None else G["take"](x1, sorter, 0), x2, side == "right")
 
 
+# ---- sets: shapes that depend on data, bounded by size ----
+
+UniqueAllResult = namedtuple("UniqueAllResult", "values indices inverse_indices counts")
+UniqueCountsResult = namedtuple("UniqueCountsResult", "values counts")
+UniqueInverseResult = namedtuple("UniqueInverseResult", "values inverse_indices")
+
+
+def _unique(name, x, size):
+    x = asarray(x)
+    if size is None:
+        raise ArgumentError(f"{name}: how many there are depends on data, and a shape cannot: {name}(x, size=n) has room for n, x.size at most")
+    return G["unique"](x, index(size, f"{name}: size"))
+
+
+def unique_values(x, /, *, size=None):
+    """The distinct elements of x, ascending: the first `size` of them, 0 behind those that there are."""
+    return _unique("unique_values", x, size)[0]
+
+
+def unique_counts(x, /, *, size=None):
+    """(unique_values(x), how often each is there)."""
+    values, _, _, counts, _ = _unique("unique_counts", x, size)
+    return UniqueCountsResult(values, counts)
+
+
+def unique_inverse(x, /, *, size=None):
+    """(unique_values(x), which of them each element of x is)."""
+    values, _, inverse, _, _ = _unique("unique_inverse", x, size)
+    return UniqueInverseResult(values, inverse)
+
+
+def unique_all(x, /, *, size=None):
+    """(unique_values(x), where each is first, which of them each element of x is, how often each is there)."""
+    return UniqueAllResult(*_unique("unique_all", x, size)[:4])
+
+
 # ---- running ----
 
 def realize(*arrays):
@@ -522,15 +583,20 @@ def realize(*arrays):
         else:
             raise DTypeError(f"realize: an array expected, not {said(x)}")
     if flat:
-        k = flat[0]._k
-        with k.lock:
-            if k.dead:
-                k.drain()
-            file, line = place()
-            status = S.kn_realize_at(file, line, len(flat), (_abi.P * len(flat))(*[x._h for x in flat]))
-            if status:
-                k.fail(status)
+        computed(flat[0]._k, flat)
     return arrays[0] if len(arrays) == 1 else arrays
+
+
+def computed(k, arrays):
+    """Computes a list of arrays of context k."""
+    with k.lock:
+        if k.dead:
+            k.drain()
+        file, line = place()
+        n = len(arrays)
+        status = S.kn_realize_at(file, line, n, (_abi.P * n)(*[x._h for x in arrays]))
+        if status:
+            k.fail(status)
 
 
 def sym(variable):

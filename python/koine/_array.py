@@ -21,7 +21,7 @@ _number = (bool, int, float)
 class Array:
     """A tensor. `koine.asarray(data)` makes one; functions of koine take it, and those whose first operand it is are its methods."""
 
-    __slots__ = ("_k", "_h", "_d", "_own", "__weakref__")
+    __slots__ = ("_k", "_h", "_d", "_own", "_s", "__weakref__")
     __array_priority__ = 1000  # numpy's operators let this class's go first
     __hash__ = None
 
@@ -41,9 +41,12 @@ class Array:
 
     @property
     def shape(self):
-        with self._k.lock:
-            s = L.kn_shape(self._h)
-        return tuple(s.v[: s.n])
+        s = self._s
+        if s is None:  # asked for once: no array changes its shape
+            with self._k.lock:
+                s = L.kn_shape(self._h)
+            s = self._s = tuple(s.v[: s.n])
+        return s
 
     @property
     def ndim(self):
@@ -272,7 +275,7 @@ class Array:
     def _become(self, other, own):
         """Takes over another array's handle."""
         self._h, other._h = other._h, self._h
-        self._d, self._own = other._d, own
+        self._d, self._own, self._s = other._d, own, other._s
 
 
 class _Held:
@@ -315,7 +318,14 @@ def wrap(k, h, own=VALUE):
     if not d:
         raise k.failed(h) from None
     a = _new(Array)
-    a._k, a._h, a._d, a._own = k, h, d, own
+    a._k, a._h, a._d, a._own, a._s = k, h, d, own, None
+    return a
+
+
+def wrap_as(k, h, d, shape):
+    """The array of a handle that is right, of a dtype and a shape that are known."""
+    a = _new(Array)
+    a._k, a._h, a._d, a._own, a._s = k, h, d, VALUE, shape
     return a
 
 

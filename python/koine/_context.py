@@ -59,7 +59,7 @@ BY_STATUS = {"KN_BAD_ARGUMENT": ArgumentError, "KN_PARSE": ArgumentError, "KN_IO
 
 
 # What C's hints name that Python has otherwise.
-SAID = ((r"copy one through host memory: kn_data, kn_from_host", "x.to_device(y.context) copies x to where y is"),
+SAID = ((r"kn_bind\(k, name, value\), or --in .*", "koine.bind(name, value)"), (r"copy one through host memory: kn_data, kn_from_host", "x.to_device(y.context) copies x to where y is"),
         (r"kn_cast (it|the value)( first)?", r"\1.astype(dtype)\2"), (r"\b(?:it|the (value))\.astype", lambda m: (m[1] or "x") + ".astype"),
         (r"KN_BOOL, KN_I32, KN_F32 \.\.\.: `koine info` lists them", "koine.bool, koine.int32, koine.float32 ..."), (r"operand (\d+) is NULL", r"operand \1 is None"),
         (r"it was never set; only tensors that the header names as optional may be NULL", "an array expected; None only where it is the default"))

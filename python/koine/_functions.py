@@ -20,7 +20,7 @@ DEFAULTS = {
     "correction": 0.0, "dtype": None, "diagonal": 0, "offset": 0, "momentum": 0.1, "count_padding": True, "training": False,
     "softmax.axis": -1, "log_softmax.axis": -1, "softmin.axis": -1, "leaky_relu.slope": 0.01, "elu.alpha": 1.0, "celu.alpha": 1.0, "huber_loss.delta": 1.0,
     "layer_norm.axes": 1, "rms_norm.axes": 1, "pad.value": 0.0, "stack.axis": 0, "cat.axis": 0, "nan_to_num.nan": 0.0, "flatten.first": 0,
-    "flatten.last": -1, "dropout.p": 0.5, "max_pool2d.stride": "size", "avg_pool2d.stride": "size", "max_pool.stride": "size", "avg_pool.stride": "size",
+    "flatten.last": -1, "dropout.p": 0.5, "rrelu.lower": 1 / 8, "rrelu.upper": 1 / 3, "max_pool2d.stride": "size", "avg_pool2d.stride": "size", "max_pool.stride": "size", "avg_pool.stride": "size",
     "argmax.axis": None, "argmin.axis": None, "randint.dtype": "int64", "one_hot.dtype": "float32", "uniform.lo": 0.0, "uniform.hi": 1.0, "normal.mean": 0.0, "normal.deviation": 1.0,
     "sort.axis": -1, "argsort.axis": -1, "sort.descending": False, "argsort.descending": False, "topk.axis": -1, "topk.largest": True, "unfold.step": 1,
     "take.axis": 0, "roll.axis": 0, "linear.weight": ..., "embedding.weight": ..., "lerp.weight": ..., "batch_norm.mean": None, "batch_norm_train.mean": None,
@@ -54,18 +54,22 @@ def wrong(expected, v, name):
 
 
 def int_list(v, name=""):
-    """kn_ints of an integer or a sequence of them."""
+    """kn_ints of an integer or a sequence of them; of pads also of pairs, as numpy has them."""
     try:
         return _abi.ints([operator.index(v)])
     except TypeError:
         pass
     try:
+        if name.endswith(": pads"):
+            v = [i for p in v for i in (p if isinstance(p, (tuple, list)) else (p,))]
         return _abi.ints([operator.index(i) for i in v])
     except TypeError:
         raise wrong("an integer or a sequence of integers", v, name) from None
 
 
 def real(v, name=""):
+    if isinstance(v, bool):
+        raise wrong("a number", v, name)
     try:
         return float(v)
     except (TypeError, ValueError):
@@ -215,7 +219,14 @@ def axis_size(x, axis):
 def document(f):
     """The header's comment, and where it is from; help() shows the signature."""
     doc = f.doc[:1].upper() + f.doc[1:] if re.match(r"[a-z]+[ ,;]", f.doc) and not any(re.match(rf"{n}\b", f.doc) for _, n in f.params) else f.doc
-    return (doc + "\n\n" if doc else "") + f"koine/{f.header}, {f.section}: {f.name}({', '.join(n for _, n in f.params)})"
+    c = whole(f)
+    return (doc + "\n\n" if doc else "") + f"koine/{f.header}, {f.section}: {c.name}({', '.join(n for _, n in c.params)})"
+
+
+def whole(f):
+    """The declaration that Python's function of this name calls: of kn_mse_loss kn_mse_loss_as, whose further parameters may be left out."""
+    more = FUNCTIONS.get(f.name + "_as")
+    return more if more and more.params[: len(f.params)] == f.params and all(p.default is not ... for p in signature(more)[len(signature(f)):]) else f
 
 
 def make():
@@ -226,7 +237,8 @@ def make():
     for f in FUNCTIONS.values():
         if not is_public(f) or not hasattr(L, f.name):
             continue
-        short, text = f.name.removeprefix("kn_"), source(f)
+        short, called = f.name.removeprefix("kn_"), whole(f)
+        text = source(called).replace(f"def {called.name.removeprefix('kn_')}(", f"def {short}(", 1)
         exec(compile(text, f"<koine {short}>", "exec"), room, out)  # not into room: some have builtins' names
         out[short].__doc__, out[short].__module__ = document(f), "koine"
     return out

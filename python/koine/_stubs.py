@@ -31,7 +31,7 @@ NAMES = {"x": "ArrayLike", "shape": "Ints", "dtype": "Optional[DTypeLike]", "dev
          "k": "int", "include_initial": "_bool", "arrays": "Sequence[ArrayLike]", "repeats": "int", "shift": "Ints", "repetitions": "Ints", "indices": "ArrayLike", "condition": "ArrayLike",
          "x1": "ArrayLike", "x2": "ArrayLike", "source": "Ints", "destination": "Ints", "min": "Optional[ArrayLike]", "max": "Optional[ArrayLike]", "decimals": "int", "obj": "Any",
          "target": "Array", "value": "ArrayLike", "f": "Callable[..., Any]", "argnums": "Ints", "has_aux": "_bool", "seed": "int", "kind": "Any", "from_": "Any", "to": "Any", "name": "Any",
-         "d": "DTypeLike", "dtype_": "DTypeLike", "correction": "float", "ddof": "Optional[int]", "out": "None"}
+         "size": "Optional[int]", "n": "Optional[int]", "s": "Optional[Sequence[int]]", "axes": "Optional[Ints]", "norm": "str", "d": "DTypeLike", "dtype_": "DTypeLike", "correction": "float", "ddof": "Optional[int]", "out": "None"}
 RETURNS = {"unstack": "Tuple[Array, ...]", "meshgrid": "list[Array]", "broadcast_arrays": "list[Array]", "isdtype": "_bool", "can_cast": "_bool", "result_type": "DType", "dtype": "DType", "realize": "Any",
            "manual_seed": "None", "grad": "Callable[..., Any]", "value_and_grad": "Callable[..., Tuple[Any, Any]]", "vjp": "Tuple[Array, Callable[..., Tuple[Any, ...]]]", "jvp": "Tuple[Array, Array]", "hvp": "Tuple[Array, Tuple[Any, ...]]",
            "jacobian": "Callable[..., Array]", "hessian": "Callable[..., Array]", "checkpoint": "Callable[..., Any]", "device": "Context", "current_context": "Context"}
@@ -58,7 +58,7 @@ def choices(kind):
 
 
 def signature_of(name, f, method=False):
-    c = FUNCTIONS.get("kn_" + getattr(f, "__name__", name)) if getattr(f, "__name__", "") in _functions.GENERATED else None
+    c = _functions.whole(FUNCTIONS["kn_" + f.__name__]) if getattr(f, "__name__", "") in _functions.GENERATED else None
     kinds, returns = {}, RETURNS.get(name, "Array") if not method else METHODS.get(name) or RETURNS.get(name, "Array")
     if c:
         kinds = {p.name: KINDS.get(p.kind) or choices(p.kind) for p in _functions.signature(c)}
@@ -95,6 +95,8 @@ def function(name, f, indent="", method=False):
 
 
 def of_class(c):
+    if issubclass(c, tuple):
+        return f"class {c.__name__}(NamedTuple):\n" + "".join(f"    {f}: Array\n" for f in c._fields)
     lines = [f"class {c.__name__}{'(' + ', '.join(b.__name__ for b in c.__bases__ if b is not object) + ')' if c.__bases__ != (object,) else ''}:"]
     if c.__doc__:
         lines.append(f'    """{inspect.cleandoc(c.__doc__)}"""')
@@ -123,7 +125,7 @@ SKIPPED = ("__del__", "__new__", "__reduce__")
 METHODS = {"item": "Union[_bool, int, float]", "tolist": "Any", "numpy": "np.ndarray", "close": "None", "set": "None", "get": "Optional[str]", "check": "None", "drain": "None",
            "parameters": "list[Array]", "__init__": "None"}
 RETURNS.update({n: t for n, t in METHODS.items() if n not in ("parameters", "__init__")})
-RETURNS.update({"svd": "SVDResult", "qr": "QRResult", "eigh": "EighResult", "slogdet": "SlogdetResult", "digits": "Tuple[Array, Array]", "mnist": "Tuple[Array, Array]", "seed": "None"})
+RETURNS.update({"unique_all": "UniqueAllResult", "unique_counts": "UniqueCountsResult", "unique_inverse": "UniqueInverseResult", "svd": "SVDResult", "qr": "QRResult", "eigh": "EighResult", "slogdet": "SlogdetResult", "digits": "Tuple[Array, Array]", "mnist": "Tuple[Array, Array]", "seed": "None"})
 
 
 def text():
@@ -152,7 +154,7 @@ def of_module(m):
     for name in getattr(m, "__all__", None) or sorted(n for n in vars(m) if not n.startswith("_")):
         v = getattr(m, name)
         if inspect.isclass(v) and issubclass(v, tuple):
-            out.append(f"class {name}(NamedTuple):\n" + "".join(f"    {f}: Array\n" for f in v._fields))
+            out.append(of_class(v))
         elif inspect.isclass(v) and v.__module__ == m.__name__:
             out += [of_class(b) for b in v.__mro__[-2:0:-1] if b.__name__.startswith("_") and f"class {b.__name__}" not in "".join(out)] + [of_class(v)]
         elif inspect.isfunction(v) and v.__module__ in ("koine", m.__name__, "koine._api"):

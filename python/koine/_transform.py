@@ -8,9 +8,9 @@ import functools
 import itertools
 
 from ._abi import KINDS, P
-from ._api import asarray, realize
-from ._array import OWN, Array, context_of, wrap
-from ._context import DTypeError, Error, L
+from ._api import asarray, computed
+from ._array import OWN, VALUE, Array, context_of, wrap, wrap_as
+from ._context import DTypeError, Error, L, place
 from ._functions import said
 
 _number = (bool, int, float)
@@ -27,23 +27,30 @@ _names = itertools.count(1)
 def flatten(tree):
     """The arrays in nested tuples, lists and dicts, and a form to put others in their place. The form is hashable if what else is in it is."""
     leaves = []
+    return leaves, _visit(tree, leaves)
 
-    def visit(t):
-        if type(t) is Array:
-            leaves.append(t)
-            return _LEAF
-        if isinstance(t, (tuple, list)):
-            return (type(t), tuple(visit(v) for v in t))
-        if isinstance(t, dict):
-            return (dict, tuple(t), tuple(visit(v) for v in t.values()))
-        if isinstance(t, _number):
-            return ("is", type(t), t)  # 1, 1.0 and True are equal keys
-        if hasattr(t, "__array__") and not callable(t):
-            leaves.append(asarray(t))
-            return _LEAF
-        return ("is", None, t)
 
-    return leaves, visit(tree)
+def _visit(t, leaves):
+    if isinstance(t, (tuple, list)):
+        form = []
+        for v in t:
+            if type(v) is Array:
+                leaves.append(v)
+                form.append(_LEAF)
+            else:
+                form.append(_visit(v, leaves))
+        return type(t), tuple(form)
+    if type(t) is Array:
+        leaves.append(t)
+        return _LEAF
+    if isinstance(t, dict):
+        return dict, tuple(t), tuple([_visit(v, leaves) for v in t.values()])
+    if isinstance(t, _number):
+        return "is", type(t), t  # 1, 1.0 and True are equal keys
+    if hasattr(t, "__array__") and not callable(t):
+        leaves.append(asarray(t))
+        return _LEAF
+    return "is", None, t
 
 
 def rebuild(form, leaves):
@@ -55,7 +62,7 @@ def rebuild(form, leaves):
         return form[2]
     if kind is dict:
         return {k: rebuild(f, leaves) for k, f in zip(form[1], form[2])}
-    parts = [rebuild(f, leaves) for f in form[1]]
+    parts = [next(leaves) if f is _LEAF else rebuild(f, leaves) for f in form[1]]
     return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
 
 
@@ -116,6 +123,8 @@ class Trace:
                 src.append(L.kn_graph(p._h))
             node = L.kn_u_make(k._c, b"function", len(src), (P * len(src))(*src))
             self.template = wrap(k, L.kn_from_graph(k._c, L.kn_u_get(k._c, node, 0)))
+            self.kinds = [(x._d, x.shape) for x in results]
+            self.handles = P * len(src)
 
     def apply(self, arguments):
         """Its results over other arguments, lazily."""
@@ -123,18 +132,24 @@ class Trace:
         with k.lock:
             if k.dead:
                 k.drain()
-            body = L.kn_uop_src(L.kn_uop_src(L.kn_graph(self.template._h), 0), 0)
-            src = [body]
+            graph, from_graph, get, at, c = L.kn_graph, L.kn_from_graph, L.kn_u_get, L.kn_at_, k._c
+            src = [L.kn_uop_src(L.kn_uop_src(graph(self.template._h), 0), 0)]
             for s in self.slots:
                 a = arguments[s] if type(s) is int else s
                 if a._own == OWN:
-                    a._own = 0
-                src.append(L.kn_graph(a._h))
-            node = L.kn_u_make(k._c, b"function", len(src), (P * len(src))(*src))
-            outs = [L.kn_u_get(k._c, node, i) for i in range(self.n)] if node else []
+                    a._own = VALUE
+                src.append(graph(a._h))
+            node = L.kn_u_make(c, b"function", len(src), self.handles(*src))
+            outs = [get(c, node, i) for i in range(self.n)] if node else []
             if not node or not all(outs):
                 k.fail()
-            return [wrap(k, L.kn_from_graph(k._c, u)) for u in outs]
+            (file, line), out = place(), []
+            for u, (d, shape) in zip(outs, self.kinds):
+                h = from_graph(c, u)
+                if not h:
+                    k.fail()
+                out.append(wrap_as(k, at(h, file, line), d, shape))
+            return out
 
 
 class tracing:
@@ -361,7 +376,7 @@ class function:
         leaves, form = flatten((args, kwargs))
         k = _one_context(leaves)
         with k.lock:
-            key = (k, form, tuple((x._d, x.shape) for x in leaves))
+            key = (k, form, tuple([(x._d, x.shape) for x in leaves]))
             try:
                 found = self.traces.get(key)
             except TypeError:
@@ -373,7 +388,7 @@ class function:
             trace, out = found
             results = trace.apply(leaves) if trace else []
             if not k.tracing and results:
-                realize(*results)
+                computed(k, results)
             return rebuild(out, iter(results))
 
     def _trace(self, k, leaves, form):

@@ -1,15 +1,127 @@
-"""Fourier transforms, of pairs: there are no complex dtypes, (real, imaginary) are the last axis, of 2, and axes are counted without it.
+"""Fourier transforms, by the array API's names, of pairs: there are no complex dtypes, (real, imaginary) are the last axis, of 2, and axes
+are counted without it.
 
     pairs = kn.fft.rfft(x)                   # (..., n // 2 + 1, 2); np.asarray(pairs).view(complex) is numpy's
+
+norm: "backward", the inverse divides by n; "forward", the way there does; "ortho", each by the root of n.
 """
+import math
+
 from . import _api
 from ._api import _make
-from ._context import L
+from ._context import ArgumentError, L
 from ._functions import GENERATED as _G, index as _index, number_of as _number_of, real as _real
 
-__all__ = ["fft", "fftfreq", "fftshift", "ifft", "ifftshift", "irfft", "rfft", "rfftfreq"]
-for _name in ("fft", "ifft", "rfft", "irfft"):
-    globals()[_name] = _G[_name]
+__all__ = ["fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft", "rfftfreq", "rfftn"]
+
+
+def _scaled(y, n, norm, back):
+    """C's way there divides by nothing, its way back by n."""
+    if norm not in ("backward", "ortho", "forward"):
+        raise ArgumentError(f"norm is 'backward', 'ortho' or 'forward', not {norm!r}")
+    if norm == "backward":
+        return y
+    f = math.sqrt(n) if norm == "ortho" else n
+    return y * (f if back else 1 / f)
+
+
+def _sized(x, n, axis, rank):
+    """x with n places along an axis, cut or filled up with zeros; of all `rank` of them, and n."""
+    axis = _api._axis_of(rank, axis)
+    have = x.shape[axis]
+    n = have if n is None else _index(n, "n")
+    if n < 1:
+        raise ArgumentError(f"a transform of {n} places along axis {axis}: one at least")
+    if n < have:
+        x = _G["slice"](x, axis, 0, n, 1)
+    elif n > have:
+        x = _G["pad"](x, [n - have if i == 2 * axis + 1 else 0 for i in range(2 * x.ndim)])
+    return x, n, axis
+
+
+def _along(function, x, n, axis, norm, back, pairs=True):
+    x = _api.asarray(x)
+    x, n, axis = _sized(x, n, axis, x.ndim - pairs)
+    return _scaled(function(x, axis), n, norm, back)
+
+
+def _axes_of(rank, s, axes):
+    """Axes and how many places along each; None: as many as there are."""
+    if s is not None and axes is None:
+        axes = range(rank - len(s), rank)
+    axes = range(rank) if axes is None else axes
+    axes = [_api._axis_of(rank, a) for a in ([axes] if isinstance(axes, int) else axes)]
+    if s is not None and len(s) != len(axes):
+        raise ArgumentError(f"s has {len(s)} sizes for {len(axes)} axes")
+    return axes, [None] * len(axes) if s is None else list(s)
+
+
+def _over(function, x, s, axes, norm, back):
+    x = _api.asarray(x)
+    for axis, n in zip(*_axes_of(x.ndim - 1, s, axes)):
+        x = _along(function, x, n, axis, norm, back)
+    return x
+
+
+def fft(x, /, *, n=None, axis=-1, norm="backward"):
+    """Of pairs along an axis; n: of so many places, cut or filled up with zeros."""
+    return _along(_G["fft"], x, n, axis, norm, False)
+
+
+def ifft(x, /, *, n=None, axis=-1, norm="backward"):
+    """fft undone."""
+    return _along(_G["ifft"], x, n, axis, norm, True)
+
+
+def fftn(x, /, *, s=None, axes=None, norm="backward"):
+    """fft along several axes, or (None) all; s: how many places along each."""
+    return _over(_G["fft"], x, s, axes, norm, False)
+
+
+def ifftn(x, /, *, s=None, axes=None, norm="backward"):
+    """fftn undone."""
+    return _over(_G["ifft"], x, s, axes, norm, True)
+
+
+def rfft(x, /, *, n=None, axis=-1, norm="backward"):
+    """Of a real array: the first n // 2 + 1 pairs, which the others mirror."""
+    return _along(_G["rfft"], x, n, axis, norm, False, pairs=False)
+
+
+def irfft(x, /, *, n=None, axis=-1, norm="backward"):
+    """rfft undone: n real values; None: 2 (m - 1) of m pairs."""
+    return _real_of(_G["irfft"], x, n, axis, norm, True)
+
+
+def hfft(x, /, *, n=None, axis=-1, norm="backward"):
+    """n real values, of the first half of what is Hermitian; None: 2 (m - 1) of m pairs."""
+    return _real_of(_G["hfft"], x, n, axis, norm, False)
+
+
+def ihfft(x, /, *, n=None, axis=-1, norm="backward"):
+    """hfft undone: the first half, as rfft's."""
+    return _along(_G["ihfft"], x, n, axis, norm, True, pairs=False)
+
+
+def _real_of(function, x, n, axis, norm, back):
+    x = _api.asarray(x)
+    axis = _api._axis_of(x.ndim - 1, axis)
+    n = 2 * (x.shape[axis] - 1) if n is None else _index(n, "n")
+    return _scaled(function(x, n, axis), n, norm, back)
+
+
+def rfftn(x, /, *, s=None, axes=None, norm="backward"):
+    """rfft along the last of axes, then fft along the others; None: all."""
+    x = _api.asarray(x)
+    axes, s = _axes_of(x.ndim, s, axes)
+    return _over(_G["fft"], _along(_G["rfft"], x, s[-1], axes[-1], norm, False, pairs=False), s[:-1], axes[:-1], norm, False)
+
+
+def irfftn(x, /, *, s=None, axes=None, norm="backward"):
+    """rfftn undone."""
+    x = _api.asarray(x)
+    axes, s = _axes_of(x.ndim - 1, s, axes)
+    return _real_of(_G["irfft"], _over(_G["ifft"], x, s[:-1], axes[:-1], norm, True), s[-1], axes[-1], norm, True)
 
 
 def fftfreq(n, /, *, d=1.0, dtype=None, device=None):

@@ -94,7 +94,7 @@ typedef struct job {
     ki_ir ir; /* of the callified program */
     ki_program callified;
     kn_uop *value; /* by root of the plan */
-    kn_uop place;  /* of the last root of symbolic shape */
+    kn_uop place;  /* of the last root that stays */
     void **in, **out;
 } job;
 
@@ -130,12 +130,13 @@ static bool copy_passed_through(job *j, ki_device *d, const ki_exec *e) {
     return true;
 }
 
-/* A value of symbolic shape stays what it was: its shape is another when its variables are, and it is computed anew. */
+/* A value of symbolic shape stays what it was: its shape is another when its variables are, and it is computed anew. So does a variable. */
 static bool finish(job *j) {
     for (size_t i = j->plan.nassign; i < j->plan.n; i++) {
-        if (!j->plan.root[i]->type->symbolic) continue;
+        kn_uop u = j->plan.root[i];
+        if (!u->type->symbolic && !(u->op == KN_PARAM && !u->nsrc)) continue;
         j->place = j->value[i];
-        j->value[i] = j->plan.root[i];
+        j->value[i] = u;
     }
     return ki_plan_done(j->k, &j->plan, j->value);
 }

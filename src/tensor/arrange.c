@@ -113,14 +113,15 @@ kn_tensor kn_diff(kn_tensor t, int times, int axis) {
 
 /* ---- borders -------------------------------------------------------------------------------------------------- */
 
-enum { CONSTANT, REFLECT, REPLICATE, CIRCULAR };
+enum { CONSTANT, REFLECT, SYMMETRIC, REPLICATE, CIRCULAR };
 
 /* `n` elements beside the axis: before it, or behind it. */
 static kn_uop border(kn_ctx *k, kn_uop x, unsigned axis, int64_t n, int mode, bool behind) {
     int64_t size = ki_dim_n(x, axis);
     if (mode == REPLICATE) return ki_t_expand_axis(k, ki_t_narrow(k, x, axis, behind ? size - 1 : 0, 1), axis, n);
     if (mode == CIRCULAR) return ki_t_narrow(k, x, axis, behind ? 0 : size - n, n);
-    return ki_t_flip_axis(k, ki_t_narrow(k, x, axis, behind ? size - 1 - n : 1, n), axis);
+    int64_t edge = mode == REFLECT; /* left out */
+    return ki_t_flip_axis(k, ki_t_narrow(k, x, axis, behind ? size - edge - n : edge, n), axis);
 }
 
 static kn_uop bordered(kn_ctx *k, kn_uop x, unsigned axis, int64_t before, int64_t after, int mode, const char *name) {
@@ -137,15 +138,18 @@ static kn_uop bordered(kn_ctx *k, kn_uop x, unsigned axis, int64_t before, int64
 }
 
 kn_tensor kn_pad_mode(kn_tensor t, kn_ints pads, const char *mode, double value) {
-    static const char *const name[] = {
-        [CONSTANT] = "constant", [REFLECT] = "reflect", [REPLICATE] = "replicate", [CIRCULAR] = "circular"};
+    static const char *const name[] = {[CONSTANT] = "constant",
+                                       [REFLECT] = "reflect",
+                                       [SYMMETRIC] = "symmetric",
+                                       [REPLICATE] = "replicate",
+                                       [CIRCULAR] = "circular"};
     ENTER("pad_mode", t);
     kn_uop x = t->u;
     unsigned rank = ki_rank(x);
     int m = CONSTANT;
     while (mode && m <= CIRCULAR && strcmp(mode, name[m]) != 0) m++;
     if (!mode || m > CIRCULAR)
-        return FAIL(KI_E_MODE, k->fn, mode ? mode : "(null)", "constant, reflect, replicate or circular"),
+        return FAIL(KI_E_MODE, k->fn, mode ? mode : "(null)", "constant, reflect, symmetric, replicate or circular"),
                ki_handle(k, NULL);
     if (m == CONSTANT) return kn_pad(t, pads, value);
     if (pads.n != 2 * (int64_t)rank) return FAIL(KI_E_PAD_COUNT, 2 * rank, (long long)pads.n), ki_handle(k, NULL);

@@ -260,6 +260,22 @@ kn_tensor kn_dropout(kn_tensor t, double p, kn_tensor key) {
     return ki_handle(k, ki_t_where(k, kept, ki_t_mul(k, x, L(p < 1 ? 1 / (1 - p) : 0)), L(0)));
 }
 
+kn_tensor kn_rrelu(kn_tensor t, double lower, double upper, int training, kn_tensor key) {
+    ENTER_("rrelu", 2, t, key);
+    kn_tensor bad = ki_key_enter(k, "rrelu", key);
+    if (bad) return bad;
+    kn_uop x = ki_t_float(k, t->u);
+    if (!(lower <= upper)) return FAIL(KI_E_DRAW_BOUNDS, "rrelu", lower, upper), ki_handle(k, NULL);
+    if (training && !ki_shape_known(k, x)) return ki_handle(k, NULL);
+    kn_uop slope = x ? L((lower + upper) / 2) : NULL;
+    if (training && x) {
+        kn_uop r = beside(k, x, ki_draw_dtype((kn_dtype)x->dtype), key);
+        slope = r ? ki_t_add(k, ki_t_mul(k, r, ki_t_lit(k, r, upper - lower)), ki_t_lit(k, r, lower)) : NULL;
+        slope = ki_t_cast(k, slope, (kn_dtype)x->dtype);
+    }
+    return ki_handle(k, ki_t_where(k, ki_t_gt(k, x, L(0)), x, ki_t_mul(k, x, slope)));
+}
+
 kn_tensor kn_threefry(kn_tensor counter, kn_tensor key) {
     ENTER("threefry", counter, key);
     if (counter->u->dtype != KN_U64 || key->u->dtype != KN_U64)

@@ -160,6 +160,25 @@ static void added_places(bool both) {
     finish();
 }
 
+/* out[i][c] = a[row[c]], a row of places that each i keeps: a copy of a made before i would fill the row as well. */
+static void kept_places(void) {
+    begin(), fill();
+    kn_uop i = rng(KN_AX_LOOP, 4), j = rng(KN_AX_LOOP, 8), c = rng(KN_AX_LOOP, 8), base = mul(i, I(8));
+    kn_uop buf = ki_buffer_make(&ir, 0, 8, KN_F32, KN_LOCAL, 0), x = at(param(1, KN_F32, 32), add(base, j));
+    kn_uop full = ki_op2(&ir, KN_AFTER, buf,
+                         end(ki_op2(&ir, KN_STORE, at(ki_op2(&ir, KN_AFTER, buf, i), j), mul(x, x)), j, NULL));
+    kn_uop place = ki_cast(&ir, at(full, c), KN_IDX), s;
+    s = sink1(end(store(param(0, KN_F32, 32), add(base, c), at(param(2, KN_F32, 50), place)), i, c));
+    bool ok = run(s, want);
+    REFUSED(s, opt(KI_OPT_STAGE, -1, 2, 0, false), OPT_STAGE, "a copy from places that a loop it takes along keeps");
+    kn_uop inside = ki_apply_opt(&ir, s, opt(KI_OPT_STAGE, 0, 2, 0, false));
+    CHECK(ok && inside && agrees(inside), "a copy from places, made where they are kept");
+    ki_opt o = opt(KI_OPT_STAGE, 0, 2, 0, false);
+    o.id = 0;
+    REFUSED(s, o, OPT_ID, "a copy in a buffer that is there");
+    finish();
+}
+
 static void refusals(void) {
     begin();
     kn_uop m = matmul(8, 6, 10), s, t;
@@ -716,6 +735,18 @@ static void rows_refused(void) {
     REFUSED(rows(6, 50), by_rows(1, 2, 4, false), OPT_ROWS, "columns of a sum that are a sum's loop");
     finish();
 
+    begin(); /* out[j] = the sum of a[r][j] + kept[1], kept[q] the sum of b[r][q] + a[r][j] */
+    kn_uop q = rng(KN_AX_LOOP, 2), kept = ki_buffer_make(&ir, 0, 2, KN_F32, KN_LOCAL, 0);
+    j = rng(KN_AX_LOOP, 6), r = rng(KN_AX_REDUCE, 5);
+    kn_uop a = at(param(1, KN_F32, 30), add(mul(r, I(6)), j)), b = at(param(2, KN_F32, 10), add(mul(r, I(2)), q));
+    kn_uop home = ki_op2(&ir, KN_AFTER, kept, j),
+           fills = end(ki_op2(&ir, KN_STORE, at(home, q), reduce(KN_ADD, add(a, b), r, NULL)), q, NULL);
+    kn_uop both = add(reduce(KN_ADD, a, r, NULL), at(ki_op2(&ir, KN_AFTER, kept, fills), I(1)));
+    sink = sink1(end(store(param(0, KN_F32, 6), j, both), j, NULL));
+    REFUSED(sink, by_rows((int)r->arg.range.id, (int)j->arg.range.id, 2, false), OPT_ROWS,
+            "sums of which one stands in a loop of its own");
+    finish();
+
     begin();
     REFUSED(largest(21, 40), by_rows(2, 0, 4, false), OPT_ROWS, "a sum that needs another, which would be done again");
     finish();
@@ -955,6 +986,7 @@ int main(void) {
     values_below();
     update_in_parts();
     uneven();
+    kept_places();
     refusals();
     repeated();
     heuristics();

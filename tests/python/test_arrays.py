@@ -345,6 +345,66 @@ def test_every_function_of_the_header_is_there():
             assert callable(getattr(kn, f.name[3:])) or f.name == "kn_fft", f.name
 
 
+def test_repeats_and_quantiles_of_several():
+    x = kn.asarray(A)
+    for n, axis in ((2, 0), ([1, 0, 3], 0), (np.array([2, 1, 0, 1]), 1), (list(range(12)), None), (kn.asarray([1, 2, 3]), 0), ([3], 1)):
+        same(kn.repeat(x, n, axis=axis), np.repeat(A, np.asarray(n), axis=axis))
+    for n, said in (([1, 2], "or 3 of them"), ([1, 2, -1], "0 or more")):
+        with pytest.raises(ValueError, match=said):
+            kn.repeat(x, n, axis=0)
+    with pytest.raises(TypeError, match="integers expected"):
+        kn.repeat(x, [0.5, 1, 1], axis=0)
+    for q in (0.3, [0.25, 0.5], [[0.1], [0.9]]):
+        for axis in (None, 1):
+            same(kn.quantile(x, q, axis=axis), np.quantile(A, q, axis=axis), 1e-5), same(x.nanquantile(q, axis=axis, keepdims=True), np.quantile(A, q, axis=axis, keepdims=True), 1e-5)
+
+
+def test_sets():
+    """As many as there is room for; without a size the standard's names say what is missing."""
+    x, values = kn.asarray([3, 1, 1, 2]), [1, 2, 3, 0]
+    every = kn.unique_all(x, size=4)
+    assert every._fields == ("values", "indices", "inverse_indices", "counts")
+    same(every.values, values), same(every.indices, [1, 3, 0, 4]), same(every.inverse_indices, [2, 0, 0, 1]), same(every.counts, [2, 1, 1, 0])
+    same(kn.unique_values(x, size=2), [1, 2]), same(kn.unique_counts(x, size=4).counts, [2, 1, 1, 0]), same(kn.unique_inverse(x, size=4).inverse_indices, [2, 0, 0, 1])
+    for name in ("unique_all", "unique_counts", "unique_inverse", "unique_values"):
+        with pytest.raises(ValueError, match=rf"{name}\(x, size=n\)"):
+            getattr(kn, name)(x)
+
+
+def test_losses_are_one_function_with_all_their_options():
+    """kn_cross_entropy and kn_cross_entropy_as are one here, and so is what else has two forms."""
+    logits, labels, weight = kn.asarray(A), kn.asarray([1, 0, 3]), kn.asarray([1.0, 2.0, 0.5, 3.0])
+    logp = A - np.log(np.exp(A).sum(1, keepdims=True))
+    same(kn.cross_entropy(logits, labels), -logp[[0, 1, 2], [1, 0, 3]].mean(), 1e-5)
+    same(kn.cross_entropy(logits, labels, weight, how="each"), -logp[[0, 1, 2], [1, 0, 3]] * [2, 1, 3], 1e-5)
+    same(kn.cross_entropy(logits, labels, ignore=0, smoothing=0.1, how="sum"), sum(-0.9 * logp[i, j] - 0.025 * logp[i].sum() for i, j in ((0, 1), (2, 3))), 1e-5)
+    same(kn.mse_loss(logits, kn.asarray(B), how="sum"), ((A - B) ** 2).sum(), 1e-5)
+    assert kn.rand((2,), "float64").dtype == "float64" and float(kn.rand((), key=kn.random.key(1))) == float(kn.random.uniform((), key=kn.random.key(1)))
+    with pytest.raises(ValueError, match="'all' is none of mean, sum, each, batch"):
+        kn.l1_loss(logits, logits, "all")
+
+
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+def test_fourier_transforms(norm):
+    """The standard's names and options; where it has complex numbers there are pairs."""
+    c, pairs = R.normal(size=(4, 6, 5)) + 1j * R.normal(size=(4, 6, 5)), lambda z: np.stack([z.real, z.imag], -1)
+    check = lambda f, x, **how: same(getattr(kn.fft, f)(kn.asarray(x if x.dtype.kind == "f" else pairs(x)), **how), (lambda y: y if y.dtype.kind == "f" else pairs(y))(getattr(np.fft, f)(x, **how)), 1e-12)
+    for n, axis in ((None, -1), (3, 0), (8, 1)):
+        for f in ("fft", "ifft", "irfft", "hfft", "rfft", "ihfft"):
+            check(f, c.real.copy() if f in ("rfft", "ihfft") else c, n=n, axis=axis, norm=norm)
+    for s, axes in ((None, None), ((3, 7), (0, 2)), (None, (1, 0))):
+        for f in ("fftn", "ifftn", "rfftn", "irfftn"):
+            check(f, c.real.copy() if f == "rfftn" else c, s=s, axes=axes, norm=norm)
+
+
+def test_fourier_transforms_refuse():
+    x = kn.asarray(A)
+    for call, said in ((lambda: kn.fft.rfft(x, norm="none"), "'backward', 'ortho' or 'forward', not 'none'"), (lambda: kn.fft.rfft(x, n=0), "0 places along axis 1"),
+                       (lambda: kn.fft.rfft(x, axis=2), "axis 2 of an array of 2 axes"), (lambda: kn.fft.fftn(x, s=(2, 2), axes=(0,)), "2 sizes for 1 axes"), (lambda: kn.fft.rfftn(x, axes=(2,)), "axis 2")):
+        with pytest.raises(ValueError, match=said):
+            call()
+
+
 def test_linear_algebra():
     from koine import linalg
     x, s = kn.asarray(A), kn.asarray(A @ A.T + np.eye(3, dtype=np.float32))
@@ -407,8 +467,11 @@ def test_variable_sizes():
     x = kn.asarray(A)
     n = kn.variable("rows", 1, 3)
     y = kn.shrink(x, (0, 0), (kn.sym(n), 4)) * 2
+    with pytest.raises(ValueError, match=r"variable 'rows' has no value\n  hint: koine.bind\(name, value\)"):
+        n.item()
     for v in (1, 3, 2):
         kn.bind("rows", v)
+        assert int(n) == v
         same(y, 2 * A[:v]), same(y.sum(axis=0), 2 * A[:v].sum(0), 1e-5)
         assert y.shape == (3, 4) and len(y.tolist()) == v
     with pytest.raises(TypeError, match="KN1124"):
@@ -508,3 +571,31 @@ def test_threads():
     for t in threads:
         t.join()
     assert not wrong
+
+
+ACTIVATIONS = """threshold relu hardtanh hardswish relu6 elu selu celu leaky_relu prelu rrelu glu gelu logsigmoid hardshrink tanhshrink softsign softplus softmin softmax softshrink
+gumbel_softmax log_softmax tanh sigmoid hardsigmoid silu mish batch_norm group_norm instance_norm layer_norm local_response_norm rms_norm normalize""".split()
+LAYERS = [f"{n}{d}d" for n in "conv conv_transpose avg_pool max_pool lp_pool adaptive_max_pool adaptive_avg_pool".split() for d in (1, 2, 3)] + "unfold fold scaled_dot_product_attention linear".split()
+
+
+def test_functions_of_networks_by_pytorchs_names():
+    """All of torch.nn.functional's activations, norms, convolutions and pooling; where the order of arguments differs from C's, PyTorch's."""
+    F = kn.nn.functional
+    assert not [n for n in ACTIVATIONS + LAYERS if n not in F.__all__ or not getattr(F, n).__doc__]
+    x = R.normal(size=(2, 3, 4, 6, 5)).astype(np.float32)
+    w = R.normal(size=(3, 2, 2, 3, 2)).astype(np.float32)
+    same(F.conv3d(x, w.swapaxes(0, 1), stride=(1, 2, 1), padding=1), kn.conv(x, w.swapaxes(0, 1), None, (1, 2, 1), 1), 1e-5)
+    same(F.conv_transpose3d(x, w, None, 2, 1, 1, 1, 1), kn.conv_transpose(x, w, None, 2, 1, 1, 1, 1), 1e-5)
+    grouped = R.normal(size=(4, 1, 3)).astype(np.float32)
+    same(F.conv_transpose1d(np.ones((1, 4, 5), np.float32), grouped, None, 1, 0, 0, 4), kn.conv_transpose(np.ones((1, 4, 5), np.float32), grouped, None, 1, 0, 0, groups=4), 1e-5)
+    same(F.max_pool1d(x[0, 0], 2), x[0, 0, :, :, :4].reshape(4, 6, 2, 2).max(-1)), same(F.avg_pool3d(x, 2), x[..., :4].reshape(2, 3, 2, 2, 3, 2, 2, 2).mean((3, 5, 7)), 1e-5)
+    columns = F.unfold(x[0], (2, 3), 1, (0, 1), 2)
+    same(columns, kn.im2col(x[0], (2, 3), 2, (0, 1), 1)), same(F.fold(columns, (6, 5), (2, 3), 1, (0, 1), 2), kn.col2im(columns, (6, 5), (2, 3), 2, (0, 1), 1))
+    same(F.pad(x, (1, 2, 0, 1)), np.pad(x, ((0, 0),) * 3 + ((0, 1), (1, 2)))), same(F.pad(x, (1, 1), "reflect"), np.pad(x, ((0, 0),) * 4 + ((1, 1),), "reflect"))
+    same(kn.pad(A, ((1, 0), (0, 2)), 3.0), np.pad(A, ((1, 0), (0, 2)), constant_values=3)), same(kn.pad_mode(A, ((1, 0), (0, 2)), "circular"), np.pad(A, ((1, 0), (0, 2)), "wrap"))
+    with pytest.raises(ValueError, match="4 numbers at most, not 3"):
+        F.pad(A, (1, 2, 3))
+    a = kn.asarray(A)
+    same(F.gelu(a, "tanh"), kn.gelu_tanh(a)), same(F.hardtanh(a, -0.5, 1.5), A.clip(-0.5, 1.5)), same(F.softplus(a, 2.0), np.log1p(np.exp(2 * A)) / 2, 1e-5), same(F.rrelu(a), np.where(A > 0, A, A * np.float32(11 / 48)), 1e-5)
+    with pytest.raises(ValueError, match="'none' or 'tanh', not 'erf'"):
+        F.gelu(a, "erf")

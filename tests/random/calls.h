@@ -153,14 +153,14 @@ static kn_tensor call_index(caller *c) {
     }
 }
 static kn_tensor call_view(caller *c) {
-    static const char *const modes[] = {"reflect", "replicate", "circular"};
+    static const char *const modes[] = {"reflect", "replicate", "circular", "symmetric"};
     kn_tensor x = x_of(c);
     int a = some_axis(c, x), r = kn_rank(x);
     int64_t n = (int64_t)dice(&c->g, 3);
     kn_ints pads = {2 * r, {0}};
     for (int i = 0; i < 2 * r && r <= 4; i++) pads.v[i] = dice(&c->g, 3);
     switch (dice(&c->g, 14)) {
-    case 0: return kn_pad_mode(x, pads, modes[dice(&c->g, 3)], 0);
+    case 0: return kn_pad_mode(x, pads, modes[dice(&c->g, 4)], 0);
     case 1: return kn_pad(x, pads, 1);
     case 2: return kn_roll(x, n - 1, a);
     case 3: return kn_rot90(x, (int)n + 1, -1, 0);

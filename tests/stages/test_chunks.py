@@ -78,3 +78,12 @@ def test_many_products_are_summed_up_in_parts(koine, tmp_path, n, kernels):
             files += ["--in", f"{name}{i}={tmp_path}/{name}{i}.npy"]
     koine("run", "-", *files, "--out", f"y={tmp_path}/y.npy", stdin=text)
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want, rtol=1e-4, atol=1e-4 * n**0.5)
+
+
+def test_parts_go_around_the_values_they_are_of(koine):
+    """Counts of a vector's elements below seven numbers: a part is read for all of them before the next, not the vector for each."""
+    n = 1 << 20
+    text = "\n".join(["koine 1 tensor", f'%x = param "x" : f32 [{n}] in [-2, 2]', f"%x1 = reshape %x (1, {n})", f"%x2 = expand %x1 (7, {n})", '%v = param "v" : f32 [7] in [-2, 2]',
+                      "%v1 = reshape %v (7, 1)", f"%v2 = expand %v1 (7, {n})", "%l = lt %x2 %v2", "%c = cast %l : i32", "%s = reduce add %c axes=(1)", "%y = reshape %s (7)", 'out "y" = %y', ""])
+    low = koine("compile", "-", "--to", "rangeify", stdin=text).stdout
+    assert re.search(r"range 0 LOOP 64 ", low) and re.search(r"range 1 LOOP 7 ", low)

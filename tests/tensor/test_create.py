@@ -164,6 +164,19 @@ def test_bernoulli_and_dropout(k, p):
         np.testing.assert_allclose(d[kept], 1 / (1 - p), rtol=1e-6)
 
 
+def test_rrelu(k):
+    """A slope for each element below 0, even between the two; without training their mean."""
+    x = np.linspace(-3, 3, 20001).astype(np.float32)
+    y = k.array(x).rrelu(0.1, 0.3, 1, None).numpy()
+    below = x < 0
+    slopes = y[below] / x[below]
+    assert (y[~below] == x[~below]).all() and slopes.min() >= 0.1 - 1e-7 and slopes.max() < 0.3 + 1e-7
+    assert abs(slopes.mean() - 0.2) < 0.002 and abs(slopes.std() - 0.2 / 12**0.5) < 0.002
+    np.testing.assert_allclose(k.array(x).rrelu(0.1, 0.3, 0, None).numpy(), np.where(below, x * np.float32(0.2), x), rtol=1e-6)
+    for d in ("f64", "f16", "bf16"):
+        assert k.array(x).cast(d).rrelu(0.1, 0.3, 1, None).dtype == d
+
+
 def test_seed_repeats(k):
     k.manual_seed(77)
     a = k.randn((50,)).numpy()

@@ -40,7 +40,7 @@ OTHER = {
     "gamma chi_square student_t beta dirichlet": "drawn by tries: a gradient is that of the try taken, not the distribution's",
     "shuffle": "taken at places that are drawn: as take",
     "straight_through gumbel_softmax fake_quantize_per_tensor_affine fake_quantize_per_channel_affine": "straight-through: test_straight.py",
-    "dropout": "drawn anew by each call: test_dropout",
+    "dropout rrelu": "drawn anew by each call: test_dropout, test_keys.py",
     "linear_apply conv2d_apply layer_norm_apply batch_norm_apply adam adamw sgd optim_step optim_realize": "nn.h: tests/nn, tests/tensor/test_layers.c",
 }
 

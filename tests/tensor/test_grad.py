@@ -138,7 +138,7 @@ one("trace", args=(1,))
 one("vector_norm", args=(3.0,))
 one("vector_norm", args=(2.0,))
 two("cdist", shapes=((3, 2), (4, 2)), args=(2.0,))
-for mode in ("reflect", "replicate", "circular"):
+for mode in ("reflect", "symmetric", "replicate", "circular"):
     one("pad_mode", args=((1, 2, 2, 3), mode, 0.0))
 one("rot90", args=(1, 0, 1))
 one("diff", args=(2, 1))

@@ -82,6 +82,7 @@ DRAWS = {
     "multinomial": lambda k, key: k.arange(0, 5, 1, "f32").multinomial(400, 1, key),
     "without replacement": lambda k, key: k.arange(1, 801, 1, "f32").multinomial(20, 0, key),
     "dropout": lambda k, key: k.arange(0, 2000, 1, "f32").dropout(0.25, key),
+    "rrelu": lambda k, key: k.arange(-2000, 0, 1, "f32").rrelu(0.125, 0.5, 1, key),
 }
 
 
@@ -114,9 +115,9 @@ def test_draws_depend_on_the_key_alone(draw):
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("draw", DRAWS)
 def test_no_gradient_flows_into_draws(k, draw, keyed):
-    """Nothing but zeros, or dropout's mask."""
+    """Nothing but zeros, dropout's mask, or rrelu's slopes."""
     x = k.full((4,), 0.5, "f32")
-    y = {"bernoulli": lambda key: x.bernoulli(key), "dropout": lambda key: x.dropout(0.5, key)}.get(draw, lambda key: DRAWS[draw](k, key).cast("f32").sum().mul(x))
+    y = {"bernoulli": lambda key: x.bernoulli(key), "dropout": lambda key: x.dropout(0.5, key), "rrelu": lambda key: x.neg().rrelu(0.1, 0.3, 1, key)}.get(draw, lambda key: DRAWS[draw](k, key).cast("f32").sum().mul(x))
     key = k.key(1) if keyed else None
     k.manual_seed(1)
     v = y(key)

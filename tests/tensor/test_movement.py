@@ -73,13 +73,14 @@ each("rot90", [((3, 4), (n, 0, 1), lambda a, n=n: np.rot90(a, n)) for n in (-5, 
      [((2, 3, 4), (n, 2, 0), lambda a, n=n: np.rot90(a, n, (2, 0))) for n in (1, 2, 3)])
 each("diff", [((5,), (1, 0), np.diff), ((3, 6), (2, -1), lambda a: np.diff(a, 2)), ((3, 6), (1, 0), lambda a: np.diff(a, axis=0)), ((4,), (0, 0), lambda a: a),
               ((2,), (3, 0), lambda a: np.diff(a, 3)), ((0, 2), (1, 0), lambda a: a), ((1,), (1, 0), np.diff)])
-MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap", "constant": "constant"}
+MODES = {"reflect": "reflect", "symmetric": "symmetric", "replicate": "edge", "circular": "wrap", "constant": "constant"}
 for mode, numpys in MODES.items():
     for i, (shape, pads) in enumerate((((5,), (2, 3)), ((4, 5), (1, 0, 3, 4)), ((3, 4, 5), (0, 0, 2, 2, 1, 3)), ((4,), (0, 0)), ((4, 4), (3, 3, 3, 3)), ((70, 60), (5, 9, 0, 30)))):
         pairs = [(pads[2 * j], pads[2 * j + 1]) for j in range(len(shape))]
         more = {"constant_values": 2} if mode == "constant" else {}
         add("pad_mode", f"{mode}-{i}", shape, lambda t, mode=mode, pads=pads: t.pad_mode(pads, mode, 2.0), lambda a, pairs=pairs, numpys=numpys, more=more: np.pad(a, pairs, numpys, **more),
             (np.float32, np.int32, np.bool_)[i % 3])
+add("pad_mode", "symmetric-whole", (3, 2), lambda t: t.pad_mode((3, 3, 2, 2), "symmetric", 0.0), lambda a: np.pad(a, ((3, 3), (2, 2)), "symmetric"))
 add("pad_mode", "replicate-far", (2,), lambda t: t.pad_mode((7, 5), "replicate", 0.0), lambda a: np.pad(a, (7, 5), "edge"))
 add("pad_mode", "nothing", (0, 3), lambda t: t.pad_mode((0, 0, 1, 1), "reflect", 0.0), lambda a: np.zeros((0, 5), np.float32))
 

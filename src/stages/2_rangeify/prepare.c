@@ -76,7 +76,7 @@ kn_uop ki_prepare_chunks(ki_match *m) {
         t = ki_shrink(ir, t, offset, dim);
         if (!rest || !t) return NULL;
     }
-    unsigned to = few ? at : 0; /* a product's chunks one after the other: what one reads stays */
+    unsigned to = 0; /* chunks one after the other: what one reads, of a product or for several values, stays */
     for (unsigned k = 0; k <= rank; k++) {
         dim[k] = k < at ? t->type->dim[k].n : k == at ? c : k == at + 1 ? n / c : t->type->dim[k - 1].n;
         order[k] = k == to ? at : k > to && k <= at ? (int64_t)k - 1 : k;

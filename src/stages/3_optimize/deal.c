@@ -163,7 +163,7 @@ kn_uop ki_opt_deal(ki_nest *k, ki_opt *o) {
         stride *= g[i].size / g[i].step;
         by_dealt *= (uint32_t)g[i].step;
     }
-    if (o->id < 0) o->id = (int32_t)ki_nest_next_buffer(k);
+    if (!ki_nest_own_buffer(k, &o->id)) return NULL;
     kn_uop buf = outer[0] = ki_buffer_make(ir, (uint32_t)o->id, block * d.blocks, (kn_dtype)u->dtype, KN_LOCAL, 0);
     kn_uop base = nout > 1 ? ki_opn(ir, KN_AFTER, outer, nout) : buf;
     loops[0] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, base, to), ki_op2(ir, KN_INDEX, b, from));

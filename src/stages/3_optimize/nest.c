@@ -87,6 +87,16 @@ uint32_t ki_nest_next_buffer(const ki_nest *k) {
     return next;
 }
 
+bool ki_nest_own_buffer(const ki_nest *k, int32_t *id) {
+    if (*id < 0) *id = (int32_t)ki_nest_next_buffer(k);
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        if (u->op == KN_BUFFER && u->arg.buffer->id == (uint32_t)*id)
+            return ki_fail(k->ir->env, KI_E_OPT_ID, (int)*id), false;
+    }
+    return true;
+}
+
 const ki_opt *ki_nest_opt(const ki_nest *k, ki_optop op, const ki_opt *last) {
     const ki_kernel *info = k->sink->arg.kernel;
     for (uint32_t i = last ? (uint32_t)(last - info->opt) + 1 : 0; info && i < info->nopt; i++)

@@ -74,6 +74,7 @@ const ki_opt *ki_nest_opt(const ki_nest *k, ki_optop op, const ki_opt *last);
 /* Next free RANGE and BUFFER ids of the kernel. */
 uint32_t ki_nest_next_range(const ki_nest *k);
 uint32_t ki_nest_next_buffer(const ki_nest *k);
+bool ki_nest_own_buffer(const ki_nest *k, int32_t *id); /* an OptOp's: the next one for -1; false, said: another has it */
 
 /* ---- editing (edit.c) -------------------------------------------------------------------------------------- */
 

@@ -152,6 +152,18 @@ static void find_place(const ki_nest *k, sums *s) {
     }
 }
 
+/* Do two sums stand in the same loops, but for such as are around both? */
+static bool stand_together(const ki_nest *k, kn_uop end, kn_uop a, kn_uop b) {
+    const ki_scope *s = &k->scope;
+    for (uint32_t q = 0; q < s->nrange; q++) {
+        if (ki_scope_has(s, a, s->range[q]) == ki_scope_has(s, b, s->range[q])) continue;
+        kn_uop closer = ki_nest_closer(k, s->range[q]), e = end;
+        while (e && e != closer) e = k->around[s->at[e->id]];
+        if (!e) return false;
+    }
+    return true;
+}
+
 /* The sums over r, by the loops of a nest from j on. NULL, or why that cannot be. */
 static const char *find_sums(const ki_nest *k, kn_uop r, kn_uop j, sums *s) {
     kn_uop end = ki_nest_closer(k, j);
@@ -167,6 +179,7 @@ static const char *find_sums(const ki_nest *k, kn_uop r, kn_uop j, sums *s) {
             return "its columns are not loops of constant extent";
         if (loops_inside(k, u->src[0], r, &own)) return "there are loops or lanes inside";
         if (reads_result(k, u)) return "it reads what the kernel writes";
+        if (s->n && !stand_together(k, end, u, s->x[0])) return "another sum stands in loops of its own";
         s->x[s->n++] = u, s->c = own;
     }
     if (s->n == 1) find_place(k, s);

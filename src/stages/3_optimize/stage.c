@@ -113,6 +113,17 @@ uint64_t *ki_find_copied(const ki_nest *k, const ki_opt *o, kn_uop *access) {
     return set;
 }
 
+/* Is any of the memory that u reads, or that says where it reads, filled in loop r? A copy of u would fill it as well, in loops of its own. */
+static bool filled_in(const ki_nest *k, kn_uop u, kn_uop r) {
+    kn_uop *node;
+    int64_t n = ki_toposort(k->ir, &u, 1, &node);
+    bool found = n < 0;
+    for (int64_t i = 0; i < n && !found; i++)
+        found = ki_is_access(node[i]) && ki_scope_has(&k->scope, node[i]->src[0], r);
+    if (n >= 0) ki_free(node);
+    return found;
+}
+
 kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame *f) {
     ki_ir *ir = k->ir;
     const ki_scope *s = &k->scope;
@@ -128,7 +139,7 @@ kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame 
                 if (pass == 0 && nout < 64) outer[nout++] = r;
             } else if (kind(k, r, o->top) == pass) {
                 int64_t e = ki_framed(f, r);
-                filled |= ki_scope_has(s, ki_word_element(u)->src[0], r);
+                filled |= filled_in(k, ki_word_element(u), r);
                 fits = fits && n < MOST_INNER && e > 0 && size <= INT32_MAX / e;
                 if (fits) inner[n++] = r, size *= e;
             }
@@ -140,7 +151,7 @@ kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame 
     if (filled) return FAIL(KI_E_OPT_STAGE, (int)o->arg, "the loops inside fill it");
     order_lanes(k, ki_word_element(u), inner, n);
     order_sums(k, inner, n);
-    if (o->id < 0) o->id = (int32_t)ki_nest_next_buffer(k);
+    if (!ki_nest_own_buffer(k, &o->id)) return NULL;
     kn_uop buf = ki_buffer_make(ir, (uint32_t)o->id, size, (kn_dtype)u->dtype, KN_LOCAL, 0);
     kn_uop to = ki_index(ir, 0), from = to;
     ki_swap swap[MOST_INNER];

@@ -11,12 +11,12 @@
 #   make install    PREFIX=/usr/local DESTDIR=
 #
 # Variables: CC, CFLAGS, B (build folder), T (test files or pytest arguments), DEFECTS (all: every stage broken in every
-# way of tests/random/defects.py, not one a stage), PYTHON.
+# way of tests/random/defects.py, not one a stage), PYTHON, CPU_MOST (a level but amx: built for no better processor, in build/$(CPU_MOST)).
 
 CC      ?= cc
 CFLAGS  ?= -O2 -g
 WARN    ?= -Wall -Wextra -Wpedantic -Werror
-B       ?= build
+B       ?= build$(CPU_MOST:%=/%)
 PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 PYTHON  ?= python3
@@ -26,6 +26,7 @@ VERSION := $(shell sed -n 's/^\#define KN_VERSION_M[A-Z]* //p;s/^\#define KN_VER
 SOVER   := 0
 
 CPPFLAGS += -Iinclude -Isrc -Ibench -I$(B)/gen -DKN_BUILD -D_GNU_SOURCE
+CPPFLAGS += $(CPU_MOST:%=-DKI_CPU_MOST=KI_CPU_$(shell echo $(CPU_MOST) | tr a-z A-Z)_LEVEL)
 KCFLAGS := -std=gnu17 -fPIC -fvisibility=hidden -ffp-contract=off $(WARN)
 LDLIBS  := -lm -lpthread -ldl
 

@@ -5,9 +5,14 @@ when collected, and each of its lines becomes an item (so -k finds a case, and a
 crashes, prints no plan or stops early has one failing item more, `program`. With several workers (-n), which all collect
 the same items, each program runs in the first that claims it.
 
-Fixtures: `build` (folder), `koine` (runs the command), `libkoine` (path of the shared library), `work` (= tmp_path).
+A test whose machine code of a level is run too, not only looked at, says so: `@pytest.mark.runs("avx512")`, or `@pytest.mark.runs` where its
+parameter `level` is the level. Where the processor has less, it is left out (not skipped), and the last lines say how many were.
+
+Fixtures: `build` (folder), `koine` (runs the command), `libkoine` (path of the shared library), `levels` (what this processor runs, sse2 first),
+`once` (what takes long is made by one worker, for all), `work` (= tmp_path).
 Helpers for test modules: none to import; all is fixtures.
 """
+import collections
 import fcntl
 import importlib.util
 import json
@@ -59,6 +64,8 @@ def pytest_terminal_summary(terminalreporter):
     left_out = [p for p in sorted((ROOT / "tests").rglob("*")) if p.suffix in ("", ".py") and is_left_out(p)]
     if left_out:
         terminalreporter.write_line(f"not run, no {', '.join(MISSING)}: {' '.join(str(p.relative_to(ROOT)) for p in left_out)}")
+    for level, n in sorted(terminalreporter.config.stash.get(BEYOND, {}).items()):
+        terminalreporter.write_line(f"left out: {n} that run {level}")
     if os.environ.get("KOINE_ALL"):
         for r in terminalreporter.stats.get("skipped", []):
             terminalreporter.write_line(f"should have run: {r.nodeid}: {r.longrepr[2] if isinstance(r.longrepr, tuple) else r.longrepr}")
@@ -66,9 +73,39 @@ def pytest_terminal_summary(terminalreporter):
 
 def pytest_sessionfinish(session):
     """KOINE_ALL: where everything is installed, a skipped test is a failure."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["beyond"] = dict(session.config.stash.get(BEYOND, {}))
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("KOINE_ALL") and reporter and reporter.stats.get("skipped") and session.exitstatus == 0:
         session.exitstatus = 1
+
+
+# ---- levels of the processor ----
+
+LEVELS = ["sse2", "avx2", "avx512", "dot", "fp16", "amx"]
+BEYOND = pytest.StashKey()  # a level there is not -> how many items run it
+
+
+def levels_here():
+    """Of the machine, whatever KN_CPU says, and as koine was built to see it (CPU_MOST)."""
+    r = subprocess.run([str(BUILD / "koine"), "info", "--json"], stdout=subprocess.PIPE, text=True, check=True, env=child_env(KN_CPU=""))
+    return LEVELS[:LEVELS.index(json.loads(r.stdout.splitlines()[0])["cpu"]) + 1]
+
+
+def pytest_collection_modifyitems(config, items):
+    run = {item: mark.args[0] if mark.args else item.callspec.params["level"] for item in items if (mark := item.get_closest_marker("runs"))}
+    assert set(run.values()) <= set(LEVELS), "runs: a level"
+    here = levels_here() if run else []
+    beyond = {item: level for item, level in run.items() if level not in here}
+    items[:] = [item for item in items if item not in beyond]
+    config.hook.pytest_deselected(items=list(beyond))
+    config.stash[BEYOND] = collections.Counter(beyond.values())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """All workers collect the same."""
+    node.config.stash[BEYOND] = getattr(node, "workeroutput", {}).get("beyond") or node.config.stash.get(BEYOND, {})
 
 
 # ---- TAP ----
@@ -229,6 +266,27 @@ def root():
 @pytest.fixture(scope="session")
 def build():
     return BUILD
+
+
+@pytest.fixture(scope="session")
+def once(request):
+    """once(name, make) -> what make() gave (as JSON has it), whichever worker called it."""
+    def made(name, make):
+        if not hasattr(request.config, "workerinput"):
+            return make()
+        with open(Path(request.config.workerinput["taps"]) / name, "a+") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            f.seek(0)
+            if not (text := f.read()):
+                text = json.dumps(make())
+                f.write(text)
+            return json.loads(text)
+    return made
+
+
+@pytest.fixture(scope="session")
+def levels():
+    return levels_here()
 
 
 @pytest.fixture(scope="session")

@@ -139,13 +139,6 @@ bool ki_cpu_tiles(void) { return false; }
 
 #endif
 
-uint64_t ki_cpu_features(void) {
-    static _Atomic uint64_t known;
-    uint64_t f = atomic_load(&known);
-    if (!f) atomic_store(&known, f = detect());
-    return f;
-}
-
 uint64_t ki_cpu_level_core(unsigned level) {
     static const uint64_t core[KI_CPU_LEVELS] = {
         HAS(BASE) | HAS(SSE2),
@@ -158,6 +151,19 @@ uint64_t ki_cpu_level_core(unsigned level) {
     };
     uint64_t f = 0;
     for (unsigned k = 0; k <= level && k < KI_CPU_LEVELS; k++) f |= core[k];
+    return f;
+}
+
+uint64_t ki_cpu_features(void) {
+    static _Atomic uint64_t known;
+    uint64_t f = atomic_load(&known);
+    if (!f) {
+        f = detect();
+#ifdef KI_CPU_MOST /* tests: as the least processor of that level */
+        f &= ki_cpu_level_core(KI_CPU_MOST);
+#endif
+        atomic_store(&known, f);
+    }
     return f;
 }
 

@@ -1,13 +1,8 @@
 """Sums of products of bf16 and bytes as dot products (TC, 3_optimize/dots.c): matrix products of all layouts and remainders against
 numpy, on the processor where it has the instructions, and from the list of instructions in the interpreter everywhere."""
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-FLAGS = Path("/proc/cpuinfo").read_text().split()
-HERE = "avx512_bf16" in FLAGS and "avx512_vnni" in FLAGS and "avx512vl" in FLAGS
-LEVELS = ["avx512", "avx2", "sse2"] if "avx512vl" in FLAGS else ["avx2", "sse2"] if "avx2" in FLAGS else ["sse2"]
 ROW = {"bf16": "VDPBF16PS", "i8": "VPDPBUSD", "u8": "VPDPBUSD"}
 TILE = {("bf16", "bf16"): "TDPBF16PS", ("i8", "i8"): "TDPBSSD", ("u8", "u8"): "TDPBUUD", ("u8", "i8"): "TDPBUSD", ("i8", "u8"): "TDPBUSD"}
 SUM = {"bf16": "f32", "i8": "i32", "u8": "i32"}
@@ -76,12 +71,14 @@ def name(c):
     return f"{c[0]}-{c[1]}-{'x'.join(map(str, c[2]))}-{'t' if c[3] else 'n'}{'t' if c[4] else 'n'}"
 
 
-@pytest.mark.parametrize("case", CASES, ids=name, indirect=True)
-def test_products(koine, case):
+@pytest.mark.runs
+@pytest.mark.parametrize("case, level", [(c, level) for c in CASES for level in ("dot", "avx512", "avx2", "sse2") if level == "dot" or c[2][2] == 67],
+                         ids=lambda v: v if isinstance(v, str) else name(v), indirect=["case"])
+def test_products(koine, case, level):
+    """Where there are no such instructions, too."""
     p, args, out, want, x, k = case
-    for level in (["dot"] if HERE else []) + (LEVELS[:1] if k == 67 else []):
-        koine("run", p, *args, env={"KN_CPU": level, "KN_VERIFY": "1"})
-        assert close(np.load(out), want, x, k), level
+    koine("run", p, *args, env={"KN_CPU": level, "KN_VERIFY": "1"})
+    assert close(np.load(out), want, x, k)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c[2] in SHAPES[:3]], ids=name, indirect=True)
@@ -126,20 +123,24 @@ def test_tiles(koine, case, tmp_path):
     assert close(np.load(out), want, x, k)
     listing = koine("compile", p, "--target", "x86", env={"KN_CPU": "amx", "KN_THREADS": "1"}).stdout
     assert listing.count("ldtilecfg") == listing.count("tilerelease") == tiled and ("tdp" in listing) == tiled
-    if {"amx_tile", "amx_bf16", "amx_int8"} <= set(FLAGS):
-        koine("run", p, *args, env={"KN_CPU": "amx"})
-        assert close(np.load(out), want, x, k)
 
 
 # A tile that one product reads, where rows are two or four: neither is an instruction's memory operand.
-@pytest.mark.parametrize("case", [("bf16", "bf16", (1, 16, 64, 16), 0, 0), ("bf16", "bf16", (1, 16, 64, 16), 1, 1), ("u8", "i8", (1, 16, 128, 16), 0, 0),
-                                  ("i8", "i8", (1, 16, 128, 16), 0, 0), ("u8", "u8", (1, 16, 128, 16), 0, 0)], ids=name, indirect=True)
+ONE = [("bf16", "bf16", (1, 16, 64, 16), 0, 0), ("bf16", "bf16", (1, 16, 64, 16), 1, 1), ("u8", "i8", (1, 16, 128, 16), 0, 0),
+       ("i8", "i8", (1, 16, 128, 16), 0, 0), ("u8", "u8", (1, 16, 128, 16), 0, 0)]
+
+
+@pytest.mark.parametrize("case", ONE, ids=name, indirect=True)
 def test_one_tile(koine, case):
+    assert "tdp" in koine("compile", case[0], "--target", "x86", env={"KN_CPU": "amx", "KN_THREADS": "1"}).stdout
+
+
+@pytest.mark.runs("amx")
+@pytest.mark.parametrize("case", TILES + ONE, ids=name, indirect=True)
+def test_tiles_of_the_processor(koine, case):
     p, args, out, want, x, k = case
-    assert "tdp" in koine("compile", p, "--target", "x86", env={"KN_CPU": "amx", "KN_THREADS": "1"}).stdout
-    if {"amx_tile", "amx_bf16", "amx_int8"} <= set(FLAGS):
-        koine("run", p, *args, env={"KN_CPU": "amx"})
-        assert close(np.load(out), want, x, k)
+    koine("run", p, *args, env={"KN_CPU": "amx"})
+    assert close(np.load(out), want, x, k)
 
 
 def test_panels_lie_side_by_side(koine, tmp_path):
@@ -181,23 +182,36 @@ out "o" = %16 : i32 [5]
 """
 
 
-@pytest.mark.parametrize("row, of", [("VPDPBSSD", np.int8), ("VPDPBUUD", np.uint8)])
-def test_bytes_of_one_sign_without_a_tile(koine, tmp_path, row, of):
-    p = tmp_path / "p.kn"
+@pytest.fixture
+def one_sign(tmp_path, request):
+    row, of = request.param
+    p, r = tmp_path / "p.kn", np.random.default_rng(7)
     p.write_text(ONE_SIGN.replace("ROW", row))
-    r = np.random.default_rng(7)
     a, b = r.integers(0, 1 << 32, (5, 6), np.uint32), r.integers(0, 1 << 32, 6, np.uint32)
     np.save(tmp_path / "a.npy", a)
     np.save(tmp_path / "b.npy", b)
     args = ["--in", f"a={tmp_path}/a.npy", "--in", f"b={tmp_path}/b.npy", "--out", f"o={tmp_path}/o.npy"]
-    want = a.view(of).astype(np.int32) @ b.view(of).astype(np.int32)
+    return p, args, tmp_path / "o.npy", a.view(of).astype(np.int32) @ b.view(of).astype(np.int32), row
+
+
+SIGNS = pytest.mark.parametrize("one_sign", [("VPDPBSSD", np.int8), ("VPDPBUUD", np.uint8)], ids=["i8", "u8"], indirect=True)
+
+
+@SIGNS
+def test_bytes_of_one_sign_without_a_tile(koine, tmp_path, one_sign):
+    p, args, out, want, row = one_sign
     koine("run", p, *args, "--device", "INTERP")
-    assert np.array_equal(np.load(tmp_path / "o.npy"), want)
+    assert np.array_equal(np.load(out), want)
     q = tmp_path / "q.kn"
     q.write_text(koine("compile", p, "--target", "x86", "--to", "plan", env={"KN_CPU": "amx", "KN_THREADS": "1", "KN_VERIFY": "1"}).stdout)
     assert row not in q.read_text()
     koine("run", q, *args, "--device", "INTERP")
-    assert np.array_equal(np.load(tmp_path / "o.npy"), want)
-    if {"amx_tile", "amx_bf16", "amx_int8"} <= set(FLAGS):
-        koine("run", p, *args, env={"KN_CPU": "amx"})
-        assert np.array_equal(np.load(tmp_path / "o.npy"), want)
+    assert np.array_equal(np.load(out), want)
+
+
+@SIGNS
+@pytest.mark.runs("amx")
+def test_bytes_of_one_sign_beside_tiles(koine, one_sign):
+    p, args, out, want, _ = one_sign
+    koine("run", p, *args, env={"KN_CPU": "amx"})
+    assert np.array_equal(np.load(out), want)

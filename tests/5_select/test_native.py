@@ -67,6 +67,7 @@ INDEX = {
 }
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", INDEX)
 def test_data_of_dtype_index(koine, tmp_path, name, level):
@@ -132,6 +133,7 @@ def triples(n):
     return [np.concatenate([a, b]) for a, b in zip((x, y, z), some)]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_fused_product_and_sum_rounds_once(koine, tmp_path, level):
     abc = triples(6000)

@@ -11,6 +11,7 @@ def softmax(rows, n):
             f'%s = reduce add %e axes=(1)\n%r = recip %s\n%t = expand %r ({rows}, {n})\n%y = mul %e %t\nout "y" = %y\n')
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("code", ["x86", "c"])
 @pytest.mark.parametrize("rows, n", [(64, 256), (97, 128)])

@@ -143,6 +143,7 @@ def test_behind_long_sums_row_by_row(koine, tmp_path, k, times, rows, vectors):
     assert len(asking) == 1 and not (times and "vfmadd" in asking[0]) and (not times or f"loop of {times}, " in code)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("text", [each(n, "exp") for n in (1, 16, 37, 1037)] + [of_row(37, 61, 0, "add"), softmax(5, 300), softmax(3, 9000), norm(5, 1024), sums_and(33, 529), sums_and(256, 1029)])
 def test_it_changes_nothing(koine, tmp_path, level, text):
@@ -208,9 +209,16 @@ def test_the_next_tiles_rows(koine, tmp_path, m, k, n, want):
     asked = re.findall(r"(prefetcht\d) \[.*?\+(\d+)\]", code)
     assert ((8 * k * 4, 2) in opts) == bool(want), opts
     assert asked == ([(want, str((8 + r) * k * 4)) for r in range(8)] if want else []), asked
-    if want:
-        got = [koine("run", tmp_path / "p.kn", env={"KN_CPU": "avx512", "KN_THREADS": t}).stdout for t in (1, 2)]
-        assert got[0] == got[1]
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("level", ["avx512", "avx2"])
+@pytest.mark.parametrize("m, k, n", [(32, 512, 1024), (32, 4096, 128)])
+def test_the_next_tiles_rows_are_any_threads(koine, tmp_path, level, m, k, n):
+    p = tmp_path / "p.kn"
+    p.write_text("koine 1 tensor\n" + linear(m, k, n))
+    got = [koine("run", p, env={"KN_CPU": level, "KN_THREADS": t}).stdout for t in (1, 2)]
+    assert got[0] == got[1]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -283,11 +291,13 @@ def test_the_next_blocks_rows(koine, tmp_path, rows, cols, want):
     assert "prefetch" not in lists(koine, tmp_path / "p.kn", transposed(rows, cols), KN_CPU="avx512", KN_STREAM=0)[1]
 
 
+@pytest.mark.runs
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("rows, cols", [(64, 512), (160, 528), (200, 1001)])
-def test_it_moves_no_element_of_a_block(koine, tmp_path, rows, cols):
+def test_it_moves_no_element_of_a_block(koine, tmp_path, level, rows, cols):
     p, x = tmp_path / "p.kn", np.random.default_rng(rows).standard_normal((rows, cols)).astype("f4")
     p.write_text("koine 1 tensor\n" + transposed(rows, cols))
     np.save(tmp_path / "x.npy", x)
     for threads in (1, 2):
-        koine("run", p, "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env={"KN_CPU": "avx512", "KN_STREAM": 1, "KN_THREADS": threads, "KN_ALONE": 1})
+        koine("run", p, "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env={"KN_CPU": level, "KN_STREAM": 1, "KN_THREADS": threads, "KN_ALONE": 1})
         assert np.array_equal(np.load(tmp_path / "y.npy"), x.T * np.float32(3))

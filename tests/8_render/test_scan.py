@@ -1,5 +1,6 @@
 """SCAN: running sums along rows, a vector at a time: the heuristics choose it, and machine code gives what the interpreter gives for the
 same list, and, where the sums are exact, for the program as it was."""
+import itertools
 import re
 
 import pytest
@@ -44,17 +45,22 @@ out "y" = %a
 """
 
 
-@pytest.mark.parametrize("level", LANES)
-@pytest.mark.parametrize("dtype", SIZE)
-@pytest.mark.parametrize("n", [256, 64, 48, 37])
-@pytest.mark.parametrize("back", [False, True])
+SUMS = pytest.mark.parametrize("level, dtype, n, back", list(itertools.product(LANES, SIZE, [256, 64, 48, 37], [False, True])))
+
+
+@SUMS
+def test_where_it_pays(koine, level, dtype, n, back):
+    lanes = LANES[level] // SIZE[dtype]
+    opts = koine("compile", "-", "--to", "optimize", stdin=running(dtype, 3, n, back), env={"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": 1}).stdout
+    pays = n % lanes == 0 and n >= 4 * lanes and lanes >= 4
+    assert re.findall(r"scan 1 (\d+) #2", opts) == ([str(lanes)] if pays else [])
+
+
+@pytest.mark.runs
+@SUMS
 def test_running_sums(koine, tmp_path, level, dtype, n, back):
     p, env = tmp_path / "p.kn", {"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": 1}
     p.write_text(running(dtype, 3, n, back))
-    lanes = LANES[level] // SIZE[dtype]
-    opts = koine("compile", p, "--to", "optimize", env=env).stdout
-    pays = n % lanes == 0 and n >= 4 * lanes and lanes >= 4
-    assert re.findall(r"scan 1 (\d+) #2", opts) == ([str(lanes)] if pays else [])
     got = koine("run", p, env=env).stdout
     assert got == koine("run", "-", "--device", "INTERP", stdin=koine("compile", p, "--to", "plan", env=env).stdout).stdout
     if dtype == "i32":
@@ -62,15 +68,23 @@ def test_running_sums(koine, tmp_path, level, dtype, n, back):
     assert got == koine("run", p, env={**env, "KN_THREADS": 2}).stdout
 
 
-@pytest.mark.parametrize("level, dtype", [("avx512", "f32"), ("avx2", "f32"), ("avx2", "i32"), ("sse2", "f32")])
-def test_log_steps(koine, tmp_path, level, dtype):
+VECTORS = pytest.mark.parametrize("level, dtype", [("avx512", "f32"), ("avx2", "f32"), ("avx2", "i32"), ("sse2", "f32")])
+
+
+@VECTORS
+def test_log_steps(koine, level, dtype):
     """A vector takes as many permutations and additions as its lanes have doublings, and both once more for what came before; nothing goes
-    through memory, and C adds up in the same order."""
-    p, env = tmp_path / "p.kn", {"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": 1}
-    p.write_text(running(dtype, 3, 256, False))
-    text = koine("compile", p, "--target", "x86", env=env).stdout
+    through memory."""
+    text = koine("compile", "-", "--target", "x86", stdin=running(dtype, 3, 256, False), env={"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": 1}).stdout
     lanes = LANES[level] // SIZE[dtype]
     assert len(re.findall(r"^ +(?:vpermps|pshufd .*, [1-9])", text, re.M)) == lanes.bit_length()
     assert len(re.findall(r"^ +v?p?add(?:ps|d) ", text, re.M)) == lanes.bit_length()
     assert "PTR [rsp" not in text
+
+
+@pytest.mark.runs
+@VECTORS
+def test_c_adds_up_in_the_same_order(koine, tmp_path, level, dtype):
+    p, env = tmp_path / "p.kn", {"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": 1}
+    p.write_text(running(dtype, 3, 256, False))
     assert koine("run", p, env=env).stdout == koine("run", p, env={**env, "KN_CODE": "c"}).stdout

@@ -5,6 +5,8 @@ import re
 import numpy as np
 import pytest
 
+LEVELS = ["avx512", "avx2", "sse2"]
+
 
 def program(dtype, rows, cols, flip):
     around = f"%f = flip %x axes=({flip})" if flip is not None else "%f = permute %x order=(0, 1)"
@@ -12,31 +14,60 @@ def program(dtype, rows, cols, flip):
             f'%y = add %t %t\nout "y" = %y\n')
 
 
-@pytest.mark.parametrize("level", ["avx512", "avx2"])
+def code_of(koine, text, threads=1):
+    return koine("compile", "-", "--target", "x86", stdin=text, env={"KN_CPU": "avx512", "KN_THREADS": threads, "KN_ALONE": 1}).stdout
+
+
+SIZES = [(64, 8), (64, 64), (80, 24), (100, 37), (16, 7), (272, 64), (264, 40)]
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", ["f32", "u32", "f64", "i16"])
-@pytest.mark.parametrize("rows, cols", [(64, 8), (64, 64), (80, 24), (100, 37), (16, 7), (272, 64), (264, 40)])
+@pytest.mark.parametrize("rows, cols", SIZES)
 @pytest.mark.parametrize("flip", [None, 0, 1])
 def test_transposed(koine, tmp_path, level, dtype, rows, cols, flip):
     p, env = tmp_path / "p.kn", {"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": 1}
     p.write_text(program(dtype, rows, cols, flip))
     assert koine("run", p, env=env).stdout == koine("run", p, "--device", "INTERP").stdout
-    code = koine("compile", p, "--target", "x86", env=env).stdout
-    square = level == "avx512" and dtype in ("f32", "u32") and rows >= 16 and cols >= 8 and flip != 1
-    if square and rows % 16 == 0 and cols % 8 == 0: # nothing goes through the frame, lane by lane, nor in what a cut leaves
-        halves, across = code.count("vinsertf64x4"), code.count("vshuff32x4")
-        assert across >= 8 and "# frame" not in code
-        assert halves == 0 and across % 16 == 0 if cols % 16 == 0 else halves >= 8 and across == halves  # lines read whole
-    elif not square:
-        assert "vshuff32x4" not in code
 
 
-@pytest.mark.parametrize("batch, rows, cols", [(1, 64, 64), (3, 50, 48), (2, 272, 24), (2, 49, 64)])
-def test_what_a_cut_leaves(koine, tmp_path, batch, rows, cols):
-    """Rows that no vector takes are cut off inside the batch, and the other loop inside them: what is left goes in squares."""
-    p, env = tmp_path / "p.kn", {"KN_CPU": "avx512", "KN_THREADS": 1}
-    p.write_text(f'koine 1 tensor\n%x = param "x" : f32 [{batch}, {rows}, {cols}]\n%y = permute %x order=(0, 2, 1)\nout "y" = %y\n')
+@pytest.mark.parametrize("dtype", ["f32", "u32"])
+@pytest.mark.parametrize("rows, cols", [(r, c) for r, c in SIZES if r % 16 == 0 and c % 8 == 0])
+@pytest.mark.parametrize("flip", [None, 0])
+def test_squares(koine, dtype, rows, cols, flip):
+    """Nothing goes through the frame, lane by lane, nor in what a cut leaves."""
+    code = code_of(koine, program(dtype, rows, cols, flip))
+    halves, across = code.count("vinsertf64x4"), code.count("vshuff32x4")
+    assert across >= 8 and "# frame" not in code
+    assert halves == 0 and across % 16 == 0 if cols % 16 == 0 else halves >= 8 and across == halves  # lines read whole
+
+
+@pytest.mark.parametrize("dtype, rows, cols, flip", [("f64", 64, 64, None), ("i16", 64, 64, None), ("f32", 64, 64, 1), ("f32", 16, 7, None), ("u32", 16, 7, 0)])
+def test_what_is_no_square(koine, dtype, rows, cols, flip):
+    assert "vshuff32x4" not in code_of(koine, program(dtype, rows, cols, flip))
+
+
+BATCHES = [(1, 64, 64), (3, 50, 48), (2, 272, 24), (2, 49, 64)]
+
+
+def batched(batch, rows, cols):
+    return f'koine 1 tensor\n%x = param "x" : f32 [{batch}, {rows}, {cols}]\n%y = permute %x order=(0, 2, 1)\nout "y" = %y\n'
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("batch, rows, cols", BATCHES)
+def test_batches(koine, tmp_path, level, batch, rows, cols):
+    p, env = tmp_path / "p.kn", {"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": 1}
+    p.write_text(batched(batch, rows, cols))
     assert koine("run", p, env=env).stdout == koine("run", p, "--device", "INTERP").stdout
-    code = koine("compile", p, "--target", "x86", env=env).stdout
+
+
+@pytest.mark.parametrize("batch, rows, cols", BATCHES)
+def test_what_a_cut_leaves(koine, batch, rows, cols):
+    """Rows that no vector takes are cut off inside the batch, and the other loop inside them: what is left goes in squares."""
+    code = code_of(koine, batched(batch, rows, cols))
     assert code.count("vunpcklps") >= 8 and "vgather" not in code
     assert rows % 16 or "# frame" not in code
 
@@ -58,22 +89,30 @@ out "y" = %y
 PLAIN, ADDED, CHANGED = "%y = add %sr 0.0", "%y = add %sr %r", "%a = add %sr %r\n%b = mul %a %a\n%y = mul %b %sr"
 
 
-@pytest.mark.parametrize("after", [PLAIN, ADDED, CHANGED])
-@pytest.mark.parametrize("m, k, n", [(32, 24, 64), (48, 16, 64), (64, 40, 65), (96, 7, 97)])
-@pytest.mark.parametrize("threads", [1, 3])
-def test_columns_are_written_as_rows(koine, tmp_path, after, m, k, n, threads):
+PRODUCTS = pytest.mark.parametrize("after, m, k, n, threads", [
+    (after, *size, threads) for after in (PLAIN, ADDED, CHANGED) for size in ((32, 24, 64), (48, 16, 64), (64, 40, 65), (96, 7, 97)) for threads in (1, 3)])
+
+
+@PRODUCTS
+def test_columns_are_written_as_rows(koine, after, m, k, n, threads):
     """Rows by rows: the results of a tile are columns, which go to memory as rows of eight, once the last one is there."""
+    code = code_of(koine, LINEAR.format(m=m, k=k, n=n, after=after), threads)
+    assert len(re.findall("vextractf64x4 YMMWORD", code)) >= 8, "two rows from each"
+    assert "spill" not in code.split("registers:")[0]
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("level", LEVELS)
+@PRODUCTS
+def test_rows_by_rows(koine, tmp_path, level, after, m, k, n, threads):
     p, rng = tmp_path / "p.kn", np.random.default_rng(m + n)
     p.write_text(LINEAR.format(m=m, k=k, n=n, after=after))
     x, w, r = (rng.integers(-8, 9, s).astype("f4") for s in ((m, k), (n, k), (m, n)))
     for name, a in (("x", x), ("w", w), ("r", r)):
         np.save(tmp_path / f"{name}.npy", a)
-    env = {"KN_CPU": "avx512", "KN_THREADS": threads, "KN_ALONE": 1}
+    env = {"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": threads, "KN_ALONE": 1}
     given = ("x", "w") if after == PLAIN else ("x", "w", "r")
     koine("run", p, *[a for v in given for a in ("--in", f"{v}={tmp_path}/{v}.npy")], "--out", f"y={tmp_path}/y.npy", env=env)
     s = x @ w.T
     want = s if after == PLAIN else s + r if after == ADDED else (s + r) ** 2 * s
     assert np.array_equal(np.load(tmp_path / "y.npy"), want)
-    code = koine("compile", p, "--target", "x86", env=env).stdout
-    assert len(re.findall("vextractf64x4 YMMWORD", code)) >= 8, "two rows from each"
-    assert "spill" not in code.split("registers:")[0]

@@ -19,16 +19,23 @@ def output(k, dtype, n, apart, at, around):
     return lines + [f"%y{k} = add {last} {last}", f'out "y{k}" = %y{k}']
 
 
+def program(dtype, n):
+    return "\n".join(["koine 1 tensor"] + [line for k, c in enumerate(CASES) for line in output(k, dtype, n, *c)]) + "\n"
+
+
+@pytest.mark.runs
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "u32", "i64", "i16"])
 @pytest.mark.parametrize("n", [4, 16, 37, 64])
 def test_strided(koine, tmp_path, dtype, level, n):
     p = tmp_path / "p.kn"
-    p.write_text("\n".join(["koine 1 tensor"] + [line for k, c in enumerate(CASES) for line in output(k, dtype, n, *c)]) + "\n")
+    p.write_text(program(dtype, n))
     want = koine("run", p, "--device", "INTERP").stdout
     assert want.count("y") >= len(CASES)
     assert koine("run", p, env={"KN_CODE": "x86", "KN_CPU": level}).stdout == want
-    if dtype == "f32" and level == "avx512" and n > 4:
-        assert "vpermt2ps" in koine("compile", p, "--target", "x86", env={"KN_CPU": level}).stdout
-    if dtype == "f32" and level == "avx2" and n > 4:
-        assert "vshufps" in koine("compile", p, "--target", "x86", env={"KN_CPU": level}).stdout
+
+
+@pytest.mark.parametrize("level, takes", [("avx512", "vpermt2ps"), ("avx2", "vshufps")])
+@pytest.mark.parametrize("n", [16, 37, 64])
+def test_permuted(koine, level, takes, n):
+    assert takes in koine("compile", "-", "--target", "x86", stdin=program("f32", n), env={"KN_CPU": level}).stdout

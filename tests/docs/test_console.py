@@ -25,6 +25,7 @@ def shown(block, build):
     return out
 
 
+@pytest.mark.runs("avx2")
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_blocks_are_true(page, build):
     text = page.read_text()

@@ -110,11 +110,11 @@ def test_memory_stays_flat(koine, small, sanitized):
     assert max(rss[-4:]) <= max(rss[:3]) * 1.02, rss
 
 
-def test_valgrind_finds_no_leak(koine, small, sanitized):
+def test_valgrind_finds_no_leak(koine, small, sanitized, levels):
     if sanitized or not shutil.which("valgrind"):
         pytest.skip("no valgrind, or a sanitizer")
     import os
     r = subprocess.run(["valgrind", "--leak-check=full", "--error-exitcode=9", "--errors-for-leak-kinds=definite,indirect,possible",
                         koine.path, "train", "digits", "--data", *small, "--steps", "2", "--batch", "8"], text=True,
-                       capture_output=True, timeout=600, env={**os.environ, "KN_CPU": "avx2", "KN_VERIFY": "0", "KN_CACHE": str(koine.cwd)})
+                       capture_output=True, timeout=600, env={**os.environ, "KN_CPU": levels[:2][-1], "KN_VERIFY": "0", "KN_CACHE": str(koine.cwd)})
     assert r.returncode == 0, r.stderr[-4000:]

@@ -8,9 +8,9 @@ import pytest
 FOUND = sorted((Path(__file__).parent / "found").glob("*.kn"))
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("program", FOUND, ids=lambda p: p.stem)
-@pytest.mark.parametrize("level", ["", "avx2", "sse2"])
-@pytest.mark.parametrize("code", ["c", "x86"])
+@pytest.mark.parametrize("code, level", [(code, level) for level in ("avx512", "avx2", "sse2") for code in ("c", "x86")] + [("x86", level) for level in ("dot", "fp16", "amx")])
 def test_gives_the_interpreters_bits(koine, tmp_path, program, code, level):
     got = []
     for device in ("INTERP", "CPU"):

@@ -76,15 +76,21 @@ def test_the_second_run_measures_nothing(run, root, tmp_path, name, code):
 
 
 def test_what_it_depends_on(run, small, tmp_path):
-    """Another level, other threads: another search. A narrower one takes what a wider one found; a wider one goes on."""
-    base = {"KN_CPU": "avx2", "KN_THREADS": "2"}
+    """Other threads: another search. A narrower one takes what a wider one found; a wider one goes on."""
+    base = {"KN_THREADS": "2"}
     first = run(small, **base)
-    for k, env in enumerate([{"KN_CPU": "sse2"}, {"KN_THREADS": "1"}, {"KN_STREAM": "4096"}]):
+    for k, env in enumerate([{"KN_THREADS": "1"}, {"KN_STREAM": "4096"}]):
         assert run(small, **{**base, **env}).searched == 1 and len(records(tmp_path)) == k + 2
     wider = run(small, **base, KN_BEAM="2")
-    assert wider.searched == 1 and len(records(tmp_path)) == 4
+    assert wider.searched == 1 and len(records(tmp_path)) == 3
     drop_programs(tmp_path)
     assert run(small, **base).searched == 0 and run(small, **base, KN_BEAM="2").searched == 0 and first.measured > 0
+
+
+@pytest.mark.runs("avx2")
+def test_it_depends_on_the_level(run, small):
+    for searched in (1, 0):
+        assert [run(small, KN_CPU=level).searched for level in ("avx2", "sse2")] == [searched, searched]
 
 
 def test_kernels_that_are_alike_are_searched_for_once(run, tmp_path):

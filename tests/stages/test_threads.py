@@ -99,10 +99,10 @@ out "y" = %y
     assert len({koine("run", "-", "--json", stdin=text, env={"KN_THREADS": str(t)}).stdout for t in (1, 2, 3)}) == 1
 
 
-def test_rows_that_are_threads_are_not_cut(koine):
+@pytest.mark.runs
+@pytest.mark.parametrize("level", ["avx512", "avx2", "sse2"])
+def test_rows_that_are_threads_are_not_cut(koine, level):
     """What the heuristics may not do to a THREAD loop left the kernel as it was, and its sum in another order."""
-    def run(threads):
-        return koine("run", HERE / "threads/values-beside-each-other.kn", "--json", env={"KN_THREADS": str(threads), "KN_ALONE": "1", "KN_CPU": "avx2"}).stdout
-    assert run(1) == run(5)
-    shared = koine("compile", HERE / "threads/values-beside-each-other.kn", "--to", "optimize", env={"KN_THREADS": "5", "KN_ALONE": "1", "KN_CPU": "avx2"}).stdout
-    assert "threads=5" in shared
+    program, env = HERE / "threads/values-beside-each-other.kn", {"KN_ALONE": "1", "KN_CPU": level}
+    assert len({koine("run", program, "--json", env=env | {"KN_THREADS": t}).stdout for t in (1, 5)}) == 1
+    assert "threads=5" in koine("compile", program, "--to", "optimize", env=env | {"KN_THREADS": 5}).stdout

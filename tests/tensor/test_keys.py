@@ -87,13 +87,13 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("draw", DRAWS)
-def test_draws_depend_on_the_key_alone(draw):
+def test_draws_depend_on_the_key_alone(levels, draw):
     """Any device, any level of it and number of threads, whatever was drawn or realised before; another key draws something else. The same of a seed."""
     want = {}
-    for device, threads, level in (("INTERP", 1, b""), ("CPU", 1, b""), ("CPU", 1, b"sse2"), ("CPU", 2, b"avx2"), ("CPU", 3, b"")):
+    for device, threads, level in (("INTERP", 1, ""), ("CPU", 1, ""), ("CPU", 1, "sse2"), ("CPU", 2, levels[:2][-1]), ("CPU", 3, "")):
         k = koine.Context(device)
         koine.load().kn_set(k.h, b"KN_THREADS", b"%d" % threads)
-        koine.load().kn_set(k.h, b"KN_CPU", level)
+        koine.load().kn_set(k.h, b"KN_CPU", level.encode())
         if threads > 1:
             k.rand((threads,)).numpy()
             DRAWS[draw](k, None)

@@ -75,14 +75,14 @@ FUNCTIONS = ["gamma", "chi_square", "student_t", "beta", "dirichlet", "poisson",
 
 
 @pytest.mark.parametrize("fn", FUNCTIONS)
-def test_the_same_everywhere(fn):
+def test_the_same_everywhere(levels, fn):
     """Any device, level of it and number of threads, whatever was drawn before; a seed, too. A sum (of dirichlet) is rounded as sums are."""
     r, want = np.random.default_rng(1), {}
     a, b = r.uniform(0, 4, (20, 7)) ** 3, r.uniform(0, 1, (20, 7))
-    for device, threads, level in (("INTERP", 1, b""), ("CPU", 1, b""), ("CPU", 1, b"sse2"), ("CPU", 2, b"avx2"), ("CPU", 3, b"")):
+    for device, threads, level in (("INTERP", 1, ""), ("CPU", 1, ""), ("CPU", 1, "sse2"), ("CPU", 2, levels[:2][-1]), ("CPU", 3, "")):
         k = koine.Context(device)
         koine.load().kn_set(k.h, b"KN_THREADS", b"%d" % threads)
-        koine.load().kn_set(k.h, b"KN_CPU", level)
+        koine.load().kn_set(k.h, b"KN_CPU", level.encode())
         if threads > 1:
             of(k, fn, k.array(a), k.array(b), None).numpy()
         got = {"key": of(k, fn, k.array(a), k.array(b), k.key(5)).numpy(), "other": of(k, fn, k.array(a), k.array(b), k.key(6)).numpy()}

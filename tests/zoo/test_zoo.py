@@ -252,11 +252,8 @@ def test_model(name, device, build, tmp_path):
         close((saved[k] - before[k])[known], (after[k] - before[k])[known], 5e-4, k)  # what the step changed
 
 
-FLAGS = Path("/proc/cpuinfo").read_text()
-LEVELS = ["sse2"] + [n for n, flag in (("avx2", " avx2 "), ("avx512", " avx512vl ")) if flag in FLAGS]
-
-
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.runs
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_access_is_in_bounds(name, level, build):
     """KN_VERIFY=3 interprets the program after each stage, the last time as the lists that machine code is made of; there an access

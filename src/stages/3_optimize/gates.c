@@ -130,9 +130,10 @@ static bool may_deal(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn
     return may;
 }
 
-/* May windows of it be framed, outer's iterations in so many parts, so that outer and inner go along it as one loop? */
+/* May windows of it be framed, outer's iterations in so many parts, so that outer and inner go along it as one loop? *all: bytes of what is
+ * framed beside it, of all of which a cache keeps no more. */
 static bool may_frame(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, int64_t parts, kn_uop inner,
-                      kn_uop *before) {
+                      kn_uop *before, int64_t *all) {
     const ki_scope *s = &k->scope;
     bool may = false, rows = false;
     ki_frame f;
@@ -149,6 +150,7 @@ static bool may_frame(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, i
             if (r == outer) n -= ki_extent(r) - ki_extent(r) / parts;
             may = (bytes *= n) <= MOST_FRAMED;
         }
+        may = may && (*all += bytes) <= MOST_FRAMED;
     }
     ki_free(set);
     return may && rows;
@@ -169,13 +171,14 @@ typedef struct staged {
 static bool may_join(const ki_nest *k, kn_uop e, kn_uop outer, int64_t parts, kn_uop inner, ki_optop how,
                      staged *first) {
     const ki_scope *s = &k->scope;
+    int64_t framed = 0;
     *first = (staged){0};
     for (uint32_t i = 0; i <= s->at[e->id]; i++) {
         kn_uop u = s->node[i], before;
         if (!ki_is_access(u) || !(ki_scope_has(s, u, outer) || ki_scope_has(s, u, inner))) continue;
         bool both = counts_both(k, u, outer, inner);
         if (how == KI_OPT_FRAME && (!both || ki_is_gated(u))) {
-            if (!may_frame(k, e, u, outer, parts, inner, &before)) return false;
+            if (!may_frame(k, e, u, outer, parts, inner, &before, &framed)) return false;
             if (!first->access) *first = (staged){u, before, KI_OPT_FRAME};
             continue;
         }

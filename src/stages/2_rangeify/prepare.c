@@ -76,20 +76,20 @@ kn_uop ki_prepare_chunks(ki_match *m) {
         t = ki_shrink(ir, t, offset, dim);
         if (!rest || !t) return NULL;
     }
-    unsigned to = 0; /* chunks one after the other: what one reads, of a product or for several values, stays */
+    /* Chunks outermost, one after the other: what one reads, of a product or for several values, stays. */
     for (unsigned k = 0; k <= rank; k++) {
         dim[k] = k < at ? t->type->dim[k].n : k == at ? c : k == at + 1 ? n / c : t->type->dim[k - 1].n;
-        order[k] = k == to ? at : k > to && k <= at ? (int64_t)k - 1 : k;
+        order[k] = k == 0 ? at : k <= at ? (int64_t)k - 1 : k;
         bool reduced = order[k] < at ? axes >> order[k] & 1 : order[k] == at ? false : axes >> (order[k] - 1) & 1;
         inner |= (uint32_t)reduced << k;
     }
     ki_load l = {.device = u->type->device, .addrspace = KN_GLOBAL};
     const void *p = ki_intern(ir, &l, sizeof l);
     t = ki_reshape(ir, t, dim, rank + 1);
-    if (t && to != at) t = ki_permute(ir, t, order, rank + 1);
+    if (t && at) t = ki_permute(ir, t, order, rank + 1);
     kn_uop part = t ? ki_reduce(ir, t, (kn_op)u->arg.reduce.op, inner) : NULL;
     kn_uop kept = part && p ? ki_make(ir, KN_LOAD, KN_VOID, &part, 1, (kn_arg){.p = p}, 0) : NULL;
-    kn_uop whole = kept ? ki_reduce(ir, kept, (kn_op)u->arg.reduce.op, UINT32_C(1) << to) : NULL;
+    kn_uop whole = kept ? ki_reduce(ir, kept, (kn_op)u->arg.reduce.op, 1) : NULL;
     for (unsigned k = 0; k < rank; k++) dim[k] = u->type->dim[k].n;
     whole = whole ? ki_reshape(ir, whole, dim, rank) : NULL;
     return rest ? ki_op2(ir, (kn_op)u->arg.reduce.op, whole, rest) : whole;

@@ -20,6 +20,11 @@
 
 #include <string.h>
 
+typedef struct edge { /* a store that another one reads */
+    uint32_t of;
+    bool same;
+} edge;
+
 typedef struct work {
     kn_uop *order; /* ids ascending */
     int64_t n;
@@ -33,6 +38,9 @@ typedef struct work {
     kn_uop *store; /* the stored values, inputs not among them: ids ascending */
     uint32_t nstore;
     int64_t **limit; /* by store, by id: elements that it may read, 0: it does not read this, SAME */
+    edge *edge;      /* the same of stores, few of which read each other: first[s] up to first[s + 1] are those of s */
+    uint32_t *first;
+    size_t room;
 } work;
 enum { SAME = -1 }; /* needed element by element: made in the same kernel, or may be */
 
@@ -272,12 +280,26 @@ static void find_reads(work *w, uint32_t s) {
 
 /* Does store s need store t by way of another? */
 static bool needs_else(const work *w, uint32_t s, uint32_t t, bool *need) {
-    for (uint32_t r = t; r < s; r++) {
+    for (uint32_t r = t; r <= s; r++) {
         need[r] = r == t;
-        for (uint32_t q = t; q < r && !need[r]; q++) need[r] = need[q] && w->limit[r][w->store[q]->id] != 0;
-        if (need[r] && r != t && w->limit[s][w->store[r]->id]) return true;
+        for (uint32_t e = w->first[r]; e < w->first[r + 1] && !need[r]; e++)
+            need[r] = w->edge[e].of >= t && need[w->edge[e].of] && (r != s || w->edge[e].of != t);
     }
-    return false;
+    return need[s];
+}
+
+static bool list_edges(work *w) {
+    uint32_t n = 0;
+    for (uint32_t s = 0; s < w->nstore; s++) {
+        if (!ki_array_grow(&w->edge, &w->room, n + s + 1, sizeof *w->edge)) return false;
+        w->first[s] = n;
+        for (uint32_t t = 0; t < s; t++) {
+            int64_t how = w->limit[s][w->store[t]->id];
+            if (how) w->edge[n++] = (edge){t, how == SAME};
+        }
+    }
+    w->first[w->nstore] = n;
+    return true;
 }
 
 static bool collect(work *w) {
@@ -296,10 +318,13 @@ static bool collect(work *w) {
             if (of && of == w->block[w->store[t]->id] && w->limit[s][w->store[t]->id])
                 w->limit[s][w->store[t]->id] = SAME;
         }
+    if (!list_edges(w)) return ki_free(need), false;
     for (uint32_t s = 0; s < w->nstore; s++) /* what is the same kernel's stays so only if no path leads around */
-        for (uint32_t t = 0; t < s; t++)
-            if (w->limit[s][w->store[t]->id] == SAME && needs_else(w, s, t, need))
-                w->limit[s][w->store[t]->id] = INT64_MAX;
+        for (uint32_t e = w->first[s]; e < w->first[s + 1]; e++)
+            if (w->edge[e].same && needs_else(w, s, w->edge[e].of, need)) {
+                w->limit[s][w->store[w->edge[e].of]->id] = INT64_MAX;
+                w->edge[e].same = false;
+            }
     for (uint32_t s = 0; s < w->nstore; s++) /* inputs, and sums on the way, are read */
         for (int64_t i = 0; i < w->n; i++)
             if (w->limit[s][w->order[i]->id] == SAME && !w->stored[w->order[i]->id])
@@ -317,10 +342,10 @@ static int64_t chain(const work *w, kn_uop u, int64_t *length, bool elements) {
         int64_t own = w->limit[s][u->id];
         own = own <= 0 ? 0 : !elements ? 1 : own < u->type->numel ? own : u->type->numel;
         before[s] = 0;
-        for (uint32_t t = 0; t < s; t++) {
-            int64_t how = w->limit[s][w->store[t]->id], behind = how == SAME ? before[t] : how ? length[t] : 0;
+        for (const edge *e = w->edge + w->first[s]; e < w->edge + w->first[s + 1]; e++) {
+            int64_t behind = e->same ? before[e->of] : length[e->of];
             if (behind > before[s]) before[s] = behind;
-            if (how == SAME && length[t] - before[t] > own) own = length[t] - before[t];
+            if (e->same && length[e->of] - before[e->of] > own) own = length[e->of] - before[e->of];
         }
         length[s] = before[s] + own;
         if (length[s] > longest) longest = length[s];
@@ -372,10 +397,11 @@ int64_t floor_bytes(const ki_program *p, moved *m) {
     w.user = ki_calloc(p->ir->n, sizeof *w.user);
     w.store = ki_calloc((size_t)w.n + 1, sizeof *w.store);
     w.limit = ki_calloc((size_t)w.n + 1, sizeof *w.limit);
+    w.first = ki_calloc((size_t)w.n + 1, sizeof *w.first);
     int64_t *length = ki_calloc(2 * (size_t)w.n + 2, sizeof *length), bytes = -1;
     uint8_t *at = ki_calloc(p->ir->n, 1);
     bool ok = at && w.constant && w.fresh && w.stored && w.must && w.block && w.user && find_users(&w) && w.store &&
-              w.limit && length;
+              w.limit && w.first && length;
     for (int64_t i = 0; i < w.n && ok; i++)
         if (w.order[i]->op == KN_AFTER) w.stored[w.order[i]->id] = w.must[w.order[i]->id] = true;
     for (uint32_t i = 0; i < tuple->nsrc && ok; i++) {
@@ -395,6 +421,8 @@ int64_t floor_bytes(const ki_program *p, moved *m) {
     ki_free(w.user);
     ki_free(w.store);
     ki_free(w.limit);
+    ki_free(w.edge);
+    ki_free(w.first);
     ki_free(length);
     ki_free(at);
     ki_free(w.order);

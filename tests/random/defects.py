@@ -146,9 +146,9 @@ DEFECTS = [
     Defect("plan", "the first call that reads ends the range", PLAN + "plan.c", "p->last[b->id] = i + 1;", "if (!p->last[b->id] || p->last[b->id] == p->first[b->id]) p->last[b->id] = i + 1;"),
     Defect("plan", "outputs are planned as intermediates are", PLAN + "plan.c", "if (b && b->id < p->top) p->first[b->id] = 0;", "if (b && b->id < p->top && !k) p->first[b->id] = 0;"),
     # ---- render
+    Defect("render", "the gate of every lane is that of lane 0", RENDER + "c_mem.c", '"%s[%u] ? %s : %s", m, k, s, lane_alt', '"%s[%u] ? %s : %s", m, 0u, s, lane_alt', "c"),
     Defect("render", "> for >=", RENDER + "c_expr.c", 'case KN_CMPGE: return ">=";', 'case KN_CMPGE: return ">";', "c"),
     Defect("render", "vectors reversed wrongly", RENDER + "c_mem.c", 'for (unsigned k = n; k-- > 0;) ki_text_printf(&t, ", %u", k);', 'for (unsigned k = n; k-- > 0;) ki_text_printf(&t, ", %u", k ? k - 1 : 0);', "c"),
-    Defect("render", "the gate of every lane is that of lane 0", RENDER + "c_mem.c", '"%s[%u] ? %s : %s", m, k, s, lane_alt', '"%s[%u] ? %s : %s", m, 0u, s, lane_alt', "c"),
     Defect("render", "a strided access steps by one", RENDER + "c_mem.c", "offset(g, a, a->stride * (int64_t)k)", "offset(g, a, (int64_t)k)", "c"),
     Defect("render", "xor of bools is or", RENDER + "c_expr.c", 'case KN_CMPNE: return "(%s ^ %s)";', 'case KN_CMPNE: return "(%s | %s)";', "c"),
     # ---- machine code

@@ -41,6 +41,7 @@ out "y" = %y
 """
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
 @pytest.mark.parametrize("c, h, w, out", [(8, 16, 32, 40), (5, 9, 16, 24), (4, 6, 11, 33)])
 def test_repeated_pixels(koine, tmp_path, level, c, h, w, out):
@@ -54,6 +55,7 @@ def test_repeated_pixels(koine, tmp_path, level, c, h, w, out):
         assert len(re.findall(r"DWORD PTR \[rsp\+\d+\], \w+ +# frame", code)) == 0
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
 def test_all_lanes_of_a_gather_or_none(koine, tmp_path, level):
     """A row beyond the border is not read at all: its zeros are the border's, and before the first row there is nothing."""

@@ -51,9 +51,10 @@ def test_what_others_read_whole_is_stored(koine):
     assert stores_whole(koine, joined([20, 20], also='out "q" = {whole}'), 16 * 40)
 
 
-@pytest.mark.parametrize("cpu", ["sse2", "avx2", "avx512"])
+@pytest.mark.runs
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
 @pytest.mark.parametrize("parts, axis, n, m", [([30, 9], 0, 16, 24), ([20, 44], 1, 33, 40), ([9, 8, 20], 0, 50, 17), ([64, 64], 0, 96, 64)])
-def test_values(koine, tmp_path, cpu, parts, axis, n, m):
+def test_values(koine, tmp_path, level, parts, axis, n, m):
     """Those of numpy, the same on any number of threads; and each part is read in a sum that compares no place."""
     r = np.random.default_rng(5)
     xs = [r.standard_normal((k, n) if axis == 0 else (n, k)).astype("f4") for k in parts]
@@ -66,14 +67,14 @@ def test_values(koine, tmp_path, cpu, parts, axis, n, m):
         inputs += ["--in", f"x{i}={tmp_path}/x{i}.npy"]
     seen = set()
     for threads in ("1", "2", "3"):
-        koine("run", tmp_path / "p.kn", *inputs, "--out", f"y={tmp_path}/y.npy", env={**ENV, "KN_CPU": cpu, "KN_THREADS": threads, "KN_ALONE": "1"})
+        koine("run", tmp_path / "p.kn", *inputs, "--out", f"y={tmp_path}/y.npy", env={**ENV, "KN_CPU": level, "KN_THREADS": threads, "KN_ALONE": "1"})
         y = np.load(tmp_path / "y.npy")
         seen.add(y.tobytes())
     assert len(seen) == 1
     whole = np.concatenate([x if i == 0 else np.exp(x) for i, x in enumerate(xs)], axis=axis)
     want = w.astype("f8") @ (whole if axis == 0 else whole.T).astype("f8")
     np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
-    text = koine("compile", tmp_path / "p.kn", "--target", "x86", "--to", "optimize", env={**ENV, "KN_CPU": cpu, "KN_THREADS": "1"}).stdout
+    text = koine("compile", tmp_path / "p.kn", "--target", "x86", "--to", "optimize", env={**ENV, "KN_CPU": level, "KN_THREADS": "1"}).stdout
     cuts = [int(c) for c in re.findall(r"cut \d+ (\d+)", re.findall(r"opts=\[(.*)\]", text)[-1])]
     assert parts[0] in cuts, cuts
 
@@ -114,11 +115,12 @@ out "y" = %y
 """
 
 
-@pytest.mark.parametrize("cpu", ["sse2", "avx2", "avx512"])
-def test_a_convolution_masks_its_border_alone(koine, cpu):
+@pytest.mark.runs
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
+def test_a_convolution_masks_its_border_alone(koine, level):
     """A window's reads are under one condition, the border's: no value is chosen or masked again."""
     assert not stores_whole(koine, CONVOLUTION, 32 * 144)
-    env = {**ENV, "KN_CPU": cpu, "KN_THREADS": "1"}
+    env = {**ENV, "KN_CPU": level, "KN_THREADS": "1"}
     text = koine("compile", "-", "--target", "x86", "--to", "optimize", stdin=CONVOLUTION, env=env).stdout
     assert "cut" in text and not re.search(r"= where .* : f32", text)
     seen = {koine("run", "-", stdin=CONVOLUTION, env={**env, "KN_THREADS": t, "KN_ALONE": "1"}).stdout for t in ("1", "2", "5")}

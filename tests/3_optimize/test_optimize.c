@@ -446,31 +446,36 @@ static void copied(void) {
     }
 }
 
+/* The image of a convolution of p's sizes, copied by the OptOp: the values stay, then and where its positions are one loop, along which the copy is
+ * contiguous. The number of its places; *gated: is it read under a condition? 0: not so. */
+static int64_t copied_as_one_row(ki_optop op, const char *which, int axis, const int *p, bool *gated) {
+    begin(), fill();
+    kn_uop sink = convolve(p[0], p[1], p[2], p[3], p[4]);
+    run(sink, want);
+    kn_uop s = ki_apply_opt(&ir, sink, opt(op, axis, 1, 0, false));
+    CHECK(s && agrees(s), "%s keeps the values, axis %d, step %d", which, axis, p[4]);
+    kn_uop j = s ? ki_apply_opt(&ir, s, opt(KI_OPT_JOIN, 1, 2, 0, false)) : NULL;
+    CHECK(j && agrees(j), "and so does JOIN then");
+    ki_nest k;
+    bool open = j && ki_nest_open(&k, &ir, j), known;
+    uint32_t count = 0;
+    kn_uop u = open ? ki_nest_read_of(&k, k.sink, -1 - s->arg.kernel->opt[0].id, &count) : NULL;
+    CHECK(u && count == 1 && ki_nest_stride(&k, u, ki_nest_range(&k, 1), &known) == 1 && known,
+          "its positions are one row");
+    int64_t places = u ? ki_numel(ki_storage(u)) : 0;
+    *gated = u && ki_is_gated(u);
+    if (open) ki_nest_close(&k);
+    if (s) REFUSED(s, opt(op, axis, -1 - s->arg.kernel->opt[0].id, 0, false), OPT_STAGE, "copied twice");
+    finish();
+    return places;
+}
+
 /* An image whose every step-th row and column lie together is read as without steps. */
 static void dealt(void) {
     static const int shape[][5] = {{2, 3, 10, 14, 2}, {5, 4, 12, 8, 2}, {1, 3, 8, 6, 2}};
+    bool gated;
     for (int axis = -1; axis < 1; axis++)
-        for (int i = 0; i < 3; i++) {
-            const int *p = shape[i];
-            begin(), fill();
-            kn_uop sink = convolve(p[0], p[1], p[2], p[3], p[4]);
-            run(sink, want);
-            kn_uop s = ki_apply_opt(&ir, sink, opt(KI_OPT_DEAL, axis, 1, 0, false));
-            CHECK(s && agrees(s), "DEAL keeps the values, axis %d, step %d", axis, p[4]);
-            kn_uop j = s ? ki_apply_opt(&ir, s, opt(KI_OPT_JOIN, 1, 2, 0, false)) : NULL;
-            CHECK(j && agrees(j), "and so does JOIN then");
-            ki_nest k;
-            bool open = j && ki_nest_open(&k, &ir, j), known;
-            uint32_t count = 0;
-            kn_uop u = open ? ki_nest_read_of(&k, k.sink, -1 - s->arg.kernel->opt[0].id, &count) : NULL;
-            CHECK(u && count == 1 && ki_nest_stride(&k, u, ki_nest_range(&k, 1), &known) == 1 && known,
-                  "its positions are one row");
-            if (open) ki_nest_close(&k);
-            if (s)
-                REFUSED(s, opt(KI_OPT_DEAL, axis, -1 - s->arg.kernel->opt[0].id, 0, false), OPT_STAGE,
-                        "dealt out twice");
-            finish();
-        }
+        for (int i = 0; i < 3; i++) copied_as_one_row(KI_OPT_DEAL, "DEAL", axis, shape[i], &gated);
     begin();
     REFUSED(convolve(2, 3, 10, 14, 1), opt(KI_OPT_DEAL, -1, 1, 0, false), OPT_STAGE, "nothing in steps");
     REFUSED(convolve(2, 3, 9, 14, 2), opt(KI_OPT_DEAL, -1, 1, 0, false), OPT_STAGE, "rows that steps do not divide");
@@ -488,30 +493,14 @@ static void dealt(void) {
 /* An image whose border is copied too is read without conditions, and as one row. */
 static void framed(void) {
     static const int shape[][5] = {{2, 3, 10, 14, 1}, {5, 4, 12, 8, 2}, {3, 2, 9, 11, 2}, {1, 3, 13, 5, 1}};
+    bool gated;
     for (int axis = -1; axis < 1; axis++)
         for (int i = 0; i < 4; i++) {
             const int *p = shape[i];
-            begin(), fill();
-            kn_uop sink = convolve(p[0], p[1], p[2], p[3], p[4]);
-            run(sink, want);
-            kn_uop s = ki_apply_opt(&ir, sink, opt(KI_OPT_FRAME, axis, 1, 0, false));
-            CHECK(s && agrees(s), "FRAME keeps the values, axis %d, step %d", axis, p[4]);
-            kn_uop j = s ? ki_apply_opt(&ir, s, opt(KI_OPT_JOIN, 1, 2, 0, false)) : NULL;
-            CHECK(j && agrees(j), "and so does JOIN then");
-            ki_nest k;
-            bool open = j && ki_nest_open(&k, &ir, j), known;
-            uint32_t count = 0;
-            kn_uop u = open ? ki_nest_read_of(&k, k.sink, -1 - s->arg.kernel->opt[0].id, &count) : NULL;
-            CHECK(u && count == 1 && !ki_is_gated(u) && ki_nest_stride(&k, u, ki_nest_range(&k, 1), &known) == 1 &&
-                      known,
-                  "its positions are one row, and all of them may be read");
-            int64_t places = open ? ki_numel(ki_storage(u)) : 0, rows = (p[2] - 1) / p[4] + 1 + 2 / p[4];
-            CHECK(places == (int64_t)p[0] * p[4] * rows * 3 * ((p[3] - 1) / p[4] + 1),
-                  "a row is there once for each step");
-            if (open) ki_nest_close(&k);
-            if (s)
-                REFUSED(s, opt(KI_OPT_FRAME, axis, -1 - s->arg.kernel->opt[0].id, 0, false), OPT_STAGE, "framed twice");
-            finish();
+            int64_t rows = (p[2] - 1) / p[4] + 1 + 2 / p[4], columns = (p[3] - 1) / p[4] + 1;
+            int64_t places = copied_as_one_row(KI_OPT_FRAME, "FRAME", axis, p, &gated);
+            CHECK(places == p[0] * p[4] * rows * 3 * columns && !gated,
+                  "a row is there once for each step, and all of it may be read");
         }
     begin();
     kn_uop sink = convolve(2, 3, 9, 12, 3);

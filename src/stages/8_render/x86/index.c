@@ -123,18 +123,6 @@ static ki_vreg quotient(ki_lower *l, kn_uop u) {
     return r;
 }
 
-static void compare(ki_lower *l, kn_uop x, kn_uop y) {
-    if (is_imm(y)) KI_LPUT(l, KI_X_CMP_EI, r64(ki_lgeneral(l, x)), ki_mimm(y->arg.i));
-    else KI_LPUT(l, KI_X_CMP_GE, r64(ki_lgeneral(l, x)), r64(ki_lgeneral(l, y)));
-}
-
-static ki_vreg flag(ki_lower *l, ki_x86_id set) {
-    ki_vreg r = fresh(l);
-    KI_LPUT(l, set, ki_mreg(KI_XO_R8, r));
-    KI_LPUT(l, KI_X_MOVZX_B, ki_mreg(KI_XO_R32, r), ki_mreg(KI_XO_R8, r));
-    return r;
-}
-
 static ki_vreg choose(ki_lower *l, kn_uop u) {
     ki_vreg c = ki_lgeneral(l, u->src[0]), a = ki_lgeneral(l, u->src[1]), r = copy(l, u->src[2]);
     KI_LPUT(l, KI_X_TEST_EG, ki_mreg(KI_XO_R32, c), ki_mreg(KI_XO_R32, c));
@@ -185,18 +173,6 @@ static ki_vreg logic(ki_lower *l, kn_uop u) {
     case KN_WHERE: return choose(l, u);
     default: return ki_lfail(l, u, "no such op on a bool of index arithmetic"), 0;
     }
-}
-
-static ki_vreg comparison(ki_lower *l, kn_uop u) {
-    static const struct {
-        uint8_t op;
-        uint16_t set;
-    } sets[] = {{KN_CMPLT, KI_X_SETL},  {KN_CMPNE, KI_X_SETNE}, {KN_CMPGT, KI_X_SETG},
-                {KN_CMPGE, KI_X_SETGE}, {KN_CMPLE, KI_X_SETLE}, {KN_CMPEQ, KI_X_SETE}};
-    compare(l, u->src[0], u->src[1]);
-    for (unsigned k = 0; k < sizeof sets / sizeof *sets; k++)
-        if (sets[k].op == u->op) return flag(l, (ki_x86_id)sets[k].set);
-    return ki_lfail(l, u, "no such comparison of indices"), 0;
 }
 
 /* ---- transfers --------------------------------------------------------------------------------------------------- */
@@ -251,6 +227,7 @@ static ki_vreg index_op(ki_lower *l, kn_uop u) {
 
 bool ki_lindex(ki_lower *l, kn_uop u) {
     ki_lval *v = ki_lv(l, u);
+    if (v->branch) return true;
     bool compares = ki_rank(u) == 0 && u->dtype == KN_BOOL && u->nsrc && ki_is_elementwise((kn_op)u->op);
     if (u->dtype == KN_IDX && !ki_rank(u) && ki_is_elementwise((kn_op)u->op)) {
         v->reg = index_op(l, u);
@@ -260,9 +237,9 @@ bool ki_lindex(ki_lower *l, kn_uop u) {
         if (v->wide) v->all = ki_lall(l, v->reg, ki_les(u));
         return true;
     } else if (compares && u->src[u->nsrc - 1]->dtype == KN_IDX && u->op != KN_CAST) {
-        v->reg = comparison(l, u);
+        v->reg = ki_lcomparison(l, u);
     } else if (compares && u->src[0]->dtype == KN_BOOL) {
-        v->reg = logic(l, u);
+        v->reg = v->within ? ki_lcomparison(l, u) : logic(l, u);
     } else {
         return false;
     }

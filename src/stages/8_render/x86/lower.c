@@ -322,9 +322,7 @@ static void close_loop(ki_lower *l) {
 static void open_if(ki_lower *l, kn_uop u) {
     struct ki_lloop *p = &l->loop[l->depth++];
     *p = (struct ki_lloop){.done = ki_asm_label(l->a)};
-    ki_vreg g = ki_lgeneral(l, u->src[0]);
-    KI_LPUT(l, KI_X_TEST_EG, ki_mreg(KI_XO_R32, g), ki_mreg(KI_XO_R32, g));
-    KI_LPUT(l, KI_X_JE, ki_mlabel(p->done));
+    ki_lskip_unless(l, u->src[0], p->done);
 }
 
 /* ---- values from outside ----------------------------------------------------------------------------------------- */
@@ -465,7 +463,7 @@ static bool lower(ki_lower *l) {
     l->epoch = ki_calloc((size_t)l->n + 1, sizeof *l->epoch);
     if (!l->at || !l->val || !l->epoch) return ki_fail(l->ir->env, KI_E_NOMEM), false;
     if (!ki_locals_open(&l->local, l->ir->env, l->inst, l->n, top) || !ki_lplan_memory(l) || !find_blocks(l) ||
-        !find_uses(l) || !find_slices(l) || !find_parked(l))
+        !find_uses(l) || !ki_lfind_branches(l) || !find_slices(l) || !find_parked(l))
         return false;
     find_deferred(l);
     if (!ki_lfind_squares(l)) return false;

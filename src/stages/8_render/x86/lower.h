@@ -23,6 +23,8 @@ typedef struct ki_lval {  /* by item */
     uint8_t gpr;          /* the register is a general one */
     uint8_t alias;        /* a LOAD of a slice: it is the slice's register */
     uint8_t outside;      /* it is read in another loop than it stands in */
+    uint8_t branch;       /* a bool (): no value, it is compared where a gate asks */
+    uint8_t within;       /* an AND: 0 <= x < c, one comparison */
     uint32_t nwide;       /* how many of its uses want it in all lanes */
     ki_vreg reg, all;     /* itself; broadcast */
     uint32_t slice;       /* 1 + the STORE (item) whose slice it is written to at once */
@@ -98,6 +100,11 @@ bool ki_lis_const(kn_uop u);
 
 /* index.c: index arithmetic, transfers. False: not such an op. */
 bool ki_lindex(ki_lower *l, kn_uop u);
+
+/* branch.c: truths of index arithmetic. Who asks which, after who reads what is known; the value of one; to `past` unless it is so. */
+bool ki_lfind_branches(ki_lower *l);
+ki_vreg ki_lcomparison(ki_lower *l, kn_uop u);
+void ki_lskip_unless(ki_lower *l, kn_uop gate, uint32_t past);
 
 /* memory.c */
 bool ki_lplan_memory(ki_lower *l);

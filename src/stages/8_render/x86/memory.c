@@ -248,9 +248,7 @@ static ki_vreg mask_of_bytes(ki_lower *l, ki_vreg x, unsigned lanes) {
 
 static uint32_t skip_unless(ki_lower *l, kn_uop gate) {
     uint32_t past = ki_asm_label(l->a);
-    ki_vreg g = ki_lgeneral(l, gate);
-    KI_LPUT(l, KI_X_TEST_EG, ki_mreg(KI_XO_R32, g), ki_mreg(KI_XO_R32, g));
-    KI_LPUT(l, KI_X_JE, ki_mlabel(past));
+    ki_lskip_unless(l, gate, past);
     return past;
 }
 static void here(ki_lower *l, uint32_t label) { KI_LPUT(l, KI_M_LABEL, ki_mlabel(label)); }

@@ -142,6 +142,14 @@ size_t ki_block_size(ki_shelf of, const void *p) {
     return size > unit * KI_UNITS ? size : r->units[place_of(r, unit, p)] * unit;
 }
 
+/* Is another region free? One is kept for what comes next: a new one's pages are cleared once more. */
+static bool is_spare(shelf *s, const region *r) {
+    unsigned many = atomic_load(&s->nregion);
+    for (unsigned k = 0; k < many; k++)
+        if (&s->table[k] != r && atomic_load(&s->table[k].base) > 1 && !atomic_load(&s->table[k].taken)) return true;
+    return false;
+}
+
 bool ki_block_free(ki_shelf of, void *p) {
     shelf *s = &shelves[of];
     region *r = region_of(s, p);
@@ -153,7 +161,6 @@ bool ki_block_free(ki_shelf of, void *p) {
     uint64_t run = run_of(at, units), none = 0;
     if (of == KI_DATA) (void)madvise(p, units * unit, MADV_DONTNEED); /* the rest of its region may stay for long */
     bool last = atomic_fetch_and(&r->taken, ~run) == run;
-    /* The first is kept for what comes next. */
-    if (last && r != s->table && atomic_compare_exchange_strong(&r->taken, &none, UINT64_MAX)) close_region(r, base);
+    if (last && is_spare(s, r) && atomic_compare_exchange_strong(&r->taken, &none, UINT64_MAX)) close_region(r, base);
     return true;
 }

@@ -43,26 +43,32 @@ bool ki_views_room(kn_ctx *k, uint32_t id) {
     return true;
 }
 
-void ki_views_add(kn_ctx *k, struct kn_tensor_s *t) {
+/* The head of the list that t stands in; NULL: in none. */
+static struct kn_tensor_s **list_of(kn_ctx *k, const struct kn_tensor_s *t) {
     kn_uop base = ki_view_base(t->u);
+    return base ? &k->view[base->id] : t->u ? &k->open : NULL;
+}
+
+void ki_views_add(kn_ctx *k, struct kn_tensor_s *t) {
+    struct kn_tensor_s **list = list_of(k, t);
     t->view_prev = t->view_next = NULL;
-    if (!base) return;
-    if ((t->view_next = k->view[base->id])) t->view_next->view_prev = t;
-    k->view[base->id] = t;
+    if (!list) return;
+    if ((t->view_next = *list)) t->view_next->view_prev = t;
+    *list = t;
 }
 
 void ki_views_drop(kn_ctx *k, struct kn_tensor_s *t) {
-    kn_uop base = ki_view_base(t->u);
-    if (!base) return;
+    struct kn_tensor_s **list = list_of(k, t);
+    if (!list) return;
     if (t->view_prev) t->view_prev->view_next = t->view_next;
-    else k->view[base->id] = t->view_next;
+    else *list = t->view_next;
     if (t->view_next) t->view_next->view_prev = t->view_prev;
 }
 
 void ki_views_none(kn_ctx *k) {
-    kn_uop base;
+    struct kn_tensor_s **list;
     for (struct kn_tensor_s *t = k->tensors; t; t = t->next)
-        if ((base = ki_view_base(t->u))) k->view[base->id] = NULL;
+        if ((list = list_of(k, t))) *list = NULL;
 }
 
 void ki_views_again(kn_ctx *k) {

@@ -38,7 +38,7 @@ struct kn_tensor_s {
     kn_uop u;                        /* NULL: an error tensor */
     kn_uop past;                     /* realised: the graph it was computed from, for gradients; else NULL */
     struct kn_tensor_s *prev, *next; /* all live tensors of the context, youngest first; next alone: the dead */
-    struct kn_tensor_s *view_prev, *view_next; /* live views of one base (assign.c) */
+    struct kn_tensor_s *view_prev, *view_next; /* live views of one base, or those that are no views (assign.c) */
     uint64_t born;                   /* k->births at birth: the list is in descending order of it */
     uint32_t scope;                  /* depth of the owning scope, 0 = the context itself (kept) */
     uint8_t weak;                    /* a literal: lit.i or lit.f is its exact value */
@@ -77,6 +77,7 @@ struct kn_ctx {
     struct kn_tensor_s *tensors;
     struct kn_tensor_s **view; /* by id of a base: the last of its views to be born; up to nview */
     uint32_t nview;
+    struct kn_tensor_s *open; /* live tensors that are no views: still to be computed */
     struct kn_tensor_s *dead_first, *dead_last; /* quarantine, oldest first */
     uint32_t ndead;
     void **slab; /* handles, in blocks */
@@ -153,8 +154,8 @@ static inline ki_storage *ki_storage_of(kn_ctx *k, kn_uop buffer) { return &k->s
 bool ki_storage_host(kn_ctx *k, ki_storage *s, size_t bytes);
 /* The BUFFER or assignment (AFTER) a value is a view of, through movement ops alone; the BUFFER an AFTER writes. */
 kn_uop ki_view_base(kn_uop u);
-/* Live tensors that are views of a base are linked: room for bases up to an id (false: env has the failure); one that has become a
- * view, for which there is room; one that no longer is; none, before nodes are replaced, and all anew. */
+/* Live tensors that are views of a base are linked, and so are those of none: room for bases up to an id (false: env has the failure);
+ * one whose node is new, for which there is room; one whose node goes; none, before all nodes are replaced, and all anew. */
 bool ki_views_room(kn_ctx *k, uint32_t id);
 void ki_views_add(kn_ctx *k, struct kn_tensor_s *t);
 void ki_views_drop(kn_ctx *k, struct kn_tensor_s *t);

@@ -37,16 +37,17 @@ static bool collect_roots(kn_ctx *k, kn_uop *want, size_t n, ki_plan *plan) {
     size_t assigns = 0;
     for (int64_t i = 0; i < count; i++) assigns += is_assignment(order[i]);
     plan->root = ki_malloc((assigns + n + 1) * sizeof *plan->root);
-    uint8_t *seen = ki_calloc(k->ir.n, 1);
+    ki_map *seen = ki_map_take(&k->ir);
     bool ok = plan->root && seen;
     if (!ok) ki_fail(&k->env, KI_E_NOMEM);
     for (int64_t i = 0; i < count && ok; i++)
-        if (is_assignment(order[i])) plan->root[plan->n++] = order[i], seen[order[i]->id] = 1;
+        if (is_assignment(order[i])) ki_map_set(seen, plan->root[plan->n++] = order[i], order[i]);
     plan->nassign = plan->n;
     for (size_t i = 0; i < n && ok; i++)
-        if (!seen[want[i]->id] && !is_place(want[i])) plan->root[plan->n++] = want[i], seen[want[i]->id] = 1;
+        if (!ki_map_get(seen, want[i]) && !is_place(want[i]))
+            ki_map_set(seen, plan->root[plan->n++] = want[i], want[i]);
     ki_free(order);
-    ki_free(seen);
+    ki_map_give(&k->ir, seen);
     return ok;
 }
 
@@ -120,19 +121,64 @@ static void mark_stale(kn_ctx *k, const overwritten *o) {
         if (t->past && o->reads[t->past->id]) t->past = NULL, t->cut = 1;
         if (!t->u || !o->stale[t->u->id]) continue;
         if (ki_view_base(t->u)) continue; /* a view: it shows the new value */
+        ki_views_drop(k, t);
         t->u = NULL;
         t->dead = KI_STALE;
         t->status = KI_INVALID;
     }
 }
 
+/* The live tensors that may read a root: what is data already, and older than all of them, is not looked at, so that a realize costs
+ * what it is about and not what lives beside it. */
+typedef struct readers {
+    struct kn_tensor_s **t;
+    kn_uop *u; /* theirs */
+    size_t n, cap, ucap;
+    uint32_t from; /* the least id of a root */
+    bool failed;
+} readers;
+
+static void add_readers(readers *r, struct kn_tensor_s *list) {
+    for (struct kn_tensor_s *t = list; t && !r->failed; t = t->view_next) {
+        if (t->u->id < r->from) continue;
+        r->failed = !ki_array_grow(&r->t, &r->cap, r->n + 1, sizeof(struct kn_tensor_s *)) ||
+                    !ki_array_grow(&r->u, &r->ucap, r->n + 1, sizeof *r->u);
+        if (!r->failed) r->t[r->n] = t, r->u[r->n++] = t->u;
+    }
+}
+
+/* Views of data that are roots themselves: each buffer's views once. */
+static void add_views(kn_ctx *k, const ki_plan *plan, readers *r) {
+    ki_map *seen = ki_map_take(&k->ir);
+    r->failed |= !seen;
+    for (size_t i = 0; i < plan->n && !r->failed; i++) {
+        kn_uop base = ki_view_base(plan->root[i]);
+        if (!base || base->op != KN_BUFFER || ki_map_get(seen, base)) continue;
+        ki_map_set(seen, base, base);
+        add_readers(r, k->view[base->id]);
+    }
+    ki_map_give(&k->ir, seen);
+}
+
+static bool find_readers(kn_ctx *k, const ki_plan *plan, readers *r) {
+    *r = (readers){.from = UINT32_MAX};
+    for (size_t i = 0; i < plan->n; i++)
+        if (plan->root[i]->id < r->from) r->from = plan->root[i]->id;
+    add_readers(r, k->open);
+    for (uint32_t id = r->from; id < k->ir.n && id < k->nview; id++) /* what is still to be assigned */
+        if (k->view[id] && k->ir.node[id]->op == KN_AFTER) add_readers(r, k->view[id]);
+    add_views(k, plan, r);
+    return !r->failed || (ki_fail(&k->env, KI_E_NOMEM), false);
+}
+
 /* Realised values remember the graph they came from, unless that no longer gives them. */
-static bool remember(kn_ctx *k, const ki_plan *plan, const overwritten *o) {
-    uint8_t *root = ki_calloc(k->ir.n, 1);
+static bool remember(kn_ctx *k, const ki_plan *plan, const overwritten *o, const readers *r) {
+    uint8_t *root = ki_calloc(k->ir.n - r->from, 1);
     if (!root) return ki_fail(&k->env, KI_E_NOMEM), false;
-    for (size_t i = plan->nassign; i < plan->n; i++) root[plan->root[i]->id] = 1;
-    for (struct kn_tensor_s *t = k->tensors; t; t = t->next) {
-        if (!t->u || !root[t->u->id]) continue;
+    for (size_t i = plan->nassign; i < plan->n; i++) root[plan->root[i]->id - r->from] = 1;
+    for (size_t i = 0; i < r->n; i++) {
+        struct kn_tensor_s *t = r->t[i];
+        if (!root[t->u->id - r->from]) continue;
         t->cut = o->reads && o->reads[t->u->id];
         t->past = t->cut ? NULL : t->u;
     }
@@ -140,38 +186,49 @@ static bool remember(kn_ctx *k, const ki_plan *plan, const overwritten *o) {
     return true;
 }
 
-/* Every live tensor, and its past, with from[i] replaced by to[i] (the past: only by what assigns left). */
-static bool replace(kn_ctx *k, const ki_plan *plan, const kn_uop *value) {
-    size_t live = 0, n = 0;
-    for (struct kn_tensor_s *t = k->tensors; t; t = t->next) live++;
-    kn_uop *u = ki_malloc((live + 1 + plan->n) * sizeof *u), *to = u ? u + live + 1 : NULL;
+/* What tensors were computed from, by what assigns left. */
+static bool replace_pasts(kn_ctx *k, const ki_plan *plan, const kn_uop *to) {
+    size_t n = 0;
+    for (struct kn_tensor_s *t = plan->nassign ? k->tensors : NULL; t; t = t->next) n += t->past != NULL;
+    if (!n) return true;
+    kn_uop *u = ki_malloc(n * sizeof *u);
     if (!u) return ki_fail(&k->env, KI_E_NOMEM), false;
-    for (size_t i = 0; i < plan->n; i++) to[i] = i < plan->nassign ? ki_assigned_buffer(plan->root[i]) : value[i];
+    n = 0;
     for (struct kn_tensor_s *t = k->tensors; t; t = t->next)
         if (t->past) u[n++] = t->past;
-    bool ok = !n || !plan->nassign || ki_substitute_all(&k->ir, u, n, plan->root, to, plan->nassign);
+    bool ok = ki_substitute_all(&k->ir, u, n, plan->root, to, plan->nassign);
     n = 0;
     for (struct kn_tensor_s *t = k->tensors; ok && t; t = t->next)
         if (t->past) t->past = u[n++];
-    n = 0;
-    for (struct kn_tensor_s *t = k->tensors; t; t = t->next)
-        if (t->u) u[n++] = t->u;
-    ok = ok && ki_substitute_all(&k->ir, u, n, plan->root, to, plan->n) && ki_views_room(k, k->ir.n);
-    n = 0;
-    if (ok) ki_views_none(k);
-    for (struct kn_tensor_s *t = k->tensors; ok && t; t = t->next)
-        if (t->u) t->u = u[n++];
-    if (ok) ki_views_again(k);
     ki_free(u);
+    return ok;
+}
+
+/* The readers, with value[i] for root[i]; their pasts only with what assigns left. */
+static bool replace(kn_ctx *k, const ki_plan *plan, const kn_uop *value, readers *r) {
+    kn_uop *to = ki_malloc(plan->n * sizeof *to);
+    if (!to) return ki_fail(&k->env, KI_E_NOMEM), false;
+    for (size_t i = 0; i < plan->n; i++) to[i] = i < plan->nassign ? ki_assigned_buffer(plan->root[i]) : value[i];
+    bool ok = replace_pasts(k, plan, to) && ki_substitute_all(&k->ir, r->u, r->n, plan->root, to, plan->n) &&
+              ki_views_room(k, k->ir.n);
+    for (size_t i = 0; ok && i < r->n; i++) {
+        ki_views_drop(k, r->t[i]);
+        r->t[i]->u = r->u[i];
+        ki_views_add(k, r->t[i]);
+    }
+    ki_free(to);
     return ok;
 }
 
 bool ki_plan_done(kn_ctx *k, const ki_plan *plan, const kn_uop *value) {
     overwritten o = {NULL, NULL};
+    readers r = {0};
     if (plan->n == 0) return true;
     bool ok = !plan->nassign || find_overwritten(k, plan, &o);
     if (ok && o.stale) mark_stale(k, &o);
-    ok = ok && remember(k, plan, &o) && replace(k, plan, value);
+    ok = ok && find_readers(k, plan, &r) && remember(k, plan, &o, &r) && replace(k, plan, value, &r);
+    ki_free(r.t);
+    ki_free(r.u);
     ki_free(o.reads);
     ki_free(o.stale);
     return ok;

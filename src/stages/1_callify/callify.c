@@ -12,7 +12,7 @@
 typedef struct builder {
     const ki_program *in;
     ki_ir *ir;
-    kn_uop *map;  /* node of in's store -> node of ir */
+    ki_map *map;  /* node of in's store -> node of ir */
     kn_uop *leaf; /* slot -> node of in's store */
     uint32_t nleaf, leaf_cap;
 } builder;
@@ -52,7 +52,7 @@ static kn_uop variable(builder *b, kn_uop u) {
     int64_t lohi[2] = {p->lo, p->hi};
     kn_uop v = ki_param_make(b->ir, -1, (kn_dtype)u->dtype, (kn_addrspace)p->addrspace, HERE, p->name,
                              p->bounded ? lohi : NULL, NULL);
-    return b->map[u->id] = v;
+    return ki_map_set(b->map, u, v), v;
 }
 
 /* The constant every element of a value without elements, or of a reduction of one, is. */
@@ -182,12 +182,13 @@ static bool build(builder *b, const kn_uop *order, int64_t count, const kn_uop *
             if (!p) ok = nomem(b->ir);
             else src = p, cap = u->nsrc;
         }
-        for (uint32_t k = 0; ok && k < u->nsrc; k++) src[k] = b->map[u->src[k]->id];
-        if (ok && u->op == KN_SINK) b->map[u->id] = NULL; /* the tensor root: replaced by the FUNCTION */
-        else ok = ok && (b->map[u->id] = convert(b, u, src));
+        for (uint32_t k = 0; ok && k < u->nsrc; k++) src[k] = ki_map_get(b->map, u->src[k]);
+        kn_uop v = ok && u->op != KN_SINK ? convert(b, u, src) : NULL; /* the tensor root: replaced by the FUNCTION */
+        ok = ok && (v || u->op == KN_SINK);
+        if (ok) ki_map_set(b->map, u, v);
     }
     if (ok) ok = (args = ki_calloc(b->nleaf + nroot + 1, sizeof *args)) != NULL || nomem(b->ir);
-    for (size_t i = 0; ok && i < nroot; i++) args[1 + i] = b->map[root[i]->id];
+    for (size_t i = 0; ok && i < nroot; i++) args[1 + i] = ki_map_get(b->map, root[i]);
     if (ok) ok = (args[0] = ki_opn(b->ir, KN_TUPLE, args + 1, (uint32_t)nroot)) != NULL;
     for (uint32_t k = 0; ok && k < b->nleaf; k++) {
         kn_uop u = b->leaf[k];
@@ -210,11 +211,11 @@ bool ki_callify(const ki_program *in, ki_ir *ir, ki_program *out) {
     int64_t count = -1;
     bool ok = ki_inline_functions(in->ir, root, in->nout, true) &&
               (count = ki_postorder(in->ir, root, in->nout, &order)) >= 0;
-    if (ok) ok = (b.map = ki_calloc(in->ir->n, sizeof *b.map)) != NULL || nomem(ir);
+    if (ok) ok = (b.map = ki_map_take(in->ir)) != NULL;
     if (ok) ok = build(&b, order, count, root, in->nout, out);
     ki_free(root);
     ki_free(order);
-    ki_free(b.map);
+    ki_map_give(in->ir, b.map);
     ki_free(b.leaf);
     if (!ok) ki_program_free(out);
     return ok;

@@ -428,8 +428,8 @@ static double end_add(const ki_bound_acc *a, double v) {
     if (a->infinite) return a->over || a->abs + a->err > ki_float_max(t) ? INFINITY : 0;
     if (!isfinite(v)) return INFINITY;
     double flushed = t == KN_F32 && a->low < -126 ? n * 0x1p-126 : 0;
-    if (flushed == 0 && a->exact && (a->count <= 1 || a->abs < ldexp(1, digits(t) + (a->low > 2000 ? 0 : a->low))))
-        return 0;
+    bool fits = a->abs < ldexp(1, digits(t) + (a->low > 2000 ? 0 : a->low)) && a->abs <= ki_float_max(t);
+    if (flushed == 0 && a->exact && (a->count <= 1 || fits)) return 0;
     if (a->count <= 1) return finish(t, v, a->err + flushed);
     /* n - 1 sums, and the products where these are contracted; the interpreter's own sum in double. */
     double own = t == KN_F64 ? n : 3,

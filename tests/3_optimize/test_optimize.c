@@ -514,6 +514,18 @@ static void framed(void) {
     REFUSED(sink, opt(KI_OPT_FRAME, 1, 1, 0, false), OPT_STAGE, "framed inside the loop over rows");
     REFUSED(sink, opt(KI_OPT_FRAME, 9, 1, 0, false), OPT_AXIS, "framed in no loop");
     finish();
+    begin(),
+        fill(); /* out[i] = the sum over r of kept[i], kept[6 z + y] = a[20 z + 2 (y + r)]: a copy inside z is of one r */
+    kn_uop i = rng(KN_AX_LOOP, 12), r = rng(KN_AX_REDUCE, 3), z = rng(KN_AX_LOOP, 2), y = rng(KN_AX_LOOP, 6);
+    kn_uop x = at(param(1, KN_F32, 64), add(mul(z, I(20)), add(mul(y, I(2)), mul(r, I(2)))));
+    kn_uop kept = ki_buffer_make(&ir, 0, 12, KN_F32, KN_LOCAL, 0), home = ki_op3(&ir, KN_AFTER, kept, i, r);
+    kn_uop fills = end(ki_op2(&ir, KN_STORE, at(home, add(mul(z, I(6)), y)), x), z, y);
+    kn_uop sum = reduce(KN_ADD, at(ki_op2(&ir, KN_AFTER, kept, fills), i), r, NULL);
+    sink = sink1(end(store(param(0, KN_F32, 12), i, sum), i, NULL));
+    CHECK(run(sink, want), "what is kept is kept anew for each term");
+    REFUSED(sink, opt(KI_OPT_FRAME, (int)z->arg.range.id, 1, 0, false), OPT_STAGE,
+            "windows of a sum that stands around the copy");
+    finish();
 }
 
 /* Two loops as one: a row where memory counts both, the quotient and the remainder elsewhere. */

@@ -537,10 +537,10 @@ static bool goes_by_parts(const rangeifier *r, kn_uop v) {
     bool kept = is_begun(v, axis, at); /* what ends it has said so */
     kn_uop u = v;
     for (end = v->type->dim[axis].n; joined_axis(u, &at) == axis; end = at, u = u->src[1], parts++) {
-        if (end - at < LEAST_PART) return false;
+        if (end - at < LEAST_PART || parts == MOST_PARTS) return false;
         kept |= is_kept(r, u->src[2]);
     }
-    if (end < LEAST_PART || parts > MOST_PARTS || !(kept || is_kept(r, u))) return false;
+    if (end < LEAST_PART || !(kept || is_kept(r, u))) return false;
     for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
         const demand *q = &r->demand[k];
         kn_uop i = q->d->src[1 + axis];

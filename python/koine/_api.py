@@ -259,7 +259,10 @@ def _of_several(f):
     def quantile(x, q, axis=None, method="linear", keepdims=False):
         if np.ndim(q) == 0:
             return f(x, q, axis, method, keepdims)
-        return stack([f(x, v, axis, method, keepdims) for v in np.ravel(q).tolist()]).reshape(*np.shape(q), *f(x, 0, axis, method, keepdims).shape)
+        each = [f(x, v, axis, method, keepdims) for v in np.ravel(q).tolist()]
+        if not each:
+            raise ArgumentError(f"{f.__name__}: q has no elements; one at least")
+        return stack(each).reshape(*np.shape(q), *each[0].shape)
     quantile.__name__ = quantile.__qualname__ = f.__name__
     quantile.__doc__, quantile.__module__ = f.__doc__.replace("q from 0 to 1;", "q, one or several (their axes come first), from 0 to 1;"), "koine"
     return quantile

@@ -8,6 +8,8 @@ import operator
 import os
 import re
 
+import numpy as np
+
 from . import _abi
 from ._abi import FUNCTIONS, P
 from ._array import Array, context_of, operand, wrap
@@ -61,7 +63,7 @@ def int_list(v, name=""):
         pass
     try:
         if name.endswith(": pads"):
-            v = [i for p in v for i in (p if isinstance(p, (tuple, list)) else (p,))]
+            v = [i for p in v for i in (p if isinstance(p, (tuple, list, np.ndarray)) and len(p) == 2 else (p,))]
         return _abi.ints([operator.index(i) for i in v])
     except TypeError:
         raise wrong("an integer or a sequence of integers", v, name) from None

@@ -7,6 +7,8 @@ norm: "backward", the inverse divides by n; "forward", the way there does; "orth
 """
 import math
 
+import numpy as np
+
 from . import _api
 from ._api import _make
 from ._context import ArgumentError, L
@@ -45,14 +47,15 @@ def _along(function, x, n, axis, norm, back, pairs=True):
     return _scaled(function(x, axis), n, norm, back)
 
 
-def _axes_of(rank, s, axes):
-    """Axes and how many places along each; None: as many as there are."""
-    if s is not None and axes is None:
-        axes = range(rank - len(s), rank)
-    axes = range(rank) if axes is None else axes
-    axes = [_api._axis_of(rank, a) for a in ([axes] if isinstance(axes, int) else axes)]
+def _axes_of(rank, s, axes, least=0):
+    """Axes and how many places along each; None: as many as there are. axes None: all, or as many of the last as s has sizes."""
+    if axes is None:
+        axes = range(0 if s is None else max(rank - len(s), 0), rank)
+    axes = [_api._axis_of(rank, a) for a in ([axes] if isinstance(axes, (int, np.integer)) else axes)]
     if s is not None and len(s) != len(axes):
         raise ArgumentError(f"s has {len(s)} sizes for {len(axes)} axes")
+    if len(axes) < least:
+        raise ArgumentError("a transform along no axis: real values need one at least")
     return axes, [None] * len(axes) if s is None else list(s)
 
 
@@ -113,14 +116,14 @@ def _real_of(function, x, n, axis, norm, back):
 def rfftn(x, /, *, s=None, axes=None, norm="backward"):
     """rfft along the last of axes, then fft along the others; None: all."""
     x = _api.asarray(x)
-    axes, s = _axes_of(x.ndim, s, axes)
+    axes, s = _axes_of(x.ndim, s, axes, least=1)
     return _over(_G["fft"], _along(_G["rfft"], x, s[-1], axes[-1], norm, False, pairs=False), s[:-1], axes[:-1], norm, False)
 
 
 def irfftn(x, /, *, s=None, axes=None, norm="backward"):
     """rfftn undone."""
     x = _api.asarray(x)
-    axes, s = _axes_of(x.ndim - 1, s, axes)
+    axes, s = _axes_of(x.ndim - 1, s, axes, least=1)
     return _real_of(_G["irfft"], _over(_G["ifft"], x, s[:-1], axes[:-1], norm, True), s[-1], axes[-1], norm, True)
 
 

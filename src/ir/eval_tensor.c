@@ -279,7 +279,7 @@ static bool bind_variable(ki_tens *t, kn_uop u, const void *data) {
     return ki_fail(t->env, KI_E_EVAL_VARIABLE, p->name, (long long)v, (long long)p->lo, (long long)p->hi), false;
 }
 
-static bool is_variable(kn_uop u) { return u->op == KN_PARAM && u->nsrc == 0 && !ki_is_float((kn_dtype)u->dtype); }
+static bool is_variable(kn_uop u) { return ki_is_variable(u) && !ki_is_float((kn_dtype)u->dtype); }
 
 static bool bind_input(ki_tens *t, kn_uop u, const void *data) {
     int64_t dim[KI_MAX_RANK], n = ki_tens_dims(t, u, dim);

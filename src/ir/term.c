@@ -21,7 +21,7 @@ void ki_term_put(ki_text *t, kn_uop u, unsigned levels) {
         ki_text_printf(t, "r%u", (unsigned)u->arg.range.id);
         return;
     }
-    if (u->op == KN_PARAM && !u->nsrc && u->arg.param->len) {
+    if (ki_is_variable(u) && u->arg.param->len) {
         ki_text_printf(t, "%.*s", (int)u->arg.param->len, u->arg.param->name);
         return;
     }

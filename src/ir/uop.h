@@ -282,6 +282,8 @@ static inline bool ki_is_one(ki_dim d) { return d.n == 1 && !d.sym; }
 static inline int64_t ki_dim_n(kn_uop u, unsigned k) { return u->type->dim[k].n; }
 static inline int64_t ki_numel(kn_uop u) { return u->type->numel; }
 static inline bool ki_is_const(kn_uop u) { return u->op == KN_CONST; }
+/* Outside kernels a PARAM without a shape is a variable: a named scalar, which stays itself at every stage. */
+static inline bool ki_is_variable(kn_uop u) { return u->op == KN_PARAM && u->nsrc == 0; }
 static inline bool ki_is_const_int(kn_uop u, int64_t v) {
     return u->op == KN_CONST && !ki_is_float((kn_dtype)u->dtype) && u->arg.i == v;
 }

@@ -134,7 +134,7 @@ static bool copy_passed_through(job *j, ki_device *d, const ki_exec *e) {
 static bool finish(job *j) {
     for (size_t i = j->plan.nassign; i < j->plan.n; i++) {
         kn_uop u = j->plan.root[i];
-        if (!u->type->symbolic && !(u->op == KN_PARAM && !u->nsrc)) continue;
+        if (!u->type->symbolic && !ki_is_variable(u)) continue;
         j->place = j->value[i];
         j->value[i] = u;
     }

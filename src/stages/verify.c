@@ -158,8 +158,7 @@ static void *array(const ki_port *p) { return ki_calloc((size_t)numel(p) + 1, ki
 
 /* Quarters in [-2, 2], integers 0 to 3, or the port's range; a variable inside its bounds. */
 static void fill(const ki_port *p, void *a, uint64_t key) {
-    const ki_param *v =
-        p->node->op == KN_PARAM && !p->node->nsrc && p->node->arg.param->bounded ? p->node->arg.param : NULL;
+    const ki_param *v = ki_is_variable(p->node) && p->node->arg.param->bounded ? p->node->arg.param : NULL;
     for (int64_t i = 0; i < numel(p); i++) {
         uint64_t r = ki_hash2(key, (uint64_t)i);
         double u = (double)(r >> 11) * 0x1p-53, x = ki_is_float(p->dtype) ? floor(17 * u) / 4 - 2 : floor(4 * u);

@@ -424,6 +424,27 @@ static void values_below(void) {
     finish();
 }
 
+/* A sum over more values than any kernel's loops should be cut for is a sum like others: it goes by vectors, and soon. */
+static void many_values_below(void) {
+    enum { PARTS = 1100, COLUMNS = 8 };
+    begin();
+    kn_uop j = rng(KN_AX_LOOP, COLUMNS), r = rng(KN_AX_REDUCE, PARTS), in = param(1, KN_F32, PARTS * COLUMNS),
+           factor = param(2, KN_F32, PARTS), *node;
+    kn_uop x = at(in, add(mul(r, I(COLUMNS)), j)), v = x;
+    for (int i = 1; i < PARTS; i++) v = where(lt(r, I(i)), v, mul(x, at(factor, I(i))));
+    kn_uop sink = sink1(end(store(param(0, KN_F32, COLUMNS), j, reduce(KN_ADD, v, r, NULL)), j, NULL));
+    kn_uop o = ki_optimize(&ir, ki_target_named("avx2"), &(ki_machine){.threads = 1}, sink);
+    int64_t n = o ? ki_toposort(&ir, &o, 1, &node) : 0, sums = 0, lanes = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sums += node[i]->op == KN_REDUCE;
+        lanes += node[i]->op == KN_RANGE && ki_is_lane(node[i]);
+    }
+    CHECK(sums > 1 && sums < 100 && lanes == 1, "%d values below each other: %lld sums, and lanes (%lld)", PARTS,
+          (long long)sums, (long long)lanes);
+    if (n > 0) ki_free(node);
+    finish();
+}
+
 /* A copy under conditions runs as it lies, but that what masks of lanes depend on stands outside. */
 static void copied(void) {
     for (int lanes = 0; lanes < 2; lanes++) {
@@ -513,6 +534,18 @@ static void framed(void) {
     REFUSED(sink, opt(KI_OPT_FRAME, 3, 1, 0, false), OPT_STAGE, "framed in a loop of a sum");
     REFUSED(sink, opt(KI_OPT_FRAME, 1, 1, 0, false), OPT_STAGE, "framed inside the loop over rows");
     REFUSED(sink, opt(KI_OPT_FRAME, 9, 1, 0, false), OPT_AXIS, "framed in no loop");
+    finish();
+    begin(),
+        fill(); /* out[i] = the sum over r of kept[i], kept[6 z + y] = a[20 z + 2 (y + r)]: a copy inside z is of one r */
+    kn_uop i = rng(KN_AX_LOOP, 12), r = rng(KN_AX_REDUCE, 3), z = rng(KN_AX_LOOP, 2), y = rng(KN_AX_LOOP, 6);
+    kn_uop x = at(param(1, KN_F32, 64), add(mul(z, I(20)), add(mul(y, I(2)), mul(r, I(2)))));
+    kn_uop kept = ki_buffer_make(&ir, 0, 12, KN_F32, KN_LOCAL, 0), home = ki_op3(&ir, KN_AFTER, kept, i, r);
+    kn_uop fills = end(ki_op2(&ir, KN_STORE, at(home, add(mul(z, I(6)), y)), x), z, y);
+    kn_uop sum = reduce(KN_ADD, at(ki_op2(&ir, KN_AFTER, kept, fills), i), r, NULL);
+    sink = sink1(end(store(param(0, KN_F32, 12), i, sum), i, NULL));
+    CHECK(run(sink, want), "what is kept is kept anew for each term");
+    REFUSED(sink, opt(KI_OPT_FRAME, (int)z->arg.range.id, 1, 0, false), OPT_STAGE,
+            "windows of a sum that stands around the copy");
     finish();
 }
 
@@ -973,6 +1006,7 @@ int main(void) {
     framed();
     values_apart();
     values_below();
+    many_values_below();
     update_in_parts();
     uneven();
     kept_places();

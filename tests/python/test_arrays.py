@@ -357,6 +357,8 @@ def test_repeats_and_quantiles_of_several():
     for q in (0.3, [0.25, 0.5], [[0.1], [0.9]]):
         for axis in (None, 1):
             same(kn.quantile(x, q, axis=axis), np.quantile(A, q, axis=axis), 1e-5), same(x.nanquantile(q, axis=axis, keepdims=True), np.quantile(A, q, axis=axis, keepdims=True), 1e-5)
+    with pytest.raises(ValueError, match="quantile: q has no elements"):
+        kn.quantile(x, [])
 
 
 def test_sets():
@@ -400,9 +402,11 @@ def test_fourier_transforms(norm):
 def test_fourier_transforms_refuse():
     x = kn.asarray(A)
     for call, said in ((lambda: kn.fft.rfft(x, norm="none"), "'backward', 'ortho' or 'forward', not 'none'"), (lambda: kn.fft.rfft(x, n=0), "0 places along axis 1"),
-                       (lambda: kn.fft.rfft(x, axis=2), "axis 2 of an array of 2 axes"), (lambda: kn.fft.fftn(x, s=(2, 2), axes=(0,)), "2 sizes for 1 axes"), (lambda: kn.fft.rfftn(x, axes=(2,)), "axis 2")):
+                       (lambda: kn.fft.rfft(x, axis=2), "axis 2 of an array of 2 axes"), (lambda: kn.fft.fftn(x, s=(2, 2), axes=(0,)), "2 sizes for 1 axes"), (lambda: kn.fft.rfftn(x, axes=(2,)), "axis 2"),
+                       (lambda: kn.fft.rfftn(x, s=(2, 2, 2)), "3 sizes for 2 axes"), (lambda: kn.fft.rfftn(x, axes=()), "along no axis"), (lambda: kn.fft.irfftn(kn.fft.rfft(x), axes=()), "along no axis")):
         with pytest.raises(ValueError, match=said):
             call()
+    same(kn.fft.fftn(kn.fft.rfft(x), axes=np.int64(0)), kn.fft.fftn(kn.fft.rfft(x), axes=(0,)))
 
 
 def test_linear_algebra():
@@ -593,8 +597,13 @@ def test_functions_of_networks_by_pytorchs_names():
     same(columns, kn.im2col(x[0], (2, 3), 2, (0, 1), 1)), same(F.fold(columns, (6, 5), (2, 3), 1, (0, 1), 2), kn.col2im(columns, (6, 5), (2, 3), 2, (0, 1), 1))
     same(F.pad(x, (1, 2, 0, 1)), np.pad(x, ((0, 0),) * 3 + ((0, 1), (1, 2)))), same(F.pad(x, (1, 1), "reflect"), np.pad(x, ((0, 0),) * 4 + ((1, 1),), "reflect"))
     same(kn.pad(A, ((1, 0), (0, 2)), 3.0), np.pad(A, ((1, 0), (0, 2)), constant_values=3)), same(kn.pad_mode(A, ((1, 0), (0, 2)), "circular"), np.pad(A, ((1, 0), (0, 2)), "wrap"))
-    with pytest.raises(ValueError, match="4 numbers at most, not 3"):
-        F.pad(A, (1, 2, 3))
+    same(kn.pad(A, np.array([[1, 0], [0, 2]])), np.pad(A, ((1, 0), (0, 2))))
+    for pads, said in (((1, 2, 3), "not 3"), (1, "not 1")):
+        with pytest.raises(ValueError, match=f"4 numbers at most, {said}"):
+            F.pad(A, pads)
+    for pad, pads in ((kn.pad, ((1, 0, 0), (2,))), (F.pad, ((1, 0), (0, 2)))):
+        with pytest.raises(TypeError, match="a sequence of integers expected"):
+            pad(A, pads)
     a = kn.asarray(A)
     same(F.gelu(a, "tanh"), kn.gelu_tanh(a)), same(F.hardtanh(a, -0.5, 1.5), A.clip(-0.5, 1.5)), same(F.softplus(a, 2.0), np.log1p(np.exp(2 * A)) / 2, 1e-5), same(F.rrelu(a), np.where(A > 0, A, A * np.float32(11 / 48)), 1e-5)
     with pytest.raises(ValueError, match="'none' or 'tanh', not 'erf'"):

@@ -1,7 +1,7 @@
 """The functions networks are made of: koine's, also by PyTorch's names where those differ, in PyTorch's order of arguments there."""
 from .. import _api
 from .._context import ArgumentError
-from .._functions import FUNCTIONS as _FUNCTIONS, GENERATED as G
+from .._functions import FUNCTIONS as _FUNCTIONS, GENERATED as G, int_list as _int_list
 
 SECTIONS = ("networks", "elementwise", "products")
 PYTORCH = {"binary_cross_entropy": "bce_loss", "binary_cross_entropy_with_logits": "bce_with_logits", "scaled_dot_product_attention": "attention",
@@ -23,7 +23,8 @@ def fold(columns, image, size, dilation=1, padding=0, stride=1):
 
 def pad(x, pads, mode="constant", value=0.0):
     """x with a border of (before, after) on its last axis, its last but one, ...: koine.pad and koine.pad_mode take pairs for all axes, from the first."""
-    x, pads = _api.asarray(x), list(pads)
+    x, given = _api.asarray(x), _int_list(pads, "pad: pads of the last axes")
+    pads = given.v[: given.n]
     if len(pads) % 2 or len(pads) > 2 * x.ndim:
         raise ArgumentError(f"pad: pairs for the last axes expected, {2 * x.ndim} numbers at most, not {len(pads)}")
     pairs = [pads[i : i + 2] for i in range(0, len(pads), 2)]

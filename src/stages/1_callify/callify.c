@@ -22,8 +22,6 @@ static bool nomem(ki_ir *ir) {
     return false;
 }
 
-/* A named scalar without a shape source is a variable: it stays itself at every stage. */
-static bool is_variable(kn_uop u) { return u->op == KN_PARAM && u->nsrc == 0; }
 static bool is_storage(kn_uop u) {
     return (u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_GLOBAL) ||
            (u->op == KN_PARAM && u->nsrc && u->arg.param->addrspace == KN_GLOBAL);
@@ -85,7 +83,7 @@ static kn_uop place(ki_ir *ir, kn_uop target) {
 }
 
 static bool is_fixed(kn_uop i) {
-    return i->dtype == KN_IDX && i->type->rank == 0 && (i->op == KN_CONST || is_variable(i));
+    return i->dtype == KN_IDX && i->type->rank == 0 && (i->op == KN_CONST || ki_is_variable(i));
 }
 
 /* Indices that are constants or variables become a SHRINK: what is left of INDEX reads its positions from data. */
@@ -110,7 +108,7 @@ static kn_uop convert(builder *b, kn_uop u, const kn_uop *src) {
     ki_ir *ir = b->ir;
     bool value = u->dtype != KN_VOID && u->op != KN_STACK && u->op != KN_AFTER;
     if (is_storage(u)) return slot_for(b, u, src);
-    if (is_variable(u)) return variable(b, u);
+    if (ki_is_variable(u)) return variable(b, u);
     bool alone = u->op == KN_REMAT && u->nsrc == 1;
     if (u->op == KN_DETACH || u->op == KN_CONTIGUOUS_BACKWARD || alone) return src[0];
     if (value && u->type->rank && u->type->numel == 0 && u->op != KN_BINARY) return empty_value(b, u);
@@ -147,7 +145,7 @@ static bool make_ports(builder *b, ki_program *out, kn_uop function, const kn_uo
             if (in->in[i].node == u) port->ranged = in->in[i].ranged, port->lo = in->in[i].lo, port->hi = in->in[i].hi;
     }
     for (size_t i = 0; i < in->nin; i++) {
-        if (!is_variable(in->in[i].node)) continue;
+        if (!ki_is_variable(in->in[i].node)) continue;
         const ki_port *v = &in->in[i];
         if (!ki_program_port(out, false, v->name, strlen(v->name), v->node)) return false;
         ki_port *port = &out->in[out->nin - 1];

@@ -147,7 +147,7 @@ kn_uop ki_range_push(rangeifier *r, kn_uop d) {
     const ki_ruleset *sets[1] = {&ki_rules_push};
     ki_rewrite_opts o = {.sets = sets, .nsets = 1, .user = &r->push};
     const ki_rule *fired;
-    if (d->src[0]->op == KN_PARAM && !d->src[0]->nsrc) return d->src[0]; /* a variable that is itself a result */
+    if (ki_is_variable(d->src[0])) return d->src[0]; /* a variable that is itself a result */
     kn_uop e = ki_rewrite_one(r->ir, d, &o, &fired);
     if (!e && r->ir->env->err == KI_E_NONE) ki_fail(r->ir->env, KI_E_RANGEIFY_OP, ki_ops[d->src[0]->op].name);
     /* Arithmetic keeps its indices, which are as simple as they were; its values wait for the whole kernel. */
@@ -518,7 +518,7 @@ static uint32_t joined_axis(kn_uop v, int64_t *at) {
 static bool is_kept(const rangeifier *r, kn_uop part) {
     while (ki_range_is_view(part)) part = part->src[0];
     const info *f = &r->info[part->id];
-    return (part->op == KN_PARAM && part->nsrc) || f->keep || (f->users > 1 && (f->heavy || f->cost >= 4));
+    return (part->op == KN_PARAM && !ki_is_variable(part)) || f->keep || (f->users > 1 && (f->heavy || f->cost >= 4));
 }
 
 /* Do zeros follow the part that v, joined, ends with? Then it is itself the beginning of what is put together. */
@@ -537,10 +537,10 @@ static bool goes_by_parts(const rangeifier *r, kn_uop v) {
     bool kept = is_begun(v, axis, at); /* what ends it has said so */
     kn_uop u = v;
     for (end = v->type->dim[axis].n; joined_axis(u, &at) == axis; end = at, u = u->src[1], parts++) {
-        if (end - at < LEAST_PART) return false;
+        if (end - at < LEAST_PART || parts == MOST_PARTS) return false;
         kept |= is_kept(r, u->src[2]);
     }
-    if (end < LEAST_PART || parts > MOST_PARTS || !(kept || is_kept(r, u))) return false;
+    if (end < LEAST_PART || !(kept || is_kept(r, u))) return false;
     for (uint32_t k = f->first; k != NONE; k = r->demand[k].next) {
         const demand *q = &r->demand[k];
         kn_uop i = q->d->src[1 + axis];

@@ -226,13 +226,18 @@ static bool choose_window(ki_choice *c, kn_uop e, kn_uop v, int64_t lanes, int64
 
 /* ---- parts of a row ----------------------------------------------------------------------------------------- */
 
+/* Is u one of what the conjunction p asks for, or p itself? */
+static bool is_part_of(kn_uop u, kn_uop p) {
+    while (p != u && p->op == KN_AND) p = p->src[1] == u ? u : p->src[0];
+    return p == u;
+}
+
 bool ki_chooses_sum(const ki_nest *k, kn_uop u) {
     const ki_scope *s = &k->scope;
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop w = s->node[i], p = w->op == KN_WHERE && w->dtype != KN_IDX ? w->src[0] : NULL;
         if (!p || !(w->src[1]->op == KN_REDUCE || s->level[s->at[w->src[1]->id]])) continue;
-        while (p != u && p->op == KN_AND) p = p->src[1] == u ? u : p->src[0];
-        if (p == u) return true;
+        if (is_part_of(u, p)) return true;
     }
     return false;
 }
@@ -260,8 +265,7 @@ static bool chooses_values(const ki_nest *k, kn_uop u, kn_uop r) {
     for (uint32_t i = s->at[u->id]; i < s->n; i++) {
         kn_uop w = s->node[i], p = w->op == KN_WHERE && w->dtype != KN_IDX ? w->src[0] : NULL;
         if (!p || !ki_scope_has(s, w->src[1], r) || !ki_scope_has(s, w->src[2], r)) continue;
-        while (p != u && p->op == KN_AND) p = p->src[1] == u ? u : p->src[0];
-        if (p == u) return true;
+        if (is_part_of(u, p)) return true;
     }
     return false;
 }

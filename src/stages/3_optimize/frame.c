@@ -56,7 +56,9 @@ bool ki_find_frame(const ki_nest *k, kn_uop access, const uint64_t *outer, ki_fr
             int64_t c = a->t[j].c, step = c > 1 && a->t[i].c % c == 0 ? a->t[i].c / c : 0;
             if (step < 1 || step > KI_MOST_STEP || ki_extent(w) <= step || !ki_is_serial(y) || ki_is_lane(w)) continue;
             if (ki_nest_closer(k, y)->op != KN_END || ki_nest_closer(k, w)->op != KN_REDUCE) continue;
-            if (ki_in_set(outer, ki_scope_rank(&k->scope, y)) || is_in(f, y) || is_in(f, w)) continue;
+            if (ki_in_set(outer, ki_scope_rank(&k->scope, y)) || ki_in_set(outer, ki_scope_rank(&k->scope, w)))
+                continue;
+            if (is_in(f, y) || is_in(f, w)) continue;
             if (!knows_both_alike(k, valid, y, w, step)) continue;
             f->pair[f->n++] = (ki_frame_pair){y, w, step};
         }
@@ -95,9 +97,9 @@ kn_uop ki_framed_read(ki_ir *ir, const ki_frame *f, kn_uop read, const ki_swap *
         }
         int64_t last = (ki_extent(p->loop) - 1) * p->step + ki_extent(p->window) - 1;
         if (p->step == 1) continue; /* every place is read */
-        kn_uop inside = ki_op2(ir, KN_CMPLT, ki_joined(ir, y, p->step, w), ki_index(ir, last + 1));
-        kn_uop at = ki_element_uop(ir, (ki_element){read->src[1], inside});
-        read = at ? ki_op2(ir, KN_INDEX, read->src[0], at) : NULL;
+        ki_element at = ki_element_of(read->src[1]);
+        at.valid = ki_and(ir, at.valid, ki_op2(ir, KN_CMPLT, ki_joined(ir, y, p->step, w), ki_index(ir, last + 1)));
+        read = ki_op2(ir, KN_INDEX, read->src[0], ki_element_uop(ir, at));
     }
     return read;
 }

@@ -334,12 +334,14 @@ unsigned ki_choice_lanes(const ki_choice *c, kn_uop reduce) {
     return n < 1 ? 1 : n;
 }
 
+#define MOST_CUTS 48 /* of sums, in one kernel: with each the next one looks through one sum more */
+
 static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     kn_uop u;
     c->from = c->knobs.stream == 2 ? 1 : c->knobs.stream ? 0 : m->stream;
     if (ki_choice_look(c, sink)) {
         c->lanes = c->all = ki_choice_lanes(c, NULL);
-        while (ki_cut_sums(c)) {
+        for (int cuts = 0; cuts < MOST_CUTS && ki_cut_sums(c); cuts++) {
         }
         if (c->ok) ki_choose_dots(c);
         if (c->ok) thread_kernel(c);

@@ -530,40 +530,61 @@ if "searchsorted" in G:
         return _search(x1 if sorter is None else G["take"](x1, sorter, 0), x2, side == "right")
 
 
-# ---- sets: shapes that depend on data, bounded by size ----
+# ---- shapes that depend on data: bounded by size, or computed now ----
 
 UniqueAllResult = namedtuple("UniqueAllResult", "values indices inverse_indices counts")
 UniqueCountsResult = namedtuple("UniqueCountsResult", "values counts")
 UniqueInverseResult = namedtuple("UniqueInverseResult", "values inverse_indices")
 
 
+def _counted(name, x, size):
+    """How many there may be; None: as many as there are, which is only known once x is."""
+    if size is None and x._k.tracing:
+        raise ArgumentError(f"{name} while a function is traced: how many there are depends on data, and a shape cannot: {name}(x, size=n) has room for n, x.size at most")
+    return x.size if size is None else index(size, f"{name}: size")
+
+
 def _unique(name, x, size):
     x = asarray(x)
+    values, at, inverse, counts, number = G["unique"](x, _counted(name, x, size))
     if size is None:
-        raise ArgumentError(f"{name}: how many there are depends on data, and a shape cannot: {name}(x, size=n) has room for n, x.size at most")
-    return G["unique"](x, index(size, f"{name}: size"))
+        n = number.item()
+        values, at, counts = values[:n], at[:n], counts[:n]
+    return values, at, inverse, counts
 
 
 def unique_values(x, /, *, size=None):
-    """The distinct elements of x, ascending: the first `size` of them, 0 behind those that there are."""
+    """The distinct elements of x, ascending: the first `size` of them, 0 behind those that there are; None: as many as there are, computed now."""
     return _unique("unique_values", x, size)[0]
 
 
 def unique_counts(x, /, *, size=None):
     """(unique_values(x), how often each is there)."""
-    values, _, _, counts, _ = _unique("unique_counts", x, size)
+    values, _, _, counts = _unique("unique_counts", x, size)
     return UniqueCountsResult(values, counts)
 
 
 def unique_inverse(x, /, *, size=None):
     """(unique_values(x), which of them each element of x is)."""
-    values, _, inverse, _, _ = _unique("unique_inverse", x, size)
+    values, _, inverse, _ = _unique("unique_inverse", x, size)
     return UniqueInverseResult(values, inverse)
 
 
 def unique_all(x, /, *, size=None):
     """(unique_values(x), where each is first, which of them each element of x is, how often each is there)."""
-    return UniqueAllResult(*_unique("unique_all", x, size)[:4])
+    return UniqueAllResult(*_unique("unique_all", x, size))
+
+
+def nonzero(x, /, size=None):
+    """Where x is not 0: positions along each of its axes, as many as there are, computed now. With a size: (the first `size` of them, (size, x.ndim),
+    x's shape behind those that there are; how many there are)."""
+    x = asarray(x)
+    if size is not None:
+        return G["nonzero"](x, size)
+    if not x.ndim:
+        raise ArgumentError("nonzero: of an array without axes there are no positions")
+    _counted("nonzero", x, None)
+    return unstack(G["nonzero"](x, G["count_nonzero"](x).item())[0], axis=1)
 
 
 # ---- running ----
@@ -627,7 +648,7 @@ class _Info:
     """__array_namespace_info__"""
 
     def capabilities(self):
-        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 16}
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 16}
 
     def default_device(self):
         return current().name

@@ -320,7 +320,7 @@ def test_dtypes():
     assert kn.can_cast(kn.int8, kn.int16) and not kn.can_cast(kn.int16, kn.int8) and not kn.can_cast(kn.float32, kn.int64) and kn.can_cast(kn.bool, kn.uint8)
     info = kn.__array_namespace_info__()
     assert info.default_dtypes()["real floating"] == kn.float32 and "CPU" in info.devices() and set(info.dtypes(kind="unsigned integer")) == {"uint8", "uint16", "uint32", "uint64"}
-    assert info.default_device() == kn.current_context().name and info.capabilities()["boolean indexing"] is False
+    assert info.default_device() == kn.current_context().name and info.capabilities()["boolean indexing"] is True
     with pytest.raises(TypeError, match="complex"):
         kn.asarray([1j])
     with pytest.raises(TypeError, match="no dtype"):
@@ -367,8 +367,71 @@ def test_sets():
     same(every.values, values), same(every.indices, [1, 3, 0, 4]), same(every.inverse_indices, [2, 0, 0, 1]), same(every.counts, [2, 1, 1, 0])
     same(kn.unique_values(x, size=2), [1, 2]), same(kn.unique_counts(x, size=4).counts, [2, 1, 1, 0]), same(kn.unique_inverse(x, size=4).inverse_indices, [2, 0, 0, 1])
     for name in ("unique_all", "unique_counts", "unique_inverse", "unique_values"):
+        every, of_numpy = getattr(kn, name)(x), getattr(np, name)(np.asarray(x)) if name != "unique_values" else np.unique(x)
+        for got, want in zip(every, of_numpy) if isinstance(every, tuple) else [(every, of_numpy)]:
+            same(got, want)
         with pytest.raises(ValueError, match=rf"{name}\(x, size=n\)"):
-            getattr(kn, name)(x)
+            kn.function(getattr(kn, name))(x)
+    same(kn.unique_values(kn.zeros(0)), [])
+
+
+def test_nonzero():
+    for a in (A > 0, A * (A > 2), np.zeros(4), np.zeros((2, 0)), np.arange(3)):
+        for got, want in zip(kn.nonzero(kn.asarray(a)), np.nonzero(a), strict=True):
+            same(got, want), want.dtype == got.dtype
+    at, number = kn.nonzero(kn.asarray([3, 0, 4]), 4)
+    same(at, [[0], [2], [3], [3]]), same(number, 2)
+    with pytest.raises(ValueError, match=r"nonzero\(x, size=n\)"):
+        kn.function(kn.nonzero)(kn.ones(3))
+    with pytest.raises(ValueError, match="without axes"):
+        kn.nonzero(kn.asarray(1))
+
+
+CUBE = np.arange(24).reshape(2, 3, 4)
+MASKS = {"all": CUBE % 5 == 0, "none": CUBE < 0, "every": CUBE >= 0, "rows": np.array([True, False]), "planes": CUBE[:, :, 0] > 3, "list": [False, True],
+         "with-integer": (CUBE[:, 0, 0] > 3, 1), "behind": (slice(None), CUBE[0, :, 0] > 3), "last": (..., CUBE[0, 0] > 1), "with-positions": (np.array([True, True]), np.array([0, 2])),
+         "apart": (np.array([True, False]), slice(None), [1, 2]), "new-axis": (None, CUBE[:, :, 0] > 3)}
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("mine", [False, True])
+def test_masks(name, mine):
+    """numpy's rule: a mask is the positions where it is true. koine's own are counted now."""
+    key = MASKS[name]
+    of = lambda p: kn.asarray(p) if mine and isinstance(p, (np.ndarray, list)) else p
+    got = kn.asarray(CUBE)[tuple(of(p) for p in key) if isinstance(key, tuple) else of(key)]
+    same(got, CUBE[key])
+    assert got.shape == CUBE[key].shape
+
+
+@pytest.mark.parametrize("name", [n for n in MASKS if n != "new-axis"])
+@pytest.mark.parametrize("mine", [False, True])
+def test_masks_that_are_written_to(name, mine):
+    key = MASKS[name]
+    of = lambda p: kn.asarray(p) if mine and isinstance(p, (np.ndarray, list)) else p
+    at = tuple(of(p) for p in key) if isinstance(key, tuple) else of(key)
+    for value in (7, -CUBE[key], CUBE[key][:1] * 2 if CUBE[key].size else 3, kn.asarray(0)):
+        x, want = kn.asarray(CUBE), CUBE.copy()
+        x[at], want[key] = value, np.asarray(value)
+        same(x, want)
+
+
+def test_masks_mistakes():
+    x = kn.asarray(CUBE)
+    for key in (np.array([True, False, True]), kn.asarray([True] * 4), (0, np.ones(4, bool)), np.ones((2, 3, 4, 1), bool), True, (0, kn.asarray(True))):
+        with pytest.raises(IndexError, match="mask|indices"):
+            x[key]
+        with pytest.raises(IndexError, match="mask|indices"):
+            x[key] = 1
+    with pytest.raises(IndexError, match="depends on data.*kn.masked_select"):
+        kn.function(lambda v: v[v > 3])(x)
+    same(kn.function(lambda v: v[np.array([False, True])])(x), CUBE[[1]])
+    square = kn.asarray([[0, 0], [0, 0]])
+    square[kn.asarray([[True, False], [True, False]])] = kn.asarray([1, 2])  # one for each that is true, in order; no broadcasting to the square
+    same(square, [[1, 0], [2, 0]])
+    with pytest.raises(ValueError):
+        square[square > 0] = [1, 2, 3]
+    same(kn.grad(lambda v: (v[np.array([False, True, True])] ** 2).sum())(kn.asarray([1.0, 2.0, 3.0])), [0, 4, 6])
 
 
 def test_losses_are_one_function_with_all_their_options():

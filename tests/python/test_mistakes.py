@@ -20,7 +20,7 @@ x[5]                                        | I | KN1136 index 5 axis 0 of size 
 x[0, 0, 0]                                  | I | 3 indices 2 axes
 x["a"]                                      | T | an integer, a slice 'a'
 x[1.5]                                      | T | not 1.5
-x[x > 1]                                    | I | depends on data kn.where
+kn.function(lambda v: v[v > 1])(x)          | I | depends on data kn.where
 x[..., ...]                                 | I | one ... at most
 kn.softmax(x, axis=2)                       | I | KN1125 axis 2 rank 2
 kn.softmax(x, axis=1.5)                     | T | integer 1.5

@@ -191,6 +191,15 @@ def clip(x, /, min=None, max=None):
     return x if max is None else G["minimum"](x, max)
 
 
+def nan_to_num(x, /, nan=0.0, posinf=None, neginf=None):
+    """nan in place of NaN, posinf and neginf in place of the infinities; None: the largest and the least of the dtype."""
+    x = G["nan_to_num"](x, nan)
+    if not isdtype(x.dtype, "real floating"):
+        return x
+    least, most = (asarray(end if v is None else v, dtype=x.dtype, device=x._k) for v, end in ((neginf, finfo(x.dtype).min), (posinf, finfo(x.dtype).max)))
+    return G["where"](x == math.inf, most, G["where"](x == -math.inf, least, x))
+
+
 def round(x, /, decimals=0):
     """To the nearest integer, halves to the even one; the dtype stays."""
     if decimals:
@@ -573,6 +582,15 @@ def unique_inverse(x, /, *, size=None):
 def unique_all(x, /, *, size=None):
     """(unique_values(x), where each is first, which of them each element of x is, how often each is there)."""
     return UniqueAllResult(*_unique("unique_all", x, size))
+
+
+def bincount(x, /, size=None, weights=None, *, minlength=0):
+    """How often each of 0 .. size - 1 is in x, or the sum of its weights; None: as many as x's largest, computed now, and minlength ask for."""
+    x = asarray(x)
+    if size is None:
+        _counted("bincount", x, None)
+        size = _max(G["max"](x).item() + 1 if x.size else 0, index(minlength, "bincount: minlength"))
+    return G["bincount"](x, size, weights)
 
 
 def nonzero(x, /, size=None):

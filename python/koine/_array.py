@@ -437,7 +437,7 @@ class Parts:
             for axis, (a, b) in enumerate(zip(self.mask.shape, x.shape)):
                 if a != b:
                     raise AxisError(f"a mask of shape {self.mask.shape} for an array of shape {x.shape}: axis {axis} has {b} places, not {a}")
-            if 0 < self.mask.ndim <= x.ndim:
+            if self.mask.ndim <= x.ndim:
                 return
         self._read(key, given)
 
@@ -496,6 +496,8 @@ class Parts:
             raise DTypeError(f"an index is an integer, a slice, None, ... or an array of integers, not {p!r}") from None
 
     def get(self):
+        if self.mask is not None and not self.mask.ndim and not self.mask._k.tracing:  # one truth: x, or nothing of it
+            return self.x[None][np.zeros(int(self.mask.item()), np.int64)]
         if self.mask is not None:
             self._read([self.mask], [self.given])
         x, k = self.x, self.x._k

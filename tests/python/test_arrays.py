@@ -694,3 +694,21 @@ def test_functions_of_networks_by_pytorchs_names():
     same(F.gelu(a, "tanh"), kn.gelu_tanh(a)), same(F.hardtanh(a, -0.5, 1.5), A.clip(-0.5, 1.5)), same(F.softplus(a, 2.0), np.log1p(np.exp(2 * A)) / 2, 1e-5), same(F.rrelu(a), np.where(A > 0, A, A * np.float32(11 / 48)), 1e-5)
     with pytest.raises(ValueError, match="'none' or 'tanh', not 'erf'"):
         F.gelu(a, "erf")
+
+
+def test_functions_of_networks_by_pytorchs_parameters():
+    F, a, labels, w = kn.nn.functional, kn.asarray(A), kn.asarray([1, 0, 3]), kn.asarray([1.0, 2.0, 0.5, 3.0])
+    same(F.softmax(a, dim=0), kn.softmax(a, 0)), same(F.softmax(input=a, dim=1), kn.softmax(a)), same(F.normalize(a, dim=0), kn.normalize(a, axis=0)), same(F.softmax(a, axis=0), kn.softmax(a, 0))
+    for torch, own in (("none", "each"), ("sum", "sum"), ("mean", "mean")):
+        same(F.cross_entropy(a, labels, weight=w, ignore_index=0, label_smoothing=0.1, reduction=torch), kn.cross_entropy(a, labels, w, ignore=0, smoothing=0.1, how=own))
+        same(F.mse_loss(a, a * 2, reduction=torch), kn.mse_loss(a, a * 2, how=own))
+    same(F.kl_div(a, kn.softmax(a), reduction="batchmean"), kn.kl_div(a, kn.softmax(a), how="batch")), same(F.binary_cross_entropy_with_logits(a, a > 0, pos_weight=w), kn.bce_with_logits(a, a > 0, positive=w))
+    image = kn.asarray(R.normal(size=(1, 2, 4, 6)).astype(np.float32))
+    same(F.max_pool2d(image, kernel_size=2), kn.max_pool(image, 2)), same(F.one_hot(labels, num_classes=4), kn.one_hot(labels, 4))
+    same(F.layer_norm(a, (4,), w), kn.layer_norm(a, 1, w)), same(F.layer_norm(image, image.shape[1:]), kn.layer_norm(image, 3))
+    same(F.interpolate(image, scale_factor=2), kn.interpolate(image, (8, 12))), same(F.interpolate(image, scale_factor=(0.5, 1.5), mode="bilinear"), kn.interpolate(image, (2, 9), "linear")), same(F.interpolate(image, 3), kn.interpolate(image, (3, 3)))
+    for wrong, match in ((lambda: F.layer_norm(a, (3,)), r"\(3, 4\).*\(3,\)"), (lambda: F.interpolate(image), "size and scale_factor"), (lambda: F.interpolate(image, scale_factor=(1, 2, 3)), "3 factors for 2")):
+        with pytest.raises(ValueError, match=match):
+            wrong()
+    with pytest.raises(TypeError, match="reduction"):
+        F.softmax(a, reduction="sum")

@@ -172,7 +172,7 @@ def _named(name, c, doc=None):
 
 RENAMED = {"acos": "acos", "divide": "div", "multiply": "mul", "subtract": "sub", "negative": "neg", "equal": "eq", "not_equal": "ne", "less": "lt",
            "less_equal": "le", "greater": "gt", "greater_equal": "ge", "reciprocal": "recip", "bitwise_invert": "bitwise_not",
-           "bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "expand_dims": "unsqueeze",
+           "bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "expand_dims": "unsqueeze", "swapaxes": "transpose",
            "concatenate": "cat", "matrix_transpose": "mT", "cumulative_max": "cummax", "cumulative_min": "cummin"}
 for _name, _c in RENAMED.items():
     if _c in G:
@@ -348,6 +348,11 @@ def _met(arrays, name):
         d = result_type(*arrays)
         arrays = [astype(x, d, copy=False) for x in arrays]
     return arrays
+
+
+def pad(x, pads, value=0.0, *, mode="constant"):
+    """x with a border: pairs (before, after) for each axis, of value, or by mode: "reflect", "symmetric", "edge" (or "replicate"), "wrap" (or "circular")."""
+    return G["pad"](x, pads, value) if mode == "constant" else G["pad_mode"](x, pads, {"edge": "replicate", "wrap": "circular"}.get(mode, mode), value)
 
 
 def unstack(x, /, axis=0):

@@ -389,6 +389,16 @@ def test_bincount_and_nan_to_num_as_numpy_calls_them():
     same(kn.nan_to_num(kn.asarray(n)), n), same(kn.asarray([np.nan, np.inf]).nan_to_num(posinf=2.0), [0.0, 2.0])
 
 
+def test_pad_and_swapaxes_as_numpy_calls_them():
+    pads = ((1, 2), (3, 0))
+    for mode in ("constant", "reflect", "symmetric", "edge", "wrap"):
+        same(kn.pad(kn.asarray(A), pads if mode != "reflect" else ((1, 2), (3, 1)), mode=mode), np.pad(A, pads if mode != "reflect" else ((1, 2), (3, 1)), mode))
+    same(kn.pad(A, pads, mode="replicate"), np.pad(A, pads, "edge")), same(kn.asarray(A).pad(pads, 2.0), np.pad(A, pads, constant_values=2))
+    with pytest.raises(ValueError, match='KN1262.*"mean".*reflect'):
+        kn.pad(A, pads, mode="mean")
+    same(kn.swapaxes(A.reshape(3, 2, 2), 0, -1), A.reshape(3, 2, 2).swapaxes(0, -1))
+
+
 def test_norm():
     """numpy's linalg.norm: of all elements, of vectors along one axis, of matrices along two."""
     for x in (A, A[0], A.reshape(3, 2, 2)):

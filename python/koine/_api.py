@@ -108,6 +108,11 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
     return _make(L.kn_eye, rows + _max(k, 0), cols + _max(-k, 0), number_of(dtype), device=device)[_max(k, 0) :, _max(-k, 0) :]
 
 
+def array(obj, /, *, dtype=None, device=None, copy=True):
+    """asarray, in memory of its own."""
+    return asarray(obj, dtype=dtype, device=device, copy=copy)
+
+
 def param(x):
     """x in memory of its own, which assign and optimizers write: all that share it see the new value."""
     return copied(asarray(x), PLACE)
@@ -134,9 +139,9 @@ def result_type(*arrays_and_dtypes):
     k = current()
     numbers = [x for x in arrays_and_dtypes if type(x) in (_bool, _int, float)]
     rest = [x for x in arrays_and_dtypes if type(x) not in (_bool, _int, float)]
-    d = _dtypes.dtype(getattr(rest[0], "dtype", rest[0])) if rest else None
+    d = _dtypes.dtype_of(rest[0]) if rest else None
     for x in rest[1:]:
-        d = _meet(d, _dtypes.dtype(getattr(x, "dtype", x)))
+        d = _meet(d, _dtypes.dtype_of(x))
     for x in numbers:
         with k.lock:
             if d is None:
@@ -157,7 +162,7 @@ def _meet(a, b):
 
 def can_cast(from_, to, /):
     """Does every value of one dtype (or array's) fit the other?"""
-    a, b = _dtypes.dtype(getattr(from_, "dtype", from_)), _dtypes.dtype(to)
+    a, b = _dtypes.dtype_of(from_), _dtypes.dtype(to)
     return a is b or (a.kind == b.kind or a.kind + b.kind in ("bu", "bi", "bf", "ui")) and _meet(a, b) is b
 
 
@@ -172,7 +177,7 @@ def _named(name, c, doc=None):
 
 RENAMED = {"acos": "acos", "divide": "div", "multiply": "mul", "subtract": "sub", "negative": "neg", "equal": "eq", "not_equal": "ne", "less": "lt",
            "less_equal": "le", "greater": "gt", "greater_equal": "ge", "reciprocal": "recip", "bitwise_invert": "bitwise_not",
-           "bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "expand_dims": "unsqueeze", "swapaxes": "transpose",
+           "bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "expand_dims": "unsqueeze", "swapaxes": "transpose", "ravel": "flatten",
            "concatenate": "cat", "matrix_transpose": "mT", "cumulative_max": "cummax", "cumulative_min": "cummin"}
 for _name, _c in RENAMED.items():
     if _c in G:

@@ -409,6 +409,10 @@ Array.__neg__ = lambda x: call(L.kn_neg, x)
 Array.__pos__ = lambda x: x
 Array.__abs__ = lambda x: call(L.kn_abs, x)
 Array.__invert__ = lambda x: call(L.kn_bitwise_not, x)
+Array.__divmod__ = lambda x, y: (x // y, x % y)
+Array.__rdivmod__ = lambda x, y: (y // x, y % x)
+Array.copy = lambda x: copied(x)
+Array.copy.__doc__ = """x in memory of its own."""
 Array.__round__ = lambda x, ndigits=None: x.round(ndigits or 0)
 
 

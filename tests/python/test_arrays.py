@@ -399,6 +399,26 @@ def test_pad_and_swapaxes_as_numpy_calls_them():
     same(kn.swapaxes(A.reshape(3, 2, 2), 0, -1), A.reshape(3, 2, 2).swapaxes(0, -1))
 
 
+def test_numpys_types_are_dtypes():
+    """np.float32 is a class, not one of its numbers."""
+    for t in (np.bool_, np.int8, np.uint64, np.float16, np.float32, np.float64):
+        name = np.dtype(t).name
+        assert kn.zeros(2, dtype=t).dtype == kn.ones(2).astype(t).dtype == kn.asarray([1, 0], dtype=t).dtype == kn.dtype(t) == name == kn.result_type(t, kn.bool if name == "bool" else t)
+        assert kn.can_cast(t, t) and kn.isdtype(t, t) and (kn.finfo(t).dtype == name if "float" in name else "int" not in name or kn.iinfo(t).dtype == name)
+    with pytest.raises(TypeError, match="an array"):
+        kn.zeros(2, dtype=np.float32(1))
+
+
+def test_what_numpys_hands_reach_for():
+    x = kn.array(A)
+    same(x, A), same(x.ravel(), A.ravel()), same(kn.array([1, 2]), [1, 2])
+    for got, want in ((divmod(x, 2), divmod(A, 2)), (divmod(7, x + 9), divmod(7, A + 9))):
+        same(got[0], want[0]), same(got[1], want[1], 1e-5)
+    y = x.copy()
+    y[0] = 0
+    same(x, A), same(kn.array(x), A)
+
+
 def test_norm():
     """numpy's linalg.norm: of all elements, of vectors along one axis, of matrices along two."""
     for x in (A, A[0], A.reshape(3, 2, 2)):

@@ -597,6 +597,11 @@ class Parts:
             return value
         value = value if type(value) in _number else asarray(value, device=x._k)
         rest = x.ndim - self.mask.ndim
+        while type(value) is Array and value.ndim > rest and value.shape[0] == 1:  # one for all
+            value = call(L.kn_select, value, 0, 0)
+        nothing = type(value) is Array and value.ndim == rest + 1 and value.shape[0] == 0
+        if nothing and not self.mask.ndim and not x._k.tracing and not self.mask.item():
+            value = False  # x[False] = nothing: any value, nowhere
         if (0 if type(value) in _number else value.ndim) > rest:
             self._read([self.mask], [self.given])
             self.mask = None

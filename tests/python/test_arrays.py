@@ -488,6 +488,9 @@ def test_masks_mistakes():
     one = kn.asarray(2.5)
     one[one > 2] = 1
     same(one, 1.0), same(x[True], CUBE[True]), same(x[kn.asarray(1) > 2], CUBE[False]), same(one[one < 2], [1.0])
+    one[one > 2], one[one > 0] = np.array([5.0], np.float32), [3.0]
+    one[one > 9] = one[one > 9]
+    same(one, 3.0)
     square = kn.asarray([[0, 0], [0, 0]])
     square[kn.asarray([[True, False], [True, False]])] = kn.asarray([1, 2])  # one for each that is true, in order; no broadcasting to the square
     same(square, [[1, 0], [2, 0]])

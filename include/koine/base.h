@@ -49,7 +49,8 @@ typedef enum kn_dtype {
 KN_API const char *kn_dtype_name(kn_dtype t); /* "f32", ... */
 KN_API size_t kn_dtype_size(kn_dtype t);      /* bytes of an element */
 
-/* Opens a context. device: "CPU", "INTERP", "NULL", ...; NULL takes KN_DEVICE, else CPU. NULL when out of memory. */
+/* Opens a context. device: "CPU", "INTERP", "NULL", ...; NULL takes KN_DEVICE, else CPU. NULL when out of memory.
+ * A setting in the environment that is none counts as its default, and kn_error(k) says so. */
 KN_API kn_ctx *kn_open(const char *device);
 /* Frees the context and everything in it. NULL is allowed. */
 KN_API void kn_close(kn_ctx *k);

@@ -108,6 +108,11 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
     return _make(L.kn_eye, rows + _max(k, 0), cols + _max(-k, 0), number_of(dtype), device=device)[_max(k, 0) :, _max(-k, 0) :]
 
 
+def array(obj, /, *, dtype=None, device=None, copy=True):
+    """asarray, in memory of its own."""
+    return asarray(obj, dtype=dtype, device=device, copy=copy)
+
+
 def param(x):
     """x in memory of its own, which assign and optimizers write: all that share it see the new value."""
     return copied(asarray(x), PLACE)
@@ -134,9 +139,9 @@ def result_type(*arrays_and_dtypes):
     k = current()
     numbers = [x for x in arrays_and_dtypes if type(x) in (_bool, _int, float)]
     rest = [x for x in arrays_and_dtypes if type(x) not in (_bool, _int, float)]
-    d = _dtypes.dtype(getattr(rest[0], "dtype", rest[0])) if rest else None
+    d = _dtypes.dtype_of(rest[0]) if rest else None
     for x in rest[1:]:
-        d = _meet(d, _dtypes.dtype(getattr(x, "dtype", x)))
+        d = _meet(d, _dtypes.dtype_of(x))
     for x in numbers:
         with k.lock:
             if d is None:
@@ -157,7 +162,7 @@ def _meet(a, b):
 
 def can_cast(from_, to, /):
     """Does every value of one dtype (or array's) fit the other?"""
-    a, b = _dtypes.dtype(getattr(from_, "dtype", from_)), _dtypes.dtype(to)
+    a, b = _dtypes.dtype_of(from_), _dtypes.dtype(to)
     return a is b or (a.kind == b.kind or a.kind + b.kind in ("bu", "bi", "bf", "ui")) and _meet(a, b) is b
 
 
@@ -172,7 +177,7 @@ def _named(name, c, doc=None):
 
 RENAMED = {"acos": "acos", "divide": "div", "multiply": "mul", "subtract": "sub", "negative": "neg", "equal": "eq", "not_equal": "ne", "less": "lt",
            "less_equal": "le", "greater": "gt", "greater_equal": "ge", "reciprocal": "recip", "bitwise_invert": "bitwise_not",
-           "bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "expand_dims": "unsqueeze",
+           "bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "expand_dims": "unsqueeze", "swapaxes": "transpose", "ravel": "flatten",
            "concatenate": "cat", "matrix_transpose": "mT", "cumulative_max": "cummax", "cumulative_min": "cummin"}
 for _name, _c in RENAMED.items():
     if _c in G:
@@ -189,6 +194,15 @@ def clip(x, /, min=None, max=None):
     if min is not None:
         x = G["maximum"](x, min)
     return x if max is None else G["minimum"](x, max)
+
+
+def nan_to_num(x, /, nan=0.0, posinf=None, neginf=None):
+    """nan in place of NaN, posinf and neginf in place of the infinities; None: the largest and the least of the dtype."""
+    x = G["nan_to_num"](x, nan)
+    if not isdtype(x.dtype, "real floating"):
+        return x
+    least, most = (asarray(end if v is None else v, dtype=x.dtype, device=x._k) for v, end in ((neginf, finfo(x.dtype).min), (posinf, finfo(x.dtype).max)))
+    return G["where"](x == math.inf, most, G["where"](x == -math.inf, least, x))
 
 
 def round(x, /, decimals=0):
@@ -342,6 +356,11 @@ def _met(arrays, name):
         d = result_type(*arrays)
         arrays = [astype(x, d, copy=False) for x in arrays]
     return arrays
+
+
+def pad(x, pads, value=0.0, *, mode="constant"):
+    """x with a border: pairs (before, after) for each axis, of value, or by mode: "reflect", "symmetric", "edge" (or "replicate"), "wrap" (or "circular")."""
+    return G["pad"](x, pads, value) if mode == "constant" else G["pad_mode"](x, pads, {"edge": "replicate", "wrap": "circular"}.get(mode, mode), value)
 
 
 def unstack(x, /, axis=0):
@@ -533,40 +552,70 @@ if "searchsorted" in G:
         return _search(x1 if sorter is None else G["take"](x1, sorter, 0), x2, side == "right")
 
 
-# ---- sets: shapes that depend on data, bounded by size ----
+# ---- shapes that depend on data: bounded by size, or computed now ----
 
 UniqueAllResult = namedtuple("UniqueAllResult", "values indices inverse_indices counts")
 UniqueCountsResult = namedtuple("UniqueCountsResult", "values counts")
 UniqueInverseResult = namedtuple("UniqueInverseResult", "values inverse_indices")
 
 
+def _counted(name, x, size):
+    """How many there may be; None: as many as there are, which is only known once x is."""
+    if size is None and x._k.tracing:
+        raise ArgumentError(f"{name} while a function is traced: how many there are depends on data, and a shape cannot: {name}(x, size=n) has room for n, x.size at most")
+    return x.size if size is None else index(size, f"{name}: size")
+
+
 def _unique(name, x, size):
     x = asarray(x)
+    values, at, inverse, counts, number = G["unique"](x, _counted(name, x, size))
     if size is None:
-        raise ArgumentError(f"{name}: how many there are depends on data, and a shape cannot: {name}(x, size=n) has room for n, x.size at most")
-    return G["unique"](x, index(size, f"{name}: size"))
+        n = number.item()
+        values, at, counts = values[:n], at[:n], counts[:n]
+    return values, at, inverse, counts
 
 
 def unique_values(x, /, *, size=None):
-    """The distinct elements of x, ascending: the first `size` of them, 0 behind those that there are."""
+    """The distinct elements of x, ascending: the first `size` of them, 0 behind those that there are; None: as many as there are, computed now."""
     return _unique("unique_values", x, size)[0]
 
 
 def unique_counts(x, /, *, size=None):
     """(unique_values(x), how often each is there)."""
-    values, _, _, counts, _ = _unique("unique_counts", x, size)
+    values, _, _, counts = _unique("unique_counts", x, size)
     return UniqueCountsResult(values, counts)
 
 
 def unique_inverse(x, /, *, size=None):
     """(unique_values(x), which of them each element of x is)."""
-    values, _, inverse, _, _ = _unique("unique_inverse", x, size)
+    values, _, inverse, _ = _unique("unique_inverse", x, size)
     return UniqueInverseResult(values, inverse)
 
 
 def unique_all(x, /, *, size=None):
     """(unique_values(x), where each is first, which of them each element of x is, how often each is there)."""
-    return UniqueAllResult(*_unique("unique_all", x, size)[:4])
+    return UniqueAllResult(*_unique("unique_all", x, size))
+
+
+def bincount(x, /, size=None, weights=None, *, minlength=0):
+    """How often each of 0 .. size - 1 is in x, or the sum of its weights; None: as many as x's largest, computed now, and minlength ask for."""
+    x = asarray(x)
+    if size is None:
+        _counted("bincount", x, None)
+        size = _max(G["max"](x).item() + 1 if x.size else 0, index(minlength, "bincount: minlength"))
+    return G["bincount"](x, size, weights)
+
+
+def nonzero(x, /, size=None):
+    """Where x is not 0: positions along each of its axes, as many as there are, computed now. With a size: (the first `size` of them, (size, x.ndim),
+    x's shape behind those that there are; how many there are)."""
+    x = asarray(x)
+    if size is not None:
+        return G["nonzero"](x, size)
+    if not x.ndim:
+        raise ArgumentError("nonzero: of an array without axes there are no positions")
+    _counted("nonzero", x, None)
+    return unstack(G["nonzero"](x, G["count_nonzero"](x).item())[0], axis=1)
 
 
 # ---- running ----
@@ -630,7 +679,7 @@ class _Info:
     """__array_namespace_info__"""
 
     def capabilities(self):
-        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 16}
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 16}
 
     def default_device(self):
         return current().name

@@ -409,10 +409,25 @@ Array.__neg__ = lambda x: call(L.kn_neg, x)
 Array.__pos__ = lambda x: x
 Array.__abs__ = lambda x: call(L.kn_abs, x)
 Array.__invert__ = lambda x: call(L.kn_bitwise_not, x)
+Array.__divmod__ = lambda x, y: (x // y, x % y)
+Array.__rdivmod__ = lambda x, y: (y // x, y % x)
+Array.copy = lambda x: copied(x)
+Array.copy.__doc__ = """x in memory of its own."""
 Array.__round__ = lambda x, ndigits=None: x.round(ndigits or 0)
 
 
 # ---- x[key] ----
+
+class _Side:
+    """What stands for positions that a mask gave: how many places it has along their axis."""
+
+    def __init__(self, size):
+        self.size = size
+
+
+def _is_mask(p):
+    return isinstance(p, Array) and p.dtype.kind == "b"
+
 
 class Parts:
     """A key, read: on each axis an integer, a slice, a new axis, an array of integers."""
@@ -421,11 +436,22 @@ class Parts:
         self.x, self.mask = x, None
         key = key if isinstance(key, tuple) else (key,)
         given, key = list(key), [self._one(p) for p in key]
+        if len(key) == 1 and _is_mask(key[0]):
+            self.mask, self.given = key[0], given[0]
+            for axis, (a, b) in enumerate(zip(self.mask.shape, x.shape)):
+                if a != b:
+                    raise AxisError(f"a mask of shape {self.mask.shape} for an array of shape {x.shape}: axis {axis} has {b} places, not {a}")
+            if self.mask.ndim <= x.ndim:
+                return
+        self._read(key, given)
+
+    def _read(self, key, given):
+        for i in [i for i, p in enumerate(key) if _is_mask(p)][::-1]:
+            if not key[i].ndim:
+                raise AxisError(f"x[{given[i]}]: a mask has an axis at least; kn.where(condition, x, other) chooses by one truth")
+            given[i : i + 1], key[i : i + 1] = [_Side(n) for n in key[i].shape], self._true(key[i], given[i])
         taken = sum(1 for p in key if p is not None and p is not Ellipsis)
-        rank = x.ndim
-        if len(key) == 1 and isinstance(key[0], Array) and key[0].dtype.kind == "b":
-            self.mask = key[0]
-            return
+        rank = self.x.ndim
         if sum(1 for p in key if p is Ellipsis) > 1:
             raise AxisError("an index has one ... at most")
         if taken > rank:
@@ -434,6 +460,17 @@ class Parts:
         self.key = key[:at] + [slice(None)] * (rank - taken) + key[at + 1 :]
         self._within(given[:at] + [None] * (rank - taken) + given[at + 1 :])
         self.arrays = [i for i, p in enumerate(self.key) if isinstance(p, Array)]
+
+    @staticmethod
+    def _true(mask, given):
+        """Where a mask is true: positions along each of its axes, which is how numpy has it. How many there are is computed now."""
+        if not isinstance(given, Array):
+            return [asarray(i, device=mask._k) for i in np.nonzero(given)]
+        k, rank = mask._k, mask.ndim
+        if k.tracing:
+            raise AxisError("x[mask] while a function is traced: how many elements there are depends on data, and a shape cannot; kn.where(mask, x, other) keeps the shape, kn.masked_select(x, mask, size) has room for `size`")
+        at = call(L.kn_nonzero, mask, call(L.kn_count_nonzero, mask).item(), None)
+        return [call(L.kn_select, at, 1, i) for i in range(rank)]
 
     def _within(self, given):
         """Positions that are known now, in lists and numpy's arrays, are looked at; those of koine's arrays give 0 where there is none."""
@@ -445,6 +482,8 @@ class Parts:
                 a = np.asarray(g)
                 if a.max() >= shape[axis] or a.min() < -shape[axis]:
                     raise AxisError(f"index {a.max() if a.max() >= shape[axis] else a.min()} is out of range for axis {axis} of size {shape[axis]}")
+            if type(g) is _Side and g.size != shape[axis]:
+                raise AxisError(f"a mask has {g.size} places along axis {axis}, the array {shape[axis]}")
             axis += 1
 
     @staticmethod
@@ -452,7 +491,7 @@ class Parts:
         if p is None or p is Ellipsis or isinstance(p, (int, slice, Array)) and not isinstance(p, bool):
             return p
         if isinstance(p, (list, np.ndarray, bool, np.bool_)):
-            p = asarray(p if np.size(p) else np.zeros(np.shape(p), np.int64))
+            p = asarray(p if np.size(p) or getattr(p, "dtype", None) == bool else np.zeros(np.shape(p), np.int64))
             if p.dtype.kind in "iub":
                 return p
         try:
@@ -461,8 +500,10 @@ class Parts:
             raise DTypeError(f"an index is an integer, a slice, None, ... or an array of integers, not {p!r}") from None
 
     def get(self):
-        if self.mask is not None or any(self.key[i].dtype.kind == "b" for i in self.arrays):
-            raise AxisError("x[mask]: how many elements there are depends on data, and a shape cannot; kn.where(mask, x, other) keeps the shape, kn.masked_select(x, mask, size) has room for `size`")
+        if self.mask is not None and not self.mask.ndim and not self.mask._k.tracing:  # one truth: x, or nothing of it
+            return self.x[None][np.zeros(int(self.mask.item()), np.int64)]
+        if self.mask is not None:
+            self._read([self.mask], [self.given])
         x, k = self.x, self.x._k
         with k.lock:
             if k.dead:
@@ -531,9 +572,10 @@ class Parts:
     def put(self, value):
         """x with its elements at the key replaced, as another array."""
         k, x = self.x._k, self.x
-        value = operand(k, self._weak(value), x._d)
+        value = self._ready(value)
         if self.mask is not None:
-            return wrap(k, L.kn_where(self.mask._h, value, x._h))
+            return wrap(k, L.kn_where(self.mask._h, operand(k, value, x._d), x._h))
+        value = operand(k, value, x._d)
         if not hasattr(L, "kn_index_put") or None in [p for p in self.key if not isinstance(p, Array)]:
             raise UnsupportedError("x[key] = value while a function is traced: kn.where, kn.concat and kn.pad make another array")
         places, n = [], len(self.key)
@@ -547,6 +589,26 @@ class Parts:
         at = (_abi.P * max(n, 1))(*[None if p is None else p._h for p in places])
         return wrap(k, L.kn_index_put(x._h, at, n, value, 0))
 
+    def _ready(self, value):
+        """What is stored. Where x[mask] = value puts the same wherever the mask is true it stays a mask, with as many axes as x, and nobody
+        counts; else it is positions."""
+        value, x = self._weak(value), self.x
+        if self.mask is None:
+            return value
+        value = value if type(value) in _number else asarray(value, device=x._k)
+        rest = x.ndim - self.mask.ndim
+        while type(value) is Array and value.ndim > rest and value.shape[0] == 1:  # one for all
+            value = call(L.kn_select, value, 0, 0)
+        nothing = type(value) is Array and value.ndim == rest + 1 and value.shape[0] == 0
+        if nothing and not self.mask.ndim and not x._k.tracing and not self.mask.item():
+            value = False  # x[False] = nothing: any value, nowhere
+        if (0 if type(value) in _number else value.ndim) > rest:
+            self._read([self.mask], [self.given])
+            self.mask = None
+        elif rest:
+            self.mask = call(L.kn_reshape, self.mask, _abi.ints(self.mask.shape + (1,) * rest))
+        return value
+
     def _weak(self, value):
         """What is stored: Python's numbers in lists take the array's dtype, as those alone do."""
         if value is None:
@@ -558,7 +620,8 @@ class Parts:
 
     def set(self, value):
         k, x = self.x._k, self.x
-        value = operand(k, self._weak(value), x._d)
+        value = self._ready(value)
+        held, value = value, operand(k, value, x._d)
         if self.mask is not None or self.arrays or any(isinstance(p, slice) and p.step not in (None, 1, -1) for p in self.key):
             t = self._scatter(value)
         else:
@@ -579,8 +642,6 @@ class Parts:
         """Where the key is no view: through masks, index arrays, steps."""
         k, x = self.x._k, self.x
         if self.mask is not None:
-            if self.mask.shape != x.shape:
-                raise AxisError(f"a mask of shape {self.mask.shape} for an array of shape {x.shape}")
             value = L.kn_where(self.mask._h, value, x._h)
             k.dead.append(value)
             return L.kn_assign(x._h, value)

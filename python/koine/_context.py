@@ -61,7 +61,9 @@ BY_STATUS = {"KN_BAD_ARGUMENT": ArgumentError, "KN_PARSE": ArgumentError, "KN_IO
 # What C's hints name that Python has otherwise.
 SAID = ((r"kn_bind\(k, name, value\), or --in .*", "koine.bind(name, value)"), (r"copy one through host memory: kn_data, kn_from_host", "x.to_device(y.context) copies x to where y is"),
         (r"kn_cast (it|the value)( first)?", r"\1.astype(dtype)\2"), (r"\b(?:it|the (value))\.astype", lambda m: (m[1] or "x") + ".astype"),
-        (r"KN_BOOL, KN_I32, KN_F32 \.\.\.: `koine info` lists them", "koine.bool, koine.int32, koine.float32 ..."), (r"operand (\d+) is NULL", r"operand \1 is None"),
+        (r"KN_BOOL, KN_I32, KN_F32 \.\.\.: `koine info` lists them", "koine.bool, koine.int32, koine.float32 ..."), (r"copy larger ones to the host \(kn_to_host\) and use a library for them", "numpy.linalg takes koine's arrays, of any size"),
+        (r"KN_DEVICE, --device, kn_open, kn_copy_to", "KN_DEVICE, koine.device, x.to_device"), (r"copy it with kn_from_host", "copy it: koine.asarray"), (r"kn_to_host copies", "np.array(x) copies"),
+        (r"operand (\d+) is NULL", r"operand \1 is None"),
         (r"it was never set; only tensors that the header names as optional may be NULL", "an array expected; None only where it is the default"))
 
 
@@ -132,6 +134,11 @@ class Context:
         self.tracing = self.nested = self.dropped = self.bytes = 0
         self.lent = set()  # who uses memory of an array here
         self.name = (device or L.kn_get(self._c, b"KN_DEVICE").decode()).upper()
+        if L.kn_error(self._c):  # a setting in the environment
+            try:
+                self.fail()
+            finally:
+                self.close()
 
     def __repr__(self):
         return f"Context({self.name!r})"

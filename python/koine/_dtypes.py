@@ -73,7 +73,7 @@ def dtype(d):
     """The DType that d names: a DType, a name, numpy's dtype, or bool, int, float for the default ones."""
     if isinstance(d, DType):
         return d
-    if d is None or hasattr(d, "__array__"):  # numpy reads None as float64
+    if d is None or hasattr(d, "__array__") and not isinstance(d, type):  # numpy reads None as float64; np.float32 is a class with __array__
         raise DTypeError(f"a dtype expected, not {'None' if d is None else 'an array: x.dtype is its dtype'}")
     try:
         return _known[d]
@@ -95,6 +95,11 @@ def dtype(d):
 
 
 _named = dtype
+
+
+def dtype_of(x):
+    """The dtype of an array, or that which x names."""
+    return dtype(x if isinstance(x, type) else getattr(x, "dtype", x))
 
 
 def default(kind):
@@ -122,7 +127,7 @@ class finfo:
     TABLE = {"float8_e4m3fn": (2.0**-3, 448.0, 2.0**-6), "float8_e5m2": (2.0**-2, 57344.0, 2.0**-14), "bfloat16": (2.0**-7, 255 * 2.0**120, 2.0**-126)}
 
     def __init__(self, type):
-        d = dtype(getattr(type, "dtype", type))
+        d = dtype_of(type)
         if d.kind != "f":
             raise DTypeError(f"finfo: {d} is no floating dtype; iinfo is for integers")
         if d.name in self.TABLE:
@@ -140,7 +145,7 @@ class iinfo:
     """Limits of an integer dtype: bits, max, min, dtype."""
 
     def __init__(self, type):
-        d = dtype(getattr(type, "dtype", type))
+        d = dtype_of(type)
         if d.kind not in "iu":
             raise DTypeError(f"iinfo: {d} is no integer dtype; finfo is for floating ones")
         self.bits, self.dtype = d.itemsize * 8, d

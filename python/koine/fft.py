@@ -41,8 +41,16 @@ def _sized(x, n, axis, rank):
     return x, n, axis
 
 
-def _along(function, x, n, axis, norm, back, pairs=True):
+def _pairs(x, name):
+    """x, whose last axis is pairs."""
     x = _api.asarray(x)
+    if x.shape[-1:] != (2,):
+        raise ArgumentError(f"{name}: (real, imaginary) expected as the last axis, of 2, not shape {x.shape}; of a real x kn.stack([x, kn.zeros_like(x)], axis=-1)")
+    return x
+
+
+def _along(function, x, n, axis, norm, back, pairs=True):
+    x = _pairs(x, function.__name__) if pairs else _api.asarray(x)
     x, n, axis = _sized(x, n, axis, x.ndim - pairs)
     return _scaled(function(x, axis), n, norm, back)
 
@@ -60,7 +68,7 @@ def _axes_of(rank, s, axes, least=0):
 
 
 def _over(function, x, s, axes, norm, back):
-    x = _api.asarray(x)
+    x = _pairs(x, function.__name__ + "n")
     for axis, n in zip(*_axes_of(x.ndim - 1, s, axes)):
         x = _along(function, x, n, axis, norm, back)
     return x
@@ -107,7 +115,7 @@ def ihfft(x, /, *, n=None, axis=-1, norm="backward"):
 
 
 def _real_of(function, x, n, axis, norm, back):
-    x = _api.asarray(x)
+    x = _pairs(x, function.__name__)
     axis = _api._axis_of(x.ndim - 1, axis)
     n = 2 * (x.shape[axis] - 1) if n is None else _index(n, "n")
     return _scaled(function(x, n, axis), n, norm, back)
@@ -122,7 +130,7 @@ def rfftn(x, /, *, s=None, axes=None, norm="backward"):
 
 def irfftn(x, /, *, s=None, axes=None, norm="backward"):
     """rfftn undone."""
-    x = _api.asarray(x)
+    x = _pairs(x, "irfftn")
     axes, s = _axes_of(x.ndim - 1, s, axes, least=1)
     return _real_of(_G["irfft"], _over(_G["ifft"], x, s[:-1], axes[:-1], norm, True), s[-1], axes[-1], norm, True)
 

@@ -5,7 +5,7 @@ from . import _api
 from ._context import ArgumentError
 from ._functions import GENERATED as _G, real as _real
 
-for _name in ("cholesky", "cross", "det", "diagonal", "eigvalsh", "inv", "kron", "matmul", "matrix_power", "matrix_transpose", "norm", "outer", "solve",
+for _name in ("cholesky", "cross", "det", "diagonal", "eigvalsh", "inv", "kron", "matmul", "matrix_power", "matrix_transpose", "outer", "solve",
               "solve_triangular", "svdvals", "tensordot", "vecdot"):
     globals()[_name] = getattr(_api, _name, None) or _G[_name]
 
@@ -22,6 +22,21 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     """Of the last two axes. ord: "fro"; "nuc", the sum of singular values; 2, -2, the largest and the smallest; 1, -1, inf, -inf, the largest
     and the smallest sum of a column's and of a row's sizes."""
     return _G["matrix_norm"](x, ord if isinstance(ord, str) else f"{ord:g}" if isinstance(ord, (int, float)) else ord, keepdims)
+
+
+def norm(x, /, ord=None, axis=None, keepdims=False):
+    """numpy's: of all elements; with an axis of vectors along it, with two of matrices. ord: as vector_norm and matrix_norm have it."""
+    x = _api.asarray(x)
+    axes = [axis] if isinstance(axis, int) else list(range(x.ndim)) if axis is None else [*axis]
+    if ord is None or len(axes) == 1:
+        return vector_norm(x, axis=axes, keepdims=keepdims, ord=2 if ord is None else ord)
+    if len(axes) != 2:
+        raise ArgumentError(f"norm: ord {ord!r} is one of vectors and matrices: one axis or two, not {len(axes)}")
+    axes = [_api._axis(x, a) for a in axes]
+    y = matrix_norm(_api.moveaxis(x, axes, (-2, -1)), ord=ord)
+    for a in sorted(axes) if keepdims else []:
+        y = _api.expand_dims(y, a)
+    return y
 
 
 def eigh(x, /):

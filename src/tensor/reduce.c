@@ -142,7 +142,8 @@ static kn_uop nanvar_of(kn_ctx *k, kn_uop x, uint32_t axes, double correction) {
     if (!x) return NULL;
     kn_dtype t = (kn_dtype)x->dtype, acc = accumulator(t);
     x = ki_t_cast(k, x, acc);
-    kn_uop d = numbers(k, ki_t_sub(k, x, nanmean_of(k, x, axes)), 0), n = count_numbers(k, x, axes, acc);
+    kn_uop d = ki_t_where(k, ki_t_isnan(k, x), x ? L(0) : NULL, ki_t_sub(k, x, nanmean_of(k, x, axes))),
+           n = count_numbers(k, x, axes, acc); /* an infinity's d is NaN, and stays */
     if (correction != 0) n = ki_t_max(k, ki_t_sub(k, n, ki_t_const(k, acc, correction)), ki_t_const(k, acc, 0));
     return ki_t_cast(k, ki_t_div(k, ki_t_reduce(k, ki_t_mul(k, d, d), KN_ADD, axes), n), t);
 }

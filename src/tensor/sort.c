@@ -338,8 +338,9 @@ static kn_tensor quantile(kn_tensor t, const char *fn, double q, const kn_ints *
     if (!(q >= 0 && q <= 1)) return FAIL(KI_E_PROBABILITY, fn, q), ki_handle(k, NULL);
     if ((unsigned)method > KN_QUANTILE_NEAREST) return FAIL(KI_E_QUANTILE_METHOD, fn, method), ki_handle(k, NULL);
     if ((list && !ki_axes(k, *list, ki_rank(t->u), &axes)) || !ki_rows_of(k, t->u, axes, &o)) return ki_handle(k, NULL);
-    if (o.n == 0)
-        return FAIL(KI_E_EMPTY_REDUCE, fn, o.axis, ki_shape_text(t->u->type, s, sizeof s)), ki_handle(k, NULL);
+    unsigned empty = 0;
+    while (o.n == 0 && !(axes >> empty & 1 && ki_dim_n(t->u, empty) == 0)) empty++;
+    if (o.n == 0) return FAIL(KI_E_EMPTY_REDUCE, fn, empty, ki_shape_text(t->u->type, s, sizeof s)), ki_handle(k, NULL);
     return ki_handle(k, ki_rows_reduced(k, quantile_of(k, o.x, q, method, without_nan), &o, axes, keep));
 }
 #define QUANTILE(prefix, without_nan)                                                                                  \

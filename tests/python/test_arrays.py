@@ -320,7 +320,7 @@ def test_dtypes():
     assert kn.can_cast(kn.int8, kn.int16) and not kn.can_cast(kn.int16, kn.int8) and not kn.can_cast(kn.float32, kn.int64) and kn.can_cast(kn.bool, kn.uint8)
     info = kn.__array_namespace_info__()
     assert info.default_dtypes()["real floating"] == kn.float32 and "CPU" in info.devices() and set(info.dtypes(kind="unsigned integer")) == {"uint8", "uint16", "uint32", "uint64"}
-    assert info.default_device() == kn.current_context().name and info.capabilities()["boolean indexing"] is False
+    assert info.default_device() == kn.current_context().name and info.capabilities()["boolean indexing"] is True
     with pytest.raises(TypeError, match="complex"):
         kn.asarray([1j])
     with pytest.raises(TypeError, match="no dtype"):
@@ -369,8 +369,136 @@ def test_sets():
     same(every.values, values), same(every.indices, [1, 3, 0, 4]), same(every.inverse_indices, [2, 0, 0, 1]), same(every.counts, [2, 1, 1, 0])
     same(kn.unique_values(x, size=2), [1, 2]), same(kn.unique_counts(x, size=4).counts, [2, 1, 1, 0]), same(kn.unique_inverse(x, size=4).inverse_indices, [2, 0, 0, 1])
     for name in ("unique_all", "unique_counts", "unique_inverse", "unique_values"):
+        every, of_numpy = getattr(kn, name)(x), getattr(np, name)(np.asarray(x)) if name != "unique_values" else np.unique(x)
+        for got, want in zip(every, of_numpy) if isinstance(every, tuple) else [(every, of_numpy)]:
+            same(got, want)
         with pytest.raises(ValueError, match=rf"{name}\(x, size=n\)"):
-            getattr(kn, name)(x)
+            kn.function(getattr(kn, name))(x)
+    same(kn.unique_values(kn.zeros(0)), [])
+
+
+def test_bincount_and_nan_to_num_as_numpy_calls_them():
+    n, w = np.array([3, 1, 3]), np.array([0.5, 1, 2])
+    for more in ({}, {"minlength": 6}, {"minlength": 2}, {"weights": w}, {"weights": w, "minlength": 5}):
+        same(kn.bincount(kn.asarray(n), **{k: kn.asarray(v) if k == "weights" else v for k, v in more.items()}), np.bincount(n, **more))
+    same(kn.bincount(kn.asarray(n), 3), [0, 1, 0]), same(kn.bincount(kn.asarray(np.zeros(0, int)), minlength=2), [0, 0])
+    with pytest.raises(ValueError, match=r"bincount\(x, size=n\)"):
+        kn.function(kn.bincount)(kn.asarray(n))
+    for dtype in (np.float16, np.float32, np.float64):
+        x = np.array([np.nan, np.inf, -np.inf, -0.0, 2], dtype)
+        for more in ({}, {"nan": 3}, {"posinf": 1}, {"neginf": -1, "posinf": np.inf}):
+            same(kn.nan_to_num(kn.asarray(x), **more), np.nan_to_num(x, **more))
+    same(kn.nan_to_num(kn.asarray(n)), n), same(kn.asarray([np.nan, np.inf]).nan_to_num(posinf=2.0), [0.0, 2.0])
+
+
+def test_pad_and_swapaxes_as_numpy_calls_them():
+    pads = ((1, 2), (3, 0))
+    for mode in ("constant", "reflect", "symmetric", "edge", "wrap"):
+        same(kn.pad(kn.asarray(A), pads if mode != "reflect" else ((1, 2), (3, 1)), mode=mode), np.pad(A, pads if mode != "reflect" else ((1, 2), (3, 1)), mode))
+    same(kn.pad(A, pads, mode="replicate"), np.pad(A, pads, "edge")), same(kn.asarray(A).pad(pads, 2.0), np.pad(A, pads, constant_values=2))
+    with pytest.raises(ValueError, match='KN1262.*"mean".*reflect'):
+        kn.pad(A, pads, mode="mean")
+    same(kn.swapaxes(A.reshape(3, 2, 2), 0, -1), A.reshape(3, 2, 2).swapaxes(0, -1))
+
+
+def test_numpys_types_are_dtypes():
+    """np.float32 is a class, not one of its numbers."""
+    for t in (np.bool_, np.int8, np.uint64, np.float16, np.float32, np.float64):
+        name = np.dtype(t).name
+        assert kn.zeros(2, dtype=t).dtype == kn.ones(2).astype(t).dtype == kn.asarray([1, 0], dtype=t).dtype == kn.dtype(t) == name == kn.result_type(t, kn.bool if name == "bool" else t)
+        assert kn.can_cast(t, t) and kn.isdtype(t, t) and (kn.finfo(t).dtype == name if "float" in name else "int" not in name or kn.iinfo(t).dtype == name)
+    with pytest.raises(TypeError, match="an array"):
+        kn.zeros(2, dtype=np.float32(1))
+
+
+def test_what_numpys_hands_reach_for():
+    x = kn.array(A)
+    same(x, A), same(x.ravel(), A.ravel()), same(kn.array([1, 2]), [1, 2])
+    for got, want in ((divmod(x, 2), divmod(A, 2)), (divmod(7, x + 9), divmod(7, A + 9))):
+        same(got[0], want[0]), same(got[1], want[1], 1e-5)
+    y = x.copy()
+    y[0] = 0
+    same(x, A), same(kn.array(x), A)
+
+
+def test_norm():
+    """numpy's linalg.norm: of all elements, of vectors along one axis, of matrices along two."""
+    for x in (A, A[0], A.reshape(3, 2, 2)):
+        same(kn.linalg.norm(kn.asarray(x)), np.linalg.norm(x)), same(kn.linalg.norm(kn.asarray(x), keepdims=True), np.linalg.norm(x, keepdims=True))
+    for o in (None, 0, 0.5, 1, 2, 3, np.inf, -np.inf):
+        same(kn.linalg.norm(kn.asarray(A[0]), o), np.linalg.norm(A[0], o), 1e-5), same(kn.linalg.norm(kn.asarray(A), ord=o, axis=0, keepdims=True), np.linalg.norm(A, o, 0, True), 1e-5)
+    cube = A.reshape(3, 2, 2)
+    for o in (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
+        same(kn.linalg.norm(kn.asarray(A), o), np.linalg.norm(A, o), 1e-5)
+        for axes in ((0, 1), (2, 0), (-1, -2)):
+            same(kn.linalg.norm(kn.asarray(cube), o, axes), np.linalg.norm(cube, o, axes), 1e-5), same(kn.linalg.norm(kn.asarray(cube), o, axes, True), np.linalg.norm(cube, o, axes, True), 1e-5)
+    with pytest.raises(ValueError, match="vectors and matrices"):
+        kn.linalg.norm(kn.asarray(cube), 1)
+
+
+def test_nonzero():
+    for a in (A > 0, A * (A > 2), np.zeros(4), np.zeros((2, 0)), np.arange(3)):
+        for got, want in zip(kn.nonzero(kn.asarray(a)), np.nonzero(a), strict=True):
+            same(got, want), want.dtype == got.dtype
+    at, number = kn.nonzero(kn.asarray([3, 0, 4]), 4)
+    same(at, [[0], [2], [3], [3]]), same(number, 2)
+    with pytest.raises(ValueError, match=r"nonzero\(x, size=n\)"):
+        kn.function(kn.nonzero)(kn.ones(3))
+    with pytest.raises(ValueError, match="without axes"):
+        kn.nonzero(kn.asarray(1))
+
+
+CUBE = np.arange(24).reshape(2, 3, 4)
+MASKS = {"all": CUBE % 5 == 0, "none": CUBE < 0, "every": CUBE >= 0, "rows": np.array([True, False]), "planes": CUBE[:, :, 0] > 3, "list": [False, True],
+         "with-integer": (CUBE[:, 0, 0] > 3, 1), "behind": (slice(None), CUBE[0, :, 0] > 3), "last": (..., CUBE[0, 0] > 1), "with-positions": (np.array([True, True]), np.array([0, 2])),
+         "apart": (np.array([True, False]), slice(None), [1, 2]), "new-axis": (None, CUBE[:, :, 0] > 3)}
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("mine", [False, True])
+def test_masks(name, mine):
+    """numpy's rule: a mask is the positions where it is true. koine's own are counted now."""
+    key = MASKS[name]
+    of = lambda p: kn.asarray(p) if mine and isinstance(p, (np.ndarray, list)) else p
+    got = kn.asarray(CUBE)[tuple(of(p) for p in key) if isinstance(key, tuple) else of(key)]
+    same(got, CUBE[key])
+    assert got.shape == CUBE[key].shape
+
+
+@pytest.mark.parametrize("name", [n for n in MASKS if n != "new-axis"])
+@pytest.mark.parametrize("mine", [False, True])
+def test_masks_that_are_written_to(name, mine):
+    key = MASKS[name]
+    of = lambda p: kn.asarray(p) if mine and isinstance(p, (np.ndarray, list)) else p
+    at = tuple(of(p) for p in key) if isinstance(key, tuple) else of(key)
+    for value in (7, -CUBE[key], CUBE[key][:1] * 2 if CUBE[key].size else 3, kn.asarray(0)):
+        x, want = kn.asarray(CUBE), CUBE.copy()
+        x[at], want[key] = value, np.asarray(value)
+        same(x, want)
+
+
+def test_masks_mistakes():
+    x = kn.asarray(CUBE)
+    for key in (np.array([True, False, True]), kn.asarray([True] * 4), (0, np.ones(4, bool)), np.ones((2, 3, 4, 1), bool), (0, kn.asarray(True))):
+        with pytest.raises(IndexError, match="mask|indices"):
+            x[key]
+        with pytest.raises(IndexError, match="mask|indices"):
+            x[key] = 1
+    with pytest.raises(IndexError, match="depends on data.*kn.masked_select"):
+        kn.function(lambda v: v[v > 3])(x)
+    same(kn.function(lambda v: v[np.array([False, True])])(x), CUBE[[1]])
+    one = kn.asarray(2.5)
+    one[one > 2] = 1
+    same(one, 1.0), same(x[True], CUBE[True]), same(x[kn.asarray(1) > 2], CUBE[False]), same(one[one < 2], [1.0])
+    one[one > 2], one[one > 0] = np.array([5.0], np.float32), [3.0]
+    one[one > 9] = one[one > 9]
+    same(one, 3.0)
+    square = kn.asarray([[0, 0], [0, 0]])
+    square[kn.asarray([[True, False], [True, False]])] = kn.asarray([1, 2])  # one for each that is true, in order; no broadcasting to the square
+    same(square, [[1, 0], [2, 0]])
+    with pytest.raises(ValueError):
+        square[square > 0] = [1, 2, 3]
+    same(kn.grad(lambda v: (v[np.array([False, True, True])] ** 2).sum())(kn.asarray([1.0, 2.0, 3.0])), [0, 4, 6])
 
 
 def test_losses_are_one_function_with_all_their_options():
@@ -402,7 +530,7 @@ def test_fourier_transforms(norm):
 def test_fourier_transforms_refuse():
     x = kn.asarray(A)
     for call, said in ((lambda: kn.fft.rfft(x, norm="none"), "'backward', 'ortho' or 'forward', not 'none'"), (lambda: kn.fft.rfft(x, n=0), "0 places along axis 1"),
-                       (lambda: kn.fft.rfft(x, axis=2), "axis 2 of an array of 2 axes"), (lambda: kn.fft.fftn(x, s=(2, 2), axes=(0,)), "2 sizes for 1 axes"), (lambda: kn.fft.rfftn(x, axes=(2,)), "axis 2"),
+                       (lambda: kn.fft.rfft(x, axis=2), "axis 2 of an array of 2 axes"), (lambda: kn.fft.fftn(x[..., :2], s=(2, 2), axes=(0,)), "2 sizes for 1 axes"), (lambda: kn.fft.rfftn(x, axes=(2,)), "axis 2"),
                        (lambda: kn.fft.rfftn(x, s=(2, 2, 2)), "3 sizes for 2 axes"), (lambda: kn.fft.rfftn(x, axes=()), "along no axis"), (lambda: kn.fft.irfftn(kn.fft.rfft(x), axes=()), "along no axis")):
         with pytest.raises(ValueError, match=said):
             call()
@@ -608,3 +736,21 @@ def test_functions_of_networks_by_pytorchs_names():
     same(F.gelu(a, "tanh"), kn.gelu_tanh(a)), same(F.hardtanh(a, -0.5, 1.5), A.clip(-0.5, 1.5)), same(F.softplus(a, 2.0), np.log1p(np.exp(2 * A)) / 2, 1e-5), same(F.rrelu(a), np.where(A > 0, A, A * np.float32(11 / 48)), 1e-5)
     with pytest.raises(ValueError, match="'none' or 'tanh', not 'erf'"):
         F.gelu(a, "erf")
+
+
+def test_functions_of_networks_by_pytorchs_parameters():
+    F, a, labels, w = kn.nn.functional, kn.asarray(A), kn.asarray([1, 0, 3]), kn.asarray([1.0, 2.0, 0.5, 3.0])
+    same(F.softmax(a, dim=0), kn.softmax(a, 0)), same(F.softmax(input=a, dim=1), kn.softmax(a)), same(F.normalize(a, dim=0), kn.normalize(a, axis=0)), same(F.softmax(a, axis=0), kn.softmax(a, 0))
+    for torch, own in (("none", "each"), ("sum", "sum"), ("mean", "mean")):
+        same(F.cross_entropy(a, labels, weight=w, ignore_index=0, label_smoothing=0.1, reduction=torch), kn.cross_entropy(a, labels, w, ignore=0, smoothing=0.1, how=own))
+        same(F.mse_loss(a, a * 2, reduction=torch), kn.mse_loss(a, a * 2, how=own))
+    same(F.kl_div(a, kn.softmax(a), reduction="batchmean"), kn.kl_div(a, kn.softmax(a), how="batch")), same(F.binary_cross_entropy_with_logits(a, a > 0, pos_weight=w), kn.bce_with_logits(a, a > 0, positive=w))
+    image = kn.asarray(R.normal(size=(1, 2, 4, 6)).astype(np.float32))
+    same(F.max_pool2d(image, kernel_size=2), kn.max_pool(image, 2)), same(F.one_hot(labels, num_classes=4), kn.one_hot(labels, 4))
+    same(F.layer_norm(a, (4,), w), kn.layer_norm(a, 1, w)), same(F.layer_norm(image, image.shape[1:]), kn.layer_norm(image, 3))
+    same(F.interpolate(image, scale_factor=2), kn.interpolate(image, (8, 12))), same(F.interpolate(image, scale_factor=(0.5, 1.5), mode="bilinear"), kn.interpolate(image, (2, 9), "linear")), same(F.interpolate(image, 3), kn.interpolate(image, (3, 3)))
+    for wrong, match in ((lambda: F.layer_norm(a, (3,)), r"\(3, 4\).*\(3,\)"), (lambda: F.interpolate(image), "size and scale_factor"), (lambda: F.interpolate(image, scale_factor=(1, 2, 3)), "3 factors for 2")):
+        with pytest.raises(ValueError, match=match):
+            wrong()
+    with pytest.raises(TypeError, match="reduction"):
+        F.softmax(a, reduction="sum")

@@ -1,4 +1,7 @@
 """What the user is told: the kind of exception, the line of their own file, what is wrong, what to do."""
+import os
+import re
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -8,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 import koine as kn  # noqa: E402
+from koine._context import error  # noqa: E402
 
 V, T, I = ValueError, TypeError, IndexError
 MISTAKES = """
@@ -20,7 +24,7 @@ x[5]                                        | I | KN1136 index 5 axis 0 of size 
 x[0, 0, 0]                                  | I | 3 indices 2 axes
 x["a"]                                      | T | an integer, a slice 'a'
 x[1.5]                                      | T | not 1.5
-x[x > 1]                                    | I | depends on data kn.where
+kn.function(lambda v: v[v > 1])(x)          | I | depends on data kn.where
 x[..., ...]                                 | I | one ... at most
 kn.softmax(x, axis=2)                       | I | KN1125 axis 2 rank 2
 kn.softmax(x, axis=1.5)                     | T | integer 1.5
@@ -131,6 +135,11 @@ kn.current_context().set("KN_COLOUR", 1)    | V | KN1107 koine info
 kn.current_context().set("KN_VERIFY", 7)    | V | KN1111 0..3
 kn.load_npy("/nonexistent.npy")             | OSError | KN6001 /nonexistent.npy
 kn.save_npy(x, "/nonexistent/x.npy")        | OSError | KN6002
+kn.linalg.svd(kn.ones((70, 70)))            | NotImplementedError | KN1267 64 numpy.linalg
+kn.fft.fft(kn.ones(4))                      | V | fft: (real, imaginary) last axis (4,) kn.stack
+kn.fft.ifftn(x[0, 0])                       | V | ifftn: (real, imaginary) last axis ()
+kn.linalg.norm(x, ord="max")                | V | KN1262 "max" fro
+kn.linalg.norm(kn.ones((2, 2, 2)), 1)       | V | norm: one axis or two
 kn.iinfo("float32")                         | T | no integer finfo
 kn.isdtype("float32", "flt")                | T | 'flt'
 """.strip().splitlines()
@@ -149,7 +158,7 @@ def test_mistake(line):
     if isinstance(e.value, kn.Error) and e.value.number:
         assert text.startswith("their_program.py:42: KN"), text
     assert any(f.filename == "their_program.py" and f.lineno == 42 for f in traceback.extract_tb(e.tb))
-    assert "kn_" not in text
+    assert "kn_" not in text and not [n for n in re.findall(r"\bkn\.(\w+)", text) if not hasattr(kn, n)], text
     assert kn.current_context().tracing == 0
     assert (x + 1).tolist() == [[2, 3], [4, 5]]  # nothing is left behind
 
@@ -160,3 +169,18 @@ def test_kinds():
     assert isinstance(e.value, IndexError) and isinstance(e.value, ValueError) and isinstance(e.value, kn.Error) and e.value.number == 1136
     for kind, of in ((kn.ArgumentError, V), (kn.DTypeError, T), (kn.NoMemoryError, MemoryError), (kn.FileError, OSError), (kn.UnsupportedError, NotImplementedError)):
         assert issubclass(kind, of) and issubclass(kind, kn.Error)
+
+
+def test_what_hints_name_exists():
+    """Of every message that a Python program can meet: the names in it are Python's."""
+    only_c = {"keep", "hand_up", "scope_close", "drop", "why", "numel", "dtype_size", "dtype_of", "reduction", "interpolation", "u_", "u_kernel"}
+    table = (Path(__file__).resolve().parents[2] / "src/base/errors.def").read_text()
+    for line in re.findall(r"^KI_ERROR.*", table, re.M):
+        text = str(error(line, 0))
+        assert {n for n in re.findall(r"\bkn\.(\w+)", text) if not hasattr(kn, n)} <= only_c, text
+
+
+def test_a_setting_that_is_none():
+    """The environment's settings are as good as set's: the first array says what is wrong with one."""
+    got = subprocess.run([sys.executable, "-c", "import koine as kn; kn.ones(2)"], cwd=Path(__file__).resolve().parents[2] / "python", capture_output=True, text=True, env=dict(os.environ, KN_BEAM="-1"))
+    assert got.returncode and "koine.ArgumentError: KN1111: KN_BEAM=-1: expected a whole number in 0..64" in got.stderr

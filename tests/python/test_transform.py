@@ -330,6 +330,37 @@ def test_layers():
         l(kn.ones((2, 5)))
 
 
+def test_modes_and_states(tmp_path):
+    """As PyTorch's: train, eval, and values by name, which numpy keeps."""
+    def make():
+        m = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm(4), kn.relu, nn.Dropout(0.5), nn.Sequential(nn.Linear(4, 2, bias=False)))
+        return m
+
+    a, b = make(), make()
+    assert [n for n, _ in a.named_parameters()] == ["0.weight", "0.bias", "1.weight", "1.bias", "4.0.weight"]
+    assert list(a.state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias", "1.mean", "1.var", "4.0.weight"]
+    assert a.eval() is a and not a.training and not a.parts[3].training and not a.parts[4].parts[0].training and a.train().parts[1].training
+    loss = nn.SGD(a, 0.1).step((a(kn.ones((5, 3))) ** 2).sum())
+    kept = a.state_dict()
+    np.savez(tmp_path / "a.npz", **kept)
+    want = np.asarray(a.eval()(kn.ones((5, 3))))
+    b.load_state_dict(np.load(tmp_path / "a.npz"))
+    close(b.eval()(kn.ones((5, 3))), want)
+    nn.SGD(a, 0.5).step((a(kn.ones((5, 3))) ** 2).sum() + loss * 0 + a.parts[0].bias.sum())
+    assert np.abs(np.asarray(a.parts[0].bias) - kept["0.bias"]).max() > 0.1  # what was kept is values
+    a.load_state_dict({n: np.asarray(v, np.float64) for n, v in kept.items()})
+    close(a(kn.ones((5, 3))), want)
+    for wrong, said in (({n: kept[n] for n in kept if n != "0.bias"}, "0.bias is missing"), ({**kept, "x": 1}, "x is not of this model"), ({**kept, "1.mean": kn.ones(3)}, r"1.mean has shape \(4,\), not \(3,\)")):
+        with pytest.raises(ValueError, match=said):
+            b.load_state_dict(wrong)
+    close(b(kn.ones((5, 3))), want)
+
+    class Net(nn.Module):
+        def __init__(self):
+            self.layers, self.scale = [nn.Linear(2, 2), {"out": nn.Linear(2, 1)}], kn.param(kn.ones(1))
+    assert list(Net().state_dict()) == ["layers.0.weight", "layers.0.bias", "layers.1.out.weight", "layers.1.out.bias", "scale"]
+
+
 @pytest.mark.parametrize("make", [lambda p: nn.SGD(p, 0.1, momentum=0.9), lambda p: nn.Adam(p, 0.05), lambda p: nn.AdamW(p, 0.05, weight_decay=0.0)])
 def test_optimizers(make):
     x = kn.asarray([[0.0, 0], [0, 1], [1, 0], [1, 1]])

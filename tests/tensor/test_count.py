@@ -204,6 +204,14 @@ def test_nan_spread_gradient(k, what):
     np.testing.assert_allclose(koine.grad1(getattr(x, what)(0.0), x).numpy(), want, rtol=1e-5)
 
 
+@pytest.mark.parametrize("what", ["nanvar", "nanstd"])
+def test_nan_spread_of_an_infinity(k, what):
+    """What is left out is NaN in x, not what an infinity's distance from the mean is."""
+    x = np.array([[1, np.inf, 2], [np.inf, -np.inf, NAN], [1, NAN, 3]], np.float32)
+    want = np.array([NAN, NAN, 1])
+    np.testing.assert_array_equal(getattr(k.array(x), what + "_over")((1,), 0, 0.0).numpy(), want)
+
+
 @pytest.mark.parametrize("n", [7, 40])
 def test_logcumsumexp_gradient(k, n):
     a = (RNG.standard_normal(n) * 3).astype(np.float32)

@@ -80,6 +80,7 @@ MISUSES = {
     "unique size": ("KN1121", ["unique: size -2"], lambda k: koine.outputs("unique", 4, t(k, 3), -2)[3]),
     "unique symbolic": ("KN1122", ["unique"], lambda k: koine.outputs("unique", 4, t(k, 4).shrink((0,), (k.variable("n", 1, 4).sym(),)), 2)[0]),
     "unique long": ("KN1157", ["unique: an axis of 4294967296"], lambda k: koine.outputs("unique", 4, t(k, 1 << 32, dtype="i8"), 2)[0]),
+    "median of all, empty": ("KN1152", ["median: axis 0 of (0, 3)"], lambda k: t(k, 0, 3).median()),
     "mode empty": ("KN1152", ["mode", "(0,)"], lambda k: koine.outputs("mode", 1, t(k, 0), 0, 0)[0]),
     "mode axis": ("KN1125", ["mode: axis 1"], lambda k: koine.outputs("mode", 1, t(k, 3), 1, 0)[1]),
     "nonzero size": ("KN1121", ["nonzero: size 2147483647"], lambda k: t(k, 3).nonzero(2**31 - 1, None)),

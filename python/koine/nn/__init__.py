@@ -7,8 +7,8 @@
 import ctypes
 
 from .. import _abi
-from .._array import PLACE, Array, asarray, wrap
-from .._context import L, S, DTypeError, current, place
+from .._array import PLACE, Array, asarray, copied, wrap
+from .._context import ArgumentError, L, S, DTypeError, current, place
 from .._functions import index, real, said
 from . import functional
 
@@ -20,31 +20,59 @@ __all__ = ["Module", "Sequential", "Linear", "Conv2d", "LayerNorm", "BatchNorm",
 class Module:
     """Something with parameters: its attributes that are arrays made by koine.param (or a layer's), modules, and lists of such."""
 
-    def parameters(self):
-        """Its parameters, in the order its attributes were set; what training moves by other means (running statistics) is not among them."""
-        out, seen = [], set()
+    _buffers, training = (), True
 
-        def visit(v):
+    def _parts(self):
+        return vars(self)
+
+    def _inside(self):
+        """(name, module or parameter, whether training moves it by other means) of all there is, once each, in the order attributes were set."""
+        seen = set()
+
+        def visit(name, v, buffer):
             if id(v) in seen:
                 return
             seen.add(id(v))
-            if type(v) is Array:
-                if v._own == PLACE:
-                    out.append(v)
-            elif isinstance(v, Module):
-                for name, part in vars(v).items():
-                    if name not in v._buffers:
-                        visit(part)
-            elif isinstance(v, (list, tuple)):
-                for part in v:
-                    visit(part)
-            elif isinstance(v, dict):
-                visit(list(v.values()))
+            if isinstance(v, Module) or type(v) is Array and v._own == PLACE:
+                yield name, v, buffer
+            parts = v._parts() if isinstance(v, Module) else v if isinstance(v, dict) else dict(enumerate(v)) if isinstance(v, (list, tuple)) else {}
+            for n, part in parts.items():
+                yield from visit(f"{name}.{n}" if name else str(n), part, buffer or isinstance(v, Module) and n in v._buffers)
 
-        visit(self)
-        return out
+        return visit("", self, False)
 
-    _buffers = ()
+    def named_parameters(self):
+        """(name, parameter) of parameters(): "0.weight" is that of a Sequential's first module."""
+        return [(name, v) for name, v, buffer in self._inside() if type(v) is Array and not buffer]
+
+    def parameters(self):
+        """Its parameters, in the order its attributes were set; what training moves by other means (running statistics) is not among them."""
+        return [v for _, v in self.named_parameters()]
+
+    def train(self, mode=True):
+        """This module and all inside it in training (Dropout, BatchNorm), or not. Returns the module."""
+        for _, v, _ in self._inside():
+            if isinstance(v, Module):
+                v.training = bool(mode)
+        return self
+
+    def eval(self):
+        """As train(False)."""
+        return self.train(False)
+
+    def state_dict(self):
+        """{name: value now} of its parameters and running statistics. np.savez(path, **model.state_dict()) keeps it."""
+        return {name: copied(v) for name, v, _ in self._inside() if type(v) is Array}
+
+    def load_state_dict(self, state):
+        """Its parameters and running statistics take the values of a state_dict(), or of np.load(path): all, or none if one is missing or does not fit."""
+        own, given = {name: v for name, v, _ in self._inside() if type(v) is Array}, {name: asarray(state[name]) for name in state}
+        wrong = [f"{n} is missing" for n in own.keys() - given.keys()] + [f"{n} is not of this model" for n in given.keys() - own.keys()]
+        wrong += [f"{n} has shape {own[n].shape}, not {given[n].shape}" for n in own.keys() & given.keys() if own[n].shape != given[n].shape]
+        if wrong:
+            raise ArgumentError("load_state_dict: " + "; ".join(sorted(wrong)))
+        for name, v in own.items():
+            v.assign(given[name].astype(v.dtype, copy=False))
 
     def forward(self, *args):
         raise NotImplementedError(f"{type(self).__name__}: define forward")
@@ -66,6 +94,9 @@ class Sequential(Module):
             if not callable(p):
                 raise DTypeError(f"Sequential: modules and functions, one after the other, not {said(p)}" + ("; Sequential(*parts) takes those of a list" if isinstance(p, (list, tuple)) else ""))
         self.parts = list(parts)
+
+    def _parts(self):
+        return dict(enumerate(self.parts))
 
     def __repr__(self):
         return f"Sequential({', '.join(getattr(p, '__name__', repr(p)) for p in self.parts)})"
@@ -140,14 +171,13 @@ class BatchNorm(_Layer):
     """The same over all axes but axis 1. training: by the batch's statistics, which mean and var follow; else by mean and var."""
 
     _buffers = ("mean", "var")
-    training = True
 
     def __init__(self, channels):
         self._make("kn_batch_norm_new", "kn_norm_layer", index(channels, "BatchNorm: channels"))
 
     def forward(self, x):
         if self.training and type(x) is Array and x._k.tracing:
-            raise DTypeError("BatchNorm in training moves its statistics, and a function that is traced changes nothing: take the loss outside of it (opt.step), or set training = False")
+            raise DTypeError("BatchNorm in training moves its statistics, and a function that is traced changes nothing: take the loss outside of it (opt.step), or call eval() on it or its model first")
         return self._call("kn_batch_norm_apply", x, bool(self.training))
 
 
@@ -164,8 +194,6 @@ class Embedding(Module):
 
 class Dropout(Module):
     """While training: 0 with probability p, the rest scaled by 1 / (1 - p)."""
-
-    training = True
 
     def __init__(self, p=0.5):
         self.p = p

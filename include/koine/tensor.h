@@ -466,7 +466,8 @@ KN_API kn_tensor kn_linear(kn_tensor x, kn_tensor weight, kn_tensor bias); /* we
 /* ---- linear algebra ---------------------------------------------------------------------------------------- */
 
 /* Of matrices (..., m, n), batched over the axes in front, which broadcast. They are loops over columns written out as a graph: for
- * small matrices, of 128 rows and columns at most (kn_eigh, kn_svd: 64); compiling takes a millisecond or two a column, kn_eigh and kn_svd up to seconds. Computed in f32 at least; integers
+ * small matrices, of 128 rows and columns at most (kn_eigh, kn_svd: 64), or as narrow ones of any length where the longer side's square is
+ * not asked for (complete); compiling takes a millisecond or two a column, kn_eigh and kn_svd up to seconds. Computed in f32 at least; integers
  * give f32. Where there is no answer (a matrix that is singular, or not positive definite) it is NaN or infinite; nothing is
  * raised. out receives the results in the order named. */
 KN_API kn_tensor kn_cholesky(kn_tensor x, int upper); /* L with L L' = x, or U with U' U = x; reads that triangle alone */

@@ -51,7 +51,7 @@ static bool polish(kn_ctx *k, kn_uop a, kn_uop *w, kn_uop *v) {
 }
 
 static bool eigh(kn_ctx *k, kn_tensor x, kn_uop *w, kn_uop *v, kn_dtype *t) {
-    kn_uop a = ki_matrices(k, x->u, true, KI_LARGEST_TURNED, t), values, vectors;
+    kn_uop a = ki_matrices(k, x->u, KI_SQUARE, KI_LARGEST_TURNED, t), values, vectors;
     if (!a) return false;
     kn_uop lower = ki_t_ge(k, row_number(k, a), column_number(k, a));
     a = ki_t_where(k, lower, a, flipped(k, a));

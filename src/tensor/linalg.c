@@ -10,15 +10,23 @@ kn_uop ki_t_step(kn_ctx *k, kn_uop x) {
 }
 
 /* x as matrices of floats to compute with; *t is the dtype of the result. */
-kn_uop ki_matrices(kn_ctx *k, kn_uop x, bool is_square, int most, kn_dtype *t) {
+kn_uop ki_matrices(kn_ctx *k, kn_uop x, ki_sides sides, int most, kn_dtype *t) {
     char s[128];
     if (!x) return NULL;
     unsigned rank = ki_rank(x);
     if (rank < 2) return FAIL(KI_E_RANK_WANTED, k->fn, 2, rank);
     if (!ki_shape_known(k, x)) return NULL;
     int64_t m = ki_dim_n(x, rank - 2), n = ki_dim_n(x, rank - 1);
-    if (is_square && m != n) return FAIL(KI_E_SQUARE, k->fn, ki_shape_text(x->type, s, sizeof s));
-    if (m > most || n > most) return FAIL(KI_E_LINALG_SIZE, k->fn, (long long)(m > n ? m : n), most);
+    if (sides == KI_SQUARE && m != n) return FAIL(KI_E_SQUARE, k->fn, ki_shape_text(x->type, s, sizeof s));
+    int64_t side = (sides == KI_ANY) == (m < n) ? m : n; /* the shorter, or the longer one */
+    if (side > most) {
+        int64_t shorter = m < n ? m : n;
+        ki_fail(&k->env, KI_E_LINALG_SIZE, k->fn, (long long)side, most);
+        if (sides == KI_ANY_WHOLE && shorter <= most)
+            ki_fail_note(&k->env, "not completed, factors of %lld x %lld and less are made", (long long)side,
+                         (long long)shorter);
+        return NULL;
+    }
     if (rank + 1 > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK - 1);
     *t = ki_fraction((kn_dtype)x->dtype);
     return ki_t_cast(k, x, ki_dtypes[*t].bits < 32 ? KN_F32 : *t);

@@ -23,15 +23,25 @@ static inline uint32_t column_bit(kn_uop x) { return x ? UINT32_C(1) << (ki_rank
 
 /* A step's result is stored, and so is its gradient. */
 kn_uop ki_t_step(kn_ctx *k, kn_uop x);
-/* x as matrices of floats to compute with; *t is the dtype of the result. */
-kn_uop ki_matrices(kn_ctx *k, kn_uop x, bool is_square, int most, kn_dtype *t);
+/* x as matrices of floats to compute with; *t is the dtype of the result. How long their sides may be: the shorter one `most`, or both,
+ * where something of the longer one's square is made. */
+typedef enum ki_sides { KI_ANY, KI_ANY_WHOLE, KI_SQUARE } ki_sides;
+kn_uop ki_matrices(kn_ctx *k, kn_uop x, ki_sides sides, int most, kn_dtype *t);
 kn_uop ki_identity(kn_ctx *k, int64_t m, int64_t n, kn_dtype t);
 kn_status ki_two_bad(kn_tensor *out, size_t n, kn_tensor bad);
 
 /* ---- reflections (qr.c) ---- */
 
-/* Householder's: v turns column j, from its j-th element on, into one element; r loses v (v' r) times 2 / v'v, q likewise. */
-bool ki_reflect(kn_ctx *k, kn_uop *q, kn_uop *r, int64_t j);
+/* I - scale v v', which is its own inverse. */
+typedef struct ki_reflection {
+    kn_uop v, scale; /* (.., m, 1), (.., 1, 1) */
+} ki_reflection;
+/* *h turns column j of *r, from its j-th element on, into one element; *r becomes h r. */
+bool ki_reflect(kn_ctx *k, kn_uop *r, int64_t j, ki_reflection *h);
+kn_uop ki_mirror(kn_ctx *k, ki_reflection h, kn_uop x);      /* h x */
+kn_uop ki_mirror_rows(kn_ctx *k, ki_reflection h, kn_uop x); /* x h */
+/* q (.., m, n) and r (.., n, n) of a (.., m, n), m >= n, n at most KI_LARGEST. */
+bool ki_thin_qr(kn_ctx *k, kn_uop a, kn_uop *q, kn_uop *r);
 
 /* ---- rotations: rows (or columns) in pairs (i, i + h) of 2h, which change places in rounds ---- */
 

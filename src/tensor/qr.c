@@ -3,8 +3,8 @@
 
 #define L(like, v) ki_t_lit(k, like, v)
 
-/* Householder's: v turns column j, from its j-th element on, into one element; r loses v (v' r) times 2 / v'v, q likewise. */
-bool ki_reflect(kn_ctx *k, kn_uop *q, kn_uop *r, int64_t j) {
+/* Householder's: v turns column j, from its j-th element on, into one element; its other columns lose v (v' r) times 2 / v'v. */
+bool ki_reflect(kn_ctx *k, kn_uop *r, int64_t j, ki_reflection *h) {
     kn_uop x = column(k, *r, j), at = row_number(k, x);
     if (!at) return false;
     kn_uop below = ki_t_gt(k, at, L(at, (double)j)), head = row(k, x, j);
@@ -17,13 +17,55 @@ bool ki_reflect(kn_ctx *k, kn_uop *q, kn_uop *r, int64_t j) {
     kn_uop v = ki_t_where(k, ki_t_eq(k, at, L(at, (double)j)), first, tail);
     kn_uop scale =
         ki_t_where(k, none, L(rest, 0), ki_t_div(k, L(rest, 2), ki_t_add(k, rest, ki_t_mul(k, first, first))));
-    v = ki_t_step(k, v), scale = ki_t_step(k, scale);
-    kn_uop w = v ? ki_t_mul(k, scale, ki_t_reduce(k, ki_t_mul(k, v, *r), KN_ADD, row_bit(*r))) : NULL;
-    *r = ki_t_step(k, ki_t_sub(k, *r, ki_t_mul(k, v, w)));
-    kn_uop vt = flipped(k, v),
-           u = vt ? ki_t_mul(k, scale, ki_t_reduce(k, ki_t_mul(k, *q, vt), KN_ADD, column_bit(*q))) : NULL;
-    *q = ki_t_step(k, ki_t_sub(k, *q, ki_t_mul(k, u, vt)));
-    return *q && *r;
+    *h = (ki_reflection){ki_t_step(k, v), ki_t_step(k, scale)};
+    return (*r = ki_mirror(k, *h, *r)) != NULL;
+}
+
+kn_uop ki_mirror(kn_ctx *k, ki_reflection h, kn_uop x) {
+    if (!h.v || !x) return NULL;
+    kn_uop w = ki_t_mul(k, h.scale, ki_t_reduce(k, ki_t_mul(k, h.v, x), KN_ADD, row_bit(x)));
+    return ki_t_step(k, ki_t_sub(k, x, ki_t_mul(k, h.v, w)));
+}
+
+kn_uop ki_mirror_rows(kn_ctx *k, ki_reflection h, kn_uop x) {
+    kn_uop vt = flipped(k, h.v);
+    if (!vt || !x) return NULL;
+    kn_uop u = ki_t_mul(k, h.scale, ki_t_reduce(k, ki_t_mul(k, x, vt), KN_ADD, column_bit(x)));
+    return ki_t_step(k, ki_t_sub(k, x, ki_t_mul(k, u, vt)));
+}
+
+static kn_uop identities(kn_ctx *k, kn_uop like, int64_t m, int64_t n) {
+    ki_shape s = ki_shape_like(like);
+    s.d[s.n - 2].n = m, s.d[s.n - 1].n = n;
+    return ki_t_broadcast_to(k, ki_identity(k, m, n, (kn_dtype)like->dtype), &s);
+}
+
+static kn_uop upper(kn_ctx *k, kn_uop r, int64_t rows) {
+    if (!r) return NULL;
+    r = ki_t_where(k, ki_t_ge(k, column_number(k, r), row_number(k, r)), r, L(r, 0));
+    return r ? ki_t_narrow(k, r, ki_rank(r) - 2, 0, rows) : NULL;
+}
+
+/* Q as the reflections of an identity of n columns, the last one first: nothing has m columns. */
+bool ki_thin_qr(kn_ctx *k, kn_uop a, kn_uop *q, kn_uop *r) {
+    ki_reflection h[KI_LARGEST];
+    int64_t m = rows_of(a), n = columns_of(a);
+    *r = a;
+    for (int64_t j = 0; j < n; j++)
+        if (!ki_reflect(k, r, j, &h[j])) return false;
+    *q = identities(k, a, m, n);
+    for (int64_t j = n; j-- > 0 && *q;) *q = ki_mirror(k, h[j], *q);
+    return *q && (*r = upper(k, *r, n));
+}
+
+static bool whole_qr(kn_ctx *k, kn_uop a, int64_t kept, kn_uop *q, kn_uop *r) {
+    int64_t m = rows_of(a), n = columns_of(a);
+    ki_reflection h;
+    *r = a;
+    *q = identities(k, a, m, m);
+    for (int64_t j = 0; j < n && j + 1 < m && *q; j++) *q = ki_reflect(k, r, j, &h) ? ki_mirror_rows(k, h, *q) : NULL;
+    if (*q) *q = ki_t_narrow(k, *q, ki_rank(*q) - 1, 0, kept);
+    return *q && (*r = upper(k, *r, kept));
 }
 
 kn_status kn_qr(kn_tensor x, int complete, kn_tensor *out) {
@@ -31,17 +73,12 @@ kn_status kn_qr(kn_tensor x, int complete, kn_tensor *out) {
     kn_dtype t;
     kn_tensor bad = ki_enter(&k, "qr", &x, 1, 0);
     if (bad || !k) return ki_two_bad(out, 2, bad);
-    kn_uop r = ki_matrices(k, x->u, false, KI_LARGEST, &t);
-    if (!r) return ki_two_bad(out, 2, ki_handle(k, NULL));
-    int64_t m = rows_of(r), n = columns_of(r), less = m < n ? m : n, kept = complete ? m : less;
-    ki_shape s = ki_shape_like(r);
-    s.d[s.n - 1].n = m;
-    kn_uop q = ki_t_broadcast_to(k, ki_identity(k, m, m, (kn_dtype)r->dtype), &s);
-    bool ok = q != NULL;
-    for (int64_t j = 0; ok && j < less && j + 1 < m; j++) ok = ki_reflect(k, &q, &r, j);
-    if (!ok) return ki_two_bad(out, 2, ki_handle(k, NULL));
-    r = ki_t_where(k, ki_t_ge(k, column_number(k, r), row_number(k, r)), r, L(r, 0));
-    out[0] = ki_handle(k, ki_t_cast(k, ki_t_narrow(k, q, ki_rank(q) - 1, 0, kept), t));
-    out[1] = ki_handle(k, ki_t_cast(k, r ? ki_t_narrow(k, r, ki_rank(r) - 2, 0, kept) : NULL, t));
+    kn_uop a = ki_matrices(k, x->u, complete ? KI_ANY_WHOLE : KI_ANY, KI_LARGEST, &t), q, r;
+    bool thin = a && !complete && rows_of(a) > KI_LARGEST;
+    int64_t kept = a && !complete && columns_of(a) < rows_of(a) ? columns_of(a) : a ? rows_of(a) : 0;
+    if (!a || !(thin ? ki_thin_qr(k, a, &q, &r) : whole_qr(k, a, kept, &q, &r)))
+        return ki_two_bad(out, 2, ki_handle(k, NULL));
+    out[0] = ki_handle(k, ki_t_cast(k, q, t));
+    out[1] = ki_handle(k, ki_t_cast(k, r, t));
     return kn_check(out[0]) ? kn_check(out[0]) : kn_check(out[1]);
 }

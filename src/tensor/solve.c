@@ -49,7 +49,7 @@ static kn_uop cholesky(kn_ctx *k, kn_uop a) {
 kn_tensor kn_cholesky(kn_tensor x, int upper) {
     ENTER("cholesky", x);
     kn_dtype t;
-    kn_uop a = ki_matrices(k, x->u, true, KI_LARGEST, &t);
+    kn_uop a = ki_matrices(k, x->u, KI_SQUARE, KI_LARGEST, &t);
     kn_uop l = cholesky(k, upper ? flipped(k, a) : a);
     return ki_handle(k, l ? ki_t_cast(k, upper ? flipped(k, l) : l, t) : NULL);
 }
@@ -74,7 +74,7 @@ static kn_uop substituted(kn_ctx *k, kn_uop a, kn_uop b, bool upper, bool unit) 
 kn_tensor kn_solve_triangular(kn_tensor a, kn_tensor b, int upper, int unit) {
     ENTER("solve_triangular", a, b);
     kn_dtype t = ki_promote((kn_dtype)a->u->dtype, (kn_dtype)b->u->dtype);
-    kn_uop x = ki_matrices(k, ki_t_cast(k, a->u, t), true, KI_LARGEST, &t),
+    kn_uop x = ki_matrices(k, ki_t_cast(k, a->u, t), KI_SQUARE, KI_LARGEST, &t),
            y = right_side(k, x, b->u, x ? (kn_dtype)x->dtype : t);
     return ki_handle(k, as_given(k, y ? substituted(k, x, y, upper != 0, unit != 0) : NULL, b->u, t));
 }
@@ -166,7 +166,7 @@ static kn_uop inverse(kn_ctx *k, kn_uop a) {
 kn_tensor kn_inv(kn_tensor x) {
     ENTER("inv", x);
     kn_dtype t;
-    kn_uop a = ki_matrices(k, x->u, true, KI_LARGEST, &t);
+    kn_uop a = ki_matrices(k, x->u, KI_SQUARE, KI_LARGEST, &t);
     return ki_handle(k, ki_t_cast(k, inverse(k, a), t));
 }
 
@@ -174,7 +174,7 @@ kn_tensor kn_inv(kn_tensor x) {
 kn_tensor kn_solve(kn_tensor a, kn_tensor b) {
     ENTER("solve", a, b);
     kn_dtype t = ki_promote((kn_dtype)a->u->dtype, (kn_dtype)b->u->dtype);
-    kn_uop x = ki_matrices(k, ki_t_cast(k, a->u, t), true, KI_LARGEST, &t),
+    kn_uop x = ki_matrices(k, ki_t_cast(k, a->u, t), KI_SQUARE, KI_LARGEST, &t),
            y = right_side(k, x, b->u, x ? (kn_dtype)x->dtype : t);
     kn_uop inv = y ? ki_t_step(k, inverse(k, x)) : NULL, s = ki_t_step(k, ki_t_matmul(k, inv, y));
     s = ki_t_add(k, s, ki_t_matmul(k, inv, ki_t_sub(k, y, ki_t_matmul(k, x, s))));
@@ -185,7 +185,7 @@ kn_tensor kn_det(kn_tensor x) {
     ENTER("det", x);
     kn_dtype t;
     elimination e;
-    kn_uop a = ki_matrices(k, x->u, true, KI_LARGEST, &t);
+    kn_uop a = ki_matrices(k, x->u, KI_SQUARE, KI_LARGEST, &t);
     if (!eliminate(k, a, &e, true, false)) return ki_handle(k, NULL);
     return ki_handle(k, ki_t_cast(k, ki_t_squeeze(k, e.det, row_bit(a) | column_bit(a)), t));
 }
@@ -196,7 +196,7 @@ kn_status kn_slogdet(kn_tensor x, kn_tensor *out) {
     elimination e;
     kn_tensor bad = ki_enter(&k, "slogdet", &x, 1, 0);
     if (bad || !k) return ki_two_bad(out, 2, bad);
-    kn_uop a = ki_matrices(k, x->u, true, KI_LARGEST, &t);
+    kn_uop a = ki_matrices(k, x->u, KI_SQUARE, KI_LARGEST, &t);
     if (!eliminate(k, a, &e, false, true)) return ki_two_bad(out, 2, ki_handle(k, NULL));
     uint32_t both = row_bit(a) | column_bit(a);
     out[0] = ki_handle(k, ki_t_cast(k, ki_t_squeeze(k, e.sign, both), t));
@@ -209,7 +209,7 @@ kn_tensor kn_matrix_power(kn_tensor x, int n) {
     kn_dtype t;
     kn_uop a = x->u, r = NULL;
     if (n < 0 || ki_rank(a) < 2 || a->type->symbolic || rows_of(a) != columns_of(a)) {
-        a = ki_t_cast(k, inverse(k, ki_matrices(k, a, true, KI_LARGEST, &t)), ki_fraction((kn_dtype)a->dtype));
+        a = ki_t_cast(k, inverse(k, ki_matrices(k, a, KI_SQUARE, KI_LARGEST, &t)), ki_fraction((kn_dtype)a->dtype));
         if (!a) return ki_handle(k, NULL);
     }
     for (unsigned e = n < 0 ? 0u - (unsigned)n : (unsigned)n; e && a; e >>= 1) {

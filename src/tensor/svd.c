@@ -70,6 +70,7 @@ static bool polish_both(kn_ctx *k, kn_uop a, singular *x) {
 /* a (.., m, n), m >= n. Columns in order make a QR whose R is diagonal but for signs: its Q is complete where they are 0. */
 static bool singular_of(kn_ctx *k, kn_uop a, singular *out) {
     kn_uop w, v, q, r;
+    ki_reflection h;
     if (!a || !hestenes(k, a, &w, &v)) return false;
     int64_t m = rows_of(a), n = columns_of(a);
     kn_uop size = ki_t_step(k, ki_t_vector_norm(k, w, 2, row_bit(w)));
@@ -82,7 +83,7 @@ static bool singular_of(kn_ctx *k, kn_uop a, singular *out) {
     q = ki_t_broadcast_to(k, ki_identity(k, m, m, (kn_dtype)a->dtype), &shape);
     if (!s || !w || !v || !q) return false;
     for (int64_t j = 0; j < n && j + 1 < m; j++)
-        if (!ki_reflect(k, &q, &r, j)) return false;
+        if (!ki_reflect(k, &r, j, &h) || !(q = ki_mirror_rows(k, h, q))) return false;
     kn_uop d = ki_t_diagonal(k, ki_t_narrow(k, r, ki_rank(r) - 2, 0, n), 0);
     if (!d) return false;
     d = ki_t_unsqueeze(k, d, ki_rank(d) - 1);
@@ -96,11 +97,14 @@ static bool singular_of(kn_ctx *k, kn_uop a, singular *out) {
     return out->u && out->s && out->v && out->rest;
 }
 
-/* Of any matrix, by its taller form; *wide: u and v have changed places. */
-static bool svd(kn_ctx *k, kn_uop x, singular *out, bool *wide, kn_dtype *t) {
-    kn_uop a = ki_matrices(k, x, false, KI_LARGEST_TURNED, t);
+/* Of any matrix, by its taller form; where that is long, by its R. *wide: u and v have changed places. */
+static bool svd(kn_ctx *k, kn_uop x, bool complete, singular *out, bool *wide, kn_dtype *t) {
+    kn_uop a = ki_matrices(k, x, complete ? KI_ANY_WHOLE : KI_ANY, KI_LARGEST_TURNED, t), q = NULL;
     *wide = a && rows_of(a) < columns_of(a);
-    return singular_of(k, *wide ? flipped(k, a) : a, out);
+    if (*wide) a = flipped(k, a);
+    if (a && rows_of(a) > KI_LARGEST_TURNED && !ki_thin_qr(k, a, &q, &a)) return false;
+    if (!singular_of(k, a, out)) return false;
+    return !q || (out->u = ki_t_step(k, ki_t_matmul(k, q, out->u)));
 }
 
 kn_status kn_svd(kn_tensor x, int complete, kn_tensor *out) {
@@ -110,7 +114,7 @@ kn_status kn_svd(kn_tensor x, int complete, kn_tensor *out) {
     bool wide;
     kn_tensor bad = ki_enter(&k, "svd", &x, 1, 0);
     if (bad || !k) return ki_two_bad(out, 3, bad);
-    if (!svd(k, x->u, &s, &wide, &t)) return ki_two_bad(out, 3, ki_handle(k, NULL));
+    if (!svd(k, x->u, complete, &s, &wide, &t)) return ki_two_bad(out, 3, ki_handle(k, NULL));
     if (complete) s.u = ki_t_cat(k, (kn_uop[]){s.u, s.rest}, 2, (int)ki_rank(s.u) - 1);
     out[0] = ki_handle(k, ki_t_cast(k, wide ? s.v : s.u, t));
     out[1] = ki_handle(k, ki_t_cast(k, ki_t_squeeze(k, s.s, row_bit(s.s)), t));
@@ -122,7 +126,7 @@ kn_status kn_svd(kn_tensor x, int complete, kn_tensor *out) {
 static kn_uop values_of(kn_ctx *k, kn_uop x, kn_dtype *t) {
     singular s;
     bool wide;
-    return svd(k, x, &s, &wide, t) ? s.s : NULL;
+    return svd(k, x, false, &s, &wide, t) ? s.s : NULL;
 }
 
 kn_tensor kn_svdvals(kn_tensor x) {
@@ -154,7 +158,7 @@ kn_tensor kn_pinv(kn_tensor x, double tolerance) {
     kn_dtype t;
     singular s;
     bool wide;
-    if (!svd(k, x->u, &s, &wide, &t)) return ki_handle(k, NULL);
+    if (!svd(k, x->u, false, &s, &wide, &t)) return ki_handle(k, NULL);
     kn_uop yes = counting(k, x->u, s.s, tolerance), safe = ki_t_where(k, yes, s.s, L(s.s, 1));
     kn_uop over = ki_t_where(k, yes, ki_t_recip(k, safe), L(s.s, 0)),
            y = ki_t_matmul(k, ki_t_mul(k, s.v, over), flipped(k, s.u));

@@ -90,6 +90,18 @@ for i, (s, d) in enumerate((((1, 1), W), ((3, 3), W), ((5, 3), np.float32), ((3,
     for o in ("fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf"):
         add(f"matrix_norm-{o}-{i}", lambda k, a=a, o=o, i=i: k.array(a).matrix_norm(o, i % 2),
             lambda a=a, o=o, i=i: np.linalg.norm(a.astype(W), o if o in ("fro", "nuc") else float(o), (-2, -1), i % 2 == 1), d)
+for i, s in enumerate(((150, 4), (4, 150), (2, 200, 3), (65, 7), (129, 1))):  # narrow, of any length
+    a = values(f"long{i}", s, W)
+    thin = lambda a=a: np.linalg.svd(a, full_matrices=False)
+    for j in range(2):
+        add(f"qr-long-{i}-{j}", lambda k, a=a, j=j: koine.several("qr", 2, k.array(a), 0)[j], lambda a=a, j=j: np.linalg.qr(a)[j], W)
+    add(f"svd-long-values-{i}", lambda k, a=a: koine.several("svd", 3, k.array(a), 0)[1], lambda thin=thin: thin()[1], W)
+    add(f"svd-long-product-{i}", lambda k, a=a: (lambda u, s, v: u.mul(s.unsqueeze(-2)) @ v)(*koine.several("svd", 3, k.array(a), 0)), lambda a=a: a, W)
+    for j in (0, 2):
+        add(f"svd-long-{'left' if j == 0 else 'right'}-{i}", lambda k, a=a, j=j: (lambda u: u.mT() @ u if j == 0 else u @ u.mT())(koine.several("svd", 3, k.array(a), 0)[j]),
+            lambda s=s: np.broadcast_to(np.eye(min(s[-2:])), s[:-2] + (min(s[-2:]),) * 2), W)
+    add(f"pinv-long-{i}", lambda k, a=a: k.array(a).pinv(0.0), lambda a=a: np.linalg.pinv(a), W)
+    add(f"svd-long-slope-{i}", lambda k, a=a: (lambda x: koine.grad1(x.svdvals().sum(), x))(k.array(a)), lambda thin=thin: (lambda u, s, v: u @ v)(*thin()), W)
 LOW = np.outer([1.0, 2, 3, 4], [1.0, -1, 2])  # of rank 1
 add("matrix_rank-low", lambda k: k.array(LOW).matrix_rank(0.0), lambda: 1, W)
 add("pinv-low", lambda k: k.array(LOW).pinv(0.0), lambda: np.linalg.pinv(LOW), W)

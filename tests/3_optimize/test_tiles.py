@@ -87,6 +87,46 @@ def test_rows_that_the_cache_has_are_packed_once(koine, tmp_path, n):
     assert n == 2305 or loops == [n // 8, 4], loops
 
 
+@pytest.mark.parametrize("m, k, n, strip", [(128, 768, 2304, 384), (128, 3072, 768, 384), (64, 512, 1248, 96), (256, 512, 768, 192), (128, 768, 3073, 384)])
+def test_rows_by_rows_go_in_strips(koine, tmp_path, m, k, n, strip):
+    """Where two multiply-adds a cycle are done: tiles of 24 accumulators, all of x packed once, parts of the sum of at most 1024 terms, the next
+    tile's rows of w asked for, and results, which are kept, transposed from the frame a line at a time."""
+    opts, _ = optimized(koine, tmp_path, m, k, n, level="fp16")
+    part, ahead = min(k, 1024), 6 * k * 4
+    assert f" {strip} L #" in opts and f" {part} R #" in opts and "rows 2 " in opts and re.search("stage (-1|2) 1", opts), opts
+    assert re.search(r"split \d+ 6 u #\d+, split \d+ 16 u #\d+, split \d+ 4 u", opts) and f" {ahead} " in opts, opts
+    code = koine("compile", tmp_path / "p.kn", "--target", "x86", env={"KN_CPU": "fp16", "KN_THREADS": 1}).stdout
+    assert code.count("vshuff32x4") >= 64 and "gather" not in code and "vinsertps" not in code
+    assert "rows 2 " not in optimized(koine, tmp_path, m, k, n)[0], "one a cycle: squares of eight"
+
+
+@pytest.mark.parametrize("m, k, n", [(32, 768, 2304), (128, 768, 500), (128, 250, 768), (512, 768, 768), (128, 8192, 768)])
+def test_what_goes_in_no_strips(koine, tmp_path, m, k, n):
+    """Few rows of x; rows of w that are no strips; few terms; more of x than the second-level cache has room for."""
+    assert "rows 2 " not in optimized(koine, tmp_path, m, k, n, level="fp16")[0]
+
+
+@pytest.mark.parametrize("threads", [2, 3, 4, 5])
+def test_threads_have_the_order_of_strips(koine, tmp_path, threads):
+    opts, _ = optimized(koine, tmp_path, 128, 3072, 768, level="fp16", threads=threads)
+    assert " t top" in opts and " 1024 R #" in opts, opts
+
+
+@pytest.mark.runs("fp16")
+@pytest.mark.parametrize("m, k, n, threads", [(128, 768, 768, 1), (64, 3072, 192, 1), (128, 2048, 768, 3), (128, 256, 3073, 1), (96, 512, 768, 2)])
+def test_strips_on_the_processor(koine, tmp_path, m, k, n, threads):
+    optimized(koine, tmp_path, m, k, n, after=GELU)
+    rng = np.random.default_rng(m + n)
+    a = {"x": rng.standard_normal(m * k), "w": rng.standard_normal(k * n) / k**0.5, "b": rng.standard_normal(n)}
+    for name, v in a.items():
+        np.save(tmp_path / f"{name}.npy", v.astype(np.float32))
+    given = [s for name in a for s in ("--in", f"{name}={tmp_path / name}.npy")]
+    koine("run", tmp_path / "p.kn", *given, "--out", f"y={tmp_path / 'y.npy'}", env={"KN_CPU": "fp16", "KN_THREADS": threads, "KN_VERIFY": "1"})
+    s = a["x"].reshape(m, k) @ a["w"].reshape(n, k).T
+    want = np.sin(2 ** (s / 2 / (2 ** (s * 0.70710678) + 1))) * a["b"]
+    assert np.abs(np.load(tmp_path / "y.npy").reshape(m, n) - want).max() < 1e-4
+
+
 @pytest.mark.parametrize("m, n, level, whole", [(1024, 196, "fp16", True), (768, 196, "fp16", False), (1024, 500, "fp16", False), (1024, 196, "dot", False)])
 def test_all_panels_are_packed_before_rows_that_do_not_stay(koine, tmp_path, m, n, level, whole):
     """A megabyte of rows would come from the last cache for each panel."""

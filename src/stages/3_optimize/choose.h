@@ -137,6 +137,8 @@ bool ki_choice_rows(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contrac
 bool ki_choose_parts(ki_choice *c, kn_uop end, bool few);
 /* A nest that does so: an outer loop of it carries what the columns have summed up. */
 bool ki_keeps_sums(const ki_choice *c, kn_uop end);
+/* strips.c: a turned tile's nest by strips, whose results are kept and then stored. True if steps were made. */
+bool ki_choose_strips(ki_choice *c, kn_uop end, const ki_tile *t);
 /* late.c: a row's result that is better stored while the next row is worked on. */
 void ki_choose_late(ki_choice *c);
 /* prefetch.c: inputs of as many bytes that are better asked for ahead. */

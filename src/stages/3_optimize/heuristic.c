@@ -9,6 +9,7 @@
  *  - An output larger than the caches, written line by line and not read again, is written past them.
  *  - A row's result is stored while the next one is worked on, where that is the only time that memory has to write.
  *  - What is summed up down the columns of a large matrix goes row by row, several at a time.
+ *  - Rows by rows, both along the sum, go in strips whose results are kept, and then transposed to where they are stored (strips.c).
  *  - A long sum of products that both operands lie along is added up part by part, around a block of results (parts.c).
  *  - Where a remainder says which terms of a sum count, the loops are taken apart until each part knows (phases.c).
  *  - A running sum along rows takes a vector at a time; what a long loop reads of a large input is asked for ahead.

@@ -433,7 +433,8 @@ static place next_rows(const ki_choice *c, kn_uop param) {
             continue;
         for (uint32_t q = 0; q < k->scope.nrange; q++) {
             kn_uop tiles = k->scope.range[q];
-            int64_t s = ki_is_serial(tiles) && k->closer[q]->op == KN_END ? step(k, u, tiles) : 0;
+            bool next = ki_is_serial(tiles) && k->closer[q]->op == KN_END && ki_nest_independent(k, tiles);
+            int64_t s = next ? step(k, u, tiles) : 0;
             if (s >= FAR && s < ahead) ahead = s;
         }
         if (ahead <= MOST && covered(k, u) > best.worth &&

@@ -91,10 +91,11 @@ static void order_sums(const ki_nest *k, kn_uop *r, uint32_t n) {
 }
 
 /* In the order in which they come. */
-enum { SUMS, LOOPS, TILED_SUMS, LANES, SUMS_IN_ROWS, KINDS };
+enum { PARTS, SUMS, LOOPS, TILED_SUMS, LANES, SUMS_IN_ROWS, KINDS };
 static int kind(const ki_nest *k, kn_uop r, bool top) {
     kn_uop c = ki_nest_closer(k, r);
-    if (ki_is_lane(r) || c->op != KN_REDUCE) return ki_is_lane(r) ? LANES : LOOPS;
+    if (ki_is_lane(r)) return LANES;
+    if (c->op != KN_REDUCE) return ki_nest_carries(k, c) && !ki_nest_independent(k, r) ? PARTS : LOOPS;
     return top ? SUMS_IN_ROWS : ki_is_tiled(c) ? TILED_SUMS : SUMS;
 }
 

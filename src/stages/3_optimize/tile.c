@@ -414,13 +414,25 @@ static bool goes_by_blocks(const ki_choice *c, const ki_tile *t) {
     return ki_extent(t->u) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) > MOST_ROWS;
 }
 
+/* Of sums that are kept: is there a loop around all of them in which what is packed does not vary? It is packed once. */
+static bool is_repeated(const ki_choice *c, kn_uop e, kn_uop access) {
+    const ki_scope *s = &c->nest.scope;
+    for (uint32_t q = 0; q < s->nrange && ki_keeps_sums(c, e); q++)
+        if (ki_is_serial(s->range[q]) && ki_extent(s->range[q]) > 1 && ki_scope_has(s, e, s->range[q]) &&
+            !uses(&c->nest, access, s->range[q]))
+            return true;
+    return false;
+}
+
 /* Are all panels packed before any is read, so that the other operand goes by once? It is more than stays in a second-level cache while a panel
  * is gone through, and they are less. */
 static bool is_packed_whole(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     if (!t->pack || !t->u || !may_pack(k, e, t->reduce, t->streamed, ki_extent(t->v))) return false;
     if (ki_is_tiled(t->reduce)) return goes_by_blocks(c, t);
-    if (!c->target->twice || t->row || t->w || ki_extent(t->v) <= t->step) return false;
+    if (!c->target->twice || t->row || t->w) return false;
+    if (is_repeated(c, e, t->streamed)) return true;
+    if (ki_extent(t->v) <= t->step) return false;
     int64_t terms = ki_terms(t->reduce), other = ki_extent(t->u) * ki_word_bytes(k, t->other);
     return other * terms >= MOST_PACKED && ki_extent(t->v) * terms * ki_word_bytes(k, t->streamed) <= MOST_ROWS / 2;
 }
@@ -620,6 +632,7 @@ bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot, bool in_rows) {
     kn_uop access = ki_nest_read_of(&c->nest, e, slot, &inside);
     ki_nest_read_of(&c->nest, c->nest.sink, slot, &count);
     if (ki_last_loop(e) != r || !access) return true;
+    if (count == 1 && is_repeated(c, e, access)) return ki_choice_do(c, KI_OPT_STAGE, 0, in_rows, UINT32_MAX, slot);
     for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
         last = e->src[j];
         bool varies = last->arg.range.axis == KN_AX_THREAD || (ki_extent(last) != 1 && uses(&c->nest, access, last));

@@ -180,7 +180,8 @@ static void find_ahead(ki_lower *l, const ki_kernel *info) {
             kn_uop u = l->inst[i];
             if (u->op == KN_RANGE && (depth || u->arg.range.id == (uint32_t)o->axis)) depth++;
             if (u->op == KN_END && depth) depth = depth < u->nsrc ? 0 : depth - (u->nsrc - 1);
-            bool square = l->val[i].square && u->op == KN_LOAD && u->src[0]->src[0]->arg.param->slot == o->id;
+            kn_uop from = l->val[i].square && u->op == KN_LOAD ? l->local.address[i].buf : NULL;
+            bool square = from && from->op == KN_PARAM && from->arg.param->slot == o->id;
             if (depth != 1 || (!square && !ki_lmoves_vector(l, u, o->id))) continue;
             l->val[i].ahead = o->arg, l->val[i].second = o->top;
             l->val[i].part = part, l->val[i].parts = parts, l->val[i].share = share;

@@ -15,14 +15,19 @@ typedef struct column {
     ki_address a;
 } column;
 
-/* A LOAD or a STORE of lanes apart under no condition, of memory that nothing written here is in the way of. */
+/* Of an array of the frame that is not in registers. */
+static bool is_of_frame(const ki_lower *l, const ki_address *a) {
+    return a->buf->op == KN_BUFFER && !ki_local_of(&l->local, a->buf)->split;
+}
+
+/* A LOAD or a STORE of lanes apart under no condition, of memory that nothing written here is in the way of, or a LOAD of the frame. */
 static bool is_column(ki_lower *l, uint32_t i, ki_address *a) {
     kn_uop u = l->inst[i], v = u->op == KN_STORE ? u->src[1] : u;
     if (u->op == KN_STORE ? u->nsrc != 2 || u->arg.i : u->op != KN_LOAD || u->nsrc != 1 || !l->val[i].uses)
         return false;
-    if (v->dtype == KN_BOOL || ki_les(v) != 4 || u->src[0]->op != KN_INDEX || u->src[0]->src[0]->op != KN_PARAM)
-        return false;
+    if (v->dtype == KN_BOOL || ki_les(v) != 4 || u->src[0]->op != KN_INDEX) return false;
     *a = l->local.address[i];
+    if (u->src[0]->src[0]->op != KN_PARAM && (u->op == KN_STORE || !is_of_frame(l, a))) return false;
     if (a->lanes != LANES || !a->affine || (a->stride < SIDE && a->stride > -SIDE)) return false;
     a->base = ki_lpeel(a->base, &a->start);
     return true;
@@ -39,6 +44,13 @@ static bool may_wait(const ki_lower *l, uint32_t from, uint32_t to) {
         while (at && at->op == KN_AFTER) at = at->src[0];
         if (written && at->op == KN_PARAM) return false;
     }
+    return true;
+}
+
+/* Is nothing stored to this array of the frame from item `from` to `to`? */
+static bool is_same(const ki_lower *l, const ki_address *a, uint32_t from, uint32_t to) {
+    for (uint32_t i = from + 1; i < to && a->buf->op == KN_BUFFER; i++)
+        if (l->inst[i]->op == KN_STORE && l->local.address[i].buf == a->buf) return false;
     return true;
 }
 
@@ -61,7 +73,7 @@ static bool find(ki_lower *l, const column *c, size_t n, int side) {
         bool all = true;
         uint32_t last = i;
         for (int k = 0; k < side; k++) all &= at[m + k] != 0, last = at[m + k] > last + 1 ? at[m + k] - 1 : last;
-        if (!all || (store && !may_wait(l, i, last))) continue;
+        if (!all || (store ? !may_wait(l, i, last) : !is_same(l, &c->a, i, last))) continue;
         for (int k = 0; k < side; k++) {
             l->val[at[m + k] - 1].square = at[m];
             l->val[at[m + k] - 1].next = k + 1 < side ? at[m + k + 1] : 0;

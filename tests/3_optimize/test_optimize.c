@@ -549,6 +549,64 @@ static void framed(void) {
     finish();
 }
 
+/* Rows of which one iteration is left do not count with channels that lie as far apart. */
+static void framed_not(void) {
+    begin(), fill();
+    kn_uop sink = convolve(16, 4, 6, 7, 1), s;
+    run(sink, want);
+    s = ki_apply_opt(&ir, sink, opt(KI_OPT_SPLIT, 1, 6, KN_AX_UPCAST, false));
+    if (s) REFUSED(s, opt(KI_OPT_FRAME, -1, 1, 0, false), OPT_STAGE, "six rows that are lanes");
+    kn_uop all = s ? ki_apply_opt(&ir, s, opt(KI_OPT_FRAME, -1, 1, 0, true)) : NULL;
+    CHECK(all && agrees(all), "columns are framed beside them");
+    finish();
+}
+
+/* With top rows are whole, each place is there once, and nothing is read under a condition. */
+static void framed_whole(void) {
+    static const int shape[][5] = {{2, 3, 10, 14, 1}, {5, 4, 12, 8, 2}, {3, 2, 9, 11, 2}, {1, 3, 13, 5, 1}};
+    for (int axis = -1; axis < 1; axis++)
+        for (int i = 0; i < 4; i++) {
+            const int *p = shape[i];
+            int64_t rows = (p[2] - 1) / p[4] * p[4] + 3, columns = (p[3] - 1) / p[4] * p[4] + 3;
+            begin(), fill();
+            kn_uop sink = convolve(p[0], p[1], p[2], p[3], p[4]);
+            run(sink, want);
+            kn_uop s = ki_apply_opt(&ir, sink, opt(KI_OPT_FRAME, axis, 1, 0, true));
+            CHECK(s && agrees(s), "FRAME of single elements too keeps the values, axis %d, step %d", axis, p[4]);
+            ki_nest k;
+            bool open = s && ki_nest_open(&k, &ir, s), known;
+            uint32_t count = 0;
+            kn_uop u = open ? ki_nest_read_of(&k, k.sink, -1 - s->arg.kernel->opt[0].id, &count) : NULL;
+            CHECK(u && count == 1 && ki_nest_stride(&k, u, ki_nest_range(&k, 2), &known) == p[4] && known,
+                  "its positions are a step apart");
+            CHECK(u && ki_numel(ki_storage(u)) == p[0] * rows * columns && !ki_is_gated(u),
+                  "a place is there once, and all of them may be read");
+            if (open) ki_nest_close(&k);
+            finish();
+        }
+}
+
+/* Terms that are written out: no node changes; what the op refuses. */
+static ki_opt terms(int axis) { return opt(KI_OPT_TERMS, axis, 0, 0, false); }
+static void written_out(void) {
+    begin(), fill();
+    kn_uop sink = convolve(5, 4, 12, 8, 1), s;
+    run(sink, want);
+    s = ki_apply_opt(&ir, sink, terms(5));
+    CHECK(s && s->src[0] == sink->src[0] && agrees(s), "TERMS changes no node");
+    if (s) REFUSED(s, terms(5), OPT_TERMS, "written out twice");
+    REFUSED(sink, terms(4), OPT_TERMS, "not the innermost");
+    REFUSED(sink, terms(2), OPT_TERMS, "no loop of a sum");
+    s = ki_apply_opt(&ir, sink, opt(KI_OPT_SPLIT, 5, 3, KN_AX_UNROLL, false));
+    if (s) REFUSED(s, terms(5), OPT_TERMS, "one iteration is left");
+    finish(), begin();
+    REFUSED(matmul(7, 5, 8), terms(2), OPT_TERMS, "the only loop");
+    finish(), begin();
+    s = ki_apply_opt(&ir, matmul(7, 36, 8), opt(KI_OPT_SPLIT, 2, 12, KN_AX_REDUCE, false));
+    if (s) REFUSED(s, terms((int)s->arg.kernel->opt[0].id), OPT_TERMS, "twelve terms");
+    finish();
+}
+
 /* Two loops as one: a row where memory counts both, the quotient and the remainder elsewhere. */
 static void joined(void) {
     for (int order = 0; order < 2; order++) {
@@ -1004,6 +1062,9 @@ int main(void) {
     copied();
     dealt();
     framed();
+    framed_not();
+    framed_whole();
+    written_out();
     values_apart();
     values_below();
     many_values_below();

@@ -285,16 +285,48 @@ def test_rows_of_a_strided_image_are_dealt_out_or_staged_a_few_at_a_time(koine, 
     computes(koine, tmp_path, x, w, 2)
 
 
-@pytest.mark.parametrize("side, ci, stride, steps", [(14, 256, 1, "frame -1 1, join 1 2"), (7, 256, 2, "frame -1 1, join 1 2"), (56, 32, 1, None), (112, 3, 2, "frame -1 1"), (112, 24, 2, "split 1 8 L top #6, swap 0 6 #-1, frame 6 1")])
+@pytest.mark.parametrize("side, ci, stride, steps", [(14, 256, 1, "frame -1 1, join 1 2"), (7, 256, 2, "frame -1 1, join 1 2"), (56, 32, 1, None), (112, 3, 2, "frame -1 1, "), (112, 24, 2, "split 1 8 L top #6, swap 0 6 #-1, frame 6 1, ")])
 def test_windows_are_framed_where_masks_take_the_place_of_multiply_adds(koine, tmp_path, side, ci, stride, steps):
-    """Where a second-level cache keeps the whole, or, rows filling their vectors, parts of it. The numbers are numpy's, whatever threads there are."""
+    """Where a second-level cache keeps the whole, or, rows filling their vectors, parts of it, and filters do not lie along vectors. The numbers are numpy's, whatever threads there are."""
     rng = np.random.default_rng(side)
-    x, w = rng.standard_normal((1, ci, side * stride, side * stride), np.float32), rng.standard_normal((32, ci, 3, 3), np.float32)
+    x, w = rng.standard_normal((1, ci, side * stride, side * stride), np.float32), rng.standard_normal((48, ci, 3, 3), np.float32)
     np.save(tmp_path / "x.npy", x), np.save(tmp_path / "w.npy", w)
-    (tmp_path / "p.kn").write_text(conv(1, ci, 32, side, stride))
+    (tmp_path / "p.kn").write_text(conv(1, ci, 48, side, stride))
     opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "fp16", "KN_THREADS": 1}).stdout)[1]
     assert steps in opts if steps else "frame" not in opts, opts
     computes(koine, tmp_path, x, w, stride)
+
+
+WINDOWS = [  # images, channels, filters, side, step, how the image is framed, columns of a tile
+    (1, 16, 64, 56, 1, "frame -1 1 top, split 2 8 u", 8), (2, 8, 32, 28, 2, "frame 0 1 top, split 3 7 u", 7), (3, 8, 32, 18, 1, "frame 0 1 top, split 3 6 u", 6),
+    (1, 64, 32, 112, 1, "split 1 8 L top #6, swap 0 6 #-1, frame 6 1 top, split 2 8 u", 8), (5, 200, 32, 14, 1, "frame 0 1 top, split 3 7 u", 7)]
+
+
+@pytest.mark.parametrize("n, ci, co, side, stride, steps, columns", WINDOWS)
+def test_few_filters_lie_along_vectors(koine, tmp_path, n, ci, co, side, stride, steps, columns):
+    """The image, rows of it where it is large, is copied once, and read element by element; filters are packed, for all images at once; a row of a
+    window is written out; results are stored by squares of so many columns. The numbers are numpy's, whatever threads there are."""
+    rng = np.random.default_rng(side)
+    x, w = rng.standard_normal((n, ci, side * stride, side * stride), np.float32), rng.standard_normal((co, ci, 3, 3), np.float32)
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "w.npy", w)
+    (tmp_path / "p.kn").write_text(conv(n, ci, co, side, stride))
+    env = {"KN_CODE": "x86", "KN_CPU": "fp16", "KN_THREADS": 1}
+    opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env=env).stdout)[1]
+    assert steps in opts and re.search(r"stage (-1|0) 2 #1, terms \d", opts) and (n == 1 or "stage -1" in opts), opts
+    code = koine("compile", tmp_path / "p.kn", "--target", "x86", env=env).stdout
+    assert len(re.findall(r"vextractf(?:64x4|32x8) YMMWORD.*" + ("" if columns == 8 else "{k"), code)) >= 16 and "vscatter" not in code
+    computes(koine, tmp_path, x, w, stride)
+
+
+@pytest.mark.parametrize("side, top", [(24, True), (28, False)])
+def test_what_results_are_added_to_comes_by_squares_too(koine, tmp_path, side, top):
+    """Of eight columns: windows of rows of 28 are packed."""
+    text = conv(1, 64, 32, side).replace('out "y" = %y', f'%r = param "r" : f32 [1, 32, {side}, {side}]\n%z = add %y %r\nout "y" = %z')
+    (tmp_path / "p.kn").write_text(text)
+    env = {"KN_CODE": "x86", "KN_CPU": "fp16", "KN_THREADS": 1}
+    assert (" top, split 2 8 u" in koine("compile", tmp_path / "p.kn", "--to", "optimize", env=env).stdout) == top
+    code = koine("compile", tmp_path / "p.kn", "--target", "x86", env=env).stdout
+    assert "vgather" not in code and "vscatter" not in code
 
 
 @pytest.mark.parametrize("n", [1, 3])

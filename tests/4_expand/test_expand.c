@@ -3,6 +3,7 @@
 #include "build.h"
 #include "machine.h"
 #include "ir/program.h"
+#include "stages/3_optimize/optimize.h"
 #include "stages/4_expand/expand.h"
 #include "../tap.h"
 
@@ -108,6 +109,24 @@ static void matmul(void) {
         }
     mach_mem m[] = {MEM(fo, KN_F32), MEM(fa, KN_F32), MEM(fb, KN_F32)};
     CHECK(e && mach_run(&ir, e, m) && same(50), "matmul: values");
+    finish();
+}
+
+/* out[i] = sum over k and c of a[i, k, c] b[k, c], the loop over c written out: one loop, terms in the order they had */
+static void written_out(void) {
+    begin(), fill();
+    kn_uop i = rng(KN_AX_UPCAST, 4), k = rng(KN_AX_REDUCE, 8), c = rng(KN_AX_REDUCE, 3), t = add(mul(k, I(3)), c);
+    kn_uop v = mul(at(param(1, KN_F32, 96), add(mul(i, I(24)), t)), at(param(2, KN_F32, 24), t));
+    kn_uop s = sink1(end(store(param(0, KN_F32, 4), i, reduce(KN_ADD, v, k, c)), i, NULL));
+    s = ki_apply_opt(&ir, s, (ki_opt){.op = KI_OPT_TERMS, .axis = (int32_t)c->arg.range.id, .id = -1});
+    kn_uop e = s ? expand_checked(s, "written out") : NULL;
+    for (int a = 0; a < 4; a++) {
+        fw[a] = 0;
+        for (int b = 0; b < 24; b++) fw[a] += fa[a * 24 + b] * fb[b];
+    }
+    mach_mem m[] = {MEM(fo, KN_F32), MEM(fa, KN_F32), MEM(fb, KN_F32)};
+    CHECK(e && mach_run(&ir, e, m) && same(6), "written out: values");
+    CHECK(e && count_op(e, KN_RANGE) == 1 && count_op(e, KN_MUL) >= 3, "written out: a loop, and three products in it");
     finish();
 }
 
@@ -264,6 +283,7 @@ int main(void) {
     row_sum(KN_ADD);
     row_sum(KN_MAX);
     matmul();
+    written_out();
     gates();
     shared_range();
     merged();

@@ -92,6 +92,24 @@ kn_uop ki_crossing(const ki_choice *c, kn_uop e, kn_uop v) {
 
 #define ACROSS 8
 
+/* Where a copy goes along two loops as along one they are one. True if a step was made. */
+static bool join_copied(ki_choice *c, kn_uop e, kn_uop to, kn_uop from) {
+    bool known[4];
+    for (uint32_t i = 1; i < e->nsrc; i++)
+        for (uint32_t j = 1; j < e->nsrc; j++) {
+            kn_uop outer = e->src[i], inner = e->src[j];
+            int64_t n = ki_extent(inner);
+            if (i == j || !ki_is_serial(outer) || !ki_is_serial(inner) || n < 2 || ki_extent(outer) < 2) continue;
+            int64_t a = ki_nest_stride(&c->nest, from, inner, known),
+                    b = ki_nest_stride(&c->nest, to, inner, known + 1);
+            bool both = ki_nest_stride(&c->nest, from, outer, known + 2) == a * n &&
+                        ki_nest_stride(&c->nest, to, outer, known + 3) == b * n;
+            if (a != 1 || !both || !known[0] || !known[1] || !known[2] || !known[3]) continue;
+            return ki_choice_do(c, KI_OPT_JOIN, 0, false, outer->arg.range.id, inner->arg.range.id), true;
+        }
+    return false;
+}
+
 /* A copy whose lanes are read apart from each other, of what lies along one of its loops: ACROSS steps of that at once, which are read as
  * rows (square.c). */
 static bool choose_squares(ki_choice *c, kn_uop e) {
@@ -105,6 +123,7 @@ static bool choose_squares(ki_choice *c, kn_uop e) {
         rows |= ki_is_lane(e->src[j]) && ki_extent(e->src[j]) == c->lanes &&
                 ki_nest_stride(k, s->src[0], e->src[j], &known) == 1 &&
                 ki_nest_stride(k, from, e->src[j], &known) >= ACROSS;
+    if (rows && join_copied(c, e, s->src[0], from)) return true;
     for (uint32_t j = 1; j < e->nsrc && rows; j++) {
         kn_uop r = e->src[j];
         if (!ki_is_serial(r) || ki_extent(r) < ACROSS || ki_nest_stride(k, from, r, &known) != 1 || !known) continue;

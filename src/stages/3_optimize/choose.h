@@ -41,13 +41,17 @@ typedef struct ki_tile {
     kn_uop reduce, row; /* row: of a dot tile, else NULL */
     kn_uop streamed;    /* the access */
     kn_uop other;       /* that of the other operand */
-    kn_uop inner;       /* the loop of the reduce that runs under one mask of it (gates.c); NULL: there is no mask, or no such loop */
+    kn_uop
+        inner; /* the loop of the reduce that runs under one mask of it (gates.c); NULL: there is no mask, or no such loop */
+    kn_uop taps; /* a loop of the reduce that is written out; NULL: none */
     int64_t nv, mu, mw;
     int64_t lanes; /* along v; 1 in a dot tile */
     int64_t step;  /* nv * lanes; without a tile what the nest's vector takes in one go, 0: no vectors */
     bool pack;     /* stage `streamed` */
     bool cut;      /* what step does not divide of v is cut off, where else it would be padded */
     bool turned;   /* v is not the loop along which the nest stores */
+    bool frames;   /* `other` is framed (FRAME's top) */
+    bool first;    /* `streamed` is packed before all loops */
     bool whole;    /* `streamed` is packed once, outside u, which is around v */
     bool parts;    /* v is in nv parts, and what stands beside each other is one of each */
 } ki_tile;
@@ -62,7 +66,8 @@ typedef struct ki_part {
     int64_t n;
 } ki_part;
 bool ki_choice_split(ki_choice *c, const ki_part *part, uint32_t n);
-#define KI_CHOICE_SPLIT(c, ...) ki_choice_split(c, (const ki_part[]){__VA_ARGS__}, sizeof((ki_part[]){__VA_ARGS__}) / sizeof(ki_part))
+#define KI_CHOICE_SPLIT(c, ...)                                                                                        \
+    ki_choice_split(c, (const ki_part[]){__VA_ARGS__}, sizeof((ki_part[]){__VA_ARGS__}) / sizeof(ki_part))
 /* Makes r's extent a multiple of f by CUT; true if a step was made. */
 bool ki_choice_even(ki_choice *c, kn_uop r, int64_t f);
 void ki_choice_mark(ki_choice *c, kn_uop closer);
@@ -102,6 +107,8 @@ kn_uop ki_apart(const ki_nest *k, kn_uop end, kn_uop has, kn_uop lacks, kn_uop v
 /* v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
+/* windows.c: the tile of a convolution whose filters are few beside its positions, instead of *t; false: it is none. */
+bool ki_tile_windows(ki_choice *c, kn_uop end, ki_tile *t);
 /* The operand in this slot is copied before u (id), the innermost loop, and before all loops around that it does not vary in; in rows: as
  * each sum reads it. */
 bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot, bool in_rows);
@@ -117,6 +124,10 @@ bool ki_lift_gate(ki_choice *c, kn_uop reduce, kn_uop inner);
 bool ki_join_rows(ki_choice *c, kn_uop e, kn_uop v);
 /* Joins this loop of a sum with the one around it, if what is read follows each other along both. True if a step was made. */
 bool ki_join_sums(ki_choice *c, uint32_t id);
+/* In how many parts of *rows, inside *before (NULL: outside all loops), may windows of the access be framed, single elements along v too (FRAME's
+ * top)? 0: they may not. The next step towards that: true if one was made. */
+int64_t ki_frame_parts(const ki_nest *k, kn_uop e, kn_uop access, kn_uop v, kn_uop *rows, kn_uop *before);
+bool ki_frame_all(ki_choice *c, kn_uop e, kn_uop access, kn_uop v);
 /* stream.c: outputs of at least c->from bytes that are better written past the caches. */
 void ki_choose_streams(ki_choice *c);
 /* A sum's loop reads one value up to a place, and another one from there on: it is cut there. True if a step was made. */

@@ -3,7 +3,8 @@
  *
  *   x[c, 2 y + ky - 1, 2 x + kx - 1], where that is inside,  becomes  buf[c, ky % 2, kx, y + ky / 2, x]
  * A loop y of the nest and a loop ky of a sum that go along the same rows have one place for both. What goes along single elements, kx and x, has
- * places of its own: a row is as long as its results are, so that y and x can be one loop (JOIN), for three times the image. */
+ * places of its own: a row is as long as its results are, so that y and x can be one loop (JOIN), for three times the image. top: these too
+ * have one place, the window's, 2 x + kx, and rows are whole: for what is read element by element, buf[c, 2 y + ky, 2 x + kx]. */
 #include "stages/3_optimize/nest.h"
 #include "stages/indexing.h"
 
@@ -42,10 +43,10 @@ static bool is_in(const ki_frame *f, kn_uop r) {
     return false;
 }
 
-bool ki_find_frame(const ki_nest *k, kn_uop access, const uint64_t *outer, ki_frame *f) {
+bool ki_find_frame(const ki_nest *k, kn_uop access, const uint64_t *outer, bool all, ki_frame *f) {
     const ki_affine *a = ki_nest_form(k, access);
     kn_uop valid = ki_element_of(access->src[1]).valid;
-    *f = (ki_frame){0};
+    *f = (ki_frame){.all = all};
     for (uint32_t i = 0; a && i < a->n; i++) {
         kn_uop r = a->t[i].x;
         if (r->op != KN_RANGE || !ki_extent(r)) return false;
@@ -53,8 +54,10 @@ bool ki_find_frame(const ki_nest *k, kn_uop access, const uint64_t *outer, ki_fr
     for (uint32_t i = 0; a && i < a->n; i++)
         for (uint32_t j = 0; j < a->n && f->n < KI_MOST_DEALT; j++) {
             kn_uop y = a->t[i].x, w = a->t[j].x;
-            int64_t c = a->t[j].c, step = c > 1 && a->t[i].c % c == 0 ? a->t[i].c / c : 0;
-            if (step < 1 || step > KI_MOST_STEP || ki_extent(w) <= step || !ki_is_serial(y) || ki_is_lane(w)) continue;
+            int64_t c = a->t[j].c, step = c >= (all ? 1 : 2) && a->t[i].c % c == 0 ? a->t[i].c / c : 0;
+            if (step < 1 || ki_extent(y) < 2 || (step > KI_MOST_STEP && !all) || ki_extent(w) <= step ||
+                !ki_is_serial(y) || ki_is_lane(w))
+                continue;
             if (ki_nest_closer(k, y)->op != KN_END || ki_nest_closer(k, w)->op != KN_REDUCE) continue;
             if (ki_in_set(outer, ki_scope_rank(&k->scope, y)) || ki_in_set(outer, ki_scope_rank(&k->scope, w)))
                 continue;
@@ -71,8 +74,8 @@ int64_t ki_framed(const ki_frame *f, kn_uop r) {
     for (uint32_t i = 0; f && i < f->n; i++) {
         const ki_frame_pair *p = &f->pair[i];
         int64_t more = (ki_extent(p->window) - 1) / p->step;
-        if (p->loop == r) return n + more;
-        if (p->window == r) return p->step;
+        if (p->loop == r) return f->all ? 1 : n + more;
+        if (p->window == r) return f->all ? (ki_extent(p->loop) - 1) * p->step + n : p->step;
     }
     return n;
 }
@@ -81,6 +84,8 @@ kn_uop ki_framed_place(ki_ir *ir, const ki_frame *f, kn_uop r) {
     for (uint32_t i = 0; f && i < f->n; i++) {
         const ki_frame_pair *p = &f->pair[i];
         kn_uop step = ki_index(ir, p->step);
+        if (f->all && p->loop == r) return ki_index(ir, 0);
+        if (f->all && p->window == r) return ki_joined(ir, p->loop, p->step, r);
         if (p->loop == r) return ki_op2(ir, KN_ADD, r, ki_op2(ir, KN_IDIV, p->window, step));
         if (p->window == r) return ki_op2(ir, KN_MOD, r, step);
     }
@@ -96,7 +101,7 @@ kn_uop ki_framed_read(ki_ir *ir, const ki_frame *f, kn_uop read, const ki_swap *
             if (swap[q].from == p->window) w = swap[q].expr;
         }
         int64_t last = (ki_extent(p->loop) - 1) * p->step + ki_extent(p->window) - 1;
-        if (p->step == 1) continue; /* every place is read */
+        if (f->all || p->step == 1) continue; /* every place is read */
         ki_element at = ki_element_of(read->src[1]);
         at.valid = ki_and(ir, at.valid, ki_op2(ir, KN_CMPLT, ki_joined(ir, y, p->step, w), ki_index(ir, last + 1)));
         read = ki_op2(ir, KN_INDEX, read->src[0], ki_element_uop(ir, at));
@@ -109,10 +114,10 @@ kn_uop ki_opt_frame(ki_nest *k, ki_opt *o) {
     uint64_t *set = ki_find_copied(k, o, &u);
     ki_frame f;
     if (!set) return NULL;
-    const char *why = !ki_is_access(u)                ? "it is read by words"
-                      : ki_storage(u)->op != KN_PARAM ? "it is no PARAM"
-                      : !ki_find_frame(k, u, set, &f) ? "no window goes along its rows"
-                                                      : NULL;
+    const char *why = !ki_is_access(u)                        ? "it is read by words"
+                      : ki_storage(u)->op != KN_PARAM         ? "it is no PARAM"
+                      : !ki_find_frame(k, u, set, o->top, &f) ? "no window goes along its rows"
+                                                              : NULL;
     if (!why) return ki_copied(k, o, u, set, &f);
     ki_free(set);
     return FAIL(KI_E_OPT_STAGE, (int)o->arg, why);

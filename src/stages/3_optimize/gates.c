@@ -15,6 +15,8 @@
 #define MOST_DEALT   (1 << 21) /* the same where rows are dealt out: each element once */
 #define FEWEST_ROWS  7         /* framed together: windows overlap */
 #define MOST_FRAMED  (1 << 20) /* the same where windows are: a second-level cache keeps it, and what goes by */
+#define MOST_STRIP   (1 << 19) /* of an image that is more, bytes of rows framed at a time */
+#define FEWEST_STRIP 4         /* of those, at least */
 #define MOST_VECTORS 7         /* of a tile (tile.c) */
 #define SHORTEST     8         /* terms that a mask must serve */
 #define BLOCK        32        /* about so many of them */
@@ -139,7 +141,7 @@ static bool may_frame(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, i
     ki_frame f;
     if (!may_copy(k, e, access, outer, inner, before) || !ki_scope_has(s, access, inner)) return false;
     uint64_t *set = ki_calloc(s->words, sizeof *set);
-    if (set && ki_mark_outer(k, *before, set) && ki_find_frame(k, access, set, &f)) {
+    if (set && ki_mark_outer(k, *before, set) && ki_find_frame(k, access, set, false, &f)) {
         int64_t bytes = (int64_t)ki_itemsize((kn_dtype)access->dtype);
         may = ki_scope_rank(s, outer) < ki_scope_rank(s, inner);
         for (uint32_t i = 0; i < f.n; i++) rows |= f.pair[i].loop == outer;
@@ -154,6 +156,68 @@ static bool may_frame(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, i
     }
     ki_free(set);
     return may && rows;
+}
+
+/* Outer's iterations in so many parts. The loop over parts goes where what is copied in it, inside `before`, is copied once. */
+static bool split_rows(ki_choice *c, kn_uop e, kn_uop outer, int64_t parts, kn_uop before) {
+    kn_uop behind = NULL;
+    for (uint32_t j = e->nsrc - 1; j > 0 && e->src[j] != before; j--)
+        if (e->src[j]->arg.range.axis != KN_AX_THREAD) behind = e->src[j];
+    if (!behind || !ki_nest_independent(&c->nest, behind)) return false;
+    uint32_t loop = ki_nest_next_range(&c->nest), at = behind->arg.range.id;
+    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)outer->arg.range.axis, true, outer->arg.range.id, parts) &&
+        behind != outer)
+        ki_choice_do(c, KI_OPT_SWAP, 0, false, at, loop);
+    return true;
+}
+
+/* Bytes of windows of the access framed whole, of rows in so many parts, inside *before; 0: they cannot be. */
+static int64_t all_framed(const ki_nest *k, kn_uop e, kn_uop access, kn_uop rows, int64_t parts, kn_uop v,
+                          kn_uop *before) {
+    const ki_scope *s = &k->scope;
+    int64_t bytes = (int64_t)ki_itemsize((kn_dtype)access->dtype);
+    bool along = false;
+    ki_frame f;
+    if (!may_copy(k, e, access, rows, v, before)) return 0;
+    uint64_t *set = ki_calloc(s->words, sizeof *set);
+    bool may = set && ki_mark_outer(k, *before, set) && ki_find_frame(k, access, set, true, &f);
+    for (uint32_t q = 0; may && q < s->nrange; q++) {
+        kn_uop r = s->range[q];
+        if (!ki_scope_has(s, access, r) || ki_in_set(set, q)) continue;
+        int64_t n = ki_framed(&f, r);
+        for (uint32_t i = 0; i < f.n; i++) {
+            along |= f.pair[i].loop == v;
+            if (f.pair[i].window == r && f.pair[i].loop == rows)
+                n -= (ki_extent(rows) - ki_extent(rows) / parts) * f.pair[i].step;
+        }
+        may = (bytes *= n) <= MOST_FRAMED;
+    }
+    ki_free(set);
+    return may && along ? bytes : 0;
+}
+
+int64_t ki_frame_parts(const ki_nest *k, kn_uop e, kn_uop access, kn_uop v, kn_uop *rows, kn_uop *before) {
+    bool known;
+    *rows = v; /* the loop along whose steps rows lie nearest to each other */
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        if (r == v || ki_extent(r) < 2 || !ki_scope_has(&k->scope, access, r)) continue;
+        if (*rows == v || ki_nest_stride(k, access, r, &known) < ki_nest_stride(k, access, *rows, &known)) *rows = r;
+    }
+    if (all_framed(k, e, access, *rows, 1, v, before)) return 1;
+    for (int64_t parts = 2, n = ki_extent(*rows); *rows != v && parts * FEWEST_STRIP <= n; parts++) {
+        int64_t bytes = n % parts ? 0 : all_framed(k, e, access, *rows, parts, v, before);
+        if (bytes && bytes <= MOST_STRIP) return parts;
+    }
+    return 0;
+}
+
+bool ki_frame_all(ki_choice *c, kn_uop e, kn_uop access, kn_uop v) {
+    kn_uop rows, before;
+    int64_t parts = ki_frame_parts(&c->nest, e, access, v, &rows, &before);
+    if (parts > 1) return split_rows(c, e, rows, parts, before);
+    int32_t slot = ki_storage(access)->arg.param->slot;
+    return parts && ki_choice_do(c, KI_OPT_FRAME, 0, true, before ? before->arg.range.id : UINT32_MAX, slot);
 }
 
 /* Of a hundred lanes in vectors over n, how many do something. With few registers a tile of many rows is two vectors wide at most. */
@@ -204,19 +268,11 @@ static bool join_pair(ki_choice *c, kn_uop e, kn_uop outer, kn_uop inner, ki_opt
     return true;
 }
 
-/* Outer's iterations in so many parts, each staged or framed by itself. The loop over parts goes where what is copied in it is copied once. */
+/* Outer's iterations in so many parts, each staged or framed by itself. */
 static bool part_rows(ki_choice *c, kn_uop e, kn_uop outer, int64_t parts, kn_uop inner, ki_optop how) {
     staged first = {0};
     if (!may_join(&c->nest, e, outer, parts, inner, how, &first) || !first.access) return false;
-    kn_uop behind = NULL;
-    for (uint32_t j = e->nsrc - 1; j > 0 && e->src[j] != first.before; j--)
-        if (e->src[j]->arg.range.axis != KN_AX_THREAD) behind = e->src[j];
-    if (!behind || !ki_nest_independent(&c->nest, behind)) return false;
-    uint32_t loop = ki_nest_next_range(&c->nest), at = behind->arg.range.id;
-    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)outer->arg.range.axis, true, outer->arg.range.id, parts) &&
-        behind != outer)
-        ki_choice_do(c, KI_OPT_SWAP, 0, false, at, loop);
-    return true;
+    return split_rows(c, e, outer, parts, first.before);
 }
 
 /* Where the whole is too much to stage: a few rows together, which fill their registers and are a tile's. */

@@ -165,6 +165,9 @@ static void stage(ki_moves *m) {
         append(m, &o, 1);
         o.op = KI_OPT_FRAME;
         append(m, &o, 1);
+        o.top = true;
+        append(m, &o, 1);
+        o.top = false;
         o.op = KI_OPT_STAGE;
         append(m, &o, 1);
         EACH_LOOP(m, r) {

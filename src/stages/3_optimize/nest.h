@@ -74,7 +74,8 @@ const ki_opt *ki_nest_opt(const ki_nest *k, ki_optop op, const ki_opt *last);
 /* Next free RANGE and BUFFER ids of the kernel. */
 uint32_t ki_nest_next_range(const ki_nest *k);
 uint32_t ki_nest_next_buffer(const ki_nest *k);
-bool ki_nest_own_buffer(const ki_nest *k, int32_t *id); /* an OptOp's: the next one for -1; false, said: another has it */
+bool ki_nest_own_buffer(const ki_nest *k,
+                        int32_t *id); /* an OptOp's: the next one for -1; false, said: another has it */
 
 /* ---- editing (edit.c) -------------------------------------------------------------------------------------- */
 
@@ -121,10 +122,11 @@ typedef struct ki_frame_pair {
 } ki_frame_pair;
 typedef struct ki_frame {
     uint32_t n;
+    bool all; /* of single elements too: the loop's place is part of the window's */
     ki_frame_pair pair[KI_MOST_DEALT];
 } ki_frame;
 /* False: there are none. */
-bool ki_find_frame(const ki_nest *k, kn_uop access, const uint64_t *outer, ki_frame *f);
+bool ki_find_frame(const ki_nest *k, kn_uop access, const uint64_t *outer, bool all, ki_frame *f);
 /* How many places r has in the copy, and which one it is at (f NULL: as many as iterations). */
 int64_t ki_framed(const ki_frame *f, kn_uop r);
 kn_uop ki_framed_place(ki_ir *ir, const ki_frame *f, kn_uop r);
@@ -143,6 +145,9 @@ void ki_find_words(ki_nest *k);
 unsigned ki_word_bytes(const ki_nest *k, kn_uop access);
 bool ki_reads_row(const ki_nest *k, kn_uop access, kn_uop r);
 bool ki_is_split_word(ki_nest *k, kn_uop access);
+/* terms.c */
+#define KI_MOST_TAPS 8 /* terms that are written out */
+kn_uop ki_opt_terms(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_scan(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_rows(ki_nest *k, ki_opt *o);
@@ -165,7 +170,7 @@ kn_uop ki_kernel_with(ki_ir *ir, kn_uop sink, const ki_opt *add, const uint32_t 
 
 /* ---- choosing (heuristic.c) -------------------------------------------------------------------------------- */
 
-unsigned ki_weight(kn_uop u); /* of one node, an addition being 1; 0: it is no work */
+unsigned ki_weight(kn_uop u);                      /* of one node, an addition being 1; 0: it is no work */
 unsigned ki_weight_in(const ki_nest *k, kn_uop r); /* of what runs in each iteration of r */
 /* What search decides in their place. 0: as they see fit. */
 typedef struct ki_knobs {

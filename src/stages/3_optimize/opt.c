@@ -229,6 +229,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     case KI_OPT_ROWS:
         if (ki_nest_opt(k, KI_OPT_NOLOCALS, NULL)) return FAIL(KI_E_OPT_NOLOCALS, "ROWS");
         return ki_opt_rows(k, o);
+    case KI_OPT_TERMS: return ki_opt_terms(k, o);
     case KI_OPT_LATE: return ki_opt_late(k, o);
     case KI_OPT_DEAL:
         if (ki_nest_opt(k, KI_OPT_NOLOCALS, NULL)) return FAIL(KI_E_OPT_NOLOCALS, "DEAL");

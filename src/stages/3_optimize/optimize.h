@@ -33,6 +33,8 @@
  *                             axis is the loop over rows; what is copied has ids from the kernel's next on
  *   FIRST axis n              the loop looks for the first place of what is the maximum over another one: the two are one loop, which takes n
  *                             elements at a time, as lanes, which have the ids `id` and the next three
+ *   TERMS axis                the innermost loop of a sum is written out, its terms added one after the other, as the loop does. It changes no node:
+ *                             stage 4 does so, if the loop is still the innermost
  *   NOLOCALS                  no LOCAL, GROUP or STAGE after this
  *   TC axis row top?          the sum over this loop goes by dot products of words of neighbours, row of the table in dots.c; top: the
  *                             product's factors change places

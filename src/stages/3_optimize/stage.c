@@ -4,7 +4,7 @@
  *   INDEX(P, f(outer, inner))  becomes  INDEX(AFTER(buf, copy), g(inner))
  *   copy = END(STORE(INDEX(AFTER(buf, outer...), g(inner')), INDEX(P, f(outer, inner'))), inner'...)
  * inner: the ranges of the index that stand inside the loop the OptOp names; inner' are fresh copies of them. g is
- * row-major over them: reduce loops first, in the order in which they run, then loops, in order of id, then lanes, by falling stride in P;
+ * row-major over them: loops over panels of lanes first, then reduce loops, in the order in which they run, then loops, in order of id, then lanes, by falling stride in P;
  * top: reduce loops last, so that what one sum reads lies in a row. Of products of tiles loops come first, so that a panel is one piece; it
  * is filled row by row, with those beside it. */
 #include "stages/3_optimize/dots.h"
@@ -90,12 +90,25 @@ static void order_sums(const ki_nest *k, kn_uop *r, uint32_t n) {
         }
 }
 
+/* Does a loop go on where lanes of it end, of what is read everywhere? Then what these read, for all terms, is one panel. */
+static bool is_of_panels(const ki_nest *k, kn_uop access, kn_uop r) {
+    bool known[2];
+    int64_t step = ki_nest_stride(k, access, r, known);
+    for (uint32_t q = 0; known[0] && step && !ki_is_gated(access) && q < k->scope.nrange; q++) {
+        kn_uop lane = k->scope.range[q];
+        if (!ki_is_lane(lane) || !ki_scope_has(&k->scope, access, lane)) continue;
+        if (ki_nest_stride(k, access, lane, known + 1) * ki_extent(lane) == step && known[1]) return true;
+    }
+    return false;
+}
+
 /* In the order in which they come. */
-enum { PARTS, SUMS, LOOPS, TILED_SUMS, LANES, SUMS_IN_ROWS, KINDS };
-static int kind(const ki_nest *k, kn_uop r, bool top) {
+enum { PARTS, PANELS, SUMS, LOOPS, TILED_SUMS, LANES, SUMS_IN_ROWS, KINDS };
+static int kind(const ki_nest *k, kn_uop access, kn_uop r, bool top) {
     kn_uop c = ki_nest_closer(k, r);
     if (ki_is_lane(r)) return LANES;
-    if (c->op != KN_REDUCE) return ki_nest_carries(k, c) && !ki_nest_independent(k, r) ? PARTS : LOOPS;
+    if (c->op != KN_REDUCE && ki_nest_carries(k, c) && !ki_nest_independent(k, r)) return PARTS;
+    if (c->op != KN_REDUCE) return is_of_panels(k, access, r) ? PANELS : LOOPS;
     return top ? SUMS_IN_ROWS : ki_is_tiled(c) ? TILED_SUMS : SUMS;
 }
 
@@ -138,7 +151,7 @@ kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame 
             if (!ki_scope_has(s, u, r)) continue;
             if (ki_in_set(set, q)) {
                 if (pass == 0 && nout < 64) outer[nout++] = r;
-            } else if (kind(k, r, o->top) == pass) {
+            } else if (kind(k, ki_word_element(u), r, o->top) == pass) {
                 int64_t e = ki_framed(f, r);
                 filled |= filled_in(k, ki_word_element(u), r);
                 fits = fits && n < MOST_INNER && e > 0 && size <= INT32_MAX / e;
@@ -170,14 +183,14 @@ kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame 
     bool masked = false, tiled = false;
     for (uint32_t q = 0; q < n; q++) {
         masked |= ki_is_lane(inner[q]) && ki_is_gated_by(k, ki_word_element(u), inner[q]);
-        tiled |= kind(k, inner[q], o->top) == TILED_SUMS;
+        tiled |= kind(k, ki_word_element(u), inner[q], o->top) == TILED_SUMS;
     }
     /* What a mask of lanes depends on stands outside, lanes inside; else as it will lie, of tiles as it is read. */
     for (int pass = 0; pass < 3; pass++)
         for (uint32_t q = 0; q < n; q++) {
             int turn = ki_is_lane(inner[q]) ? 2
                        : masked             ? !ki_is_gated_by(k, ki_word_element(u), inner[q])
-                                            : tiled && kind(k, inner[q], o->top) == LOOPS;
+                                            : tiled && kind(k, ki_word_element(u), inner[q], o->top) <= LOOPS;
             if (turn == pass) loops[put++] = swap[q].expr;
         }
     outer[0] = buf;

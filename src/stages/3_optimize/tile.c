@@ -517,7 +517,9 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     kn_uop v = vector_range(c, e, &apart);
     *t = (ki_tile){.step = 1, .v = v};
     if (!v) return;
-    if (tile_along(c, e, t)) {
+    bool along = tile_along(c, e, t);
+    if (t->reduce && t->u && ki_tile_windows(c, e, t)) return;
+    if (along) {
         if (t->u && (t->row || t->pack) && tile_turned(c, e, t)) return;
         ki_tile across = *t;
         bool poor = t->pack && ki_extent(v) * 4 <= c->lanes * 3 &&
@@ -673,6 +675,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     ki_tile also[MOST_ALSO];
     int32_t slot[MOST_ALSO + 2];
     uint32_t n = other_sums(c, e, t, also), panels = 0;
+    if (t->frames && ki_frame_all(c, e, t->other, t->u)) return c->ok;
     if (!t->row && !t->turned && ki_join_rows(c, e, t->v)) return c->ok;
     if (t->inner && ki_lift_gate(c, t->reduce, t->inner)) return c->ok;
     for (uint32_t i = 0; i < n; i++)
@@ -699,13 +702,15 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (also[i].row) lanes[m++] = along(c, also[i].row);
         ki_choice_mark(c, also[i].reduce);
     }
-    uint32_t sum[KI_MAX_RANK], sums = 0;
+    uint32_t sum[KI_MAX_RANK], sums = 0, taps = t->taps ? t->taps->arg.range.id : UINT32_MAX;
     for (uint32_t j = t->reduce->nsrc; t->pack && j-- > 1 && sums < KI_MAX_RANK;)
         sum[sums++] = t->reduce->src[j]->arg.range.id;
     if (!ki_choice_split(c, lanes, m)) return false;
     for (uint32_t i = 0; i < panels; i++)
-        if ((t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i], false))
+        if (t->first ? !ki_choice_do(c, KI_OPT_STAGE, 0, false, UINT32_MAX, slot[i])
+                     : (t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i], false))
             return false;
     for (uint32_t i = 0; i < sums && c->ok; i++) ki_join_sums(c, sum[i]);
+    if (c->ok && taps != UINT32_MAX) ki_choice_do(c, KI_OPT_TERMS, 0, false, taps, 0);
     return c->ok;
 }

@@ -6,6 +6,7 @@
  *   acc1  = AFTER(acc, init, r...)
  *   upd   = STORE(INDEX(acc1, lanes), op(LOAD(INDEX(acc1, lanes)), v))
  *   value = LOAD(INDEX(AFTER(acc, END(upd, r...)), lanes))
+ * A loop that the OptOp TERMS names is written out in upd, one op behind the other, and r... are those around it.
  * The accumulator has a lane for every lane of v, those being reduced too: they are separate running values,
  * which the horizontal REDUCE joins after the loop. REDUCEs that stand on one level and close the same ranges
  * inside the same outer ones share their END. */
@@ -15,7 +16,8 @@
 
 #include <string.h>
 
-#define PLACE(u) (x->scope.at[(u)->id])
+#define MOST_TERMS 8 /* that the OptOp TERMS takes */
+#define PLACE(u)   (x->scope.at[(u)->id])
 
 /* v, a lane axis of which is reduced but along which it does not vary, counted n times. */
 static kn_uop repeat(ki_ir *ir, kn_op op, kn_uop v, int64_t n) {
@@ -123,23 +125,42 @@ static kn_uop accumulate(ki_ex *x, kn_op op, kn_uop old, kn_uop v) {
     return left_out ? ki_op3(ir, KN_WHERE, v->src[0], sum, old) : sum;
 }
 
-/* alone: the loops are this REDUCE's only. */
-static bool open_acc(ki_ex *x, kn_uop u, bool alone, kn_uop *loop, uint32_t nloop, acc *a) {
+/* Of the loops of a sum the innermost, if its terms are written out (3_optimize/terms.c); NULL: it runs. */
+static kn_uop written_out(const ki_ex *x, const kn_uop *loop, uint32_t nloop) {
+    const ki_kernel *info = x->scope.node[x->scope.n - 1]->arg.kernel;
+    kn_uop r = nloop > 1 ? loop[nloop - 1] : NULL;
+    if (!r || r->op != KN_RANGE || ki_extent(r) < 2 || ki_extent(r) > MOST_TERMS ||
+        x->scope.node[x->scope.n - 1]->op != KN_SINK)
+        return NULL;
+    for (uint32_t i = 0; info && i < info->nopt; i++)
+        if (info->opt[i].op == KI_OPT_TERMS && (uint32_t)info->opt[i].axis == r->arg.range.id) return r;
+    return NULL;
+}
+
+/* alone: the loops are this REDUCE's only; out: one more, inside them, is written out. */
+static bool open_acc(ki_ex *x, kn_uop u, bool alone, kn_uop *loop, uint32_t nloop, kn_uop out, acc *a) {
     ki_ir *ir = x->ir;
     kn_uop v = ki_ex_val(x, u->src[0]), *src = ki_malloc((nloop + 2) * sizeof *src);
     kn_op op = (kn_op)u->arg.reduce.op;
     kn_dtype t = (kn_dtype)u->dtype;
     int64_t n;
     if (!src) return ki_fail(ir->env, KI_E_NOMEM), false;
-    if (alone && op == KN_ADD && nloop && !ki_skip_left_out(ir, &v, &loop[nloop - 1])) return ki_free(src), false;
+    if (alone && op == KN_ADD && nloop && !out && !ki_skip_left_out(ir, &v, &loop[nloop - 1]))
+        return ki_free(src), false;
     a->lanes = lane_numbers(x, v, &n);
     a->buffer = ki_buffer_make(ir, ir->next_buffer, n, t, KN_REG, 0);
     kn_uop start = ki_const_bits(ir, t, ki_scalar_identity(op, t, true));
     src[0] = a->buffer;
     src[1] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, inside_outer(x, u, a->buffer), a->lanes), start);
     memcpy(src + 2, loop, nloop * sizeof *loop);
-    kn_uop at = ki_op2(ir, KN_INDEX, ki_opn(ir, KN_AFTER, src, nloop + 2), a->lanes);
-    a->update = ki_op2(ir, KN_STORE, at, accumulate(x, op, ki_op1(ir, KN_LOAD, at), v));
+    kn_uop base = ki_opn(ir, KN_AFTER, src, nloop + 2);
+    for (int64_t i = 0, terms = out ? ki_extent(out) : 1; i < terms && base; i++) { /* each for all lanes */
+        kn_uop place = ki_index(ir, i), at = ki_op2(ir, KN_INDEX, base, a->lanes),
+               term = out ? ki_substitute(ir, v, &out, &place, 1) : v;
+        a->update = term ? ki_op2(ir, KN_STORE, at, accumulate(x, op, ki_op1(ir, KN_LOAD, at), term)) : NULL;
+        base = !a->update ? NULL : i + 1 < terms ? ki_op2(ir, KN_AFTER, base, a->update) : base;
+    }
+    if (!base) a->update = NULL;
     ki_free(src);
     return a->update != NULL;
 }
@@ -170,7 +191,10 @@ static bool lower_group(ki_ex *x, const uint32_t *member, uint32_t n) {
     if (!ok) ki_fail(ir->env, KI_E_NOMEM);
     uint32_t nloop = ok ? loops_of(first, loop + 1) : 0;
     for (uint32_t k = 1; k <= nloop; k++) loop[k] = ki_ex_val(x, loop[k]);
-    for (uint32_t j = 0; j < n && ok; j++) ok = open_acc(x, x->scope.node[member[j]], n == 1, loop + 1, nloop, &a[j]);
+    kn_uop out = ok ? written_out(x, loop + 1, nloop) : NULL;
+    nloop -= out != NULL;
+    for (uint32_t j = 0; j < n && ok; j++)
+        ok = open_acc(x, x->scope.node[member[j]], n == 1, loop + 1, nloop, out, &a[j]);
     if (ok && n > 1 && !(list = ki_calloc(n, sizeof *list))) ok = (ki_fail(ir->env, KI_E_NOMEM), false);
     for (uint32_t j = 0; ok && list && j < n; j++) list[j] = a[j].update;
     if (ok) loop[0] = list ? ki_opn(ir, KN_GROUP, list, n) : a[0].update;

@@ -89,6 +89,7 @@ ki_vreg ki_lvector(ki_lower *l, kn_uop u, bool all);            /* vector regist
 ki_vreg ki_lmask(ki_lower *l, kn_uop u, unsigned lanes);        /* mask register; a () in all lanes where lanes > 1 */
 kn_uop ki_lsign(kn_uop truth);                                  /* below AVX-512: M of `M < 0`, NULL: it is no such */
 ki_vreg ki_lbytes(ki_lower *l, kn_uop u, unsigned lanes);       /* bool as bytes of 0 and 1, in all lanes there are */
+ki_vreg ki_lfirst(ki_lower *l, unsigned n);                     /* the first n lanes */
 ki_vreg ki_lmask_exact(ki_lower *l, kn_uop u, unsigned lanes);  /* no bit set past the lanes */
 ki_vreg ki_lconst(ki_lower *l, kn_dtype t, uint64_t bits);      /* in all lanes */
 ki_vreg ki_ltable(ki_lower *l, kn_uop stack);                   /* STACK of constants */

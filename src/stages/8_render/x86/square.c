@@ -1,14 +1,15 @@
 /* square.c: transposing in registers (AVX-512, elements of 4 bytes). Sixteen LOADs of 16 lanes that lie apart, each one element further
- * than the one before, are 16 rows of 16 elements, or eight of them 16 of 8: these are read as rows, and permuted. Eight such STOREs are
- * permuted, and written as rows where the last of them stands. */
+ * than the one before, are 16 rows of 16 elements, or eight of them 16 of 8: these are read as rows, and permuted. Eight such STOREs, or
+ * a few less, are permuted, and written as rows where the last of them stands. */
 #include "stages/8_render/x86/lower.h"
 
 enum {
     LANES = 16,
     SIDE = 8,
+    FEWEST = 6,
     NEAR = 256,
     MOST = 64
-}; /* a square's least columns; items between LOADs; columns between two of a square */
+}; /* a square's columns, and the least that are stored; items between LOADs; columns between two of a square */
 
 typedef struct column {
     uint32_t item;
@@ -97,8 +98,10 @@ bool ki_lfind_squares(ki_lower *l) {
         all[n++] = c;
     }
     for (size_t i = 0; i < n; i++)
-        for (int side = LANES; side >= SIDE && !l->val[all[i].item].square; side /= 2)
+        for (int side = LANES; side >= FEWEST && !l->val[all[i].item].square; side = side > SIDE ? SIDE : side - 1) {
+            if (side < SIDE && l->inst[all[i].item]->op != KN_STORE) break;
             if (find(l, all + i, n - i, side)) break;
+        }
     ki_free(all);
     return true;
 }
@@ -210,9 +213,12 @@ void ki_lstore_square(ki_lower *l, kn_uop u) {
     uint32_t i = v->square - 1;
     /* A slice's register may have another value by then. */
     v->reg = x->op == KN_LOAD && ki_lv(l, x)->alias ? ki_lmove(l, KI_RC_V, KI_XO_Z, r) : r;
-    for (unsigned k = 0; k < SIDE; k++, i = l->val[i].next - 1)
-        if (i > l->now) return; /* not yet all */
-        else column[k] = l->val[i].reg;
+    unsigned n = 0;
+    for (uint32_t q = i + 1; q; q = l->val[q - 1].next, n++)
+        if (q - 1 > l->now) return; /* not yet all */
+        else column[n] = l->val[q - 1].reg;
+    ki_vreg few = n < SIDE ? ki_lfirst(l, n) : 0;
+    for (unsigned k = n; k < SIDE; k++) column[k] = column[0]; /* which is not stored */
     a = l->local.address[v->square - 1];
     quarters(l, column, low), quarters(l, column + 4, high);
     static const int32_t quarters[2][LANES] = {{0, 0, 1, 0, 8, 0, 9, 0, 2, 0, 3, 0, 10, 0, 11, 0},
@@ -223,9 +229,11 @@ void ki_lstore_square(ki_lower *l, kn_uop u) {
             r = ki_lmove(l, KI_RC_V, KI_XO_Z, low[k]);
             KI_LPUT(l, KI_X_VPERMT2PD, zmm(r), zmm(number), zmm(high[k]));
             ki_mop to = ki_laddress(l, &a, 8 * h + k);
-            KI_LPUT(l, KI_X_VMOVUPS_ST, to, ki_mreg(KI_XO_Y, r));
+            ki_mins *low_half = KI_LPUT(l, KI_X_VMOVUPS_ST, to, ki_mreg(KI_XO_Y, r));
+            if (few) low_half->mask = few;
             to = ki_laddress(l, &a, 8 * h + 4 + k);
-            KI_LPUT(l, KI_X_VEXTRACTF64X4, to, zmm(r), ki_mimm(1));
+            if (few) KI_LPUT(l, KI_X_VEXTRACTF32X8, to, zmm(r), ki_mimm(1))->mask = few;
+            else KI_LPUT(l, KI_X_VEXTRACTF64X4, to, zmm(r), ki_mimm(1));
         }
     }
 }

@@ -214,6 +214,8 @@ static ki_vreg mask_from(ki_lower *l, ki_vreg general) {
     return k;
 }
 
+ki_vreg ki_lfirst(ki_lower *l, unsigned n) { return mask_from(l, number(l, (INT64_C(1) << n) - 1)); }
+
 /* 0 or 1 to no lane or all. */
 static ki_vreg spread(ki_lower *l, ki_vreg bit) {
     ki_vreg r = ki_lmove(l, KI_RC_G, KI_XO_R64, bit);

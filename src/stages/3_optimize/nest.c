@@ -36,17 +36,18 @@ bool ki_nest_open(ki_nest *k, ki_ir *ir, kn_uop sink) {
     if (!ki_scope_open(&k->scope, ir, sink)) return false;
     ki_scope *s = &k->scope;
     k->form = ki_affine_all(&k->affines, s->node, s->n, s->at);
-    k->closer = ki_calloc(s->nrange + 1, sizeof *k->closer);
-    k->around = ki_calloc(s->n, sizeof *k->around);
-    k->word = ki_calloc(s->n, sizeof *k->word);
-    k->read = ki_calloc(s->n, 1);
-    if (!k->form || !k->closer || !k->around || !k->word || !k->read) return ki_fail(ir->env, KI_E_NOMEM), false;
+    k->closer = ki_calloc((s->nrange + 1 + 2 * (size_t)s->n) * sizeof *k->closer + s->n, 1); /* one block for four */
+    if (!k->form || !k->closer) return ki_fail(ir->env, KI_E_NOMEM), false;
+    k->around = k->closer + s->nrange + 1;
+    k->word = k->around + s->n;
+    k->read = (void *)(k->word + s->n);
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop u = s->node[i];
         if (u->op == KN_WHERE && u->dtype == KN_IDX && u->src[2]->op == KN_INVALID)
             k->form[i] = k->form[s->at[u->src[1]->id]];
         for (uint32_t j = 0; j < u->nsrc; j++)
-            if (ki_is_access(u->src[j]) && !(u->op == KN_STORE && j == 0)) k->read[s->at[u->src[j]->id]] = 1;
+            if (u->src[j]->op == KN_INDEX && ki_is_access(u->src[j]) && !(u->op == KN_STORE && j == 0))
+                k->read[s->at[u->src[j]->id]] = 1;
     }
     find_closers(k);
     ki_find_words(k);
@@ -58,9 +59,6 @@ void ki_nest_close(ki_nest *k) {
     ki_arena_free(&k->affines.arena);
     ki_free(k->form);
     ki_free(k->closer);
-    ki_free(k->around);
-    ki_free(k->word);
-    ki_free(k->read);
     memset(k, 0, sizeof *k);
 }
 
@@ -287,11 +285,10 @@ static bool injective(const ki_nest *k, kn_uop access, kn_uop r) {
     return mixed_radix(d, n);
 }
 
-/* AFTER(REG, init, r): what one iteration leaves, the next one reads. AFTER(REG, r) alone only says "inside r". */
+/* An AFTER(REG, init, r): what one iteration leaves, the next one reads. AFTER(REG, r) alone only says "inside r". */
 static bool carries(kn_uop u, kn_uop r) {
-    kn_uop b = u->op == KN_AFTER ? ki_storage(u) : NULL;
     bool loop = false, other = false;
-    if (!b) return false;
+    if (!ki_storage(u)) return false;
     for (uint32_t j = 1; j < u->nsrc; j++) {
         loop |= u->src[j] == r;
         other |= u->src[j]->op != KN_RANGE;
@@ -300,9 +297,11 @@ static bool carries(kn_uop u, kn_uop r) {
 }
 
 bool ki_nest_carries(const ki_nest *k, kn_uop end) {
-    for (uint32_t i = 0; i < k->scope.n; i++)
-        for (uint32_t j = 1; k->scope.node[i]->op == KN_AFTER && j < end->nsrc; j++)
-            if (carries(k->scope.node[i], end->src[j])) return true;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        for (uint32_t j = 1; u->op == KN_AFTER && j < end->nsrc; j++)
+            if (carries(u, end->src[j])) return true;
+    }
     return false;
 }
 
@@ -347,7 +346,7 @@ bool ki_nest_independent(const ki_nest *k, kn_uop r) {
     if (!c || c->op != KN_END) return false;
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop u = s->node[i];
-        if (carries(u, r)) return false;
+        if (u->op == KN_AFTER && carries(u, r)) return false;
         if (u->op != KN_STORE || !ki_scope_has(s, u, r)) continue;
         kn_uop b = ki_storage(u->src[0]);
         if (!b) return false;

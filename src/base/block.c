@@ -142,6 +142,16 @@ size_t ki_block_size(ki_shelf of, const void *p) {
     return size > unit * KI_UNITS ? size : r->units[place_of(r, unit, p)] * unit;
 }
 
+/* Is there another one with nothing in it? Threads that empty two at once may each keep theirs, or neither. */
+static bool has_empty(const shelf *s, const region *but) {
+    unsigned many = atomic_load(&s->nregion);
+    for (unsigned k = 0; k < many; k++) {
+        const region *r = &s->table[k];
+        if (r != but && atomic_load(&r->base) > 1 && !atomic_load(&r->taken)) return true;
+    }
+    return false;
+}
+
 bool ki_block_free(ki_shelf of, void *p) {
     shelf *s = &shelves[of];
     region *r = region_of(s, p);
@@ -153,7 +163,7 @@ bool ki_block_free(ki_shelf of, void *p) {
     uint64_t run = run_of(at, units), none = 0;
     if (of == KI_DATA) (void)madvise(p, units * unit, MADV_DONTNEED); /* the rest of its region may stay for long */
     bool last = atomic_fetch_and(&r->taken, ~run) == run;
-    /* The first is kept for what comes next. */
-    if (last && r != s->table && atomic_compare_exchange_strong(&r->taken, &none, UINT64_MAX)) close_region(r, base);
+    /* An empty one is kept for what comes next: to have its pages cleared anew takes as long as a kernel. */
+    if (last && has_empty(s, r) && atomic_compare_exchange_strong(&r->taken, &none, UINT64_MAX)) close_region(r, base);
     return true;
 }

@@ -24,10 +24,11 @@ void ki_derive_bounds(ki_draft *d);
 
 /* Length of an interned payload; whether an op's arg points to one. */
 size_t ki_payload_size(const void *p);
-static inline bool ki_arg_is_pointer(kn_op op) {
-    const uint32_t pointers = 1u << KI_A_INTS | 1u << KI_A_PARAM | 1u << KI_A_BUFFER | 1u << KI_A_LOAD |
-                              1u << KI_A_KERNEL | 1u << KI_A_STR | 1u << KI_A_BYTES;
-    return pointers >> ki_ops[op].arg & 1;
-}
+/* In this store what is interned in another one. */
+const void *ki_intern_again(ki_ir *ir, const void *p);
+#define KI_POINTERS                                                                                                    \
+    (1u << KI_A_INTS | 1u << KI_A_PARAM | 1u << KI_A_BUFFER | 1u << KI_A_LOAD | 1u << KI_A_KERNEL | 1u << KI_A_STR |   \
+     1u << KI_A_BYTES)
+static inline bool ki_arg_is_pointer(kn_op op) { return KI_POINTERS >> ki_ops[op].arg & 1; }
 
 #endif

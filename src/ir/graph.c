@@ -123,7 +123,7 @@ int64_t ki_toposort_above(ki_ir *ir, const kn_uop *root, size_t nroot, uint32_t 
     return count;
 }
 
-/* A node whose sources are being visited. */
+/* A node whose sources are being visited, and the next of them. */
 typedef struct frame {
     kn_uop u;
     uint32_t at;
@@ -137,22 +137,27 @@ int64_t ki_postorder(ki_ir *ir, const kn_uop *root, size_t nroot, kn_uop **out) 
     uint32_t now = ir->epoch, *seen = ir->seen;
     kn_uop *done = ir->queue;
     for (size_t i = 0; i < nroot && ok; i++) {
-        kn_uop next = seen[root[i]->id] == now ? NULL : root[i];
-        while (ok && (next || top)) {
-            if (next) {
-                seen[next->id] = now;
-                if (next->nsrc == 0) {
-                    done[n++] = next;
-                } else if (top < cap || (ok = ki_array_grow(&stack, &cap, top + 1, sizeof *stack))) {
-                    stack[top++] = (frame){next, 0};
+        kn_uop u = root[i];
+        uint32_t at = 0;
+        if (seen[u->id] == now) continue;
+        seen[u->id] = now;
+        for (;;) {
+            if (at < u->nsrc) {
+                kn_uop s = u->src[at++];
+                if (seen[s->id] == now) continue;
+                seen[s->id] = now;
+                if (s->nsrc == 0) {
+                    done[n++] = s;
+                    continue;
                 }
-                next = NULL;
+                if (top == cap && !(ok = ki_array_grow(&stack, &cap, top + 1, sizeof *stack))) break;
+                stack[top++] = (frame){u, at};
+                u = s, at = 0;
                 continue;
             }
-            frame *f = &stack[top - 1];
-            while (f->at < f->u->nsrc && seen[f->u->src[f->at]->id] == now) f->at++;
-            if (f->at < f->u->nsrc) next = f->u->src[f->at++];
-            else top--, done[n++] = f->u;
+            done[n++] = u;
+            if (!top) break;
+            u = stack[--top].u, at = stack[top].at;
         }
     }
     ki_free(stack);
@@ -217,7 +222,7 @@ kn_uop ki_substitute(ki_ir *ir, kn_uop root, const kn_uop *from, const kn_uop *t
 
 kn_arg ki_import_arg(ki_ir *to, kn_uop u) {
     kn_arg arg = u->arg;
-    if (ki_arg_is_pointer((kn_op)u->op) && arg.p) arg.p = ki_intern(to, arg.p, ki_payload_size(arg.p));
+    if (ki_arg_is_pointer((kn_op)u->op) && arg.p) arg.p = ki_intern_again(to, arg.p);
     return arg;
 }
 
@@ -253,7 +258,7 @@ static const ki_type *copy_type(copier *c, const ki_type *type) {
     if (type->symbolic || c->to->env != c->from->env) return NULL;
     if (c->to == c->from) return type;
     if (c->met.from[k] != type) {
-        c->met.to[k] = ki_intern(c->to, type, ki_payload_size(type));
+        c->met.to[k] = ki_intern_again(c->to, type);
         c->met.from[k] = c->met.to[k] ? type : NULL;
     }
     return c->met.to[k];

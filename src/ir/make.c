@@ -32,7 +32,11 @@ static bool derives_alike(kn_uop u, const kn_uop *src) {
 
 kn_uop ki_with_srcs(ki_ir *ir, kn_uop u, const kn_uop *src, uint32_t nsrc) {
     if (!u) return NULL;
-    if (nsrc == u->nsrc && (nsrc == 0 || memcmp(src, u->src, nsrc * sizeof *src) == 0)) return u;
+    if (nsrc == u->nsrc) {
+        uint32_t k = 0;
+        while (k < nsrc && src[k] == u->src[k]) k++;
+        if (k == nsrc) return u;
+    }
     kn_uop v = nsrc == u->nsrc && derives_alike(u, src)
                    ? ki_make_as(ir, u, src, u->arg, u->type, u->tag)
                    : ki_make(ir, (kn_op)u->op, (kn_dtype)u->dtype, src, nsrc, u->arg, u->tag);

@@ -316,6 +316,11 @@ static bool shape_INDEX(ki_draft *d) {
     ki_dim dim[KI_MAX_RANK];
     unsigned rank = 0;
     if (d->nsrc - 1 > t->rank) return FAIL(KI_E_INDEX_COUNT, d->nsrc - 1, t->rank);
+    /* One linear index: the result's type is its own. */
+    if (d->nsrc == 2 && t->rank == 1 && ki_is_int((kn_dtype)d->src[1]->dtype)) {
+        const ki_type *s = d->src[1]->type;
+        if (s->device == t->device && s->axis < 0) return d->type = s, true;
+    }
     for (uint32_t i = 1; i < d->nsrc + (t->rank - (d->nsrc - 1)); i++) {
         const ki_type *s = i < d->nsrc ? d->src[i]->type : NULL;
         unsigned add = s ? s->rank : 1;

@@ -4,6 +4,8 @@
  * to ids. Collection (graph.c) rebuilds the whole store from its roots. */
 #include "ir/derive.h"
 
+#include "base/gnu.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -53,9 +55,9 @@ static bool intern_grow(ki_ir *ir) {
     return true;
 }
 
-const void *ki_intern(ki_ir *ir, const void *data, size_t n) {
+static const void *intern_as(ki_ir *ir, const void *data, size_t n, uint32_t h) {
     if (ir->nintern * 2 >= ir->intern_cap && !intern_grow(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
-    uint32_t h = ki_hash_place(data, n), k = h & (ir->intern_cap - 1);
+    uint32_t k = h & (ir->intern_cap - 1);
     for (; ir->intern[k]; k = (k + 1) & (ir->intern_cap - 1)) {
         const payload *head = payload_of(ir->intern[k]);
         if (head->hash == h && head->n == n && memcmp(ir->intern[k], data, n) == 0) return ir->intern[k];
@@ -68,10 +70,15 @@ const void *ki_intern(ki_ir *ir, const void *data, size_t n) {
     ir->nintern++;
     return p + PAYLOAD_HEAD;
 }
+const void *ki_intern(ki_ir *ir, const void *data, size_t n) { return intern_as(ir, data, n, ki_hash_place(data, n)); }
+const void *ki_intern_again(ki_ir *ir, const void *p) {
+    return intern_as(ir, p, payload_of(p)->n, payload_of(p)->hash);
+}
 
 const ki_type *ki_type_make(ki_ir *ir, unsigned rank, const ki_dim *dim, unsigned device, int axis) {
-    _Alignas(16) char raw[sizeof(ki_type) + KI_MAX_RANK * sizeof *dim] = {0};
+    _Alignas(16) char raw[sizeof(ki_type) + KI_MAX_RANK * sizeof *dim];
     ki_type *t = (ki_type *)raw;
+    memset(t, 0, sizeof *t);
     t->rank = (uint16_t)rank;
     t->device = (uint16_t)device;
     t->axis = (int16_t)axis;
@@ -147,17 +154,22 @@ void ki_ir_give(ki_ir *ir, ki_ir *apart) {
 
 /* Ops whose dtype is part of the key: that of all others follows from the rest of it. */
 enum { BY_GIVEN, BY_SRC0, BY_SRC1, BY_SRC2, BY_BOOL, BY_VOID, BY_INDEX, BY_U8, BY_STACK, BY_TUPLE, BY_GETTUPLE };
-static const bool dtype_given[KI_OP_COUNT] = {
+static const struct key {
+    uint8_t dtype; /* the bits of the dtype that are part of it: all or none */
+    bool pointer;  /* the arg points to what is */
+} keys[KI_OP_COUNT] = {
 #define KI_OP(name, text, class, least, most, arg, dtype, shape, bounds, flags, doc)                                   \
-    [KN_##name] = BY_##dtype == BY_GIVEN,
+    [KN_##name] = {BY_##dtype == BY_GIVEN ? 255 : 0, KI_POINTERS >> KI_A_##arg & 1},
 #include "ir/ops.def"
 #undef KI_OP
 };
 
+static inline uint64_t hash_head(kn_op op, kn_dtype dtype, uint32_t nsrc, kn_arg arg, uint32_t tag) {
+    uint64_t h = ki_hash_step((uint64_t)op << 40 | (uint64_t)(dtype & keys[op].dtype) << 32 | nsrc, tag);
+    return ki_hash_step(h, keys[op].pointer && arg.p ? payload_of(arg.p)->hash : arg.bits);
+}
 static inline uint32_t node_hash(kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag) {
-    uint64_t key = dtype_given[op] ? (uint64_t)dtype << 32 : 0;
-    uint64_t h = ki_hash_step((uint64_t)op << 40 | key | nsrc, tag);
-    h = ki_hash_step(h, arg.p && ki_arg_is_pointer(op) ? payload_of(arg.p)->hash : arg.bits);
+    uint64_t h = hash_head(op, dtype, nsrc, arg, tag);
     for (uint32_t i = 0; i < nsrc; i++) h = ki_hash_step(h, src[i]->id);
     return (uint32_t)(h >> 32);
 }
@@ -236,21 +248,35 @@ bool ki_ir_reserve(ki_ir *ir, uint32_t more, bool sought) {
     return ok || (ki_fail(ir->env, KI_E_NOMEM), false);
 }
 
-static inline bool same_node(kn_uop u, const ki_draft *d, uint32_t tag) {
-    if (u->op != d->op || u->nsrc != d->nsrc || u->arg.bits != d->arg.bits || u->tag != tag) return false;
-    if (u->dtype != d->dtype && dtype_given[d->op]) return false;
-    for (uint32_t i = 0; i < d->nsrc; i++)
-        if (u->src[i] != d->src[i]) return false;
+static inline bool same_node(kn_uop u, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg,
+                             uint32_t tag) {
+    if (u->op != op || u->nsrc != nsrc || u->arg.bits != arg.bits || u->tag != tag) return false;
+    if ((u->dtype ^ dtype) & keys[op].dtype) return false;
+    for (uint32_t i = 0; i < nsrc; i++)
+        if (u->src[i] != src[i]) return false;
     return true;
 }
 
-/* The node of this key; NULL, and where it belongs, if there is none. */
-static inline kn_uop find(const ki_ir *ir, const ki_draft *d, uint32_t tag, uint32_t *hash, uint32_t *slot) {
-    uint32_t h = node_hash(d->op, d->dtype, d->src, d->nsrc, d->arg, tag), at, k = 0;
-    uint32_t line = line_of(d->src, d->nsrc, h, ir->nslot), ids = ir->nslot - 1, v;
-    for (; (v = ir->slot[at = nth_place(line, h, k, ir->nslot)]) != 0; k++)
-        if (((v ^ h) & ~ids) == 0 && same_node(ir->node[v & ids], d, tag)) return ir->node[v & ids];
-    return *hash = h, *slot = at, NULL;
+/* The node of this key and hash; NULL, and where it belongs, if there is none. */
+static inline kn_uop find(const ki_ir *ir, uint32_t hash, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc,
+                          kn_arg arg, uint32_t tag, uint32_t *slot) {
+    uint32_t at, k = 0, line = line_of(src, nsrc, hash, ir->nslot), ids = ir->nslot - 1, v;
+    for (; (v = ir->slot[at = nth_place(line, hash, k, ir->nslot)]) != 0; k++)
+        if (((v ^ hash) & ~ids) == 0 && same_node(ir->node[v & ids], op, dtype, src, nsrc, arg, tag))
+            return ir->node[v & ids];
+    return *slot = at, NULL;
+}
+
+/* Nearly all have few sources. */
+static inline void put_sources(kn_uop_s *u, const kn_uop *src, uint32_t nsrc) {
+    kn_uop *to = (kn_uop *)u->src;
+    if (nsrc > 3) {
+        memcpy(to, src, nsrc * sizeof *to);
+        return;
+    }
+    if (nsrc > 0) to[0] = src[0];
+    if (nsrc > 1) to[1] = src[1];
+    if (nsrc > 2) to[2] = src[2];
 }
 
 /* Fresh RANGEs and BUFFERs are numbered on from those there are. */
@@ -259,7 +285,7 @@ static inline void number_on(ki_ir *ir, kn_uop u) {
     if (u->op == KN_BUFFER && u->arg.buffer->id >= ir->next_buffer) ir->next_buffer = u->arg.buffer->id + 1;
 }
 
-static kn_uop insert(ki_ir *ir, const ki_draft *d, uint32_t hash, uint32_t slot, uint32_t tag) {
+static inline kn_uop insert(ki_ir *ir, const ki_draft *d, uint32_t hash, uint32_t slot, uint32_t tag) {
     kn_uop_s *u = ki_arena_alloc(&ir->arena, sizeof *u + d->nsrc * sizeof(kn_uop));
     if (!u) return ki_fail(ir->env, KI_E_NOMEM), NULL;
     u->op = (uint8_t)d->op;
@@ -272,7 +298,7 @@ static kn_uop insert(ki_ir *ir, const ki_draft *d, uint32_t hash, uint32_t slot,
     u->type = d->type;
     u->lo = d->lo;
     u->hi = d->hi;
-    for (uint32_t i = 0; i < d->nsrc; i++) ((kn_uop *)u->src)[i] = d->src[i];
+    put_sources(u, d->src, d->nsrc);
     ir->node[ir->n] = u;
     ir->slot[slot] = in_slot(ir->n++, hash, ir->nslot);
     ir->hashed = ir->n;
@@ -289,17 +315,24 @@ static kn_uop bad_arity(ki_env *env, const ki_op_info *op, uint32_t n) {
     return ki_fail(env, KI_E_ARITY, op->name, takes, n), NULL;
 }
 
+static KI_COLD kn_uop no_source(ki_env *env, kn_op op, const kn_uop *src) {
+    uint32_t i = 0;
+    while (src[i]) i++;
+    if (env->err == KI_E_NONE) ki_fail(env, KI_E_NULL_SOURCE, ki_ops[op].name, i);
+    return NULL;
+}
+
 kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t nsrc, kn_arg arg, uint32_t tag) {
-    for (uint32_t i = 0; i < nsrc; i++)
-        if (!src[i]) {
-            if (ir->env->err == KI_E_NONE) ki_fail(ir->env, KI_E_NULL_SOURCE, ki_ops[op].name, i);
-            return NULL;
-        }
-    ki_draft d = {.ir = ir, .op = op, .dtype = dtype, .src = src, .nsrc = nsrc, .arg = arg};
-    uint32_t hash, slot;
+    uint64_t h = hash_head(op, dtype, nsrc, arg, tag);
+    for (uint32_t i = 0; i < nsrc; i++) {
+        if (!src[i]) return no_source(ir->env, op, src);
+        h = ki_hash_step(h, src[i]->id);
+    }
+    uint32_t hash = (uint32_t)(h >> 32), slot;
     if (!room_for_one(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
-    kn_uop u = find(ir, &d, tag, &hash, &slot); /* what is there was well-formed */
+    kn_uop u = find(ir, hash, op, dtype, src, nsrc, arg, tag, &slot); /* what is there was well-formed */
     if (u) return u;
+    ki_draft d = {.ir = ir, .op = op, .dtype = dtype, .src = src, .nsrc = nsrc, .arg = arg};
     const ki_op_info *info = &ki_ops[op];
     if ((int64_t)nsrc < info->least || (int64_t)nsrc > info->most) return bad_arity(ir->env, info, nsrc);
     if (!ki_derive_dtype(&d) || !ki_derive_type(&d)) return NULL;
@@ -308,12 +341,14 @@ kn_uop ki_make(ki_ir *ir, kn_op op, kn_dtype dtype, const kn_uop *src, uint32_t 
 }
 
 kn_uop ki_make_as(ki_ir *ir, kn_uop like, const kn_uop *src, kn_arg arg, const ki_type *type, uint32_t tag) {
-    ki_draft d = {ir,       (kn_op)like->op, (kn_dtype)like->dtype, src, like->nsrc, arg, type, like->flags,
-                  like->lo, like->hi};
-    uint32_t hash, slot;
+    kn_op op = (kn_op)like->op;
+    kn_dtype dtype = (kn_dtype)like->dtype;
+    uint32_t hash = node_hash(op, dtype, src, like->nsrc, arg, tag), slot;
     if (!room_for_one(ir)) return ki_fail(ir->env, KI_E_NOMEM), NULL;
-    kn_uop u = find(ir, &d, tag, &hash, &slot);
-    return u ? u : insert(ir, &d, hash, slot, tag);
+    kn_uop u = find(ir, hash, op, dtype, src, like->nsrc, arg, tag, &slot);
+    if (u) return u;
+    ki_draft d = {ir, op, dtype, src, like->nsrc, arg, type, like->flags, like->lo, like->hi};
+    return insert(ir, &d, hash, slot, tag);
 }
 
 kn_uop ki_make_new(ki_ir *ir, kn_uop like, const ki_map *map, kn_arg arg, const ki_type *type, uint32_t tag) {

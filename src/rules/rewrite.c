@@ -58,11 +58,10 @@ static bool fire(rewriter *w, const ki_ruleset *set, const ki_rule *r, kn_uop u,
     return !w->ir->env->watch || ki_watch_rewrite(w->ir, set, r, u, v, since);
 }
 
-/* *out: what the first rule that fires makes of u, u itself if none does. */
-static bool apply(rewriter *w, kn_uop u, kn_uop *out) {
+static bool apply_sets(rewriter *w, kn_uop u, unsigned sets, kn_uop *out) {
     ki_env *env = w->ir->env;
     *out = u;
-    for (unsigned left = w->rules ? w->rules[u->op] : (1u << w->o->nsets) - 1; left; left &= left - 1) {
+    for (unsigned left = sets; left; left &= left - 1) {
         unsigned k = (unsigned)ki_ctz64(left);
         const ki_ruleset *s = w->o->sets[k];
         if (!s->root[u->op]) continue;
@@ -84,6 +83,12 @@ static bool apply(rewriter *w, kn_uop u, kn_uop *out) {
         }
     }
     return true;
+}
+
+/* *out: what the first rule that fires makes of u, u itself if none does. */
+static inline bool apply(rewriter *w, kn_uop u, kn_uop *out) {
+    unsigned sets = w->rules ? w->rules[u->op] : (1u << w->o->nsets) - 1;
+    return sets ? apply_sets(w, u, sets, out) : (*out = u, true);
 }
 
 /* ---- visits ------------------------------------------------------------------------------------------------ */
@@ -121,20 +126,24 @@ static bool body(const rewriter *w, kn_uop u, uint32_t k) {
     return w->o->closed && k == 0 && (u->op == KN_FUNCTION || u->op == KN_CALL);
 }
 
-/* u over the final forms of its sources; u itself if they are its sources. */
-static kn_uop rebuild(rewriter *w, kn_uop u) {
-    uint32_t k = 0;
-    while (k < u->nsrc && (body(w, u, k) || w->memo->visit[u->src[k]->id].form == u->src[k]->id)) k++;
-    if (k == u->nsrc) return u;
+static kn_uop remade(rewriter *w, kn_uop u) {
     if (u->nsrc > w->src_cap) {
         kn_uop *s = ki_realloc(w->src, u->nsrc, sizeof *s);
         if (!s) return nomem(w), NULL;
         w->src = s;
         w->src_cap = u->nsrc;
     }
-    for (k = 0; k < u->nsrc; k++)
+    for (uint32_t k = 0; k < u->nsrc; k++)
         w->src[k] = body(w, u, k) ? u->src[k] : w->ir->node[w->memo->visit[u->src[k]->id].form];
     return ki_with_srcs(w->ir, u, w->src, u->nsrc);
+}
+
+/* u over the final forms of its sources; u itself if they are its sources. */
+static inline kn_uop rebuild(rewriter *w, kn_uop u) {
+    const ki_visit *visits = w->memo->visit;
+    uint32_t k = body(w, u, 0);
+    while (k < u->nsrc && visits[u->src[k]->id].form == u->src[k]->id) k++;
+    return k >= u->nsrc ? u : remade(w, u);
 }
 
 /* Pushes the next source without a form. 1 pushed, 0 all have one, -1 failed. */
@@ -262,15 +271,6 @@ static bool climb(rewriter *w) {
     return ok;
 }
 
-/* Which sets have rules for an op. */
-static void find_rules(const ki_rewrite_opts *o, uint8_t *rules) {
-    for (unsigned op = 0; op < KI_OP_COUNT; op++) {
-        unsigned sets = 0;
-        for (unsigned k = 0; k < o->nsets; k++) sets |= (o->sets[k]->root[op] != 0u) << k;
-        rules[op] = (uint8_t)sets;
-    }
-}
-
 /* The first of n nodes that a rule fires on, *x what it becomes; all before it are final then. n: there is none; -1 failed. */
 static int64_t first_change(rewriter *w, const kn_uop *node, int64_t n, kn_uop *x) {
     for (int64_t i = 0; i < n; i++) {
@@ -296,23 +296,27 @@ static bool became(rewriter *w, kn_uop u, kn_uop v, kn_uop x) {
 static bool sweep(rewriter *w, kn_uop root) {
     kn_uop *node, x;
     int64_t n = ki_toposort(w->ir, &root, 1, &node), i = 0;
-    uint8_t rules[KI_OP_COUNT];
-    find_rules(w->o, rules);
-    w->rules = rules;
     bool ok = n >= 0 && (i = first_change(w, node, n, &x)) >= 0;
     if (ok && i == n) visit(w, root->id)->form = root->id;
     else if (ok) ok = became(w, node[i], node[i], x);
     while (ok && ++i < n) {
         kn_uop u = node[i], v;
-        if (visit(w, u->id)->form) continue;
-        ok = (v = rebuild(w, u)) != NULL && (ki_memo_room(w->memo, w->ir->n) || nomem(w));
-        if (!ok) break;
+        ki_visit *own = visit(w, u->id);
+        if (own->form) continue;
+        if ((v = rebuild(w, u)) == u && !own->link && !w->rules[u->op]) { /* as most are */
+            own->form = u->id;
+            continue;
+        }
+        if (!v || !ki_memo_room(w->memo, w->ir->n)) {
+            ok = v ? nomem(w) : false;
+            break;
+        }
         const ki_visit *met = visit(w, v->id);
         if (v == u ? met->link : met->form || met->link) /* made of another node before */
             ok = (v == u || link_to(w, u, v)) && push(w, u->id) && climb(w);
-        else ok = apply(w, v, &x) && became(w, u, v, x);
+        else if ((ok = apply(w, v, &x)) && x == v) visit(w, v->id)->form = visit(w, u->id)->form = v->id;
+        else ok = ok && became(w, u, v, x);
     }
-    w->rules = NULL;
     if (n >= 0) ki_free(node);
     return ok;
 }
@@ -328,14 +332,23 @@ static kn_uop run(rewriter *w, kn_uop root) {
     return NULL;
 }
 
+/* Which sets have rules for an op. Set by set: a compiler makes vectors of it. */
+static void find_rules(const ki_rewrite_opts *o, uint8_t *rules) {
+    memset(rules, 0, KI_OP_COUNT);
+    for (unsigned k = 0; k < o->nsets; k++) {
+        const uint16_t *root = o->sets[k]->root;
+        uint8_t bit = (uint8_t)(1u << k);
+        for (unsigned op = 0; op < KI_OP_COUNT; op++) rules[op] |= root[op] ? bit : 0;
+    }
+}
+
 /* No rule's root is like any node up to the root's id: nothing to do. Nodes that the root does not reach make the answer
  * false at worst. */
-static bool nothing_fits(const ki_ir *ir, kn_uop root, const ki_rewrite_opts *o) {
+static bool nothing_fits(const ki_ir *ir, kn_uop root, const ki_rewrite_opts *o, const uint8_t *rules) {
     for (uint32_t id = 1; id <= root->id; id++) {
         kn_uop u = ir->node[id];
-        for (unsigned k = 0; k < o->nsets; k++) {
-            const ki_ruleset *s = o->sets[k];
-            if (!s->root[u->op]) continue;
+        for (unsigned left = rules[u->op]; left; left &= left - 1) {
+            const ki_ruleset *s = o->sets[ki_ctz64(left)];
             const ki_bucket *b = ki_dispatch(s, u);
             for (unsigned i = 0; i < b->n; i++) {
                 const ki_entry *e = &s->entry[s->list[b->first + i]];
@@ -366,10 +379,13 @@ static void give_memo(ki_ir *ir, ki_memo *m) {
 
 kn_uop ki_rewrite(ki_ir *ir, kn_uop root, const ki_rewrite_opts *opts) {
     if (!root || ir->env->err != KI_E_NONE) return NULL;
-    if (!opts->memo && !opts->floor && opts->nsets <= 8 && nothing_fits(ir, root, opts)) return root;
+    uint8_t rules[KI_OP_COUNT];
+    bool known = !opts->memo && !opts->floor && opts->nsets <= 8;
+    if (known) find_rules(opts, rules);
+    if (known && nothing_fits(ir, root, opts, rules)) return root;
     ki_memo own = {0};
     if (!opts->memo) own = take_memo(ir);
-    rewriter w = {.ir = ir, .o = opts, .memo = opts->memo ? opts->memo : &own};
+    rewriter w = {.ir = ir, .o = opts, .memo = opts->memo ? opts->memo : &own, .rules = known ? rules : NULL};
     w.m.ir = ir;
     w.m.user = opts->user;
     w.limit = opts->budget ? opts->budget : 10000 + 64 * (uint64_t)ir->n;

@@ -57,22 +57,31 @@ static kn_uop only_nest(kn_uop sink) {
     return e;
 }
 
-/* The one REDUCE of a nest, NULL if there are none or several, *n of them; *most: terms of all the sums of one of them. */
-static kn_uop sum_of(ki_ir *ir, kn_uop end, uint32_t *n, double *most) {
-    ki_scope s;
+/* The one REDUCE of a nest, NULL if there are none or several, *n of them. */
+static kn_uop sum_of(ki_ir *ir, kn_uop end, uint32_t *n) {
+    const kn_uop *node;
     kn_uop sum = NULL;
-    *n = 0, *most = 0;
+    int64_t count = ki_reach_above(ir, &end, 1, 0, &node);
+    *n = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (node[i]->op == KN_REDUCE) sum = node[i], ++*n;
+    return *n == 1 ? sum : NULL;
+}
+
+/* Terms of all the sums of one REDUCE of a nest, of the one that has most; 0: there is none. */
+static double terms_of(ki_ir *ir, kn_uop end) {
+    ki_scope s;
+    double most = 0;
     for (bool ok = ki_scope_open(&s, ir, end), once = true; ok && once; once = false)
         for (uint32_t i = 0; i < s.n; i++) {
             double times = 1;
             if (s.node[i]->op != KN_REDUCE) continue;
             for (uint32_t r = 0; r < s.nrange; r++)
                 if (ki_in_set(ki_scope_free(&s, s.node[i]->src[0]), r)) times *= (double)(s.range[r]->hi.i + 1);
-            sum = s.node[i], ++*n;
-            if (times > *most) *most = times;
+            if (times > most) most = times;
         }
     ki_scope_close(&s);
-    return *n == 1 ? sum : NULL;
+    return most;
 }
 
 /* Are a's loops, but the last one of whole rows, b's outermost ones; or is a's only one several of these joined? *row: what it is of them. */
@@ -149,21 +158,20 @@ static kn_uop taken_in(const taking *t, kn_uop sink) {
 
 /* Would a's sums, made inside b, be what they cost alone, and rows enough for the threads? */
 static bool pays(ki_family *f, const taking *t, uint32_t a, uint32_t b) {
-    uint32_t sums, own;
-    double work, again, rows = 1, results = 1;
-    kn_uop sum = sum_of(t->ir, t->b, &own, &again);
-    sum_of(t->ir, t->a, &sums, &work);
+    double rows = 1, results = 1, work;
+    uint32_t own;
     for (unsigned j = 0; j + 1 < t->b->nsrc; j++)
         if (j < t->nloop) rows *= (double)ki_extent(t->b->src[j + 1]);
         else results *= (double)ki_extent(t->b->src[j + 1]);
-    if (!sums || rows < LEAST_ROWS) return false;
+    if (rows < LEAST_ROWS) return false;
     if (!t->column) {
-        int64_t shared = ki_family_shared(f, a, b);
-        return !own && shared >= KI_SHARED && work * f->fact[a].widest <= 2.0 * (double)shared;
+        work = terms_of(t->ir, t->a);
+        return work > 0 && work * f->fact[a].widest <= 2.0 * (double)ki_family_shared(f, a, b);
     }
     int64_t n = ki_extent(t->column);
-    return sum && again == rows * results * (double)n && results <= MOST_RESULTS && n >= KI_LEAST_ROW &&
-           n <= KI_MOST_ROW && work <= 2 * rows * (double)n;
+    if (!sum_of(t->ir, t->b, &own) || results > MOST_RESULTS || n < KI_LEAST_ROW || n > KI_MOST_ROW) return false;
+    work = terms_of(t->ir, t->a);
+    return work > 0 && work <= 2 * rows * (double)n && terms_of(t->ir, t->b) == rows * results * (double)n;
 }
 
 /* Does a way lead from a to b by others? marked: what a reaches. */
@@ -182,7 +190,6 @@ static bool take_in(ki_family *f, uint32_t a, uint32_t b, bool whole, bool *done
     taking t = {.ir = ir, .b = only_nest(f->k->sink[b])};
     bool marked[KI_WINDOW + 1];
     uint32_t next = f->fact[a].ranges > f->fact[b].ranges ? f->fact[a].ranges : f->fact[b].ranges, sums;
-    double work;
     kn_uop row, sum;
     if (!t.b || f->fact[a].nodes + f->fact[b].nodes > KI_MOST_NODES ||
         f->fact[a].args + f->fact[b].args > KI_MOST_ARGS || f->fact[a].at > f->fact[b].at ||
@@ -190,11 +197,13 @@ static bool take_in(ki_family *f, uint32_t a, uint32_t b, bool whole, bool *done
         !(t.a = only_nest(f->k->sink[a])) || t.a->nsrc > t.b->nsrc + whole)
         return true;
     if (whole) {
-        if (t.a->nsrc < 3 || t.a->src[0]->op == KN_GROUP || !(sum = sum_of(ir, t.b, &sums, &work)) || sum->nsrc != 2 ||
+        if (t.a->nsrc < 3 || t.a->src[0]->op == KN_GROUP || !(sum = sum_of(ir, t.b, &sums)) || sum->nsrc != 2 ||
             sum->src[1]->src[0] != t.a->src[t.a->nsrc - 1]->src[0])
             return true;
         t.at = sum->src[1];
     }
+    /* What needs no copy of a is asked first: nearly all pairs end here. */
+    if (!whole && (ki_family_shared(f, a, b) < KI_SHARED || (sum_of(ir, t.b, &sums), sums))) return true;
     kn_uop sink = ki_family_fresh(ir, f->k->sink[a], &next);
     if (!sink) return false;
     t.a = sink->src[0];

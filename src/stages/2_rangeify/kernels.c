@@ -294,13 +294,15 @@ static kn_uop without_versions(ki_ir *ir, kn_uop sink) {
 /* Rows of a kernel that is alone, found in a store of its own. */
 static kn_uop with_rows(ki_ir *ir, kn_uop sink) {
     ki_ir *own = sink->nsrc == 1 ? ki_ir_take(ir) : NULL;
-    kn_uop k = NULL;
+    kn_uop k = NULL, rows = NULL;
     if (!own) return ir->env->err == KI_E_NONE ? sink : NULL;
     bool ok = ki_import(own, ir, &sink, 1, &k);
     own->next_buffer = ir->next_buffer;
-    ok = ok && (k = ki_range_rows(own, k, true)) && ki_import(ir, own, &k, 1, &k);
+    ok = ok && (rows = ki_range_rows(own, k, true));
+    if (ok && rows == k) rows = sink; /* it has none */
+    else ok = ok && ki_import(ir, own, &rows, 1, &rows);
     ki_ir_give(ir, own);
-    return ok ? k : NULL;
+    return ok ? rows : NULL;
 }
 
 /* BUFFERs become PARAM slots, outputs first; ranges are renumbered in post-order. */

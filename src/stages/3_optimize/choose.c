@@ -201,12 +201,12 @@ static kn_uop overlapping(const ki_nest *k, kn_uop e, kn_uop v, int64_t *taps, i
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
         if (r == v || !ki_is_serial(r) || ki_extent(r) < 2) continue;
-        for (uint32_t i = 0; i < k->scope.n; i++)
-            for (uint32_t q = 0; k->read[i] && q < k->scope.nrange; q++) {
+        for (uint32_t i = 0; i < k->nreads; i++)
+            for (uint32_t q = 0; q < k->scope.nrange; q++) {
                 kn_uop tap = k->scope.range[q];
                 if (ki_nest_closer(k, tap)->op != KN_REDUCE) continue;
-                int64_t a = ki_nest_stride(k, k->scope.node[i], r, known),
-                        b = ki_nest_stride(k, k->scope.node[i], tap, known + 1);
+                int64_t a = ki_nest_stride(k, k->reads[i], r, known),
+                        b = ki_nest_stride(k, k->reads[i], tap, known + 1);
                 bool again = known[0] && known[1] && a > 0 && b > 0 && a % b == 0 && a / b < ki_extent(tap);
                 if (again && ki_nest_independent(k, r)) return *taps = ki_extent(tap), *step = a / b, r;
             }
@@ -267,6 +267,7 @@ static bool cut_values(ki_choice *c, kn_uop e) {
     const ki_nest *k = &c->nest;
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop r;
+        if (k->scope.node[i]->op != KN_CMPLT) continue;
         int64_t at = ki_changes_at(k, k->scope.node[i], &r);
         if (at < c->lanes || ki_nest_closer(k, r) != e || !ki_is_serial(r)) continue;
         if (!ki_nest_independent(k, r) || !ki_chooses_sum(k, k->scope.node[i])) continue;
@@ -293,6 +294,7 @@ bool ki_cut_sums(ki_choice *c) {
     const ki_nest *k = &c->nest;
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop r;
+        if (k->scope.node[i]->op != KN_CMPLT) continue;
         int64_t at = ki_changes_at(k, k->scope.node[i], &r);
         kn_uop x = at ? ki_nest_closer(k, r) : NULL;
         if (!x || x->op != KN_REDUCE || x->arg.reduce.op != KN_ADD || !chooses_values(k, k->scope.node[i], r)) continue;
@@ -445,8 +447,8 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
     for (uint32_t j = 1; j < x->nsrc; j++) {
         int unit = 0;
         if (ki_extent(x->src[j]) < 2 || !ki_unroll(c, x->src[j], 100)) continue;
-        for (uint32_t i = 0; i < s->n; i++)
-            unit += k->read[i] && ki_nest_stride(k, s->node[i], x->src[j], &known) == 1 && known;
+        for (uint32_t i = 0; i < k->nreads; i++)
+            unit += ki_nest_stride(k, k->reads[i], x->src[j], &known) == 1 && known;
         if (unit > most) most = unit, best = x->src[j];
     }
     if (!best) {

@@ -116,15 +116,16 @@ static kn_uop swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t
     uint32_t last = s->at[root->id], most = 0;
     for (uint32_t i = 0; i <= last; i++)
         if (s->node[i]->nsrc > most) most = s->node[i]->nsrc;
-    kn_uop *map = ki_calloc(s->n, sizeof *map), *src = ki_calloc(2 * (size_t)(most + n + 1), sizeof *src),
-           result = NULL;
-    uint8_t *wanted = ki_calloc(s->n, 1);
-    bool ok = map && src && wanted;
-    if (!ok) ki_fail(k->ir->env, KI_E_NOMEM);
-    if (ok) wanted[last] = 1;
-    for (uint32_t q = 0; ok && q < n; q++)
+    size_t room = 2 * (size_t)(most + n + 1);
+    kn_uop *map = ki_calloc((s->n + room) * sizeof *map + s->n, 1), result = NULL;
+    if (!map) return ki_fail(k->ir->env, KI_E_NOMEM), NULL;
+    kn_uop *src = map + s->n;
+    uint8_t *wanted = (void *)(src + room);
+    bool ok = true;
+    wanted[last] = 1;
+    for (uint32_t q = 0; q < n; q++)
         if (swap[q].expr) map[s->at[swap[q].from->id]] = swap[q].expr;
-    for (uint32_t i = last + 1; ok && i-- > 0;)
+    for (uint32_t i = last + 1; i-- > 0;)
         for (uint32_t j = 0; wanted[i] && j < s->node[i]->nsrc; j++) wanted[s->at[s->node[i]->src[j]->id]] = 1;
     for (uint32_t i = 0; ok && i <= last; i++) {
         kn_uop u = s->node[i];
@@ -145,8 +146,6 @@ static kn_uop swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t
     }
     if (ok) result = map[last];
     ki_free(map);
-    ki_free(src);
-    ki_free(wanted);
     return result;
 }
 

@@ -36,17 +36,24 @@ bool ki_nest_open(ki_nest *k, ki_ir *ir, kn_uop sink) {
     if (!ki_scope_open(&k->scope, ir, sink)) return false;
     ki_scope *s = &k->scope;
     k->form = ki_affine_all(&k->affines, s->node, s->n, s->at);
-    k->closer = ki_calloc(s->nrange + 1, sizeof *k->closer);
-    k->around = ki_calloc(s->n, sizeof *k->around);
-    k->word = ki_calloc(s->n, sizeof *k->word);
-    k->read = ki_calloc(s->n, 1);
-    if (!k->form || !k->closer || !k->around || !k->word || !k->read) return ki_fail(ir->env, KI_E_NOMEM), false;
+    k->closer = ki_calloc((s->nrange + 1 + 4 * (size_t)s->n) * sizeof *k->closer + s->n, 1); /* one block for six */
+    if (!k->form || !k->closer) return ki_fail(ir->env, KI_E_NOMEM), false;
+    k->around = k->closer + s->nrange + 1;
+    k->word = k->around + s->n;
+    k->reads = k->word + s->n;
+    k->orders = k->reads + s->n;
+    k->read = (void *)(k->orders + s->n);
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop u = s->node[i];
         if (u->op == KN_WHERE && u->dtype == KN_IDX && u->src[2]->op == KN_INVALID)
             k->form[i] = k->form[s->at[u->src[1]->id]];
         for (uint32_t j = 0; j < u->nsrc; j++)
-            if (ki_is_access(u->src[j]) && !(u->op == KN_STORE && j == 0)) k->read[s->at[u->src[j]->id]] = 1;
+            if (u->src[j]->op == KN_INDEX && ki_is_access(u->src[j]) && !(u->op == KN_STORE && j == 0))
+                k->read[s->at[u->src[j]->id]] = 1;
+    }
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (k->read[i]) k->reads[k->nreads++] = s->node[i];
+        if (s->node[i]->op == KN_AFTER || s->node[i]->op == KN_STORE) k->orders[k->norders++] = s->node[i];
     }
     find_closers(k);
     ki_find_words(k);
@@ -58,9 +65,6 @@ void ki_nest_close(ki_nest *k) {
     ki_arena_free(&k->affines.arena);
     ki_free(k->form);
     ki_free(k->closer);
-    ki_free(k->around);
-    ki_free(k->word);
-    ki_free(k->read);
     memset(k, 0, sizeof *k);
 }
 
@@ -148,11 +152,10 @@ static bool in_term(const ki_nest *k, kn_uop x, kn_uop r) {
     if (x == r) return true;
     bool old = s->n && x->id <= s->node[s->n - 1]->id; /* ids of the scope go up to the sink's */
     if (old && s->node[s->at[x->id]] == x) return ki_scope_has(s, x, r);
-    kn_uop *node;
+    const kn_uop *node;
     bool found = false;
-    int64_t n = ki_toposort(k->ir, &x, 1, &node);
+    int64_t n = ki_reach_above(k->ir, &x, 1, 0, &node);
     for (int64_t i = 0; i < n; i++) found |= node[i] == r;
-    ki_free(node);
     return found;
 }
 
@@ -287,11 +290,10 @@ static bool injective(const ki_nest *k, kn_uop access, kn_uop r) {
     return mixed_radix(d, n);
 }
 
-/* AFTER(REG, init, r): what one iteration leaves, the next one reads. AFTER(REG, r) alone only says "inside r". */
+/* An AFTER(REG, init, r): what one iteration leaves, the next one reads. AFTER(REG, r) alone only says "inside r". */
 static bool carries(kn_uop u, kn_uop r) {
-    kn_uop b = u->op == KN_AFTER ? ki_storage(u) : NULL;
     bool loop = false, other = false;
-    if (!b) return false;
+    if (!ki_storage(u)) return false;
     for (uint32_t j = 1; j < u->nsrc; j++) {
         loop |= u->src[j] == r;
         other |= u->src[j]->op != KN_RANGE;
@@ -300,9 +302,11 @@ static bool carries(kn_uop u, kn_uop r) {
 }
 
 bool ki_nest_carries(const ki_nest *k, kn_uop end) {
-    for (uint32_t i = 0; i < k->scope.n; i++)
-        for (uint32_t j = 1; k->scope.node[i]->op == KN_AFTER && j < end->nsrc; j++)
-            if (carries(k->scope.node[i], end->src[j])) return true;
+    for (uint32_t i = 0; i < k->norders; i++) {
+        kn_uop u = k->orders[i];
+        for (uint32_t j = 1; u->op == KN_AFTER && j < end->nsrc; j++)
+            if (carries(u, end->src[j])) return true;
+    }
     return false;
 }
 
@@ -332,11 +336,10 @@ kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *co
 
 /* Is u part of what the loops of closer do? What stands in another nest is done before them all, or after. */
 static bool is_inside(const ki_nest *k, kn_uop closer, kn_uop u) {
-    kn_uop *node;
-    int64_t n = ki_toposort(k->ir, &closer, 1, &node);
+    const kn_uop *node;
+    int64_t n = ki_reach_above(k->ir, &closer, 1, 0, &node);
     bool found = n < 0;
     for (int64_t i = 0; i < n && !found; i++) found = node[i] == u;
-    if (n >= 0) ki_free(node);
     return found;
 }
 
@@ -345,9 +348,9 @@ bool ki_nest_independent(const ki_nest *k, kn_uop r) {
     kn_uop c = ki_nest_closer(k, r);
     bool stored = false;
     if (!c || c->op != KN_END) return false;
-    for (uint32_t i = 0; i < s->n; i++) {
-        kn_uop u = s->node[i];
-        if (carries(u, r)) return false;
+    for (uint32_t i = 0; i < k->norders; i++) {
+        kn_uop u = k->orders[i];
+        if (u->op == KN_AFTER && carries(u, r)) return false;
         if (u->op != KN_STORE || !ki_scope_has(s, u, r)) continue;
         kn_uop b = ki_storage(u->src[0]);
         if (!b) return false;
@@ -359,9 +362,9 @@ bool ki_nest_independent(const ki_nest *k, kn_uop r) {
         if (!injective(k, u->src[0], r)) return false;
         stored = true;
         /* what is read of the same storage must be what this iteration writes */
-        for (uint32_t j = 0; j < s->n; j++)
-            if (k->read[j] && ki_storage(s->node[j]) == b && s->node[j]->src[1] != u->src[0]->src[1] &&
-                is_inside(k, c, s->node[j]))
+        for (uint32_t j = 0; j < k->nreads; j++)
+            if (ki_storage(k->reads[j]) == b && k->reads[j]->src[1] != u->src[0]->src[1] &&
+                is_inside(k, c, k->reads[j]))
                 return false;
     }
     return stored;

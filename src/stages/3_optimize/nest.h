@@ -17,8 +17,11 @@ typedef struct ki_nest {
     const ki_affine **form; /* by place: of index nodes; of where(valid, i, invalid) that of i */
     kn_uop *closer;         /* by range number; NULL: nobody closes it */
     uint8_t *read;          /* by place: an INDEX whose value is used */
-    kn_uop *word;           /* by place: what an access is part of, if it is of a word (dots.c) */
-    kn_uop *around;         /* by place, of an END: the END that stands directly around it, else NULL */
+    kn_uop *reads;          /* these, in order */
+    kn_uop *orders;         /* AFTERs and STOREs, in order */
+    uint32_t nreads, norders;
+    kn_uop *word;   /* by place: what an access is part of, if it is of a word (dots.c) */
+    kn_uop *around; /* by place, of an END: the END that stands directly around it, else NULL */
 } ki_nest;
 
 bool ki_nest_open(ki_nest *k, ki_ir *ir, kn_uop sink);

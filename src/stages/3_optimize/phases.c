@@ -6,10 +6,10 @@
 
 #define MOST_PHASES 4
 
-/* What u divides by, so that a condition hangs on the remainder; 0: it is none such. */
+/* What u, a comparison, divides by, so that a condition hangs on the remainder; 0: it is none such. */
 static int64_t divisor(kn_uop u) {
-    bool is = u->op == KN_CMPLT && u->src[0]->op == KN_MOD && u->src[0]->dtype == KN_IDX &&
-              u->src[0]->src[1]->op == KN_CONST && u->src[1]->op == KN_CONST;
+    bool is = u->src[0]->op == KN_MOD && u->src[0]->dtype == KN_IDX && u->src[0]->src[1]->op == KN_CONST &&
+              u->src[1]->op == KN_CONST;
     return is ? u->src[0]->src[1]->arg.i : 0;
 }
 
@@ -54,6 +54,7 @@ bool ki_choose_phases(ki_choice *c, kn_uop e) {
         bool sums = pass >= SUMS, ends = pass == CHOICES || pass == ENDS;
         for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
             kn_uop u = k->scope.node[i];
+            if (u->op != KN_CMPLT) continue; /* as nearly all */
             int64_t at = ends ? changes(k, u) : 0, m = ends ? 0 : divisor(u);
             if (ends ? !at || (!sums && !ki_chooses_sum(k, u)) : m < 2 || m > MOST_PHASES) continue;
             const ki_affine *f = k->form[k->scope.at[(ends ? u->src[0] : u->src[0]->src[0])->id]];

@@ -86,9 +86,10 @@ kn_uop ki_apart(const ki_nest *k, kn_uop e, kn_uop has, kn_uop lacks, kn_uop v, 
 
 /* Does e read rows that its loops fill, other than sums that it carries, and, *again, what access reads in another place? */
 static bool keeps_rows(const ki_nest *k, kn_uop e, kn_uop access, bool *again) {
-    kn_uop *node, own = ki_word_of(k, access), to = e->src[0]->op == KN_STORE ? ki_storage(e->src[0]->src[0]) : NULL;
+    const kn_uop *node;
+    kn_uop own = ki_word_of(k, access), to = e->src[0]->op == KN_STORE ? ki_storage(e->src[0]->src[0]) : NULL;
     bool rows = false;
-    int64_t n = ki_toposort(k->ir, &e, 1, &node);
+    int64_t n = ki_reach_above(k->ir, &e, 1, 0, &node);
     *again = n < 0;
     for (int64_t i = 0; i < n; i++) {
         kn_uop s = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
@@ -97,7 +98,6 @@ static bool keeps_rows(const ki_nest *k, kn_uop e, kn_uop access, bool *again) {
         *again |= s && other && s == ki_storage(access);
         rows |= s && s->op == KN_BUFFER && s != to && ki_varies_in(k, node[i]->src[0], e);
     }
-    if (n >= 0) ki_free(node);
     return rows;
 }
 
@@ -209,11 +209,12 @@ static uint32_t other_sums(const ki_choice *c, kn_uop e, const ki_tile *t, ki_ti
         if (!x || x == t->reduce || x->op != KN_REDUCE || x->src[1] != s->range[q] || x->id > e->id) continue;
         if (!ki_scope_has(s, x, t->v) || lanes_in(&c->nest, x)) continue;
         bool found = false;
-        for (uint32_t i = 0; i < s->n && !found; i++)
-            for (uint32_t j = 0; j < s->n && !found && c->nest.read[i] && ki_varies_in(&c->nest, s->node[i], x); j++) {
+        const kn_uop *a = c->nest.reads;
+        for (uint32_t i = 0; i < c->nest.nreads && !found; i++)
+            for (uint32_t j = 0; j < c->nest.nreads && !found && ki_varies_in(&c->nest, a[i], x); j++) {
                 also[n] = *t;
-                found = c->nest.read[j] && ki_varies_in(&c->nest, s->node[j], x) &&
-                        pair(c, e, x, s->node[i], s->node[j], &also[n]) && also[n].u == t->u && !also[n].row == !t->row;
+                found = ki_varies_in(&c->nest, a[j], x) && pair(c, e, x, a[i], a[j], &also[n]) && also[n].u == t->u &&
+                        !also[n].row == !t->row;
             }
         n += found;
     }
@@ -360,10 +361,10 @@ int ki_sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
         int reads = 0;
         if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, v)) continue;
         reduces++;
-        for (uint32_t i = 0; i < s->n; i++) {
-            if (!k->read[i] || !ki_varies_in(k, s->node[i], x) || !uses(k, s->node[i], v)) continue;
+        for (uint32_t i = 0; i < k->nreads; i++) {
+            if (!ki_varies_in(k, k->reads[i], x) || !uses(k, k->reads[i], v)) continue;
             reads++;
-            all &= ki_nest_stride(k, s->node[i], v, &known) == 1 && known;
+            all &= ki_nest_stride(k, k->reads[i], v, &known) == 1 && known;
         }
         all &= reads == 1;
     }
@@ -396,12 +397,11 @@ static bool find_pair(const ki_choice *c, kn_uop e, ki_tile *t) {
             if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(s, x, t->v) || lanes_in(k, x) ||
                 ki_terms(x) < 4)
                 continue;
-            for (uint32_t i = 0; i < s->n; i++) {
-                if (!k->read[i] || !ki_varies_in(k, s->node[i], x)) continue;
-                if (!pass && (ki_nest_stride(k, s->node[i], t->v, &known) != 1 || !known)) continue;
-                for (uint32_t j = 0; j < s->n; j++)
-                    if (k->read[j] && ki_varies_in(k, s->node[j], x) && pair(c, e, x, s->node[i], s->node[j], t))
-                        return true;
+            for (uint32_t i = 0; i < k->nreads; i++) {
+                if (!ki_varies_in(k, k->reads[i], x)) continue;
+                if (!pass && (ki_nest_stride(k, k->reads[i], t->v, &known) != 1 || !known)) continue;
+                for (uint32_t j = 0; j < k->nreads; j++)
+                    if (ki_varies_in(k, k->reads[j], x) && pair(c, e, x, k->reads[i], k->reads[j], t)) return true;
             }
         }
     return false;

@@ -26,8 +26,9 @@ typedef struct devec {
     ki_lanes l;
     uint32_t *first; /* node index -> its parts */
     uint32_t *count;
-    kn_uop *part; /* NULL: aff, not written yet */
-    affine *aff;  /* beside part */
+    uint32_t *ext; /* node index * rank + axis -> parts along it, of what has several */
+    kn_uop *part;  /* NULL: aff, not written yet */
+    affine *aff;   /* beside part */
     uint32_t npart, cap;
     kn_uop *list; /* scratch */
     uint32_t nlist, list_cap;
@@ -79,14 +80,12 @@ static place place_of(const devec *d, kn_uop u, uint32_t part) {
 }
 
 /* Number of u's part at p, where size-1 axes broadcast. */
-static uint32_t part_at(const devec *d, kn_uop u, const place *p) {
-    uint32_t at = 0;
-    if (d->count[d->at[u->id]] == 1) return d->first[d->at[u->id]];
-    for (unsigned k = 0; k < d->l.rank; k++) {
-        uint32_t e = extent(d, u, k);
-        at = at * e + (e > 1 ? p->c[k] : 0);
-    }
-    return d->first[d->at[u->id]] + at;
+static inline uint32_t part_at(const devec *d, kn_uop u, const place *p) {
+    uint32_t at = 0, i = d->at[u->id];
+    if (d->count[i] == 1) return d->first[i];
+    const uint32_t *ext = d->ext + (size_t)i * d->l.rank;
+    for (unsigned k = 0; k < d->l.rank; k++) at = at * ext[k] + (ext[k] > 1 ? p->c[k] : 0);
+    return d->first[i] + at;
 }
 
 /* The vector axis u varies along, -1 none. */
@@ -102,7 +101,7 @@ static uint32_t part_lanes(const devec *d, kn_uop u, const place *p) { return ch
 
 static bool room(devec *d, uint32_t more) {
     if (d->npart + more <= d->cap) return true;
-    uint32_t cap = d->cap ? d->cap * 2 : 256;
+    uint32_t cap = d->cap ? d->cap * 2 : d->n * 4; /* most values have few parts */
     while (cap < d->npart + more) cap *= 2;
     kn_uop *a = ki_realloc(d->part, cap, sizeof *a);
     if (a) d->part = a;
@@ -621,9 +620,19 @@ static bool scalar_node(devec *d, kn_uop u, uint32_t i) {
     return true;
 }
 
+/* The next part's, row-major. */
+static void step_place(const devec *d, const uint32_t *ext, place *p) {
+    for (unsigned k = d->l.rank; k-- > 0;) {
+        if (++p->c[k] < ext[k]) return;
+        p->c[k] = 0;
+    }
+}
+
 static bool lanes_node(devec *d, kn_uop u, uint32_t i) {
-    for (uint32_t k = 0; k < d->count[i]; k++) {
-        place p = place_of(d, u, k);
+    uint32_t *ext = d->ext + (size_t)i * d->l.rank;
+    for (unsigned k = 0; k < d->l.rank; k++) ext[k] = extent(d, u, k);
+    place p = {{0}};
+    for (uint32_t k = 0; k < d->count[i]; k++, step_place(d, ext, &p)) {
         affine aff = affine_part(d, u, &p);
         kn_uop r = aff.ok ? NULL : value_part(d, u, &p, &aff);
         if (!r && !aff.ok) return false;
@@ -650,9 +659,11 @@ static bool walk(devec *d) {
     if (!ki_find_lanes(d->ir, d->t, d->node, d->n, d->at, &d->l)) return false;
     d->first = ki_calloc(d->n, sizeof *d->first);
     d->count = ki_calloc(d->n, sizeof *d->count);
+    d->ext = ki_calloc((size_t)d->n * d->l.rank + 1, sizeof *d->ext);
     bool regs = d->l.vectors != 0;
     if (regs) d->relay = ki_calloc(d->n, 1), d->relaid = ki_calloc((size_t)d->n * d->l.rank, sizeof *d->relaid);
-    if (!d->first || !d->count || (regs && (!d->relay || !d->relaid))) return ki_fail(d->ir->env, KI_E_NOMEM), false;
+    if (!d->first || !d->count || !d->ext || (regs && (!d->relay || !d->relaid)))
+        return ki_fail(d->ir->env, KI_E_NOMEM), false;
     /* Where a REG element sits is decided before the first access is written. */
     for (uint32_t i = 0; i < d->n && regs; i++) {
         kn_uop u = d->node[i];
@@ -673,7 +684,8 @@ kn_uop ki_devectorize(ki_ir *ir, const ki_target *t, kn_uop sink) {
     if (!d.at) ki_fail(ir->env, KI_E_NOMEM);
     for (uint32_t i = 0; d.at && i < d.n; i++) d.at[d.node[i]->id] = i;
     if (d.at && walk(&d)) result = written(&d, d.first[d.n - 1]);
-    ki_free(d.node), ki_free(d.at), ki_free(d.l.coef), ki_free(d.l.odd), ki_free(d.first), ki_free(d.count);
+    ki_free(d.node), ki_free(d.at), ki_free(d.l.coef), ki_free(d.l.odd), ki_free(d.first), ki_free(d.count),
+        ki_free(d.ext);
     ki_free(d.part), ki_free(d.aff), ki_free(d.list), ki_free(d.relaid), ki_free(d.relay);
     return result;
 }

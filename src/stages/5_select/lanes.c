@@ -270,10 +270,22 @@ static unsigned bytes_of(const ki_lanes *l, const ki_target *t, const kn_uop *no
     return t->native ? native_bytes(t, u, u->dtype == KN_IDX && !l->odd[i]) : lane_bytes(t, u);
 }
 
-/* Does u, or what it combines, vary along axis k? */
-static bool varies(const ki_lanes *l, kn_uop u, unsigned k) {
+/* Lanes of u, or of what it combines, are so wide along the axes it varies along. */
+static void note_bytes(const ki_lanes *l, kn_uop u, unsigned bytes, unsigned *wide) {
     kn_uop lanes = u->op == KN_REDUCE ? u->src[0] : u;
-    return ki_has_lanes(l, u) && ki_rank(lanes) == l->rank && ki_dim_n(lanes, k) > 1;
+    for (unsigned k = 0; k < l->rank && ki_rank(lanes) == l->rank; k++)
+        if (ki_dim_n(lanes, k) > 1 && bytes > wide[k]) wide[k] = bytes;
+}
+
+/* Axes that meet in u; one that two ranges of different extent share stays unrolled. */
+static void note_axes(const ki_lanes *l, kn_uop u, int64_t *score, uint32_t *meet) {
+    uint32_t along = 0;
+    for (unsigned k = 0; k < l->rank; k++) {
+        if (ki_dim_n(u, k) == 1) continue;
+        along |= 1u << k;
+        if (ki_dim_n(u, k) != l->size[k]) score[k] = INT64_MIN / 2;
+    }
+    for (uint32_t left = along; left; left &= left - 1) meet[ki_ctz64(left)] |= along & ~(left & -left);
 }
 
 bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n, const uint32_t *at, ki_lanes *l) {
@@ -282,7 +294,7 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
     for (uint32_t i = 0; i < n && t->level >= KI_CPU_AMX_LEVEL; i++)
         l->tiles |= node[i]->op == KN_INS && ki_numel(node[i]) == 256;
     for (uint32_t i = 0; i < n; i++)
-        if (ki_has_lanes(l, node[i]) && ki_rank(node[i]) > l->rank) l->rank = ki_rank(node[i]);
+        if (ki_rank(node[i]) > l->rank && ki_has_lanes(l, node[i])) l->rank = ki_rank(node[i]);
     for (uint32_t i = 0; i < n; i++) {
         if (!ki_has_lanes(l, node[i])) continue;
         if (ki_rank(node[i]) != l->rank)
@@ -301,24 +313,20 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
     uint64_t *around = NULL;
     if (!ki_scope_open(&scope, ir, node[n - 1])) return ki_scope_close(&scope), false;
     if (!(around = loops_around(&scope))) return ki_scope_close(&scope), ki_fail(ir->env, KI_E_NOMEM), false;
+    const uint64_t *open =
+        NULL; /* where the last access stood, and how often it runs: the next one mostly stands there too */
+    int64_t times = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t along = 0;
-        for (unsigned k = 0; ki_has_lanes(l, node[i]) && k < l->rank; k++) {
-            if (ki_dim_n(node[i], k) == 1) continue;
-            along |= 1u << k;
-            /* an axis that two ranges of different extent share stays unrolled */
-            if (ki_dim_n(node[i], k) != l->size[k]) score[k] = INT64_MIN / 2;
-        }
-        for (unsigned k = 0; k < l->rank; k++)
-            if (along >> k & 1) meet[k] |= along & ~(1u << k);
-        if (ki_rank(node[i]) == l->rank) strides(l, at, node[i], l->coef + (size_t)i * l->rank, &l->odd[i]);
-        unsigned b = bytes_of(l, t, node, i);
-        for (unsigned k = 0; k < l->rank; k++)
-            if (varies(l, node[i], k) && b > wide[k]) wide[k] = b;
-        bool dot = node[i]->op == KN_INS && ki_has_lanes(l, node[i]);
-        if (node[i]->op != KN_LOAD && node[i]->op != KN_STORE && !dot) continue;
-        int64_t times = trips(&scope, around, node[i]);
-        for (unsigned k = 0; k < l->rank; k++) score[k] += times * worth(l, t, at, node[i], k);
+        kn_uop u = node[i];
+        bool lanes = ki_has_lanes(l, u);
+        if (ki_rank(u) == l->rank) strides(l, at, u, l->coef + (size_t)i * l->rank, &l->odd[i]);
+        if (lanes) note_axes(l, u, score, meet);
+        if (lanes) note_bytes(l, u, bytes_of(l, t, node, i), wide);
+        if (u->op != KN_LOAD && u->op != KN_STORE && !(u->op == KN_INS && lanes)) continue;
+        const uint64_t *now = ki_scope_free(&scope, u);
+        if (!open || memcmp(open, now, scope.words * sizeof *now) != 0) times = trips(&scope, around, u);
+        open = now;
+        for (unsigned k = 0; k < l->rank; k++) score[k] += times * worth(l, t, at, u, k);
     }
     ki_scope_close(&scope);
     ki_free(around);

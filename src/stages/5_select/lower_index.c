@@ -23,7 +23,8 @@ typedef struct lower {
     uint32_t *at;
     uint8_t *want;   /* node index: bit 0 as i64, bit 1 as i32, bit 2 as itself */
     uint8_t *fits;   /* node index: all of it fits i32 */
-    uint16_t *depth; /* node index, of native kernels: the innermost loop it is made anew in, numbered outside in */
+    uint16_t *depth; /* node index: the innermost loop it is made anew in, numbered outside in; once somebody asks */
+    bool deep;       /* somebody has */
     kn_uop *as[3];   /* node index: i64, i32, itself */
     kn_uop *src;
 } lower;
@@ -185,6 +186,7 @@ static kn_uop make_at(lower *l, kn_uop u, uint8_t w) {
 /* The ENDs of loops around others are met first from the end. */
 static void find_depths(lower *l) {
     uint16_t next = 0;
+    l->deep = true;
     for (uint32_t i = l->n; i-- > 0;)
         for (uint32_t k = 1; l->node[i]->op == KN_END && k < l->node[i]->nsrc; k++) {
             uint16_t *d = &l->depth[l->at[l->node[i]->src[k]->id]];
@@ -198,8 +200,9 @@ static void find_depths(lower *l) {
 }
 
 /* The parts of a conjunction of masks, what is known outside first: the rest of it stays there. 0: u is none. */
-static unsigned outside_in(const lower *l, kn_uop u, kn_uop *part) {
+static unsigned outside_in(lower *l, kn_uop u, kn_uop *part) {
     unsigned n = l->native && u->op == KN_AND && u->dtype == KN_BOOL && ki_rank(u) ? ki_conjuncts(u, part) : 0;
+    if (n > 1 && !l->deep) find_depths(l);
     for (unsigned i = 1; i < n; i++)
         for (unsigned j = i; j > 0 && l->depth[l->at[part[j]->id]] < l->depth[l->at[part[j - 1]->id]]; j--) {
             kn_uop t = part[j];
@@ -293,25 +296,25 @@ kn_uop ki_lower_index(ki_ir *ir, const ki_target *t, kn_uop sink) {
     int64_t n = ki_toposort(ir, &sink, 1, &l.node);
     if (n < 0) return NULL;
     l.n = (uint32_t)n;
-    uint32_t most = 1;
-    for (uint32_t i = 0; i < l.n; i++)
-        if (l.node[i]->nsrc > most) most = l.node[i]->nsrc;
     l.at = ki_calloc((size_t)sink->id + 1, sizeof *l.at);
-    l.want = ki_calloc(l.n, 1);
-    l.fits = ki_calloc(l.n, 1);
-    l.depth = ki_calloc(l.n, sizeof *l.depth);
-    l.src = ki_calloc(most, sizeof *l.src);
-    bool ok = l.at && l.want && l.fits && l.depth && l.src;
-    for (int k = 0; k < 3; k++) ok = (l.as[k] = ki_calloc(l.n, sizeof *l.as[k])) && ok;
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < l.n && l.at; i++) {
+        l.at[l.node[i]->id] = i;
+        if (l.node[i]->nsrc > most) most = l.node[i]->nsrc;
+    }
+    /* One block for all that is told of nodes. */
+    l.as[0] = ki_calloc(((size_t)3 * l.n + most) * sizeof *l.src + (size_t)l.n * (sizeof *l.depth + 2), 1);
     kn_uop r = NULL;
-    if (ok) {
-        for (uint32_t i = 0; i < l.n; i++) l.at[l.node[i]->id] = i;
-        if (t->native) find_depths(&l);
+    if (l.at && l.as[0]) {
+        for (int k = 1; k < 3; k++) l.as[k] = l.as[k - 1] + l.n;
+        l.src = l.as[2] + l.n;
+        l.depth = (void *)(l.src + most);
+        l.want = (void *)(l.depth + l.n);
+        l.fits = l.want + l.n;
         r = run(&l);
     } else {
         ki_fail(ir->env, KI_E_NOMEM);
     }
-    ki_free(l.node), ki_free(l.at), ki_free(l.want), ki_free(l.fits), ki_free(l.depth), ki_free(l.src);
-    for (int k = 0; k < 3; k++) ki_free(l.as[k]);
+    ki_free(l.node), ki_free(l.at), ki_free(l.as[0]);
     return r;
 }

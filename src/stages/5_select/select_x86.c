@@ -83,13 +83,14 @@ static bool refuse(ki_ir *ir, const ki_target *t, kn_uop u) {
     return false;
 }
 
+/* The oldest that was not taken is named. */
 static bool all_taken(ki_ir *ir, const ki_target *t, kn_uop sink) {
-    kn_uop *node;
-    int64_t n = ki_toposort(ir, &sink, 1, &node);
-    bool ok = n >= 0;
-    for (int64_t k = 0; k < n && ok; k++) ok = (!is_left(t, node[k]) && !is_wide(t, node[k])) || refuse(ir, t, node[k]);
-    ki_free(node);
-    return ok;
+    const kn_uop *node;
+    kn_uop left = NULL;
+    int64_t n = ki_reach_above(ir, &sink, 1, 0, &node);
+    for (int64_t k = 0; k < n; k++)
+        if ((is_left(t, node[k]) || is_wide(t, node[k])) && (!left || node[k]->id < left->id)) left = node[k];
+    return n >= 0 && (!left || refuse(ir, t, left));
 }
 
 /* The kernel's info says what its ops are from now on. */

@@ -111,8 +111,10 @@ static void free_ranges(lin *l) {
     uint32_t r = 0;
     for (uint32_t i = 0; i < l->n; i++) {
         kn_uop u = l->node[i];
-        uint64_t *s = set_of(l, i);
-        for (uint32_t k = 0; k < u->nsrc; k++) {
+        uint64_t *s = set_of(l, i), only = 0;
+        for (uint32_t k = 0; k < u->nsrc && l->words == 1; k++) only |= l->freeset[index_of(l, u->src[k])];
+        s[0] = only;
+        for (uint32_t k = 0; k < u->nsrc && l->words > 1; k++) {
             const uint64_t *from = set_of(l, index_of(l, u->src[k]));
             for (uint32_t w = 0; w < l->words; w++) s[w] |= from[w];
         }
@@ -164,26 +166,6 @@ static bool loop_tree(lin *l) {
     return true;
 }
 
-/* 3. Blocks of nodes; every free set must be a chain of nested loops. */
-static bool place(lin *l) {
-    for (uint32_t i = 0; i < l->n; i++) {
-        const uint64_t *s = set_of(l, i);
-        uint32_t open = NONE, r = deepest(l, s, &open);
-        if (open != NONE) return ki_fail(l->ir->env, KI_E_RANGE_OPEN, range_id(l, open)), false;
-        l->block[i] = r == NONE ? 0 : r + 1;
-        if (l->node[i]->op != KN_END || l->node[i]->nsrc < 2) l->inside[i] = l->block[i];
-        for (uint32_t w = 0; r != NONE && w < l->words; w++) {
-            uint64_t stray = s[w] & ~chain_of(l, r)[w];
-            if (!stray) continue;
-            uint32_t other = w * 64 + (uint32_t)ki_ctz64(stray);
-            return ki_fail(l->ir->env, KI_E_RANGE_OPEN, range_id(l, other)), false;
-        }
-    }
-    uint32_t last = l->block[l->n - 1]; /* the SINK's */
-    if (last) return ki_fail(l->ir->env, KI_E_RANGE_OPEN, range_id(l, last - 1)), false;
-    return true;
-}
-
 static bool is_loop_end(kn_uop u) { return u->op == KN_END && u->nsrc > 1; }
 
 /* The item of block(src) that stands for src. */
@@ -217,39 +199,60 @@ static bool add_dep(lin *l, uint32_t loop, uint32_t item) {
     return true;
 }
 
-/* What a loop as a whole needs from the blocks around it. */
-static bool loop_deps(lin *l) {
-    for (uint32_t i = 0; i < l->n; i++) {
-        kn_uop u = l->node[i];
-        uint32_t b = l->inside[i];
-        for (uint32_t k = 0; k < u->nsrc; k++) {
-            uint32_t s = index_of(l, u->src[k]), a = l->block[s];
-            if (a == b) continue;
-            uint32_t item = source_item(l, s);
-            uint32_t loop = loop_towards(l, a, b);
-            if (loop == NONE) return ki_fail(l->ir->env, KI_E_RANGE_OPEN, range_id(l, a - 1)), false; /* a is no root */
-            if (!add_dep(l, loop, item)) return false;
-        }
+/* The block of a free set, which must be a chain of nested loops. */
+static bool block_of(const lin *l, const uint64_t *s, uint32_t *block) {
+    uint32_t open = NONE, r = deepest(l, s, &open);
+    if (open != NONE) return ki_fail(l->ir->env, KI_E_RANGE_OPEN, range_id(l, open)), false;
+    *block = r == NONE ? 0 : r + 1;
+    for (uint32_t w = 0; r != NONE && w < l->words; w++) {
+        uint64_t stray = s[w] & ~chain_of(l, r)[w];
+        if (!stray) continue;
+        uint32_t other = w * 64 + (uint32_t)ki_ctz64(stray);
+        return ki_fail(l->ir->env, KI_E_RANGE_OPEN, range_id(l, other)), false;
     }
     return true;
 }
 
-static uint16_t need_of(const lin *l, uint32_t i) {
+/* What node i needs: registers, operands computed heaviest first, the k-th with k values held; and what the loop that it stands in
+ * as a whole needs from the blocks around it. */
+static bool needs(lin *l, uint32_t i) {
     kn_uop u = l->node[i];
-    uint32_t most = 0, held = 0, count = 0;
-    /* Operands computed heaviest first: the k-th starts with k values held. */
-    for (uint32_t k = 0; k < u->nsrc && k < 8; k++) {
-        uint32_t s = index_of(l, u->src[k]);
-        if (l->block[s] != l->block[i] || u->src[k]->dtype == KN_VOID) continue;
-        uint32_t d = l->need[s];
-        count += d > 0;
-        if (d > most) held = 0, most = d;
-        else if (d == most) held++;
+    uint32_t most = 0, held = 0, count = 0, own = l->block[i], b = l->inside[i];
+    for (uint32_t k = 0; k < u->nsrc; k++) {
+        uint32_t s = index_of(l, u->src[k]), a = l->block[s];
+        if (a == own && k < 8 && u->src[k]->dtype != KN_VOID) {
+            uint32_t d = l->need[s];
+            count += d > 0;
+            if (d > most) held = 0, most = d;
+            else if (d == most) held++;
+        }
+        if (a == b) continue;
+        uint32_t loop = loop_towards(l, a, b);
+        if (loop == NONE) return ki_fail(l->ir->env, KI_E_RANGE_OPEN, range_id(l, a - 1)), false; /* a is no root */
+        if (!add_dep(l, loop, source_item(l, s))) return false;
     }
     uint32_t need = most + held;
     if (need < count) need = count;
     if (u->op == KN_LOAD && need == 0) need = 1;
-    return (uint16_t)(need > 60000 ? 60000 : need);
+    l->need[i] = (uint16_t)(need > 60000 ? 60000 : need);
+    return true;
+}
+
+/* 3. Blocks of nodes and what nodes need, sources first. Neighbours mostly stand in the same loops. */
+static bool place(lin *l) {
+    uint32_t block = 0;
+    const uint64_t *last = NULL;
+    for (uint32_t i = 0; i < l->n; i++) {
+        const uint64_t *s = set_of(l, i);
+        if (!(last && l->words == 1 && *last == *s) && !block_of(l, s, &block)) return false;
+        last = s;
+        l->block[i] = block;
+        if (!is_loop_end(l->node[i])) l->inside[i] = block;
+        if (!needs(l, i)) return false;
+    }
+    uint32_t end = l->block[l->n - 1]; /* the SINK's */
+    if (end) return ki_fail(l->ir->env, KI_E_RANGE_OPEN, range_id(l, end - 1)), false;
+    return true;
 }
 
 /* The k-th source in visiting order: heavier operands of a value first, effects in their own order. */
@@ -269,7 +272,7 @@ static uint32_t visit_source(const lin *l, kn_uop u, uint32_t k) {
 }
 
 /* The next item `f` waits for in block b; NONE when there is none left. */
-static uint32_t next_dep(lin *l, frame *f, uint32_t b) {
+static inline uint32_t next_dep(const lin *l, frame *f, uint32_t b) {
     if (f->item >= l->n) { /* f->next holds the list position + 1 once begun */
         uint32_t d = f->next == 0 ? l->dep_head[f->item - l->n] : f->next == NONE ? 0 : l->dep_next[f->next];
         f->next = d ? d : NONE;
@@ -285,21 +288,22 @@ static uint32_t next_dep(lin *l, frame *f, uint32_t b) {
 
 /* 4. One block: depth-first from its root. Appends to l->order from *m on. */
 static void order_block(lin *l, uint32_t b, uint32_t *m) {
-    uint32_t top = 0;
-    l->stack[top++] = (frame){l->root[b], 0};
-    l->done[l->root[b]] = 1;
-    while (top) {
-        frame *f = &l->stack[top - 1];
-        uint32_t item = next_dep(l, f, b);
+    frame f = {l->root[b], 0};
+    uint32_t top = 0, *order = l->order + *m;
+    l->done[f.item] = 1;
+    for (;;) {
+        uint32_t item = next_dep(l, &f, b);
         if (item == NONE) {
-            l->order[(*m)++] = f->item;
-            top--;
+            *order++ = f.item;
+            if (!top) break;
+            f = l->stack[--top];
         } else if (!l->done[item]) {
             l->done[item] = 1; /* a DAG with ids rising along edges: no item can be waiting for itself */
-            l->stack[top++] = (frame){item, 0};
+            l->stack[top++] = f;
+            f = (frame){item, 0};
         }
     }
-    l->order_end[b] = *m;
+    l->order_end[b] = *m = (uint32_t)(order - l->order);
 }
 
 /* Names and constants, and what is built of them alone: they come first, where a reader looks them up. */
@@ -329,7 +333,6 @@ static bool schedule_block(lin *l, uint32_t b, uint32_t from, uint32_t to) {
 
 static bool order_blocks(lin *l) {
     uint32_t m = 0;
-    for (uint32_t i = 0; i < l->n; i++) l->need[i] = need_of(l, i);
     order_leaves(l, &m);
     for (uint32_t r = 0; r < l->nrange; r++) l->done[l->range[r]] = 1; /* emitted where its loop opens */
     for (uint32_t b = 0; b <= l->nrange; b++) {
@@ -379,7 +382,7 @@ kn_uop ki_linearize(ki_ir *ir, kn_uop sink) {
     kn_uop result = NULL;
     if (alloc(&l)) {
         free_ranges(&l);
-        if (loop_tree(&l) && place(&l) && loop_deps(&l) && order_blocks(&l)) result = assemble(&l);
+        if (loop_tree(&l) && place(&l) && order_blocks(&l)) result = assemble(&l);
     }
     ki_free(l.node);
     ki_free(l.at);

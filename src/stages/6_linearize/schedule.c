@@ -78,12 +78,10 @@ static bool is_real(kn_uop u) {
     }
 }
 
-static uint8_t latency_of(kn_uop u) {
+/* f: of an INS. */
+static uint8_t latency_of(kn_uop u, const ki_x86_form *f) {
     if (u->op == KN_LOAD) return in_register(u->src[0]) ? 0 : LOAD;
-    if (u->op == KN_INS) {
-        const ki_x86_form *f = ki_x86_row(u->arg.str->s);
-        return f && f->lat ? f->lat : 1;
-    }
+    if (u->op == KN_INS) return f && f->lat ? f->lat : 1;
     if (u->op == KN_INDEX && u->src[1]->dtype != KN_IDX) return PERMUTE;
     return u->dtype == KN_VOID ? 0 : 1;
 }
@@ -103,20 +101,23 @@ static void add_user(body *b, uint32_t of, uint32_t user) {
     b->t[user].left++;
 }
 
+static bool is_immediate(const ki_x86_form *f, uint32_t k) {
+    char name[8];
+    return k < ki_x86_sources(f, name) && name[k] == 'i';
+}
+
 /* Registers that constants, values from outside and accumulators hold all the time; edges. */
 static void read_body(body *b, uint32_t *longest) {
     int held = 0;
     for (uint32_t i = 0; i < b->n; i++) {
         kn_uop u = b->item[i];
         task *t = &b->t[i];
+        const ki_x86_form *f = u->op == KN_INS ? ki_x86_row(u->arg.str->s) : NULL;
         t->real = is_real(u);
-        t->latency = t->real ? latency_of(u) : 0;
+        t->latency = t->real ? latency_of(u, f) : 0;
         t->value =
             t->real && u->dtype != KN_VOID && u->dtype != KN_BOOL && (u->op != KN_LOAD || !in_register(u->src[0]));
         held += u->op == KN_STORE && in_register(u->src[0]);
-        char name[8];
-        const ki_x86_form *f = u->op == KN_INS ? ki_x86_row(u->arg.str->s) : NULL;
-        unsigned named = f ? ki_x86_sources(f, name) : 0;
         uint32_t start = 0;
         for (uint32_t k = 0; k < u->nsrc; k++) {
             kn_uop s = u->src[k];
@@ -126,7 +127,7 @@ static void read_body(body *b, uint32_t *longest) {
                 uint32_t end = b->t[p - 1].ready + b->t[p - 1].latency;
                 if (end > start) start = end;
             } else if (!p && t->real && s->dtype != KN_IDX && s->dtype != KN_VOID && !is_memory(s) &&
-                       !(k < named && name[k] == 'i')) {
+                       !(f && is_immediate(f, k))) {
                 b->place[s->id] = OUTSIDE;
                 held++;
             }

@@ -87,7 +87,7 @@ static void forget(emit *e, ki_vreg r) {
 
 /* o, which is written, has a register: elsewhere that one may be set aside, and what it held is gone. */
 static void overwrite(emit *e, const ki_mop *o) {
-    if (o->kind < KI_XO_R8 || o->kind > KI_XO_T || ki_is_physical(o->reg)) return;
+    if (!e->m->spills || o->kind < KI_XO_R8 || o->kind > KI_XO_T || ki_is_physical(o->reg)) return;
     const ki_vinfo *v = &e->m->v[o->reg];
     for (unsigned k = 0; k < 3; k++)
         if (v->reg != KI_X_NOREG && e->m->scratch[v->cls][k] == v->reg) hold(e, v->cls, k, 0, 0);
@@ -127,7 +127,7 @@ static unsigned number(emit *e, ki_vreg r, unsigned kind) {
     return v->reg != KI_X_NOREG ? v->reg : e->m->scratch[v->cls][place(e, r, kind)];
 }
 
-static ki_x86_op memory(emit *e, const ki_mop *o) {
+static inline ki_x86_op memory(emit *e, const ki_mop *o) {
     if (o->base == KI_MB_POOL) return pool_at(o->label, o->bcast);
     ki_x86_op x = {
         .kind = KI_XO_MEM, .reg = KI_X_NOREG, .index = KI_X_NOREG, .scale = o->scale ? o->scale : 1, .v = o->v};
@@ -150,6 +150,7 @@ static const ki_vinfo *in_memory(const ki_mir *m, const ki_mop *o) {
 
 /* Whether anything the instruction names is there: nearly always nothing is. */
 static bool any_in_memory(const ki_mir *m, const ki_mins *i) {
+    if (!m->spills) return false;
     for (unsigned k = 0; k < 4 && i->op[k].kind; k++) {
         const ki_mop *o = &i->op[k];
         if (in_memory(m, o)) return true;
@@ -196,10 +197,10 @@ static bool writes_only(const ki_mins *i) {
     return i->flags & KI_MF_WRITES0 && !(i->flags & (KI_MF_READS0 | KI_MF_LATE));
 }
 
-void ki_mneed(const ki_mir *m, uint32_t at, unsigned n[KI_RC_COUNT]) {
+bool ki_mneed(const ki_mir *m, uint32_t at, unsigned n[KI_RC_COUNT]) {
     const ki_mins *i = &m->ins[at];
+    if (!any_in_memory(m, i)) return false;
     memset(n, 0, KI_RC_COUNT * sizeof *n);
-    if (!any_in_memory(m, i)) return;
     int there = direct(m, i);
     if (i->form == KI_M_MOVE) { /* one of both is enough in a register */
         const ki_vinfo *d = in_memory(m, &i->op[0]), *s = in_memory(m, &i->op[1]);
@@ -217,6 +218,7 @@ void ki_mneed(const ki_mir *m, uint32_t at, unsigned n[KI_RC_COUNT]) {
         const ki_vinfo *d = in_memory(m, &i->op[0]);
         if (d && there != 0 && !(writes_only(i) && (d->remat || n[d->cls]))) n[d->cls]++;
     }
+    return true;
 }
 
 /* kind: the register it stands for; where the destination is narrower only that says how long it is. */
@@ -270,7 +272,7 @@ static void put_argument(emit *e, const ki_mins *i) {
         ki_asm_put(e->a, KI_X_MOV_EG, ki_x86_reg(KI_XO_R64, d->reg), ki_x86_reg(KI_XO_R64, from), (ki_x86_op){0});
 }
 
-static ki_x86_op source(emit *e, const ki_mins *i, unsigned k, bool there) {
+static inline ki_x86_op source(emit *e, const ki_mins *i, unsigned k, bool there) {
     const ki_mop *o = &i->op[k];
     if (o->kind == KI_XO_MEM) return memory(e, o);
     if (there) return where_it_lies(&e->m->v[o->reg], o->kind);

@@ -128,6 +128,9 @@ ki_x86_error ki_x86_choose(const ki_x86_ins *i, unsigned *enc, unsigned *len) {
 
 /* General operands of size v or y agree; memory speaks for itself where no register does. */
 static ki_x86_error operand_size(parts *p, const uint8_t *code, unsigned n) {
+    bool any = false;
+    for (unsigned k = 0; k < n; k++) any |= ki_x86_codes[code[k]].size == 'v' || ki_x86_codes[code[k]].size == 'y';
+    if (!any) return KI_X86_OK; /* as most: vectors */
     for (unsigned pass = 0; pass < 2 && !p->osize; pass++)
         for (unsigned k = 0; k < n && !p->osize; k++) {
             const ki_x86_op *o = &p->i->op[k];
@@ -311,11 +314,16 @@ static void put_evex(const parts *p, ki_x86_bytes *out) {
     v5 |= p->vvvv >> 4;
     bool bit = i->round || (p->mem && p->mem->bcast);
     if (i->round) len = i->round == KI_X_SAE ? p->len : i->round - 1u;
-    put(out, 0x62);
-    put(out, (reg >> 3 & 1 ? 0 : 0x80) | (x ? 0 : 0x40) | (b ? 0 : 0x20) | (reg >> 4 ? 0 : 0x10) | p->f->map);
-    put(out, wide(p) << 7 | (~(unsigned)p->vvvv & 15) << 3 | 4 | p->f->pp);
-    put(out, (i->zero ? 0x80u : 0) | len << 5 | (bit ? 0x10u : 0) | (v5 ? 0 : 8u) | i->mask);
-    put(out, p->f->opcode);
+    const unsigned byte[] = {
+        0x62,
+        (reg >> 3 & 1 ? 0 : 0x80u) | (x ? 0 : 0x40u) | (b ? 0 : 0x20u) | (reg >> 4 ? 0 : 0x10u) | p->f->map,
+        wide(p) << 7 | (~(unsigned)p->vvvv & 15) << 3 | 4 | p->f->pp,
+        (i->zero ? 0x80u : 0) | len << 5 | (bit ? 0x10u : 0) | (v5 ? 0 : 8u) | i->mask,
+        p->f->opcode,
+    };
+    uint8_t *to = out->b + out->n;
+    for (unsigned k = 0; k < 5; k++) to[k] = (uint8_t)byte[k];
+    out->n += 5;
 }
 
 static void put_address(const parts *p, unsigned reg, ki_x86_bytes *out) {

@@ -196,6 +196,13 @@ static const ki_address *slice_access(const ki_lower *l, uint32_t item) {
     return a && a->buf->op == KN_BUFFER && ki_local_of(&l->local, a->buf)->split ? a : NULL;
 }
 
+static bool find_accesses(ki_lower *l) {
+    if (!(l->sliced = ki_calloc((size_t)l->n + 1, sizeof *l->sliced))) return ki_fail(l->ir->env, KI_E_NOMEM), false;
+    for (uint32_t i = 0; i < l->n; i++)
+        if (slice_access(l, i)) l->sliced[l->nsliced++] = i;
+    return true;
+}
+
 /* Slices: LOADs that need no copy, and values that are written to the slice where they are made. */
 static bool find_slices(ki_lower *l) {
     typedef struct past {
@@ -205,6 +212,7 @@ static bool find_slices(ki_lower *l) {
     for (uint32_t k = 0; k < l->local.n; k++)
         if (l->local.local[k].split) n += (size_t)l->local.local[k].buf->arg.buffer->size;
     if (!n) return true;
+    if (!find_accesses(l)) return false;
     past *p = ki_calloc(n, sizeof *p);
     uint32_t *next = ki_calloc(n, sizeof *next); /* 1 + the next STORE, backwards */
     size_t *first = ki_calloc((size_t)l->local.n + 1, sizeof *first);
@@ -215,11 +223,10 @@ static bool find_slices(ki_lower *l) {
         if (l->local.local[k].split) at += (uint32_t)l->local.local[k].buf->arg.buffer->size;
     }
     for (int pass = 0; pass < 2 && ok; pass++) /* backwards: LOADs; forwards: STOREs */
-        for (uint32_t j = 0; j < l->n; j++) {
-            uint32_t i = pass ? j : l->n - 1 - j;
+        for (uint32_t j = 0; j < l->nsliced; j++) {
+            uint32_t i = l->sliced[pass ? j : l->nsliced - 1 - j];
             kn_uop u = l->inst[i];
-            const ki_address *a = slice_access(l, i);
-            if (!a) continue;
+            const ki_address *a = &l->local.address[i];
             size_t c = first[l->local.place[a->buf->id] - 1] + (size_t)a->start;
             ki_lval *v = &l->val[i];
             if (!pass) {
@@ -249,18 +256,20 @@ static ki_mop r64(ki_vreg r) { return ki_mreg(KI_XO_R64, r); }
 /* A slice that is written no more, and read only behind a later loop: it is parked in another register behind the END of its own.
  * That one may go to memory while the other loop has its register. */
 static bool find_parked(ki_lower *l) {
+    if (!l->nsliced) return true;
     uint32_t *end = ki_calloc((size_t)l->n + 1, sizeof *end), *loops = ki_calloc((size_t)l->n + 1, sizeof *loops);
     uint32_t *store = ki_calloc((size_t)l->nslice + 1, sizeof *store); /* 1 + the last one, by slice */
-    const ki_address *a;
     l->park = ki_calloc((size_t)l->nslice + 1, sizeof *l->park);
     bool ok = (end && loops && store && l->park) || (ki_fail(l->ir->env, KI_E_NOMEM), false);
     for (uint32_t i = l->n; ok && i-- > 0;) end[i] = l->inst[i]->op == KN_END ? i : i + 1 < l->n ? end[i + 1] : l->n;
-    for (uint32_t i = 0; ok && i < l->n; i++) {
-        loops[i] = (i ? loops[i - 1] : 0) + (l->inst[i]->op == KN_RANGE);
-        if (!(a = slice_access(l, i))) continue;
+    for (uint32_t i = 0; ok && i < l->n; i++) loops[i] = (i ? loops[i - 1] : 0) + (l->inst[i]->op == KN_RANGE);
+    for (uint32_t j = 0; ok && j < l->nsliced; j++) {
+        uint32_t i = l->sliced[j];
+        const ki_address *a = &l->local.address[i];
         size_t c = (size_t)(&l->slices[l->local.place[a->buf->id] - 1][a->start] - l->slice_mem);
         if (l->inst[i]->op == KN_STORE) store[c] = i + 1, l->park[c] = 0;
-        else if (store[c] && end[store[c]] < i && loops[i] > loops[end[store[c]]]) l->park[c] = end[store[c]] + 1;
+        else if (store[c] && end[store[c]] < i && loops[i] > loops[end[store[c]]])
+            l->park[c] = end[store[c]] + 1, l->val[end[store[c]]].parks = 1;
     }
     ki_free(end), ki_free(loops), ki_free(store);
     return ok;
@@ -445,7 +454,7 @@ static void lower_item(ki_lower *l, kn_uop u) {
     case KN_RANGE: open_loop(l, u); break;
     case KN_END:
         for (uint32_t k = 1; k < u->nsrc; k++) close_loop(l);
-        park(l);
+        if (l->val[l->now].parks) park(l);
         break;
     case KN_IF: open_if(l, u); break;
     case KN_ENDIF: KI_LPUT(l, KI_M_LABEL, ki_mlabel(l->loop[--l->depth].done)); break;
@@ -484,7 +493,7 @@ static void close(ki_lower *l) {
     ki_mir_close(&l->m);
     ki_locals_close(&l->local);
     ki_free(l->at), ki_free(l->val), ki_free(l->epoch), ki_free(l->pointer), ki_free(l->slices), ki_free(l->slice_mem);
-    ki_free(l->park);
+    ki_free(l->park), ki_free(l->sliced);
     ki_free(l->konst);
 }
 

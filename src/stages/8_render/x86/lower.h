@@ -35,6 +35,7 @@ typedef struct ki_lval {  /* by item */
     uint16_t share;       /* so many */
     uint8_t second;       /* a LOAD: of all but the first cache */
     uint8_t asked;        /* a LOAD of a square: one has, for all of the loop */
+    uint8_t parks;        /* an END behind which a slice may be parked */
 } ki_lval;
 
 typedef struct ki_lower {
@@ -52,9 +53,10 @@ typedef struct ki_lower {
     ki_vreg *pointer;   /* by item of a PARAM */
     ki_vreg **slices;   /* by local: by element */
     ki_vreg *slice_mem;
-    uint32_t *park, nslice; /* by slice: 1 + the END behind which another register holds it; see lower.c */
-    uint64_t *home;         /* by local that is an array: place in the frame */
-    uint32_t *epoch;        /* by item: stores, loops and branches before it */
+    uint32_t *sliced, nsliced; /* items: LOADs and STOREs of slices */
+    uint32_t *park, nslice;    /* by slice: 1 + the END behind which another register holds it; see lower.c */
+    uint64_t *home;            /* by local that is an array: place in the frame */
+    uint32_t *epoch;           /* by item: stores, loops and branches before it */
     struct ki_lloop {
         uint32_t number, head, done; /* of the MIR; labels */
         ki_vreg counter;

@@ -5,17 +5,21 @@
 
 #include <string.h>
 
+enum { FRONT = 48 }; /* instructions of most entries, or more */
+
 bool ki_mir_open(ki_mir *m, ki_env *env, const ki_target *t, uint32_t n) {
     *m = (ki_mir){.env = env, .target = t, .nv = 1, .nvector = t->nvector};
     m->features = ki_cpu_level_features(t->level);
     m->sse = !(m->features & KI_CPU_BIT(KI_CPU_AVX));
-    if (!ki_array_grow(&m->ins, &m->cap, n, sizeof *m->ins) || !ki_array_grow(&m->v, &m->v_cap, n, sizeof *m->v))
+    if (!ki_array_grow(&m->block, &m->cap, n + (size_t)FRONT, sizeof *m->ins) ||
+        !ki_array_grow(&m->v, &m->v_cap, n, sizeof *m->v))
         return ki_fail(env, KI_E_NOMEM), m->failed = true, false;
+    m->ins = m->block + FRONT;
     return true;
 }
 
 void ki_mir_close(ki_mir *m) {
-    ki_free(m->ins);
+    ki_free(m->block);
     ki_free(m->entry);
     ki_free(m->v);
     ki_free(m->loop);
@@ -48,28 +52,32 @@ static unsigned flags_of(unsigned form) {
 }
 
 ki_mins *ki_mput(ki_mir *m, unsigned form, uint32_t at, unsigned nop, const ki_mop *op) {
-    ki_mins **list = m->before ? &m->entry : &m->ins;
-    uint32_t *n = m->before ? &m->nentry : &m->n;
-    if (!room(m, list, m->before ? &m->entry_cap : &m->cap, *n, sizeof **list)) return &m->nowhere;
-    ki_mins *i = &(*list)[(*n)++];
+    ki_mins *i;
+    if (m->before) {
+        if (!room(m, &m->entry, &m->entry_cap, m->nentry, sizeof *m->entry)) return &m->nowhere;
+        i = &m->entry[m->nentry++];
+    } else {
+        if (!room(m, &m->block, &m->cap, m->n + FRONT, sizeof *m->block)) return &m->nowhere;
+        m->ins = m->block + FRONT;
+        i = &m->ins[m->n++];
+    }
     *i = (ki_mins){.form = (uint16_t)form, .flags = (uint8_t)flags_of(form), .at = at};
     memcpy(i->op, op, nop * sizeof *op);
     return i;
 }
 
 bool ki_mir_join(ki_mir *m) {
-    ki_mins *all = m->failed ? NULL : ki_malloc(((size_t)m->n + m->nentry + 1) * sizeof *all);
-    if (!all) {
-        if (!m->failed) ki_fail(m->env, KI_E_NOMEM);
-        return m->failed = true, false;
+    uint32_t more = m->nentry;
+    if (m->failed) return false;
+    if (more > FRONT) { /* all move back */
+        if (!room(m, &m->block, &m->cap, m->n + more, sizeof *m->block)) return false;
+        memmove(m->block + more, m->block + FRONT, m->n * sizeof *m->block);
+        m->ins = m->block + more;
     }
-    if (m->nentry) memcpy(all, m->entry, m->nentry * sizeof *all);
-    memcpy(all + m->nentry, m->ins, m->n * sizeof *all);
-    for (uint32_t k = 0; k < m->nloop; k++) m->loop[k].begin += m->nentry, m->loop[k].end += m->nentry;
-    ki_free(m->ins);
-    m->ins = all;
-    m->cap = m->n + m->nentry + 1;
-    m->n += m->nentry;
+    m->ins -= more;
+    if (more) memcpy(m->ins, m->entry, more * sizeof *m->ins);
+    for (uint32_t k = 0; k < m->nloop; k++) m->loop[k].begin += more, m->loop[k].end += more;
+    m->n += more;
     m->nentry = 0;
     return true;
 }

@@ -75,6 +75,7 @@ typedef struct ki_mir {
     unsigned nvector; /* registers */
     ki_mins *ins;
     uint32_t n;
+    ki_mins *block; /* that ins is in, behind room for the entry */
     size_t cap;
     ki_mins *entry; /* what runs once, before all else: where `before` is set appended here; joined by ki_mir_join */
     uint32_t nentry;
@@ -123,7 +124,7 @@ uint64_t ki_mframe_take(ki_mir *m, uint64_t bytes, unsigned align);
 bool ki_mregs(ki_mir *m);
 /* emit.c: bytes, once registers are given. */
 bool ki_memit(ki_mir *m, ki_asm *a);
-/* How many registers of each class instruction i needs set aside for what is in memory. */
-void ki_mneed(const ki_mir *m, uint32_t i, unsigned need[KI_RC_COUNT]);
+/* How many registers of each class instruction i needs set aside for what is in memory. False: none, and need[] is not written. */
+bool ki_mneed(const ki_mir *m, uint32_t i, unsigned need[KI_RC_COUNT]);
 
 #endif

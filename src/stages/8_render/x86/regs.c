@@ -21,10 +21,11 @@ static const uint8_t aside_of[KI_RC_COUNT] = {1, 3, 2, 0}, aside_from[KI_RC_COUN
 typedef struct scan {
     ki_mir *m;
     uint8_t *need;  /* by instruction and class: how many it needs set aside; NULL: none does */
-    uint32_t *next; /* by what may be set aside: the first instruction from each on that needs it */
+    uint32_t *next; /* by instruction and what may be set aside: the first one from there on that needs it */
     uint64_t avail[KI_RC_COUNT], free[KI_RC_COUNT];
     ki_vreg holder[KI_RC_COUNT][32];
-    uint32_t ends[KI_RC_COUNT]; /* nothing that is held ends before */
+    uint32_t until[KI_RC_COUNT][32]; /* the last position of what it holds */
+    uint32_t ends[KI_RC_COUNT];      /* nothing that is held ends before */
     uint32_t *order;
 } scan;
 
@@ -107,7 +108,7 @@ static void expire(scan *s, unsigned c, uint32_t now) {
     s->ends[c] = UINT32_MAX;
     for (uint64_t held = s->avail[c] & ~s->free[c]; held; held &= held - 1) {
         unsigned k = (unsigned)ki_ctz64(held);
-        uint32_t last = s->m->v[s->holder[c][k]].last;
+        uint32_t last = s->until[c][k];
         if (last < now) s->free[c] |= UINT64_C(1) << k;
         else if (last < s->ends[c]) s->ends[c] = last;
     }
@@ -117,7 +118,7 @@ static void expire(scan *s, unsigned c, uint32_t now) {
 static uint64_t kept_from(const scan *s, unsigned c, const ki_vinfo *v) {
     uint64_t kept = 0;
     for (unsigned k = 0; s->next && k < aside_of[c]; k++)
-        if (s->next[(size_t)(aside_from[c] + k) * (s->m->n + 1) + v->first / 2] <= v->last / 2)
+        if (s->next[(size_t)(v->first / 2) * ASIDE + aside_from[c] + k] <= v->last / 2)
             kept |= UINT64_C(1) << s->m->scratch[c][k];
     return kept;
 }
@@ -160,9 +161,11 @@ static void give(scan *s, ki_vreg r) {
     uint64_t may = s->avail[c] & ~kept_from(s, c, v);
     if (!(s->free[c] & may)) {
         ki_vreg worst = r;
+        float least = cost(v);
         for (uint64_t held = may; held; held &= held - 1) {
             ki_vreg h = s->holder[c][ki_ctz64(held)];
-            if (cost(&m->v[h]) < cost(&m->v[worst])) worst = h;
+            float x = cost(&m->v[h]);
+            if (x < least) worst = h, least = x;
         }
         if (worst == r) {
             to_memory(m, v);
@@ -175,6 +178,7 @@ static void give(scan *s, ki_vreg r) {
     v->reg = (uint8_t)k;
     s->free[c] &= ~(UINT64_C(1) << k);
     s->holder[c][k] = r;
+    s->until[c][k] = v->last;
     if (v->last < s->ends[c]) s->ends[c] = v->last;
     m->used[c] |= UINT64_C(1) << k;
 }
@@ -207,33 +211,41 @@ static void scan_once(scan *s, uint64_t frame) {
     for (uint32_t k = 0; s->order[k]; k++) give(s, s->order[k]);
 }
 
+/* Everywhere what any instruction needs. */
+static void need_alike(scan *s) {
+    uint8_t most[KI_RC_COUNT] = {0};
+    size_t n = (size_t)s->m->n * KI_RC_COUNT;
+    for (size_t i = 0; i < n; i++)
+        if (s->need[i] > most[i % KI_RC_COUNT]) most[i % KI_RC_COUNT] = s->need[i];
+    for (size_t i = 0; i < n; i++) s->need[i] = most[i % KI_RC_COUNT];
+}
+
 /* What instructions need set aside for what is in memory now, beside what they needed before; everywhere what any needs, if `all`. True if
  * that was known. */
 static bool needs_no_more(scan *s, bool all) {
     const ki_mir *m = s->m;
-    unsigned most[KI_RC_COUNT] = {0}, need[KI_RC_COUNT];
+    unsigned need[KI_RC_COUNT];
     bool same = true;
     for (uint32_t i = 0; i < m->n; i++) {
-        ki_mneed(m, i, need);
-        for (unsigned c = 0; c < KI_RC_COUNT; c++) {
-            uint8_t *known = &s->need[(size_t)i * KI_RC_COUNT + c];
-            if (need[c] > *known) *known = (uint8_t)need[c], same = false;
-            if (*known > most[c]) most[c] = *known;
-        }
+        if (!ki_mneed(m, i, need)) continue;
+        uint8_t *known = &s->need[(size_t)i * KI_RC_COUNT];
+        for (unsigned c = 0; c < KI_RC_COUNT; c++)
+            if (need[c] > known[c]) known[c] = (uint8_t)need[c], same = false;
     }
-    for (size_t i = 0; all && !same && i < m->n; i++)
-        for (unsigned c = 0; c < KI_RC_COUNT; c++) s->need[i * KI_RC_COUNT + c] = (uint8_t)most[c];
+    if (all && !same) need_alike(s);
     return same;
 }
 
 static void find_next(scan *s) {
-    uint32_t n = s->m->n;
-    for (unsigned c = 0; c < KI_RC_COUNT; c++)
-        for (unsigned k = 0; k < aside_of[c]; k++) {
-            uint32_t *next = s->next + (size_t)(aside_from[c] + k) * (n + 1);
-            next[n] = UINT32_MAX;
-            for (uint32_t i = n; i-- > 0;) next[i] = s->need[(size_t)i * KI_RC_COUNT + c] > k ? i : next[i + 1];
-        }
+    uint32_t next[ASIDE];
+    memset(next, 255, sizeof next);
+    memcpy(s->next + (size_t)s->m->n * ASIDE, next, sizeof next);
+    for (size_t i = s->m->n; i-- > 0;) {
+        const uint8_t *need = s->need + i * KI_RC_COUNT;
+        for (unsigned c = 0; c < KI_RC_COUNT; c++)
+            for (unsigned k = 0; k < aside_of[c] && k < need[c]; k++) next[aside_from[c] + k] = (uint32_t)i;
+        memcpy(s->next + i * ASIDE, next, sizeof next);
+    }
 }
 
 /* Nearly every kernel is done after the first scan. */

@@ -464,3 +464,16 @@ def test_parts_for_each_thread(koine, tmp_path, m, k, n, parts, packs):
     """Two where they divide the rows and copy nothing: a thread that is late leaves one to the others. What is packed is packed by each part."""
     opts, _ = optimized(koine, tmp_path, m, k, n, across=False, threads=2)
     assert re.match(rf"split [01] {2 * parts} t top", opts) and ("stage" in opts) == packs, opts
+
+
+@pytest.mark.parametrize("level", ["avx2", "avx512", "fp16"])
+@pytest.mark.parametrize("layers", [6, 12])
+def test_layers_that_share_their_input_fit_the_stack(koine, level, layers):
+    """They are one kernel, each with panels and kept sums of its own: together more than a stack has, and then none packs."""
+    text = 'koine 1 tensor\n%x = param "x" : f32 [128, 3072]\n%x1 = reshape %x (128, 1, 3072) : f32 [128, 1, 3072]\n%xe = expand %x1 (128, 768, 3072) : f32 [128, 768, 3072]\n'
+    for i in range(layers):
+        text += (f'%w{i} = param "w{i}" : f32 [768, 3072]\n%r{i} = reshape %w{i} (1, 768, 3072)\n%e{i} = expand %r{i} (128, 768, 3072)\n%p{i} = mul %xe %e{i}\n'
+                 f'%y{i} = reduce add %p{i} axes=(2)\nout "y{i}" = %y{i}\n')
+    r = koine("compile", "-", "--target", "x86", env={"KN_CPU": level, "KN_THREADS": 1}, stdin=text)
+    frames = [int(n) for n in re.findall(r"frame (\d+) bytes", r.stdout)]
+    assert frames and max(frames) < 4 << 20

@@ -18,6 +18,8 @@
  * hold again after the CUT that it asked for: thresholds ask n >= factor, and a cut leaves a multiple of the factor. */
 #include "stages/3_optimize/dots.h"
 
+#include "base/thread.h"
+
 #include <string.h>
 
 /* ---- steps ------------------------------------------------------------------------------------------------- */
@@ -359,6 +361,20 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     return c->ok ? c->sink : NULL;
 }
 
+#define MOST_LOCAL (KI_FRAME_MOST - (1 << 16)) /* bytes of local memory: room is left for what registers do not hold */
+
+/* Is all local memory of the kernel more than a stack has? Each nest has its own, and none knows of the others'. */
+static bool is_too_large(ki_ir *ir, kn_uop sink) {
+    const kn_uop *node;
+    int64_t n = ki_reach_above(ir, &sink, 1, 0, &node), bytes = 0;
+    for (int64_t i = 0; i < n; i++) {
+        kn_uop u = node[i];
+        if (u->op != KN_BUFFER || u->arg.buffer->addrspace != KN_LOCAL) continue;
+        bytes += u->arg.buffer->size * (int64_t)ki_itemsize((kn_dtype)u->dtype);
+    }
+    return bytes > MOST_LOCAL;
+}
+
 kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, const ki_knobs *knobs, kn_uop sink) {
     bool clean = ir->env->err == KI_E_NONE;
     ki_choice c = {.ir = ir, .target = t, .threads = m->threads ? m->threads : 1, .single = m->single, .ok = true},
@@ -368,6 +384,11 @@ kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, const k
     if (c.knobs.threads && c.knobs.threads < c.threads) c.threads = c.knobs.threads;
     from = c;
     kn_uop chosen = choose(&c, m, sink);
+    if (chosen && !from.knobs.pack && is_too_large(ir, chosen)) {
+        from.knobs.pack = 1;
+        c = from;
+        chosen = choose(&c, m, sink);
+    }
     if (chosen || c.even || !clean || ir->env->status == KI_NOMEM) return chosen;
     /* A step was refused that wants a constant bound: with even parts only. */
     ki_env_clear(ir->env);

@@ -57,7 +57,9 @@ bool ki_choose_strips(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t m = ki_extent(t->v), n = t->u ? ki_extent(t->u) : 0, terms = ki_terms(t->reduce), part = part_of(terms);
     int64_t strip = n ? strip_of(n) : 0, item = ki_word_bytes(k, t->streamed);
-    if (!t->turned || !c->target->twice || t->reduce->dtype != KN_F32 || e->src[0]->op != KN_STORE) return false;
+    if (c->knobs.pack == 1 || !t->turned || !c->target->twice || t->reduce->dtype != KN_F32 ||
+        e->src[0]->op != KN_STORE)
+        return false;
     if (!strip || part < LEAST_PART || rows_of(k, t) < LEAST_ROWS) return false;
     if (part * m * item > MOST_PART || terms * m * item > MOST_ALL) return false;
     while (strip * m * item > KI_MOST_KEPT && strip > LEAST_STRIP) strip /= 2;

@@ -53,6 +53,17 @@ static int64_t rows_of(const ki_nest *k, const ki_tile *t) {
     return n;
 }
 
+/* Is some place that is read, as of a row that a token names, no 32 bits and another one for each row? As lanes they would halve the registers of
+ * the whole kernel (5_select/lanes.c). */
+static bool has_far_places(const ki_nest *k, kn_uop rows) {
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        bool fits = u->dtype != KN_IDX || (u->lo.i >= INT32_MIN && u->hi.i <= INT32_MAX);
+        if (!fits && ki_scope_has(&k->scope, u, rows)) return true;
+    }
+    return false;
+}
+
 bool ki_choose_strips(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t m = ki_extent(t->v), n = t->u ? ki_extent(t->u) : 0, terms = ki_terms(t->reduce), part = part_of(terms);
@@ -75,6 +86,7 @@ bool ki_choose_strips(ki_choice *c, kn_uop e, const ki_tile *t) {
     ki_choice_rows(c, ki_nest_range(k, sum), ki_nest_range(k, of_strip), 1, false);
     if (!c->ok || !ki_choice_do(c, KI_OPT_SWAP, 0, false, of_strip, rows)) return true;
     ki_choice_mark(c, ki_nest_closer(k, ki_nest_range(k, rows)));
-    KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, of_strip, c->lanes}, {KN_AX_UPCAST, rows, c->lanes});
+    int64_t square = has_far_places(k, ki_nest_range(k, rows)) ? 0 : c->lanes; /* 0: rows one by one */
+    KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, of_strip, c->lanes}, {KN_AX_UPCAST, rows, square});
     return true;
 }

@@ -7,18 +7,19 @@
 
 #include <math.h>
 
-#define MOST_PACKED (1 << 20) /* bytes: a panel should stay in a core's second-level cache */
-#define MOST_ROWS   (1 << 19) /* bytes of a block of rows that is packed, beside a panel */
-#define MOST_BLOCK  (5 << 17) /* bytes of a block of rows that is gone through twice */
-#define ROWS        8         /* tiles of such a block, at least */
-#define MANY_SUMS   20 /* accumulators: with fewer, what is loaded takes time where two multiply-adds a cycle are done */
-#define FEW_ROWS    4  /* of a tile: with fewer, a panel's vectors take longer to come than to multiply */
-#define FEW_USES    8  /* of a panel: fewer are not worth packing it */
-#define MANY_ROWS   32  /* times a tile's, beside which the nest of what is left takes little */
-#define EVEN        8   /* rows that leave no nest of a few, which would add up the last columns otherwise */
-#define MANY_TERMS  256 /* of a sum: beside them a store of lanes one by one is nothing */
-#define MOST_ALSO   4
-#define CACHE_LINE  64
+#define MOST_PACKED  (1 << 20) /* bytes: a panel should stay in a core's second-level cache */
+#define MOST_ROWS    (1 << 19) /* bytes of a block of rows that is packed, beside a panel */
+#define MOST_BLOCK   (5 << 17) /* bytes of a block of rows that is gone through twice */
+#define ROWS         8         /* tiles of such a block, at least */
+#define MANY_SUMS    20 /* accumulators: with fewer, what is loaded takes time where two multiply-adds a cycle are done */
+#define FEW_ROWS     4   /* of a tile: with fewer, a panel's vectors take longer to come than to multiply */
+#define FEW_USES     8   /* of a panel: fewer are not worth packing it */
+#define MANY_ROWS    32  /* times a tile's, beside which the nest of what is left takes little */
+#define EVEN         8   /* rows that leave no nest of a few, which would add up the last columns otherwise */
+#define ACROSS_LANES 4   /* additions that a sum across lanes is like */
+#define MANY_TERMS   256 /* of a sum: beside them a store of lanes one by one is nothing */
+#define MOST_ALSO    4
+#define CACHE_LINE   64
 #define CACHE_WAY                                                                                                      \
     (1 << 16) /* bytes of the second-level cache that hold one line of each set, and how often it has them */
 #define CACHE_WAYS 16
@@ -101,25 +102,27 @@ static bool keeps_rows(const ki_nest *k, kn_uop e, kn_uop access, bool *again) {
     return rows;
 }
 
-/* STAGE wants the operand read in one place of the nest. Where the nest keeps rows, u must stay outside v, or they would be
+/* STAGE wants the operand read in one place of the nest, or in one that u, the innermost loop then, leaves where it is. Where the nest keeps rows, u must stay outside v, or they would be
  * filled again for each tile. */
-static bool alone(const ki_nest *k, kn_uop e, kn_uop access) {
+static bool alone(const ki_nest *k, kn_uop e, kn_uop access, kn_uop u) {
     bool again, rows = keeps_rows(k, e, access, &again);
-    return ki_storage(access)->op == KN_PARAM && !rows && !again;
+    kn_uop p = ki_storage(access);
+    if (p->op != KN_PARAM || rows) return false;
+    return !again || (u && ki_nest_read_without(k, e, p->arg.param->slot, u) == access);
 }
 
-/* How often the panel is read once it is packed: iterations of the loops it does not vary in. */
+/* How often the panel is read once it is packed: iterations of the loops it does not vary in, for all threads, so that none adds up otherwise. */
 static int64_t uses_of_panel(const ki_nest *k, kn_uop e, const ki_tile *t) {
     int64_t n = 1;
     for (uint32_t j = 1; j < e->nsrc && n < 1 << 20; j++)
-        if (ki_is_serial(e->src[j]) && ki_extent(e->src[j]) && !uses(k, t->streamed, e->src[j]))
+        if (!ki_is_lane(e->src[j]) && ki_extent(e->src[j]) && !uses(k, t->streamed, e->src[j]))
             n *= ki_extent(e->src[j]);
     return n;
 }
 
-/* May x's operand a be packed in panels of n lanes? */
-static bool may_pack(const ki_nest *k, kn_uop e, kn_uop x, kn_uop a, int64_t n) {
-    return ki_terms(x) * n * ki_word_bytes(k, a) <= MOST_PACKED && alone(k, e, a);
+/* May x's operand a be packed in panels of n lanes? u: for each of which all of that loop goes by, NULL: it is packed otherwise. */
+static bool may_pack(const ki_nest *k, kn_uop e, kn_uop x, kn_uop a, int64_t n, kn_uop u) {
+    return ki_terms(x) * n * ki_word_bytes(k, a) <= MOST_PACKED && alone(k, e, a, u);
 }
 
 /* What is done with each sum x before it is stored, in additions. */
@@ -154,7 +157,7 @@ static bool fits_in_place(const ki_choice *c, kn_uop x, kn_uop a, kn_uop v) {
 /* Is a window better packed than read under masks? Where two multiply-adds a cycle are done a masked load takes the place of one. */
 static bool packs_gated(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop u) {
     bool many = u && ki_extent(u) >= MANY_ROWS && ki_is_gated(a);
-    return many && c->target->twice && may_pack(&c->nest, e, x, a, 3 * c->lanes);
+    return many && c->target->twice && may_pack(&c->nest, e, x, a, 3 * c->lanes, NULL);
 }
 
 /* Streamed operand a, other operand b: is there a u? */
@@ -169,9 +172,10 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     bool poor = !known || stride != 1 || lanes == 0 || (n < c->lanes && n * 3 < lanes * 2);
     if (row && !(poor && ki_terms(x) >= 4 * c->lanes)) row = NULL;
     t->streamed = a;
-    if (row && u && lanes && ki_keeps_sums(c, e) && may_pack(k, e, x, a, lanes)) row = NULL;
-    if (row && u && lanes && uses_of_panel(k, e, t) * work_after(k, e, x) > 2 * ki_terms(x) &&
-        may_pack(k, e, x, a, lanes))
+    if (row && u && lanes && ki_keeps_sums(c, e) && may_pack(k, e, x, a, lanes, NULL)) row = NULL;
+    int64_t after = c->target->twice ? ACROSS_LANES : 0; /* and what is done with each sum */
+    if (row && u && lanes && uses_of_panel(k, e, t) * (after + work_after(k, e, x)) > 2 * ki_terms(x) &&
+        may_pack(k, e, x, a, lanes, u))
         row = NULL;
     if (!row && n == 1) lanes = 1; /* a CUT left it */
     if (!row && (lanes == 0 || !u)) return false;
@@ -340,7 +344,7 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     int64_t item = ki_word_bytes(k, t->streamed), span = 0;
     bool known, hard = is_hard(k, t);
     if (c->knobs.pack == 1 || t->inner) return false;
-    if (t->row || !t->u || !may_pack(k, e, t->reduce, t->streamed, t->step * t->mw)) return false;
+    if (t->row || !t->u || !may_pack(k, e, t->reduce, t->streamed, t->step * t->mw, t->u)) return false;
     if (hard) return uses_of_panel(k, e, t) >= FEW_USES;
     if (c->knobs.pack == 2) return true;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {
@@ -428,7 +432,7 @@ static bool is_repeated(const ki_choice *c, kn_uop e, kn_uop access) {
  * is gone through, and they are less. */
 static bool is_packed_whole(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
-    if (!t->pack || !t->u || !may_pack(k, e, t->reduce, t->streamed, ki_extent(t->v))) return false;
+    if (!t->pack || !t->u || !may_pack(k, e, t->reduce, t->streamed, ki_extent(t->v), NULL)) return false;
     if (ki_is_tiled(t->reduce)) return goes_by_blocks(c, t);
     if (!c->target->twice || t->row || t->w) return false;
     if (is_repeated(c, e, t->streamed)) return true;
@@ -506,8 +510,8 @@ static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
     turned.mu = SQUARE;
     turned.nv = m % (2 * c->lanes) == 0 && terms * 2 * c->lanes * 4 <= MOST_PACKED ? 2 : 1;
     turned.step = turned.nv * c->lanes;
-    if (!may_pack(k, e, x, turned.streamed, turned.step)) return false;
-    turned.whole = m > turned.step && may_pack(k, e, x, turned.streamed, 2 * m);
+    if (!may_pack(k, e, x, turned.streamed, turned.step, NULL)) return false;
+    turned.whole = m > turned.step && may_pack(k, e, x, turned.streamed, 2 * m, NULL);
     return *t = turned, true;
 }
 
@@ -569,7 +573,7 @@ static bool block_rows(ki_choice *c, const ki_tile *t) {
 static bool block_panels(ki_choice *c, kn_uop e, const ki_tile *t) {
     int64_t n = ki_extent(t->v) / t->step, f = n;
     if (t->whole || ki_extent(t->v) % t->step || !goes_by_blocks(c, t)) return false;
-    while (f > 1 && (n % f || !may_pack(&c->nest, e, t->reduce, t->streamed, f * t->step))) f--;
+    while (f > 1 && (n % f || !may_pack(&c->nest, e, t->reduce, t->streamed, f * t->step, NULL))) f--;
     uint32_t u = t->u->arg.range.id, outer = ki_nest_next_range(&c->nest);
     if (f < 2 || !ki_nest_independent(&c->nest, t->v)) return false;
     bool inside = ki_place_in(e, t->u) < ki_place_in(e, t->v);
@@ -633,6 +637,7 @@ bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot, bool in_rows) {
     uint32_t count, inside;
     kn_uop access = ki_nest_read_of(&c->nest, e, slot, &inside);
     ki_nest_read_of(&c->nest, c->nest.sink, slot, &count);
+    if (inside > 1) access = ki_nest_read_without(&c->nest, e, slot, r);
     if (ki_last_loop(e) != r || !access) return true;
     if (count == 1 && is_repeated(c, e, access)) return ki_choice_do(c, KI_OPT_STAGE, 0, in_rows, UINT32_MAX, slot);
     for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {

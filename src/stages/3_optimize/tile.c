@@ -349,7 +349,7 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
         if (s < 0) s = -s;
         if (s > 1) span += s * (ki_extent(t->reduce->src[j]) - 1) * item;
     }
-    return ki_extent(t->u) / t->mu >= 6 && span > FAR;
+    return ki_extent(t->u) / t->mu >= KI_LEAST_TILES && span > FAR;
 }
 
 int ki_sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {

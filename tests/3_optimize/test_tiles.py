@@ -218,6 +218,46 @@ def test_rows_that_tokens_name_leave_registers_whole(koine, tmp_path):
     assert np.abs(np.load(tmp_path / "y.npy").reshape(m, n) - want).max() < 1e-3
 
 
+@pytest.mark.parametrize("m, k, n, strip, part", [(64, 4096, 4096, 384, 256), (8, 2048, 1024, 384, 256), (90, 2000, 3000, 384, 250), (96, 4096, 512, 0, 256)])
+def test_few_rows_go_in_strips_of_columns(koine, tmp_path, m, k, n, strip, part):
+    """By a large matrix that lies along its columns: parts of the sum, around results that are kept. What strips leave over goes so too."""
+    opts, _ = optimized(koine, tmp_path, m, k, n, across=False, level="fp16")
+    nests = 1 if n == 512 or n % 384 == 0 else 2
+    assert opts.count(f" {part} R #") == nests and len(re.findall(r"rows \d+ ", opts)) == nests and (not strip or f" {strip} L #" in opts), opts
+    assert "rows " not in optimized(koine, tmp_path, m, k, n, across=False)[0], "one multiply-add a cycle: whole panels"
+
+
+@pytest.mark.parametrize("m, k, n", [(7, 4096, 1024), (97, 4096, 1024), (64, 256, 8192), (64, 1031, 1024), (64, 1024, 512)])
+def test_what_goes_in_no_strips_of_columns(koine, tmp_path, m, k, n):
+    """Fewer rows, and more; few terms, and a prime number of them; a matrix that the second-level cache has room for."""
+    assert not re.search(r" R #\d+, rows ", optimized(koine, tmp_path, m, k, n, across=False, level="fp16")[0])
+
+
+@pytest.mark.parametrize("m, k, n, threads", [(64, 4096, 4096, 2), (64, 4096, 4096, 5), (16, 4096, 1000, 3), (64, 2048, 2048, 4)])
+def test_threads_share_out_columns_where_rows_are_few(koine, tmp_path, m, k, n, threads):
+    """Around rows each of them would read the whole matrix."""
+    opts, _ = optimized(koine, tmp_path, m, k, n, across=False, level="fp16", threads=threads)
+    assert re.search(r"split [14] \d+ t top|cut 1 .*split 1 \d+ t top", opts) and " 256 R #" in opts, opts
+
+
+@pytest.mark.runs("fp16")
+@pytest.mark.parametrize("m, k, n", [(64, 1024, 1500), (90, 2000, 1111), (8, 1024, 1024), (24, 512, 2049)])
+def test_strips_of_columns_on_the_processor(koine, tmp_path, m, k, n):
+    """Against numpy, and the same bits for any number of threads."""
+    optimized(koine, tmp_path, m, k, n, across=False, level="fp16")
+    rng = np.random.default_rng(m + n)
+    a = {"x": rng.standard_normal(m * k), "w": rng.standard_normal(k * n) / k**0.5, "b": rng.standard_normal(n)}
+    for name, v in a.items():
+        np.save(tmp_path / f"{name}.npy", v.astype(np.float32))
+    given = [s for name in a for s in ("--in", f"{name}={tmp_path / name}.npy")]
+    y = []
+    for threads in (1, 2, 5):
+        koine("run", tmp_path / "p.kn", *given, "--out", f"y={tmp_path / 'y.npy'}", env={"KN_CPU": "fp16", "KN_THREADS": threads, "KN_VERIFY": "1"})
+        y.append(np.load(tmp_path / "y.npy").reshape(m, n))
+    assert np.abs(y[0] - (a["x"].reshape(m, k) @ a["w"].reshape(k, n) + a["b"])).max() < 1e-4
+    assert all(np.array_equal(y[0], z) for z in y[1:])
+
+
 @pytest.mark.parametrize("m, n, level, whole", [(1024, 196, "fp16", True), (768, 196, "fp16", False), (1024, 500, "fp16", False), (1024, 196, "dot", False)])
 def test_all_panels_are_packed_before_rows_that_do_not_stay(koine, tmp_path, m, n, level, whole):
     """A megabyte of rows would come from the last cache for each panel."""

@@ -90,6 +90,7 @@ int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight);
  * one the remainder is cut off. True if a step was made. */
 bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors);
 #define KI_SHORT 8 /* vectors: below this a range is padded, not cut */
+#define KI_LEAST_TILES 6 /* that go through a panel which is packed though it could be read in place */
 /* A nest whose reduces read rows: they are vectorised along the row, not across rows, along v. */
 bool ki_sums_rows(const ki_choice *c, kn_uop end, kn_uop v);
 /* A loop in which an operand is contiguous that is not in v, the vector's: NULL if all is well. */

@@ -353,7 +353,7 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
         if (s < 0) s = -s;
         if (s > 1) span += s * (ki_extent(t->reduce->src[j]) - 1) * item;
     }
-    return ki_extent(t->u) / t->mu >= 6 && span > FAR;
+    return ki_extent(t->u) / t->mu >= KI_LEAST_TILES && span > FAR;
 }
 
 int ki_sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
@@ -556,6 +556,13 @@ static int64_t apart_bytes(ki_choice *c, const ki_tile *t) {
     return packs ? ki_extent(t->u) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) : 0;
 }
 
+/* Words of the other operand of which each sign is turned (dots.c): once for a tile's rows, and not at each use of each. */
+static bool turns_words(const ki_choice *c, const ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    return t->pack && t->u && !t->row && !ki_is_tiled(t->reduce) && ki_storage(t->other)->op == KN_PARAM &&
+           ki_word_of(k, t->other)->op == KN_XOR;
+}
+
 /* Where these are more than a cache holds, rows are taken in blocks: the loop over blocks goes around the panels. True if a step was
  * made. */
 static bool block_rows(ki_choice *c, const ki_tile *t) {
@@ -696,6 +703,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (worth_packing(c, e, &also[i])) slot[panels++] = ki_storage(also[i].streamed)->arg.param->slot;
     int64_t apart = apart_bytes(c, t);
     if (apart && apart <= MOST_ROWS) slot[panels++] = ki_storage(t->other)->arg.param->slot;
+    int32_t turned = !apart && turns_words(c, t) ? ki_storage(t->other)->arg.param->slot : -1;
     ki_part lanes[MOST_ALSO + 6] = {part((kn_axis)t->v->arg.range.axis, v, t->parts ? ki_extent(t->v) / t->nv : 0),
                                     part(KN_AX_UPCAST, u, t->mu), part(KN_AX_UPCAST, w, t->mw),
                                     part(KN_AX_UPCAST, v, t->lanes), part(KN_AX_UPCAST, v, t->nv)};
@@ -715,6 +723,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (t->first ? !ki_choice_do(c, KI_OPT_STAGE, 0, false, UINT32_MAX, slot[i])
                      : (t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i], false))
             return false;
+    if (turned >= 0 && !ki_choice_do(c, KI_OPT_STAGE, 0, true, u, turned)) return false;
     for (uint32_t i = 0; i < sums && c->ok; i++) ki_join_sums(c, sum[i]);
     if (c->ok && taps != UINT32_MAX) ki_choice_do(c, KI_OPT_TERMS, 0, false, taps, 0);
     return c->ok;

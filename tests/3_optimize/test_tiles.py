@@ -569,6 +569,40 @@ def test_images_are_read_in_place_one_after_the_other(koine, tmp_path, ci, co, p
     assert "stage" not in opts and [w for w in ("stream 0", "cut 2 768", "padto 2 48", "split 2 4 u") if w in opts] == how.split(", "), opts
 
 
+def added_to(n, ci, co, positions):
+    """The products, and what they are added to."""
+    return products(n, ci, co, positions).replace('out "y" = %y', f'%r = param "r" : f32 [{n}, {co}, {positions}]\n%z = add %y %r\nout "z" = %z')
+
+
+@pytest.mark.parametrize("text, level, stream, rows", [
+    (added_to(16, 64, 256, 3136), "fp16", 1 << 24, True), (added_to(16, 128, 256, 3136), "fp16", 1 << 24, False),
+    (added_to(16, 64, 256, 6400), "fp16", 1 << 24, False), (added_to(16, 64, 256, 3136), "fp16", 1 << 27, False),
+    (added_to(16, 64, 256, 3136), "avx512", 1 << 24, False), (products(16, 64, 256, 3136), "fp16", 1 << 24, False)])
+def test_short_sums_that_go_past_the_caches_are_stored_along_rows(koine, tmp_path, text, level, stream, rows):
+    """Where they are added to what comes from memory, and an image stays in the second-level cache."""
+    (tmp_path / "p.kn").write_text(text)
+    env = {"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": 1, "KN_STREAM": stream}
+    opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env=env).stdout)[1]
+    assert ("swap 1 2" not in opts) == rows and ("stream 0" in opts) == (stream < 1 << 27), opts
+
+
+@pytest.mark.runs("fp16")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_results_along_rows_on_the_processor(koine, tmp_path, threads):
+    rng = np.random.default_rng(threads)
+    x, w, r = (rng.standard_normal(shape, np.float32) for shape in ((3, 64, 832), (20, 64), (3, 20, 832)))
+    for name, a in (("x", x), ("w", w), ("r", r)):
+        np.save(tmp_path / f"{name}.npy", a)
+    (tmp_path / "p.kn").write_text(added_to(3, 64, 20, 832))
+    env = {"KN_CPU": "fp16", "KN_THREADS": threads, "KN_STREAM": 1 << 16, "KN_VERIFY": "1"}
+    opts = koine("compile", tmp_path / "p.kn", "--to", "optimize", env={**env, "KN_CODE": "x86"}).stdout
+    given = [arg for name in "xwr" for arg in ("--in", f"{name}={tmp_path / name}.npy")]
+    koine("run", tmp_path / "p.kn", *given, "--out", f"z={tmp_path / 'z.npy'}", env=env)
+    assert "stream" in opts and (threads > 1 or "swap 1 2" not in opts)
+    want = np.einsum("oc,ncp->nop", w.astype(np.float64), x.astype(np.float64)) + r
+    assert np.abs(np.load(tmp_path / "z.npy") - want).max() < 1e-4
+
+
 def test_a_row_too_short_for_a_register_is_not_packed_where_another_fills_one(koine, tmp_path):
     """Five sums beside each other of what lies apart: packed, they fill a third of a register, and packing takes longer than adding up."""
     (tmp_path / "p.kn").write_text("\n".join([

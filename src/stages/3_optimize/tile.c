@@ -250,12 +250,6 @@ static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
     return (!k->mu || mu == k->mu) && (!k->nv || nv == k->nv) && (!k->mw || mw == k->mw);
 }
 
-/* Is what it stores better written past the caches? Under a mask it is not (stream.c). */
-static bool goes_past(const ki_choice *c, const ki_tile *t) {
-    kn_uop store = ki_nest_store(ki_nest_closer(&c->nest, t->v)), to = store ? ki_storage(store->src[0]) : NULL;
-    return c->from && to && (uint64_t)ki_numel(to) * (uint64_t)ki_itemsize((kn_dtype)to->dtype) >= c->from;
-}
-
 /* Of v's n lanes, in tiles `step` wide, those that do something: the last tile is padded, if that divides `padded`, or, *cut, what is left is
  * done apart, in one register, a part of one, or one by one. */
 static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padded, int64_t step, bool *cut) {
@@ -267,7 +261,7 @@ static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padd
     if (t->inner && !ki_is_gated(t->streamed)) half = false;
     half |= few;
     double rest = (double)t->lanes * (few ? 0.3 : half ? 0.85 : 1.15 * (double)whole);
-    double masks = padded == n ? 1 : goes_past(c, t) ? 0.94 : t->inner && !ki_is_gated(t->streamed) ? 0.98 : 1;
+    double masks = padded == n ? 1 : ki_goes_past(c, t) ? 0.94 : t->inner && !ki_is_gated(t->streamed) ? 0.98 : 1;
     double pad = padded % step ? 0 : (double)n / (double)padded * masks,
            apart = 0.97 * (double)n / ((double)(n - over) + rest); /* another nest */
     bool free = ki_masks_are_free(c);
@@ -636,7 +630,7 @@ static bool order_operands(ki_choice *c, kn_uop e, const ki_tile *t) {
     for (uint32_t j = 1; j < t->reduce->nsrc; j++)
         if (!ki_is_gated_by(&c->nest, t->streamed, t->reduce->src[j])) over_v *= ki_extent(t->reduce->src[j]);
     bool inside = ki_place_in(e, t->u) > ki_place_in(e, t->v);
-    return inside != (over_u < over_v) && swap(c, t->u, t->v);
+    return inside != (over_u < over_v && !ki_stores_by_rows(c, e, t)) && swap(c, t->u, t->v);
 }
 
 bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot, bool in_rows) {

@@ -137,13 +137,13 @@ static bool views_follow(void) {
 }
 
 /* An optimizer assigns to each of its places: that costs what the place has, not what all have. */
-static double seconds_to_assign(int n) {
+static double seconds_to_assign(size_t n) {
     kn_ctx *k = kn_open("NULL");
-    for (int i = 0; i < n; i++) kn_param(kn_zeros(k, KN_SHAPE(4), KN_F32));
-    kn_tensor *t = calloc((size_t)n, sizeof *t);
-    for (int i = 0; t && i < n; i++) t[i] = kn_param(kn_zeros(k, KN_SHAPE(4), KN_F32));
+    for (size_t i = 0; i < n; i++) kn_param(kn_zeros(k, KN_SHAPE(4), KN_F32));
+    kn_tensor *t = calloc(n, sizeof *t);
+    for (size_t i = 0; t && i < n; i++) t[i] = kn_param(kn_zeros(k, KN_SHAPE(4), KN_F32));
     clock_t begun = clock();
-    for (int i = 0; t && i < n; i++) kn_assign(t[i], kn_adds(t[i], 1));
+    for (size_t i = 0; t && i < n; i++) kn_assign(t[i], kn_adds(t[i], 1));
     double s = (double)(clock() - begun) / CLOCKS_PER_SEC;
     free(t);
     kn_close(k);

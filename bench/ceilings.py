@@ -12,12 +12,21 @@ class Ceilings:
     def __init__(self, library):
         self.rate = ctypes.CDLL(str(library)).probe_rate
         self.rate.restype, self.rate.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int]
+        self.read = ctypes.CDLL(str(library)).probe_read
+        self.read.restype, self.read.argtypes = ctypes.c_double, [ctypes.c_double, ctypes.c_int, ctypes.c_int]
         self.best = {}
+        self.reads = {}  # by bytes and threads
 
     def look(self, kind, threads, times=1):
         seen = [self.rate(KINDS.index(kind), threads) for _ in range(times)]
         self.best[kind, threads] = max(seen + [self.best.get((kind, threads), 0.0)])
         return self.best[kind, threads]
+
+    def read_of(self, size, threads):
+        """Bytes a second where so many are read once: of more than the last cache holds they come from memory."""
+        seen = self.read(size, threads, 5)
+        self.reads[size, threads] = max(seen, self.reads.get((size, threads), 0.0))
+        return self.reads[size, threads] or self.look("read", threads, 5)
 
     def peak_of(self, row, threads):
         """The kind that bounds the row's arithmetic here; None: nothing does."""
@@ -38,3 +47,6 @@ class Ceilings:
         for (kind, threads), rate in sorted(self.best.items(), key=lambda b: (b[0][1], KINDS.index(b[0][0]))):
             if rate > 0:
                 yield {"row": f"ceiling_{kind}", "threads": threads, "unit": UNIT.get(kind, "Gop/s"), "ceiling": round(rate / 1e9, 1)}
+        for (size, threads), rate in sorted(self.reads.items(), key=lambda b: (b[0][1], b[0][0])):
+            if rate > 0:
+                yield {"row": f"ceiling_read_{size >> 20}MiB", "threads": threads, "unit": "GB/s", "ceiling": round(rate / 1e9, 1)}

@@ -66,7 +66,7 @@ def turns(players):
     return {side: answers if "error" in answers[-1] else answers[1:] for side, answers in done.items()}
 
 
-def record(done, rate, threads, program, batch, bar):
+def record(done, ceilings, threads, program, batch, bar):
     r = {"row": f"zoo_{program}_b{batch}", "threads": threads, "unit": "ms", "peers": {}, "peak_mib": {}, "failed": {}}
     for side, of_it in done.items():
         wrong = next((t["error"] for t in of_it if "error" in t), None)
@@ -86,7 +86,7 @@ def record(done, rate, threads, program, batch, bar):
     if "torch" in r["peak_mib"]:
         met.append(r["peak_mib"]["koine"] <= r["peak_mib"]["torch"])
     if "decode" in program:
-        r["floor"] = round(1e3 * ours["weight_bytes"] / rate, 3)
+        r["floor"] = round(1e3 * ours["weight_bytes"] / ceilings.read_of(ours["weight_bytes"], threads), 3)
         r["ceiling"] = round(r["floor"] / r["koine"], 3)
         met.append(r["koine"] <= OF_FLOOR * r["floor"])
     return r | {"bar": bar, "met": all(met) if met else None}
@@ -115,5 +115,5 @@ def rows(build, python, found, beam, wanted, threads, ceilings, say):
             finally:
                 for p in players.values():
                     p.end()
-            r = record(done, ceilings.look("read", n, 5), n, program, batch, bar)
+            r = record(done, ceilings, n, program, batch, bar)
             yield r, text_of(r)

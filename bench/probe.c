@@ -12,6 +12,7 @@
 #endif
 
 /* Kinds, in the order of KINDS in ceilings.py. */
+enum { MOST = 64 }; /* threads */
 enum kind { FMA, DOT_BF16, DOT_I8, AMX_BF16, AMX_I8, READ, COPY, TRIAD };
 
 static double now(void) {
@@ -119,31 +120,39 @@ static double tile_peak(enum kind kind) {
 }
 #endif
 
-/* ---- memory: bytes moved. Each thread has its part of three arrays that are larger than any cache ---------------- */
+/* ---- memory: bytes moved. Each thread has its part of three arrays of 128 MiB, or of one as large as is asked for --- */
 
 enum { FLOATS = 32 << 20 };
 static float *array[3];
 
-static double memory_rate(enum kind kind, size_t from, size_t n) {
-    float *a = array[0] + from, *b = array[1] + from, *c = array[2] + from;
-    __m256 s[8] = {_mm256_setzero_ps()}, three = _mm256_set1_ps(3);
+/* ahead: bytes that are asked for so far ahead; 0: none. */
+static double read_all(const float *a, size_t n, size_t ahead) {
+    __m256 s[8] = {_mm256_setzero_ps()};
     for (size_t i = 0; i + 64 <= n; i += 64)
         for (size_t k = 0; k < 8; k++) {
-            size_t j = i + 8 * k;
-            if (kind == READ) s[k] = _mm256_add_ps(s[k], _mm256_load_ps(a + j));
-            else if (kind == COPY) _mm256_stream_ps(b + j, _mm256_load_ps(a + j));
-            else _mm256_stream_ps(c + j, _mm256_fmadd_ps(three, _mm256_load_ps(a + j), _mm256_load_ps(b + j)));
+            if (ahead && k % 2 == 0) _mm_prefetch((const char *)(a + i + 8 * k) + ahead, _MM_HINT_T1);
+            s[k] = _mm256_add_ps(s[k], _mm256_load_ps(a + i + 8 * k));
         }
-    _mm_sfence();
     for (int k = 0; k < 8; k++) sink += _mm256_cvtss_f32(s[k]);
-    return (double)(n / 64 * 64) * sizeof(float) * (kind == READ ? 1 : kind == COPY ? 2 : 3);
+    return (double)(n / 64 * 64) * sizeof(float);
+}
+
+static double memory_rate(enum kind kind, size_t from, size_t n) {
+    float *a = array[0] + from, *b = array[1] + from, *c = array[2] + from;
+    __m256 three = _mm256_set1_ps(3);
+    for (size_t j = 0; j + 8 <= n; j += 8)
+        if (kind == COPY) _mm256_stream_ps(b + j, _mm256_load_ps(a + j));
+        else _mm256_stream_ps(c + j, _mm256_fmadd_ps(three, _mm256_load_ps(a + j), _mm256_load_ps(b + j)));
+    _mm_sfence();
+    return (double)(n / 8 * 8) * sizeof(float) * (kind == COPY ? 2 : 3);
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 typedef struct share {
     enum kind kind;
-    size_t from, n;
+    const float *read;
+    size_t from, n, ahead;
     pthread_barrier_t *gate;
     double work, begun, ended;
 } share;
@@ -158,6 +167,7 @@ static void *work(void *user) {
     case DOT_I8: s->work = dot_i8_peak(); break;
     case AMX_BF16:
     case AMX_I8: s->work = tile_peak(s->kind); break;
+    case READ: s->work = read_all(s->read + s->from, s->n, s->ahead); break;
     default: s->work = memory_rate(s->kind, s->from, s->n);
     }
     s->ended = now();
@@ -173,17 +183,16 @@ static int open_arrays(void) {
     return 1;
 }
 
-/* Operations or bytes a second; 0 where the processor has none of it; -1: out of memory or threads. */
-double probe_rate(int kind, int threads) {
-    enum { MOST = 64 };
-    if (threads < 1 || threads > MOST || (kind >= READ && !array[2] && !open_arrays())) return -1;
+/* Of FLOATS a thread's part, or of n that are read. Operations or bytes a second; 0 where the processor has none of it; -1: out of memory or
+ * threads. */
+static double rate(enum kind kind, int threads, const float *read, size_t n, size_t ahead) {
     pthread_t id[MOST];
     share s[MOST];
     pthread_barrier_t gate;
     pthread_barrier_init(&gate, NULL, (unsigned)threads);
-    size_t part = (size_t)FLOATS / (size_t)threads / 64 * 64;
+    size_t part = n / (size_t)threads / 64 * 64;
     for (int i = 0; i < threads; i++) {
-        s[i] = (share){.kind = (enum kind)kind, .from = part * (size_t)i, .n = part, .gate = &gate};
+        s[i] = (share){.kind = kind, .read = read, .from = part * (size_t)i, .n = part, .ahead = ahead, .gate = &gate};
         if (i + 1 < threads && pthread_create(&id[i], NULL, work, &s[i])) return -1;
     }
     work(&s[threads - 1]);
@@ -196,4 +205,31 @@ double probe_rate(int kind, int threads) {
     }
     pthread_barrier_destroy(&gate);
     return done / (ended - begun);
+}
+
+/* With and without asking for what stands ahead: the processor decides which is better. */
+static double read_rate(int threads, const float *a, size_t n) {
+    double plain = rate(READ, threads, a, n, 0), ahead = rate(READ, threads, a, n, 4096);
+    return plain > ahead ? plain : ahead;
+}
+
+double probe_rate(int kind, int threads) {
+    if (threads < 1 || threads > MOST || (kind >= READ && !array[2] && !open_arrays())) return -1;
+    return kind == READ ? read_rate(threads, array[0], FLOATS) : rate((enum kind)kind, threads, NULL, FLOATS, 0);
+}
+
+/* The best rate of `times` at which so many bytes are read, which a last cache that holds the arrays above may not hold; -1: out of memory. */
+double probe_read(double bytes, int threads, int times) {
+    size_t n = (size_t)bytes / sizeof(float) / 64 * 64;
+    double best = -1;
+    float *a = threads < 1 || threads > MOST || !n
+                   ? NULL
+                   : aligned_alloc(1 << 21, (n * sizeof *a + (1 << 21) - 1) >> 21 << 21);
+    for (size_t i = 0; a && i < n; i++) a[i] = 1;
+    for (int i = 0; a && i < times; i++) {
+        double r = read_rate(threads, a, n);
+        if (r > best) best = r;
+    }
+    free(a);
+    return best;
 }

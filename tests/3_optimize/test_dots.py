@@ -153,6 +153,14 @@ def test_panels_lie_side_by_side(koine, tmp_path):
     assert "tileloaddt1" in koine("compile", p, "--target", "x86", env=env).stdout
 
 
+def test_signs_are_turned_where_words_are_copied(koine, tmp_path):
+    """A tile's rows at once, whole vectors of them, and not one word after the other at each of its uses."""
+    p = tmp_path / "p.kn"
+    p.write_text(program("i8", "i8", (1, 64, 512, 96), 0, 0)[0])
+    code = koine("compile", p, "--target", "x86", env={"KN_CPU": "dot", "KN_THREADS": "1"}).stdout
+    assert "vpxord zmm" in code and "vpxord xmm" not in code
+
+
 # Bytes of one sign that no tile takes: vectors of processors with AMX have none for them.
 ONE_SIGN = """koine 1 optimize
 %1 = range 0 LOOP 5 : index

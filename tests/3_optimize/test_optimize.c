@@ -160,6 +160,34 @@ static void added_places(bool both) {
     finish();
 }
 
+/* out[i][j] = sum over d of p[i][d] p[4 + j][d], as scores of queries and keys that lie in one matrix: what i, the innermost loop, leaves where it is. */
+static void one_of_two_reads(void) {
+    begin(), fill();
+    kn_uop i = rng(KN_AX_LOOP, 4), j = rng(KN_AX_LOOP, 6), d = rng(KN_AX_REDUCE, 8), p = param(1, KN_F32, 80);
+    kn_uop product = mul(at(p, add(mul(i, I(8)), d)), at(p, add(add(mul(j, I(8)), d), I(32))));
+    kn_uop put = store(param(0, KN_F32, 24), add(mul(i, I(6)), j), reduce(KN_ADD, product, d, NULL));
+    kn_uop s = sink1(ki_opn(&ir, KN_END, (kn_uop[]){put, j, i}, 3));
+    bool ok = run(s, want);
+    REFUSED(s, opt(KI_OPT_STAGE, 0, 1, 0, false), OPT_STAGE, "a copy of one of two reads in the innermost loop");
+    REFUSED(s, opt(KI_OPT_STAGE, -1, 1, 0, false), OPT_STAGE, "a copy of two reads outside all loops");
+    kn_uop one = ki_apply_opt(&ir, s, opt(KI_OPT_STAGE, 1, 1, 0, false));
+    CHECK(ok && one && agrees(one), "a copy of what the innermost loop leaves where it is");
+    uint32_t copies = 0;
+    kn_uop *node;
+    int64_t n = ki_toposort(&ir, &one, 1, &node);
+    for (int64_t q = 0; q < n; q++) copies += node[q]->op == KN_BUFFER && ki_numel(node[q]) == 8;
+    if (n >= 0) ki_free(node);
+    CHECK(copies == 1, "a row of it, not four");
+    finish();
+    begin(), fill();
+    i = rng(KN_AX_LOOP, 4), j = rng(KN_AX_LOOP, 6), d = rng(KN_AX_REDUCE, 8), p = param(1, KN_F32, 80);
+    product = mul(mul(at(p, add(mul(i, I(8)), d)), at(p, add(mul(j, I(8)), d))), at(p, add(d, I(72))));
+    put = store(param(0, KN_F32, 24), add(mul(i, I(6)), j), reduce(KN_ADD, product, d, NULL));
+    s = sink1(ki_opn(&ir, KN_END, (kn_uop[]){put, j, i}, 3));
+    REFUSED(s, opt(KI_OPT_STAGE, 1, 1, 0, false), OPT_STAGE, "two reads that the innermost loop leaves where they are");
+    finish();
+}
+
 /* out[i][c] = a[row[c]], a row of places that each i keeps: a copy of a made before i would fill the row as well. */
 static void kept_places(void) {
     begin(), fill();
@@ -1071,6 +1099,7 @@ int main(void) {
     update_in_parts();
     uneven();
     kept_places();
+    one_of_two_reads();
     refusals();
     repeated();
     heuristics();

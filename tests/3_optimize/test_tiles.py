@@ -127,6 +127,137 @@ def test_strips_on_the_processor(koine, tmp_path, m, k, n, threads):
     assert np.abs(np.load(tmp_path / "y.npy").reshape(m, n) - want).max() < 1e-4
 
 
+def scores(koine, tmp_path, tokens, heads, width, level, threads):
+    """Of queries and keys that lie in one matrix [tokens, 3, heads, width], each head its own, less what comes later: the OptOps of the one kernel."""
+    dim = heads * width
+    cut = "\n".join(f"""%c{n} = shrink %x3 (0, {at * dim}) ({tokens}, {dim})
+%h{n} = reshape %c{n} ({tokens}, {heads}, {width})
+%p{n} = permute %h{n} order=(1, 0, 2)
+%r{n} = reshape %p{n} {shape}
+%e{n} = expand %r{n} ({heads}, {tokens}, {tokens}, {width})""" for n, at, shape in (("q", 0, (heads, tokens, 1, width)), ("k", 1, (heads, 1, tokens, width))))
+    p = tmp_path / "s.kn"
+    p.write_text(f"""koine 1 tensor
+%x = param "x" : f32 [{tokens * 3 * dim}]
+%x3 = reshape %x ({tokens}, {3 * dim})
+{cut}
+%m = mul %eq %ek
+%s = reduce add %m axes=(3)
+%y = mul %s 0.125
+out "y" = %y
+""")
+    env = {"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": threads}
+    return re.search(r"opts=\[(.*)\]", koine("compile", p, "--target", "x86", "--to", "optimize", env=env).stdout)[1]
+
+
+@pytest.mark.parametrize("level, tokens, width, packed", [("fp16", 128, 64, True), ("dot", 128, 64, False), ("fp16", 128, 1024, False), ("fp16", 64, 32, True)])
+def test_keys_that_lie_beside_queries_are_packed(koine, tmp_path, level, tokens, width, packed):
+    """One of two reads of a buffer; a sum across lanes for each score was three quarters of the time. Not of long rows, beside which it is little."""
+    opts = scores(koine, tmp_path, tokens, 4, width, level, 1)
+    assert ("stage" in opts) == packed and ("r #" in opts) == (not packed), opts
+
+
+@pytest.mark.runs("fp16")
+@pytest.mark.parametrize("tokens, heads, width", [(128, 12, 64), (100, 1, 64), (128, 2, 48)])
+def test_scores_are_the_same_on_all_threads(koine, tmp_path, tokens, heads, width):
+    x = np.random.default_rng(tokens + heads).standard_normal(tokens * 3 * heads * width).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    got = []
+    for threads in (1, 2, 5):
+        scores(koine, tmp_path, tokens, heads, width, "fp16", threads)
+        env = {"KN_CPU": "fp16", "KN_THREADS": threads, "KN_ALONE": 1000, "KN_VERIFY": "1"}
+        koine("run", tmp_path / "s.kn", "--in", f"x={tmp_path / 'x.npy'}", "--out", f"y={tmp_path / 'y.npy'}", env=env)
+        got.append(np.load(tmp_path / "y.npy").reshape(heads, tokens, tokens))
+    q, k, _ = x.reshape(tokens, 3, heads, width).transpose(1, 2, 0, 3).astype(np.float64)
+    assert np.abs(got[0] - q @ k.transpose(0, 2, 1) / 8).max() < 1e-5 and all((g == got[0]).all() for g in got[1:])
+
+
+@pytest.mark.runs("fp16")
+def test_rows_that_tokens_name_leave_registers_whole(koine, tmp_path):
+    """What is added to a strip's results lies where a table's row does: places of 64 bits, of which a register has eight."""
+    m, k, n, rows = 128, 256, 768, 40
+    grown = f"""%one = reshape 1:i32 (1)
+%i0 = expand %one ({rows})
+%i1 = pad %i0 ({rows - 1}) ({2 * rows - 1})
+%i2 = reshape %i1 (1, {2 * rows - 1})
+%i3 = expand %i2 ({rows + 1}, {2 * rows - 1})
+%i4 = reshape %i3 ({(rows + 1) * (2 * rows - 1)})
+%i5 = shrink %i4 (0) ({2 * rows * rows})
+%i6 = reshape %i5 ({rows}, {2 * rows})
+%i7 = shrink %i6 (0, 0) ({rows}, {rows})
+%i8 = reduce add %i7 axes=(1)
+%i9 = reshape %i8 ({rows})
+%ia = sub %i9 1
+%ib = reshape %ia ({rows}, 1, 1)
+%ic = expand %ib ({rows}, {m}, {n})
+%t = param "t" : i32 [{m}]
+%t0 = reshape %t (1, {m}, 1)
+%t1 = expand %t0 ({rows}, {m}, {n})
+%is = eq %ic %t1
+%e = param "e" : f32 [{rows * n}]
+%e0 = reshape %e ({rows}, 1, {n})
+%e1 = expand %e0 ({rows}, {m}, {n})
+%e2 = where %is %e1 -0.0
+%e3 = reduce add %e2 axes=(0)
+%e4 = reshape %e3 ({m}, 1, {n})
+%e5 = add %e4 %b
+%y = add %s %e5"""
+    opts, _ = optimized(koine, tmp_path, m, k, n, after=grown, level="fp16")
+    assert "rows 2 " in opts and "split 0 16 u" not in opts, opts
+    code = koine("compile", tmp_path / "p.kn", "--target", "x86", env={"KN_CPU": "fp16", "KN_THREADS": 1}).stdout
+    products = re.findall(r"vfmadd\w+ +([xyz])mm", code)
+    assert products.count("z") >= 24 and "y" not in products, products
+    rng = np.random.default_rng(m)
+    a = {"x": rng.standard_normal((m, k)), "w": rng.standard_normal((n, k)), "b": rng.standard_normal(n), "e": rng.standard_normal((rows, n))}
+    a = {name: v.astype(np.float32) for name, v in a.items()} | {"t": rng.integers(-1, rows + 1, m).astype(np.int32)}
+    for name, v in a.items():
+        np.save(tmp_path / f"{name}.npy", v.ravel())
+    given = [s for name in a for s in ("--in", f"{name}={tmp_path / name}.npy")]
+    koine("run", tmp_path / "p.kn", *given, "--out", f"y={tmp_path / 'y.npy'}", env={"KN_CPU": "fp16", "KN_THREADS": 1, "KN_VERIFY": "1"})
+    chosen = np.where(((a["t"] >= 0) & (a["t"] < rows))[:, None], a["e"][np.clip(a["t"], 0, rows - 1)], 0)
+    want = a["x"].astype(np.float64) @ a["w"].T + a["b"] + chosen
+    assert np.abs(np.load(tmp_path / "y.npy").reshape(m, n) - want).max() < 1e-3
+
+
+@pytest.mark.parametrize("m, k, n, strip, part", [(64, 4096, 4096, 384, 256), (8, 2048, 1024, 384, 256), (90, 2000, 3000, 384, 250), (96, 4096, 512, 0, 256)])
+def test_few_rows_go_in_strips_of_columns(koine, tmp_path, m, k, n, strip, part):
+    """By a large matrix that lies along its columns: parts of the sum, around results that are kept. What strips leave over goes so too."""
+    opts, _ = optimized(koine, tmp_path, m, k, n, across=False, level="fp16")
+    nests = 1 if n == 512 or n % 384 == 0 else 2
+    assert opts.count(f" {part} R #") == nests and len(re.findall(r"rows \d+ ", opts)) == nests and (not strip or f" {strip} L #" in opts), opts
+    assert "rows " not in optimized(koine, tmp_path, m, k, n, across=False)[0], "one multiply-add a cycle: whole panels"
+
+
+@pytest.mark.parametrize("m, k, n", [(7, 4096, 1024), (97, 4096, 1024), (64, 256, 8192), (64, 1031, 1024), (64, 1024, 512)])
+def test_what_goes_in_no_strips_of_columns(koine, tmp_path, m, k, n):
+    """Fewer rows, and more; few terms, and a prime number of them; a matrix that the second-level cache has room for."""
+    assert not re.search(r" R #\d+, rows ", optimized(koine, tmp_path, m, k, n, across=False, level="fp16")[0])
+
+
+@pytest.mark.parametrize("m, k, n, threads", [(64, 4096, 4096, 2), (64, 4096, 4096, 5), (16, 4096, 1000, 3), (64, 2048, 2048, 4)])
+def test_threads_share_out_columns_where_rows_are_few(koine, tmp_path, m, k, n, threads):
+    """Around rows each of them would read the whole matrix."""
+    opts, _ = optimized(koine, tmp_path, m, k, n, across=False, level="fp16", threads=threads)
+    assert re.search(r"split [14] \d+ t top|cut 1 .*split 1 \d+ t top", opts) and " 256 R #" in opts, opts
+
+
+@pytest.mark.runs("fp16")
+@pytest.mark.parametrize("m, k, n", [(64, 1024, 1500), (90, 2000, 1111), (8, 1024, 1024), (24, 512, 2049)])
+def test_strips_of_columns_on_the_processor(koine, tmp_path, m, k, n):
+    """Against numpy, and the same bits for any number of threads."""
+    optimized(koine, tmp_path, m, k, n, across=False, level="fp16")
+    rng = np.random.default_rng(m + n)
+    a = {"x": rng.standard_normal(m * k), "w": rng.standard_normal(k * n) / k**0.5, "b": rng.standard_normal(n)}
+    for name, v in a.items():
+        np.save(tmp_path / f"{name}.npy", v.astype(np.float32))
+    given = [s for name in a for s in ("--in", f"{name}={tmp_path / name}.npy")]
+    y = []
+    for threads in (1, 2, 5):
+        koine("run", tmp_path / "p.kn", *given, "--out", f"y={tmp_path / 'y.npy'}", env={"KN_CPU": "fp16", "KN_THREADS": threads, "KN_VERIFY": "1"})
+        y.append(np.load(tmp_path / "y.npy").reshape(m, n))
+    assert np.abs(y[0] - (a["x"].reshape(m, k) @ a["w"].reshape(k, n) + a["b"])).max() < 1e-4
+    assert all(np.array_equal(y[0], z) for z in y[1:])
+
+
 @pytest.mark.parametrize("m, n, level, whole", [(1024, 196, "fp16", True), (768, 196, "fp16", False), (1024, 500, "fp16", False), (1024, 196, "dot", False)])
 def test_all_panels_are_packed_before_rows_that_do_not_stay(koine, tmp_path, m, n, level, whole):
     """A megabyte of rows would come from the last cache for each panel."""
@@ -436,6 +567,40 @@ def test_images_are_read_in_place_one_after_the_other(koine, tmp_path, ci, co, p
     env = {"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1, "KN_STREAM": 1 << 24}
     opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env=env).stdout)[1]
     assert "stage" not in opts and [w for w in ("stream 0", "cut 2 768", "padto 2 48", "split 2 4 u") if w in opts] == how.split(", "), opts
+
+
+def added_to(n, ci, co, positions):
+    """The products, and what they are added to."""
+    return products(n, ci, co, positions).replace('out "y" = %y', f'%r = param "r" : f32 [{n}, {co}, {positions}]\n%z = add %y %r\nout "z" = %z')
+
+
+@pytest.mark.parametrize("text, level, stream, rows", [
+    (added_to(16, 64, 256, 3136), "fp16", 1 << 24, True), (added_to(16, 128, 256, 3136), "fp16", 1 << 24, False),
+    (added_to(16, 64, 256, 6400), "fp16", 1 << 24, False), (added_to(16, 64, 256, 3136), "fp16", 1 << 27, False),
+    (added_to(16, 64, 256, 3136), "avx512", 1 << 24, False), (products(16, 64, 256, 3136), "fp16", 1 << 24, False)])
+def test_short_sums_that_go_past_the_caches_are_stored_along_rows(koine, tmp_path, text, level, stream, rows):
+    """Where they are added to what comes from memory, and an image stays in the second-level cache."""
+    (tmp_path / "p.kn").write_text(text)
+    env = {"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": 1, "KN_STREAM": stream}
+    opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env=env).stdout)[1]
+    assert ("swap 1 2" not in opts) == rows and ("stream 0" in opts) == (stream < 1 << 27), opts
+
+
+@pytest.mark.runs("fp16")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_results_along_rows_on_the_processor(koine, tmp_path, threads):
+    rng = np.random.default_rng(threads)
+    x, w, r = (rng.standard_normal(shape, np.float32) for shape in ((3, 64, 832), (20, 64), (3, 20, 832)))
+    for name, a in (("x", x), ("w", w), ("r", r)):
+        np.save(tmp_path / f"{name}.npy", a)
+    (tmp_path / "p.kn").write_text(added_to(3, 64, 20, 832))
+    env = {"KN_CPU": "fp16", "KN_THREADS": threads, "KN_STREAM": 1 << 16, "KN_VERIFY": "1"}
+    opts = koine("compile", tmp_path / "p.kn", "--to", "optimize", env={**env, "KN_CODE": "x86"}).stdout
+    given = [arg for name in "xwr" for arg in ("--in", f"{name}={tmp_path / name}.npy")]
+    koine("run", tmp_path / "p.kn", *given, "--out", f"z={tmp_path / 'z.npy'}", env=env)
+    assert "stream" in opts and (threads > 1 or "swap 1 2" not in opts)
+    want = np.einsum("oc,ncp->nop", w.astype(np.float64), x.astype(np.float64)) + r
+    assert np.abs(np.load(tmp_path / "z.npy") - want).max() < 1e-4
 
 
 def test_a_row_too_short_for_a_register_is_not_packed_where_another_fills_one(koine, tmp_path):

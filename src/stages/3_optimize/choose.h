@@ -90,6 +90,7 @@ int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight);
  * one the remainder is cut off. True if a step was made. */
 bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors);
 #define KI_SHORT 8 /* vectors: below this a range is padded, not cut */
+#define KI_LEAST_TILES 6 /* that go through a panel which is packed though it could be read in place */
 /* A nest whose reduces read rows: they are vectorised along the row, not across rows, along v. */
 bool ki_sums_rows(const ki_choice *c, kn_uop end, kn_uop v);
 /* A loop in which an operand is contiguous that is not in v, the vector's: NULL if all is well. */
@@ -109,6 +110,8 @@ void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
 /* windows.c: the tile of a convolution whose filters are few beside its positions, instead of *t; false: it is none. */
 bool ki_tile_windows(ki_choice *c, kn_uop end, ki_tile *t);
+/* Does the nest read something else at each of its results, places of both loops? */
+bool ki_reads_results(const ki_nest *k, kn_uop end, kn_uop sum, kn_uop filters, kn_uop columns);
 /* The operand in this slot is copied before u (id), the innermost loop, and before all loops around that it does not vary in; in rows: as
  * each sum reads it. */
 bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot, bool in_rows);
@@ -130,6 +133,11 @@ int64_t ki_frame_parts(const ki_nest *k, kn_uop e, kn_uop access, kn_uop v, kn_u
 bool ki_frame_all(ki_choice *c, kn_uop e, kn_uop access, kn_uop v);
 /* stream.c: outputs of at least c->from bytes that are better written past the caches. */
 void ki_choose_streams(ki_choice *c);
+/* Is what the tile's nest stores so large? Under a mask it is not written past them. */
+bool ki_goes_past(const ki_choice *c, const ki_tile *t);
+/* Results of a short sum, which wait for memory on their way past the caches, and what is added to them, which comes from there: are they better
+ * stored along rows, as both lie? What the tile streams is read again for each few rows, so the second-level cache is to keep it. */
+bool ki_stores_by_rows(const ki_choice *c, kn_uop end, const ki_tile *t);
 /* A sum's loop reads one value up to a place, and another one from there on: it is cut there. True if a step was made. */
 bool ki_cut_sums(ki_choice *c);
 /* Does a condition of a choice that has a sum in it hang on u? */

@@ -148,6 +148,7 @@ static unsigned widest(const ki_target *t, const ki_nest *k, kn_uop reduce) {
 /* ---- threads ----------------------------------------------------------------------------------------------- */
 
 #define WORTH_THREADS 100000.0
+#define MANY_PANELS   8 /* of a thread, beside which the rest of its part is little */
 
 /* Threads for an extent: an exact divisor not far below what there is, else all, leaving a remainder. */
 static int64_t thread_count(int64_t n, unsigned threads) {
@@ -203,17 +204,24 @@ static bool copies_parts(const ki_choice *c, kn_uop e, const ki_tile *tile, int6
     return false;
 }
 
+/* Is v so long that each of t threads has many panels, and u so short that parts of it would use each too little to have it packed? Each thread
+ * would go through all of the streamed operand. */
+static bool wants_panels(const ki_tile *tile, int64_t t) {
+    if (!tile->u || tile->row || tile->inner || tile->step < 1) return false;
+    return ki_extent(tile->u) < t * tile->mu * KI_LEAST_TILES && ki_extent(tile->v) >= t * tile->step * MANY_PANELS;
+}
+
 /* The outermost loop that the threads divide, in units of *unit; not the vector's, unless it is long or the panel of a
  * matrix product. */
 static kn_uop divided(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t *unit) {
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
         int64_t n = ki_extent(r), t = c->count ? c->count : thread_count(n, c->threads),
-                u = r == tile->v ? tile->step : 1;
+                u = r == tile->v && !wants_panels(tile, t) ? tile->step : 1;
         if (n < t * u || n % (t * u) || !may_thread(c, e, r)) continue;
         if (r == tile->u && ki_extent(tile->v) % (t * tile->step) == 0 && ki_extent(tile->v) >= t * tile->step)
             continue;
-        if (r == tile->u && copies_parts(c, e, tile, t)) continue;
+        if (r == tile->u && (wants_panels(tile, t) || copies_parts(c, e, tile, t))) continue;
         return *unit = u, r;
     }
     return NULL;

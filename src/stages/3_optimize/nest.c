@@ -334,6 +334,23 @@ kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *co
     return found;
 }
 
+kn_uop ki_nest_read_without(const ki_nest *k, kn_uop root, int32_t slot, kn_uop r) {
+    kn_uop found = NULL, *node;
+    int64_t n = ki_toposort(k->ir, &root, 1, &node);
+    bool one = n >= 0;
+    for (int64_t i = 0; i < n && one; i++) {
+        uint32_t at = k->scope.at[node[i]->id];
+        kn_uop p = k->read[at] ? ki_storage(node[i]) : NULL;
+        if (!p || ki_slot_of(p) != slot) continue;
+        one = !k->word[at];
+        if (ki_scope_has(&k->scope, node[i], r)) continue;
+        one &= !found;
+        found = node[i];
+    }
+    if (n >= 0) ki_free(node);
+    return one ? found : NULL;
+}
+
 /* Is u part of what the loops of closer do? What stands in another nest is done before them all, or after. */
 static bool is_inside(const ki_nest *k, kn_uop closer, kn_uop u) {
     const kn_uop *node;

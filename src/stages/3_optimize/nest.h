@@ -65,6 +65,8 @@ bool ki_is_written(const ki_nest *k, int32_t slot);
 int32_t ki_slot_of(kn_uop storage);
 /* The access under root that reads what has this slot, the last of *count; where words of them do, of words alone. NULL: none does. */
 kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *count);
+/* Of several such, elements all, the one that r leaves where it is; NULL: none, or several. */
+kn_uop ki_nest_read_without(const ki_nest *k, kn_uop root, int32_t slot, kn_uop r);
 /* Iterations of r may run in any order and at once: nothing is carried from one to another, and they write to different
  * places. REDUCE ranges are not asked about (false). */
 bool ki_nest_independent(const ki_nest *k, kn_uop r);

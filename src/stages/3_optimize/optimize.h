@@ -11,7 +11,7 @@
  *                             where memory is indexed so; elsewhere the two are its quotient and its remainder
  *   CUT axis at               [0, at) and [at, n) become two loops, with what stands inside; the second one's ranges
  *                             have the ids id, id + 1, ... in order of the ids they are copies of
- *   STAGE axis slot top?      what the loops inside `axis` read of PARAM `slot` is copied to LOCAL buffer `id` before them
+ *   STAGE axis slot top?      what the loops inside `axis` read of PARAM `slot`, of several reads that which the innermost of them leaves where it is, is copied to LOCAL buffer `id` before them
  *                             (axis -1: outside all loops of the nest); copied ranges have ids from the kernel's next on; top: what
  *                             each sum reads lies in a row
  *   DEAL axis slot            what the loops inside `axis` read of PARAM `slot` is copied to LOCAL buffer `id` as it lies there, whole, but that where

@@ -7,6 +7,8 @@
 #include "stages/3_optimize/choose.h"
 
 #define FAIL(...) (ki_fail(k->ir->env, __VA_ARGS__), NULL)
+#define FEW_TERMS 64        /* of a sum that takes no longer than its result's way to memory */
+#define MOST_KEPT (1 << 20) /* bytes: a second-level cache keeps it */
 
 static bool goes_to(kn_uop store, int32_t slot) {
     kn_uop p = store->op == KN_STORE && ki_is_access(store->src[0]) ? ki_storage(store->src[0]) : NULL;
@@ -82,6 +84,23 @@ static bool in_lines(const ki_choice *c, int32_t slot, unsigned item) {
         if (u->nsrc == 2 && u->src[0]->src[1]->op != KN_WHERE && row(k, u) * item % c->target->line == 0) good += n;
     }
     return good >= all * 15 / 16;
+}
+
+bool ki_goes_past(const ki_choice *c, const ki_tile *t) {
+    kn_uop store = ki_nest_store(ki_nest_closer(&c->nest, t->v)), to = store ? ki_storage(store->src[0]) : NULL;
+    return c->from && to && (uint64_t)ki_numel(to) * (uint64_t)ki_itemsize((kn_dtype)to->dtype) >= c->from;
+}
+
+bool ki_stores_by_rows(const ki_choice *c, kn_uop e, const ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    int64_t terms = ki_terms(t->reduce);
+    if (!c->target->twice || terms > FEW_TERMS || !ki_goes_past(c, t)) return false;
+    if (terms * ki_extent(t->v) * ki_word_bytes(k, t->streamed) > MOST_KEPT) return false;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop y = k->closer[q];
+        if (y && y->op == KN_REDUCE && y != t->reduce && ki_scope_has(&k->scope, y, t->v)) return false;
+    }
+    return ki_reads_results(k, e, t->reduce, t->u, t->v);
 }
 
 void ki_choose_streams(ki_choice *c) {

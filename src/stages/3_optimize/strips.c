@@ -4,7 +4,11 @@
  * one after the other, waited for memory where the next tile's vectors did.
  *
  * The sum goes in parts, so that the other operand's panels of one part stay in the second-level cache while a strip's rows go through them; all
- * of them are packed once (tile.c: it is no use to do so for each strip). */
+ * of them are packed once (tile.c: it is no use to do so for each strip).
+ *
+ * A few rows by a large matrix that lies along its columns go in strips of columns likewise: the strip's part of the matrix goes through a
+ * second-level cache once, and each piece of it serves all rows from the first one. Whole columns would be panels that only the second-level
+ * cache holds, packed for few rows. */
 #include "stages/3_optimize/choose.h"
 
 #define STRIP       384 /* rows at most, and */
@@ -16,9 +20,14 @@
 #define MOST_PART   (1 << 19) /* bytes of a part's panels */
 #define MOST_ALL    (1 << 21) /* of all parts' */
 
-/* The largest divisor. */
-static int64_t part_of(int64_t terms) {
-    int64_t n = terms < PART ? terms : PART;
+#define MOST_FEW    96 /* rows: of more, panels are worth packing whole */
+#define LEAST_FEW   8
+#define FEW_PART    256       /* terms of a part of theirs, at most */
+#define LEAST_BYTES (1 << 22) /* of the matrix beside them: what a second-level cache does not hold */
+
+/* The largest divisor that is no more than most. */
+static int64_t part_of(int64_t terms, int64_t most) {
+    int64_t n = terms < most ? terms : most;
     while (terms % n) n--;
     return n;
 }
@@ -31,40 +40,101 @@ static int64_t strip_of(int64_t n) {
     return n % strip && n < MANY * STRIP ? 0 : strip;
 }
 
-/* The nest's only loops? first: which comes first, threads aside. */
-static bool are_all(kn_uop e, kn_uop a, kn_uop b, kn_uop *first) {
-    bool all = true;
+/* How many loops stand around a and b, threads aside; -1: one stands inside. first: which of the two comes first. */
+static int loops_around(kn_uop e, kn_uop a, kn_uop b, kn_uop *first) {
+    int around = 0;
     *first = NULL;
     for (uint32_t j = 1; j < e->nsrc; j++) {
-        if (!ki_is_serial(e->src[j])) continue;
-        all &= e->src[j] == a || e->src[j] == b;
-        if (!*first) *first = e->src[j];
+        kn_uop r = e->src[j];
+        if (!ki_is_serial(r)) continue;
+        if (!*first && (r == a || r == b)) *first = r;
+        else if (r != a && r != b && *first) return -1;
+        around += r != a && r != b;
     }
-    return all;
+    return around;
 }
 
-/* The operand's rows, those of all threads. */
-static int64_t rows_of(const ki_nest *k, const ki_tile *t) {
-    int64_t n = ki_extent(t->v);
+/* The operand's rows along r, those of all threads. */
+static int64_t rows_of(const ki_nest *k, kn_uop operand, kn_uop r) {
+    int64_t n = ki_extent(r);
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
-        kn_uop r = k->scope.range[q];
-        if (r->arg.range.axis == KN_AX_THREAD && ki_scope_has(&k->scope, t->streamed, r)) n *= ki_extent(r);
+        kn_uop x = k->scope.range[q];
+        if (x->arg.range.axis == KN_AX_THREAD && ki_scope_has(&k->scope, operand, x)) n *= ki_extent(x);
     }
     return n;
 }
 
+/* Is some place that is read, as of a row that a token names, no 32 bits and another one for each row? As lanes they would halve the registers of
+ * the whole kernel (5_select/lanes.c). */
+static bool has_far_places(const ki_nest *k, kn_uop rows) {
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        bool fits = u->dtype != KN_IDX || (u->lo.i >= INT32_MIN && u->hi.i <= INT32_MAX);
+        if (!fits && ki_scope_has(&k->scope, u, rows)) return true;
+    }
+    return false;
+}
+
+static bool is_plain_row(const ki_nest *k, kn_uop access, kn_uop r) {
+    bool known;
+    return ki_word_of(k, access) == access && !ki_is_gated(access) && ki_nest_stride(k, access, r, &known) == 1 &&
+           known;
+}
+
+/* The other operand's rows, of one of what both operands have several of: however threads, cuts and blocks deal them out, since this decides
+ * in which order terms are added. */
+static int64_t all_rows(const ki_nest *k, const ki_tile *t) {
+    int64_t n = ki_numel(ki_storage(t->other)) / ki_terms(t->reduce);
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q];
+        if (!ki_extent(r) || (k->closer[q] && k->closer[q]->op == KN_REDUCE)) continue;
+        if (ki_scope_has(&k->scope, t->other, r) && ki_scope_has(&k->scope, t->streamed, r)) n /= ki_extent(r);
+    }
+    return n;
+}
+
+/* A few rows by a large matrix. */
+static bool choose_few(ki_choice *c, kn_uop e, const ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    int64_t m = t->u ? all_rows(k, t) : 0, n = ki_extent(t->v), terms = ki_terms(t->reduce);
+    int64_t part = part_of(terms, FEW_PART), item = ki_word_bytes(k, t->streamed), strip = n < 2 * STRIP ? n : STRIP;
+    if (m < LEAST_FEW || m > MOST_FEW || t->row || t->w || t->inner || n < 2 * c->lanes) return false;
+    if (part * 2 < FEW_PART || terms < 2 * part || ki_numel(ki_storage(t->streamed)) * item < LEAST_BYTES) return false;
+    if (ki_keeps_sums(c, e) || t->reduce->nsrc != 2 || ki_storage(t->streamed)->op != KN_PARAM) return false;
+    if (!is_plain_row(k, t->streamed, t->v) || !is_plain_row(k, t->other, t->reduce->src[1])) return false;
+    kn_uop first;
+    if (loops_around(e, t->u, t->v, &first) < 0 || !ki_nest_independent(k, t->u) || !ki_nest_independent(k, t->v))
+        return false;
+    uint32_t rows = t->u->arg.range.id, columns = t->v->arg.range.id, sum = ki_last_loop(t->reduce)->arg.range.id;
+    if (first != t->v) return ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns), true;
+    if (ki_choice_even(c, t->v, strip)) return true;
+    uint32_t of_strip = columns;
+    if (n > strip) {
+        of_strip = ki_nest_next_range(k);
+        if (!ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->v->arg.range.axis, false, columns, strip)) return true;
+    }
+    if (!ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, of_strip)) return true;
+    if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, sum, part)) return true;
+    ki_choice_rows(c, ki_nest_range(k, sum), ki_nest_range(k, rows), 1, false);
+    if (!c->ok) return true;
+    ki_choice_mark(c, ki_nest_closer(k, ki_nest_range(k, rows)));
+    if (strip % c->lanes == 0) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, of_strip, c->lanes);
+    return true;
+}
+
 bool ki_choose_strips(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
-    int64_t m = ki_extent(t->v), n = t->u ? ki_extent(t->u) : 0, terms = ki_terms(t->reduce), part = part_of(terms);
+    int64_t m = ki_extent(t->v), n = t->u ? ki_extent(t->u) : 0, terms = ki_terms(t->reduce),
+            part = part_of(terms, PART);
     int64_t strip = n ? strip_of(n) : 0, item = ki_word_bytes(k, t->streamed);
-    if (c->knobs.pack == 1 || !t->turned || !c->target->twice || t->reduce->dtype != KN_F32 ||
-        e->src[0]->op != KN_STORE)
+    if (c->knobs.pack == 1 || !c->target->twice || t->reduce->dtype != KN_F32 || e->src[0]->op != KN_STORE)
         return false;
-    if (!strip || part < LEAST_PART || rows_of(k, t) < LEAST_ROWS) return false;
+    if (!t->turned) return choose_few(c, e, t);
+    if (!strip || part < LEAST_PART || rows_of(k, t->streamed, t->v) < LEAST_ROWS) return false;
     if (part * m * item > MOST_PART || terms * m * item > MOST_ALL) return false;
     while (strip * m * item > KI_MOST_KEPT && strip > LEAST_STRIP) strip /= 2;
     kn_uop first;
-    if (!are_all(e, t->u, t->v, &first)) return false;
+    if (loops_around(e, t->u, t->v, &first) != 0) return false;
     if (!ki_nest_independent(k, t->u) || !ki_nest_independent(k, t->v)) return false;
     uint32_t rows = t->v->arg.range.id, columns = t->u->arg.range.id, sum = ki_last_loop(t->reduce)->arg.range.id;
     if (first != t->u) return ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns), true;
@@ -75,6 +145,7 @@ bool ki_choose_strips(ki_choice *c, kn_uop e, const ki_tile *t) {
     ki_choice_rows(c, ki_nest_range(k, sum), ki_nest_range(k, of_strip), 1, false);
     if (!c->ok || !ki_choice_do(c, KI_OPT_SWAP, 0, false, of_strip, rows)) return true;
     ki_choice_mark(c, ki_nest_closer(k, ki_nest_range(k, rows)));
-    KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, of_strip, c->lanes}, {KN_AX_UPCAST, rows, c->lanes});
+    int64_t square = has_far_places(k, ki_nest_range(k, rows)) ? 0 : c->lanes; /* 0: rows one by one */
+    KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, of_strip, c->lanes}, {KN_AX_UPCAST, rows, square});
     return true;
 }

@@ -7,18 +7,19 @@
 
 #include <math.h>
 
-#define MOST_PACKED (1 << 20) /* bytes: a panel should stay in a core's second-level cache */
-#define MOST_ROWS   (1 << 19) /* bytes of a block of rows that is packed, beside a panel */
-#define MOST_BLOCK  (5 << 17) /* bytes of a block of rows that is gone through twice */
-#define ROWS        8         /* tiles of such a block, at least */
-#define MANY_SUMS   20 /* accumulators: with fewer, what is loaded takes time where two multiply-adds a cycle are done */
-#define FEW_ROWS    4  /* of a tile: with fewer, a panel's vectors take longer to come than to multiply */
-#define FEW_USES    8  /* of a panel: fewer are not worth packing it */
-#define MANY_ROWS   32  /* times a tile's, beside which the nest of what is left takes little */
-#define EVEN        8   /* rows that leave no nest of a few, which would add up the last columns otherwise */
-#define MANY_TERMS  256 /* of a sum: beside them a store of lanes one by one is nothing */
-#define MOST_ALSO   4
-#define CACHE_LINE  64
+#define MOST_PACKED  (1 << 20) /* bytes: a panel should stay in a core's second-level cache */
+#define MOST_ROWS    (1 << 19) /* bytes of a block of rows that is packed, beside a panel */
+#define MOST_BLOCK   (5 << 17) /* bytes of a block of rows that is gone through twice */
+#define ROWS         8         /* tiles of such a block, at least */
+#define MANY_SUMS    20 /* accumulators: with fewer, what is loaded takes time where two multiply-adds a cycle are done */
+#define FEW_ROWS     4   /* of a tile: with fewer, a panel's vectors take longer to come than to multiply */
+#define FEW_USES     8   /* of a panel: fewer are not worth packing it */
+#define MANY_ROWS    32  /* times a tile's, beside which the nest of what is left takes little */
+#define EVEN         8   /* rows that leave no nest of a few, which would add up the last columns otherwise */
+#define ACROSS_LANES 4   /* additions that a sum across lanes is like */
+#define MANY_TERMS   256 /* of a sum: beside them a store of lanes one by one is nothing */
+#define MOST_ALSO    4
+#define CACHE_LINE   64
 #define CACHE_WAY                                                                                                      \
     (1 << 16) /* bytes of the second-level cache that hold one line of each set, and how often it has them */
 #define CACHE_WAYS 16
@@ -101,25 +102,27 @@ static bool keeps_rows(const ki_nest *k, kn_uop e, kn_uop access, bool *again) {
     return rows;
 }
 
-/* STAGE wants the operand read in one place of the nest. Where the nest keeps rows, u must stay outside v, or they would be
+/* STAGE wants the operand read in one place of the nest, or in one that u, the innermost loop then, leaves where it is. Where the nest keeps rows, u must stay outside v, or they would be
  * filled again for each tile. */
-static bool alone(const ki_nest *k, kn_uop e, kn_uop access) {
+static bool alone(const ki_nest *k, kn_uop e, kn_uop access, kn_uop u) {
     bool again, rows = keeps_rows(k, e, access, &again);
-    return ki_storage(access)->op == KN_PARAM && !rows && !again;
+    kn_uop p = ki_storage(access);
+    if (p->op != KN_PARAM || rows) return false;
+    return !again || (u && ki_nest_read_without(k, e, p->arg.param->slot, u) == access);
 }
 
-/* How often the panel is read once it is packed: iterations of the loops it does not vary in. */
+/* How often the panel is read once it is packed: iterations of the loops it does not vary in, for all threads, so that none adds up otherwise. */
 static int64_t uses_of_panel(const ki_nest *k, kn_uop e, const ki_tile *t) {
     int64_t n = 1;
     for (uint32_t j = 1; j < e->nsrc && n < 1 << 20; j++)
-        if (ki_is_serial(e->src[j]) && ki_extent(e->src[j]) && !uses(k, t->streamed, e->src[j]))
+        if (!ki_is_lane(e->src[j]) && ki_extent(e->src[j]) && !uses(k, t->streamed, e->src[j]))
             n *= ki_extent(e->src[j]);
     return n;
 }
 
-/* May x's operand a be packed in panels of n lanes? */
-static bool may_pack(const ki_nest *k, kn_uop e, kn_uop x, kn_uop a, int64_t n) {
-    return ki_terms(x) * n * ki_word_bytes(k, a) <= MOST_PACKED && alone(k, e, a);
+/* May x's operand a be packed in panels of n lanes? u: for each of which all of that loop goes by, NULL: it is packed otherwise. */
+static bool may_pack(const ki_nest *k, kn_uop e, kn_uop x, kn_uop a, int64_t n, kn_uop u) {
+    return ki_terms(x) * n * ki_word_bytes(k, a) <= MOST_PACKED && alone(k, e, a, u);
 }
 
 /* What is done with each sum x before it is stored, in additions. */
@@ -154,7 +157,7 @@ static bool fits_in_place(const ki_choice *c, kn_uop x, kn_uop a, kn_uop v) {
 /* Is a window better packed than read under masks? Where two multiply-adds a cycle are done a masked load takes the place of one. */
 static bool packs_gated(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop u) {
     bool many = u && ki_extent(u) >= MANY_ROWS && ki_is_gated(a);
-    return many && c->target->twice && may_pack(&c->nest, e, x, a, 3 * c->lanes);
+    return many && c->target->twice && may_pack(&c->nest, e, x, a, 3 * c->lanes, NULL);
 }
 
 /* Streamed operand a, other operand b: is there a u? */
@@ -169,9 +172,10 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     bool poor = !known || stride != 1 || lanes == 0 || (n < c->lanes && n * 3 < lanes * 2);
     if (row && !(poor && ki_terms(x) >= 4 * c->lanes)) row = NULL;
     t->streamed = a;
-    if (row && u && lanes && ki_keeps_sums(c, e) && may_pack(k, e, x, a, lanes)) row = NULL;
-    if (row && u && lanes && uses_of_panel(k, e, t) * work_after(k, e, x) > 2 * ki_terms(x) &&
-        may_pack(k, e, x, a, lanes))
+    if (row && u && lanes && ki_keeps_sums(c, e) && may_pack(k, e, x, a, lanes, NULL)) row = NULL;
+    int64_t after = c->target->twice ? ACROSS_LANES : 0; /* and what is done with each sum */
+    if (row && u && lanes && uses_of_panel(k, e, t) * (after + work_after(k, e, x)) > 2 * ki_terms(x) &&
+        may_pack(k, e, x, a, lanes, u))
         row = NULL;
     if (!row && n == 1) lanes = 1; /* a CUT left it */
     if (!row && (lanes == 0 || !u)) return false;
@@ -246,12 +250,6 @@ static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
     return (!k->mu || mu == k->mu) && (!k->nv || nv == k->nv) && (!k->mw || mw == k->mw);
 }
 
-/* Is what it stores better written past the caches? Under a mask it is not (stream.c). */
-static bool goes_past(const ki_choice *c, const ki_tile *t) {
-    kn_uop store = ki_nest_store(ki_nest_closer(&c->nest, t->v)), to = store ? ki_storage(store->src[0]) : NULL;
-    return c->from && to && (uint64_t)ki_numel(to) * (uint64_t)ki_itemsize((kn_dtype)to->dtype) >= c->from;
-}
-
 /* Of v's n lanes, in tiles `step` wide, those that do something: the last tile is padded, if that divides `padded`, or, *cut, what is left is
  * done apart, in one register, a part of one, or one by one. */
 static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padded, int64_t step, bool *cut) {
@@ -263,7 +261,7 @@ static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padd
     if (t->inner && !ki_is_gated(t->streamed)) half = false;
     half |= few;
     double rest = (double)t->lanes * (few ? 0.3 : half ? 0.85 : 1.15 * (double)whole);
-    double masks = padded == n ? 1 : goes_past(c, t) ? 0.94 : t->inner && !ki_is_gated(t->streamed) ? 0.98 : 1;
+    double masks = padded == n ? 1 : ki_goes_past(c, t) ? 0.94 : t->inner && !ki_is_gated(t->streamed) ? 0.98 : 1;
     double pad = padded % step ? 0 : (double)n / (double)padded * masks,
            apart = 0.97 * (double)n / ((double)(n - over) + rest); /* another nest */
     bool free = ki_masks_are_free(c);
@@ -340,7 +338,7 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     int64_t item = ki_word_bytes(k, t->streamed), span = 0;
     bool known, hard = is_hard(k, t);
     if (c->knobs.pack == 1 || t->inner) return false;
-    if (t->row || !t->u || !may_pack(k, e, t->reduce, t->streamed, t->step * t->mw)) return false;
+    if (t->row || !t->u || !may_pack(k, e, t->reduce, t->streamed, t->step * t->mw, t->u)) return false;
     if (hard) return uses_of_panel(k, e, t) >= FEW_USES;
     if (c->knobs.pack == 2) return true;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {
@@ -349,7 +347,7 @@ static bool worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
         if (s < 0) s = -s;
         if (s > 1) span += s * (ki_extent(t->reduce->src[j]) - 1) * item;
     }
-    return ki_extent(t->u) / t->mu >= 6 && span > FAR;
+    return ki_extent(t->u) / t->mu >= KI_LEAST_TILES && span > FAR;
 }
 
 int ki_sums_columns(const ki_nest *k, kn_uop e, kn_uop v) {
@@ -428,7 +426,7 @@ static bool is_repeated(const ki_choice *c, kn_uop e, kn_uop access) {
  * is gone through, and they are less. */
 static bool is_packed_whole(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
-    if (!t->pack || !t->u || !may_pack(k, e, t->reduce, t->streamed, ki_extent(t->v))) return false;
+    if (!t->pack || !t->u || !may_pack(k, e, t->reduce, t->streamed, ki_extent(t->v), NULL)) return false;
     if (ki_is_tiled(t->reduce)) return goes_by_blocks(c, t);
     if (!c->target->twice || t->row || t->w) return false;
     if (is_repeated(c, e, t->streamed)) return true;
@@ -518,8 +516,8 @@ static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
     turned.mu = SQUARE;
     turned.nv = m % (2 * c->lanes) == 0 && terms * 2 * c->lanes * 4 <= MOST_PACKED ? 2 : 1;
     turned.step = turned.nv * c->lanes;
-    if (!may_pack(k, e, x, turned.streamed, turned.step)) return false;
-    turned.whole = m > turned.step && may_pack(k, e, x, turned.streamed, 2 * m);
+    if (!may_pack(k, e, x, turned.streamed, turned.step, NULL)) return false;
+    turned.whole = m > turned.step && may_pack(k, e, x, turned.streamed, 2 * m, NULL);
     return *t = turned, true;
 }
 
@@ -565,6 +563,13 @@ static int64_t apart_bytes(ki_choice *c, const ki_tile *t) {
     return packs ? ki_extent(t->u) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) : 0;
 }
 
+/* Words of the other operand of which each sign is turned (dots.c): once for a tile's rows, and not at each use of each. */
+static bool turns_words(const ki_choice *c, const ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    return t->pack && t->u && !t->row && !ki_is_tiled(t->reduce) && ki_storage(t->other)->op == KN_PARAM &&
+           ki_word_of(k, t->other)->op == KN_XOR;
+}
+
 /* Where these are more than a cache holds, rows are taken in blocks: the loop over blocks goes around the panels. True if a step was
  * made. */
 static bool block_rows(ki_choice *c, const ki_tile *t) {
@@ -582,7 +587,7 @@ static bool block_rows(ki_choice *c, const ki_tile *t) {
 static bool block_panels(ki_choice *c, kn_uop e, const ki_tile *t) {
     int64_t n = ki_extent(t->v) / t->step, f = n;
     if (t->whole || ki_extent(t->v) % t->step || !goes_by_blocks(c, t)) return false;
-    while (f > 1 && (n % f || !may_pack(&c->nest, e, t->reduce, t->streamed, f * t->step))) f--;
+    while (f > 1 && (n % f || !may_pack(&c->nest, e, t->reduce, t->streamed, f * t->step, NULL))) f--;
     uint32_t u = t->u->arg.range.id, outer = ki_nest_next_range(&c->nest);
     if (f < 2 || !ki_nest_independent(&c->nest, t->v)) return false;
     bool inside = ki_place_in(e, t->u) < ki_place_in(e, t->v);
@@ -638,7 +643,7 @@ static bool order_operands(ki_choice *c, kn_uop e, const ki_tile *t) {
     for (uint32_t j = 1; j < t->reduce->nsrc; j++)
         if (!ki_is_gated_by(&c->nest, t->streamed, t->reduce->src[j])) over_v *= ki_extent(t->reduce->src[j]);
     bool inside = ki_place_in(e, t->u) > ki_place_in(e, t->v);
-    return inside != (over_u < over_v) && swap(c, t->u, t->v);
+    return inside != (over_u < over_v && !ki_stores_by_rows(c, e, t)) && swap(c, t->u, t->v);
 }
 
 bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot, bool in_rows) {
@@ -646,6 +651,7 @@ bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot, bool in_rows) {
     uint32_t count, inside;
     kn_uop access = ki_nest_read_of(&c->nest, e, slot, &inside);
     ki_nest_read_of(&c->nest, c->nest.sink, slot, &count);
+    if (inside > 1) access = ki_nest_read_without(&c->nest, e, slot, r);
     if (ki_last_loop(e) != r || !access) return true;
     if (count == 1 && is_repeated(c, e, access)) return ki_choice_do(c, KI_OPT_STAGE, 0, in_rows, UINT32_MAX, slot);
     for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
@@ -704,6 +710,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (worth_packing(c, e, &also[i])) slot[panels++] = ki_storage(also[i].streamed)->arg.param->slot;
     int64_t apart = apart_bytes(c, t);
     if (apart && apart <= MOST_ROWS) slot[panels++] = ki_storage(t->other)->arg.param->slot;
+    int32_t turned = !apart && turns_words(c, t) ? ki_storage(t->other)->arg.param->slot : -1;
     ki_part lanes[MOST_ALSO + 6] = {part((kn_axis)t->v->arg.range.axis, v, t->parts ? ki_extent(t->v) / t->nv : 0),
                                     part(KN_AX_UPCAST, u, t->mu), part(KN_AX_UPCAST, w, t->mw),
                                     part(KN_AX_UPCAST, v, t->lanes), part(KN_AX_UPCAST, v, t->nv)};
@@ -723,6 +730,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (t->first ? !ki_choice_do(c, KI_OPT_STAGE, 0, false, UINT32_MAX, slot[i])
                      : (t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i], false))
             return false;
+    if (turned >= 0 && !ki_choice_do(c, KI_OPT_STAGE, 0, true, u, turned)) return false;
     for (uint32_t i = 0; i < sums && c->ok; i++) ki_join_sums(c, sum[i]);
     if (c->ok && taps != UINT32_MAX) ki_choice_do(c, KI_OPT_TERMS, 0, false, taps, 0);
     return c->ok;

@@ -33,8 +33,7 @@ static bool filters_are_few(int64_t filters, int64_t positions, int64_t step) {
     return TURNED / (double)positions < windows;
 }
 
-/* Does the nest read something else at each result? It comes by squares, too, of COLUMNS. */
-static bool reads_results(const ki_nest *k, kn_uop e, kn_uop x, kn_uop filters, kn_uop columns) {
+bool ki_reads_results(const ki_nest *k, kn_uop e, kn_uop x, kn_uop filters, kn_uop columns) {
     const ki_scope *s = &k->scope;
     for (uint32_t i = 0; i < s->at[e->id]; i++)
         if (k->read[i] && ki_scope_has(s, s->node[i], filters) && ki_scope_has(s, s->node[i], columns) &&
@@ -77,7 +76,8 @@ bool ki_tile_windows(ki_choice *c, kn_uop e, ki_tile *t) {
     bool whole = all > 1 && m * panel <= MOST_FILTERS;
     if (reduces != 1 || count != 1 || 2 * c->lanes * panel > MOST_PANEL) return false;
     if (!filters_are_few(m, whole ? positions * all : positions, step)) return false;
-    if (few < COLUMNS && reads_results(k, e, x, filters, columns)) return false;
+    /* That comes by squares, too, of COLUMNS. */
+    if (few < COLUMNS && ki_reads_results(k, e, x, filters, columns)) return false;
     bool frames = ki_is_gated(t->streamed);
     if (frames && !ki_frame_parts(k, e, t->streamed, columns, &rows, &before)) return false;
     *t = (ki_tile){.v = filters,

@@ -57,17 +57,10 @@ static void conv_bn(kn_ctx *k, built *b) {
 static void digits_step(kn_ctx *k, built *b) {
     (void)k;
     net *n = &b->net;
-    int64_t size = n->batch * n->channels * n->height * n->width;
-    float *x = calloc((size_t)size, sizeof *x);
-    int32_t *y = calloc((size_t)n->batch, sizeof *y);
-    if (x && y) {
-        one(b, net_build(n, x, y));
-        const kn_tensor *state;
-        size_t count = kn_optim_state(n->adam, &state);
-        for (size_t i = 0; i < count && b->n < MAX_OUT; i++) one(b, state[i]);
-    }
-    free(x);
-    free(y);
+    one(b, net_build(n));
+    const kn_tensor *state;
+    size_t count = kn_optim_state(n->adam, &state);
+    for (size_t i = 0; i < count && b->n < MAX_OUT; i++) one(b, state[i]);
 }
 
 static const struct {

@@ -1,14 +1,25 @@
 /* net.c: a small convolutional network, trained with Adam. See net.h.
  *
  * A step builds its graph afresh inside a scope; equal graphs are compiled once. What changes from step to step (the
- * images, the labels, the learning rate) enters as data, never as a constant, or every step would be a new program. */
+ * images, the labels, the learning rate) enters as data, never as a constant, or every step would be a new program. It enters in the
+ * same memory, too: so each step's nodes are those of the one before, and found by comparing pointers. */
 #include "net.h"
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 static kn_tensor he(kn_ctx *k, kn_ints shape, int64_t fan_in) {
     return kn_param(kn_muls(kn_randn(k, shape), sqrt(2.0 / (double)fan_in)));
+}
+
+/* Memory of a tensor that is written to between steps; koine frees it when nothing needs it any more. */
+static void *shared(kn_ctx *k, kn_dtype dtype, size_t item, kn_ints shape, kn_tensor *t) {
+    size_t n = 1;
+    for (int64_t i = 0; i < shape.n; i++) n *= (size_t)shape.v[i];
+    void *data = calloc(n, item);
+    if (data && kn_check(*t = kn_keep(kn_borrow_host(k, data, dtype, shape, free, data)))) free(data), data = NULL;
+    return data;
 }
 
 static int64_t after(int64_t n, int size, int stride, int pad) { return (n + 2 * pad - size) / stride + 1; }
@@ -28,12 +39,17 @@ kn_status net_open(net *n, kn_ctx *k, int64_t channels, int64_t height, int64_t 
     n->p[3] = kn_param(kn_zeros(k, KN_SHAPE(C2), KN_F32));
     n->p[4] = kn_param(kn_muls(kn_randn(k, KN_SHAPE(classes, C2 * h * w)), sqrt(0.5 / (double)(C2 * h * w))));
     n->p[5] = kn_param(kn_zeros(k, KN_SHAPE(classes), KN_F32));
+    n->x = shared(k, KN_F32, sizeof *n->x, KN_SHAPE(batch, channels, height, width), &n->images);
+    n->y = shared(k, KN_I32, sizeof *n->y, KN_SHAPE(batch), &n->labels);
+    if (!n->x || !n->y) return kn_error(k) ? kn_error(k) : KN_NOMEM;
     n->adam = kn_adam(k, n->p, NET_PARAMS, 0, 0.9, 0.99, 1e-7);
     return n->adam ? kn_optim_realize(n->adam, NULL) : kn_error(k);
 }
 
 void net_close(net *n) {
     kn_optim_free(n->adam);
+    if (n->images) kn_drop(n->images);
+    if (n->labels) kn_drop(n->labels);
     *n = (net){0};
 }
 
@@ -44,30 +60,25 @@ static kn_tensor logits(const net *n, kn_tensor x) {
     return kn_linear(kn_reshape(x, KN_SHAPE(n->batch, -1)), n->p[4], n->p[5]);
 }
 
-static kn_tensor images(const net *n, const float *x) {
-    return kn_from_host(n->k, x, KN_F32, KN_SHAPE(n->batch, n->channels, n->height, n->width));
-}
-
-kn_tensor net_build(net *n, const float *x, const int32_t *y) {
-    kn_tensor labels = kn_from_host(n->k, y, KN_I32, KN_SHAPE(n->batch));
-    kn_tensor loss = kn_cross_entropy(logits(n, images(n, x)), labels);
+kn_tensor net_build(net *n) {
+    kn_tensor loss = kn_cross_entropy(logits(n, n->images), n->labels);
     kn_optim_step(n->adam, loss);
     return loss;
 }
 
-kn_status net_step(net *n, const float *x, const int32_t *y, double rate, float *loss) {
+kn_status net_step(net *n, double rate, float *loss) {
     kn_scope_open(n->k);
     kn_status s = kn_optim_rate(n->adam, rate);
-    kn_tensor l = net_build(n, x, y);
+    kn_tensor l = net_build(n);
     if (!s) s = kn_optim_realize(n->adam, l);
     if (!s) s = kn_to_host(l, loss, sizeof *loss);
     kn_scope_close(n->k);
     return s;
 }
 
-kn_status net_predict(net *n, const float *x, int64_t *label) {
+kn_status net_predict(net *n, int64_t *label) {
     kn_scope_open(n->k);
-    kn_tensor best = kn_argmax(logits(n, images(n, x)), 1, 0);
+    kn_tensor best = kn_argmax(logits(n, n->images), 1, 0);
     kn_status s = kn_to_host(best, label, (size_t)n->batch * sizeof *label);
     kn_scope_close(n->k);
     return s;

@@ -16,16 +16,19 @@ typedef struct net {
     int size, stride, pad; /* of the convolutions */
     kn_tensor p[NET_PARAMS]; /* w1 b1 w2 b2 w3 b3 */
     kn_optim *adam;
+    float *x;   /* the batch that is next: images (batch, channels, height, width) */
+    int32_t *y; /* and their classes (batch,) */
+    kn_tensor images, labels; /* the same memory */
 } net;
 
 /* Parameters from the context's seed. Images must be 6 x 6 at least. net_close in any case. */
 kn_status net_open(net *n, kn_ctx *k, int64_t channels, int64_t height, int64_t width, int classes, int64_t batch);
 void net_close(net *n);
-/* The loss of a batch, and one step's assigns. Nothing runs. */
-kn_tensor net_build(net *n, const float *x, const int32_t *y);
-/* One step on `batch` images: x (batch, channels, height, width), y (batch,). */
-kn_status net_step(net *n, const float *x, const int32_t *y, double rate, float *loss);
-/* The likeliest class of each of `batch` images. */
-kn_status net_predict(net *n, const float *x, int64_t *label);
+/* The loss of the batch in x and y, and one step's assigns. Nothing runs. */
+kn_tensor net_build(net *n);
+/* One step on x and y. */
+kn_status net_step(net *n, double rate, float *loss);
+/* The likeliest class of each image in x. */
+kn_status net_predict(net *n, int64_t *label);
 
 #endif

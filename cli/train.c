@@ -19,9 +19,7 @@ typedef struct job {
     int64_t batch, steps, seed;
     double rate;
     float mean, scale; /* images enter as (x - mean) * scale */
-    float *x;
-    int32_t *y;
-    int64_t *order; /* of the training images in this epoch */
+    int64_t *order;    /* of the training images in this epoch */
     uint64_t rng;
     /* results */
     double accuracy, images_s, seconds;
@@ -78,11 +76,12 @@ static void measure(job *j) {
 static void put(job *j, int64_t slot, const kn_images *from, int64_t i) {
     int64_t n = pixels(j);
     const float *x = from->x + i * n;
-    for (int64_t p = 0; p < n; p++) j->x[slot * n + p] = (x[p] - j->mean) * j->scale;
-    j->y[slot] = from->y[i];
+    float *to = j->net.x + slot * n, mean = j->mean, scale = j->scale;
+    for (int64_t p = 0; p < n; p++) to[p] = (x[p] - mean) * scale;
+    j->net.y[slot] = from->y[i];
 }
 
-/* The next training batch into x and y. */
+/* The next training batch, to the network. */
 static kn_status next_batch(job *j, int64_t step) {
     if (j->drawn) {
         kn_images_free(&j->train);
@@ -118,7 +117,7 @@ static kn_status train(job *j) {
     for (int64_t step = 0; step < j->steps; step++) {
         float loss;
         kn_status s = next_batch(j, step);
-        if (!s) s = net_step(&j->net, j->x, j->y, rate_at(j, step), &loss);
+        if (!s) s = net_step(&j->net, rate_at(j, step), &loss);
         if (s) return s;
         if (step == 0) begun = cli_now(); /* the first step compiles */
         shown = step ? 0.95 * shown + 0.05 * loss : loss;
@@ -139,7 +138,7 @@ static kn_status test(job *j) {
         int64_t best[1024], n = j->test.n - at < j->batch ? j->test.n - at : j->batch;
         for (int64_t i = 0; i < j->batch; i++)
             put(j, i, &j->test, i < n ? at + i : 0); /* the last batch is filled up */
-        kn_status s = net_predict(&j->net, j->x, best);
+        kn_status s = net_predict(&j->net, best);
         if (s) return s;
         for (int64_t i = 0; i < n; i++) {
             j->label[at + i] = best[i];
@@ -218,11 +217,9 @@ static bool prepare(job *j) {
     int64_t an_epoch = j->drawn ? 100 : (j->train.n + j->batch - 1) / j->batch;
     if (!j->steps) j->steps = j->drawn && !cli_has(j->c, "epochs") ? 400 : epochs * an_epoch;
     measure(j);
-    j->x = malloc((size_t)(j->batch * pixels(j)) * sizeof *j->x);
-    j->y = malloc((size_t)j->batch * sizeof *j->y);
     j->label = calloc((size_t)j->test.n + 1, sizeof *j->label);
     j->order = malloc((size_t)j->train.n * sizeof *j->order);
-    if (!j->x || !j->y || !j->label || !j->order) return false;
+    if (!j->label || !j->order) return false;
     for (int64_t i = 0; i < j->train.n; i++) j->order[i] = i;
     j->rng = (uint64_t)j->seed;
     return true;
@@ -261,8 +258,6 @@ static int train_verb(cli *c) {
     kn_images_free(&j.train);
     kn_images_free(&j.test);
     net_close(&j.net);
-    free(j.x);
-    free(j.y);
     free(j.label);
     free(j.order);
     kn_close(j.k);

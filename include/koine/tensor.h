@@ -97,7 +97,7 @@ KN_API kn_status kn_bind(kn_ctx *k, const char *name, int64_t value);
 
 /* Copies n-d row-major host data. The data is read before the call returns. */
 KN_API kn_tensor kn_from_host(kn_ctx *k, const void *data, kn_dtype dtype, kn_ints shape);
-/* Uses the caller's memory in place; release(owner), if not NULL, is called when koine no longer needs it. */
+/* Uses the caller's memory in place; release(owner), if not NULL, is called when koine no longer needs it (never if this fails). */
 KN_API kn_tensor kn_borrow_host(kn_ctx *k, void *data, kn_dtype dtype, kn_ints shape, void (*release)(void *owner), void *owner);
 KN_API kn_tensor kn_scalar(kn_ctx *k, double value);                 /* weak; a value without fraction meets integers as an integer */
 KN_API kn_tensor kn_int(kn_ctx *k, int64_t value);                   /* weak */

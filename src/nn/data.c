@@ -28,10 +28,24 @@ static bool make(ki_env *env, ki_images *im, int64_t n, int64_t c, int64_t h, in
     return ki_fail(env, KI_E_NOMEM), false;
 }
 
-bool ki_images_digits(ki_env *env, uint64_t seed, int64_t n, ki_images *out) {
+enum { TOGETHER = 16 }; /* digits of a task */
+
+typedef struct drawing {
+    uint64_t seed;
+    ki_images *to;
+} drawing;
+
+static void draw_some(void *arg, int64_t task) {
+    const drawing *d = arg;
+    int64_t end = (task + 1) * TOGETHER < d->to->n ? (task + 1) * TOGETHER : d->to->n;
+    for (int64_t i = task * TOGETHER; i < end; i++)
+        d->to->y[i] = ki_digit_draw(d->seed, (uint64_t)i, d->to->x + i * KI_DIGIT * KI_DIGIT);
+}
+
+bool ki_images_digits(ki_env *env, ki_pool *pool, uint64_t seed, int64_t n, ki_images *out) {
     if (!make(env, out, n, 1, KI_DIGIT, KI_DIGIT)) return false;
     out->classes = 10;
-    for (int64_t i = 0; i < n; i++) out->y[i] = ki_digit_draw(seed, (uint64_t)i, out->x + i * KI_DIGIT * KI_DIGIT);
+    ki_pool_run(pool, (n + TOGETHER - 1) / TOGETHER, draw_some, &(drawing){seed, out});
     return true;
 }
 

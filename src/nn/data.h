@@ -2,6 +2,7 @@
 #ifndef KI_DATA_H
 #define KI_DATA_H
 
+#include "base/thread.h"
 #include "io/array.h"
 #include "ir/uop.h"
 
@@ -10,8 +11,8 @@
 typedef kn_images ki_images;
 
 void ki_images_free(ki_images *im);
-/* n digits of the set `seed`. */
-bool ki_images_digits(ki_env *env, uint64_t seed, int64_t n, ki_images *out);
+/* n digits of the set `seed`, drawn by the pool (NULL: by the caller alone), the same ones whatever it is. */
+bool ki_images_digits(ki_env *env, ki_pool *pool, uint64_t seed, int64_t n, ki_images *out);
 /* The training (test = false) or test pair of a folder with the four MNIST files, plain or .gz. */
 bool ki_images_mnist(ki_env *env, const char *dir, bool test, ki_images *out);
 /* X.npy: numbers, (n, h, w), (n, c, h, w), or (n, h * w) of square images; y.npy: integers (n,). */

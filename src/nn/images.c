@@ -1,11 +1,21 @@
 /* images.c: the public calls on labelled images. */
 #include "nn/data.h"
+#include "device/cpu/cpu.h"
+#include "run/run.h"
 #include "tensor/context.h"
+
+/* The threads of the context's device; NULL: it has none. Whatever is wrong with the device, who runs something on it is told. */
+static ki_pool *threads_of(kn_ctx *k) {
+    ki_run *r = ki_run_of(k);
+    ki_device *d = r ? ki_run_device(r, k->device) : NULL;
+    ki_env_clear(&k->env);
+    return d ? ki_cpu_pool(d) : NULL;
+}
 
 kn_status kn_images_digits(kn_ctx *k, uint64_t seed, int64_t n, kn_images *out) {
     *out = (kn_images){0};
     if (n < 0 || n > INT32_MAX) ki_fail(&k->env, KI_E_ARRAY_SIZE, (long long)n, 0u);
-    else ki_images_digits(&k->env, seed, n, out);
+    else ki_images_digits(&k->env, threads_of(k), seed, n, out);
     return (kn_status)ki_settle_failure(k);
 }
 

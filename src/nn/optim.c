@@ -1,5 +1,6 @@
 /* optim.c: optimizers as tensor functions: gradients, arithmetic, assigns. The learning rate and the powers of the
- * betas are tensors, so that every step is the same program. */
+ * betas are tensors, so that every step is the same program. The rate lies in memory that is written to between steps: each step has
+ * the nodes of the one before (run/again.c). */
 #define KN_NO_LOC
 #include <koine/nn.h>
 
@@ -15,6 +16,8 @@ struct kn_optim {
     double momentum, beta1, beta2, eps, decay;
     int coupled; /* weight decay enters the gradient (SGD); else it acts on the weight (AdamW) */
     size_t nstate;
+    int pending;                    /* a step that was not realised here may yet read the rate */
+    float *now;                     /* what rate's memory is */
     kn_tensor rate, power1, power2; /* the betas' powers so far */
     kn_tensor *state;               /* what a step writes: params, first moments, second moments, powers */
 };
@@ -22,13 +25,25 @@ struct kn_optim {
 static kn_tensor held(kn_tensor t) { return kn_keep(kn_param(t)); }
 static kn_tensor value(kn_ctx *k, double v) { return held(kn_full(k, KN_SHAPE(), v, KN_F32)); }
 
+static kn_status new_rate(kn_optim *o, float rate) {
+    float *now = ki_malloc(sizeof *now);
+    if (!now) return KN_NOMEM;
+    *now = rate;
+    kn_tensor t = kn_keep(kn_borrow_host(o->k, now, KN_F32, KN_SHAPE(), ki_free, now));
+    if (kn_check(t)) return ki_free(now), kn_check(t);
+    if (o->rate) kn_drop(o->rate);
+    o->rate = t;
+    o->now = now;
+    o->pending = 0;
+    return KN_OK;
+}
+
 static kn_optim *open_optim(kn_ctx *k, const kn_tensor *params, size_t n, kind kind, double rate, size_t moments) {
     kn_optim *o = ki_calloc(1, sizeof *o);
     if (!o) return NULL;
     o->k = k, o->kind = kind, o->n = n;
     o->state = ki_calloc(n * (1 + moments) + 2, sizeof *o->state);
-    if (!o->state) return kn_optim_free(o), NULL;
-    o->rate = value(k, rate);
+    if (!o->state || new_rate(o, (float)rate)) return kn_optim_free(o), NULL;
     for (size_t i = 0; i < n; i++) o->state[o->nstate++] = kn_keep(params[i]);
     for (size_t m = 0; m < moments; m++)
         for (size_t i = 0; i < n; i++) o->state[o->nstate++] = held(kn_zeros_like(params[i]));
@@ -65,11 +80,8 @@ void kn_optim_free(kn_optim *o) {
 }
 
 kn_status kn_optim_rate(kn_optim *o, double rate) {
-    float v = (float)rate;
-    kn_tensor fresh = kn_keep(kn_from_host(o->k, &v, KN_F32, KN_SHAPE()));
-    if (kn_check(fresh)) return kn_check(fresh);
-    kn_drop(o->rate);
-    o->rate = fresh;
+    if (o->pending) return new_rate(o, (float)rate);
+    *o->now = (float)rate;
     return KN_OK;
 }
 
@@ -102,6 +114,7 @@ static kn_status adam(kn_optim *o, size_t i, kn_tensor g, kn_tensor rate, kn_ten
 kn_status kn_optim_step(kn_optim *o, kn_tensor loss) {
     kn_tensor *g = ki_calloc(o->n + 1, sizeof *g), c1 = NULL, r2 = NULL;
     if (!g) return KN_NOMEM;
+    o->pending = 1;
     kn_status s = kn_grad(loss, o->state, o->n, g);
     if (!s && o->kind == ADAM) {
         kn_tensor one = kn_int(o->k, 1);
@@ -124,5 +137,6 @@ kn_status kn_optim_realize(kn_optim *o, kn_tensor extra) {
     if (extra) t[o->nstate] = extra;
     kn_status s = kn_realize_at(NULL, 0, o->nstate + (extra != NULL), t);
     ki_free(t);
+    if (!s) o->pending = 0;
     return s;
 }

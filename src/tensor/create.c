@@ -49,10 +49,10 @@ kn_tensor kn_borrow_host(kn_ctx *k, void *data, kn_dtype t, kn_ints shape, void 
     if ((uintptr_t)data % ki_itemsize(t)) return FAIL(KI_E_UNALIGNED, (unsigned)ki_itemsize(t)), ki_handle(k, NULL);
     st->data = data;
     st->bytes = bytes;
-    st->release = release;
-    st->owner = owner;
     st->borrowed = true;
-    return ki_handle(k, ki_t_reshape_to(k, b, &s));
+    kn_tensor r = ki_handle(k, ki_t_reshape_to(k, b, &s));
+    if (r->u) st->release = release, st->owner = owner; /* else it stays the caller's */
+    return r;
 }
 
 /* ---- constants --------------------------------------------------------------------------------------------- */

@@ -250,7 +250,7 @@ static void test_mnist(void) {
 
 static void test_hold(void) {
     ki_images im, held;
-    bool ok = ki_images_digits(&env, 3, 23, &im);
+    bool ok = ki_images_digits(&env, NULL, 3, 23, &im);
     float fourth = im.x[4 * 784 + 300];
     int32_t label = im.y[22];
     ok = ok && ki_images_hold(&env, &im, &held);
@@ -258,6 +258,21 @@ static void test_hold(void) {
           "every fifth image is held out");
     ki_images_free(&im);
     ki_images_free(&held);
+}
+
+static void test_digits(void) {
+    ki_pool *pool = ki_pool_open(3);
+    bool same = pool != NULL;
+    for (int64_t n = 1; n <= 64 && same; n += n < 18 ? 1 : 23) {
+        ki_images alone, shared;
+        same = ki_images_digits(&env, NULL, 7, n, &alone) && ki_images_digits(&env, pool, 7, n, &shared) &&
+               memcmp(alone.x, shared.x, (size_t)n * 784 * sizeof *alone.x) == 0 &&
+               memcmp(alone.y, shared.y, (size_t)n * sizeof *alone.y) == 0;
+        ki_images_free(&alone);
+        ki_images_free(&shared);
+    }
+    CHECK(same, "digits are the same, whoever draws them");
+    ki_pool_close(pool);
 }
 
 int main(void) {
@@ -268,6 +283,7 @@ int main(void) {
     test_idx();
     test_mnist();
     test_hold();
+    test_digits();
     ki_env_close(&env);
     return tap_done();
 }

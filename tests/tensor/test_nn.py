@@ -77,6 +77,22 @@ def test_steps(k, name, ref, numbers):
     opt.free()
 
 
+def test_a_step_keeps_the_rate_it_was_built_with(k):
+    """Whatever the rate is when the step is realised, and by whom; after that the rate is another, of the same steps."""
+    p, want = k.array(np.array([1.0, -2.0], F)).param(), np.array([1.0, -2.0])
+    opt = Optim(k, "sgd", [p], 0.5, 0.0, 0.0)
+    for built, later, by_all in (0.5, 0.25, True), (0.25, 0.125, False), (0.125, 0.5, False), (0.5, 1.0, True):
+        k.scope_open()
+        loss = (p * p).sum()
+        assert opt.lib.kn_optim_step(opt.h, loss.h) == 0, k.message()
+        opt.rate(later)
+        if by_all:
+            assert opt.lib.kn_optim_realize(opt.h, loss.h) == 0, k.message()
+        np.testing.assert_allclose(p.numpy(), want := want - built * 2 * want)
+        k.scope_close()
+    opt.free()
+
+
 def test_learns_xor(k):
     k.manual_seed(4)
     x = k.array(np.array([[0, 0], [0, 1], [1, 0], [1, 1]], F))

@@ -14,7 +14,7 @@ enum { MOST_OWN = 32 << 20 }; /* bytes: of a last cache of hundreds of MiB most 
 typedef struct cpu {
     ki_code code;
     ki_native native;
-    ki_pool *pool; /* made by the first parallel launch */
+    ki_pool *pool; /* made by who asks for it first */
 } cpu;
 
 unsigned ki_cpu_threads(ki_env *env) {
@@ -61,8 +61,13 @@ static void run_thread(void *arg, int64_t thread) {
     l->entry(l->buf, l->var, thread);
 }
 
+ki_pool *ki_cpu_pool(ki_device *d) {
+    cpu *c = d->is == &ki_device_cpu ? d->state : NULL;
+    if (c && !c->pool) c->pool = ki_pool_open(ki_cpu_threads(d->env));
+    return c ? c->pool : NULL;
+}
+
 static bool cpu_submit(ki_device *d, const ki_launch *l, size_t n) {
-    cpu *c = d->state;
     if (!ki_stack_room()) return ki_fail(d->env, KI_E_NOMEM), false;
     for (const ki_launch *end = l + n; l < end; l++) {
         if (l->copy) {
@@ -70,12 +75,7 @@ static bool cpu_submit(ki_device *d, const ki_launch *l, size_t n) {
         } else if (l->threads <= 1) {
             l->entry(l->buf, l->var, 0);
         } else {
-            if (!c->pool) {
-                unsigned threads = ki_cpu_threads(d->env);
-                if (!threads) return false;
-                c->pool = ki_pool_open(threads);
-            }
-            ki_pool_run(c->pool, l->threads, run_thread, (void *)l);
+            ki_pool_run(ki_cpu_pool(d), l->threads, run_thread, (void *)l);
         }
     }
     d->stats.launched += n;

@@ -378,7 +378,7 @@ static bool choose_whole_sum(ki_choice *c, kn_uop x) {
 void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
     if (choose_whole_nest(c, e)) return;
-    if (ki_choose_phases(c, e) || cut_values(c, e)) return;
+    if (ki_choose_phases(c, e) || cut_values(c, e) || ki_choose_spread(c, e)) return;
     ki_find_tile(c, e, &t);
     bool few = t.reduce && !t.row && ki_extent(t.v) * 2 <= c->lanes;
     if ((!t.reduce || t.row || few) && ki_choose_parts(c, e, few)) return;

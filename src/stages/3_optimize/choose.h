@@ -144,6 +144,8 @@ bool ki_cut_sums(ki_choice *c);
 bool ki_chooses_sum(const ki_nest *k, kn_uop u);
 /* phases.c: what remainders decide is taken apart; true if a step was made. */
 bool ki_choose_phases(ki_choice *c, kn_uop end);
+/* spread.c: places that share a sum beside each other; true if a step was made. */
+bool ki_choose_spread(ki_choice *c, kn_uop end);
 /* scan.c: running sums along what a nest stores; true if a step was made. */
 bool ki_choose_scan(ki_choice *c, kn_uop end);
 /* first.c: the largest of a row and where it is in one pass; true if a step was made. */

@@ -322,9 +322,11 @@ static void thread_kernel(ki_choice *c) {
 
 /* ---- the whole --------------------------------------------------------------------------------------------- */
 
-/* A nest that copies what it reads has no sums. */
+/* A nest that copies what it reads has no sums; what it carries itself is one. */
 static bool is_copying(kn_uop u) {
-    return u->op == KN_END && u->src[0]->op == KN_STORE && ki_is_access(u->src[0]->src[1]);
+    bool copies = u->op == KN_END && u->src[0]->op == KN_STORE && ki_is_access(u->src[0]->src[1]);
+    kn_uop from = copies ? ki_storage(u->src[0]->src[1]) : NULL;
+    return copies && !(from && from->op == KN_BUFFER && from->arg.buffer->addrspace == KN_REG);
 }
 
 /* The next closer that nothing has been decided for: ENDs first, they decide for the reduces inside. */

@@ -449,6 +449,16 @@ static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
     return t->row || t->pack || (ki_nest_stride(&c->nest, t->streamed, t->v, &known) == 1 && known);
 }
 
+/* Where u leaves accumulators unused, the loop inside it that the same operand varies along takes them: both directions of a window are fed by
+ * one load of the streamed one. In C it would be so much text, for results stored lane by lane, that compiling takes longer than that saves. */
+static void widen(const ki_choice *c, kn_uop e, ki_tile *t) {
+    bool may = c->target->native && !t->w && t->mu == ki_extent(t->u);
+    kn_uop w = !may ? NULL : ki_apart(&c->nest, e, t->other, t->streamed, t->v, t->u);
+    int64_t n = w ? ki_extent(w) : 1, f = n, most = c->target->nvector - 4;
+    while (f > 1 && (n % f || f * t->mu * t->nv > most)) f--;
+    if (f > 1) t->w = w, t->mw = f;
+}
+
 /* Where the store's way is no good: whole vectors along another loop in which an operand is contiguous, its results, which
  * are few beside what each adds up, stored one by one. */
 static bool tile_across(ki_choice *c, kn_uop e, ki_tile *t) {
@@ -461,8 +471,10 @@ static bool tile_across(ki_choice *c, kn_uop e, ki_tile *t) {
         if (n < most || (n == most && r->arg.range.id > best.v->arg.range.id)) continue;
         *t = (ki_tile){.step = 1, .v = r};
         if (tile_along(c, e, t) && !t->row && !t->pack && ki_terms(t->reduce) >= MANY_TERMS &&
-            ki_nest_stride(&c->nest, t->streamed, r, &known) == 1 && known)
+            ki_nest_stride(&c->nest, t->streamed, r, &known) == 1 && known) {
+            if (t->u) widen(c, e, t);
             best = *t;
+        }
     }
     return best.v ? (*t = best, true) : false;
 }
@@ -520,8 +532,9 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     if (along) {
         if (t->u && (t->row || t->pack) && tile_turned(c, e, t)) return;
         ki_tile across = *t;
-        bool poor = t->pack && ki_extent(v) * 4 <= c->lanes * 3 &&
-                    ki_nest_store(e); /* a part of a register, or what fills it */
+        bool beside = t->pack || (c->target->native && !t->row);
+        bool poor =
+            beside && ki_extent(v) * 4 <= c->lanes * 3 && ki_nest_store(e); /* a part of a register, or what fills it */
         if (poor && tile_across(c, e, &across)) *t = across;
         return;
     }

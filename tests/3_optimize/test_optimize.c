@@ -124,6 +124,39 @@ static void uneven(void) {
     }
 }
 
+/* Lanes that do not divide: the last ones begin earlier, and do again what others do. */
+static void lapped(void) {
+    for (int f = 2; f <= 12; f++)
+        for (int g = 2; g <= 9; g++) {
+            begin(), fill();
+            kn_uop m = matmul(13, 6, 10), s;
+            bool ok = run(m, want);
+            s = ki_apply_opt(&ir, m, opt(KI_OPT_SPLIT, 0, f, KN_AX_UPCAST, false));
+            s = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 1, g, KN_AX_UPCAST, false));
+            if (s && f % 2 == 0) s = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 3, 2, KN_AX_UPCAST, false));
+            if (s && g % 3 == 0) s = ki_apply_opt(&ir, s, opt(KI_OPT_SWAP, 0, 1, 0, false));
+            if (s && f % 3 == 0) s = ki_apply_opt(&ir, s, opt(KI_OPT_STAGE, 1, 1 + g % 2, 0, false));
+            if (!s) printf("# %s\n", env.message.s ? env.message.s : "?");
+            CHECK(ok && s && agrees(ki_apply_opts(&ir, s, NULL, 0)), "13 rows by %d, 10 columns by %d", f, g);
+            finish();
+        }
+    begin(), fill();
+    kn_uop i = rng(KN_AX_LOOP, 13), o = rng(KN_AX_LOOP, 3), out = param(0, KN_F32, 40);
+    kn_uop at_i = add(mul(o, I(13)), i), s;
+    s = sink1(end(store(out, at_i, mul(at(out, at_i), at(out, at_i))), o, i));
+    CHECK(ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 0, 13, KN_AX_UPCAST, false)), "what is written in place, in lanes");
+    REFUSED(s, opt(KI_OPT_SPLIT, 0, 4, KN_AX_UPCAST, false), OPT_DIVIDE, "twice what is written in place");
+    s = sink1(end(store(out, at_i, mul(at(param(1, KN_F32, 40), at_i), at(param(1, KN_F32, 40), at_i))), o, i));
+    REFUSED(s, opt(KI_OPT_SPLIT, 0, 14, KN_AX_UPCAST, false), OPT_DIVIDE, "14 of 13");
+    REFUSED(s, opt(KI_OPT_SPLIT, 0, 4, KN_AX_LOOP, false), OPT_DIVIDE, "loops of 4 of 13");
+    bool ok = run(s, want);
+    s = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 0, 4, KN_AX_UPCAST, false));
+    CHECK(ok && s && agrees(ki_apply_opts(&ir, s, NULL, 0)), "rows of 13 by 4: each ends where the next begins");
+    s = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 1, 2, KN_AX_UPCAST, false));
+    CHECK(s && agrees(ki_apply_opts(&ir, s, NULL, 0)), "and two of the three rows at once");
+    finish();
+}
+
 /* out[i] = the sum of eight times in1[i], in lanes of two kinds that what is added varies along neither of. */
 static void repeated(void) {
     begin(), fill();
@@ -217,7 +250,7 @@ static void refusals(void) {
     REFUSED(m, opt(KI_OPT_SPLIT, 2, 2, KN_AX_UPCAST, false), OPT_SPLIT, "UPCAST of a reduce");
     REFUSED(m, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UNROLL, false), OPT_SPLIT, "UNROLL of a loop");
     REFUSED(m, opt(KI_OPT_SPLIT, 0, 2, KN_AX_WARP, false), OPT_SPLIT, "WARP is TC's");
-    REFUSED(m, opt(KI_OPT_SPLIT, 0, 3, KN_AX_UPCAST, false), OPT_DIVIDE, "3 of 8");
+    REFUSED(m, opt(KI_OPT_SPLIT, 2, 4, KN_AX_UNROLL, false), OPT_DIVIDE, "4 of a sum's 6");
     REFUSED(m, opt(KI_OPT_SPLIT, 0, 0, KN_AX_UPCAST, false), OPT_DIVIDE, "factor 0");
     REFUSED(m, opt(KI_OPT_SPLIT, 0, 5, KN_AX_THREAD, true), OPT_DIVIDE,
             "2 of 8 for each of 5 threads leave none for the last");
@@ -702,7 +735,7 @@ static void threads_do_not_matter(void) {
             begin(), fill();
             for (int i = 0; i < MOST; i++) in1[i] = in1[i] * 0.37f + 0.011f, in2[i] = in2[i] / 3;
             kn_uop sink = w < 5     ? matmul(d[0], d[1], d[2])
-                          : w < 10  ? matmul_t(d[0], d[1], d[2])
+                          : w < 10  ? matmul_t(d[0], d[1], d[2] - (w == 8))
                           : w == 10 ? convolve(1, 40, 12, 21, 1)
                           : w == 11 ? convolve(16, 24, 12, 13, 1)
                           : w == 13 ? filters(6, 20, 32, 9, 1)
@@ -1098,6 +1131,7 @@ int main(void) {
     many_values_below();
     update_in_parts();
     uneven();
+    lapped();
     kept_places();
     one_of_two_reads();
     refusals();

@@ -2,7 +2,8 @@
  *
  *  - A nest is vectorised along the range in which its store is contiguous, a row reduction along the range in which its
  *    loads are, with several accumulators; a matrix product gets a register tile and its streamed operand packed.
- *  - A factor that does not divide is made to: CUT takes the remainder off, which is then a nest of its own.
+ *  - A factor that does not divide is made to: CUT takes the remainder off, which is then a nest of its own; a tile's last part begins
+ *    earlier instead, where little is done twice so.
  *  - The order in which a reduce adds up depends on shapes and strides alone, never on the number of threads: whatever part
  *    of a kernel is treated apart (what a CUT leaves over) ends up with the same vectors along the reduce, or none.
  *  - Threads split an outer loop when the kernel's work is worth waking them.

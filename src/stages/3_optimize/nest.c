@@ -159,12 +159,23 @@ static bool in_term(const ki_nest *k, kn_uop x, kn_uop r) {
     return found;
 }
 
+/* Where a SPLIT lets its last part begin earlier, -max(-f q, f - n): f, and n in *all. 0: u is no such thing. */
+static int64_t lapped(kn_uop u, int64_t *all) {
+    kn_uop q = u->op == KN_MAX && u->src[0]->op == KN_MUL ? u->src[0]->src[0] : NULL;
+    if (!q || q->op != KN_RANGE || !ki_is_const(u->src[0]->src[1]) || !ki_is_const(u->src[1])) return 0;
+    int64_t f = -u->src[0]->src[1]->arg.i;
+    *all = f - u->src[1]->arg.i;
+    return f > 1 && (q->hi.i + 1) * f >= *all && q->hi.i * f < *all ? f : 0;
+}
+
 int64_t ki_nest_stride(const ki_nest *k, kn_uop access, kn_uop r, bool *known) {
     const ki_affine *f = ki_nest_form(k, access);
     int64_t c = 0;
     *known = f != NULL;
     for (uint32_t i = 0; f && i < f->n; i++) {
+        int64_t n, part = f->t[i].x->op == KN_MAX ? lapped(f->t[i].x, &n) : 0;
         if (f->t[i].x == r) c = f->t[i].c;
+        else if (part && f->t[i].x->src[0]->src[0] == r) c = -f->t[i].c * part; /* but for the last one */
         else if (in_term(k, f->t[i].x, r)) *known = false;
     }
     return c;
@@ -172,10 +183,10 @@ int64_t ki_nest_stride(const ki_nest *k, kn_uop access, kn_uop r, bool *known) {
 
 /* ---- independence ------------------------------------------------------------------------------------------ */
 
-/* A digit of an address: c times something between 0 and span. */
+/* A digit of an address: c times something between 0 and span; with those below it, it ends `less` earlier (lapped). */
 typedef struct digit {
     int64_t c;
-    ki_int128 span;
+    ki_int128 span, less;
 } digit;
 #define MOST_DIGITS 32
 
@@ -191,15 +202,21 @@ static bool mixed_radix(digit *d, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         if (d[i].span == 0) continue;
         if (d[i].c <= reach) return false;
-        reach += d[i].c * d[i].span;
+        reach += d[i].c * d[i].span - d[i].less;
     }
     return true;
 }
 
-/* What has no bounds spans so much that no digit can be larger: it may be the last. */
+/* What has no bounds spans so much that no digit can be larger: it may be the last. A part that begins earlier stores again what another one
+ * does, the same: the digit is the one it would be. */
 static digit term_digit(ki_affine_term t) {
+    int64_t n, f = t.c < 0 ? lapped(t.x, &n) : 0;
+    if (f) {
+        int64_t parts = (n + f - 1) / f;
+        return (digit){-t.c * f, parts - 1, (ki_int128)-t.c * (parts * f - n)};
+    }
     ki_int128 span = (ki_int128)t.x->hi.i - t.x->lo.i;
-    return (digit){llabs(t.c), span < INT64_MAX ? span : INT64_MAX};
+    return (digit){llabs(t.c), span < INT64_MAX ? span : INT64_MAX, 0};
 }
 
 /* Terms that a gate says are not negative. */
@@ -283,7 +300,7 @@ static bool injective(const ki_nest *k, kn_uop access, kn_uop r) {
             if (ki_affine_coef(g, f->t[i].x)) part |= UINT64_C(1) << i;
         if (!c || part & used || limit < 1) continue;
         used |= part;
-        d[n++] = (digit){llabs(c), limit - 1};
+        d[n++] = (digit){llabs(c), limit - 1, 0};
     }
     for (uint32_t i = 0; i < f->n; i++)
         if (!(used >> i & 1)) d[n++] = term_digit(f->t[i]);
@@ -385,4 +402,29 @@ bool ki_nest_independent(const ki_nest *k, kn_uop r) {
                 return false;
     }
     return stored;
+}
+
+/* Does the nest itself do this store, not one inside it? */
+static bool is_own_store(kn_uop closer, kn_uop u) {
+    kn_uop b = closer->src[0];
+    bool own = b == u;
+    for (uint32_t i = 0; b->op == KN_GROUP && i < b->nsrc; i++) own |= b->src[i] == u;
+    return own;
+}
+
+bool ki_nest_laps(const ki_nest *k, kn_uop r) {
+    const ki_scope *s = &k->scope;
+    kn_uop c = ki_nest_closer(k, r);
+    if (!c || c->op != KN_END || !ki_is_serial(r) || !ki_nest_independent(k, r) || ki_nest_carries(k, c)) return false;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->node[i]->op == KN_ATOMICADD) return false;
+    for (uint32_t i = 0; i < k->norders; i++) {
+        kn_uop u = k->orders[i], b = u->op == KN_STORE ? ki_storage(u->src[0]) : NULL;
+        if (!b || !ki_scope_has(s, u, r)) continue;
+        /* what a nest inside fills it fills again */
+        if (b->op == KN_BUFFER && b->arg.buffer->addrspace != KN_GLOBAL && !is_own_store(c, u)) continue;
+        for (uint32_t j = 0; j < k->nreads; j++)
+            if (ki_storage(k->reads[j]) == b && is_inside(k, c, k->reads[j])) return false;
+    }
+    return true;
 }

@@ -70,6 +70,8 @@ kn_uop ki_nest_read_without(const ki_nest *k, kn_uop root, int32_t slot, kn_uop 
 /* Iterations of r may run in any order and at once: nothing is carried from one to another, and they write to different
  * places. REDUCE ranges are not asked about (false). */
 bool ki_nest_independent(const ki_nest *k, kn_uop r);
+/* May iterations of r be done twice? What they store is nothing that they read. */
+bool ki_nest_laps(const ki_nest *k, kn_uop r);
 /* Does some loop of this END carry a value to its next iteration? */
 bool ki_nest_carries(const ki_nest *k, kn_uop end);
 /* AFTER(buf, the loops that are free in u, but the n of except[]). */

@@ -48,13 +48,14 @@ static bool is_even(kn_uop n, int64_t f) {
 }
 
 /* The ranges that OptOp o makes of r, n long: a part, and how many there are: of what the parts do not divide the last is shorter,
- * min(q, n - t q), written so that its bounds say so: q - max(0, t q + q - n). */
-static bool two_ranges(ki_ir *ir, kn_uop r, int64_t n, const ki_opt *o, kn_uop *part, kn_uop *rest) {
+ * min(q, n - t q), written so that its bounds say so: q - max(0, t q + q - n); of lanes it begins earlier, *before being minus where each
+ * begins: max(-f q, f - n). */
+static bool two_ranges(ki_ir *ir, kn_uop r, int64_t n, const ki_opt *o, kn_uop *part, kn_uop *rest, kn_uop *before) {
     int64_t q = (n + o->arg - 1) / o->arg;
     kn_uop t = *part = ki_range_make(ir, (uint32_t)o->id, (kn_axis)o->target, ki_index(ir, o->arg)), bound;
     if (!n) {
         bound = ki_op2(ir, KN_MUL, r->src[0]->src[0], ki_index(ir, r->src[0]->src[1]->arg.i / o->arg));
-    } else if (n % o->arg) {
+    } else if (n % o->arg && o->target == KN_AX_THREAD) {
         kn_uop over = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, t, ki_index(ir, q)), ki_index(ir, q - n));
         kn_uop cut = ki_op2(ir, KN_MUL, ki_op2(ir, KN_MAX, over, ki_index(ir, 0)), ki_index(ir, -1));
         bound = ki_op2(ir, KN_ADD, cut, ki_index(ir, q));
@@ -62,6 +63,8 @@ static bool two_ranges(ki_ir *ir, kn_uop r, int64_t n, const ki_opt *o, kn_uop *
         bound = ki_index(ir, q);
     }
     *rest = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, bound);
+    if (n % o->arg && o->target == KN_AX_UPCAST && before)
+        *before = ki_op2(ir, KN_MAX, ki_op2(ir, KN_MUL, *rest, ki_index(ir, -o->arg)), ki_index(ir, o->arg - n));
     return *part && *rest;
 }
 
@@ -89,7 +92,8 @@ static kn_uop opt_split(ki_nest *k, ki_opt *o) {
     bool whole = !n && !o->top && is_even(r->src[0], f);
     if (r->src[0]->op != KN_CONST && !whole) return FAIL(KI_E_OPT_SYMBOLIC, (int)o->axis);
     bool uneven = o->target == KN_AX_THREAD && f > 0 && (f - 1) * ((n + f - 1) / f) < n; /* work for each */
-    if (f < 1 || (n < 1 && !whole) || (n % f && !uneven))
+    bool laps = f > 0 && n > f && n % f && o->target == KN_AX_UPCAST && ki_nest_laps(k, r);
+    if (f < 1 || (n < 1 && !whole) || (n % f && !uneven && !laps))
         return FAIL(KI_E_OPT_DIVIDE, (int)f, (int)o->axis, (long long)n);
     if (o->target == KN_AX_THREAD && !is_outermost(k, ki_nest_closer(k, r))) return FAIL(KI_E_OPT_THREAD, (int)o->axis);
     if (t && (o->id < 0 || (uint32_t)o->id == t->arg.range.id)) {
@@ -101,9 +105,10 @@ static kn_uop opt_split(ki_nest *k, ki_opt *o) {
     }
     if (o->id < 0) o->id = (int32_t)ki_nest_next_range(k);
     if (!t && ki_nest_range(k, (uint32_t)o->id)) return FAIL(KI_E_OPT_ID, (int)o->id);
-    if (!two_ranges(ir, r, n, o, &part, &rest)) return NULL;
+    kn_uop before = NULL;
+    if (!two_ranges(ir, r, n, o, &part, &rest, &before)) return NULL;
     kn_uop outer = o->top ? part : rest, inner = o->top ? rest : part;
-    expr = ki_joined(ir, outer, o->top ? (n + f - 1) / f : f, inner);
+    expr = before ? ki_joined(ir, before, -1, part) : ki_joined(ir, outer, o->top ? (n + f - 1) / f : f, inner);
     /* A part of extent 1 stays a range: it is what the OptOps that follow may name. */
     kn_uop made = expr ? ki_swap_ranges(k, k->sink, &(ki_swap){r, expr, {outer, inner}}, 1) : NULL;
     return o->target == r->arg.range.axis && ki_hangs_on(k, r, false) ? ki_decided(ir, made) : made;
@@ -121,8 +126,8 @@ static parted *part_of(const ki_nest *k, const ki_opt *o, parted *p, uint32_t *n
     while (i < *n && p[i].range->arg.range.id != (uint32_t)o->axis) i++;
     if (i == *n) {
         kn_uop r = ki_nest_range(k, (uint32_t)o->axis);
-        if (!r || !ki_nest_closer(k, r) || !ki_extent(r) || r->arg.range.axis == o->target || !split_allowed(k, r, o))
-            return NULL;
+        if (!r || !ki_nest_closer(k, r) || !ki_extent(r) || !split_allowed(k, r, o)) return NULL;
+        if (r->arg.range.axis == o->target && ki_hangs_on(k, r, false)) return NULL;
         p[(*n)++] = (parted){r, r, ki_extent(r)};
     }
     return o->arg >= 1 && p[i].left % o->arg == 0 ? &p[i] : NULL;
@@ -142,7 +147,7 @@ kn_uop ki_nest_split(ki_nest *k, const ki_opt *opt, uint32_t n) {
         if (!(p = part_of(k, &o[i], part, &nparted))) return NULL;
         o[i].id = (int32_t)(fresh + i);
         kn_uop lane, from = p->rest;
-        if (!two_ranges(ir, p->range, p->left, &o[i], &lane, &p->rest)) return NULL;
+        if (!two_ranges(ir, p->range, p->left, &o[i], &lane, &p->rest, NULL)) return NULL;
         p->left /= o[i].arg;
         swap[i] = (ki_swap){from, NULL, {p->rest, lane}};
     }

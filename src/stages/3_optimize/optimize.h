@@ -4,7 +4,8 @@
  *   SPLIT axis k target top?  n = (n/k, k), or (k, n/k) if top; the new part has id `id` and the target's type, the rest keeps
  *                             axis's id and type. Target as in the specification's table, or axis's own type. A LOOP that is
  *                             independent counts as g. `id` of a THREAD range that the kernel has already: the same threads.
- *                             k must divide n, but for THREAD: there the last part is shorter, axis's bound min(q, n - t q)
+ *                             k must divide n, but for THREAD: there the last part is shorter, axis's bound min(q, n - t q); and for lanes of a loop
+ *                             whose iterations may be done twice: there the last part begins earlier, min(k axis, n - k), and ends with n
  *   PADTO axis m              the extent becomes the next multiple of m; what lies beyond is not accessed and not reduced
  *   SWAP axis other           exchanges two loops of one nest
  *   JOIN axis other           two loops of one nest become one, `axis`, which counts axis * (other's extent) + other: a row of both

@@ -31,7 +31,9 @@
 #define SQUARE      8         /* columns that are stored as rows (square.c) */
 #define MOST_APART  4         /* elements between two that one vector of results goes to */
 #define LONG_ROW    (3 << 12) /* bytes: a vector as long, and what goes by, is more than the first-level cache keeps */
-#define STREAMS     4 /* parts of a matrix that are read beside each other; of several that take turns twice as many */
+#define LEAST_LAPPED                                                                                                   \
+    20 /* of an extent, as many as are done twice: a nest for what is left takes no longer than a twentieth */
+#define STREAMS 4 /* parts of a matrix that are read beside each other; of several that take turns twice as many */
 
 /* The store's contiguous range, or, apart[0] > 1, what comes nearest to one: every second, third, fourth element. */
 static kn_uop vector_range(const ki_choice *c, kn_uop e, int64_t *apart) {
@@ -619,17 +621,32 @@ static bool block_cut(ki_choice *c, kn_uop e, const ki_tile *t) {
     return true;
 }
 
+/* Of an extent that the tile does not divide the last part may begin earlier: no nest for what is left, but some of it twice. Not of what is
+ * framed, or packed for several parts: it lies as its addresses say. */
+static bool laps(const ki_choice *c, const ki_tile *t, kn_uop r, int64_t part) {
+    int64_t n = ki_extent(r), twice = n % part ? part - n % part : 0;
+    bool framed = t->frames || t->taps || ki_is_tiled(t->reduce);
+    return twice && n > part && twice * LEAST_LAPPED <= n && !framed && !goes_past(c, t) && ki_nest_laps(&c->nest, r);
+}
+static bool laps_rows(ki_choice *c, const ki_tile *t) { return t->u && laps(c, t, t->u, t->mu) && !apart_bytes(c, t); }
+static bool laps_columns(const ki_choice *c, const ki_tile *t) {
+    bool long_enough = t->row || t->cut || ki_extent(t->v) >= KI_SHORT * t->lanes;
+    return long_enough && !t->whole && !t->first && !t->parts && laps(c, t, t->v, t->step);
+}
+
 /* Extents that the tile divides. True if a step was made. */
 static bool even_out(ki_choice *c, kn_uop e, const ki_tile *t) {
     bool outer = t->u && ki_place_in(e, t->u) < ki_place_in(e, t->v);
     int64_t n = ki_extent(t->v), unit = t->mu;
     if (apart_bytes(c, t) > MOST_ROWS && ki_extent(t->u) > t->mu * ROWS) unit *= ROWS;
-    if (t->u && ki_extent(t->u) % unit) return outer ? ki_choice_even(c, t->u, unit) : swap(c, t->u, t->v);
+    if (t->u && ki_extent(t->u) % unit && !laps_rows(c, t))
+        return outer ? ki_choice_even(c, t->u, unit) : swap(c, t->u, t->v);
     if (t->inner && !t->cut && n % t->step) return ki_choice_do(c, KI_OPT_PADTO, 0, false, t->v->arg.range.id, t->step);
-    bool cuts = t->row ? n % t->nv : (t->cut || n >= KI_SHORT * t->lanes) && n % t->step;
+    bool cuts = t->row ? n % t->nv : (t->cut || n >= KI_SHORT * t->lanes) && n % t->step, over = laps_columns(c, t);
+    cuts = cuts && !over;
     if (cuts && block_cut(c, e, t)) return true;
     if (cuts && outer) return swap(c, t->u, t->v);
-    if (t->row || t->cut ? cuts && ki_choice_even(c, t->v, t->step) : n > 1 && ki_choice_fit(c, t->v, t->nv))
+    if (t->row || t->cut ? cuts && ki_choice_even(c, t->v, t->step) : n > 1 && !over && ki_choice_fit(c, t->v, t->nv))
         return true;
     if (t->row && ki_choice_fit(c, t->row, 1)) return true;
     kn_uop last = ki_last_loop(e), inner = t->whole ? t->v : t->u;
@@ -716,6 +733,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
                                     part(KN_AX_UPCAST, v, t->lanes), part(KN_AX_UPCAST, v, t->nv)};
     uint32_t m = 5;
     if (t->row) lanes[m++] = along(c, t->row);
+    bool over_u = laps_rows(c, t), over_v = laps_columns(c, t);
     ki_choice_mark(c, e);
     ki_choice_mark(c, t->reduce);
     for (uint32_t i = 0; i < n; i++) {
@@ -725,6 +743,11 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     uint32_t sum[KI_MAX_RANK], sums = 0, taps = t->taps ? t->taps->arg.range.id : UINT32_MAX;
     for (uint32_t j = t->reduce->nsrc; t->pack && j-- > 1 && sums < KI_MAX_RANK;)
         sum[sums++] = t->reduce->src[j]->arg.range.id;
+    uint32_t inside = ki_nest_next_range(&c->nest);
+    if (over_v && !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, v, t->step)) return false;
+    if (over_v) lanes[3] = part(KN_AX_UPCAST, inside, t->nv > 1 ? t->lanes : 0), lanes[4].n = 0;
+    if (over_u && !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, u, t->mu)) return false;
+    if (over_u) lanes[1].n = 0;
     if (!ki_choice_split(c, lanes, m)) return false;
     for (uint32_t i = 0; i < panels; i++)
         if (t->first ? !ki_choice_do(c, KI_OPT_STAGE, 0, false, UINT32_MAX, slot[i])

@@ -733,6 +733,13 @@ void ki_lstore(ki_lower *l, kn_uop u) {
         return;
     }
     bool whole = slice || (a.affine && (n == 1 || a.stride == 1) && !masked);
+    if (!whole && !masked && v->dtype != KN_BOOL && ki_lstores_strided(l, &a, es)) {
+        ki_vreg x = ki_lvector(l, v, true);
+        uint32_t past = gate ? skip_unless(l, gate) : 0;
+        ki_lstore_strided(l, &a, es, x);
+        if (past) here(l, past);
+        return;
+    }
     if (!whole) {
         store_lanes(l, u, &a);
         return;

@@ -1,6 +1,6 @@
 /* strided.c: a vector whose lanes lie a few elements apart, or in reverse (AVX-512; AVX2: every second one of 32 bits). It is read as whole
  * vectors that cover it and touch nothing before its first nor behind its last element; permutations pick the lanes. Under a mask no
- * element but those of its lanes is touched. */
+ * element but those of its lanes is touched. It is stored under masks that leave out what lies between (AVX-512). */
 #include "stages/8_render/x86/lower.h"
 
 enum { MOST_APART = 4 };
@@ -106,4 +106,30 @@ ki_vreg ki_lstrided(ki_lower *l, const ki_address *a, unsigned es, ki_vreg mask)
         from = next;
     }
     return r;
+}
+
+/* Five instructions a vector of memory beside two a lane. */
+bool ki_lstores_strided(const ki_lower *l, const ki_address *a, unsigned es) {
+    return permutes(l) && a->stride > 1 && ki_lis_strided(l, a, es, NULL) && 5 * a->stride < 2 * (int64_t)a->lanes;
+}
+
+void ki_lstore_strided(ki_lower *l, const ki_address *a, unsigned es, ki_vreg x) {
+    unsigned n = a->lanes, s = (unsigned)a->stride;
+    ki_x86_kind kind = ki_lkind(n * es);
+    ki_address to = *a;
+    to.stride = 1;
+    int64_t last = 0;
+    for (unsigned from = 0, mask = 0; from <= (n - 1) * s; from += n) {
+        uint8_t at[16] = {0};
+        int64_t bits = 0;
+        for (unsigned k = 0; k < n; k++) {
+            if ((from + k) % s) continue;
+            at[k] = (uint8_t)((from + k) / s);
+            bits |= INT64_C(1) << k;
+        }
+        if (bits != last) mask = ki_lbits(l, last = bits);
+        ki_vreg r = picked(l, x, 0, at, n, es);
+        ki_mop o = ki_laddress(l, &to, from);
+        KI_LPUT(l, es == 4 ? KI_X_VMOVUPS_ST : KI_X_VMOVUPD_ST, o, ki_mreg(kind, r))->mask = mask;
+    }
 }

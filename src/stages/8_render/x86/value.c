@@ -214,7 +214,8 @@ static ki_vreg mask_from(ki_lower *l, ki_vreg general) {
     return k;
 }
 
-ki_vreg ki_lfirst(ki_lower *l, unsigned n) { return mask_from(l, number(l, (INT64_C(1) << n) - 1)); }
+ki_vreg ki_lbits(ki_lower *l, int64_t bits) { return mask_from(l, number(l, bits)); }
+ki_vreg ki_lfirst(ki_lower *l, unsigned n) { return ki_lbits(l, (INT64_C(1) << n) - 1); }
 
 /* 0 or 1 to no lane or all. */
 static ki_vreg spread(ki_lower *l, ki_vreg bit) {

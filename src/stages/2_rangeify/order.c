@@ -352,7 +352,7 @@ static bool break_cycle(orderer *o, const bool *placed, uint32_t copies) {
 bool ki_range_order(rangeifier *r, ki_kernels *k, uint32_t **out) {
     orderer o = {.r = r, .k = k};
     uint32_t copies = k->n; /* kernels from here on are copies */
-    placing p = {NULL};
+    placing p = {0};
     bool ok = true, done = false, parted = false;
     ki_family f = {0};
     for (uint32_t i = 0; i < copies && ok; i++)

@@ -162,6 +162,19 @@ static bool packs_gated(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop
     return many && c->target->twice && may_pack(&c->nest, e, x, a, 3 * c->lanes, NULL);
 }
 
+/* Can threads deal out the nest without cutting u, so that what is left of it, where a panel has few uses, is none that adds up otherwise?
+ * There is a loop that both operands have, or vectors fill all that a has beside the sum, whatever was cut off since. */
+static bool keeps_rows_whole(const ki_choice *c, kn_uop x, kn_uop a, kn_uop b) {
+    const ki_nest *k = &c->nest;
+    if (ki_numel(ki_storage(a)) % (ki_terms(x) * c->lanes) == 0) return true;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q];
+        bool loop = !ki_is_lane(r) && (!k->closer[q] || k->closer[q]->op != KN_REDUCE);
+        if (loop && uses(k, a, r) && uses(k, b, r)) return true;
+    }
+    return false;
+}
+
 /* Streamed operand a, other operand b: is there a u? */
 static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_tile *t) {
     const ki_nest *k = &c->nest;
@@ -175,7 +188,8 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     if (row && !(poor && ki_terms(x) >= 4 * c->lanes)) row = NULL;
     t->streamed = a;
     if (row && u && lanes && ki_keeps_sums(c, e) && may_pack(k, e, x, a, lanes, NULL)) row = NULL;
-    int64_t after = c->target->twice ? ACROSS_LANES : 0; /* and what is done with each sum */
+    int64_t after =
+        c->target->twice && keeps_rows_whole(c, x, a, b) ? ACROSS_LANES : 0; /* and what is done with each sum */
     if (row && u && lanes && uses_of_panel(k, e, t) * (after + work_after(k, e, x)) > 2 * ki_terms(x) &&
         may_pack(k, e, x, a, lanes, u))
         row = NULL;
@@ -626,12 +640,13 @@ static bool block_cut(ki_choice *c, kn_uop e, const ki_tile *t) {
 static bool laps(const ki_choice *c, const ki_tile *t, kn_uop r, int64_t part) {
     int64_t n = ki_extent(r), twice = n % part ? part - n % part : 0;
     bool framed = t->frames || t->taps || ki_is_tiled(t->reduce);
-    return twice && n > part && twice * LEAST_LAPPED <= n && !framed && !ki_goes_past(c, t) && ki_nest_laps(&c->nest, r);
+    return twice && n > part && twice * LEAST_LAPPED <= n && !framed && ki_nest_laps(&c->nest, r);
 }
 static bool laps_rows(ki_choice *c, const ki_tile *t) { return t->u && laps(c, t, t->u, t->mu) && !apart_bytes(c, t); }
 static bool laps_columns(const ki_choice *c, const ki_tile *t) {
     bool long_enough = t->row || t->cut || ki_extent(t->v) >= KI_SHORT * t->lanes;
-    return long_enough && !t->whole && !t->first && !t->parts && laps(c, t, t->v, t->step);
+    bool in_lines = !ki_goes_past(c, t); /* what begins within a line is not stored past the caches */
+    return long_enough && in_lines && !t->whole && !t->first && !t->parts && laps(c, t, t->v, t->step);
 }
 
 /* Extents that the tile divides. True if a step was made. */

@@ -735,7 +735,7 @@ static void threads_do_not_matter(void) {
             begin(), fill();
             for (int i = 0; i < MOST; i++) in1[i] = in1[i] * 0.37f + 0.011f, in2[i] = in2[i] / 3;
             kn_uop sink = w < 5     ? matmul(d[0], d[1], d[2])
-                          : w < 10  ? matmul_t(d[0], d[1], d[2] - (w == 8))
+                          : w < 10  ? matmul_t(d[0], d[1], d[2])
                           : w == 10 ? convolve(1, 40, 12, 21, 1)
                           : w == 11 ? convolve(16, 24, 12, 13, 1)
                           : w == 13 ? filters(6, 20, 32, 9, 1)

@@ -1,6 +1,6 @@
 /* orders.c: how the sums of floats of a kernel are added up: what has to be the same whatever the number of threads. Of each sum
  * what it adds, wherever that is read from, and the loops and lanes it runs over; as a set, since a CUT makes two sums of one. Where
- * a CUT's two parts add up in different orders, there must be as many of each: else another part of the result has another order. */
+ * a CUT's two parts add up in different orders, there must be as many of each beside the other: else another part of the result has another order. */
 #include "stages/3_optimize/nest.h"
 
 #include "base/hash.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct order {
-    uint64_t what, how, many; /* many: 1 where all sums of this are added up alike */
+    uint64_t what, how, many; /* many: beside those of other orders; 1 where all sums of this are added up alike */
 } order;
 typedef struct orders {
     order *of; /* ascending, each once */
@@ -93,6 +93,16 @@ static order order_of_rows(kn_uop u, kn_uop start, const uint64_t *what) {
     return (order){h, terms == 1 ? 0 : ki_hash2(0, terms << 1), 1};
 }
 
+/* The greatest number that divides both. */
+static uint64_t common(uint64_t a, uint64_t b) {
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 static bool find_orders(ki_ir *ir, kn_uop sink, orders *o) {
     kn_uop *node;
     int64_t n = ki_toposort(ir, &sink, 1, &node);
@@ -115,9 +125,10 @@ static bool find_orders(ki_ir *ir, kn_uop sink, orders *o) {
         if (o->n && by_value(&o->of[o->n - 1], &o->of[i]) == 0) o->of[o->n - 1].many++;
         else o->of[o->n++] = o->of[i];
     }
-    for (uint32_t i = 0; i < o->n; i++) {
-        bool mixed = (i && o->of[i - 1].what == o->of[i].what) || (i + 1 < o->n && o->of[i + 1].what == o->of[i].what);
-        if (!mixed) o->of[i].many = 1;
+    for (uint32_t i = 0, end = 0; i < o->n; i = end) {
+        uint64_t all = 0; /* twice as many of each are the same mixture: one more nest has them all */
+        for (end = i; end < o->n && o->of[end].what == o->of[i].what; end++) all = common(all, o->of[end].many);
+        for (uint32_t j = i; j < end; j++) o->of[j].many /= all;
     }
     return true;
 }

@@ -270,11 +270,14 @@ static unsigned bytes_of(const ki_lanes *l, const ki_target *t, const kn_uop *no
     return t->native ? native_bytes(t, u, u->dtype == KN_IDX && !l->odd[i]) : lane_bytes(t, u);
 }
 
-/* Lanes of u, or of what it combines, are so wide along the axes it varies along. */
-static void note_bytes(const ki_lanes *l, kn_uop u, unsigned bytes, unsigned *wide) {
+/* Lanes of u, or of what it combines, are so wide along the axes it varies along; of an index that is a base and so much a lane along one
+ * (the column of a row that is looked up) nobody makes a register of those. odd: the others. */
+static void note_bytes(const ki_lanes *l, kn_uop u, unsigned bytes, uint32_t odd, unsigned *wide) {
     kn_uop lanes = u->op == KN_REDUCE ? u->src[0] : u;
-    for (unsigned k = 0; k < l->rank && ki_rank(lanes) == l->rank; k++)
-        if (ki_dim_n(lanes, k) > 1 && bytes > wide[k]) wide[k] = bytes;
+    for (unsigned k = 0; k < l->rank && ki_rank(lanes) == l->rank; k++) {
+        bool address = u->dtype == KN_IDX && !(odd >> k & 1);
+        if (ki_dim_n(lanes, k) > 1 && bytes > wide[k] && !address) wide[k] = bytes;
+    }
 }
 
 /* Axes that meet in u; one that two ranges of different extent share stays unrolled. */
@@ -321,7 +324,7 @@ bool ki_find_lanes(ki_ir *ir, const ki_target *t, const kn_uop *node, uint32_t n
         bool lanes = ki_has_lanes(l, u);
         if (ki_rank(u) == l->rank) strides(l, at, u, l->coef + (size_t)i * l->rank, &l->odd[i]);
         if (lanes) note_axes(l, u, score, meet);
-        if (lanes) note_bytes(l, u, bytes_of(l, t, node, i), wide);
+        if (lanes) note_bytes(l, u, bytes_of(l, t, node, i), l->odd[i], wide);
         if (u->op != KN_LOAD && u->op != KN_STORE && !(u->op == KN_INS && lanes)) continue;
         const uint64_t *now = ki_scope_free(&scope, u);
         if (!open || memcmp(open, now, scope.words * sizeof *now) != 0) times = trips(&scope, around, u);

@@ -11,8 +11,8 @@
 #include <unistd.h>
 #endif
 
-/* Kinds, in the order of KINDS in ceilings.py. */
 enum { MOST = 64 }; /* threads */
+/* Kinds, in the order of KINDS in ceilings.py. */
 enum kind { FMA, DOT_BF16, DOT_I8, AMX_BF16, AMX_I8, READ, COPY, TRIAD };
 
 static double now(void) {

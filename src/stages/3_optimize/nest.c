@@ -368,6 +368,16 @@ kn_uop ki_nest_read_without(const ki_nest *k, kn_uop root, int32_t slot, kn_uop 
     return one ? found : NULL;
 }
 
+int64_t ki_nest_shared(const ki_nest *k, kn_uop a, kn_uop b) {
+    int64_t n = 1;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q];
+        if (!ki_extent(r) || (k->closer[q] && k->closer[q]->op == KN_REDUCE)) continue;
+        if (ki_scope_has(&k->scope, a, r) && ki_scope_has(&k->scope, b, r)) n *= ki_extent(r);
+    }
+    return n;
+}
+
 /* Is u part of what the loops of closer do? What stands in another nest is done before them all, or after. */
 static bool is_inside(const ki_nest *k, kn_uop closer, kn_uop u) {
     const kn_uop *node;

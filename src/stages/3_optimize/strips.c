@@ -84,13 +84,7 @@ static bool is_plain_row(const ki_nest *k, kn_uop access, kn_uop r) {
 /* The other operand's rows, of one of what both operands have several of: however threads, cuts and blocks deal them out, since this decides
  * in which order terms are added. */
 static int64_t all_rows(const ki_nest *k, const ki_tile *t) {
-    int64_t n = ki_numel(ki_storage(t->other)) / ki_terms(t->reduce);
-    for (uint32_t q = 0; q < k->scope.nrange; q++) {
-        kn_uop r = k->scope.range[q];
-        if (!ki_extent(r) || (k->closer[q] && k->closer[q]->op == KN_REDUCE)) continue;
-        if (ki_scope_has(&k->scope, t->other, r) && ki_scope_has(&k->scope, t->streamed, r)) n /= ki_extent(r);
-    }
-    return n;
+    return ki_numel(ki_storage(t->other)) / ki_terms(t->reduce) / ki_nest_shared(k, t->other, t->streamed);
 }
 
 /* A few rows by a large matrix. */

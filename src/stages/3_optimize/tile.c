@@ -165,14 +165,7 @@ static bool packs_gated(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop
 /* Can threads deal out the nest without cutting u, so that what is left of it, where a panel has few uses, is none that adds up otherwise?
  * There is a loop that both operands have, or vectors fill all that a has beside the sum, whatever was cut off since. */
 static bool keeps_rows_whole(const ki_choice *c, kn_uop x, kn_uop a, kn_uop b) {
-    const ki_nest *k = &c->nest;
-    if (ki_numel(ki_storage(a)) % (ki_terms(x) * c->lanes) == 0) return true;
-    for (uint32_t q = 0; q < k->scope.nrange; q++) {
-        kn_uop r = k->scope.range[q];
-        bool loop = !ki_is_lane(r) && (!k->closer[q] || k->closer[q]->op != KN_REDUCE);
-        if (loop && uses(k, a, r) && uses(k, b, r)) return true;
-    }
-    return false;
+    return ki_numel(ki_storage(a)) % (ki_terms(x) * c->lanes) == 0 || ki_nest_shared(&c->nest, a, b) > 1;
 }
 
 /* Streamed operand a, other operand b: is there a u? */

@@ -86,19 +86,19 @@ bool ki_lfail(ki_lower *l, kn_uop u, const char *why);
 #define KI_LPUT(l, form, ...) KI_MPUT(&(l)->m, form, (l)->now, __VA_ARGS__)
 
 /* value.c: operands. Each makes what it takes to have the value there. */
-ki_vreg ki_lgeneral(ki_lower *l, kn_uop u);               /* index, bool () */
-ki_vreg ki_lvector(ki_lower *l, kn_uop u, bool all);      /* vector register; all: a () in all lanes */
-ki_vreg ki_lmask(ki_lower *l, kn_uop u, unsigned lanes);  /* mask register; a () in all lanes where lanes > 1 */
-kn_uop ki_lsign(kn_uop truth);                            /* below AVX-512: M of `M < 0`, NULL: it is no such */
-ki_vreg ki_lbytes(ki_lower *l, kn_uop u, unsigned lanes); /* bool as bytes of 0 and 1, in all lanes there are */
-ki_vreg ki_lbits(ki_lower *l, int64_t bits);
-ki_vreg ki_lfirst(ki_lower *l, unsigned n);                                 /* the first n lanes */
-ki_vreg ki_lmask_exact(ki_lower *l, kn_uop u, unsigned lanes);              /* no bit set past the lanes */
-ki_vreg ki_lconst(ki_lower *l, kn_dtype t, uint64_t bits);                  /* in all lanes */
-ki_vreg ki_ltable(ki_lower *l, kn_uop stack);                               /* STACK of constants */
-ki_vreg ki_lnumbers(ki_lower *l, const int32_t *v, unsigned n);             /* a constant vector */
-ki_vreg ki_lfrom_general(ki_lower *l, ki_vreg r, unsigned es);              /* to the lowest lane */
-ki_vreg ki_lall(ki_lower *l, ki_vreg r, unsigned es);                       /* the lowest lane to all */
+ki_vreg ki_lgeneral(ki_lower *l, kn_uop u);                     /* index, bool () */
+ki_vreg ki_lvector(ki_lower *l, kn_uop u, bool all);            /* vector register; all: a () in all lanes */
+ki_vreg ki_lmask(ki_lower *l, kn_uop u, unsigned lanes);        /* mask register; a () in all lanes where lanes > 1 */
+kn_uop ki_lsign(kn_uop truth);                                  /* below AVX-512: M of `M < 0`, NULL: it is no such */
+ki_vreg ki_lbytes(ki_lower *l, kn_uop u, unsigned lanes);       /* bool as bytes of 0 and 1, in all lanes there are */
+ki_vreg ki_lbits(ki_lower *l, int64_t bits);                    /* mask register of these bits */
+ki_vreg ki_lfirst(ki_lower *l, unsigned n);                     /* the first n lanes */
+ki_vreg ki_lmask_exact(ki_lower *l, kn_uop u, unsigned lanes);  /* no bit set past the lanes */
+ki_vreg ki_lconst(ki_lower *l, kn_dtype t, uint64_t bits);      /* in all lanes */
+ki_vreg ki_ltable(ki_lower *l, kn_uop stack);                   /* STACK of constants */
+ki_vreg ki_lnumbers(ki_lower *l, const int32_t *v, unsigned n); /* a constant vector */
+ki_vreg ki_lfrom_general(ki_lower *l, ki_vreg r, unsigned es);  /* to the lowest lane */
+ki_vreg ki_lall(ki_lower *l, ki_vreg r, unsigned es);           /* the lowest lane to all */
 ki_vreg ki_lmove(ki_lower *l, ki_rclass c, ki_x86_kind kind, ki_vreg from); /* a copy */
 bool ki_lis_const(kn_uop u);
 

@@ -317,8 +317,9 @@ typedef struct ki_written_frame { /* a node whose sources are being walked */
 } ki_written_frame;
 typedef struct ki_written {
     ki_ir *ir;
-    uint8_t *named;           /* by id: there are names in it */
+    uint8_t *named;           /* by id: written.c; 0: there are no names in it */
     uint32_t *at, known, cap; /* at: by id, 1 + place in the walk at hand */
+    uint32_t *form;           /* by id: what is the same in kernels that differ in names alone */
     kn_uop *node;             /* of the kernel at hand, those with names in them, sources first */
     uint32_t n;
     size_t node_cap;

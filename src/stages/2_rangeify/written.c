@@ -1,7 +1,10 @@
 /* written.c: kernels of one store written out without the names of buffers and versions: what is written alike is alike but for
  * these. Only what names are in is written; the rest, most of a kernel, is nodes that kernels made alike share (places.c).
  *
- * Names are numbered in the order they are met, so number n of one kernel is number n of another that is written alike. */
+ * Names are numbered in the order they are met, so number n of one kernel is number n of another that is written alike.
+ *
+ * The two operands of what commutes are met and written in the order of their forms, a hash of all but the names: nodes have theirs
+ * by id, which says where in the program each was made (a first layer's x w is w x in the next). */
 #include "stages/2_rangeify/rangeify.h"
 
 #include "base/hash.h"
@@ -48,6 +51,29 @@ void ki_names_free(ki_naming *s) {
 
 /* ---- what names are in ----------------------------------------------------------------------------------------- */
 
+enum { NAMED = 1, SWAPPED = 2 }; /* of a node: there are names in it; its operands are written the other way round */
+
+/* Source k of u, which is NAMED, as it is written. */
+static kn_uop source_at(const ki_written *w, kn_uop u, uint32_t k) { return u->src[k ^ (w->named[u->id] >> 1)]; }
+
+static uint32_t form_at(const ki_written *w, kn_uop u) { return w->named[u->id] ? w->form[u->id] : u->id; }
+
+/* u is NAMED: its form, and whether it is SWAPPED. What has no names in it is the same node in all kernels. */
+static void find_form(ki_written *w, kn_uop u) {
+    uint64_t h = (uint64_t)u->op | (uint64_t)u->dtype << 8 | (uint64_t)(u->tag != 0) << 16 | (uint64_t)u->nsrc << 32;
+    if (u->op == KN_BUFFER) {
+        const ki_buffer *b = u->arg.buffer;
+        h = ki_hash_step(ki_hash_step(h, (uint64_t)b->size), (uint64_t)b->addrspace << 32 | b->device);
+    } else if (u->nsrc == 2 && ki_ops[u->op].flags & KI_COMM) {
+        uint32_t a = form_at(w, u->src[0]), b = form_at(w, u->src[1]);
+        if (a > b) w->named[u->id] |= SWAPPED;
+        h = ki_hash_step(h, a > b ? (uint64_t)b << 32 | a : (uint64_t)a << 32 | b);
+    } else { /* args are left out: these are written, and what is pointed to lies elsewhere in each run */
+        for (uint32_t k = 0; k < u->nsrc; k++) h = ki_hash_step(h, form_at(w, u->src[k]));
+    }
+    w->form[u->id] = (uint32_t)(h >> 32);
+}
+
 /* Looks at the nodes that are new since the last time. */
 static bool look(ki_written *w) {
     ki_ir *ir = w->ir;
@@ -56,8 +82,11 @@ static bool look(ki_written *w) {
         if (named) w->named = named;
         uint32_t *at = named ? ki_realloc(w->at, ir->cap, sizeof *at) : NULL;
         if (!at) return nomem(ir->env);
-        memset(at + w->cap, 0, (ir->cap - w->cap) * sizeof *at);
         w->at = at;
+        uint32_t *form = ki_realloc(w->form, ir->cap, sizeof *form);
+        if (!form) return nomem(ir->env);
+        w->form = form;
+        memset(at + w->cap, 0, (ir->cap - w->cap) * sizeof *at);
         w->cap = ir->cap;
         if (!w->known) w->named[w->known++] = 0;
     }
@@ -65,7 +94,8 @@ static bool look(ki_written *w) {
         kn_uop u = ir->node[w->known];
         bool named = u->op == KN_BUFFER || u->tag;
         for (uint32_t k = 0; k < u->nsrc && !named; k++) named = w->named[u->src[k]->id];
-        w->named[w->known] = named;
+        w->named[w->known] = named ? NAMED : 0;
+        if (named) find_form(w, u);
     }
     return true;
 }
@@ -80,7 +110,7 @@ bool ki_written_walk(ki_written *w, kn_uop sink) {
         ki_written_frame *f = &w->stack[depth - 1];
         kn_uop u = f->u, s = NULL;
         while (f->next < u->nsrc && !s) {
-            s = u->src[f->next++];
+            s = source_at(w, u, f->next++);
             if (!w->named[s->id] || w->at[s->id]) s = NULL;
         }
         if (s) {
@@ -130,7 +160,8 @@ static bool put_node(ki_written *w, kn_uop u) {
         *to++ = u->arg.bits;
     }
     for (uint32_t k = 0; k < u->nsrc; k += 2)
-        *to++ = (uint64_t)source(w, u->src[k]) << 32 | (k + 1 < u->nsrc ? source(w, u->src[k + 1]) : 0);
+        *to++ =
+            (uint64_t)source(w, source_at(w, u, k)) << 32 | (k + 1 < u->nsrc ? source(w, source_at(w, u, k + 1)) : 0);
     w->nword = (size_t)(to - w->word);
     return true;
 }
@@ -169,6 +200,7 @@ void ki_written_close(ki_written *w) {
     ki_names_free(&w->version);
     ki_free(w->named);
     ki_free(w->at);
+    ki_free(w->form);
     ki_free(w->node);
     ki_free(w->stack);
     ki_free(w->called);

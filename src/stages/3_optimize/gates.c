@@ -82,8 +82,10 @@ static bool masks_terms(const ki_nest *k, kn_uop access) {
 static bool may_copy(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn_uop inner, bool again,
                      kn_uop *before) {
     kn_uop b = ki_storage(access);
-    bool varies = true,
-         panels = e->nsrc > 1 && !ki_scope_has(&k->scope, access, e->src[1]); /* go around: it is copied for each */
+    bool varies = true;
+    uint32_t first = 1; /* loop that is no thread's: panels may go around, for each of which it is copied */
+    while (first + 1 < e->nsrc && e->src[first]->arg.range.axis == KN_AX_THREAD) first++;
+    bool panels = again && first < e->nsrc && !ki_scope_has(&k->scope, access, e->src[first]);
     uint32_t count;
     *before = NULL;
     if (b->op != KN_PARAM || !k->read[k->scope.at[access->id]]) return false;
@@ -98,7 +100,7 @@ static bool may_copy(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn
         if (r->arg.range.axis == KN_AX_THREAD && !uses) continue; /* each thread copies for itself */
         if (uses && !varies) return false;
         if (uses) *before = r;
-        varies &= uses || (again && panels && j == 1);
+        varies &= uses || (panels && j == first);
     }
     ki_nest_read_of(k, *before ? e : k->sink, b->arg.param->slot, &count);
     return count == 1;

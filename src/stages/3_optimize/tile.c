@@ -709,9 +709,11 @@ static bool put_once(ki_choice *c, uint32_t v, int32_t slot) {
     return count < 2 || ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)first->arg.range.axis, true, first->arg.range.id, 1);
 }
 
-/* Panels of which each is packed once: their loop goes around all that is no thread's. True if a step was made. */
+/* Panels of which each is packed once: their loop goes around all that is no thread's, but where the other one must, to be cut. True if a step
+ * was made. */
 static bool put_outside(ki_choice *c, kn_uop e, const ki_tile *t) {
     uint32_t j = 1;
+    if (t->u && ki_extent(t->u) % t->mu && !laps_rows(c, t)) return false;
     while (t->outside && e->src[j] != t->v && e->src[j]->arg.range.axis == KN_AX_THREAD) j++;
     return t->outside && e->src[j] != t->v && ki_nest_independent(&c->nest, e->src[j]) && swap(c, e->src[j], t->v);
 }

@@ -449,6 +449,44 @@ def test_few_filters_lie_along_vectors(koine, tmp_path, n, ci, co, side, stride,
     computes(koine, tmp_path, x, w, stride)
 
 
+def network(n, side, channels, strides):
+    """Convolutions one after the other, each rectified, a root that the next one's images are read for more than once."""
+    lines, last = ["koine 1 tensor"], None
+    for i, stride in enumerate(strides):
+        text = conv(n, channels[i], channels[i + 1], side, stride).splitlines()
+        side = side // strides[i + 1] if i + 1 < len(strides) else side
+        text = [re.sub(r"%(\w+)", rf"%\1_{i}", a) for a in text[1:-1]]
+        if last: text = [a.replace(f"%x_{i} ", f"{last} ") for a in text[1:]]
+        lines += [a.replace('param "w"', f'param "w{i}"') for a in text]
+        last = f"%r_{i}"
+        lines.append(f"{last} = max %y_{i} 0.0")
+    return "\n".join(lines + [f'out "y" = {last}', ""])
+
+
+@pytest.mark.parametrize("n, side, strides, first", [(4, 28, (1, 1, 1), "stage -1"), (3, 28, (1, 1, 2), "stage -1"), (16, 7, (1, 1, 1), "stage -1")])
+def test_images_between_convolutions_have_channels_innermost(koine, tmp_path, n, side, strides, first):
+    """Of several images: filters are packed once, for all of them, results and what comes after go by whole vectors (nothing is stored by squares,
+    no row of a window written out). Not of one, nor where one multiply-add a cycle is done. The numbers are numpy's, whatever threads there are."""
+    rng = np.random.default_rng(side)
+    channels = (16, 64, 64, 64)
+    sides = np.cumprod((1,) + strides[::-1])[::-1] * (side if strides[-1] == 1 else side // 2)
+    x, w = rng.standard_normal((n, 16, sides[0], sides[0]), np.float32), [rng.standard_normal((channels[i + 1], channels[i], 3, 3), np.float32) for i in range(3)]
+    np.save(tmp_path / "x.npy", x)
+    given, want = ["--in", f"x={tmp_path}/x.npy"], x.astype(np.float64)
+    for i, a in enumerate(w):
+        np.save(tmp_path / f"w{i}.npy", a)
+        given += ["--in", f"w{i}={tmp_path}/w{i}.npy"]
+        windows = np.lib.stride_tricks.sliding_window_view(np.pad(want, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))[:, :, ::strides[i], ::strides[i]]
+        want = np.maximum(np.moveaxis(np.tensordot(windows, a.astype(np.float64), ((1, 4, 5), (1, 2, 3))), 3, 1), 0)
+    (tmp_path / "p.kn").write_text(network(n, sides[1], channels, strides))
+    lists = [re.findall("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": c, "KN_THREADS": 1}).stdout) for c in ("fp16", "avx2")]
+    assert all(first in a and "terms" not in a for a in lists[0][:-1]) and re.match(r"\[swap 6 5 #-1, frame 0 1 top, swap 1 3", lists[0][1]) and not any(first in a for a in lists[1]), lists
+    for threads in (1, 2, 3):
+        koine("run", tmp_path / "p.kn", *given, "--out", f"y={tmp_path}/y{threads}.npy", env={"KN_THREADS": threads, "KN_ALONE": 1})
+        y = np.load(tmp_path / f"y{threads}.npy")
+        np.testing.assert_allclose(y, want, rtol=1e-4, atol=3e-6 * np.abs(want).max())
+
+
 @pytest.mark.parametrize("side, top", [(24, True), (28, False)])
 def test_what_results_are_added_to_comes_by_squares_too(koine, tmp_path, side, top):
     """Of eight columns: windows of rows of 28 are packed."""

@@ -532,7 +532,7 @@ static bool finish_all(rangeifier *r, ki_kernels *k) {
     ki_twins twins;
     kn_uop *nest = ki_calloc(r->nnest + 1, sizeof *nest), fill = NULL;
     if ((!nest && !nomem(r)) || !ki_twins_open(&twins, r->ir)) return ki_free(nest), false;
-    bool ok = ki_layouts_open(&l, r->p), any = true;
+    bool ok = ki_layouts_open(&l, r->p, r->opts->target), any = true;
     memcpy(nest, k->sink, r->nnest * sizeof *nest);
     for (int step = KI_WISH; step <= KI_MOVE && ok && any; step++) {
         l.step = step;

@@ -6,8 +6,10 @@
  * extent. It is granted if no index of any kernel keeps a quotient or a remainder more from it: all or none, so that no
  * reader pays for it. And it is taken back if those who write and read the buffer lose more than they gain (weighing): a sum
  * of products whose rows, one after the other, fill vectors wants them so; one along those rows, and what reads at strides,
- * wants channels beside each other. */
+ * wants channels beside each other. Where the target has tiles for them (3_optimize/windows.c), neither loses anything whose filters are the
+ * same for many positions: of a buffer that no other product reads. */
 #include "stages/2_rangeify/rangeify.h"
+#include "base/cpuid.h"
 #include "stages/affine.h"
 #include "stages/scope.h"
 
@@ -16,6 +18,9 @@
 /* Rows: what the other factor's axes have together. A factor that is read across its own order is packed first, which must pay: of
  * itself for MANY_ROWS, for less by what those gain who read the buffer. */
 enum { LANES = 16, MOST_AXES = 8, MANY_ROWS = 128, LEAST_ROWS = 32 };
+
+/* Positions beside which it is little to pack filters (POSITIONS of windows.c). */
+enum { POSITIONS = 512 };
 
 /* What a multiply-add is worth in a sum along what are rows now, and an element that is read at strides. */
 static const double SUMMED = 4, STRIDED = 64;
@@ -128,17 +133,43 @@ static bool row_of(const ki_scope *s, const ki_affine *f, kn_uop inner, kn_uop o
     return n * 4 > whole * 3;
 }
 
+/* Is product x one of filters, whole pairs of vectors of them, with an image, at many positions of an image, and of several? r: an axis of the
+ * channels, of those that it sums (in) or of those that it makes. */
+static bool takes_panels(const ki_scope *s, kn_uop x, kn_uop r, bool in) {
+    for (uint32_t f = 0; f < 2; f++) {
+        kn_uop filters = x->src[f], image = x->src[!f];
+        int64_t made = 1, positions = 1;
+        uint32_t loops = 0, both = 0;
+        for (uint32_t q = 0; q < s->nrange; q++) {
+            kn_uop y = s->range[q];
+            bool has = ki_in_set(ki_scope_free(s, filters), q), had = ki_in_set(ki_scope_free(s, image), q);
+            if (has && !had) made *= ki_extent(y);
+            if (had && !has) positions *= ki_extent(y), loops += ki_extent(y) > 1;
+            both += has && had && y == r;
+        }
+        bool is_made = ki_scope_has(s, filters, r) && !ki_scope_has(s, image, r);
+        if (made % (2 * LANES) == 0 && loops > 1 && positions >= POSITIONS && (in ? both > 0 : is_made)) return true;
+    }
+    return false;
+}
+
 /* What a sum, or a store without one, gains from reading w's buffer with its axis innermost. */
-static double gain_of(const ki_scope *s, const ki_affine *f, const ki_wish *w, kn_uop user) {
+static double gain_of(const ki_layouts *l, const ki_scope *s, const ki_affine *f, ki_wish *w, kn_uop user) {
     kn_uop x = user->op == KN_REDUCE ? product_in(user) : NULL, of = user->op == KN_STORE ? user->src[0] : user;
     kn_uop inner = counting(s, f, 1, of);
     double runs = runs_of(s, x ? x : user->op == KN_STORE ? of : user->src[0]);
+    kn_uop channel = x && l->panels ? counting(s, f, w->stride, x) : NULL;
+    bool takes = channel && !ki_scope_has(s, user, channel) && takes_panels(s, x, channel, true);
+    w->other |= x && !takes;
     if (!inner) return counting(s, f, w->stride, of) ? runs * (x ? SUMMED : STRIDED) : 0;
-    return x && row_of(s, f, inner, of) ? -runs : 0;
+    double gain = x && row_of(s, f, inner, of) ? -runs : 0;
+    if (takes) w->spared += gain;
+    return takes ? 0 : gain;
 }
 
 /* The same of the store of a sum of products, all of whose reads are one row where it has one. */
-static double gain_of_store(const ki_scope *s, const ki_affine *const *form, kn_uop store) {
+static double gain_of_store(const ki_layouts *l, const ki_scope *s, const ki_affine *const *form, ki_wish *w,
+                            kn_uop store) {
     const ki_affine *f = position(s, form, store->src[0]);
     kn_uop x = product_of(s, store->src[1]), inner = f && x ? counting(s, f, 1, x) : NULL;
     if (!inner || !row_of(s, f, inner, x)) return 0;
@@ -147,7 +178,10 @@ static double gain_of_store(const ki_scope *s, const ki_affine *const *form, kn_
         const ki_affine *g = u->op == KN_INDEX && ki_scope_has(s, u, inner) ? position(s, form, u) : NULL;
         if (g && !row_of(s, g, inner, x)) return 0;
     }
-    return -runs_of(s, x);
+    kn_uop channel = l->panels ? counting(s, f, w->stride, x) : NULL;
+    bool takes = channel && takes_panels(s, x, channel, false);
+    if (takes) w->spared -= runs_of(s, x);
+    return takes ? 0 : -runs_of(s, x);
 }
 
 /* What the kernel gains from each wish that touches it: user[i] is the sum that node i is for, or the store. */
@@ -157,7 +191,7 @@ static void weigh(ki_layouts *l, const ki_scope *s, const ki_affine *const *form
         for (uint32_t k = 0; k < u->nsrc; k++) user[s->at[u->src[k]->id]] = own;
         ki_wish *w = u->op == KN_INDEX && own ? wish_for(l, u) : NULL;
         const ki_affine *f = w ? position(s, form, u) : NULL;
-        if (f) w->gain += own->src[0] == u ? gain_of_store(s, form, own) : gain_of(s, f, w, own);
+        if (f) w->gain += own->src[0] == u ? gain_of_store(l, s, form, w, own) : gain_of(l, s, f, w, own);
     }
 }
 
@@ -243,8 +277,9 @@ static bool may_wish(const ki_layouts *l, kn_uop sink) {
     return false;
 }
 
-bool ki_layouts_open(ki_layouts *l, const ki_program *p) {
-    *l = (ki_layouts){.nbuffer = p->ir->next_buffer};
+bool ki_layouts_open(ki_layouts *l, const ki_program *p, const ki_target *t) {
+    bool panels = t && t->twice && t->native && t->level >= KI_CPU_AVX512_LEVEL;
+    *l = (ki_layouts){.nbuffer = p->ir->next_buffer, .panels = panels};
     if (!(l->wish = ki_calloc(l->nbuffer + 1, sizeof *l->wish))) return ki_fail(p->ir->env, KI_E_NOMEM), false;
     for (size_t i = 0; i < p->nin + p->nout; i++) {
         kn_uop b = i < p->nin ? p->in[i].node : p->out[i - p->nin].node;
@@ -257,7 +292,7 @@ void ki_layouts_close(ki_layouts *l) { ki_free(l->wish); }
 
 void ki_layouts_settle(ki_layouts *l) {
     for (uint32_t i = 0; i < l->nbuffer && l->step == KI_TRY; i++)
-        if (l->wish[i].gain < 0) l->wish[i].extent = 0;
+        if (l->wish[i].gain + (l->wish[i].other ? l->wish[i].spared : 0) < 0) l->wish[i].extent = 0;
 }
 
 bool ki_layouts_any(const ki_layouts *l) {

@@ -209,13 +209,16 @@ kn_uop ki_range_sorted(ki_ir *ir, kn_uop u);
 typedef struct ki_wish {
     int64_t stride, extent; /* of the axis to be innermost; extent 0: none, < 0: never */
     double gain;            /* of all that write and read the buffer, in multiply-adds */
+    double spared;          /* what products lose that take tiles of filters by positions: nothing, */
+    bool other;             /* but where other products read it */
 } ki_wish;
 typedef struct ki_layouts {
     enum { KI_WISH, KI_TRY, KI_MOVE } step; /* every kernel's wishes; which leave no quotients; those done */
     ki_wish *wish;                          /* by buffer id */
     uint32_t nbuffer;
+    bool panels; /* the target has tiles of filters by positions (3_optimize/windows.c) */
 } ki_layouts;
-bool ki_layouts_open(ki_layouts *l, const ki_program *p);
+bool ki_layouts_open(ki_layouts *l, const ki_program *p, const ki_target *t);
 void ki_layouts_close(ki_layouts *l);
 /* After all kernels were tried: what loses more than it gains is taken back. */
 void ki_layouts_settle(ki_layouts *l);

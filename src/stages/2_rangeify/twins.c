@@ -81,12 +81,12 @@ static kn_uop key_of(ki_twins *t, kn_uop nest, const ki_layouts *l) {
 /* A new twin: the nest `sink` of t->ir is finished at l's step. */
 static bool add_twin(ki_twins *t, kn_uop key, kn_uop sink, const ki_layouts *l) {
     ki_env *env = t->ir.env;
-    ki_layouts own = {.step = l->step, .nbuffer = t->seen.buffer.n};
+    ki_layouts own = {.step = l->step, .nbuffer = t->seen.buffer.n, .panels = l->panels};
     kn_uop fill;
     if (!ki_array_grow(&t->twin, &t->twin_cap, (size_t)t->ntwin + 1, sizeof *t->twin)) return nomem(env);
     if (!(own.wish = ki_calloc(own.nbuffer + 1, sizeof *own.wish))) return nomem(env);
     for (uint32_t k = 0; k < own.nbuffer && l->step != KI_WISH; k++)
-        if (wish_of(t, l, k)) own.wish[k] = *wish_of(t, l, k), own.wish[k].gain = 0;
+        if (wish_of(t, l, k)) own.wish[k] = (ki_wish){wish_of(t, l, k)->stride, wish_of(t, l, k)->extent, 0, 0, false};
     t->ir.next_buffer = t->seen.buffer.n; /* LOCAL ones go on from there */
     kn_uop done = ki_range_finish(&t->ir, sink, false, &own, &fill);
     if (!done) return ki_free(own.wish), false;
@@ -117,7 +117,10 @@ static void take_wishes(const ki_twins *t, const ki_twin *w, ki_layouts *l) {
         if (!x) continue;
         if (l->step == KI_WISH && x->extent >= 0 && w->wish[k].extent > 0) *x = w->wish[k];
         if (l->step == KI_TRY && x->extent > 0 && !w->wish[k].extent) x->extent = 0;
-        if (l->step == KI_TRY) x->gain += w->wish[k].gain;
+        if (l->step != KI_TRY) continue;
+        x->gain += w->wish[k].gain;
+        x->spared += w->wish[k].spared;
+        x->other |= w->wish[k].other;
     }
 }
 

@@ -52,6 +52,7 @@ typedef struct ki_tile {
     bool turned;   /* v is not the loop along which the nest stores */
     bool frames;   /* `other` is framed (FRAME's top) */
     bool first;    /* `streamed` is packed before all loops */
+    bool outside;  /* v goes around all loops: each panel is packed once */
     bool whole;    /* `streamed` is packed once, outside u, which is around v */
     bool parts;    /* v is in nv parts, and what stands beside each other is one of each */
 } ki_tile;
@@ -110,6 +111,11 @@ void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
 /* windows.c: the tile of a convolution whose filters are few beside its positions, instead of *t; false: it is none. */
 bool ki_tile_windows(ki_choice *c, kn_uop end, ki_tile *t);
+/* Is operand a, vectors of which go along v, with rows u of the other, the same for all rounds of a loop outside, and worth packing once for all
+ * of them? So are the filters of a convolution whose image and results have channels innermost. */
+bool ki_packs_once(const ki_choice *c, kn_uop end, kn_uop sum, kn_uop a, kn_uop v, kn_uop u);
+/* Where such panels are packed, by their bytes. */
+void ki_place_panels(const ki_choice *c, ki_tile *t);
 /* Does the nest read something else at each of its results, places of both loops? */
 bool ki_reads_results(const ki_nest *k, kn_uop end, kn_uop sum, kn_uop filters, kn_uop columns);
 /* The operand in this slot is copied before u (id), the innermost loop, and before all loops around that it does not vary in; in rows: as

@@ -79,9 +79,13 @@ static bool masks_terms(const ki_nest *k, kn_uop access) {
 
 /* The loop of the nest inside which all that the access reads along outer, inner and the sums is copied once: *before, NULL for outside all
  * loops. False: there is none, or it cannot be copied. */
-static bool may_copy(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn_uop inner, kn_uop *before) {
+static bool may_copy(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn_uop inner, bool again,
+                     kn_uop *before) {
     kn_uop b = ki_storage(access);
     bool varies = true;
+    uint32_t first = 1; /* loop that is no thread's: panels may go around, for each of which it is copied */
+    while (first + 1 < e->nsrc && e->src[first]->arg.range.axis == KN_AX_THREAD) first++;
+    bool panels = again && first < e->nsrc && !ki_scope_has(&k->scope, access, e->src[first]);
     uint32_t count;
     *before = NULL;
     if (b->op != KN_PARAM || !k->read[k->scope.at[access->id]]) return false;
@@ -96,7 +100,7 @@ static bool may_copy(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn
         if (r->arg.range.axis == KN_AX_THREAD && !uses) continue; /* each thread copies for itself */
         if (uses && !varies) return false;
         if (uses) *before = r;
-        varies &= uses;
+        varies &= uses || (panels && j == first);
     }
     ki_nest_read_of(k, *before ? e : k->sink, b->arg.param->slot, &count);
     return count == 1;
@@ -113,7 +117,7 @@ static bool may_stage(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, i
         if (r != outer && r != inner && ki_nest_closer(k, r)->op != KN_REDUCE) continue;
         if ((size *= r == outer ? ki_extent(r) / parts : ki_extent(r)) > MOST_STAGED) return false;
     }
-    return size > 0 && may_copy(k, e, access, outer, inner, before);
+    return size > 0 && may_copy(k, e, access, outer, inner, false, before);
 }
 
 /* May it be dealt out, so that its rows follow each other, under masks that serve many terms? */
@@ -121,7 +125,8 @@ static bool may_deal(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, kn
     bool known[2], may = false;
     ki_deal d;
     int64_t a = ki_nest_stride(k, access, outer, known), b = ki_nest_stride(k, access, inner, known + 1);
-    if (!known[0] || !known[1] || masks_terms(k, access) || !may_copy(k, e, access, outer, inner, before)) return false;
+    if (!known[0] || !known[1] || masks_terms(k, access) || !may_copy(k, e, access, outer, inner, false, before))
+        return false;
     uint64_t *set = ki_calloc(k->scope.words, sizeof *set);
     if (set && ki_mark_outer(k, *before, set) && ki_find_deal(k, access, set, &d) && d.n == 2) {
         int64_t bytes = d.next[1] * d.blocks * (int64_t)ki_itemsize((kn_dtype)access->dtype);
@@ -139,7 +144,7 @@ static bool may_frame(const ki_nest *k, kn_uop e, kn_uop access, kn_uop outer, i
     const ki_scope *s = &k->scope;
     bool may = false, rows = false;
     ki_frame f;
-    if (!may_copy(k, e, access, outer, inner, before) || !ki_scope_has(s, access, inner)) return false;
+    if (!may_copy(k, e, access, outer, inner, false, before) || !ki_scope_has(s, access, inner)) return false;
     uint64_t *set = ki_calloc(s->words, sizeof *set);
     if (set && ki_mark_outer(k, *before, set) && ki_find_frame(k, access, set, false, &f)) {
         int64_t bytes = (int64_t)ki_itemsize((kn_dtype)access->dtype);
@@ -178,7 +183,7 @@ static int64_t all_framed(const ki_nest *k, kn_uop e, kn_uop access, kn_uop rows
     int64_t bytes = (int64_t)ki_itemsize((kn_dtype)access->dtype);
     bool along = false;
     ki_frame f;
-    if (!may_copy(k, e, access, rows, v, before)) return 0;
+    if (!may_copy(k, e, access, rows, v, true, before)) return 0;
     uint64_t *set = ki_calloc(s->words, sizeof *set);
     bool may = set && ki_mark_outer(k, *before, set) && ki_find_frame(k, access, set, true, &f);
     for (uint32_t q = 0; may && q < s->nrange; q++) {

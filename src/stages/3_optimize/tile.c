@@ -186,6 +186,7 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     if (row && u && lanes && uses_of_panel(k, e, t) * (after + work_after(k, e, x)) > 2 * ki_terms(x) &&
         may_pack(k, e, x, a, lanes, u))
         row = NULL;
+    if (row && u && lanes && may_pack(k, e, x, a, lanes, u) && ki_packs_once(c, e, x, a, t->v, u)) row = NULL;
     if (!row && n == 1) lanes = 1; /* a CUT left it */
     if (!row && (lanes == 0 || !u)) return false;
     t->u = u, t->reduce = x, t->other = b, t->row = row;
@@ -293,6 +294,8 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
     bool lost = !t->row && (panel || (ki_is_gated(t->streamed) && !ki_masks_are_free(c)));
     double best = 0;
     bool fits = !t->row && (t->inner || m < cut_from), cut = false;
+    bool once = t->u && !t->row && !t->inner && ki_packs_once(c, e, t->reduce, t->streamed, t->v, t->u),
+         may_lap = once && ki_nest_laps(&c->nest, t->u);
     int64_t all_v = m;
     if (fits) m = (m + t->lanes - 1) / t->lanes * t->lanes; /* in whole vectors */
     t->nv = t->mu = t->mw = 1;
@@ -321,6 +324,8 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 if (filled == 0 || (t->row && m < cut_from && over)) continue;
                 if (mw > 1 && ki_extent(t->w) % mw) continue;
                 double left_u = (double)(n % mu) / (double)n, left_v = (double)over / (double)m;
+                bool lapped = may_lap && n > mu && n % mu && (mu - n % mu) * LEAST_LAPPED <= n;
+                if (lapped) left_u = (double)(mu - n % mu) / (double)n;
                 double all = (double)(mu * nv * mw), loads = (double)(mu + nv * mw);
                 double score = all / (loads + 1) * (1 - 0.7 * left_u);
                 /* A vector under a mask lies across two lines; the first-level cache has it. */
@@ -330,8 +335,9 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 if (t->inner)
                     score = all / (fmax(all, loads + (double)(nv * mw)) + 1 + far + behind) * (1 - 0.7 * left_u);
                 /* What is left would be neither packed nor read in place. */
-                if (lost && n > mu && n % mu && n % mu < FEW_USES) score *= 0.5;
-                if (n % mu) score *= c->target->twice && n >= MANY_ROWS * mu ? 0.9 : 0.75; /* another nest each */
+                if (lost && !lapped && n > mu && n % mu && n % mu < FEW_USES) score *= 0.5;
+                if (n % mu && !lapped)
+                    score *= c->target->twice && n >= MANY_ROWS * mu ? 0.9 : 0.75; /* another nest each */
                 score *= fits ? filled : over ? 0.88 * (1 - 0.5 * left_v) : 1;
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;
                 if (c->target->twice && !t->inner && all * (double)regs < MANY_SUMS) score *= 0.9;
@@ -454,6 +460,7 @@ static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
     t->step = t->nv * t->lanes;
     t->pack = worth_packing(c, e, t);
     t->whole = is_packed_whole(c, e, t);
+    if (t->pack && !t->row && t->u && ki_packs_once(c, e, t->reduce, t->streamed, t->v, t->u)) ki_place_panels(c, t);
     if (!t->row && !t->pack && ki_word_of(&c->nest, t->streamed) != t->streamed) return false;
     return t->row || t->pack || (ki_nest_stride(&c->nest, t->streamed, t->v, &known) == 1 && known);
 }
@@ -503,7 +510,7 @@ static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
     kn_uop x = t->reduce, rows = t->u, columns = t->v;
     int64_t m = rows ? ki_extent(rows) : 0, n = ki_extent(columns), terms = ki_terms(x), reduces = 0;
     if (!ki_masks_are_free(c) || c->knobs.nv || c->knobs.mu || c->knobs.pack == 1 || c->lanes != 16 || m % c->lanes ||
-        ki_keeps_sums(c, e))
+        ki_keeps_sums(c, e) || ki_packs_once(c, e, x, t->streamed, columns, rows))
         return false;
     if (n < 2 * SQUARE || m < c->lanes || (m > n && n < MANY_TERMS) || t->w || x->nsrc != 2 || !ki_nest_store(e))
         return false;
@@ -702,6 +709,25 @@ static bool put_once(ki_choice *c, uint32_t v, int32_t slot) {
     return count < 2 || ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)first->arg.range.axis, true, first->arg.range.id, 1);
 }
 
+/* Panels of which each is packed once: their loop goes around all that is no thread's, but where the other one must, to be cut. True if a step
+ * was made. */
+static bool put_outside(ki_choice *c, kn_uop e, const ki_tile *t) {
+    uint32_t j = 1;
+    if (t->u && ki_extent(t->u) % t->mu && !laps_rows(c, t)) return false;
+    while (t->outside && e->src[j] != t->v && e->src[j]->arg.range.axis == KN_AX_THREAD) j++;
+    return t->outside && e->src[j] != t->v && ki_nest_independent(&c->nest, e->src[j]) && swap(c, e->src[j], t->v);
+}
+
+/* An image with channels innermost is framed as it lies: the sum's loop along them is its innermost. True if a step was made. */
+static bool channels_inside(ki_choice *c, const ki_tile *t) {
+    kn_uop last = ki_last_loop(t->reduce);
+    bool known;
+    for (uint32_t j = 1; t->frames && !t->turned && last && j < t->reduce->nsrc; j++)
+        if (t->reduce->src[j] != last && ki_nest_stride(&c->nest, t->other, t->reduce->src[j], &known) == 1 && known)
+            return swap(c, t->reduce->src[j], last);
+    return false;
+}
+
 static ki_part part(kn_axis to, uint32_t id, int64_t n) { return (ki_part){to, id, n < 2 ? 0 : n}; }
 
 static ki_part along(const ki_choice *c, kn_uop row) {
@@ -719,6 +745,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     ki_tile also[MOST_ALSO];
     int32_t slot[MOST_ALSO + 2];
     uint32_t n = other_sums(c, e, t, also), panels = 0;
+    if (put_outside(c, e, t) || channels_inside(c, t) || !c->ok) return c->ok;
     if (t->frames && ki_frame_all(c, e, t->other, t->u)) return c->ok;
     if (!t->row && !t->turned && ki_join_rows(c, e, t->v)) return c->ok;
     if (t->inner && ki_lift_gate(c, t->reduce, t->inner)) return c->ok;

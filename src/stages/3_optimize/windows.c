@@ -3,13 +3,18 @@
  * Vectors go across the store, along filters, which are packed once (STAGE), and results are stored by squares (8_render/x86/square.c). The image is
  * read element by element, in place, or, where it has a border, from a frame (FRAME's top): neither strides nor where rows end matter, and what
  * is copied is copied once, where windows along an image's rows are packed once for each of their terms. The terms of a window's row are written
- * out (TERMS), so that an element serves several of them. */
-#include "stages/3_optimize/choose.h"
+ * out (TERMS), so that an element serves several of them.
+ *
+ * Where image and results have channels innermost (layout.c), the store goes along filters as it is, and so do panels of what is no window: one
+ * product for each position. At a batch they are packed once for all of it. */
+#include "stages/3_optimize/dots.h"
 
 #define MOST_PANEL   (1 << 20) /* bytes of the filters of a tile, which the second-level cache is to keep */
 #define MOST_FILTERS (5 << 19) /* of all, which are packed once for a whole batch */
 #define COLUMNS      8         /* that a square has, */
 #define FEWEST       6         /* or, stored under a mask, at least */
+#define FEW_ALONG    4         /* where nothing is turned */
+#define POSITIONS    512       /* beside which it is little to pack filters */
 /* Of the time of a convolution's multiply-adds: packing windows takes the first for each of so many filters, reading them in steps the second
  * besides, packing filters the third for each of so many positions. */
 #define PACKED   9.0
@@ -42,6 +47,72 @@ bool ki_reads_results(const ki_nest *k, kn_uop e, kn_uop x, kn_uop filters, kn_u
     return false;
 }
 
+bool ki_packs_once(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop v, kn_uop u) {
+    const ki_nest *k = &c->nest;
+    kn_uop from = ki_storage(a);
+    bool machine = c->target->twice && c->target->native && ki_masks_are_free(c) && c->lanes == 16;
+    bool free = !c->knobs.nv && !c->knobs.mu && c->knobs.pack != 1 && !ki_keeps_sums(c, e) && !ki_is_tiled(x);
+    bool shared = false;
+    int64_t positions = 1;
+    uint32_t count;
+    if (!machine || !free || !u || from->op != KN_PARAM || ki_word_of(k, a) != a || !ki_nest_store(e)) return false;
+    if (ki_itemsize((kn_dtype)a->dtype) != 4 || ki_extent(v) % (2 * c->lanes) || ki_extent(v) < 1) return false;
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        if (r == v) continue;
+        if (ki_extent(r) < 1 || ki_scope_has(&k->scope, a, r)) return false;
+        shared |= r != u && ki_is_serial(r) && ki_extent(r) > 1;
+        positions *= ki_extent(r);
+    }
+    if (!shared || positions < POSITIONS) return false;
+    ki_nest_read_of(k, k->sink, from->arg.param->slot, &count); /* STAGE wants one */
+    return count == 1;
+}
+
+void ki_place_panels(const ki_choice *c, ki_tile *t) {
+    int64_t bytes = ki_extent(t->v) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->streamed);
+    t->first = bytes <= MOST_FILTERS;
+    t->whole = bytes <= MOST_PANEL;
+    t->outside = !t->first;
+}
+
+/* The same of a nest that stores along filters, t->v: the loop along which windows of the image overlap that is nearest to the image's rows is
+ * the tile's other one. Which terms are one after the other in memory is the image's to say: channels. */
+static bool tile_along_filters(ki_choice *c, kn_uop e, ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    kn_uop x = t->reduce, columns = NULL, rows, before;
+    bool known, frames = ki_is_gated(t->other);
+    int64_t nearest = 0, few = COLUMNS, reduces = 0;
+    for (uint32_t j = 1; j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        if (r == t->v || !ki_is_serial(r) || ki_scope_has(&k->scope, t->streamed, r)) continue;
+        int64_t apart = window_step(k, x, t->other, r) ? ki_nest_stride(k, t->other, r, &known) : 0;
+        if (apart > 0 && (!columns || apart < nearest)) columns = r, nearest = apart;
+    }
+    int64_t n = columns ? ki_extent(columns) : 0;
+    while (few >= FEW_ALONG && n % few) few--;
+    if (few < FEW_ALONG || n < 1 || !ki_packs_once(c, e, x, t->streamed, t->v, columns)) return false;
+    if (2 * c->lanes * ki_terms(x) * ki_word_bytes(k, t->streamed) > MOST_PANEL) return false;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop y = k->closer[q];
+        reduces += y && y->op == KN_REDUCE && y->src[1] == k->scope.range[q];
+    }
+    if (reduces != 1 || (frames && !ki_frame_parts(k, e, t->other, columns, &rows, &before))) return false;
+    *t = (ki_tile){.v = t->v,
+                   .u = columns,
+                   .reduce = x,
+                   .streamed = t->streamed,
+                   .other = t->other,
+                   .lanes = c->lanes,
+                   .mu = few,
+                   .nv = 2,
+                   .step = 2 * c->lanes,
+                   .pack = true,
+                   .frames = frames};
+    ki_place_panels(c, t);
+    return true;
+}
+
 bool ki_tile_windows(ki_choice *c, kn_uop e, ki_tile *t) {
     const ki_nest *k = &c->nest;
     kn_uop x = t->reduce, filters = t->u, columns = t->v, store = ki_nest_store(e), rows, before,
@@ -51,6 +122,7 @@ bool ki_tile_windows(ki_choice *c, kn_uop e, ki_tile *t) {
     uint32_t count;
     if (!c->target->twice || !c->target->native || !ki_masks_are_free(c) || c->lanes != 16 || t->row || !store)
         return false;
+    if (tile_along_filters(c, e, t)) return true;
     if (ki_itemsize((kn_dtype)store->src[1]->dtype) != 4 || ki_itemsize((kn_dtype)t->streamed->dtype) != 4)
         return false;
     if (c->knobs.nv || c->knobs.mu || c->knobs.pack == 1 || ki_keeps_sums(c, e) || m % (2 * c->lanes)) return false;

@@ -758,6 +758,15 @@ static ki_opt by_rows(int axis, int other, int n, bool contract) {
     return o;
 }
 
+static int nests_of(kn_uop sink) {
+    kn_uop *node;
+    int64_t n = ki_toposort(&ir, &sink, 1, &node);
+    int ends = 0;
+    for (int64_t i = 0; i < n; i++) ends += node[i]->op == KN_END;
+    if (n > 0) ki_free(node);
+    return ends;
+}
+
 /* Products that both operands lie along, part by part; where every second position counts, each phase is a nest without remainders. */
 static void parts_and_phases(void) {
     for (int w = 27; w < 30; w++) {
@@ -793,6 +802,10 @@ static void parts_and_phases(void) {
         run(sink, want);
         s = ki_apply_opt(&ir, sink, by_rows(4, 1, 1, false));
         CHECK(s && agrees(s), "ROWS of one of several loops keeps the values, window %d", w ? 3 : 1);
+        s = ki_apply_opt(&ir, sink, opt(KI_OPT_SPLIT, 4, 3, KN_AX_REDUCE, false));
+        s = ki_apply_opt(&ir, s, by_rows(4, 1, 1, false));
+        CHECK(s && agrees(s) && nests_of(s) == 2, "all of the sum is kept, and nothing before it, window %d",
+              w ? 3 : 1);
         REFUSED(sink, by_rows(4, 1, 2, false), OPT_ROWS, "of several loops one step at a time");
         REFUSED(sink, by_rows(4, 5, 1, false), OPT_ROWS, "the other is a loop of the sum");
         finish();

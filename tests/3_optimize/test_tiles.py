@@ -93,10 +93,13 @@ def test_rows_by_rows_go_in_strips(koine, tmp_path, m, k, n, strip):
     tile's rows of w asked for, and results, which are kept, transposed from the frame a line at a time."""
     opts, _ = optimized(koine, tmp_path, m, k, n, level="fp16")
     part, ahead = min(k, 1024), 6 * k * 4
-    assert f" {strip} L #" in opts and f" {part} R #" in opts and "rows 2 " in opts and re.search("stage (-1|2) 1", opts), opts
+    assert f" {strip} L #" in opts and f" {part} R #" in opts and "rows 2 " in opts, opts
+    assert re.search(r"stage (-1|2) 1|split \d+ 1 L top #(\d+), stage \2 1", opts), opts
     assert re.search(r"split \d+ 6 u #\d+, split \d+ 16 u #\d+, split \d+ 4 u", opts) and f" {ahead} " in opts, opts
     code = koine("compile", tmp_path / "p.kn", "--target", "x86", env={"KN_CPU": "fp16", "KN_THREADS": 1}).stdout
     assert code.count("vshuff32x4") >= 64 and "gather" not in code and "vinsertps" not in code
+    nests = koine("compile", tmp_path / "p.kn", "--target", "x86", "--to", "optimize", env={"KN_CPU": "fp16", "KN_THREADS": 1}).stdout
+    assert (f"LOOP {strip} " in nests) == (k > 1024), "one part alone is added to nothing"
     assert "rows 2 " not in optimized(koine, tmp_path, m, k, n)[0], "one a cycle: squares of eight"
 
 

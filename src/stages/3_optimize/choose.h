@@ -90,7 +90,7 @@ int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight);
 /* Makes r's extent divide by vectors, and by `vectors` of them when it is long: a short one is padded (masks), of a long
  * one the remainder is cut off. True if a step was made. */
 bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors);
-#define KI_SHORT 8 /* vectors: below this a range is padded, not cut */
+#define KI_SHORT       8 /* vectors: below this a range is padded, not cut */
 #define KI_LEAST_TILES 6 /* that go through a panel which is packed though it could be read in place */
 /* A nest whose reduces read rows: they are vectorised along the row, not across rows, along v. */
 bool ki_sums_rows(const ki_choice *c, kn_uop end, kn_uop v);
@@ -162,7 +162,7 @@ bool ki_choice_rows(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contrac
 #define KI_MOST_KEPT (1 << 18) /* bytes of sums that are kept: they are read and written once for so many rows */
 /* parts.c: a product that both operands lie along is added up part by part; few: it has lanes, too few. True if steps were made. */
 bool ki_choose_parts(ki_choice *c, kn_uop end, bool few);
-/* A nest that does so: an outer loop of it carries what the columns have summed up. */
+/* A nest that does so: an outer loop of it carries what the columns have summed up, or all of it is one sum. */
 bool ki_keeps_sums(const ki_choice *c, kn_uop end);
 /* strips.c: a turned tile's nest by strips, whose results are kept and then stored. True if steps were made. */
 bool ki_choose_strips(ki_choice *c, kn_uop end, const ki_tile *t);

@@ -5,7 +5,7 @@
  *   start = END(STORE(buf[j'], x(0, j') + x(1, j') + ... x(h - 1, j')), j')
  *   rest  = END(STORE(buf[j"], buf[j"] + x(h + n r, j") + ... x(h + n r + n - 1, j")), r, j"), r < q
  * Each column adds up one row after the other, as it did. Of a sum with other loops s a row is the sum over these, and the first one is
- * added to what adds nothing:
+ * added to what adds nothing (of one row alone it is stored):
  *
  *   REDUCE(x(r, s, j), r, s)  becomes  INDEX(AFTER(buf, END(STORE(buf[j"], buf[j"] + REDUCE(x(r, s, j"), s)), r, j")), j) */
 #include "stages/3_optimize/choose.h"
@@ -251,9 +251,12 @@ static kn_uop sum_parts(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
     kn_uop none = ki_const_bits(ir, (kn_dtype)x->dtype, ki_scalar_identity(op, (kn_dtype)x->dtype, true));
     kn_uop at[2] = {copy(ir, &c, next, loops[0]), copy(ir, &c, next + c.n, loops[1])};
     kn_uop buf = ki_buffer_make(ir, ki_nest_next_buffer(k), c.size, (kn_dtype)x->dtype, KN_LOCAL, 0);
-    kn_uop set = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, ki_nest_home(k, buf, x, c.range, c.n), at[0]), none);
-    kn_uop row = ki_range_make(ir, r->arg.range.id, KN_AX_LOOP, r->src[0]);
-    kn_uop acc = ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, buf, end_of(ir, set, NULL, loops[0], c.n), row), at[1]);
+    kn_uop home = ki_nest_home(k, buf, x, c.range, c.n),
+           set = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, home, at[0]), none);
+    bool one = ki_extent(r) == 1; /* step: it is what the sum is */
+    kn_uop row = one ? NULL : ki_range_make(ir, r->arg.range.id, KN_AX_LOOP, r->src[0]);
+    kn_uop kept = one ? home : ki_op3(ir, KN_AFTER, buf, end_of(ir, set, NULL, loops[0], c.n), row);
+    kn_uop acc = ki_op2(ir, KN_INDEX, kept, at[1]);
     walk w = {.row = row, .n = 1};
     memcpy(w.loops, loops[1], sizeof w.loops);
     src[0] = of_row(ir, x->src[0], r, &c, &w, 0);
@@ -261,7 +264,8 @@ static kn_uop sum_parts(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
         if (x->src[i] != r) src[n++] = x->src[i];
     if (!acc || !src[0]) return NULL;
     kn_uop part = ki_with_srcs(ir, x, src, n);
-    kn_uop done = end_of(ir, ki_op2(ir, KN_STORE, acc, ki_op2(ir, op, acc, part)), row, loops[1], c.n);
+    kn_uop all = one ? part : ki_op2(ir, op, acc, part);
+    kn_uop done = end_of(ir, ki_op2(ir, KN_STORE, acc, all), row, loops[1], c.n);
     kn_uop sum = ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, buf, done), number(ir, &c, c.range));
     return sum ? ki_substitute(ir, k->sink, &x, &sum, 1) : NULL;
 }
@@ -387,7 +391,8 @@ static bool reads_rows(const ki_choice *c, kn_uop r, kn_uop v) {
 bool ki_keeps_sums(const ki_choice *c, kn_uop e) {
     kn_uop body = e->src[0], last = body->op == KN_GROUP && body->nsrc ? body->src[body->nsrc - 1] : body;
     kn_uop b = last->op == KN_STORE ? ki_storage(last->src[0]) : NULL;
-    return b && b->op == KN_BUFFER && b->arg.buffer->addrspace == KN_LOCAL && ki_nest_carries(&c->nest, e);
+    bool local = b && b->op == KN_BUFFER && b->arg.buffer->addrspace == KN_LOCAL;
+    return local && (last->src[1]->op == KN_REDUCE || ki_nest_carries(&c->nest, e));
 }
 
 /* At once, of so many bytes each. */

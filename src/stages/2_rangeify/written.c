@@ -8,6 +8,7 @@
 #include "stages/2_rangeify/rangeify.h"
 
 #include "base/hash.h"
+#include "ir/history.h"
 
 #include <string.h>
 
@@ -100,11 +101,9 @@ static bool look(ki_written *w) {
     return true;
 }
 
-bool ki_written_walk(ki_written *w, kn_uop sink) {
+static bool walk(ki_written *w, kn_uop sink) {
     size_t depth = 0;
-    for (uint32_t k = 0; k < w->n; k++) w->at[w->node[k]->id] = 0;
-    w->n = 0;
-    bool ok = look(w) && GROW(w, w->stack, depth, w->stack_cap);
+    bool ok = GROW(w, w->stack, depth, w->stack_cap);
     if (ok) w->stack[depth++] = (ki_written_frame){sink, 0};
     while (ok && depth) {
         ki_written_frame *f = &w->stack[depth - 1];
@@ -121,6 +120,14 @@ bool ki_written_walk(ki_written *w, kn_uop sink) {
             if (ok) w->node[w->n++] = u, w->at[u->id] = w->n, depth--;
         }
     }
+    return ok;
+}
+
+bool ki_written_walk(ki_written *w, const kn_uop *sink, uint32_t n) {
+    for (uint32_t k = 0; k < w->n; k++) w->at[w->node[k]->id] = 0;
+    w->n = 0;
+    bool ok = look(w);
+    for (uint32_t k = 0; k < n && ok; k++) ok = walk(w, sink[k]);
     return ok;
 }
 
@@ -166,11 +173,11 @@ static bool put_node(ki_written *w, kn_uop u) {
     return true;
 }
 
-bool ki_written_begin(ki_written *w, kn_uop sink, bool *whole) {
+bool ki_written_begin(ki_written *w, const kn_uop *sink, uint32_t n, bool *whole) {
     w->begun = w->nword;
     ki_names_forget(&w->buffer);
     ki_names_forget(&w->version);
-    bool ok = ki_written_walk(w, sink);
+    bool ok = ki_written_walk(w, sink, n);
     *whole = w->n <= MOST_NODES;
     for (uint32_t k = 0; ok && *whole && k < w->n; k++) ok = put_node(w, w->node[k]);
     return ok;
@@ -208,4 +215,70 @@ void ki_written_close(ki_written *w) {
     ki_free(w->kernel);
     ki_slots_free(&w->slots);
     *w = (ki_written){0};
+}
+
+/* ---- what they become ------------------------------------------------------------------------------------------ */
+
+bool ki_firsts_find(ki_firsts *s, ki_first **first) {
+    uint32_t kernel;
+    bool known;
+    if (!ki_written_find(&s->seen, &kernel, &known)) return false;
+    if (!known && !GROW(&s->seen, s->first, kernel, s->first_cap)) return false;
+    if (!known) s->first[s->nfirst++] = (ki_first){0};
+    return *first = &s->first[kernel], true;
+}
+
+bool ki_firsts_note(ki_firsts *s, ki_first *f, kn_uop done) {
+    const ki_naming *b = &s->seen.buffer, *v = &s->seen.version;
+    *f = (ki_first){done, NULL, b->n, v->n, s->fresh, 0};
+    if (!(f->name = ki_malloc(((size_t)b->n + v->n + 1) * sizeof *f->name))) return nomem(s->seen.ir->env);
+    for (uint32_t k = 0; k < b->n; k++) f->name[k] = b->name[k];
+    for (uint32_t k = 0; k < v->n; k++) f->name[b->n + k] = v->name[k];
+    return true;
+}
+
+/* What name `old` of the first is called in the kernel at hand; LOCAL buffers are anew. */
+static uint32_t called(const ki_firsts *s, const ki_first *f, bool version, uint32_t old) {
+    uint32_t from = version ? f->nbuffer : 0, n = version ? f->nversion : f->nbuffer, k = 0;
+    while (k < n && f->name[from + k] != old) k++;
+    if (k == n) return version ? old : old - f->fresh + s->fresh;
+    return (version ? &s->seen.version : &s->seen.buffer)->name[k];
+}
+
+bool ki_buffer_called(ki_ir *to, kn_uop u, uint32_t id, kn_arg *arg) {
+    ki_buffer b;
+    memcpy(&b, u->arg.buffer, sizeof b);
+    b.id = id;
+    return (arg->p = ki_intern(to, &b, sizeof b)) != NULL;
+}
+
+kn_uop ki_firsts_as(ki_firsts *s, const ki_first *f) {
+    ki_written *w = &s->seen;
+    ki_ir *ir = w->ir;
+    kn_uop src[64], done = f->done;
+    bool ok = ki_written_walk(w, &f->done, 1);
+    ki_map *map = ok ? ki_map_take(ir) : NULL;
+    ok = map != NULL;
+    s->fresh = ir->next_buffer;
+    for (uint32_t i = 0; ok && i < w->n; i++) {
+        kn_uop u = w->node[i], *v = u->nsrc <= 64 ? src : ki_malloc(u->nsrc * sizeof *v);
+        kn_arg arg = u->arg;
+        if (!v) ok = nomem(ir->env);
+        for (uint32_t k = 0; ok && k < u->nsrc; k++)
+            if (!(v[k] = w->named[u->src[k]->id] ? ki_map_get(map, u->src[k]) : u->src[k])) ok = false;
+        if (ok && u->op == KN_BUFFER) ok = ki_buffer_called(ir, u, called(s, f, false, u->arg.buffer->id), &arg);
+        if (ok) done = ki_make_as(ir, u, v, arg, u->type, u->tag ? called(s, f, true, u->tag) : 0);
+        ok = ok && (done = ki_like(ir, done, ir, u)) != NULL;
+        if (ok) ki_map_set(map, u, done);
+        if (v != src) ki_free(v);
+    }
+    ki_map_give(ir, map);
+    return ok ? done : NULL;
+}
+
+void ki_firsts_close(ki_firsts *s) {
+    for (uint32_t k = 0; k < s->nfirst; k++) ki_free(s->first[k].name);
+    ki_free(s->first);
+    ki_written_close(&s->seen);
+    *s = (ki_firsts){0};
 }

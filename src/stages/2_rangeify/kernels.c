@@ -370,7 +370,7 @@ static bool as_kind(rangeifier *r, numbering *s, const kind *a, ki_call *c) {
 }
 
 static bool number_all(rangeifier *r, const ki_kernels *k, const uint32_t *order, ki_call *c) {
-    numbering s = {.seen = {.ir = r->ir}};
+    numbering s = {.seen = {.forms = r->forms}};
     bool ok = true, whole, known;
     uint32_t kernel;
     for (uint32_t i = 0; i < k->used && ok; i++) {
@@ -521,7 +521,7 @@ static bool finish_all(rangeifier *r, ki_kernels *k) {
     ki_layouts l;
     ki_twins twins;
     kn_uop *nest = ki_calloc(r->nnest + 1, sizeof *nest), fill = NULL;
-    if ((!nest && !nomem(r)) || !ki_twins_open(&twins, r->ir)) return ki_free(nest), false;
+    if ((!nest && !nomem(r)) || !ki_twins_open(&twins, r->forms)) return ki_free(nest), false;
     bool ok = ki_layouts_open(&l, r->p), any = true;
     memcpy(nest, k->sink, r->nnest * sizeof *nest);
     for (int step = KI_WISH; step <= KI_MOVE && ok && any; step++) {
@@ -553,10 +553,14 @@ bool ki_range_kernels(rangeifier *r) {
     ki_call *c = NULL;
     bool ok = (k.sink = ki_calloc(k.cap, sizeof *k.sink)) != NULL || nomem(r);
     ok = ok && resolve_all(r, k.sink);
+    ki_forms forms = {.ir = r->ir};
+    r->forms = &forms;
     ok = ok && finish_all(r, &k) && ki_range_order(r, &k, &order);
     ok = ok && ((c = ki_calloc(k.used + 1, sizeof *c)) != NULL || nomem(r));
     ok = ok && number_all(r, &k, order, c) && ki_range_slots(r, c, k.used) && name_all(r, c, k.used) &&
          emit(r, c, k.used);
+    ki_forms_close(&forms);
+    r->forms = NULL;
     ki_free(c);
     ki_free(order);
     ki_free(k.sink);

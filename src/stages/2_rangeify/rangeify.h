@@ -157,6 +157,7 @@ typedef struct rangeifier {
     uint8_t *asks; /* by id: it is a demand, or there is one in it; simplify.c */
     uint32_t nasks;
     size_t asks_cap;
+    struct ki_forms *forms; /* while there are kernels */
     ki_push push;
     ki_memo memo;
     ki_alike alike;
@@ -320,7 +321,7 @@ typedef struct ki_written_frame { /* a node whose sources are being walked */
     kn_uop u;
     uint32_t next;
 } ki_written_frame;
-typedef struct ki_written {
+typedef struct ki_forms { /* what is found of nodes, and the walk at hand: one for all who write kernels of a store */
     ki_ir *ir;
     uint8_t *named;           /* by id: written.c; 0: there are no names in it */
     uint32_t *at, known, cap; /* at: by id, 1 + place in the walk at hand */
@@ -330,7 +331,11 @@ typedef struct ki_written {
     size_t node_cap;
     ki_written_frame *stack;
     size_t stack_cap;
-    ki_naming buffer, version; /* its names, */
+} ki_forms;
+void ki_forms_close(ki_forms *f);
+typedef struct ki_written {
+    ki_forms *forms;
+    ki_naming buffer, version; /* names of the kernel at hand, */
     kn_uop *called;            /* and a BUFFER of each, by number */
     size_t called_cap;
     uint64_t *word; /* of kernels that differ, one after the other; from `begun` on the one at hand */
@@ -340,7 +345,7 @@ typedef struct ki_written {
     size_t kernel_cap;
 } ki_written;
 /* Nodes of kernels with names in them: node[0..n). */
-bool ki_written_walk(ki_written *w, const kn_uop *sink, uint32_t n);
+bool ki_written_walk(ki_forms *w, const kn_uop *sink, uint32_t n);
 /* Walks kernels and writes them (*whole: unless they are large); more words that tell kernels apart; which it is, and whether there was
  * one before. */
 bool ki_written_begin(ki_written *w, const kn_uop *sink, uint32_t n, bool *whole);
@@ -384,7 +389,7 @@ typedef struct ki_twins {
     ki_firsts firsts;
     ki_naming range;
 } ki_twins;
-bool ki_twins_open(ki_twins *t, ki_ir *ir);
+bool ki_twins_open(ki_twins *t, ki_forms *forms);
 void ki_twins_close(ki_twins *t);
 /* As ki_range_finish of a nest that does not scatter. */
 kn_uop ki_twins_finish(ki_twins *t, ki_ir *ir, kn_uop sink, ki_layouts *l);

@@ -160,9 +160,9 @@ kn_uop ki_twins_finish(ki_twins *t, ki_ir *ir, kn_uop sink, ki_layouts *l) {
     return f->twin = (uint32_t)(w - t->twin), done;
 }
 
-bool ki_twins_open(ki_twins *t, ki_ir *ir) {
-    *t = (ki_twins){.firsts = {.seen = {.ir = ir}}};
-    return ki_ir_open(&t->ir, ir->env);
+bool ki_twins_open(ki_twins *t, ki_forms *forms) {
+    *t = (ki_twins){.firsts = {.seen = {.forms = forms}}};
+    return ki_ir_open(&t->ir, forms->ir->env);
 }
 
 void ki_twins_close(ki_twins *t) {

@@ -355,7 +355,8 @@ static bool rebuild(ki_family *f) {
 }
 
 bool ki_family_open(ki_family *f, rangeifier *r, ki_kernels *k, uint32_t *order, const ki_edge *edge, uint32_t nedge) {
-    *f = (ki_family){.r = r, .k = k, .edge = edge, .nedge = nedge, .order = order, .firsts = {.seen = {.forms = r->forms}}};
+    *f = (ki_family){.r = r, .k = k, .edge = edge, .nedge = nedge, .order = order};
+    f->firsts.seen.forms = r->forms;
     bool ok = (f->fact = ki_calloc(k->n + 1, sizeof *f->fact)) != NULL || nomem(f);
     for (uint32_t i = 0; i < k->n && ok; i++) ok = look(f, i);
     for (uint32_t i = 0; i < k->n && ok; i++) f->fact[order[i]].at = i;

@@ -136,6 +136,7 @@ static unsigned place_of(const region *r, size_t unit, const void *p) {
 
 size_t ki_block_size(ki_shelf of, const void *p) {
     shelf *s = &shelves[of];
+    if (!ki_may_be_block(of, p)) return 0;
     const region *r = region_of(s, p);
     if (!r) return 0;
     size_t size = atomic_load(&r->size), unit = unit_of(s);
@@ -152,6 +153,7 @@ static bool is_spare(shelf *s, const region *r) {
 
 bool ki_block_free(ki_shelf of, void *p) {
     shelf *s = &shelves[of];
+    if (!ki_may_be_block(of, p)) return false;
     region *r = region_of(s, p);
     if (!r) return false;
     size_t unit = unit_of(s);

@@ -130,10 +130,33 @@ static bool add_context(rangeifier *r, uint32_t nest_id, uint32_t parent, kn_uop
     return true;
 }
 
+/* The demands that are e's sources, in order of ids; < 0: there are demands elsewhere in it. */
+static int plain_sources(const rangeifier *r, kn_uop e, kn_uop *out, int most) {
+    int n = 0;
+    if (is_demand(r, e)) return -1;
+    for (uint32_t k = 0; k < e->nsrc; k++) {
+        kn_uop s = e->src[k];
+        int at = n;
+        if (!r->asks[s->id]) continue;
+        if (n == most || !is_demand(r, s) || !ki_is_plain(s)) return -1;
+        while (at > 0 && out[at - 1]->id > s->id) at--;
+        if (at > 0 && out[at - 1] == s) continue;
+        memmove(out + at + 1, out + at, (size_t)(n++ - at) * sizeof *out);
+        out[at] = s;
+    }
+    return n;
+}
+
 /* Registers every demand in e, which is what a demand became: one op and its index arithmetic. */
 static bool scan(rangeifier *r, kn_uop e, uint32_t nest_id, uint32_t ctx, bool linear) {
+    enum { MOST = 4 };
     if (is_demand(r, e) && ki_is_plain(e)) return add_demand(r, e, nest_id, ctx, linear);
-    kn_uop *order;
+    if (!ki_range_find_demands(r)) return false;
+    kn_uop *order, near[MOST + 1];
+    int sources = plain_sources(r, e, near, MOST);
+    for (int i = 0; i < sources; i++)
+        if (!add_demand(r, near[i], nest_id, ctx, false)) return false;
+    if (sources >= 0) return true;
     int64_t n = ki_toposort_above(r->ir, &e, 1, r->top, &order);
     bool ok = n >= 0;
     for (int64_t i = 0; i < n && ok; i++)

@@ -184,34 +184,69 @@ static bool leads_around(const ki_family *f, uint32_t a, uint32_t b, const bool 
     return false;
 }
 
+/* b's kernel with a's in it, folded; NULL: it cannot be, or need not. *ok: no failure. */
+static kn_uop make_one(ki_family *f, taking *t, uint32_t a, uint32_t b, bool *ok) {
+    ki_ir *ir = t->ir;
+    uint32_t next = f->fact[a].ranges > f->fact[b].ranges ? f->fact[a].ranges : f->fact[b].ranges;
+    kn_uop row, sink = ki_family_fresh(ir, f->k->sink[a], &next), e = NULL;
+    if (sink) {
+        t->a = sink->src[0];
+        if (t->column) t->column = t->a->src[t->a->nsrc - 1];
+        if (match_rows(t, &row) && pays(f, t, a, b) && match_reads(t, row)) e = taken_in(t, f->k->sink[b]);
+        if (e) e = ki_range_fold(ir, e, 0); /* rows are kept once all are in (siblings.c) */
+    }
+    return *ok = ir->env->err == KI_E_NONE, e;
+}
+
+static kn_uop as_first(ki_firsts *s, const ki_first *first, bool *ok) {
+    kn_uop e = ki_firsts_as(s, first);
+    return *ok = e != NULL, e;
+}
+
+/* As make_one, once for all that are written alike, and of whom it depends on the same. */
+static kn_uop one_of(ki_family *f, taking *t, uint32_t a, uint32_t b, bool *ok) {
+    ki_firsts *s = &f->firsts;
+    ki_first *first = NULL;
+    kn_uop pair[2] = {f->k->sink[a], f->k->sink[b]};
+    const ki_fact *x = &f->fact[a], *y = &f->fact[b];
+    bool whole;
+    *ok = ki_written_begin(&s->seen, pair, 2, &whole);
+    if (*ok && whole)
+        *ok = ki_written_put(&s->seen, (uint64_t)x->ranges << 32 | y->ranges) &&
+              ki_written_put(&s->seen, (uint64_t)ki_family_shared(f, a, b)) &&
+              ki_written_put(&s->seen, (uint64_t)x->widest << 16 | (uint64_t)(t->column != NULL) << 8 | KI_TOOK_IN) &&
+              ki_firsts_find(s, &first);
+    if (!*ok) return NULL;
+    if (first && first->name) return first->done ? as_first(s, first, ok) : NULL;
+    s->fresh = t->ir->next_buffer;
+    kn_uop e = make_one(f, t, a, b, ok);
+    if (*ok && first) *ok = ki_firsts_note(s, first, e);
+    return e;
+}
+
 /* *done: b has taken a in; whole: a's rows, which b's sum reads. */
 static bool take_in(ki_family *f, uint32_t a, uint32_t b, bool whole, bool *done) {
     ki_ir *ir = f->r->ir;
     taking t = {.ir = ir, .b = only_nest(f->k->sink[b])};
-    bool marked[KI_WINDOW + 1];
-    uint32_t next = f->fact[a].ranges > f->fact[b].ranges ? f->fact[a].ranges : f->fact[b].ranges, sums;
-    kn_uop row, sum;
+    bool marked[KI_WINDOW + 1], ok;
+    uint32_t sums;
+    kn_uop sum;
     if (!t.b || f->fact[a].nodes + f->fact[b].nodes > KI_MOST_NODES ||
         f->fact[a].args + f->fact[b].args > KI_MOST_ARGS || f->fact[a].at > f->fact[b].at ||
         f->fact[b].at - f->fact[a].at > KI_WINDOW || f->fact[a].widest != f->fact[b].widest ||
         !(t.a = only_nest(f->k->sink[a])) || t.a->nsrc > t.b->nsrc + whole)
         return true;
     if (whole) {
+        t.column = t.a->src[t.a->nsrc - 1];
         if (t.a->nsrc < 3 || t.a->src[0]->op == KN_GROUP || !(sum = sum_of(ir, t.b, &sums)) || sum->nsrc != 2 ||
-            sum->src[1]->src[0] != t.a->src[t.a->nsrc - 1]->src[0])
+            sum->src[1]->src[0] != t.column->src[0])
             return true;
         t.at = sum->src[1];
     }
     /* What needs no copy of a is asked first: nearly all pairs end here. */
     if (!whole && (ki_family_shared(f, a, b) < KI_SHARED || (sum_of(ir, t.b, &sums), sums))) return true;
-    kn_uop sink = ki_family_fresh(ir, f->k->sink[a], &next);
-    if (!sink) return false;
-    t.a = sink->src[0];
-    if (whole) t.column = t.a->src[t.a->nsrc - 1];
-    if (!match_rows(&t, &row) || !pays(f, &t, a, b) || !match_reads(&t, row)) return ir->env->err == KI_E_NONE;
-    if (!ki_family_reach(f, a, b, marked) || leads_around(f, a, b, marked)) return true;
-    kn_uop e = taken_in(&t, f->k->sink[b]); /* rows are kept once all are in (siblings.c) */
-    if (!e || !(e = ki_range_fold(ir, e, 0))) return false;
+    kn_uop e = one_of(f, &t, a, b, &ok);
+    if (!e || !ki_family_reach(f, a, b, false, marked) || leads_around(f, a, b, marked)) return ok;
     ki_family_join(f, a, b, marked);
     f->k->sink[a] = e;
     f->fact[a].one = f->fact[a].fixed = f->fact[b].fixed = *done = true;

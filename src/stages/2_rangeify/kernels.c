@@ -18,10 +18,9 @@ static bool nomem(rangeifier *r) {
 
 typedef struct resolver {
     rangeifier *r;
-    kn_uop *final; /* by id */
-    uint8_t *asks; /* by id: there is a demand in it; up to known, what is younger has none */
-    uint32_t cap, nest, known;
-    uint32_t *met, nmet; /* ids of this nest: names of loops are shared, what a demand is need not be */
+    kn_uop *final;             /* by id */
+    uint32_t cap, nest, known; /* known: what is younger has no demand in it */
+    uint32_t *met, nmet;       /* ids of this nest: names of loops are shared, what a demand is need not be */
     size_t met_cap;
     kn_uop *stack;
     size_t n, stack_cap;
@@ -52,22 +51,9 @@ static bool visit(resolver *s, kn_uop u) {
 }
 
 /* What asks for nothing is itself: nearly all index arithmetic. */
-static bool is_whole(const resolver *s, kn_uop u) { return u->id >= s->known || !s->asks[u->id]; }
+static bool is_whole(const resolver *s, kn_uop u) { return u->id >= s->known || !s->r->asks[u->id]; }
 
 static kn_uop done(const resolver *s, kn_uop u) { return is_whole(s, u) ? u : u->id < s->cap ? s->final[u->id] : NULL; }
-
-static bool find_demands(resolver *s) {
-    const rangeifier *r = s->r;
-    s->known = r->ir->n;
-    if (!(s->asks = ki_calloc(s->known, sizeof *s->asks))) return nomem(s->r);
-    for (uint32_t id = r->top + 1; id < s->known; id++) {
-        kn_uop u = r->ir->node[id];
-        bool asks = is_demand(r, u);
-        for (uint32_t k = 0; k < u->nsrc && !asks; k++) asks = s->asks[u->src[k]->id];
-        s->asks[id] = asks;
-    }
-    return true;
-}
 
 static bool settle(resolver *s, kn_uop u, kn_uop to) {
     if (!ki_array_grow(&s->met, &s->met_cap, (size_t)s->nmet + 1, sizeof *s->met)) return nomem(s->r);
@@ -384,12 +370,12 @@ static bool as_kind(rangeifier *r, numbering *s, const kind *a, ki_call *c) {
 }
 
 static bool number_all(rangeifier *r, const ki_kernels *k, const uint32_t *order, ki_call *c) {
-    numbering s = {.seen = {.ir = r->ir}};
+    numbering s = {.seen = {.forms = r->forms}};
     bool ok = true, whole, known;
     uint32_t kernel;
     for (uint32_t i = 0; i < k->used && ok; i++) {
         kn_uop sink = k->sink[order[i]];
-        ok = ki_written_begin(&s.seen, sink, &whole);
+        ok = ki_written_begin(&s.seen, &sink, 1, &whole);
         if (ok && !whole) ok = number(r, sink, &c[i]);
         if (!ok || !whole) continue;
         ok = ki_written_find(&s.seen, &kernel, &known);
@@ -513,14 +499,18 @@ kn_uop ki_range_finish(ki_ir *ir, kn_uop sink, bool scatter, ki_layouts *l, kn_u
 static bool resolve_all(rangeifier *r, kn_uop *sink) {
     resolver s = {.r = r};
     ki_range_forget(r);
-    bool ok = find_demands(&s);
+    bool ok = ki_range_find_demands(r);
+    s.known = r->nasks;
     for (uint32_t i = 0; i < r->nnest && ok; i++) ok = (sink[i] = nest_sink(&s, i)) != NULL;
     ki_free(s.final);
     ki_free(s.met);
-    ki_free(s.asks);
     ki_free(s.stack);
     ki_free(r->map);
+    ki_free(r->asks);
     r->map = NULL;
+    r->asks = NULL;
+    r->nasks = 0;
+    r->asks_cap = 0;
     ki_memo_free(&r->memo);
     if (r->nnest) r->p->root = sink[0]; /* until there are calls */
     return ok && ki_program_collect(r->p, sink, r->nnest);
@@ -531,7 +521,7 @@ static bool finish_all(rangeifier *r, ki_kernels *k) {
     ki_layouts l;
     ki_twins twins;
     kn_uop *nest = ki_calloc(r->nnest + 1, sizeof *nest), fill = NULL;
-    if ((!nest && !nomem(r)) || !ki_twins_open(&twins, r->ir)) return ki_free(nest), false;
+    if ((!nest && !nomem(r)) || !ki_twins_open(&twins, r->forms)) return ki_free(nest), false;
     bool ok = ki_layouts_open(&l, r->p, r->opts->target), any = true;
     memcpy(nest, k->sink, r->nnest * sizeof *nest);
     for (int step = KI_WISH; step <= KI_MOVE && ok && any; step++) {
@@ -563,10 +553,14 @@ bool ki_range_kernels(rangeifier *r) {
     ki_call *c = NULL;
     bool ok = (k.sink = ki_calloc(k.cap, sizeof *k.sink)) != NULL || nomem(r);
     ok = ok && resolve_all(r, k.sink);
+    ki_forms forms = {.ir = r->ir};
+    r->forms = &forms;
     ok = ok && finish_all(r, &k) && ki_range_order(r, &k, &order);
     ok = ok && ((c = ki_calloc(k.used + 1, sizeof *c)) != NULL || nomem(r));
     ok = ok && number_all(r, &k, order, c) && ki_range_slots(r, c, k.used) && name_all(r, c, k.used) &&
          emit(r, c, k.used);
+    ki_forms_close(&forms);
+    r->forms = NULL;
     ki_free(c);
     ki_free(order);
     ki_free(k.sink);

@@ -79,7 +79,7 @@ static bool can_join(const ki_family *f, uint32_t a, uint32_t b, const bool *of,
             if (u->buffer == v->buffer) gain += u->read < v->read ? u->read : v->read;
         }
     }
-    if (gain < KI_SHARED || gain < all / KI_SHARED_PART || !ki_family_reach(f, a, b, marked)) return false;
+    if (gain < KI_SHARED || gain < all / KI_SHARED_PART || !ki_family_reach(f, a, b, false, marked)) return false;
     for (uint32_t at = x->at; at < y->at; at++) { /* what a reaches makes none of it */
         const ki_fact *m = &f->fact[f->order[at]];
         for (uint32_t i = 0; marked[at - x->at] && i < m->nuse; i++)

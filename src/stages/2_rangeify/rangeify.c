@@ -129,6 +129,7 @@ bool ki_rangeify(ki_program *p, const ki_lower_opts *o) {
     ki_free(r.output);
     ki_free(r.own);
     ki_free(r.map);
+    ki_free(r.asks);
     ki_free(r.after);
     return ok;
 }

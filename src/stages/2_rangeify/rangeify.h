@@ -154,6 +154,10 @@ typedef struct rangeifier {
     uint32_t nlater; /* so many of them, the last: a REMAT's, which give way where kernels wait for each other */
     bool remat;  /* something is computed again, to keep less */
     bool nested; /* some positions are data: demands may stand inside the indices of demands */
+    uint8_t *asks; /* by id: it is a demand, or there is one in it; simplify.c */
+    uint32_t nasks;
+    size_t asks_cap;
+    struct ki_forms *forms; /* while there are kernels */
     ki_push push;
     ki_memo memo;
     ki_alike alike;
@@ -194,6 +198,8 @@ typedef struct hidden {
     size_t n;
     bool too_many; /* nothing is hidden: leave u as it is */
 } hidden;
+/* r->asks of all there is now. */
+bool ki_range_find_demands(rangeifier *r);
 kn_uop ki_range_hide(rangeifier *r, kn_uop u, hidden *h);
 kn_uop ki_range_show(rangeifier *r, kn_uop u, const hidden *h);
 kn_uop ki_range_simplify(rangeifier *r, kn_uop u);
@@ -318,7 +324,7 @@ typedef struct ki_written_frame { /* a node whose sources are being walked */
     kn_uop u;
     uint32_t next;
 } ki_written_frame;
-typedef struct ki_written {
+typedef struct ki_forms { /* what is found of nodes, and the walk at hand: one for all who write kernels of a store */
     ki_ir *ir;
     uint8_t *named;           /* by id: written.c; 0: there are no names in it */
     uint32_t *at, known, cap; /* at: by id, 1 + place in the walk at hand */
@@ -328,7 +334,11 @@ typedef struct ki_written {
     size_t node_cap;
     ki_written_frame *stack;
     size_t stack_cap;
-    ki_naming buffer, version; /* its names, */
+} ki_forms;
+void ki_forms_close(ki_forms *f);
+typedef struct ki_written {
+    ki_forms *forms;
+    ki_naming buffer, version; /* names of the kernel at hand, */
     kn_uop *called;            /* and a BUFFER of each, by number */
     size_t called_cap;
     uint64_t *word; /* of kernels that differ, one after the other; from `begun` on the one at hand */
@@ -337,39 +347,52 @@ typedef struct ki_written {
     ki_slots slots;
     size_t kernel_cap;
 } ki_written;
-/* Nodes of a kernel with names in them: node[0..n). */
-bool ki_written_walk(ki_written *w, kn_uop sink);
-/* Walks it and writes it (*whole: unless it is large); more words that tell kernels apart; which kernel it is, and whether there was
+/* Nodes of kernels with names in them: node[0..n). */
+bool ki_written_walk(ki_forms *w, const kn_uop *sink, uint32_t n);
+/* Walks kernels and writes them (*whole: unless they are large); more words that tell kernels apart; which it is, and whether there was
  * one before. */
-bool ki_written_begin(ki_written *w, kn_uop sink, bool *whole);
+bool ki_written_begin(ki_written *w, const kn_uop *sink, uint32_t n, bool *whole);
 bool ki_written_put(ki_written *w, uint64_t word);
 bool ki_written_find(ki_written *w, uint32_t *kernel, bool *known);
 void ki_written_close(ki_written *w);
+
+typedef struct ki_first { /* of kernels that are written alike the first */
+    kn_uop done;          /* what it became, under its own names; NULL: nothing */
+    uint32_t *name;       /* of its buffers, then of its versions, by number; NULL: it is yet to become something */
+    uint32_t nbuffer, nversion, fresh;
+    uint32_t twin; /* twins.c: its place among them */
+} ki_first;
+typedef struct ki_firsts {
+    ki_written seen;
+    ki_first *first; /* by number of the kernel in `seen` */
+    uint32_t nfirst;
+    size_t first_cap;
+    uint32_t fresh; /* LOCAL buffers of the kernel at hand are named from here on: next_buffer, before it becomes something */
+} ki_firsts;
+/* BUFFER u under another name. */
+bool ki_buffer_called(ki_ir *to, kn_uop u, uint32_t id, kn_arg *arg);
+/* Once all is written. */
+bool ki_firsts_find(ki_firsts *s, ki_first **first);
+/* The kernel at hand is it, and has become `done`. */
+bool ki_firsts_note(ki_firsts *s, ki_first *f, kn_uop done);
+/* What the first became, under the names of the kernel at hand. */
+kn_uop ki_firsts_as(ki_firsts *s, const ki_first *f);
+void ki_firsts_close(ki_firsts *s);
 
 /* twins.c: nests that differ in names alone are finished once. */
 typedef struct ki_twin {
     kn_uop done;   /* finished, named by numbers */
     ki_wish *wish; /* by number of the buffer, as finishing left them */
 } ki_twin;
-typedef struct ki_first { /* of nests that are written alike the first */
-    uint32_t twin;     /* its place among twins */
-    kn_uop done;       /* what it became, under its own names */
-    uint32_t *name;    /* of its buffers, then of its versions, by number */
-    uint32_t nbuffer, nversion, fresh;
-} ki_first;
 typedef struct ki_twins {
     ki_ir ir; /* nests named by numbers, and what they became */
     ki_twin *twin;
     uint32_t ntwin, *of, of_cap; /* of: 1 + place among twins, by the nest's id */
     size_t twin_cap;
-    ki_written seen;
-    ki_first *first; /* by number of the kernel in `seen` */
-    uint32_t nfirst;
-    size_t first_cap;
+    ki_firsts firsts;
     ki_naming range;
-    uint32_t fresh; /* what the LOCAL buffers of the kernel at hand are named from */
 } ki_twins;
-bool ki_twins_open(ki_twins *t, ki_ir *ir);
+bool ki_twins_open(ki_twins *t, ki_forms *forms);
 void ki_twins_close(ki_twins *t);
 /* As ki_range_finish of a nest that does not scatter. */
 kn_uop ki_twins_finish(ki_twins *t, ki_ir *ir, kn_uop sink, ki_layouts *l);

@@ -171,7 +171,7 @@ static bool find_pairs(ki_family *f, pairs *p) {
     return ok;
 }
 
-bool ki_family_reach(const ki_family *f, uint32_t a, uint32_t b, bool *marked) {
+bool ki_family_reach(const ki_family *f, uint32_t a, uint32_t b, bool apart, bool *marked) {
     uint32_t low = f->fact[a].at, high = f->fact[b].at, looked = 0;
     memset(marked, 0, (high - low + 1) * sizeof *marked);
     marked[0] = true;
@@ -180,7 +180,7 @@ bool ki_family_reach(const ki_family *f, uint32_t a, uint32_t b, bool *marked) {
         for (uint32_t m = f->order[at]; m != NONE; m = f->fact[m].next)
             for (uint32_t e = f->k->first[m]; e < f->nedge && f->edge[e].before == m; e++) {
                 uint32_t to = f->fact[f->fact[f->edge[e].after].head].at;
-                if (++looked > MOST_EDGES) return false;
+                if (++looked > MOST_EDGES || (apart && to == high)) return false;
                 if (to > low && to <= high) marked[to - low] = true;
             }
     }
@@ -223,7 +223,7 @@ static void try_pair(ki_family *f, const pair *p) {
     if (y->at - x->at > KI_WINDOW || x->widest != y->widest || x->nodes + y->nodes > KI_MOST_NODES ||
         x->nests + y->nests > MOST_NESTS || x->args + y->args > KI_MOST_ARGS || !worth(x, y, p->gain))
         return;
-    if (ki_family_reach(f, a, b, marked) && !marked[f->fact[b].at - f->fact[a].at]) ki_family_join(f, a, b, marked);
+    if (ki_family_reach(f, a, b, true, marked)) ki_family_join(f, a, b, marked);
 }
 
 /* ---- one kernel of several --------------------------------------------------------------------------------------- */
@@ -326,13 +326,26 @@ static kn_uop joined(ki_family *f, uint32_t a) {
     return ki_with_srcs(ir, f->k->sink[a], nest, n);
 }
 
+/* A kernel that has taken others in, finished. */
+static kn_uop finished(ki_family *f, kn_uop sink) {
+    ki_ir *ir = f->r->ir;
+    ki_first *first = NULL;
+    bool whole, ok = ki_written_begin(&f->firsts.seen, &sink, 1, &whole);
+    if (ok && whole) ok = ki_written_put(&f->firsts.seen, KI_FINISHED) && ki_firsts_find(&f->firsts, &first);
+    if (!ok) return NULL;
+    if (first && first->done) return ki_firsts_as(&f->firsts, first);
+    f->firsts.fresh = ir->next_buffer;
+    kn_uop fill, done = ki_range_finish(ir, sink, false, NULL, &fill);
+    return done && first && !ki_firsts_note(&f->firsts, first, done) ? NULL : done;
+}
+
 static bool rebuild(ki_family *f) {
     uint32_t n = 0;
     for (uint32_t at = 0; at < f->k->n; at++) {
         uint32_t a = f->order[at];
         if (a == NONE) continue;
-        kn_uop *sink = &f->k->sink[a], fill;
-        if (f->fact[a].one) *sink = ki_range_finish(f->r->ir, *sink, false, NULL, &fill);
+        kn_uop *sink = &f->k->sink[a];
+        if (f->fact[a].one) *sink = finished(f, *sink);
         else if (f->fact[a].next != NONE) *sink = joined(f, a);
         if (!*sink) return false;
         f->order[n++] = a;
@@ -343,6 +356,7 @@ static bool rebuild(ki_family *f) {
 
 bool ki_family_open(ki_family *f, rangeifier *r, ki_kernels *k, uint32_t *order, const ki_edge *edge, uint32_t nedge) {
     *f = (ki_family){.r = r, .k = k, .edge = edge, .nedge = nedge, .order = order};
+    f->firsts.seen.forms = r->forms;
     bool ok = (f->fact = ki_calloc(k->n + 1, sizeof *f->fact)) != NULL || nomem(f);
     for (uint32_t i = 0; i < k->n && ok; i++) ok = look(f, i);
     for (uint32_t i = 0; i < k->n && ok; i++) f->fact[order[i]].at = i;
@@ -352,6 +366,7 @@ bool ki_family_open(ki_family *f, rangeifier *r, ki_kernels *k, uint32_t *order,
 void ki_family_close(ki_family *f) {
     ki_free(f->fact);
     ki_free(f->use);
+    ki_firsts_close(&f->firsts);
     *f = (ki_family){0};
 }
 

@@ -43,7 +43,9 @@ typedef struct ki_family {
     uint32_t nuse;
     size_t use_cap;
     uint32_t *order;
+    ki_firsts firsts; /* kernels, and pairs of them, that became another: each kind once */
 } ki_family;
+enum { KI_TOOK_IN, KI_FINISHED }; /* what the firsts became, the last word but what it depends on */
 
 /* siblings.c: joins kernels; the order is brought in line, k->used of it remain. */
 bool ki_range_siblings(ki_family *f);
@@ -58,8 +60,9 @@ bool ki_family_open(ki_family *f, rangeifier *r, ki_kernels *k, uint32_t *order,
 void ki_family_close(ki_family *f);
 /* Bytes that both read, by the kernels they started as. */
 int64_t ki_family_shared(const ki_family *f, uint32_t a, uint32_t b);
-/* marked[i]: a reaches what stands i places behind it, up to b, at most KI_WINDOW. False: too much to look at. */
-bool ki_family_reach(const ki_family *f, uint32_t a, uint32_t b, bool *marked);
+/* marked[i]: a reaches what stands i places behind it, up to b, at most KI_WINDOW. False: too much to look at; or, if they are to be
+ * apart, a reaches b. */
+bool ki_family_reach(const ki_family *f, uint32_t a, uint32_t b, bool apart, bool *marked);
 /* b is joined to a; marked: what a reaches up to b. */
 void ki_family_join(ki_family *f, uint32_t a, uint32_t b, const bool *marked);
 /* RANGEs named from *next on: alike for kernels that are joined alike. */

@@ -5,17 +5,28 @@
 
 #include <stdio.h>
 
+bool ki_range_find_demands(rangeifier *r) {
+    uint32_t n = r->ir->n;
+    if (!ki_array_grow(&r->asks, &r->asks_cap, n, sizeof *r->asks)) return ki_fail(r->ir->env, KI_E_NOMEM), false;
+    for (; r->nasks < n; r->nasks++) {
+        kn_uop u = r->nasks > r->top ? r->ir->node[r->nasks] : NULL;
+        bool asks = u && is_demand(r, u);
+        for (uint32_t k = 0; u && k < u->nsrc && !asks; k++) asks = r->asks[u->src[k]->id];
+        r->asks[r->nasks] = asks;
+    }
+    return true;
+}
+
 kn_uop ki_range_hide(rangeifier *r, kn_uop u, hidden *h) {
     kn_uop *order;
-    const kn_uop *node;
-    int64_t count = ki_reach_above(r->ir, &u, 1, r->top, &node);
-    bool ok = count >= 0, any = false;
+    bool any = false;
     h->n = 0;
     h->too_many = false;
-    for (int64_t i = 0; i < count && !any; i++) any = node[i] != u && is_demand(r, node[i]);
-    if (!any) return ok ? u : NULL; /* nearly always */
-    count = ki_toposort_above(r->ir, &u, 1, r->top, &order);
-    ok = count >= 0;
+    if (!ki_range_find_demands(r)) return NULL;
+    for (uint32_t k = 0; k < u->nsrc && !any; k++) any = r->asks[u->src[k]->id];
+    if (!any) return u; /* nearly always */
+    int64_t count = ki_toposort_above(r->ir, &u, 1, r->top, &order);
+    bool ok = count >= 0;
     for (int64_t i = 0; i < count && ok && !h->too_many; i++) {
         kn_uop d = order[i];
         char text[24];

@@ -18,22 +18,16 @@ static bool nomem(ki_env *env) { return ki_fail(env, KI_E_NOMEM), false; }
 
 /* ---- names and numbers ----------------------------------------------------------------------------------------- */
 
-static bool buffer_called(ki_ir *to, kn_uop u, uint32_t id, kn_arg *arg) {
-    ki_buffer b;
-    memcpy(&b, u->arg.buffer, sizeof b);
-    b.id = id;
-    return (arg->p = ki_intern(to, &b, sizeof b)) != NULL;
-}
-
 static bool to_numbers(void *user, ki_ir *to, kn_uop u, kn_arg *arg, uint32_t *tag) {
     ki_twins *t = user;
     uint32_t id;
     if (*tag) {
-        if (!ki_name_number(&t->seen.version, to->env, *tag, &id)) return false;
+        if (!ki_name_number(&t->firsts.seen.version, to->env, *tag, &id)) return false;
         *tag = id + 1;
     }
     if (u->op == KN_BUFFER)
-        return ki_name_number(&t->seen.buffer, to->env, u->arg.buffer->id, &id) && buffer_called(to, u, id, arg);
+        return ki_name_number(&t->firsts.seen.buffer, to->env, u->arg.buffer->id, &id) &&
+               ki_buffer_called(to, u, id, arg);
     if (u->op == KN_RANGE) {
         *arg = u->arg;
         return ki_name_number(&t->range, to->env, u->arg.range.id, &arg->range.id);
@@ -44,10 +38,10 @@ static bool to_numbers(void *user, ki_ir *to, kn_uop u, kn_arg *arg, uint32_t *t
 
 static bool to_names(void *user, ki_ir *to, kn_uop u, kn_arg *arg, uint32_t *tag) {
     ki_twins *t = user;
-    if (*tag) *tag = t->seen.version.name[*tag - 1];
+    if (*tag) *tag = t->firsts.seen.version.name[*tag - 1];
     if (u->op == KN_BUFFER) {
-        uint32_t k = u->arg.buffer->id, n = t->seen.buffer.n;
-        return buffer_called(to, u, k < n ? t->seen.buffer.name[k] : t->fresh + k - n, arg);
+        uint32_t k = u->arg.buffer->id, n = t->firsts.seen.buffer.n;
+        return ki_buffer_called(to, u, k < n ? t->firsts.seen.buffer.name[k] : t->firsts.fresh + k - n, arg);
     }
     *arg = ki_import_arg(to, u);
     return arg->p || !u->arg.p;
@@ -57,23 +51,23 @@ static bool to_names(void *user, ki_ir *to, kn_uop u, kn_arg *arg, uint32_t *tag
 
 /* What l has for the buffer that is number k here. */
 static ki_wish *wish_of(const ki_twins *t, const ki_layouts *l, uint32_t k) {
-    return t->seen.buffer.name[k] < l->nbuffer ? &l->wish[t->seen.buffer.name[k]] : NULL;
+    return t->firsts.seen.buffer.name[k] < l->nbuffer ? &l->wish[t->firsts.seen.buffer.name[k]] : NULL;
 }
 
 /* Nests are told apart by themselves, and, once there are wishes, by those for what they touch. */
 static kn_uop key_of(ki_twins *t, kn_uop nest, const ki_layouts *l) {
     if (l->step == KI_WISH) return nest;
-    kn_uop *s = ki_malloc((2 * (size_t)t->seen.buffer.n + 2) * sizeof *s);
+    kn_uop *s = ki_malloc((2 * (size_t)t->firsts.seen.buffer.n + 2) * sizeof *s);
     if (!s) return nomem(t->ir.env), NULL;
     s[0] = nest;
     s[1] = ki_index(&t->ir, l->step);
-    for (uint32_t k = 0; k < t->seen.buffer.n; k++) {
+    for (uint32_t k = 0; k < t->firsts.seen.buffer.n; k++) {
         const ki_wish *w = wish_of(t, l, k);
         bool any = w && w->extent > 0;
         s[2 * k + 2] = ki_index(&t->ir, any ? w->stride : 0);
         s[2 * k + 3] = ki_index(&t->ir, any ? w->extent : 0);
     }
-    kn_uop key = ki_opn(&t->ir, KN_TUPLE, s, 2 * t->seen.buffer.n + 2);
+    kn_uop key = ki_opn(&t->ir, KN_TUPLE, s, 2 * t->firsts.seen.buffer.n + 2);
     ki_free(s);
     return key;
 }
@@ -81,13 +75,13 @@ static kn_uop key_of(ki_twins *t, kn_uop nest, const ki_layouts *l) {
 /* A new twin: the nest `sink` of t->ir is finished at l's step. */
 static bool add_twin(ki_twins *t, kn_uop key, kn_uop sink, const ki_layouts *l) {
     ki_env *env = t->ir.env;
-    ki_layouts own = {.step = l->step, .nbuffer = t->seen.buffer.n, .panels = l->panels};
+    ki_layouts own = {.step = l->step, .nbuffer = t->firsts.seen.buffer.n, .panels = l->panels};
     kn_uop fill;
     if (!ki_array_grow(&t->twin, &t->twin_cap, (size_t)t->ntwin + 1, sizeof *t->twin)) return nomem(env);
     if (!(own.wish = ki_calloc(own.nbuffer + 1, sizeof *own.wish))) return nomem(env);
     for (uint32_t k = 0; k < own.nbuffer && l->step != KI_WISH; k++)
         if (wish_of(t, l, k)) own.wish[k] = (ki_wish){wish_of(t, l, k)->stride, wish_of(t, l, k)->extent, 0, 0, false};
-    t->ir.next_buffer = t->seen.buffer.n; /* LOCAL ones go on from there */
+    t->ir.next_buffer = t->firsts.seen.buffer.n; /* LOCAL ones go on from there */
     kn_uop done = ki_range_finish(&t->ir, sink, false, &own, &fill);
     if (!done) return ki_free(own.wish), false;
     t->twin[t->ntwin] = (ki_twin){done, own.wish};
@@ -112,7 +106,7 @@ static const ki_twin *twin_of(ki_twins *t, kn_uop sink, const ki_layouts *l) {
 
 /* The wishes that a twin made, or took back. */
 static void take_wishes(const ki_twins *t, const ki_twin *w, ki_layouts *l) {
-    for (uint32_t k = 0; k < t->seen.buffer.n; k++) {
+    for (uint32_t k = 0; k < t->firsts.seen.buffer.n; k++) {
         ki_wish *x = wish_of(t, l, k);
         if (!x) continue;
         if (l->step == KI_WISH && x->extent >= 0 && w->wish[k].extent > 0) *x = w->wish[k];
@@ -126,12 +120,10 @@ static void take_wishes(const ki_twins *t, const ki_twin *w, ki_layouts *l) {
 
 /* ---- nests written alike --------------------------------------------------------------------------------------- */
 
-/* Beside its nodes, once there are wishes, those for what it touches. *first: of its kind, no done: it has become nothing yet; NULL:
- * the nest is large. */
+/* Beside its nodes, once there are wishes, those for what it touches. *first: NULL: the nest is large. */
 static bool find_first(ki_twins *t, kn_uop sink, const ki_layouts *l, ki_first **first) {
-    ki_written *s = &t->seen;
-    uint32_t kernel;
-    bool whole, known, ok = ki_written_begin(s, sink, &whole);
+    ki_written *s = &t->firsts.seen;
+    bool whole, ok = ki_written_begin(s, &sink, 1, &whole);
     *first = NULL;
     if (!ok || !whole) return ok;
     ok = ki_written_put(s, l->step);
@@ -140,53 +132,7 @@ static bool find_first(ki_twins *t, kn_uop sink, const ki_layouts *l, ki_first *
         bool any = w && w->extent > 0;
         ok = ki_written_put(s, any ? (uint64_t)w->stride : 0) && ki_written_put(s, any ? (uint64_t)w->extent : 0);
     }
-    if (!ok || !ki_written_find(s, &kernel, &known)) return false;
-    if (!known && !ki_array_grow(&t->first, &t->first_cap, (size_t)kernel + 1, sizeof *t->first))
-        return nomem(t->ir.env);
-    if (!known) t->first[t->nfirst++] = (ki_first){0};
-    return *first = &t->first[kernel], true;
-}
-
-/* The nest at hand is the first of its kind. */
-static bool note_first(ki_twins *t, ki_first *f, const ki_twin *w, kn_uop done) {
-    const ki_naming *b = &t->seen.buffer, *v = &t->seen.version;
-    *f = (ki_first){(uint32_t)(w - t->twin), done, NULL, b->n, v->n, t->fresh};
-    if (!(f->name = ki_malloc(((size_t)b->n + v->n + 1) * sizeof *f->name))) return nomem(t->ir.env);
-    for (uint32_t k = 0; k < b->n; k++) f->name[k] = b->name[k];
-    for (uint32_t k = 0; k < v->n; k++) f->name[b->n + k] = v->name[k];
-    return true;
-}
-
-/* What name `old` of the first is called in the nest at hand; LOCAL buffers are anew. */
-static uint32_t called(const ki_twins *t, const ki_first *f, bool version, uint32_t old) {
-    uint32_t from = version ? f->nbuffer : 0, n = version ? f->nversion : f->nbuffer, k = 0;
-    while (k < n && f->name[from + k] != old) k++;
-    if (k == n) return version ? old : old - f->fresh + t->fresh;
-    return (version ? &t->seen.version : &t->seen.buffer)->name[k];
-}
-
-/* What the first became, under the names of the nest at hand. */
-static kn_uop as_first(ki_twins *t, ki_ir *ir, const ki_first *f) {
-    ki_written *s = &t->seen;
-    kn_uop src[64], done = f->done;
-    bool ok = ki_written_walk(s, f->done);
-    ki_map *map = ok ? ki_map_take(ir) : NULL;
-    ok = map != NULL;
-    t->fresh = ir->next_buffer;
-    for (uint32_t i = 0; ok && i < s->n; i++) {
-        kn_uop u = s->node[i], *v = u->nsrc <= 64 ? src : ki_malloc(u->nsrc * sizeof *v);
-        kn_arg arg = u->arg;
-        if (!v) ok = nomem(ir->env);
-        for (uint32_t k = 0; ok && k < u->nsrc; k++)
-            if (!(v[k] = s->named[u->src[k]->id] ? ki_map_get(map, u->src[k]) : u->src[k])) ok = false;
-        if (ok && u->op == KN_BUFFER) ok = buffer_called(ir, u, called(t, f, false, u->arg.buffer->id), &arg);
-        if (ok) done = ki_make_as(ir, u, v, arg, u->type, u->tag ? called(t, f, true, u->tag) : 0);
-        ok = ok && (done = ki_like(ir, done, ir, u)) != NULL;
-        if (ok) ki_map_set(map, u, done);
-        if (v != src) ki_free(v);
-    }
-    ki_map_give(ir, map);
-    return ok ? done : NULL;
+    return ok && ki_firsts_find(&t->firsts, first);
 }
 
 kn_uop ki_twins_finish(ki_twins *t, ki_ir *ir, kn_uop sink, ki_layouts *l) {
@@ -196,7 +142,7 @@ kn_uop ki_twins_finish(ki_twins *t, ki_ir *ir, kn_uop sink, ki_layouts *l) {
     if (!f) return ki_range_finish(ir, sink, false, l, &fill);
     if (f->done) {
         take_wishes(t, &t->twin[f->twin], l);
-        return l->step == KI_TRY ? sink : as_first(t, ir, f);
+        return l->step == KI_TRY ? sink : ki_firsts_as(&t->firsts, f);
     }
     int64_t n = ki_postorder(ir, &sink, 1, &node);
     if (n < 0) return NULL;
@@ -206,27 +152,26 @@ kn_uop ki_twins_finish(ki_twins *t, ki_ir *ir, kn_uop sink, ki_layouts *l) {
     ki_names_forget(&t->range);
     const ki_twin *w = nest ? twin_of(t, nest, l) : NULL;
     if (w) take_wishes(t, w, l);
-    t->fresh = ir->next_buffer;
+    t->firsts.fresh = ir->next_buffer;
     if (w && l->step == KI_TRY) {
         done = sink;
     } else if (w && (n = ki_postorder(&t->ir, &w->done, 1, &node)) >= 0) {
         done = ki_import_renamed(ir, &t->ir, node, (uint32_t)n, to_names, t);
         ki_free(node);
     }
-    return done && note_first(t, f, w, done) ? done : NULL;
+    if (!done || !ki_firsts_note(&t->firsts, f, done)) return NULL;
+    return f->twin = (uint32_t)(w - t->twin), done;
 }
 
-bool ki_twins_open(ki_twins *t, ki_ir *ir) {
-    *t = (ki_twins){.seen = {.ir = ir}};
-    return ki_ir_open(&t->ir, ir->env);
+bool ki_twins_open(ki_twins *t, ki_forms *forms) {
+    *t = (ki_twins){.firsts = {.seen = {.forms = forms}}};
+    return ki_ir_open(&t->ir, forms->ir->env);
 }
 
 void ki_twins_close(ki_twins *t) {
-    for (uint32_t k = 0; k < t->nfirst; k++) ki_free(t->first[k].name);
     for (uint32_t k = 0; k < t->ntwin; k++) ki_free(t->twin[k].wish);
     ki_names_free(&t->range);
-    ki_written_close(&t->seen);
-    ki_free(t->first);
+    ki_firsts_close(&t->firsts);
     ki_free(t->twin);
     ki_free(t->of);
     ki_ir_close(&t->ir);

@@ -36,11 +36,12 @@ bool ki_nest_open(ki_nest *k, ki_ir *ir, kn_uop sink) {
     if (!ki_scope_open(&k->scope, ir, sink)) return false;
     ki_scope *s = &k->scope;
     k->form = ki_affine_all(&k->affines, s->node, s->n, s->at);
-    k->closer = ki_calloc((s->nrange + 1 + 4 * (size_t)s->n) * sizeof *k->closer + s->n, 1); /* one block for six */
+    k->closer = ki_calloc((s->nrange + 1 + 5 * (size_t)s->n) * sizeof *k->closer + s->n, 1); /* one block for seven */
     if (!k->form || !k->closer) return ki_fail(ir->env, KI_E_NOMEM), false;
     k->around = k->closer + s->nrange + 1;
     k->word = k->around + s->n;
-    k->reads = k->word + s->n;
+    k->moves = k->word + s->n;
+    k->reads = k->moves + s->n;
     k->orders = k->reads + s->n;
     k->read = (void *)(k->orders + s->n);
     for (uint32_t i = 0; i < s->n; i++) {

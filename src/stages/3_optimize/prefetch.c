@@ -83,11 +83,12 @@ static int64_t step(const ki_nest *k, kn_uop access, kn_uop r) {
     return !known ? 0 : s < 0 ? -s : s;
 }
 
+/* The innermost loop in which an access moves on; itself: there is none. */
 static kn_uop innermost(const ki_nest *k, kn_uop access) {
-    kn_uop best = NULL;
+    kn_uop best = access;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q];
-        if (ki_is_serial(r) && step(k, access, r) && (!best || is_inside(k, r, best))) best = r;
+        if (ki_is_serial(r) && step(k, access, r) && (best == access || is_inside(k, r, best))) best = r;
     }
     return best;
 }
@@ -97,7 +98,9 @@ static kn_uop next_access(const ki_nest *k, kn_uop param, bool all, uint32_t *i,
     while (*i < k->scope.n) {
         uint32_t at = (*i)++;
         kn_uop u = k->scope.node[at], p = all ? param_at(k, at) : param_of(k, at);
-        if (p == param && ki_nest_form(k, u) && (*r = innermost(k, u))) return u;
+        if (p != param) continue;
+        if (!k->moves[at]) k->moves[at] = ki_nest_form(k, u) ? innermost(k, u) : u;
+        if (k->moves[at] != u) return *r = k->moves[at], u;
     }
     return NULL;
 }

@@ -20,6 +20,7 @@
 #define SHARED    8 /* what is worth keeping (ki_op_cost) if it stands in two loops */
 #define REPEATED  4 /* if it is computed again for each q */
 #define ONCE      2 /* if it is computed again for each q, and one row serves the whole kernel */
+#define AFTER_ROW 1 /* if it is computed again for each q of elements of a row that is kept (softmax's quotient) */
 #define COSTLY    8 /* if that takes another order of the nest's loops (a normalisation's square root for each tile) */
 
 typedef struct part { /* of a node: what it is to a row */
@@ -28,6 +29,7 @@ typedef struct part { /* of a node: what it is to a row */
     uint32_t r;       /* rank of r */
     bool again;       /* computed for each q */
     bool only;        /* the row of the whole kernel: no p. Kept if it is computed again */
+    bool of_row;      /* made of elements of a row that is kept already */
     bool shared;      /* stands in another loop too */
     bool asked;       /* by something that is not itself kept */
 } part;
@@ -99,7 +101,10 @@ static bool may_run_again(const keeper *k, uint32_t r) {
 static bool is_repeated(const keeper *k, const part *p) {
     if (!p->same) return false;
     if (!k->closer[p->r]) return k->whole && p->only && p->cost >= COSTLY && may_run_again(k, p->r);
-    return p->cost >= (p->only ? ONCE : REPEATED) && runs_again(k, ki_scope_free(&k->s, k->s.node[p - k->part]), p->r);
+    return p->cost >= (p->of_row ? AFTER_ROW
+                       : p->only ? ONCE
+                                 : REPEATED) &&
+           runs_again(k, ki_scope_free(&k->s, k->s.node[p - k->part]), p->r);
 }
 
 /* The most elements of a row; an extent that is known at launch has a bound, one that depends on a loop is none. 0: no row. */
@@ -134,10 +139,14 @@ static void look(keeper *k, uint32_t i) {
     p->only = lead == 0;
     p->cost = ki_op_cost(u);
     for (uint32_t j = 0; j < u->nsrc; j++) {
-        const part *q = &k->part[s->at[u->src[j]->id]];
+        kn_uop v = u->src[j];
+        const part *q = &k->part[s->at[v->id]];
+        bool row = v->op == KN_INDEX && v->src[0]->op == KN_AFTER && v->src[0]->src[0]->op == KN_BUFFER;
+        p->of_row |= row && ki_scope_has(s, v, s->range[r]);
+        p->of_row |= q->r == r && q->of_row;
         if (q->r == r) p->cost += q->cost;
         /* A sum that varies with r is no element of a row. */
-        else if (k->sums[s->at[u->src[j]->id]] && ki_scope_has(s, u->src[j], s->range[r])) p->cost = -1e9f;
+        else if (k->sums[s->at[v->id]] && ki_scope_has(s, v, s->range[r])) p->cost = -1e9f;
     }
     if (p->cost >= 0) p->r = r;
 }

@@ -60,6 +60,14 @@ static kn_uop kept(int m, int n, int work) {
     kn_uop sum = reduce(KN_ADD, at(full, b), b, NULL);
     return sink1(end(store(param(0, KN_F32, m * n), add(base, c), add(add(at(full, c), at(full, c)), sum)), i, c));
 }
+/* a row's maximum, and the sum of `work` additions to what each element is below it */
+static kn_uop below_max(int m, int n, int work) {
+    kn_uop i = rng(KN_AX_LOOP, m), a = rng(KN_AX_REDUCE, n), b = rng(KN_AX_REDUCE, n), p = param(1, KN_F32, m * n);
+    kn_uop mx = reduce(KN_MAX, at(p, add(mul(i, I(n)), a)), a, NULL), x = at(p, add(mul(i, I(n)), b)),
+           v = ki_op2(&ir, KN_SUB, x, mx);
+    for (int w = 0; w < work; w++) v = add(v, x);
+    return sink1(end(store(param(0, KN_F32, m), i, add(reduce(KN_ADD, v, b, NULL), mx)), i, NULL));
+}
 static kn_uop columns(int m, int n) {
     kn_uop j = rng(KN_AX_LOOP, n), r = rng(KN_AX_REDUCE, m);
     return sink1(
@@ -209,9 +217,9 @@ static kn_uop joined_sides(int m, int k, int n, int at_row) {
     kn_uop a = at(param(1, KN_F32, MOST), where(first, add(mul(r, I(n)), j), invalid())),
            b = at(param(2, KN_F32, MOST), where(second, add(mul(add(r, I(-at_row)), I(n)), j), invalid()));
     kn_uop w = at(param(1, KN_F32, MOST), add(I(MOST / 2), add(mul(i, I(k)), r)));
-    return sink1(end(store(param(0, KN_F32, m * n), add(mul(i, I(n)), j),
-                           reduce(KN_ADD, mul(w, where(first, a, b)), r, NULL)),
-                     i, j));
+    return sink1(
+        end(store(param(0, KN_F32, m * n), add(mul(i, I(n)), j), reduce(KN_ADD, mul(w, where(first, a, b)), r, NULL)),
+            i, j));
 }
 /* two outputs of different size in one kernel */
 static kn_uop two(int n, int m) {
@@ -222,7 +230,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 33 };
+enum { KERNELS = 34 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -257,6 +265,7 @@ static const char *build(int which, kn_uop *sink) {
     case 31: return *sink = stored_before(19, 70), "less a row's sum, stored before";
     case 29: return *sink = strided(12, 9, 18), "every second position";
     case 32: return *sink = joined_sides(20, 30, 48, 13), "a product of two values, one below the other";
+    case 33: return *sink = below_max(33, 70, 16), "a row below its maximum";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";
     }
 }

@@ -80,7 +80,7 @@ static void random_ops(int w, int runs) {
             if (o.op == KI_OPT_NOLOCALS && rnd(4)) continue;
             if (o.op == KI_OPT_PREFETCH) o.arg *= 32, o.id = (int)rnd(3);
             if (o.op == KI_OPT_ROWS) o.arg = (int)rnd(8), o.id = 1 + (int)rnd(9);
-            if (o.op == KI_OPT_LATE) o.axis = (int)rnd(3);
+            if (o.op == KI_OPT_LATE || o.op == KI_OPT_PIPELINE) o.axis = (int)rnd(3);
             kn_uop next = ki_apply_opt(&ir, sink, o);
             if (!next) {
                 ok = env.err != KI_E_NONE && env.err != KI_E_INTERNAL && env.err != KI_E_NOMEM &&
@@ -1096,6 +1096,64 @@ static void later(void) {
     finish();
 }
 
+/* A row's maximum is found while a sum of the row before is. */
+static ki_opt pipeline(int axis) { return opt(KI_OPT_PIPELINE, axis, 0, 0, false); }
+static bool pipelines(kn_uop sink, ki_machine m) {
+    kn_uop o = ki_optimize(&ir, ki_target_native("avx512"), &m, sink);
+    bool is = false;
+    for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) is |= o->arg.kernel->opt[i].op == KI_OPT_PIPELINE;
+    return is;
+}
+/* ENDs of loops of sums, after stage 4. */
+static int sum_loops(kn_uop sink) {
+    kn_uop e = sink ? ki_expand_kernel(&ir, NULL, sink) : NULL, *node;
+    int64_t n = e ? ki_toposort(&ir, &e, 1, &node) : 0;
+    int found = 0;
+    for (int64_t i = 0; i < n; i++)
+        found += node[i]->op == KN_END && node[i]->src[node[i]->nsrc - 1]->arg.range.axis == KN_AX_REDUCE;
+    if (e && n >= 0) ki_free(node);
+    return found;
+}
+static void pipelining(void) {
+    const ki_opt cut = opt(KI_OPT_CUT, 2, 64, 0, false), vector = opt(KI_OPT_SPLIT, 2, 16, KN_AX_UNROLL, false);
+    for (int m = 2; m <= 33; m += m < 4 ? 1 : 29)
+        for (unsigned threads = 1; threads <= 3; threads++) {
+            begin(), fill();
+            kn_uop sink = below_max(m * (int)threads, 70, 3), s = run(sink, want) ? sink : NULL;
+            if (threads > 1) s = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 0, (int)threads, KN_AX_THREAD, true));
+            s = s ? ki_apply_opt(&ir, s, pipeline(0)) : NULL;
+            CHECK(s && agrees(ki_apply_opts(&ir, s, NULL, 0)), "the next row's maximum: %d rows on each of %u threads",
+                  m, threads);
+            CHECK(sum_loops(s) == 2, "the first row's, and the next one's along with the sum: %d loops", sum_loops(s));
+            REFUSED(s, pipeline(0), OPT_PIPELINE, "two rows ahead");
+            s = s ? ki_apply_opt(&ir, s, cut) : NULL;
+            s = s ? ki_apply_opt(&ir, s, vector) : NULL;
+            CHECK(s && agrees(ki_apply_opts(&ir, s, NULL, 0)) && sum_loops(s) == 3, "both are cut, and vectors, alike");
+            finish();
+        }
+    begin();
+    REFUSED(below_max(1, 64, 3), pipeline(0), OPT_PIPELINE, "there is no other row");
+    finish(), begin();
+    REFUSED(below_max(8, 64, 3), pipeline(1), OPT_PIPELINE, "the loop of a sum");
+    finish(), begin();
+    REFUSED(rows(6, 50), pipeline(0), OPT_PIPELINE, "a loop behind the sums");
+    finish(), begin();
+    REFUSED(matmul(7, 5, 10), pipeline(1), OPT_PIPELINE, "one sum");
+    finish(), begin();
+    REFUSED(kept(8, 64, 3), pipeline(0), OPT_PIPELINE, "a row that is kept");
+    finish(), begin();
+    REFUSED(ki_apply_opt(&ir, below_max(8, 64, 3), opt(KI_OPT_SPLIT, 1, 8, KN_AX_UNROLL, false)), pipeline(0),
+            OPT_PIPELINE, "lanes, which the two would have to have alike");
+    finish(), begin();
+    CHECK(pipelines(below_max(64, 128, 16), (ki_machine){.threads = 1, .stream = 1}), "ahead, where a sum is heavy");
+    CHECK(pipelines(below_max(64, 128, 16), (ki_machine){.threads = 2, .alone = 1, .stream = 1}), "so on two threads");
+    CHECK(!pipelines(below_max(64, 128, 3), (ki_machine){.threads = 1, .stream = 1}), "but not where it is light");
+    CHECK(!pipelines(below_max(8, 128, 16), (ki_machine){.threads = 1, .stream = 1}), "nor a few rows");
+    CHECK(!pipelines(below_max(64, 64, 16), (ki_machine){.threads = 1, .stream = 1}), "nor short ones");
+    CHECK(!pipelines(below_max(64, 128, 16), (ki_machine){.threads = 1}), "nor where nothing goes past the caches");
+    finish();
+}
+
 /* Every allocation fails once: the stages say so, and lose nothing (the sanitizer's word). */
 static void no_memory(int w) {
     bool ok = true, done = false;
@@ -1127,6 +1185,7 @@ int main(void) {
     rows_chosen();
     parts_and_phases();
     later();
+    pipelining();
     first_places();
     first_refused();
     first_chosen();

@@ -188,6 +188,7 @@ int main(void) {
     }
     proposes(20, KI_OPT_SCAN);
     proposes(24, KI_OPT_LATE);
+    proposes(33, KI_OPT_PIPELINE);
     never_worse();
     broken();
     twice_the_same();

@@ -433,7 +433,7 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
     const ki_scope *s = &k->scope;
     kn_uop best = NULL;
     int most = 0;
-    bool known;
+    bool known, ahead = ki_nest_opt(k, KI_OPT_PIPELINE, NULL) != NULL;
     if (ki_choose_first(c, x)) return;
     bool tiled = tiles_rows(k);
     for (uint32_t q = 0; q < s->nrange; q++) { /* lanes it has already */
@@ -448,7 +448,8 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
         int unit = 0;
         if (ki_extent(x->src[j]) < 2 || !ki_unroll(c, x->src[j], 100)) continue;
         for (uint32_t i = 0; i < k->nreads; i++)
-            unit += ki_nest_stride(k, k->reads[i], x->src[j], &known) == 1 && known;
+            unit += !(ahead && ki_reads_ahead(k->reads[i])) && ki_nest_stride(k, k->reads[i], x->src[j], &known) == 1 &&
+                    known;
         if (unit > most) most = unit, best = x->src[j];
     }
     if (!best) {
@@ -456,7 +457,8 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
         return;
     }
     uint32_t id = best->arg.range.id;
-    int64_t unroll = ki_unroll(c, best, ki_weight_in(k, best)), lanes = ki_lanes_for(c, ki_extent(best));
+    unsigned weight = ki_weight_in(k, best) - (ahead ? ki_weight_ahead(k, best) : 0);
+    int64_t unroll = ki_unroll(c, best, weight), lanes = ki_lanes_for(c, ki_extent(best));
     /* A product of rows adds up in the same order as a dot tile, which other rows of the kernel may be part of. */
     if (most > 1 || tiled) unroll = 1;
     if (ki_choice_fit(c, best, unroll)) return;

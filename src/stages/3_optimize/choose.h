@@ -168,6 +168,9 @@ bool ki_keeps_sums(const ki_choice *c, kn_uop end);
 bool ki_choose_strips(ki_choice *c, kn_uop end, const ki_tile *t);
 /* late.c: a row's result that is better stored while the next row is worked on. */
 void ki_choose_late(ki_choice *c);
+/* pipelined.c: a row's first sum that is better found while the row before is worked on, and what that adds to the weight of loop r. */
+void ki_choose_pipeline(ki_choice *c);
+unsigned ki_weight_ahead(const ki_nest *k, kn_uop r);
 /* prefetch.c: inputs of as many bytes that are better asked for ahead. */
 void ki_choose_prefetches(ki_choice *c);
 

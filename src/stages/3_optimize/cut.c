@@ -4,9 +4,9 @@
  *   REDUCE(v, a..., r, b...)  becomes  op(REDUCE(v', a..., r', b...), REDUCE(v'', a''..., r'', b''...))
  * Where n is known at launch alone, `at` is the largest multiple of the OptOp's number in it, so that one part is whole blocks and the other
  * less than one; either may be empty.
- * Another REDUCE over the same loop (dots.c) gets one of its own. What does not depend on the loop is shared by both parts, and so
- * are lanes. The second part owns fresh ranges, for r, for what its closer lists behind r (REDUCE: all), and for every loop inside
- * that depends on one of these, and the buffers that stand inside them. */
+ * Another REDUCE over the same loop gets one of its own (dots.c), or is cut alike, so that the two still share it (pipelined.c). What does
+ * not depend on the loop is shared by both parts, and so are lanes. The second part owns fresh ranges, for r, for what its closer lists
+ * behind r (REDUCE: all), and for every loop inside that depends on one of these, and the buffers that stand inside them. */
 #include "ir/scalar.h"
 #include "stages/3_optimize/nest.h"
 
@@ -146,6 +146,7 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     tail = ok ? ki_swap_ranges(k, c, swap, m) : NULL;
     kn_uop first = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, at);
     main = tail && first ? ki_swap_ranges(k, c, &(ki_swap){r, first, {first, NULL}}, 1) : NULL;
+    ki_swap rest = m ? swap[0] : (ki_swap){0};
     ki_free(set);
     ki_free(swap);
     ki_free(own);
@@ -156,7 +157,12 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     if (decides && sum && adds_nothing(main)) both = tail;
     else if (decides && sum && adds_nothing(tail)) both = main;
     kn_uop other = sum ? other_closer(k, r, c) : NULL, from[2] = {c, other}, to[2] = {both, NULL};
-    if (other) {
+    if (other && ki_nest_opt(k, KI_OPT_PIPELINE, NULL) && m == 1) {
+        kn_uop a = ki_swap_ranges(k, other, &(ki_swap){r, first, {first, NULL}}, 1);
+        kn_uop b = ki_swap_ranges(k, other, &(ki_swap){r, rest.expr, {rest.list[0], NULL}}, 1);
+        to[1] = a && b ? ki_op2(ir, (kn_op)other->arg.reduce.op, a, b) : NULL;
+        if (!to[1]) return NULL;
+    } else if (other) {
         kn_uop own = ki_range_make(ir, (uint32_t)o->id + m, (kn_axis)r->arg.range.axis, r->src[0]);
         to[1] = own ? ki_swap_ranges(k, other, &(ki_swap){r, own, {own, NULL}}, 1) : NULL;
         if (!to[1]) return NULL;

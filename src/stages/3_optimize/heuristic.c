@@ -360,6 +360,7 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
         if (c->ok) ki_choose_dots(c);
         if (c->ok) thread_kernel(c);
         if (c->ok && c->from && c->target->stream) ki_choose_late(c);
+        if (c->ok && c->from && c->target->native && !c->knobs.sums) ki_choose_pipeline(c);
     }
     while (c->ok && (u = next_closer(c))) {
         c->lanes = u->op == KN_END ? ki_nest_lanes(c, u) : ki_choice_lanes(c, u);

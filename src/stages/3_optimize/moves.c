@@ -223,6 +223,25 @@ static void late(ki_moves *m) {
     }
 }
 
+/* A row's maximum, found along with a sum of the row before: behind the threads, before the two loops are changed. */
+static void pipeline(ki_moves *m) {
+    uint32_t sums = 0, at = 0;
+    kn_uop r;
+    for (uint32_t i = 0; i < m->k->scope.n; i++) sums += m->k->scope.node[i]->op == KN_REDUCE;
+    for (uint32_t i = 0; i < m->nopt; i++) {
+        if (m->opt[i].op == KI_OPT_PIPELINE) return;
+        if (m->opt[i].op == KI_OPT_SPLIT && m->opt[i].target == KN_AX_THREAD) at = i + 1;
+    }
+    EACH_LOOP(m, r) {
+        ki_opt o = simple(KI_OPT_PIPELINE, r->arg.range.id, 0);
+        if (sums < 2 || of_reduce(m, r) || !ki_nest_independent(m->k, r)) continue;
+        put(m, m->opt, at);
+        put(m, &o, 1);
+        put(m, m->opt + at, m->nopt - at);
+        end_list(m);
+    }
+}
+
 static void thread(ki_moves *m) {
     kn_uop r;
     unsigned all = m->machine->threads;
@@ -289,8 +308,8 @@ static void stage_elsewhere(ki_moves *m) {
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 static void (*const generators[])(ki_moves *m) = {
-    upcast, even, unroll, tile,   swap,   join,   block,   stage,    rows,
-    first,  scan, late,   thread, stream, factor, without, exchange, stage_elsewhere,
+    upcast, even,     unroll, tile,   swap,   join,    block,    stage,           rows, first, scan,
+    late,   pipeline, thread, stream, factor, without, exchange, stage_elsewhere,
 };
 enum { LONG_LIST = 40 }; /* of a kernel with so many decisions only those there are are changed */
 

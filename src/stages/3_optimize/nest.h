@@ -162,6 +162,9 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_scan(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_rows(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_late(ki_nest *k, ki_opt *o);
+kn_uop ki_opt_pipeline(ki_nest *k, ki_opt *o);
+/* pipelined.c: of a kernel that PIPELINE has changed: does the access read the next row? */
+bool ki_reads_ahead(kn_uop access);
 kn_uop ki_opt_first(ki_nest *k, ki_opt *o);
 /* first.c: a maximum of y over r, and another one over q of where(y is it, or is NaN, f, none): of f of the first such element. */
 typedef struct ki_first {

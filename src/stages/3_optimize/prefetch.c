@@ -487,10 +487,21 @@ static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
            ask(c, slot, ki_nest_range(&c->nest, inner), &at);
 }
 
+/* What is found a row ahead (pipelined.c) is read for the first time: it is asked for, and this row, which some cache has by now, is not. */
+static place read_ahead(const ki_nest *k, kn_uop param) {
+    place best = {0};
+    kn_uop u, r;
+    for (uint32_t i = 0; ki_nest_opt(k, KI_OPT_PIPELINE, NULL) && (u = next_access(k, param, false, &i, &r));)
+        if (ki_reads_ahead(u) && covered(k, u) > best.worth)
+            best = (place){.loop = r, .ahead = AHEAD, .worth = covered(k, u), .second = true};
+    return best;
+}
+
 /* Where a PARAM is better asked for, the first that knows one. */
 static place find_place(const ki_choice *c, kn_uop param) {
     int64_t bytes = bytes_of(param);
-    place at = {0};
+    place at = read_ahead(&c->nest, param);
+    if (at.loop) return at;
     if ((uint64_t)bytes >= c->from && !(at = next_blocks(&c->nest, param)).loop) at = best_place(&c->nest, param);
     bool past = bytes >= BESIDE && (uint64_t)bytes / 2 >= c->from;
     if (!at.loop && past) at = of_map(&c->nest, param);

@@ -162,6 +162,16 @@ static uint16_t share_of(const ki_lower *l, uint32_t axis) {
     return 1;
 }
 
+/* Is the row behind this one read too (3_optimize/pipelined.c)? Then it alone is asked for: it is an access to what stands in an AFTER. */
+static bool is_ahead(kn_uop u) { return u->src[0]->op == KN_INDEX && u->src[0]->src[0]->op == KN_AFTER; }
+static bool reads_ahead(const ki_lower *l, const ki_kernel *info, int32_t slot) {
+    bool is = false;
+    for (uint32_t k = 0; k < info->nopt; k++) is |= info->opt[k].op == KI_OPT_PIPELINE;
+    for (uint32_t i = 0; is && i < l->n; i++)
+        if (l->inst[i]->op == KN_LOAD && is_ahead(l->inst[i]) && ki_lmoves_vector(l, l->inst[i], slot)) return true;
+    return false;
+}
+
 /* The OptOps PREFETCH: the LOADs and STOREs of whole vectors, and the squares, that stand in the loop, in none inside it. What several loops ask for is shared
  * out by lines. */
 static void find_ahead(ki_lower *l, const ki_kernel *info) {
@@ -176,13 +186,14 @@ static void find_ahead(ki_lower *l, const ki_kernel *info) {
             if (i == k) share = n;
         }
         int64_t depth = 0;
+        bool next = o->op == KI_OPT_PREFETCH && reads_ahead(l, info, o->id);
         for (uint32_t i = 0; i < l->n && o->op == KI_OPT_PREFETCH; i++) {
             kn_uop u = l->inst[i];
             if (u->op == KN_RANGE && (depth || u->arg.range.id == (uint32_t)o->axis)) depth++;
             if (u->op == KN_END && depth) depth = depth < u->nsrc ? 0 : depth - (u->nsrc - 1);
             kn_uop from = l->val[i].square && u->op == KN_LOAD ? l->local.address[i].buf : NULL;
             bool square = from && from->op == KN_PARAM && from->arg.param->slot == o->id;
-            if (depth != 1 || (!square && !ki_lmoves_vector(l, u, o->id))) continue;
+            if (depth != 1 || (!square && !ki_lmoves_vector(l, u, o->id)) || (next && !is_ahead(u))) continue;
             l->val[i].ahead = o->arg, l->val[i].second = o->top;
             l->val[i].part = part, l->val[i].parts = parts, l->val[i].share = share;
         }

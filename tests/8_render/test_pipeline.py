@@ -35,6 +35,14 @@ def test_the_maximum_stands_beside_the_exponentials(koine, tmp_path, n):
     assert loops[0].count("prefetcht1") == 2
 
 
+def test_threads_share_the_rows(koine, tmp_path):
+    """One thread has no PIPELINE where orders of sums are compared (3_optimize/orders.c): the sum is added up alike all the same."""
+    p = tmp_path / "p.kn"
+    p.write_text(log_sum_exp(1 << 10, 50257))
+    text = koine("compile", p, "--to", "optimize", env={"KN_CPU": "fp16", "KN_CODE": "x86", "KN_THREADS": 2}).stdout
+    assert "pipeline" in text and re.search(r"split \d+ 2 t top", text)
+
+
 @pytest.mark.parametrize("stage", ["optimize", "expand", "select", "linearize", "plan"])
 def test_every_stage_means_the_same(koine, tmp_path, stage):
     def numbers(text):

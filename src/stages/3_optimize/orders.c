@@ -26,9 +26,12 @@ static bool is_sum(kn_uop u) {
     return u->op == KN_REDUCE && u->nsrc > 1 && u->arg.reduce.op != KN_MAX && ki_is_float((kn_dtype)u->dtype);
 }
 
-/* What is computed, by place: ops alone, without positions, storage and what a padded loop leaves out. */
+/* What is computed, by place: ops alone, without positions, storage and what a padded loop leaves out. A maximum is exact, found in one loop or
+ * in parts, or read where a row before has left it (pipelined.c). */
 static uint64_t what_of(kn_uop u, const uint64_t *what) {
     uint64_t h = ki_hash2(u->op, u->dtype);
+    if (u->op == KN_REDUCE && u->arg.reduce.op == KN_MAX) return 1;
+    if (u->op == KN_MAX && what[u->src[0]->id] == 1 && what[u->src[1]->id] == 1) return 1;
     if (u->op == KN_INDEX || u->op == KN_CONST || u->dtype == KN_IDX) return 1;
     if (u->op == KN_WHERE && ki_is_const(u->src[2])) return what[u->src[1]->id];
     uint32_t n = u->op == KN_REDUCE || u->op == KN_AFTER ? 1 : u->nsrc;

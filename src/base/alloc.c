@@ -76,7 +76,7 @@ static void *aligned(size_t align, size_t n) {
 void *ki_aligned(size_t align, size_t n) { return must_fail() ? NULL : aligned(align, n); }
 
 void ki_free(void *p) {
-    if (p && !(ki_may_be_block(KI_TABLE, p) && ki_block_free(KI_TABLE, p))) free(p);
+    if (p && !ki_block_free(KI_TABLE, p)) free(p);
 }
 
 /* ---- blocks of data -------------------------------------------------------------------------------------------- */

@@ -119,8 +119,9 @@ void *ki_block_alloc(ki_shelf of, size_t n, bool *clear) {
     return open_region(s, most, units);
 }
 
-/* The region that holds p, whose block cannot go meanwhile. */
+/* The region that holds p, whose block cannot go meanwhile. A block begins at a multiple of its unit, as hardly anything else does. */
 static region *region_of(shelf *s, const void *p) {
+    if ((uintptr_t)p % unit_of(s)) return NULL;
     unsigned many = atomic_load(&s->nregion);
     for (unsigned k = 0; k < many; k++) {
         uintptr_t base = atomic_load(&s->table[k].base);
@@ -136,7 +137,6 @@ static unsigned place_of(const region *r, size_t unit, const void *p) {
 
 size_t ki_block_size(ki_shelf of, const void *p) {
     shelf *s = &shelves[of];
-    if (!ki_may_be_block(of, p)) return 0;
     const region *r = region_of(s, p);
     if (!r) return 0;
     size_t size = atomic_load(&r->size), unit = unit_of(s);
@@ -153,7 +153,6 @@ static bool is_spare(shelf *s, const region *r) {
 
 bool ki_block_free(ki_shelf of, void *p) {
     shelf *s = &shelves[of];
-    if (!ki_may_be_block(of, p)) return false;
     region *r = region_of(s, p);
     if (!r) return false;
     size_t unit = unit_of(s);

@@ -8,7 +8,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 typedef enum ki_shelf { KI_TABLE, KI_DATA, KI_SHELVES } ki_shelf;
 /* The least block of each, which its blocks are multiples of; the largest of data that lies beside others. */
@@ -17,10 +16,6 @@ enum { KI_UNIT_TABLE = 32 << 10, KI_UNIT_DATA = 256 << 10, KI_UNITS = 64, KI_MOS
 /* At least n bytes, or NULL: too few for a block (half of one of data), or there is no room; malloc may have some. *clear: they are zero.
  * Any thread. */
 void *ki_block_alloc(ki_shelf of, size_t n, bool *clear);
-/* A block begins at a multiple of the least one, as hardly anything else does. */
-static inline bool ki_may_be_block(ki_shelf of, const void *p) {
-    return (uintptr_t)p % (of == KI_DATA ? KI_UNIT_DATA : KI_UNIT_TABLE) == 0;
-}
 /* Bytes of the block at p; 0: p is none. */
 size_t ki_block_size(ki_shelf of, const void *p);
 bool ki_block_free(ki_shelf of, void *p); /* false: p is none; the memory of one of data is given back */

@@ -69,6 +69,8 @@ const ki_target *ki_target_host(void) {
 #endif
 }
 
+bool ki_target_takes_panels(const ki_target *t) { return t->twice && t->native && t->level >= KI_CPU_AVX512_LEVEL; }
+
 /* `here`: code of it runs on this machine. */
 static bool runs(const ki_target *t, bool here) {
     const ki_target *host = ki_target_host();

@@ -35,6 +35,11 @@ typedef struct ki_machine {
  * of a zero. (It also needs kn_pick, c_helpers.c.) Loops must be turned into blends: without, training takes 20 times as long. */
 #define KI_C_FLAGS "-std=gnu17 -O2 -ffp-contract=off -fwrapv -fno-math-errno -fno-strict-aliasing -fno-tree-vrp -w -Wno-psabi"
 
+/* Has it tiles of filters by positions, whose panels are packed once (3_optimize/windows.c)? Where it has, networks want channels innermost
+ * (2_rangeify/layout.c). And the positions beside which packing is little. */
+bool ki_target_takes_panels(const ki_target *t);
+enum { KI_PANEL_POSITIONS = 512 };
+
 /* By name; NULL if unknown. The first is the least every x86-64 has. */
 const ki_target *ki_target_named(const char *name);  /* for C */
 const ki_target *ki_target_native(const char *name); /* for machine code: sse2, avx2, avx512, dot, fp16, amx */

@@ -9,7 +9,6 @@
  * wants channels beside each other. Where the target has tiles for them (3_optimize/windows.c), neither loses anything whose filters are the
  * same for many positions: of a buffer that no other product reads. */
 #include "stages/2_rangeify/rangeify.h"
-#include "base/cpuid.h"
 #include "stages/affine.h"
 #include "stages/scope.h"
 
@@ -18,9 +17,6 @@
 /* Rows: what the other factor's axes have together. A factor that is read across its own order is packed first, which must pay: of
  * itself for MANY_ROWS, for less by what those gain who read the buffer. */
 enum { LANES = 16, MOST_AXES = 8, MANY_ROWS = 128, LEAST_ROWS = 32 };
-
-/* Positions beside which it is little to pack filters (POSITIONS of windows.c). */
-enum { POSITIONS = 512 };
 
 /* What a multiply-add is worth in a sum along what are rows now, and an element that is read at strides. */
 static const double SUMMED = 4, STRIDED = 64;
@@ -148,7 +144,8 @@ static bool takes_panels(const ki_scope *s, kn_uop x, kn_uop r, bool in) {
             both += has && had && y == r;
         }
         bool is_made = ki_scope_has(s, filters, r) && !ki_scope_has(s, image, r);
-        if (made % (2 * LANES) == 0 && loops > 1 && positions >= POSITIONS && (in ? both > 0 : is_made)) return true;
+        if (made % (2 * LANES) == 0 && loops > 1 && positions >= KI_PANEL_POSITIONS && (in ? both > 0 : is_made))
+            return true;
     }
     return false;
 }
@@ -278,8 +275,7 @@ static bool may_wish(const ki_layouts *l, kn_uop sink) {
 }
 
 bool ki_layouts_open(ki_layouts *l, const ki_program *p, const ki_target *t) {
-    bool panels = t && t->twice && t->native && t->level >= KI_CPU_AVX512_LEVEL;
-    *l = (ki_layouts){.nbuffer = p->ir->next_buffer, .panels = panels};
+    *l = (ki_layouts){.nbuffer = p->ir->next_buffer, .panels = t && ki_target_takes_panels(t)};
     if (!(l->wish = ki_calloc(l->nbuffer + 1, sizeof *l->wish))) return ki_fail(p->ir->env, KI_E_NOMEM), false;
     for (size_t i = 0; i < p->nin + p->nout; i++) {
         kn_uop b = i < p->nin ? p->in[i].node : p->out[i - p->nin].node;

@@ -713,16 +713,17 @@ static bool put_once(ki_choice *c, uint32_t v, int32_t slot) {
  * was made. */
 static bool put_outside(ki_choice *c, kn_uop e, const ki_tile *t) {
     uint32_t j = 1;
-    if (t->u && ki_extent(t->u) % t->mu && !laps_rows(c, t)) return false;
-    while (t->outside && e->src[j] != t->v && e->src[j]->arg.range.axis == KN_AX_THREAD) j++;
-    return t->outside && e->src[j] != t->v && ki_nest_independent(&c->nest, e->src[j]) && swap(c, e->src[j], t->v);
+    if (!t->outside || (t->u && ki_extent(t->u) % t->mu && !laps_rows(c, t))) return false;
+    while (e->src[j] != t->v && e->src[j]->arg.range.axis == KN_AX_THREAD) j++;
+    return e->src[j] != t->v && ki_nest_independent(&c->nest, e->src[j]) && swap(c, e->src[j], t->v);
 }
 
 /* An image with channels innermost is framed as it lies: the sum's loop along them is its innermost. True if a step was made. */
 static bool channels_inside(ki_choice *c, const ki_tile *t) {
     kn_uop last = ki_last_loop(t->reduce);
     bool known;
-    for (uint32_t j = 1; t->frames && !t->turned && last && j < t->reduce->nsrc; j++)
+    if (!t->frames || t->turned || !last) return false;
+    for (uint32_t j = 1; j < t->reduce->nsrc; j++)
         if (t->reduce->src[j] != last && ki_nest_stride(&c->nest, t->other, t->reduce->src[j], &known) == 1 && known)
             return swap(c, t->reduce->src[j], last);
     return false;

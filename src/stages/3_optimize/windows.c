@@ -14,7 +14,6 @@
 #define COLUMNS      8         /* that a square has, */
 #define FEWEST       6         /* or, stored under a mask, at least */
 #define FEW_ALONG    4         /* where nothing is turned */
-#define POSITIONS    512       /* beside which it is little to pack filters */
 /* Of the time of a convolution's multiply-adds: packing windows takes the first for each of so many filters, reading them in steps the second
  * besides, packing filters the third for each of so many positions. */
 #define PACKED   9.0
@@ -50,7 +49,7 @@ bool ki_reads_results(const ki_nest *k, kn_uop e, kn_uop x, kn_uop filters, kn_u
 bool ki_packs_once(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop v, kn_uop u) {
     const ki_nest *k = &c->nest;
     kn_uop from = ki_storage(a);
-    bool machine = c->target->twice && c->target->native && ki_masks_are_free(c) && c->lanes == 16;
+    bool machine = ki_target_takes_panels(c->target) && c->lanes == 16;
     bool free = !c->knobs.nv && !c->knobs.mu && c->knobs.pack != 1 && !ki_keeps_sums(c, e) && !ki_is_tiled(x);
     bool shared = false;
     int64_t positions = 1;
@@ -64,7 +63,7 @@ bool ki_packs_once(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop v, k
         shared |= r != u && ki_is_serial(r) && ki_extent(r) > 1;
         positions *= ki_extent(r);
     }
-    if (!shared || positions < POSITIONS) return false;
+    if (!shared || positions < KI_PANEL_POSITIONS) return false;
     ki_nest_read_of(k, k->sink, from->arg.param->slot, &count); /* STAGE wants one */
     return count == 1;
 }
@@ -120,8 +119,7 @@ bool ki_tile_windows(ki_choice *c, kn_uop e, ki_tile *t) {
     int64_t m = ki_extent(filters), n = ki_extent(columns), reduces = 0, positions = n, all = 1, few = COLUMNS;
     bool known;
     uint32_t count;
-    if (!c->target->twice || !c->target->native || !ki_masks_are_free(c) || c->lanes != 16 || t->row || !store)
-        return false;
+    if (!ki_target_takes_panels(c->target) || c->lanes != 16 || t->row || !store) return false;
     if (tile_along_filters(c, e, t)) return true;
     if (ki_itemsize((kn_dtype)store->src[1]->dtype) != 4 || ki_itemsize((kn_dtype)t->streamed->dtype) != 4)
         return false;

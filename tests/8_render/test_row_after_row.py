@@ -1,0 +1,76 @@
+"""What is done of one row goes along with another row's work: LATE stores a row while the next one is worked on, past the caches, PIPELINE finds a row's
+maximum along with the sum of the row before. No bit of a result changes, at any level, on any number of threads."""
+import re
+
+import pytest
+
+LEVELS = ["fp16", "avx512", "avx2", "sse2"]
+EXPONENTIALS = """koine 1 tensor
+%x = param "x" : f32 [{rows}, {n}]
+%m = reduce max %x axes=(1)
+%b = expand %m ({rows}, {n})
+%d = sub %x %b
+%e = exp %d
+%s = reduce add %e axes=(1)
+"""
+SOFTMAX = EXPONENTIALS + '%r = recip %s\n%t = expand %r ({rows}, {n})\n%y = mul %e %t\nout "y" = %y\n'
+LOG_SUM_EXP = EXPONENTIALS + '%l = log %s\n%y = add %l %m\nout "y" = %y\n'
+
+
+@pytest.fixture
+def program(tmp_path):
+    def write(text, rows, n):
+        p = tmp_path / "p.kn"
+        p.write_text(text.format(rows=rows, n=n))
+        return p
+    return write
+
+
+def opts(koine, p, **env):
+    return koine("compile", p, "--to", "optimize", env=env).stdout
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("code", ["x86", "c"])
+@pytest.mark.parametrize("text, rows, n", [(SOFTMAX, 64, 256), (SOFTMAX, 97, 128), (LOG_SUM_EXP, 160, 256), (LOG_SUM_EXP, 97, 131)])
+def test_it_changes_nothing(koine, program, level, code, text, rows, n):
+    p, env = program(text, rows, n), {"KN_CPU": level, "KN_CODE": code}
+    runs = [koine("run", p, env={**env, "KN_STREAM": s, "KN_THREADS": t}).stdout for s in (0, 1) for t in (1, 2, 5)]
+    assert len(set(runs)) == 1 and "y" in runs[0]
+
+
+@pytest.mark.parametrize("stage", ["optimize", "expand", "select", "linearize", "plan"])
+@pytest.mark.parametrize("op, text, n", [("late", SOFTMAX, 64), ("pipeline", LOG_SUM_EXP, 150)])
+def test_every_stage_means_the_same(koine, program, tmp_path, stage, op, text, n):
+    def numbers(text):
+        return [float(x) for x in re.findall(r"-?\d+\.\d+(?:e-?\d+)?", text)]
+
+    p, q = program(text, 40, n), tmp_path / "q.kn"
+    q.write_text(koine("compile", p, "--to", stage, env={"KN_CODE": "x86", "KN_STREAM": 1, "KN_THREADS": 2, "KN_VERIFY": 1}).stdout)
+    got, want = (numbers(koine("run", f, "--device", "INTERP").stdout) for f in (q, p))
+    assert op in q.read_text() and got == pytest.approx(want, rel=1e-5) and got
+
+
+def test_stores_stand_beside_the_exponentials(koine, program):
+    p, env = program(SOFTMAX, 64, 256), {"KN_CPU": "avx512", "KN_STREAM": 1, "KN_THREADS": 1}
+    assert "late" in opts(koine, p, **env)
+    loops = re.split(r"\n\s*jl ", koine("compile", p, "--target", "x86", env=env).stdout)
+    assert [("vscalefps" in b) for b in loops if "vmovntps" in b] == [True, False]
+
+
+@pytest.mark.parametrize("n", [256, 131])
+def test_the_maximum_stands_beside_the_exponentials(koine, program, n):
+    """And asks for its row alone, once a line; this row has come before."""
+    p, env = program(LOG_SUM_EXP, 1 << 14, n), {"KN_CPU": "fp16", "KN_CODE": "x86", "KN_THREADS": 1}
+    assert "pipeline" in opts(koine, p, **env)
+    loops = [b for b in re.split(r"\n\s*jl ", koine("compile", p, "--target", "x86", env=env).stdout) if "vscalefps" in b]
+    assert loops and all("vrangeps" in b for b in loops)
+    assert loops[0].count("prefetcht1") == 2
+
+
+@pytest.mark.parametrize("rows, n, threads", [(160, 256, 2), (160, 256, 5), (1 << 10, 50257, 2)])
+def test_threads_share_the_rows(koine, program, rows, n, threads):
+    """One thread has no PIPELINE where orders of sums are compared (3_optimize/orders.c): the sum is added up alike all the same."""
+    text = opts(koine, program(LOG_SUM_EXP, rows, n), KN_CPU="fp16", KN_CODE="x86", KN_STREAM=1, KN_THREADS=threads)
+    assert "pipeline" in text and re.search(rf"split \d+ {threads} t top", text)

@@ -130,6 +130,7 @@ static void variables(const char *device) {
     kn_bind(k, "n", 1);
     CHECK(kn_item(kn_select(out, 0, 3)) == 7 && kn_replay(step) == KN_OK && kn_item(kn_select(out, 0, 3)) == 8,
           "%s: nothing had been written", device);
+    kn_captured_free(step);
     kn_captured *symbolic = kn_capture(kn_shrink(kn_arange(k, 0, 8, 1, KN_F32), KN_LIST(0), KN_LIST(3)), n);
     CHECK(!symbolic && HAS(k, "KN5021"), "%s: a variable has no place: %s", device, kn_message(k));
     kn_close(k);

@@ -168,6 +168,20 @@ static bool keeps_rows_whole(const ki_choice *c, kn_uop x, kn_uop a, kn_uop b) {
     return ki_numel(ki_storage(a)) % (ki_terms(x) * c->lanes) == 0 || ki_nest_shared(&c->nest, a, b) > 1;
 }
 
+/* Of the loops that b uses and a does not, the one whose rows of b are nearest to each other, if a tile fits in: u, the longest, may go from image
+ * to image. */
+static kn_uop row_of_image(const ki_nest *k, kn_uop e, kn_uop b, kn_uop a, kn_uop v, kn_uop u) {
+    bool known;
+    int64_t least = ki_nest_stride(k, b, u, &known);
+    for (uint32_t j = 1; known && j < e->nsrc; j++) {
+        kn_uop r = e->src[j];
+        int64_t n = ki_extent(r), apart = ki_nest_stride(k, b, r, &known);
+        if (!known || r == v || !ki_is_serial(r) || n < FEW_ROWS || uses(k, a, r) || !uses(k, b, r)) continue;
+        if (apart > 0 && apart < least && ki_nest_independent(k, r)) least = apart, u = r;
+    }
+    return u;
+}
+
 /* Streamed operand a, other operand b: is there a u? */
 static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_tile *t) {
     const ki_nest *k = &c->nest;
@@ -189,6 +203,7 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     if (row && u && lanes && may_pack(k, e, x, a, lanes, u) && ki_packs_once(c, e, x, a, t->v, u)) row = NULL;
     if (!row && n == 1) lanes = 1; /* a CUT left it */
     if (!row && (lanes == 0 || !u)) return false;
+    if (!row && u && ki_packs_once(c, e, x, a, t->v, u)) u = row_of_image(k, e, b, a, t->v, u);
     t->u = u, t->reduce = x, t->other = b, t->row = row;
     t->lanes = row ? 1 : lanes;
     t->w = t->inner = NULL;
@@ -296,6 +311,9 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
     bool fits = !t->row && (t->inner || m < cut_from), cut = false;
     bool once = t->u && !t->row && !t->inner && ki_packs_once(c, e, t->reduce, t->streamed, t->v, t->u),
          may_lap = once && ki_nest_laps(&c->nest, t->u);
+    ki_tile places = {.v = t->v, .reduce = t->reduce, .streamed = t->streamed};
+    if (once) ki_place_panels(c, &places);
+    bool may_lap_v = once && places.outside && ki_nest_laps(&c->nest, t->v); /* what is packed at once lies as its addresses say */
     int64_t all_v = m;
     if (fits) m = (m + t->lanes - 1) / t->lanes * t->lanes; /* in whole vectors */
     t->nv = t->mu = t->mw = 1;
@@ -319,6 +337,8 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 if (t->row && nv > 4 && m != nv && !long_row)
                     continue; /* each product of a dot tile ends in a sum across lanes */
                 int64_t step = nv * t->lanes, over = m % step;
+                bool lapped_v = may_lap_v && over && m > step && (step - over) * LEAST_LAPPED <= m;
+                if (once && over && !lapped_v) continue; /* a nest for what is left would read them too */
                 int64_t padded = t->inner ? m + (over ? step - over : 0) : m;
                 double filled = fits ? busy(c, t, all_v, padded, step, &cut) : 1;
                 if (filled == 0 || (t->row && m < cut_from && over)) continue;
@@ -338,7 +358,7 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 if (lost && !lapped && n > mu && n % mu && n % mu < FEW_USES) score *= 0.5;
                 if (n % mu && !lapped)
                     score *= c->target->twice && n >= MANY_ROWS * mu ? 0.9 : 0.75; /* another nest each */
-                score *= fits ? filled : over ? 0.88 * (1 - 0.5 * left_v) : 1;
+                score *= fits ? filled : over && !lapped_v ? 0.88 * (1 - 0.5 * left_v) : 1;
                 if (all * (double)regs < 8) score *= all * (double)regs / 8;
                 if (c->target->twice && !t->inner && all * (double)regs < MANY_SUMS) score *= 0.9;
                 /* A panel comes from the second cache at half a vector a cycle. */
@@ -718,14 +738,20 @@ static bool put_outside(ki_choice *c, kn_uop e, const ki_tile *t) {
     return e->src[j] != t->v && ki_nest_independent(&c->nest, e->src[j]) && swap(c, e->src[j], t->v);
 }
 
-/* An image with channels innermost is framed as it lies: the sum's loop along them is its innermost. True if a step was made. */
+/* An image with channels innermost is framed as it lies: the sum's loop along them is its innermost, and the others stand as the filters lie, so
+ * that a filter's window is packed as one row. True if a step was made. */
 static bool channels_inside(ki_choice *c, const ki_tile *t) {
-    kn_uop last = ki_last_loop(t->reduce);
-    bool known;
+    const ki_nest *k = &c->nest;
+    kn_uop x = t->reduce, last = ki_last_loop(x);
+    bool known[2];
     if (!t->frames || t->turned || !last) return false;
-    for (uint32_t j = 1; j < t->reduce->nsrc; j++)
-        if (t->reduce->src[j] != last && ki_nest_stride(&c->nest, t->other, t->reduce->src[j], &known) == 1 && known)
-            return swap(c, t->reduce->src[j], last);
+    for (uint32_t j = 1; j < x->nsrc; j++)
+        if (x->src[j] != last && ki_nest_stride(k, t->other, x->src[j], known) == 1 && known[0])
+            return swap(c, x->src[j], last);
+    for (uint32_t j = 1; j + 1 < x->nsrc && x->src[j + 1] != last; j++)
+        if (ki_nest_stride(k, t->streamed, x->src[j], known) < ki_nest_stride(k, t->streamed, x->src[j + 1], known + 1) &&
+            known[0] && known[1])
+            return swap(c, x->src[j], x->src[j + 1]);
     return false;
 }
 

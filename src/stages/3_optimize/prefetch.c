@@ -535,6 +535,23 @@ static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
     return false;
 }
 
+/* Results that are stored by squares (square.c), a line's worth of each row at a time, where rows begin anywhere in a line: a store to two lines
+ * waits for the second one, which is asked for a square before. */
+static place across_lines(const ki_nest *k, kn_uop param) {
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, true, &i, &r));) {
+        kn_uop e = ki_nest_closer(k, r);
+        bool writes = !k->read[k->scope.at[u->id]], square = e->op == KN_END && ki_last_loop(e) == r && width(k, u) >= LEAST;
+        if (!writes || !square || step(k, u, r) != LEAST || !is_row(k, u)) continue;
+        for (uint32_t q = 0; q < k->scope.nrange; q++) {
+            kn_uop v = k->scope.range[q];
+            if (ki_is_lane(v) && ki_extent(v) >= BLOCK_ROWS && step(k, u, v) > FAR && step(k, u, v) % LEAST)
+                return (place){.loop = r, .ahead = 2 * LEAST - (int64_t)ki_itemsize((kn_dtype)u->dtype)};
+        }
+    }
+    return (place){0};
+}
+
 void ki_choose_prefetches(ki_choice *c) {
     const ki_nest *k = &c->nest;
     for (int strips = 0; strips < 2; strips++)
@@ -546,4 +563,11 @@ void ki_choose_prefetches(ki_choice *c) {
             if (at.loop) (void)ask(c, slot, at.loop, &at);
             else if (!strips && ask_for(c, slot, p)) i = UINT32_MAX;
         }
+    for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
+        kn_uop p = param_at(k, i);
+        if (!p || k->read[i] || bytes_of(p) < NEAR || is_streamed(k, p->arg.param->slot)) continue;
+        place at = across_lines(k, p);
+        if (at.loop && !is_asked_for(k, p->arg.param->slot, (int32_t)at.loop->arg.range.id))
+            (void)ask(c, p->arg.param->slot, at.loop, &at);
+    }
 }

@@ -22,6 +22,7 @@
 #define MOST_INPUTS  2         /* that are gone through at once, and asked for */
 #define LEAST_TERMS  32        /* of the sums of a tile: time enough to fetch what comes behind them */
 #define FEW_ROWS     4
+#define WRITTEN      4         /* terms of a line, one behind the other */
 #define FEW_TIMES    4         /* that an operand is gone through: what is read more often some cache has */
 #define BLOCK_ROWS   16        /* that lie apart and are read at once: more than the hardware looks after */
 #define SHORTEST     16        /* iterations of a loop in an iteration of another */
@@ -478,13 +479,20 @@ static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
     return ki_choice_look(c, ki_nest_apply(&c->nest, o));
 }
 
-/* The rows' loop in parts of a line. */
+/* The rows' loop in parts of a line. Of a strip (strips.c), which has nothing else to wait for, some of a line's terms are written out: what counts
+ * the loop, and says where its terms are, takes the multiply-adds' ports. */
 static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
     place at = next_rows(c, param);
     uint32_t inner = ki_nest_next_range(&c->nest);
     int64_t line = LEAST / (int64_t)ki_itemsize((kn_dtype)param->dtype);
-    return at.loop && ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, at.loop->arg.range.id, line) &&
-           ask(c, slot, ki_nest_range(&c->nest, inner), &at);
+    if (!at.loop || !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, at.loop->arg.range.id, line) ||
+        !ask(c, slot, ki_nest_range(&c->nest, inner), &at))
+        return false;
+    uint32_t terms = ki_nest_next_range(&c->nest);
+    bool strip = c->target->twice && ki_nest_opt(&c->nest, KI_OPT_ROWS, NULL);
+    if (strip && ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, inner, WRITTEN))
+        (void)ki_choice_do(c, KI_OPT_TERMS, 0, false, terms, 0);
+    return c->ok;
 }
 
 /* What is found a row ahead (pipelined.c) is read for the first time: it is asked for, and this row, which some cache has by now, is not. */
@@ -527,6 +535,23 @@ static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
     return false;
 }
 
+/* Results that are stored by squares (square.c), a line's worth of each row at a time, where rows begin anywhere in a line: a store to two lines
+ * waits for the second one, which is asked for a square before. */
+static place across_lines(const ki_nest *k, kn_uop param) {
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, true, &i, &r));) {
+        kn_uop e = ki_nest_closer(k, r);
+        bool writes = !k->read[k->scope.at[u->id]], square = e->op == KN_END && ki_last_loop(e) == r && width(k, u) >= LEAST;
+        if (!writes || !square || step(k, u, r) != LEAST || !is_row(k, u)) continue;
+        for (uint32_t q = 0; q < k->scope.nrange; q++) {
+            kn_uop v = k->scope.range[q];
+            if (ki_is_lane(v) && ki_extent(v) >= BLOCK_ROWS && step(k, u, v) > FAR && step(k, u, v) % LEAST)
+                return (place){.loop = r, .ahead = 2 * LEAST - (int64_t)ki_itemsize((kn_dtype)u->dtype)};
+        }
+    }
+    return (place){0};
+}
+
 void ki_choose_prefetches(ki_choice *c) {
     const ki_nest *k = &c->nest;
     for (int strips = 0; strips < 2; strips++)
@@ -538,4 +563,11 @@ void ki_choose_prefetches(ki_choice *c) {
             if (at.loop) (void)ask(c, slot, at.loop, &at);
             else if (!strips && ask_for(c, slot, p)) i = UINT32_MAX;
         }
+    for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
+        kn_uop p = param_at(k, i);
+        if (!p || k->read[i] || bytes_of(p) < NEAR || is_streamed(k, p->arg.param->slot)) continue;
+        place at = across_lines(k, p);
+        if (at.loop && !is_asked_for(k, p->arg.param->slot, (int32_t)at.loop->arg.range.id))
+            (void)ask(c, p->arg.param->slot, at.loop, &at);
+    }
 }

@@ -493,7 +493,7 @@ static place read_ahead(const ki_nest *k, kn_uop param) {
     kn_uop u, r;
     for (uint32_t i = 0; ki_nest_opt(k, KI_OPT_PIPELINE, NULL) && (u = next_access(k, param, false, &i, &r));)
         if (ki_reads_ahead(u) && covered(k, u) > best.worth)
-            best = (place){.loop = r, .ahead = AHEAD, .worth = covered(k, u), .second = true};
+            best = (place){.loop = r, .ahead = rows_of(k, u) > 1 ? FAR : AHEAD, .worth = covered(k, u), .second = true};
     return best;
 }
 

@@ -30,6 +30,7 @@ typedef struct ki_choice {
         bool cut, parts;
     } tile;                             /* the tile last decided: it stands for what is left after a CUT */
     uint64_t done[KI_MOST_RANGES / 64]; /* by range id */
+    uint32_t beside;                    /* id + 1 of a sum's loop whose parts are gone through side by side */
     uint32_t phased;                    /* id + 1 of a loop of the nest whose sums phases.c takes apart */
 } ki_choice;
 
@@ -170,6 +171,8 @@ bool ki_choose_strips(ki_choice *c, kn_uop end, const ki_tile *t);
 void ki_choose_late(ki_choice *c);
 /* pipelined.c: a row's first sum that is better found while the row before is worked on, and what that adds to the weight of loop r. */
 void ki_choose_pipeline(ki_choice *c);
+/* Is the second one's row better gone through in parts? Asked before there are threads, so that no sum's order depends on them. */
+void ki_find_beside(ki_choice *c);
 unsigned ki_weight_ahead(const ki_nest *k, kn_uop r);
 /* prefetch.c: inputs of as many bytes that are better asked for ahead. */
 void ki_choose_prefetches(ki_choice *c);

@@ -12,6 +12,7 @@
 #define AHEAD     (1 << 12) /* bytes, along memory */
 #define STRIP     (1 << 11) /* bytes of a strip of rows to have under way */
 #define SOON      1536      /* bytes, along what a sum of little else reads */
+#define LIGHT     2         /* weight of a loop that does nothing but add up what it reads */
 #define FAR       (1 << 10) /* bytes from which on two places are of different rows */
 #define MOST_ROW  (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
 #define FIRST     (1 << 15) /* bytes of a first cache: what does not leave room in it waits behind it */
@@ -259,7 +260,9 @@ static bool is_read_again(const ki_nest *k, kn_uop param, kn_uop access, kn_uop 
 
 /* What one sum alone reads, each element once: of rows far apart at the same time, where which of them is fetched ahead, and how far, is better
  * said, or along memory, past all caches, where loads that wait leave no room for what the hardware would fetch behind them. */
-static place of_sum(const ki_nest *k, kn_uop param, bool past) {
+static place of_sum(const ki_choice *c, kn_uop param, bool past) {
+    const ki_nest *k = &c->nest;
+    bool streams = c->target->streams > 1;
     place best = {0};
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
@@ -273,7 +276,11 @@ static place of_sum(const ki_nest *k, kn_uop param, bool past) {
         }
         bool is_best = !best.loop || ki_extent(r) > ki_extent(best.loop);
         if ((apart || (past && is_row(k, u))) && once && is_best && !is_read_again(k, param, u, x))
-            best = (place){.loop = r, .ahead = apart ? STRIP : SOON, .second = true};
+            best = (place){.loop = r,
+                           .ahead = streams ? AHEAD
+                                    : apart ? STRIP
+                                            : SOON,
+                           .second = !streams || apart || ki_weight_in(k, r) > LIGHT};
     }
     return best;
 }
@@ -307,8 +314,11 @@ static place of_map(const ki_nest *k, kn_uop param) {
     return (place){0};
 }
 
-/* What several rows at once are added to, or compared with: the next rows, while these are gone through (rows.c). */
-static place of_rows(const ki_nest *k, kn_uop param) {
+/* What several rows at once are added to, or compared with (rows.c): the next rows, while these are gone through; where the hardware does that,
+ * what stands a little further on in each of them, into the first cache. */
+static place of_rows(const ki_choice *c, kn_uop param) {
+    const ki_nest *k = &c->nest;
+    bool streams = c->target->streams > 1;
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         if (step(k, u, r) >= FAR) continue;
@@ -316,7 +326,8 @@ static place of_rows(const ki_nest *k, kn_uop param) {
         if (e->op != KN_END || !ki_nest_carries(k, e) || reads_in(k, u, r) < 2) continue;
         for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
             int64_t ahead = ki_is_serial(e->src[j]) ? step(k, u, e->src[j]) : 0;
-            if (ahead >= FAR && ahead <= MOST_ROW) return (place){.loop = r, .ahead = ahead, .second = true};
+            if (ahead >= FAR && ahead <= MOST_ROW)
+                return (place){.loop = r, .ahead = streams ? FAR : ahead, .second = !streams};
         }
     }
     return (place){0};
@@ -501,7 +512,7 @@ static place read_ahead(const ki_nest *k, kn_uop param) {
     kn_uop u, r;
     for (uint32_t i = 0; ki_nest_opt(k, KI_OPT_PIPELINE, NULL) && (u = next_access(k, param, false, &i, &r));)
         if (ki_reads_ahead(u) && covered(k, u) > best.worth)
-            best = (place){.loop = r, .ahead = AHEAD, .worth = covered(k, u), .second = true};
+            best = (place){.loop = r, .ahead = rows_of(k, u) > 1 ? FAR : AHEAD, .worth = covered(k, u), .second = true};
     return best;
 }
 
@@ -513,8 +524,8 @@ static place find_place(const ki_choice *c, kn_uop param) {
     if ((uint64_t)bytes >= c->from && !(at = next_blocks(&c->nest, param)).loop) at = best_place(&c->nest, param);
     bool past = bytes >= BESIDE && (uint64_t)bytes / 2 >= c->from;
     if (!at.loop && past) at = of_map(&c->nest, param);
-    if (!at.loop && bytes >= BESIDE) at = of_sum(&c->nest, param, past);
-    if (!at.loop && bytes >= BESIDE) at = of_rows(&c->nest, param);
+    if (!at.loop && bytes >= BESIDE) at = of_sum(c, param, past);
+    if (!at.loop && bytes >= BESIDE) at = of_rows(c, param);
     if (!at.loop && bytes >= NEAR) at = of_copy(&c->nest, param);
     return at;
 }

@@ -160,6 +160,7 @@ bool ki_choose_first(ki_choice *c, kn_uop place);
 /* rows.c: sums down columns that go row by row instead, v the place within a row; true if a step was made. */
 bool ki_choose_rows(ki_choice *c, kn_uop end, kn_uop v);
 bool ki_choice_rows(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contract);
+bool ki_reads_written(const ki_nest *k, kn_uop u); /* what the kernel writes */
 #define KI_MOST_KEPT (1 << 18) /* bytes of sums that are kept: they are read and written once for so many rows */
 /* parts.c: a product that both operands lie along is added up part by part; few: it has lanes, too few. True if steps were made. */
 bool ki_choose_parts(ki_choice *c, kn_uop end, bool few);
@@ -167,6 +168,10 @@ bool ki_choose_parts(ki_choice *c, kn_uop end, bool few);
 bool ki_keeps_sums(const ki_choice *c, kn_uop end);
 /* strips.c: a turned tile's nest by strips, whose results are kept and then stored. True if steps were made. */
 bool ki_choose_strips(ki_choice *c, kn_uop end, const ki_tile *t);
+/* ends.c: what follows a tile's sums in a loop of its own. True if steps were made. */
+bool ki_choose_end(ki_choice *c, kn_uop end, const ki_tile *t);
+/* tile.c: what is done with each sum x before it is stored, in additions. */
+int64_t ki_work_after(const ki_nest *k, kn_uop end, kn_uop x);
 /* late.c: a row's result that is better stored while the next row is worked on. */
 void ki_choose_late(ki_choice *c);
 /* pipelined.c: a row's first sum that is better found while the row before is worked on, and what that adds to the weight of loop r. */

@@ -229,6 +229,35 @@ def test_the_next_tiles_rows_are_any_threads(koine, tmp_path, level, m, k, n):
     assert got[0] == got[1]
 
 
+@pytest.mark.parametrize("m, k, n, rows, hint", [
+    (128, 768, 3072, 3, "prefetcht0"),     # two panels go along a tile's rows: each asks for half of the next one's
+    (192, 512, 3072, 2, "prefetcht0"),     # three
+    (64, 768, 3072, 6, "prefetcht0"),      # one
+    (128, 3072, 768, 3, "prefetcht1"),
+])
+def test_a_strips_rows_are_asked_for_once(koine, tmp_path, m, k, n, rows, hint):
+    opts, code = lists(koine, tmp_path / "p.kn", linear(m, k, n), KN_CPU="fp16")
+    asked = re.findall(r"(prefetcht\d) \[.*?\+(\d+)\]", code)
+    assert (6 * k * 4, 2) in opts and asked == [(hint, str((6 + r) * k * 4)) for r in range(rows)], (opts, asked)
+
+
+def test_a_strips_panels(koine, tmp_path):
+    """Lines of local memory that squares of x are copied to: those of the next eight terms, of four vectors each."""
+    opts, code = lists(koine, tmp_path / "p.kn", linear(128, 768, 3072), KN_CPU="fp16")
+    asked = [int(n) for n in re.findall(r"prefetchw \[.*?\+(\d+)\]", code)]
+    assert sorted(asked) == [2048 + 64 * i for i in range(32)] and any(bytes == 2048 for bytes, _ in opts), (opts, asked)
+    assert "prefetchw" not in lists(koine, tmp_path / "p.kn", linear(128, 768, 3072), KN_CPU="avx512")[1], "no strips"
+
+
+@pytest.mark.parametrize("n, across", [(3073, True), (3072 + 16, False)])
+def test_results_across_lines(koine, tmp_path, n, across):
+    """Rows of results that begin within lines: of each of a square's sixteen rows the second line that the next square is stored to."""
+    opts, code = lists(koine, tmp_path / "p.kn", linear(128, 768, n), KN_CPU="fp16")
+    asked = [int(b) for b in re.findall(r"prefetchw \[.*?\+(\d+)\]", code)]
+    assert ((124, 0) in opts) == across and {124 + 4 * n * r for r in range(16)} <= set(asked) or not across, (opts, asked)
+    assert across or not any(b % 64 == 60 for b in asked)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("k, times", [(64, 4), (250, 5), (251, 0)])
 def test_what_is_read_and_then_stored_in_place(koine, tmp_path, k, times, stream):

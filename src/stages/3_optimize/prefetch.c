@@ -56,11 +56,9 @@ static bool is_streamed(const ki_nest *k, int32_t slot) {
 kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis);
     bool meets = false;
-    for (uint32_t i = 0; i < k->scope.n && !meets; i++) {
-        kn_uop p = param_at(k, i);
-        meets = p && p->arg.param->slot == o->id &&
+    for (uint32_t i = 0; i < k->scope.n && !meets; i++)
+        meets = ki_is_access(k->scope.node[i]) && ki_slot_of(ki_storage(k->scope.node[i])) == o->id &&
                 (ki_scope_has(&k->scope, k->scope.node[i], r) || ki_nest_closer(k, r)->op == KN_REDUCE);
-    }
     const char *why = !meets                            ? "the loop neither reads nor writes it"
                       : o->arg < LEAST || o->arg > MOST ? "that is no distance"
                       : is_asked_for(k, o->id, o->axis) ? "it is already"
@@ -552,7 +550,8 @@ static place across_lines(const ki_nest *k, kn_uop param) {
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, true, &i, &r));) {
         kn_uop e = ki_nest_closer(k, r);
-        bool writes = !k->read[k->scope.at[u->id]], square = e->op == KN_END && ki_last_loop(e) == r && width(k, u) >= LEAST;
+        bool writes = !k->read[k->scope.at[u->id]],
+             square = e->op == KN_END && ki_last_loop(e) == r && width(k, u) >= LEAST;
         if (!writes || !square || step(k, u, r) != LEAST || !is_row(k, u)) continue;
         for (uint32_t q = 0; q < k->scope.nrange; q++) {
             kn_uop v = k->scope.range[q];
@@ -563,22 +562,39 @@ static place across_lines(const ki_nest *k, kn_uop param) {
     return (place){0};
 }
 
+/* A strip's panels (strips.c) that squares are copied to, larger than a first cache: their lines come from a further one to be written. The
+ * next square's. */
+static place of_panel(const ki_nest *k, kn_uop access) {
+    kn_uop buf = ki_storage(access), r = ki_nest_form(k, access) ? innermost(k, access) : access;
+    bool known, columns = false;
+    kn_uop e = r != access ? ki_nest_closer(k, r) : access, store = e->op == KN_END ? ki_nest_store(e) : NULL;
+    if (!store || store->src[0] != access || !ki_is_access(store->src[1]) || ki_last_loop(e) != r) return (place){0};
+    if (buf->arg.buffer->size * (int64_t)ki_itemsize((kn_dtype)buf->dtype) < 4 * FIRST) return (place){0};
+    for (uint32_t j = 1; j < e->nsrc; j++)
+        columns |= ki_is_lane(e->src[j]) && ki_extent(e->src[j]) >= BLOCK_ROWS &&
+                   ki_nest_stride(k, access, e->src[j], &known) == 1 && step(k, store->src[1], e->src[j]) >= FAR;
+    bool lines = columns && width(k, access) >= LEAST && is_row(k, access);
+    return lines ? (place){.loop = r, .ahead = step(k, access, r)} : (place){0};
+}
+
 void ki_choose_prefetches(ki_choice *c) {
     const ki_nest *k = &c->nest;
-    for (int strips = 0; strips < 2; strips++)
+    for (int last = 0; last < 2; last++)
         for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
             kn_uop p = param_at(k, i); /* in order of access: whose loop is split first decides how others may be */
             int32_t slot = p ? p->arg.param->slot : -1;
-            if (slot < 0 || is_asked_for(k, slot, ANY) || (!strips && is_streamed(k, slot))) continue;
-            place at = strips && bytes_of(p) > SECOND ? next_strip(k, p) : (place){0};
+            if (slot < 0 || is_asked_for(k, slot, ANY) || (!last && is_streamed(k, slot))) continue;
+            place at = last && bytes_of(p) > SECOND ? next_strip(k, p) : (place){0};
             if (at.loop) (void)ask(c, slot, at.loop, &at);
-            else if (!strips && ask_for(c, slot, p)) i = UINT32_MAX;
+            else if (!last && ask_for(c, slot, p)) i = UINT32_MAX;
         }
+    bool strips = c->ok && c->open && c->target->twice && ki_nest_opt(k, KI_OPT_ROWS, NULL);
     for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
-        kn_uop p = param_at(k, i);
-        if (!p || k->read[i] || bytes_of(p) < NEAR || is_streamed(k, p->arg.param->slot)) continue;
-        place at = across_lines(k, p);
-        if (at.loop && !is_asked_for(k, p->arg.param->slot, (int32_t)at.loop->arg.range.id))
-            (void)ask(c, p->arg.param->slot, at.loop, &at);
+        kn_uop u = k->scope.node[i], p = ki_is_access(u) && !k->read[i] ? ki_storage(u) : NULL;
+        bool result = p && p->op == KN_PARAM && bytes_of(p) >= NEAR && !is_streamed(k, p->arg.param->slot);
+        bool panel = strips && p && p->op == KN_BUFFER && p->arg.buffer->addrspace == KN_LOCAL;
+        place at = result ? across_lines(k, p) : panel ? of_panel(k, u) : (place){0};
+        if (at.loop && !is_asked_for(k, ki_slot_of(p), (int32_t)at.loop->arg.range.id))
+            (void)ask(c, ki_slot_of(p), at.loop, &at);
     }
 }

@@ -112,7 +112,8 @@ static ki_mop sized(ki_mop o, unsigned bytes) { return o.size = (uint8_t)bytes, 
 bool ki_lmoves_vector(const ki_lower *l, kn_uop u, int32_t slot) {
     if (u->op != KN_LOAD && u->op != KN_STORE) return false;
     const ki_address *a = ki_lplace(l, u);
-    return a->buf->op == KN_PARAM && a->buf->arg.param->slot == slot && a->affine && a->stride == 1;
+    if (a->buf->op == KN_BUFFER && (-1 - (int32_t)a->buf->arg.buffer->id != slot || u->op != KN_STORE)) return false;
+    return (a->buf->op == KN_BUFFER || a->buf->arg.param->slot == slot) && a->affine && a->stride == 1;
 }
 
 /* The OptOp PREFETCH: once a line. */

@@ -57,15 +57,23 @@ def test_steps_of_weights_go_along_rows(koine, tmp_path, k, n, m, part):
     assert code < 350 and step(koine, tmp_path, k, n, m, LIGHT)[1] < 350
 
 
-@pytest.mark.parametrize("k, n, m, after", [(128, 768, 768, LIGHT), (16, 768, 768, ADAM), (1576, 768, 768, ADAM), (128, 768, 128, ADAM)])
+@pytest.mark.parametrize("k, n, m", [(1576, 384, 1536), (768, 128, 3072)])
+def test_rows_of_panels(koine, tmp_path, k, n, m):
+    """Many terms: what a tile's columns read is packed, once, and a tile's rows are kept."""
+    opts, code = step(koine, tmp_path, k, n, m)
+    assert re.search(r"split 1 (\d+) L #\d+, swap [01] [01] #-1, stage 1 \d+, split 0 [68] L #\d+, split 2 \d+ R #\d+, rows 2 ", opts), opts
+    assert code < 350
+
+
+@pytest.mark.parametrize("k, n, m, after", [(128, 768, 768, LIGHT), (16, 768, 768, ADAM), (128, 768, 128, ADAM)])
 def test_what_goes_along_no_rows(koine, tmp_path, k, n, m, after):
-    """Little that follows; few terms, and many, beside which too little of a row would be kept at once; short rows."""
+    """Little that follows; few terms; short rows."""
     assert "rows " not in step(koine, tmp_path, k, n, m, after)[0]
 
 
 @pytest.mark.runs
 @pytest.mark.parametrize("level", ["avx2", "fp16"])
-@pytest.mark.parametrize("k, n, m", [(128, 96, 768), (128, 97, 3072), (64, 100, 256), (256, 24, 1536), (33, 48, 272)])
+@pytest.mark.parametrize("k, n, m", [(128, 96, 768), (128, 97, 3072), (64, 100, 256), (256, 24, 1536), (33, 48, 272), (768, 128, 1024)])
 def test_steps_along_rows_on_the_processor(koine, tmp_path, level, k, n, m):
     """Against numpy, and the same bits for any number of threads."""
     step(koine, tmp_path, k, n, m)
@@ -89,3 +97,56 @@ def test_steps_along_rows_on_the_processor(koine, tmp_path, level, k, n, m):
     for i in range(3):
         assert np.abs(got[0][i] - want[i]).max() < 1e-4
         assert all(np.array_equal(got[0][i], z[i]) for z in got[1:])
+
+
+TANH = """%t = tanh %s
+%u = mul %t %t
+%h = mul %u %s
+%y = add %h %t"""
+
+
+def turned(koine, tmp_path, rows, k, columns, outputs=1, threads=1):
+    """x [rows, k] times w [columns, k], and a function of it, of which the sum itself may be a result, too."""
+    (tmp_path / "p.kn").write_text(f"""koine 1 tensor
+%x = param "x" : f32 [{rows * k}]
+%w = param "w" : f32 [{columns * k}]
+%xr = reshape %x ({rows}, 1, {k})
+%xe = expand %xr ({rows}, {columns}, {k})
+%wr = reshape %w (1, {columns}, {k})
+%we = expand %wr ({rows}, {columns}, {k})
+%p = mul %xe %we
+%s = reduce add %p axes=(2)
+{TANH}
+out "y" = %y
+""" + ('out "s" = %s\n' if outputs > 1 else ""))
+    env = {"KN_CODE": "x86", "KN_CPU": "fp16", "KN_THREADS": threads}
+    opts = re.search(r"opts=\[(.*)\]", koine("compile", tmp_path / "p.kn", "--target", "x86", "--to", "optimize", env=env).stdout)[1]
+    return opts, int(re.search(r"(\d+) instructions in", koine("compile", tmp_path / "p.kn", "--target", "x86", env=env).stdout)[1])
+
+
+@pytest.mark.parametrize("rows, k, columns, outputs", [(128, 768, 3072, 1), (128, 768, 3072, 2), (128, 512, 8192, 1)])
+def test_strips_are_turned_before_what_follows(koine, tmp_path, rows, k, columns, outputs):
+    """A block of rows, by a copy; what many strips leave over is one itself."""
+    opts, code = turned(koine, tmp_path, rows, k, columns, outputs)
+    blocks = re.findall(r"split \d+ 16 u #\d+, split \d+ 16 L #\d+, stage \d+ -\d+ ", opts)
+    assert len(blocks) == (2 if columns % 384 else 1), opts
+    assert code < 600 * len(blocks)
+
+
+@pytest.mark.runs("fp16")
+@pytest.mark.parametrize("rows, k, columns, outputs", [(128, 256, 1536, 2), (64, 512, 3200, 1), (80, 256, 768, 2)])
+def test_turned_strips_on_the_processor(koine, tmp_path, rows, k, columns, outputs):
+    """Against numpy, and the same bits for any number of threads."""
+    turned(koine, tmp_path, rows, k, columns, outputs)
+    rng = np.random.default_rng(rows + k)
+    a = {"x": rng.standard_normal(rows * k), "w": rng.standard_normal(k * columns) / k**0.5}
+    for name, v in a.items():
+        np.save(tmp_path / f"{name}.npy", v.astype(np.float32))
+    given = [s for name in a for s in ("--in", f"{name}={tmp_path / name}.npy")]
+    s = a["x"].reshape(rows, k) @ a["w"].reshape(columns, k).T
+    t, got = np.tanh(s), []
+    for threads in (1, 2, 3):
+        koine("run", tmp_path / "p.kn", *given, "--out", f"y={tmp_path / 'y.npy'}", env={"KN_CPU": "fp16", "KN_THREADS": threads, "KN_VERIFY": "1"})
+        got.append(np.load(tmp_path / "y.npy").reshape(rows, columns))
+    assert np.abs(got[0] - (t * t * s + t)).max() < 1e-4
+    assert all(np.array_equal(got[0], y) for y in got[1:])

@@ -1,7 +1,7 @@
 /* rangeify.c: stage 2, movement ops become index arithmetic over RANGEs and the function is cut into kernels.
  *
  *   facts.c     what a value costs, which sums fold away          (sources first; alike.c: once for sums made alike)
- *   decide.c    which values get storage                          (users first; push.kr moves the INDEX; places.c names loops)
+ *   decide.c    which values get storage                          (users first; storage.c: the rules of thumb; push.kr moves the INDEX; places.c names loops)
  *   kernels.c   nests to kernels: fold.kr folds sums, scan.c carries them, scatter.c adds each term where it belongs,
  *               loops.c joins loops, row.c keeps rows, layout.c orders the axes of what lies between kernels; twins.c: once
  *               for nests that differ in names alone, which written.c leaves out

@@ -271,6 +271,24 @@ uint32_t ki_range_sides(kn_uop u);
 /* decide.c: users first; fills nests, outputs and map. */
 bool ki_range_decide(rangeifier *r);
 kn_uop ki_range_push(rangeifier *r, kn_uop d);
+/* Would the nest read too many with the sources of v in place of v? */
+bool ki_range_crowds(const rangeifier *r, uint32_t nest, kn_uop v);
+/* storage.c: is v stored, all its users having asked for it? *ok: false when out of memory. */
+bool ki_range_wants_storage(rangeifier *r, kn_uop v, bool *ok);
+/* A product that is computed again, and what follows it, asked for by a nest that has another one: the first time it was not there.
+ * Two share no tiles. */
+bool ki_range_meets_product(const rangeifier *r, kn_uop v);
+/* A REDUCE inlined where it needs fewer ranges than its nest has: those ranges must be the outer ones. */
+bool ki_range_place_reduce(rangeifier *r, kn_uop v);
+/* Free RANGEs of the index tuple of d, which nest n asks for. Inner demands (an index that was loaded) count through their own tuples. */
+typedef struct ranges {
+    uint32_t nest;   /* bits: ranges of the nest */
+    unsigned reduce; /* ranges of enclosing REDUCEs */
+    double count;    /* product of all their extents */
+} ranges;
+bool ki_range_free(rangeifier *r, const nest *n, kn_uop d, ranges *out);
+/* How often a place runs: in a REDUCE's body as often as that, else once for each element of the nest. */
+double ki_range_iterations(const rangeifier *r, const nest *n, uint32_t ctx);
 /* order.c: the kernels' SINKs, each to be run once. May add some that copy. *out: indices in execution order. */
 typedef struct ki_kernels {
     kn_uop *sink;

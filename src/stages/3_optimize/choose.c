@@ -330,11 +330,19 @@ static bool choose_apart(ki_choice *c, kn_uop e) {
     return false;
 }
 
+#define FEW_PICKED 4 /* where there are others beside them */
+
 /* A copy whose lanes are read one by one: several vectors of it would be as many more instructions, and no faster. */
 static bool picks_lanes(const ki_choice *c, kn_uop e, kn_uop v) {
     kn_uop s = ki_nest_store(e), from = s ? s->src[1] : NULL;
     bool known;
     return from && ki_is_access(from) && ki_nest_stride(&c->nest, from, v, &known) >= ACROSS && known;
+}
+
+static bool has_lanes(kn_uop e) {
+    for (uint32_t j = 1; j < e->nsrc; j++)
+        if (ki_is_lane(e->src[j])) return true;
+    return false;
 }
 
 /* ---- extents known at launch ------------------------------------------------------------------------------- */
@@ -406,7 +414,10 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         choose_blocks(c, e, t.v, u);
         return;
     }
-    if (!c->knobs.unroll && picks_lanes(c, e, t.v)) unroll = 1;
+    if (!c->knobs.unroll && picks_lanes(c, e, t.v)) {
+        unroll = 1;
+        if (has_lanes(e) && lanes > FEW_PICKED) lanes = FEW_PICKED;
+    }
     if (choose_window(c, e, t.v, lanes, unroll) || ki_choice_fit(c, t.v, unroll)) return;
     ki_choice_mark(c, e);
     KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, id, lanes}, {KN_AX_UPCAST, id, unroll > 1 ? unroll : 0});

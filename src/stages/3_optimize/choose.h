@@ -170,8 +170,8 @@ bool ki_keeps_sums(const ki_choice *c, kn_uop end);
 bool ki_choose_strips(ki_choice *c, kn_uop end, const ki_tile *t);
 /* ends.c: what follows a tile's sums in a loop of its own. True if steps were made. */
 bool ki_choose_end(ki_choice *c, kn_uop end, const ki_tile *t);
-/* tile.c: what is done with each sum x before it is stored, in additions. */
-int64_t ki_work_after(const ki_nest *k, kn_uop end, kn_uop x);
+/* What is done at each place of v beside the sum, whether it needs that or not, in additions. */
+unsigned ki_work_beside(const ki_nest *k, kn_uop end, kn_uop sum, kn_uop v);
 /* late.c: a row's result that is better stored while the next row is worked on. */
 void ki_choose_late(ki_choice *c);
 /* pipelined.c: a row's first sum that is better found while the row before is worked on, and what that adds to the weight of loop r. */

@@ -1,17 +1,18 @@
-/* ends.c: what follows a tile's sums, where that is much, in a loop of its own: the sums of a few rows are kept in a LOCAL buffer (the OptOp ROWS),
- * and the rest of the nest goes along these rows a vector or two at a time. Written out for each of a tile's sums it would be most of the kernel's
- * code: of a gradient of weights, which an optimizer's step follows, 24 times 26 instructions beside 28 of the product. What it reads and writes
- * beside the sums goes by in whole rows then. */
+/* ends.c: what is done beside a tile's sums, where that is much, in a loop of its own: the sums of a tile's rows are kept in a LOCAL buffer (the
+ * OptOp ROWS), and the rest of the nest goes along these rows a vector at a time. Written out for each of a tile's sums it would be most of the
+ * kernel's code: of a gradient of weights, which an optimizer's step follows, 24 times 26 instructions beside 28 of the product. What it reads and
+ * writes beside the sums goes by in rows then, not in pieces of a tile.
+ *
+ * Rows are as long as a first-level cache keeps and as what the product streams for them stays in a second-level one, while all rows of the other
+ * operand go by it. Where that is too short (many terms) they are as wide as the tile, and what it streams is packed before its rows. */
 #include "stages/3_optimize/dots.h"
 
-#define LONG_END 16 /* weight of what follows a sum */
-#define MANY     12 /* sums of a tile, vectors each */
-#define MOST_ROWS                                                                                                      \
-    (5 << 12)        /* bytes of the rows that are kept: a first-level cache has room for what the product reads, too */
-#define LEAST_ROW 16 /* vectors */
-#define MOST_SEEN                                                                                                      \
-    (1 << 19)        /* bytes of what the product streams for so long rows, which all rows of the other operand go by */
-#define LEAST_SUM 32 /* terms, beside which a sum is stored and read again for little */
+#define LONG_END  16        /* weight of what is done at each result beside its sum */
+#define MANY      12        /* sums of a tile, vectors each */
+#define MOST_ROWS (5 << 12) /* bytes of the rows: a first-level cache keeps what the product reads, too */
+#define LEAST_ROW 16        /* vectors */
+#define MOST_SEEN (1 << 19) /* bytes that the product streams for so long rows: all rows of the other operand go by */
+#define LEAST_SUM 32        /* terms, beside which a sum is stored and read again for little */
 
 /* Is the sum the only one in the nest, of one loop, and its rows none that the kernel keeps anyway? */
 static bool is_plain(const ki_nest *k, kn_uop e, kn_uop x) {
@@ -36,12 +37,25 @@ static int64_t part_of(const ki_nest *k, const ki_tile *t, int64_t m) {
     return part < LEAST_ROW * t->lanes ? 0 : part;
 }
 
+unsigned ki_work_beside(const ki_nest *k, kn_uop e, kn_uop x, kn_uop v) {
+    unsigned w = 0;
+    for (uint32_t i = 0; i < k->scope.at[e->id]; i++) {
+        kn_uop u = k->scope.node[i];
+        if (u != x && u->dtype != KN_IDX && u->op != KN_STORE && ki_scope_has(&k->scope, u, v) &&
+            !ki_varies_in(k, u, x))
+            w += ki_weight(u);
+    }
+    return w;
+}
+
 bool ki_choose_end(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     kn_uop u = t->u, v = t->v, x = t->reduce;
     bool plain = u && !t->row && !t->w && !t->taps && !t->turned && !t->frames && !t->parts && t->mu * t->nv >= MANY;
     int64_t n = plain ? ki_extent(u) : 0, m = plain ? ki_extent(v) : 0, part = n ? part_of(k, t, m) : 0;
-    if (!part || n % t->mu || c->knobs.pack == 1 || !is_plain(k, e, x) || ki_work_after(k, e, x) < LONG_END)
+    int32_t panel = part || !t->pack ? INT32_MIN : ki_slot_of(ki_storage(t->streamed));
+    if (panel != INT32_MIN && m % t->step == 0 && m > t->step) part = t->step;
+    if (!part || n % t->mu || c->knobs.pack == 1 || !is_plain(k, e, x) || ki_work_beside(k, e, x, v) < LONG_END)
         return false;
     uint32_t at = ki_place_in(e, u), to = ki_place_in(e, v), first = at < to ? at : to;
     if (first + 2 != e->nsrc || !ki_nest_independent(k, u) || !ki_nest_independent(k, v)) return false;
@@ -54,6 +68,7 @@ bool ki_choose_end(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (!ki_choice_do(c, KI_OPT_SPLIT, across, false, outer, part)) return true;
     }
     if ((at > to || part < m) && !ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, at > to ? columns : outer)) return true;
+    if (panel != INT32_MIN && !ki_choice_do(c, KI_OPT_STAGE, 0, false, outer, panel)) return true;
     if (n > t->mu) {
         kept = ki_nest_next_range(k);
         if (!ki_choice_do(c, KI_OPT_SPLIT, along, false, rows, t->mu)) return true;

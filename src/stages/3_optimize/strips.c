@@ -4,7 +4,8 @@
  * one after the other, waited for memory where the next tile's vectors did.
  *
  * The sum goes in parts, so that the other operand's panels of one part stay in the second-level cache while a strip's rows go through them; all
- * of them are packed once (tile.c: it is no use to do so for each strip).
+ * of them are packed once (tile.c: it is no use to do so for each strip). Where much follows each sum, as gelu does, a block of the strip's rows is
+ * copied first (STAGE), which transposes it; the rest goes along the copy a vector at a time. Of a square of rows it was written out 16 times.
  *
  * A few rows by a large matrix that lies along its columns go in strips of columns likewise: the strip's part of the matrix goes through a
  * second-level cache once, and each piece of it serves all rows from the first one. Whole columns would be panels that only the second-level
@@ -20,6 +21,8 @@
 #define MOST_PART   (1 << 19) /* bytes of a part's panels */
 #define MOST_ALL    (1 << 21) /* of all parts' */
 
+#define LONG_END 24 /* weight of what is done at each result beside its sum */
+
 #define MOST_FEW    96 /* rows: of more, panels are worth packing whole */
 #define LEAST_FEW   8
 #define FEW_PART    256       /* terms of a part of theirs, at most */
@@ -32,9 +35,10 @@ static int64_t part_of(int64_t terms, int64_t most) {
     return n;
 }
 
-/* Of n rows; 0: there are too few. What is left of many is cut off. */
-static int64_t strip_of(int64_t n) {
+/* Of n rows; 0: there are too few. What is left of many is cut off, and is one where all: without it would be written out for squares. */
+static int64_t strip_of(int64_t n, bool all) {
     int64_t strip = STRIP;
+    if (all && n >= LEAST_STRIP && n < STRIP) return n;
     if (n < MANY * STRIP)
         while (n % strip && strip > LEAST_STRIP) strip /= 2;
     return n % strip && n < MANY * STRIP ? 0 : strip;
@@ -99,6 +103,7 @@ static bool choose_few(ki_choice *c, kn_uop e, const ki_tile *t) {
     kn_uop first;
     if (loops_around(e, t->u, t->v, &first) < 0 || !ki_nest_independent(k, t->u) || !ki_nest_independent(k, t->v))
         return false;
+    if (ki_reads_written(k, t->reduce)) return false;
     uint32_t rows = t->u->arg.range.id, columns = t->v->arg.range.id, sum = ki_last_loop(t->reduce)->arg.range.id;
     if (first != t->v) return ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns), true;
     if (ki_choice_even(c, t->v, strip)) return true;
@@ -116,30 +121,45 @@ static bool choose_few(ki_choice *c, kn_uop e, const ki_tile *t) {
     return true;
 }
 
+/* Where much follows a sum, results are turned first: a copy of a block of rows, of which the rest is written out for one vector, not for a
+ * square of them. */
+static bool turn_first(ki_choice *c, uint32_t rows, uint32_t of_strip, int32_t kept) {
+    ki_nest *k = &c->nest;
+    if (ki_extent(ki_nest_range(k, rows)) % c->lanes) return false;
+    if (!KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, of_strip, c->lanes})) return true;
+    if (!ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)ki_nest_range(k, rows)->arg.range.axis, false, rows, c->lanes))
+        return true;
+    ki_choice_do(c, KI_OPT_STAGE, 0, false, rows, kept);
+    if (c->ok) ki_choice_mark(c, ki_nest_closer(k, ki_nest_range(k, rows)));
+    return true;
+}
+
 bool ki_choose_strips(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t m = ki_extent(t->v), n = t->u ? ki_extent(t->u) : 0, terms = ki_terms(t->reduce),
             part = part_of(terms, PART);
-    int64_t strip = n ? strip_of(n) : 0, item = ki_word_bytes(k, t->streamed);
-    if (c->knobs.pack == 1 || !c->target->twice || t->reduce->dtype != KN_F32 || e->src[0]->op != KN_STORE)
-        return false;
+    bool is_long = n && ki_work_beside(k, e, t->reduce, t->v) >= LONG_END;
+    int64_t strip = n ? strip_of(n, is_long) : 0, item = ki_word_bytes(k, t->streamed);
+    if (c->knobs.pack == 1 || !c->target->twice || t->reduce->dtype != KN_F32 || !ki_nest_store(e)) return false;
     if (!t->turned) return choose_few(c, e, t);
     if (!strip || part < LEAST_PART || rows_of(k, t->streamed, t->v) < LEAST_ROWS) return false;
     if (part * m * item > MOST_PART || terms * m * item > MOST_ALL) return false;
     while (strip * m * item > KI_MOST_KEPT && strip > LEAST_STRIP) strip /= 2;
     kn_uop first;
     if (loops_around(e, t->u, t->v, &first) != 0) return false;
-    if (!ki_nest_independent(k, t->u) || !ki_nest_independent(k, t->v)) return false;
+    if (!ki_nest_independent(k, t->u) || !ki_nest_independent(k, t->v) || ki_reads_written(k, t->reduce)) return false;
     uint32_t rows = t->v->arg.range.id, columns = t->u->arg.range.id, sum = ki_last_loop(t->reduce)->arg.range.id;
     if (first != t->u) return ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns), true;
     if (ki_choice_even(c, t->u, strip)) return true;
     uint32_t of_strip = ki_nest_next_range(k);
     if (!ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->u->arg.range.axis, false, columns, strip)) return true;
     if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, sum, part)) return true;
+    int32_t kept = -1 - (int32_t)ki_nest_next_buffer(k);
     ki_choice_rows(c, ki_nest_range(k, sum), ki_nest_range(k, of_strip), 1, false);
     if (!c->ok || !ki_choice_do(c, KI_OPT_SWAP, 0, false, of_strip, rows)) return true;
-    ki_choice_mark(c, ki_nest_closer(k, ki_nest_range(k, rows)));
     int64_t square = has_far_places(k, ki_nest_range(k, rows)) ? 0 : c->lanes; /* 0: rows one by one */
+    if (square && is_long && turn_first(c, rows, of_strip, kept)) return true;
+    ki_choice_mark(c, ki_nest_closer(k, ki_nest_range(k, rows)));
     KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, of_strip, c->lanes}, {KN_AX_UPCAST, rows, square});
     return true;
 }

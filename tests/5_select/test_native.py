@@ -1,6 +1,7 @@
 """Programs lowered for machine code: every op on data is an instruction, and the interpreter, which takes each for what it
-means, gives what it gives for the same program lowered for C at that level."""
+means, gives what it gives for the same program lowered for C at that level, to the bit, but where AVX-512 has a function's steps of its own."""
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,10 +23,17 @@ def test_examples(koine, tmp_path, example, level):
         text = tmp_path / f"{target}.kn"
         text.write_text(koine("compile", example, "--target", target, "--to", stage, env=env).stdout)
         return koine("run", text, "--device", "INTERP").stdout, text.read_text()
+
+    def numbers(text):
+        return [float(x) for x in re.findall(r"-?\d+\.\d+(?:e[-+]?\d+)?", text)]
     want, _ = interpreted("c", "plan")
+    own = level in ("fp16", "avx512") and re.search(r"= exp\b", example.read_text())
     for stage in STAGES:
         got, text = interpreted("x86", stage)
-        assert got == want
+        if own:
+            assert numbers(got) == pytest.approx(numbers(want), rel=1e-6) and numbers(got)
+        else:
+            assert got == want
     # gather: its sum is of positions, and what is out of range is the load's other value
     assert " ins " in text or "add" not in example.read_text() or example.stem == "gather"
 

@@ -1,8 +1,7 @@
 /* net.c: a small convolutional network, trained with Adam. See net.h.
  *
- * A step builds its graph afresh inside a scope; equal graphs are compiled once. What changes from step to step (the
- * images, the labels, the learning rate) enters as data, never as a constant, or every step would be a new program. It enters in the
- * same memory, too: so each step's nodes are those of the one before, and found by comparing pointers. */
+ * A step is captured: its graph is built once. What changes from step to step (the images, the labels, the learning rate)
+ * lies in memory that is written to in between. */
 #include "net.h"
 
 #include <math.h>
@@ -47,6 +46,8 @@ kn_status net_open(net *n, kn_ctx *k, int64_t channels, int64_t height, int64_t 
 }
 
 void net_close(net *n) {
+    kn_captured_free(n->step);
+    kn_captured_free(n->guess);
     kn_optim_free(n->adam);
     if (n->images) kn_drop(n->images);
     if (n->labels) kn_drop(n->labels);
@@ -67,19 +68,30 @@ kn_tensor net_build(net *n) {
 }
 
 kn_status net_step(net *n, double rate, float *loss) {
-    kn_scope_open(n->k);
     kn_status s = kn_optim_rate(n->adam, rate);
-    kn_tensor l = net_build(n);
-    if (!s) s = kn_optim_realize(n->adam, l);
-    if (!s) s = kn_to_host(l, loss, sizeof *loss);
-    kn_scope_close(n->k);
-    return s;
+    if (s) return s;
+    if (n->step) {
+        s = kn_replay(n->step);
+    } else {
+        kn_scope_open(n->k);
+        n->loss = kn_keep(net_build(n));
+        n->step = kn_optim_capture(n->adam, n->loss);
+        kn_scope_close(n->k);
+        if (!n->step) s = kn_error(n->k);
+    }
+    return s ? s : kn_to_host(n->loss, loss, sizeof *loss);
 }
 
 kn_status net_predict(net *n, int64_t *label) {
-    kn_scope_open(n->k);
-    kn_tensor best = kn_argmax(logits(n, n->images), 1, 0);
-    kn_status s = kn_to_host(best, label, (size_t)n->batch * sizeof *label);
-    kn_scope_close(n->k);
-    return s;
+    kn_status s = KN_OK;
+    if (n->guess) {
+        s = kn_replay(n->guess);
+    } else {
+        kn_scope_open(n->k);
+        n->best = kn_keep(kn_argmax(logits(n, n->images), 1, 0));
+        n->guess = kn_capture(n->best);
+        kn_scope_close(n->k);
+        if (!n->guess) s = kn_error(n->k);
+    }
+    return s ? s : kn_to_host(n->best, label, (size_t)n->batch * sizeof *label);
 }

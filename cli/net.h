@@ -19,6 +19,8 @@ typedef struct net {
     float *x;   /* the batch that is next: images (batch, channels, height, width) */
     int32_t *y; /* and their classes (batch,) */
     kn_tensor images, labels; /* the same memory */
+    kn_captured *step, *guess; /* what net_step and net_predict do; NULL: not yet */
+    kn_tensor loss, best;      /* and what comes of it */
 } net;
 
 /* Parameters from the context's seed. Images must be 6 x 6 at least. net_close in any case. */

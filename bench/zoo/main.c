@@ -72,18 +72,20 @@ static kn_status save(const zoo *z, const char *folder, const char *when) {
     return s;
 }
 
-/* One step; its result belongs to the scope that is open. */
-static kn_status step(zoo *z, kn_tensor *result) {
+/* The first step, which compiles; its result belongs to the scope that is open. NULL: see kn_message. */
+static kn_captured *capture(zoo *z, kn_tensor *result) {
     kn_tensor *out = NULL;
     size_t n = 0;
     kn_scope_open(z->k);
     *result = zoo_step(z, &out, &n);
-    kn_status s = out ? kn_realize_at(NULL, 0, n, out) : kn_error(z->k) ? kn_error(z->k) : KN_NOMEM;
-    if (!s) kn_hand_up(*result);
+    kn_captured *step = out ? kn_capture_at(NULL, 0, n, out) : NULL;
+    if (step) kn_hand_up(*result);
     free(out);
     kn_scope_close(z->k);
-    return s;
+    return step;
 }
+
+static kn_status failure(const zoo *z) { return kn_error(z->k) ? kn_error(z->k) : KN_NOMEM; }
 
 static kn_status save_result(kn_tensor r, const char *folder, const char *name) {
     char path[4096];
@@ -91,31 +93,28 @@ static kn_status save_result(kn_tensor r, const char *folder, const char *name) 
     return kn_save_npy(r, path);
 }
 
-/* A step of batch 1 at position i, of this token; row receives its logits. */
-static kn_status decode_one(zoo *z, int64_t i, const int32_t *token, float *row, int64_t vocab) {
-    kn_tensor r, input = NULL;
-    for (size_t j = 0; j < z->nheld && !input; j++)
-        if (z->held[j].kind == ZOO_INPUT) input = z->held[j].t;
-    kn_status s = kn_bind(z->k, "position", i);
-    if (!s) s = kn_realize(kn_assign(input, kn_from_host(z->k, token, KN_I32, KN_SHAPE(1, 1))));
-    if (!s) s = step(z, &r);
-    return s ? s : kn_to_host(r, row, (size_t)vocab * sizeof *row);
+static kn_tensor input_of(const zoo *z) {
+    for (size_t j = 0; j < z->nheld; j++)
+        if (z->held[j].kind == ZOO_INPUT) return z->held[j].t;
+    return NULL;
 }
 
 /* Positions 0 to n - 1 of a sequence of random tokens: FOLDER/tokens.npy, and what comes of them FOLDER/logits.npy. The first position is
  * what compiles. */
 static kn_status decode(zoo *z, const options *o, double *t, figures *f) {
     kn_tensor r, all = NULL;
-    kn_status s = step(z, &r);
+    kn_captured *step = capture(z, &r);
+    kn_status s = step ? KN_OK : failure(z);
     int64_t vocab = s ? 1 : kn_numel(r), n = o->decode;
     float *row = calloc((size_t)(n * vocab), sizeof *row);
     const int32_t *token = s ? NULL : kn_data(all = kn_randint(z->k, KN_SHAPE(n), 0, vocab, KN_I32, NULL));
     if (!s && (!token || !row)) s = kn_error(z->k) ? kn_error(z->k) : KN_NOMEM;
     for (int64_t i = 0; i < n && !s; i++) {
         double begun = now();
-        kn_scope_open(z->k);
-        s = decode_one(z, i, token + i, row + i * vocab, vocab);
-        kn_scope_close(z->k);
+        s = kn_bind(z->k, "position", i);
+        if (!s) s = kn_write(input_of(z), token + i, sizeof *token);
+        if (!s) s = kn_replay(step);
+        if (!s) s = kn_to_host(r, row + i * vocab, (size_t)vocab * sizeof *row);
         t[i] = 1e3 * (now() - begun);
         if (i == 0) f->compiled = kn_stats_of(z->k).programs;
     }
@@ -127,15 +126,12 @@ static kn_status decode(zoo *z, const options *o, double *t, figures *f) {
 }
 
 /* t[0..n): what n steps took. */
-static kn_status timed(zoo *z, int64_t n, double *t, figures *f) {
-    kn_tensor r;
+static kn_status timed(zoo *z, kn_captured *step, int64_t n, double *t, figures *f) {
     kn_status s = KN_OK;
     kn_stats first = kn_stats_of(z->k);
     for (int64_t i = 0; i < n && !s; i++) {
         double begun = now();
-        kn_scope_open(z->k); /* as who reads a step's result and lets go of it before the next */
-        s = step(z, &r);
-        kn_scope_close(z->k);
+        s = kn_replay(step);
         t[i] = 1e3 * (now() - begun);
     }
     f->kernels = (kn_stats_of(z->k).kernels_launched - first.kernels_launched) / (uint64_t)n;
@@ -145,10 +141,11 @@ static kn_status timed(zoo *z, int64_t n, double *t, figures *f) {
 
 static kn_status steps(zoo *z, const options *o, double *t, figures *f) {
     kn_tensor r;
-    kn_status s = step(z, &r); /* the first one compiles */
+    kn_captured *step = capture(z, &r);
+    kn_status s = step ? KN_OK : failure(z);
     if (!s && o->save) s = save_result(r, o->save, "result");
     if (!s && o->save) s = save(z, o->save, "after");
-    return s ? s : timed(z, o->steps, t, f);
+    return s ? s : timed(z, step, o->steps, t, f);
 }
 
 /* MiB resident at most. Not getrusage's, which a child has from its parent. */
@@ -183,13 +180,14 @@ static double median(double *t, int64_t n) {
 static kn_status turns(zoo *z) {
     kn_tensor r;
     char line[64];
-    kn_status s = step(z, &r);
+    kn_captured *step = capture(z, &r);
+    kn_status s = step ? KN_OK : failure(z);
     while (!s && fgets(line, sizeof line, stdin)) {
         figures f;
         int64_t n = atoll(line) > 0 ? atoll(line) : 1;
         double *t = calloc((size_t)n, sizeof *t);
         if (!t) return KN_NOMEM;
-        s = timed(z, n, t, &f);
+        s = timed(z, step, n, t, &f);
         f.ms = median(t, n);
         free(t);
         if (!s) report(z, true, &f), fflush(stdout);

@@ -410,6 +410,8 @@
 #define kn_hessian(...) KN_HERE_((kn_hessian)(__VA_ARGS__))
 #define kn_jvp(...) KN_HERE_((kn_jvp)(__VA_ARGS__))
 #define kn_hvp(...) KN_STATUS_HERE_((kn_hvp)(__VA_ARGS__))
+#define kn_write(...) KN_STATUS_HERE_((kn_write)(__VA_ARGS__))
+#define kn_replay(...) KN_STATUS_HERE_((kn_replay)(__VA_ARGS__))
 #define kn_bind(...) KN_STATUS_HERE_((kn_bind)(__VA_ARGS__))
 #define kn_data(...) kn_at_data_((kn_data)(__VA_ARGS__), __FILE__, __LINE__)
 #define kn_item(...) kn_at_double_((kn_item)(__VA_ARGS__), __FILE__, __LINE__)

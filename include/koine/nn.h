@@ -53,6 +53,8 @@ KN_API kn_status kn_optim_rate(kn_optim *o, double rate);
 KN_API kn_status kn_optim_step(kn_optim *o, kn_tensor loss);
 /* Computes what the step assigned, and extra (may be NULL), in one program. */
 KN_API kn_status kn_optim_realize(kn_optim *o, kn_tensor extra);
+/* The same, captured: kn_replay is the next step, at the rate that kn_optim_rate gave last. NULL: kn_message says why. */
+KN_API kn_captured *kn_optim_capture(kn_optim *o, kn_tensor extra);
 /* What a step writes: the parameters, then the state. For kn_realize with more tensors. */
 KN_API size_t kn_optim_state(const kn_optim *o, const kn_tensor **out);
 

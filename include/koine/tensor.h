@@ -85,6 +85,9 @@ template <class... A> static inline kn_status kn_realize_list(const char *file, 
 #endif
 /* Realises t and copies its elements, row-major, to `to`; bytes must be their exact size. */
 KN_API kn_status kn_to_host(kn_tensor t, void *to, size_t bytes);
+/* Copies its elements, row-major, into the memory of t, a kn_param or data (kn_from_host, kn_borrow_host, realised), at once: what kn_assign does
+ * of host data, without a program. bytes must be their exact size. Tensors that were to be computed from the old ones are an error when used. */
+KN_API kn_status kn_write(kn_tensor t, const void *from, size_t bytes);
 /* Realises t and returns its elements, contiguous in host memory, NULL on failure. Valid while t lives and until it
  * is assigned to. */
 KN_API const void *kn_data(kn_tensor t);
@@ -92,6 +95,38 @@ KN_API const void *kn_data(kn_tensor t);
 KN_API double kn_item(kn_tensor t);
 /* Gives the variable `name` its value for the next launches. */
 KN_API kn_status kn_bind(kn_ctx *k, const char *name, int64_t value);
+
+/* ---- captured steps ---------------------------------------------------------------------------------------- */
+
+/* A step that was realised once, to be run again: no graph is built or looked at, nothing is allocated.
+ *
+ *     kn_captured *step = kn_capture(y, loss);      as kn_realize(y, loss), and the step
+ *     while (!kn_write(x, next(), bytes) && !kn_replay(step)) use(kn_item(loss));
+ *     kn_captured_free(step);
+ *
+ * A replay reads what the step's data (kn_param, host data, all that was realised before) hold then, takes variables as
+ * kn_bind has them then, and draws new random numbers of the context's stream, as the same step built anew would. It writes
+ * what the step assigns, and its results where they were: y and loss, which may have ended, show them. Their old values
+ * are gone: tensors still to be computed from them are an error when used. What a kn_param begins with is computed
+ * before, and no part of the step. Settings are those of the capture.
+ * NULL: kn_message says why; also if there is nothing to compute, or a result's shape is symbolic (assign it to a kn_param). */
+typedef struct kn_captured kn_captured;
+KN_API kn_captured *kn_capture_at(const char *file, int line, size_t n, const kn_tensor *t);
+#ifdef __cplusplus
+extern "C++" {
+template <class... A> static inline kn_captured *kn_capture_list(const char *file, int line, A... a) {
+    const kn_tensor v[] = {a...};
+    return kn_capture_at(file, line, sizeof...(a), v);
+}
+}
+#define kn_capture(...) kn_capture_list(KN_FILE_LINE_, __VA_ARGS__)
+#else
+#define kn_capture(...) \
+    kn_capture_at(KN_FILE_LINE_, sizeof((kn_tensor[]){__VA_ARGS__}) / sizeof(kn_tensor), (const kn_tensor[]){__VA_ARGS__})
+#endif
+KN_API kn_status kn_replay(kn_captured *c);
+/* NULL is allowed. The context must be open; kn_close frees those that are left. */
+KN_API void kn_captured_free(kn_captured *c);
 
 /* ---- creation ---------------------------------------------------------------------------------------------- */
 

@@ -17,6 +17,7 @@ struct kn_optim {
     int coupled; /* weight decay enters the gradient (SGD); else it acts on the weight (AdamW) */
     size_t nstate;
     int pending;                    /* a step that was not realised here may yet read the rate */
+    int captured;                   /* so does one that is run again, and wants the new one */
     float *now;                     /* what rate's memory is */
     kn_tensor rate, power1, power2; /* the betas' powers so far */
     kn_tensor *state;               /* what a step writes: params, first moments, second moments, powers */
@@ -80,7 +81,7 @@ void kn_optim_free(kn_optim *o) {
 }
 
 kn_status kn_optim_rate(kn_optim *o, double rate) {
-    if (o->pending) return new_rate(o, (float)rate);
+    if (o->pending && !o->captured) return new_rate(o, (float)rate);
     *o->now = (float)rate;
     return KN_OK;
 }
@@ -130,13 +131,24 @@ kn_status kn_optim_step(kn_optim *o, kn_tensor loss) {
     return s;
 }
 
-kn_status kn_optim_realize(kn_optim *o, kn_tensor extra) {
+/* captured, if not NULL: the step is kept. */
+static kn_status realized(kn_optim *o, kn_tensor extra, kn_captured **captured) {
     kn_tensor *t = ki_malloc((o->nstate + 1) * sizeof *t);
+    size_t n = o->nstate + (extra != NULL);
     if (!t) return KN_NOMEM;
     memcpy(t, o->state, o->nstate * sizeof *t);
     if (extra) t[o->nstate] = extra;
-    kn_status s = kn_realize_at(NULL, 0, o->nstate + (extra != NULL), t);
+    if (captured) *captured = kn_capture_at(NULL, 0, n, t);
+    kn_status s = captured ? *captured ? KN_OK : kn_error(o->k) : kn_realize_at(NULL, 0, n, t);
     ki_free(t);
     if (!s) o->pending = 0;
     return s;
+}
+
+kn_status kn_optim_realize(kn_optim *o, kn_tensor extra) { return realized(o, extra, NULL); }
+
+kn_captured *kn_optim_capture(kn_optim *o, kn_tensor extra) {
+    kn_captured *c = NULL;
+    if (realized(o, extra, &c) == KN_OK) o->captured = 1;
+    return c;
 }

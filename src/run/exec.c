@@ -101,6 +101,10 @@ static bool take_ports(ki_run *r, ki_exec *e, const ki_program *given, const ki_
 
 void ki_exec_free(ki_exec *e) {
     if (!e) return;
+    if (e->pins) {
+        e->left = true;
+        return;
+    }
     ki_schedule_free(e->schedule);
     if (e->ir.env) {
         ki_program_free(&e->program);

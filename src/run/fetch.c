@@ -26,7 +26,7 @@ static ki_storage *realized(kn_tensor t, const char *fn, kn_uop *at) {
     if (!ki_usable(t, fn)) return NULL;
     kn_uop place = NULL, b = t->u->type->symbolic ? ki_buffer_under(*at = laid_out(t->u)) : NULL;
     if (!b) {
-        if (!ki_realize(k, &t, 1, &place)) return NULL;
+        if (!ki_realize(k, &t, 1, &place, NULL)) return NULL;
         b = ki_buffer_under(*at = laid_out(place ? place : t->u));
     }
     if (b) return ki_storage_of(k, b);

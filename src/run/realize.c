@@ -35,7 +35,7 @@ bool ki_bound_value(const ki_run *r, const char *name, int64_t *value) {
     return false;
 }
 
-static bool bind_variables(ki_run *r, const ki_exec *e) {
+bool ki_bind_variables(ki_run *r, const ki_exec *e) {
     ki_env *env = &r->k->env;
     if (e->nvar > r->value_cap) {
         int64_t *v = ki_realloc(r->value, e->nvar, sizeof *v);
@@ -96,6 +96,8 @@ typedef struct job {
     kn_uop *value; /* by root of the plan */
     kn_uop place;  /* of the last root that stays */
     void **in, **out;
+    kn_uop *in_buffer, *out_buffer; /* what they are the memory of; of an assignment's result and a variable NULL */
+    kn_captured **captured;         /* NULL: it is not to be kept */
 } job;
 
 static bool open_memory(job *j, ki_device *d, const ki_again *a) {
@@ -104,7 +106,9 @@ static bool open_memory(job *j, ki_device *d, const ki_again *a) {
     j->in = ki_calloc(e->nin, sizeof *j->in);
     j->out = ki_calloc(e->nout, sizeof *j->out);
     j->value = ki_calloc(j->plan.n + 1, sizeof *j->value);
-    if (!j->in || !j->out || !j->value) return ki_fail(&k->env, KI_E_NOMEM), false;
+    j->in_buffer = ki_calloc(e->nin, sizeof *j->in_buffer);
+    j->out_buffer = ki_calloc(e->nout, sizeof *j->out_buffer);
+    if (!j->in || !j->out || !j->value || !j->in_buffer || !j->out_buffer) return ki_fail(&k->env, KI_E_NOMEM), false;
     for (size_t i = 0; i < e->nin; i++) {
         kn_uop u = ki_again_origin(a, &j->plan, i);
         if (e->in[i].variable >= 0) continue;
@@ -114,27 +118,32 @@ static bool open_memory(job *j, ki_device *d, const ki_again *a) {
         }
         if (!have_storage(k, d, u)) return false;
         j->in[i] = ki_storage_of(k, u)->data;
+        j->in_buffer[i] = u;
     }
     for (size_t i = j->plan.nassign; i < j->plan.n; i++) {
         if (!(j->value[i] = place_for(k, d, j->plan.root[i]))) return false;
-        j->out[i] = ki_storage_of(k, buffer_of(j->value[i]))->data;
+        j->out_buffer[i] = buffer_of(j->value[i]);
+        j->out[i] = ki_storage_of(k, j->out_buffer[i])->data;
     }
     return true;
 }
 
-/* An output that turned out to be an input's memory (a program may pass one through) is copied to its own place. */
-static bool copy_passed_through(job *j, ki_device *d, const ki_exec *e) {
-    for (size_t i = j->plan.nassign; i < e->nout; i++)
-        if (e->out[i].alias >= 0 && !d->is->copy(d, KI_COPY_WITHIN, j->out[i], j->in[e->out[i].alias], e->out[i].bytes))
+bool ki_copy_passed_through(const ki_exec *e, void *const *in, void *const *out) {
+    ki_device *d = e->device;
+    for (size_t i = 0; i < e->nout; i++)
+        if (out[i] && e->out[i].alias >= 0 &&
+            !d->is->copy(d, KI_COPY_WITHIN, out[i], in[e->out[i].alias], e->out[i].bytes))
             return false;
     return true;
 }
 
 /* A value of symbolic shape stays what it was: its shape is another when its variables are, and it is computed anew. So does a variable. */
+static bool stays(kn_uop root) { return root->type->symbolic || ki_is_variable(root); }
+
 static bool finish(job *j) {
     for (size_t i = j->plan.nassign; i < j->plan.n; i++) {
         kn_uop u = j->plan.root[i];
-        if (!u->type->symbolic && !ki_is_variable(u)) continue;
+        if (!stays(u)) continue;
         j->place = j->value[i];
         j->value[i] = u;
     }
@@ -172,19 +181,36 @@ static const ki_again *find(job *j, ki_device *d) {
     return a;
 }
 
+/* Where the memory lies is the captured step's from now on. */
+static bool captured(job *j, ki_exec *e) {
+    kn_captured *c = ki_captured_new(j->r, e, j->in, j->out, j->in_buffer, j->out_buffer);
+    if (c) j->in = j->out = NULL;
+    return (*j->captured = c) != NULL;
+}
+
 static bool run_job(job *j) {
     unsigned id = 0;
     for (size_t i = 0; i < j->plan.n && !id; i++) id = j->plan.root[i]->type->device;
     ki_device *d = ki_run_device(j->r, id ? id : j->k->device);
     const ki_again *a = d ? find(j, d) : NULL;
-    return a && bind_variables(j->r, a->exec) && open_memory(j, d, a) &&
-           ki_exec_run(j->r, a->exec, j->in, j->out, j->r->value) && copy_passed_through(j, d, a->exec) && finish(j);
+    return a && ki_bind_variables(j->r, a->exec) && open_memory(j, d, a) &&
+           ki_exec_run(j->r, a->exec, j->in, j->out, j->r->value) && ki_copy_passed_through(a->exec, j->in, j->out) &&
+           (!j->captured || captured(j, a->exec)) && finish(j);
 }
 
-bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place) {
-    job j = {.k = k, .r = ki_run_of(k)};
+/* What can be captured has roots, and each a place of its own. */
+static bool can_capture(const job *j) {
+    if (!j->plan.n) return ki_fail(&j->k->env, KI_E_CAPTURE_NOTHING), false;
+    for (size_t i = j->plan.nassign; i < j->plan.n; i++)
+        if (stays(j->plan.root[i])) return ki_fail(&j->k->env, KI_E_CAPTURE_SYMBOLIC), false;
+    return true;
+}
+
+bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place, kn_captured **kept) {
+    job j = {.k = k, .r = ki_run_of(k), .captured = kept};
     if (!j.r || !ki_plan_open(k, t, n, &j.plan)) return false;
-    bool ok = j.plan.n == 0 || run_job(&j);
+    bool ok = (!kept || can_capture(&j)) && (j.plan.n == 0 || run_job(&j));
+    if (!ok && kept && *kept) ki_captured_close(*kept), *kept = NULL;
     if (j.ir.env) {
         ki_program_free(&j.callified);
         ki_ir_close(&j.ir);
@@ -192,6 +218,8 @@ bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place) {
     ki_free(j.in);
     ki_free(j.out);
     ki_free(j.value);
+    ki_free(j.in_buffer);
+    ki_free(j.out_buffer);
     ki_plan_close(&j.plan);
     if (place) *place = j.place;
     return ok;
@@ -210,7 +238,7 @@ kn_status kn_realize_at(const char *file, int line, size_t n, const kn_tensor *t
     if (!k) return n ? KN_BAD_ARGUMENT : KN_OK;
     ki_settle_failure(k);
     k->env.loc = (ki_loc){file, line};
-    if (ki_realize(k, t, n, NULL)) ki_maybe_collect(k, k->depth == 0);
+    if (ki_realize(k, t, n, NULL, NULL)) ki_maybe_collect(k, k->depth == 0);
     k->env.loc = (ki_loc){NULL, 0};
     return (kn_status)ki_settle_failure(k);
 }

@@ -26,6 +26,7 @@ static void run_close(kn_ctx *k) {
     ki_run *r = k->run;
     if (!r) return;
     ki_again_forget(r);
+    while (r->captured) ki_captured_close(r->captured);
     for (size_t i = 0; i < r->exec_cap; i++) ki_exec_free(r->exec[i]);
     ki_free(r->exec);
     if (r->scratch) r->scratch_device->is->free(r->scratch_device, r->scratch, r->scratch_bytes);

@@ -12,6 +12,7 @@
 #include "tensor/context.h"
 
 #include <koine/device.h>
+#include <koine/tensor.h>
 
 typedef struct ki_exec_port {
     size_t bytes;
@@ -33,6 +34,8 @@ typedef struct ki_exec {
     ki_sched_var *var; /* name and bounds of each variable */
     uint32_t nvar;
     uint64_t used; /* tick of the last use */
+    uint32_t pins; /* captured steps that are its, */
+    bool left;     /* and which the last of them frees */
 } ki_exec;
 
 typedef struct ki_binding {
@@ -62,6 +65,7 @@ typedef struct ki_run {
     size_t nexec, exec_cap;
     ki_again again[KI_AGAIN];
     unsigned next_again;
+    kn_captured *captured; /* steps to be run again (capture.c) */
     uint64_t tick;
     ki_code_cache cache; /* of programs; opened by the first that wants it */
     ki_binding *binding;
@@ -101,8 +105,18 @@ kn_uop ki_again_origin(const ki_again *a, const ki_plan *plan, size_t i);
 void ki_again_forget(ki_run *r);
 
 /* What kn_realize does; failures stay in env. place, if not NULL: where the value of the last tensor of symbolic shape
- * lies until the next collection, NULL if there was none to compute. */
-bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place);
+ * lies until the next collection, NULL if there was none to compute. kept, if not NULL: the step, captured. */
+bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place, kn_captured **kept);
+/* Values of e's variables into r->value; false: one has none, or one outside its bounds. */
+bool ki_bind_variables(ki_run *r, const ki_exec *e);
+/* An output that turned out to be an input's memory (a program may pass one through) is copied to its own place. */
+bool ki_copy_passed_through(const ki_exec *e, void *const *in, void *const *out);
+
+/* capture.c: a step of e, to be run again, with its memory by port (the step's from now on, unless this fails), and the buffers that
+ * are there (NULL: an assignment's result, a variable). */
+kn_captured *ki_captured_new(ki_run *r, ki_exec *e, void **in, void **out, const kn_uop *in_buffer,
+                             const kn_uop *out_buffer);
+void ki_captured_close(kn_captured *c);
 /* The value kn_bind gave a variable; false: none. */
 bool ki_bound_value(const ki_run *r, const char *name, int64_t *value);
 

@@ -15,14 +15,17 @@
 /* AVX-512 without FP16 stays at one: processors that do two are not told from those that do one by their features. All that have
  * FP16 do two. */
 #define TWICE(level) ((level) == KI_CPU_AVX2_LEVEL || (level) >= KI_CPU_FP16_LEVEL)
+/* On a Zen 4 parts of a row side by side are no gain. */
+#define STREAMS(level) ((level) >= KI_CPU_FP16_LEVEL ? 4 : 1)
 
 #define C_TARGET(name, level, flags, vector, n, fma, stream, set)                                                      \
     {                                                                                                                  \
-        name, flags, false, level, vector, n, 64, fma, true, false, stream, TWICE(level), { set(0), set(1) }           \
+        name, flags, false, level, vector, n, 64, fma, true, false, stream, TWICE(level), 1, { set(0), set(1) }        \
     }
 #define NATIVE(name, level, flags, vector, n, fma, set)                                                                \
     {                                                                                                                  \
-        name, flags, true, level, vector, n, 64, fma, false, level >= KI_CPU_FP16_LEVEL, true, TWICE(level), {         \
+        name, flags, true, level, vector, n, 64, fma, false, level >= KI_CPU_FP16_LEVEL, true, TWICE(level),           \
+            STREAMS(level), {                                                                                          \
             set(0), set(1)                                                                                             \
         }                                                                                                              \
     }

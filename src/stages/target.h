@@ -18,6 +18,7 @@ typedef struct ki_target {
     bool half;            /* f16 is computed as it is, not in f32 */
     bool stream;          /* it can store past the caches */
     bool twice;           /* two multiply-adds of whole vectors a cycle: what a tile loads beside them counts */
+    unsigned streams;     /* parts of a long row side by side, each fetched ahead by itself; 1: a row is one */
     uint64_t takes[2];    /* bit per kn_op: DECOMP ops taken as they are */
 } ki_target;
 

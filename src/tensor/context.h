@@ -1,7 +1,7 @@
 /* context.h: what a kn_ctx and a kn_tensor are made of, and the contract between the front end and the run layer.
  *
  * A tensor is a handle on a UOp of the context's store. Realised data is a GLOBAL BUFFER node (usually under a RESHAPE);
- * its bytes are the storage with the BUFFER's id. Roots of collection are the live tensors and captured programs.
+ * its bytes are the storage with the BUFFER's id. Roots of collection are the live tensors; captured steps hold storage, not nodes.
  *
  * What always holds:
  *  - between public calls env is clean: a failure recorded in env while a call runs moves, when the call ends, into the
@@ -28,6 +28,9 @@ typedef struct ki_storage { /* by BUFFER id; data NULL: not allocated yet, or fr
     struct ki_device *device;     /* NULL: host memory (of ki_data_alloc unless borrowed) */
     void (*release)(void *owner); /* memory the user owns: called when no longer needed; NULL: nothing to call */
     void *owner;
+    uint64_t drawn;  /* the state of a random stream: how many numbers are drawn of it; 0: none */
+    uint64_t marked; /* births of the context when ki_overwritten last heard of it: only younger tensors can be stale */
+    uint32_t held;   /* captured steps that have it */
     bool used, borrowed;
 } ki_storage;
 
@@ -42,7 +45,7 @@ struct kn_tensor_s {
     uint64_t born;                   /* k->births at birth: the list is in descending order of it */
     uint32_t scope;                  /* depth of the owning scope, 0 = the context itself (kept) */
     uint8_t weak;                    /* a literal: lit.i or lit.f is its exact value */
-    uint8_t dead; /* KI_DEAD: its scope has ended; KI_STALE: an assign has replaced what it reads */
+    uint8_t dead; /* KI_DEAD: its scope has ended; KI_STALE: what it reads has been overwritten */
     uint8_t cut;    /* realised, and what it was computed from has been overwritten: no gradient reaches through */
     int16_t status; /* error tensors */
     union {
@@ -106,8 +109,6 @@ struct kn_ctx {
     struct kn_tensor_s nomem;                 /* what a call returns when there is no memory for a handle */
     void *run;                                /* run layer: devices, caches; made on first use */
     void (*run_close)(struct kn_ctx *k);
-    /* Nodes of k->ir the run layer holds, or NULL: called by ki_collect, which updates them in place. */
-    kn_uop *(*run_roots)(struct kn_ctx *k, size_t *n);
     void (*run_free)(struct kn_ctx *k, ki_storage *s); /* frees s->data on s->device */
 };
 
@@ -144,6 +145,9 @@ bool ki_plan_program(kn_ctx *k, ki_plan *plan); /* makes plan->program, of a pla
  * still need the old value of an assigned BUFFER become error tensors. */
 bool ki_plan_done(kn_ctx *k, const ki_plan *plan, const kn_uop *value);
 void ki_plan_close(ki_plan *plan);
+/* The buffers with these ids hold something else now, which no assign has told: tensors still to be computed from them are stale, and
+ * no gradient reaches through. */
+bool ki_overwritten(kn_ctx *k, const uint32_t *buffer, size_t n);
 
 /* ---- storage (storage.c) ----------------------------------------------------------------------------------- */
 

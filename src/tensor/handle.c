@@ -257,7 +257,7 @@ const char *kn_why(kn_tensor t) {
     if (!t)
         return "no tensor: a call was given NULL for each of its operands, which were never set or could not be made";
     if (t->u) return "";
-    if (t->dead) return t->dead == KI_DEAD ? "the tensor's scope has ended" : "an assign has replaced a value it reads";
+    if (t->dead) return t->dead == KI_DEAD ? "the tensor's scope has ended" : "a value it reads has been overwritten";
     return t->message ? t->message : "out of memory";
 }
 kn_ctx *kn_context(kn_tensor t) { return t ? t->k : NULL; }

@@ -60,6 +60,7 @@ bool ki_stream_open(kn_ctx *k, ki_stream *o, kn_tensor key, int64_t count) {
     }
     uint64_t v[2] = {k->rng_counter, k->rng_seed};
     kn_uop state = numbers(k, v, 2);
+    if (state) ki_storage_of(k, state)->drawn = (uint64_t)count;
     o->base = ki_t_squeeze(k, ki_t_narrow(k, state, 0, 0, 1), 1);
     o->key = ki_t_squeeze(k, ki_t_narrow(k, state, 0, 1, 1), 1);
     k->rng_counter += (uint64_t)count;

@@ -95,23 +95,37 @@ typedef struct overwritten {
     uint8_t *reads, *stale;
 } overwritten;
 
+static bool open_overwritten(kn_ctx *k, overwritten *o) {
+    *o = (overwritten){ki_calloc(k->ir.n, 1), ki_calloc(k->ir.n, 1)};
+    return (o->reads && o->stale) || (ki_fail(&k->env, KI_E_NOMEM), false);
+}
+
+static void close_overwritten(overwritten *o) {
+    ki_free(o->reads);
+    ki_free(o->stale);
+}
+
+/* To all nodes that read what is marked. done, by id, may be NULL: 2: an assign of the plan, 1: another root of it. */
+static void spread(kn_ctx *k, const uint8_t *done, overwritten *o) {
+    for (uint32_t id = 1; id < k->ir.n; id++) {
+        kn_uop u = k->ir.node[id];
+        if ((done && done[id] == 2) || u->op == KN_BUFFER) continue;
+        for (uint32_t s = 0; s < u->nsrc; s++) {
+            o->reads[id] |= o->reads[u->src[s]->id];
+            if (!done || !done[id]) o->stale[id] |= o->stale[u->src[s]->id];
+        }
+    }
+}
+
 static bool find_overwritten(kn_ctx *k, const ki_plan *plan, overwritten *o) {
     uint8_t *done = ki_calloc(k->ir.n, 1);
-    *o = (overwritten){ki_calloc(k->ir.n, 1), ki_calloc(k->ir.n, 1)};
-    if (!done || !o->reads || !o->stale) return ki_free(done), ki_fail(&k->env, KI_E_NOMEM), false;
+    if (!open_overwritten(k, o) || !done) return ki_free(done), ki_fail(&k->env, KI_E_NOMEM), false;
     for (size_t i = 0; i < plan->n; i++) done[plan->root[i]->id] = i < plan->nassign ? 2 : 1;
     for (size_t i = 0; i < plan->nassign; i++) { /* of several assigns to a place the last one stands */
         uint32_t buffer = ki_assigned_buffer(plan->root[i])->id, before = plan->root[i]->src[0]->id;
         o->reads[buffer] = o->stale[buffer] = o->reads[before] = o->stale[before] = 1;
     }
-    for (uint32_t id = 1; id < k->ir.n; id++) {
-        kn_uop u = k->ir.node[id];
-        if (done[id] == 2 || u->op == KN_BUFFER) continue;
-        for (uint32_t s = 0; s < u->nsrc; s++) {
-            o->reads[id] |= o->reads[u->src[s]->id];
-            if (!done[id]) o->stale[id] |= o->stale[u->src[s]->id];
-        }
-    }
+    spread(k, done, o);
     ki_free(done);
     return true;
 }
@@ -229,7 +243,22 @@ bool ki_plan_done(kn_ctx *k, const ki_plan *plan, const kn_uop *value) {
     ok = ok && find_readers(k, plan, &r) && remember(k, plan, &o, &r) && replace(k, plan, value, &r);
     ki_free(r.t);
     ki_free(r.u);
-    ki_free(o.reads);
-    ki_free(o.stale);
+    close_overwritten(&o);
+    return ok;
+}
+
+bool ki_overwritten(kn_ctx *k, const uint32_t *buffer, size_t n) {
+    overwritten o;
+    uint8_t *wrote = ki_calloc(k->nstorage + 1u, 1);
+    bool ok = open_overwritten(k, &o) && (wrote || (ki_fail(&k->env, KI_E_NOMEM), false));
+    for (size_t i = 0; i < n && ok; i++) wrote[buffer[i]] = 1;
+    for (uint32_t id = 1; id < k->ir.n && ok; id++) {
+        kn_uop u = k->ir.node[id];
+        if (u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_GLOBAL && u->arg.buffer->id < k->nstorage)
+            o.reads[id] = o.stale[id] = wrote[u->arg.buffer->id];
+    }
+    if (ok) spread(k, NULL, &o), mark_stale(k, &o);
+    close_overwritten(&o);
+    ki_free(wrote);
     return ok;
 }

@@ -1,6 +1,6 @@
 /* storage.c: the bytes behind GLOBAL BUFFERs, and the collection of what nothing needs any more.
  *
- * k->storage is indexed by BUFFER id. An id is free again once a collection has found no node with it. */
+ * k->storage is indexed by BUFFER id. An id is free again once a collection has found no node with it, and no captured step holds it. */
 #include "tensor/context.h"
 
 #include <string.h>
@@ -59,9 +59,9 @@ void ki_storage_close(kn_ctx *k) {
 
 /* ---- collection -------------------------------------------------------------------------------------------- */
 
-/* Live tensors, dimension variables, and what the run layer holds, as one list of roots; back the same way. */
+/* Live tensors and dimension variables as one list of roots; back the same way. */
 static size_t gather(kn_ctx *k, kn_uop *root, bool back) {
-    size_t n = 0, held = 0;
+    size_t n = 0;
     for (struct kn_tensor_s *t = k->tensors; t; t = t->next) {
         if (!t->u) continue;
         if (root && back) t->u = root[n];
@@ -75,11 +75,6 @@ static size_t gather(kn_ctx *k, kn_uop *root, bool back) {
     for (uint32_t i = 0; i < k->nsym; i++, n++) {
         if (root && back) k->sym[i] = root[n];
         if (root && !back) root[n] = k->sym[i];
-    }
-    kn_uop *run = k->run_roots ? k->run_roots(k, &held) : NULL;
-    for (size_t i = 0; i < held; i++, n++) {
-        if (root && back) run[i] = root[n];
-        if (root && !back) root[n] = run[i];
     }
     return n;
 }
@@ -102,7 +97,7 @@ void ki_collect(kn_ctx *k) {
                 if (u->op == KN_BUFFER && u->arg.buffer->id < k->nstorage) seen[u->arg.buffer->id] = 1;
             }
             for (uint32_t i = 0; i < k->nstorage; i++)
-                if (k->storage[i].used && !seen[i]) release(k, &k->storage[i]);
+                if (k->storage[i].used && !seen[i] && !k->storage[i].held) release(k, &k->storage[i]);
             k->storage_free = 1;
         }
     }

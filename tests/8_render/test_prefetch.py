@@ -74,6 +74,14 @@ def test_along_rows(koine, tmp_path, level, op):
     assert "prefetch" not in lists(koine, tmp_path / "p.kn", of_row(1024, 1021, 1, op), KN_CPU=level, KN_STREAM=1 << 22)[1]
 
 
+@pytest.mark.parametrize("op", ["add", "max"])
+@pytest.mark.parametrize("axis, ahead", [(0, 1024), (1, 4096)])
+def test_where_the_hardware_fetches_streams(koine, tmp_path, op, axis, ahead):
+    """With FP16: along rows further ahead, of several rows at once what is next in each of them, into the first cache."""
+    opts, code = lists(koine, tmp_path / "p.kn", of_row(1024, 2048, axis, op), KN_CPU="fp16", KN_STREAM=1 << 20)
+    assert opts == [(ahead, 1)] and "prefetcht0" in code and "prefetcht1" not in code
+
+
 @pytest.mark.parametrize("inputs, hint", [(1, "prefetcht0"), (2, "prefetcht1"), (3, None)])
 def test_what_is_stored_past_the_caches(koine, tmp_path, inputs, hint):
     """Each line of what is read once: one input into the first cache, two into the second; not what a cache has, nor what is stored in parts of lines."""

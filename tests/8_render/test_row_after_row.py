@@ -74,3 +74,24 @@ def test_threads_share_the_rows(koine, program, rows, n, threads):
     """One thread has no PIPELINE where orders of sums are compared (3_optimize/orders.c): the sum is added up alike all the same."""
     text = opts(koine, program(LOG_SUM_EXP, rows, n), KN_CPU="fp16", KN_CODE="x86", KN_STREAM=1, KN_THREADS=threads)
     assert "pipeline" in text and re.search(rf"split \d+ {threads} t top", text)
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("level", ["fp16", "avx2"])
+@pytest.mark.parametrize("rows, n", [(20, 16384), (40, 16384 + 77), (40, 20000)])
+def test_a_long_row_adds_up_alike(koine, program, level, rows, n):
+    p, env = program(LOG_SUM_EXP, rows, n), {"KN_CODE": "x86", "KN_CPU": level, "KN_STREAM": 1, "KN_ALONE": 1}
+    runs = [koine("run", p, env={**env, "KN_THREADS": t}).stdout for t in (1, 2, 5)]
+    assert len(set(runs)) == 1 and "y" in runs[0]
+
+
+def test_a_long_row_goes_in_parts(koine, program):
+    """Four of them beside each other where there is FP16, each asked for ahead."""
+    def parts(level, n):
+        env = {"KN_CODE": "x86", "KN_CPU": level, "KN_STREAM": 1, "KN_THREADS": 2}
+        p = program(LOG_SUM_EXP, 40, n)
+        loops = [b for b in re.split(r"\n\s*jl ", koine("compile", p, "--target", "x86", env=env).stdout) if "vscalefps" in b]
+        return bool(re.search(r"pipeline .*split \d+ 4 R top", opts(koine, p, **env))), loops[0].count("prefetcht1")
+
+    assert parts("fp16", 20000) == parts("fp16", 16384) == (True, 4)
+    assert parts("avx512", 20000) == parts("fp16", 8192) == (False, 2)

@@ -208,7 +208,7 @@ static void readers(void) {
           "old and new readers have the value: %s", kn_message(k));
     CHECK(SAME(view, 14, 12, 10, 8, 6, 4) && SAME(p, 4, 6, 8, 10, 12, 14),
           "so has what is to be assigned, and its view");
-    CHECK(kn_check(unread) != KN_OK && strstr(kn_why(unread), "an assign has replaced"),
+    CHECK(kn_check(unread) != KN_OK && strstr(kn_why(unread), "has been overwritten"),
           "what needs the old input says so");
     kn_tensor turned = kn_flip(p, KN_LIST(0)), again = kn_flip(turned, KN_LIST(0)), more = kn_adds(turned, 1);
     kn_realize(turned);

@@ -30,7 +30,7 @@ WHOLE = {
 OTHER = {
     "bitwise_and bitwise_not bitwise_or bitwise_xor shift_left shift_right threefry one_hot": "of integers",
     "bitcast": "of bits: test_bits",
-    "at_ check context data drop dtype_of graph hand_up item keep numel rank realize_at shape size sym to_host why": "describes, runs or keeps",
+    "at_ capture_at captured_free check context data drop dtype_of graph hand_up item keep numel rank realize_at replay shape size sym to_host why write": "describes, runs or keeps",
     "assign setitem": "writes: a gradient by what is written ends there",
     "function checkpoint grad grad1 vjp jvp hvp jacobian hessian": "of functions: test_function.c, test_checkpoint.py, test_grad.py",
     "copy_to": "between devices: test_copy",
@@ -41,7 +41,7 @@ OTHER = {
     "shuffle": "taken at places that are drawn: as take",
     "straight_through gumbel_softmax fake_quantize_per_tensor_affine fake_quantize_per_channel_affine": "straight-through: test_straight.py",
     "dropout rrelu": "drawn anew by each call: test_dropout, test_keys.py",
-    "linear_apply conv2d_apply layer_norm_apply batch_norm_apply adam adamw sgd optim_step optim_realize": "nn.h: tests/nn, tests/tensor/test_layers.c",
+    "linear_apply conv2d_apply layer_norm_apply batch_norm_apply adam adamw sgd optim_step optim_realize optim_capture": "nn.h: tests/nn, tests/tensor/test_layers.c",
 }
 
 

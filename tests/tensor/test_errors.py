@@ -431,7 +431,7 @@ def test_every_function_has_its_line_in_here_h(root):
     for h in ("tensor.h", "nn.h"):
         names |= set(re.findall(r"^KN_API kn_tensor (kn_\w+)\(", (root / "include/koine" / h).read_text(), re.M))
     names |= {"kn_svd", "kn_slogdet", "kn_qr", "kn_eigh", "kn_unstack", "kn_meshgrid", "kn_broadcast_tensors", "kn_to_host", "kn_data", "kn_item", "kn_bind", "kn_split", "kn_chunk", "kn_function", "kn_grad", "kn_vjp", "kn_hvp", "kn_checkpoint",
-              "kn_optim_step", "kn_optim_realize"}
+              "kn_optim_step", "kn_optim_realize", "kn_write", "kn_replay"}
     names -= {"kn_keep", "kn_hand_up", "kn_at_"}
     here = set(re.findall(r"^#define (kn_\w+)\(\.\.\.\)", (root / "include/koine/here.h").read_text() + (root / "include/koine/nn.h").read_text(), re.M))
     assert names == here

@@ -384,7 +384,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
     if ((!t.reduce || t.row || few) && ki_choose_parts(c, e, few)) return;
     if (ki_choose_column(c, e, t.v)) return;
     if (t.reduce) {
-        if (ki_choose_strips(c, e, &t)) return;
+        if (ki_choose_strips(c, e, &t) || ki_choose_end(c, e, &t)) return;
         ki_apply_tile(c, e, &t);
         return;
     }
@@ -461,7 +461,14 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
     int64_t unroll = ki_unroll(c, best, weight), lanes = ki_lanes_for(c, ki_extent(best));
     /* A product of rows adds up in the same order as a dot tile, which other rows of the kernel may be part of. */
     if (most > 1 || tiled) unroll = 1;
-    if (ki_choice_fit(c, best, unroll)) return;
+    int64_t parts = c->beside == id + 1 && unroll > 1 && lanes == c->lanes ? c->target->streams : 0;
+    if (ki_choice_fit(c, best, parts ? parts : unroll)) return;
     ki_choice_mark(c, x);
+    if (parts) { /* a vector of each part, in a register of its own */
+        uint32_t part = ki_nest_next_range(k);
+        if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, true, id, parts)) return;
+        KI_CHOICE_SPLIT(c, {KN_AX_UNROLL, id, lanes}, {KN_AX_UNROLL, part, parts});
+        return;
+    }
     KI_CHOICE_SPLIT(c, {KN_AX_UNROLL, id, lanes}, {KN_AX_UNROLL, id, unroll > 1 ? unroll : 0});
 }

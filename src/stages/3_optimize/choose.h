@@ -30,6 +30,7 @@ typedef struct ki_choice {
         bool cut, parts;
     } tile;                             /* the tile last decided: it stands for what is left after a CUT */
     uint64_t done[KI_MOST_RANGES / 64]; /* by range id */
+    uint32_t beside;                    /* id + 1 of a sum's loop whose parts are gone through side by side */
     uint32_t phased;                    /* id + 1 of a loop of the nest whose sums phases.c takes apart */
 } ki_choice;
 
@@ -159,6 +160,7 @@ bool ki_choose_first(ki_choice *c, kn_uop place);
 /* rows.c: sums down columns that go row by row instead, v the place within a row; true if a step was made. */
 bool ki_choose_rows(ki_choice *c, kn_uop end, kn_uop v);
 bool ki_choice_rows(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contract);
+bool ki_reads_written(const ki_nest *k, kn_uop u); /* what the kernel writes */
 #define KI_MOST_KEPT (1 << 18) /* bytes of sums that are kept: they are read and written once for so many rows */
 /* parts.c: a product that both operands lie along is added up part by part; few: it has lanes, too few. True if steps were made. */
 bool ki_choose_parts(ki_choice *c, kn_uop end, bool few);
@@ -166,10 +168,16 @@ bool ki_choose_parts(ki_choice *c, kn_uop end, bool few);
 bool ki_keeps_sums(const ki_choice *c, kn_uop end);
 /* strips.c: a turned tile's nest by strips, whose results are kept and then stored. True if steps were made. */
 bool ki_choose_strips(ki_choice *c, kn_uop end, const ki_tile *t);
+/* ends.c: what follows a tile's sums in a loop of its own. True if steps were made. */
+bool ki_choose_end(ki_choice *c, kn_uop end, const ki_tile *t);
+/* tile.c: what is done with each sum x before it is stored, in additions. */
+int64_t ki_work_after(const ki_nest *k, kn_uop end, kn_uop x);
 /* late.c: a row's result that is better stored while the next row is worked on. */
 void ki_choose_late(ki_choice *c);
 /* pipelined.c: a row's first sum that is better found while the row before is worked on, and what that adds to the weight of loop r. */
 void ki_choose_pipeline(ki_choice *c);
+/* Is the second one's row better gone through in parts? Asked before there are threads, so that no sum's order depends on them. */
+void ki_find_beside(ki_choice *c);
 unsigned ki_weight_ahead(const ki_nest *k, kn_uop r);
 /* prefetch.c: inputs of as many bytes that are better asked for ahead. */
 void ki_choose_prefetches(ki_choice *c);

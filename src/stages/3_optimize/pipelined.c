@@ -146,17 +146,29 @@ bool ki_reads_ahead(kn_uop access) {
 
 #define HEAVY      16 /* weight of the second sum: below, it waits for memory itself */
 #define LEAST_ROWS 16
-#define LEAST_ROW  (1 << 9) /* bytes: shorter ones are better summed up side by side */
+#define LEAST_ROW  (1 << 9)  /* bytes: shorter ones are better summed up side by side */
+#define LONG_ROW   (1 << 16) /* bytes: shorter parts end before what is asked for ahead of them pays */
+
+/* The pair of the kernel's only nest, of rows of so many bytes; NULL: there is none, or it does not pay. */
+static kn_uop find_heavy(const ki_choice *c, int64_t least, pair *p) {
+    kn_uop e = c->sink->nsrc == 1 ? c->sink->src[0] : NULL;
+    kn_uop r = e && e->op == KN_END ? e->src[e->nsrc - 1] : NULL;
+    if (!r || ki_extent(r) < LEAST_ROWS || find_pair(&c->nest, r, p) || p->m->dtype != p->s->dtype) return NULL;
+    int64_t row = ki_extent(p->i) * (int64_t)ki_itemsize((kn_dtype)p->m->dtype);
+    return row < least || ki_weight_in(&c->nest, p->j) < HEAVY ? NULL : r;
+}
 
 void ki_choose_pipeline(ki_choice *c) {
-    const ki_nest *k = &c->nest;
-    kn_uop e = c->sink->nsrc == 1 ? c->sink->src[0] : NULL;
-    if (!e || e->op != KN_END) return;
-    kn_uop r = e->src[e->nsrc - 1];
     pair p;
-    if (ki_extent(r) < LEAST_ROWS || find_pair(k, r, &p) || p.m->dtype != p.s->dtype) return;
-    if (ki_extent(p.i) * (int64_t)ki_itemsize((kn_dtype)p.m->dtype) < LEAST_ROW || ki_weight_in(k, p.j) < HEAVY) return;
-    ki_choice_do(c, KI_OPT_PIPELINE, 0, false, r->arg.range.id, 0);
+    kn_uop r = find_heavy(c, LEAST_ROW, &p);
+    if (r) ki_choice_do(c, KI_OPT_PIPELINE, 0, false, r->arg.range.id, 0);
+}
+
+void ki_find_beside(ki_choice *c) {
+    pair p;
+    if (c->target->streams < 2 || !find_heavy(c, LONG_ROW, &p)) return;
+    uint64_t rows = (uint64_t)ki_extent(p.r) * (uint64_t)ki_extent(p.j) * ki_itemsize((kn_dtype)p.m->dtype);
+    if (rows >= c->from) c->beside = p.j->arg.range.id + 1;
 }
 
 unsigned ki_weight_ahead(const ki_nest *k, kn_uop r) {

@@ -12,6 +12,7 @@
 #define AHEAD     (1 << 12) /* bytes, along memory */
 #define STRIP     (1 << 11) /* bytes of a strip of rows to have under way */
 #define SOON      1536      /* bytes, along what a sum of little else reads */
+#define LIGHT     2         /* weight of a loop that does nothing but add up what it reads */
 #define FAR       (1 << 10) /* bytes from which on two places are of different rows */
 #define MOST_ROW  (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
 #define FIRST     (1 << 15) /* bytes of a first cache: what does not leave room in it waits behind it */
@@ -22,6 +23,7 @@
 #define MOST_INPUTS  2         /* that are gone through at once, and asked for */
 #define LEAST_TERMS  32        /* of the sums of a tile: time enough to fetch what comes behind them */
 #define FEW_ROWS     4
+#define WRITTEN      4         /* terms of a line, one behind the other */
 #define FEW_TIMES    4         /* that an operand is gone through: what is read more often some cache has */
 #define BLOCK_ROWS   16        /* that lie apart and are read at once: more than the hardware looks after */
 #define SHORTEST     16        /* iterations of a loop in an iteration of another */
@@ -258,7 +260,9 @@ static bool is_read_again(const ki_nest *k, kn_uop param, kn_uop access, kn_uop 
 
 /* What one sum alone reads, each element once: of rows far apart at the same time, where which of them is fetched ahead, and how far, is better
  * said, or along memory, past all caches, where loads that wait leave no room for what the hardware would fetch behind them. */
-static place of_sum(const ki_nest *k, kn_uop param, bool past) {
+static place of_sum(const ki_choice *c, kn_uop param, bool past) {
+    const ki_nest *k = &c->nest;
+    bool streams = c->target->streams > 1;
     place best = {0};
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
@@ -272,7 +276,11 @@ static place of_sum(const ki_nest *k, kn_uop param, bool past) {
         }
         bool is_best = !best.loop || ki_extent(r) > ki_extent(best.loop);
         if ((apart || (past && is_row(k, u))) && once && is_best && !is_read_again(k, param, u, x))
-            best = (place){.loop = r, .ahead = apart ? STRIP : SOON, .second = true};
+            best = (place){.loop = r,
+                           .ahead = streams ? AHEAD
+                                    : apart ? STRIP
+                                            : SOON,
+                           .second = !streams || apart || ki_weight_in(k, r) > LIGHT};
     }
     return best;
 }
@@ -306,8 +314,11 @@ static place of_map(const ki_nest *k, kn_uop param) {
     return (place){0};
 }
 
-/* What several rows at once are added to, or compared with: the next rows, while these are gone through (rows.c). */
-static place of_rows(const ki_nest *k, kn_uop param) {
+/* What several rows at once are added to, or compared with (rows.c): the next rows, while these are gone through; where the hardware does that,
+ * what stands a little further on in each of them, into the first cache. */
+static place of_rows(const ki_choice *c, kn_uop param) {
+    const ki_nest *k = &c->nest;
+    bool streams = c->target->streams > 1;
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         if (step(k, u, r) >= FAR) continue;
@@ -315,7 +326,8 @@ static place of_rows(const ki_nest *k, kn_uop param) {
         if (e->op != KN_END || !ki_nest_carries(k, e) || reads_in(k, u, r) < 2) continue;
         for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
             int64_t ahead = ki_is_serial(e->src[j]) ? step(k, u, e->src[j]) : 0;
-            if (ahead >= FAR && ahead <= MOST_ROW) return (place){.loop = r, .ahead = ahead, .second = true};
+            if (ahead >= FAR && ahead <= MOST_ROW)
+                return (place){.loop = r, .ahead = streams ? FAR : ahead, .second = !streams};
         }
     }
     return (place){0};
@@ -478,13 +490,20 @@ static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
     return ki_choice_look(c, ki_nest_apply(&c->nest, o));
 }
 
-/* The rows' loop in parts of a line. */
+/* The rows' loop in parts of a line. Of a strip (strips.c), which has nothing else to wait for, some of a line's terms are written out: what counts
+ * the loop, and says where its terms are, takes the multiply-adds' ports. */
 static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
     place at = next_rows(c, param);
     uint32_t inner = ki_nest_next_range(&c->nest);
     int64_t line = LEAST / (int64_t)ki_itemsize((kn_dtype)param->dtype);
-    return at.loop && ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, at.loop->arg.range.id, line) &&
-           ask(c, slot, ki_nest_range(&c->nest, inner), &at);
+    if (!at.loop || !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, at.loop->arg.range.id, line) ||
+        !ask(c, slot, ki_nest_range(&c->nest, inner), &at))
+        return false;
+    uint32_t terms = ki_nest_next_range(&c->nest);
+    bool strip = c->target->twice && ki_nest_opt(&c->nest, KI_OPT_ROWS, NULL);
+    if (strip && ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, inner, WRITTEN))
+        (void)ki_choice_do(c, KI_OPT_TERMS, 0, false, terms, 0);
+    return c->ok;
 }
 
 /* What is found a row ahead (pipelined.c) is read for the first time: it is asked for, and this row, which some cache has by now, is not. */
@@ -493,7 +512,7 @@ static place read_ahead(const ki_nest *k, kn_uop param) {
     kn_uop u, r;
     for (uint32_t i = 0; ki_nest_opt(k, KI_OPT_PIPELINE, NULL) && (u = next_access(k, param, false, &i, &r));)
         if (ki_reads_ahead(u) && covered(k, u) > best.worth)
-            best = (place){.loop = r, .ahead = AHEAD, .worth = covered(k, u), .second = true};
+            best = (place){.loop = r, .ahead = rows_of(k, u) > 1 ? FAR : AHEAD, .worth = covered(k, u), .second = true};
     return best;
 }
 
@@ -505,8 +524,8 @@ static place find_place(const ki_choice *c, kn_uop param) {
     if ((uint64_t)bytes >= c->from && !(at = next_blocks(&c->nest, param)).loop) at = best_place(&c->nest, param);
     bool past = bytes >= BESIDE && (uint64_t)bytes / 2 >= c->from;
     if (!at.loop && past) at = of_map(&c->nest, param);
-    if (!at.loop && bytes >= BESIDE) at = of_sum(&c->nest, param, past);
-    if (!at.loop && bytes >= BESIDE) at = of_rows(&c->nest, param);
+    if (!at.loop && bytes >= BESIDE) at = of_sum(c, param, past);
+    if (!at.loop && bytes >= BESIDE) at = of_rows(c, param);
     if (!at.loop && bytes >= NEAR) at = of_copy(&c->nest, param);
     return at;
 }
@@ -527,6 +546,23 @@ static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
     return false;
 }
 
+/* Results that are stored by squares (square.c), a line's worth of each row at a time, where rows begin anywhere in a line: a store to two lines
+ * waits for the second one, which is asked for a square before. */
+static place across_lines(const ki_nest *k, kn_uop param) {
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, true, &i, &r));) {
+        kn_uop e = ki_nest_closer(k, r);
+        bool writes = !k->read[k->scope.at[u->id]], square = e->op == KN_END && ki_last_loop(e) == r && width(k, u) >= LEAST;
+        if (!writes || !square || step(k, u, r) != LEAST || !is_row(k, u)) continue;
+        for (uint32_t q = 0; q < k->scope.nrange; q++) {
+            kn_uop v = k->scope.range[q];
+            if (ki_is_lane(v) && ki_extent(v) >= BLOCK_ROWS && step(k, u, v) > FAR && step(k, u, v) % LEAST)
+                return (place){.loop = r, .ahead = 2 * LEAST - (int64_t)ki_itemsize((kn_dtype)u->dtype)};
+        }
+    }
+    return (place){0};
+}
+
 void ki_choose_prefetches(ki_choice *c) {
     const ki_nest *k = &c->nest;
     for (int strips = 0; strips < 2; strips++)
@@ -538,4 +574,11 @@ void ki_choose_prefetches(ki_choice *c) {
             if (at.loop) (void)ask(c, slot, at.loop, &at);
             else if (!strips && ask_for(c, slot, p)) i = UINT32_MAX;
         }
+    for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
+        kn_uop p = param_at(k, i);
+        if (!p || k->read[i] || bytes_of(p) < NEAR || is_streamed(k, p->arg.param->slot)) continue;
+        place at = across_lines(k, p);
+        if (at.loop && !is_asked_for(k, p->arg.param->slot, (int32_t)at.loop->arg.range.id))
+            (void)ask(c, p->arg.param->slot, at.loop, &at);
+    }
 }

@@ -55,8 +55,7 @@ static kn_uop end_of(ki_ir *ir, kn_uop body, kn_uop r, const kn_uop *loops, uint
 
 /* ---- a sum --------------------------------------------------------------------------------------------------------- */
 
-/* Does u read what the kernel writes? */
-static bool reads_result(const ki_nest *k, kn_uop u) {
+bool ki_reads_written(const ki_nest *k, kn_uop u) {
     kn_uop *node;
     int64_t n = ki_toposort(k->ir, &u, 1, &node);
     bool found = n < 0;
@@ -178,7 +177,7 @@ static const char *find_sums(const ki_nest *k, kn_uop r, kn_uop j, sums *s) {
         if (!find_columns(k, end, j, u, &own) || (s->n && memcmp(own.range, s->c.range, sizeof own.range) != 0))
             return "its columns are not loops of constant extent";
         if (loops_inside(k, u->src[0], r, &own)) return "there are loops or lanes inside";
-        if (reads_result(k, u)) return "it reads what the kernel writes";
+        if (ki_reads_written(k, u)) return "it reads what the kernel writes";
         if (s->n && !stand_together(k, end, u, s->x[0])) return "another sum stands in loops of its own";
         s->x[s->n++] = u, s->c = own;
     }
@@ -247,7 +246,7 @@ static kn_uop sum_parts(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
     if (!find_columns(k, end, j, x, &c)) return FAIL("its columns are not loops of constant extent");
     for (uint32_t i = 1; i < x->nsrc; i++)
         if (loops_inside(k, x->src[0], x->src[i], &c)) return FAIL("there are loops or lanes inside");
-    if (reads_result(k, x)) return FAIL("it reads what the kernel writes");
+    if (ki_reads_written(k, x)) return FAIL("it reads what the kernel writes");
     kn_uop none = ki_const_bits(ir, (kn_dtype)x->dtype, ki_scalar_identity(op, (kn_dtype)x->dtype, true));
     kn_uop at[2] = {copy(ir, &c, next, loops[0]), copy(ir, &c, next + c.n, loops[1])};
     kn_uop buf = ki_buffer_make(ir, ki_nest_next_buffer(k), c.size, (kn_dtype)x->dtype, KN_LOCAL, 0);
@@ -300,7 +299,7 @@ static bool find_carried(const ki_nest *k, kn_uop end, kn_uop r, carried *c) {
         }
     }
     if (n >= 0) ki_free(node);
-    return ok && c->got && ki_storage(c->start->src[0]) == buf && !reads_result(k, end);
+    return ok && c->got && ki_storage(c->start->src[0]) == buf && !ki_reads_written(k, end);
 }
 
 /* r goes around the loops from j on, n steps of it at a time. */

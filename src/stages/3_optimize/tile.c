@@ -128,8 +128,7 @@ static bool may_pack(const ki_nest *k, kn_uop e, kn_uop x, kn_uop a, int64_t n, 
     return ki_terms(x) * n * ki_word_bytes(k, a) <= MOST_PACKED && alone(k, e, a, u);
 }
 
-/* What is done with each sum x before it is stored, in additions. */
-static int64_t work_after(const ki_nest *k, kn_uop e, kn_uop x) {
+int64_t ki_work_after(const ki_nest *k, kn_uop e, kn_uop x) {
     const ki_scope *s = &k->scope;
     uint8_t *after = ki_calloc(s->n, 1);
     int64_t work = 0;
@@ -198,7 +197,7 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     if (row && u && lanes && ki_keeps_sums(c, e) && may_pack(k, e, x, a, lanes, NULL)) row = NULL;
     int64_t after =
         c->target->twice && keeps_rows_whole(c, x, a, b) ? ACROSS_LANES : 0; /* and what is done with each sum */
-    if (row && u && lanes && uses_of_panel(k, e, t) * (after + work_after(k, e, x)) > 2 * ki_terms(x) &&
+    if (row && u && lanes && uses_of_panel(k, e, t) * (after + ki_work_after(k, e, x)) > 2 * ki_terms(x) &&
         may_pack(k, e, x, a, lanes, u))
         row = NULL;
     if (row && u && lanes && may_pack(k, e, x, a, lanes, u) && ki_packs_once(c, e, x, a, t->v, u)) row = NULL;
@@ -570,6 +569,8 @@ static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
     return *t = turned, true;
 }
 
+#define LONG_END 24 /* weight of a nest of sums */
+
 void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t apart = 0;
@@ -598,6 +599,8 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     bool rows = ki_keeps_sums(c, e);                            /* which go along memory */
     int64_t unroll = rows ? ki_unroll(c, v, weight <= 24 ? 1 : weight) : ki_unroll(c, v, sums || scan ? 0 : weight),
             most = c->target->nvector / 4;
+    /* What follows a sum is written out for each of its vectors: the more that is, the fewer. */
+    if (sums && weight > LONG_END) most = c->target->nvector / 8, sums = 2;
     t->step = ki_lanes_for(c, ki_extent(v)) * (sums != 1 && unroll > most ? most : unroll);
 }
 

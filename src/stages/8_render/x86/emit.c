@@ -131,7 +131,9 @@ static inline ki_x86_op memory(emit *e, const ki_mop *o) {
     if (o->base == KI_MB_POOL) return pool_at(o->label, o->bcast);
     ki_x86_op x = {
         .kind = KI_XO_MEM, .reg = KI_X_NOREG, .index = KI_X_NOREG, .scale = o->scale ? o->scale : 1, .v = o->v};
+    const ki_vinfo *array = o->base == KI_MB_REG && o->reg && !ki_is_physical(o->reg) ? &e->m->v[o->reg] : NULL;
     if (o->base == KI_MB_FRAME) x.reg = KI_X_RSP;
+    else if (array && array->frame && array->reg == KI_X_NOREG) x.reg = KI_X_RSP, x.v += array->label;
     else if (o->reg) x.reg = (uint8_t)number(e, o->reg, KI_XO_R64);
     if (o->index) x.index = (uint8_t)number(e, o->index, o->ikind ? o->ikind : KI_XO_R64);
     x.bcast = o->bcast;
@@ -148,6 +150,11 @@ static const ki_vinfo *in_memory(const ki_mir *m, const ki_mop *o) {
     return v->reg == KI_X_NOREG ? v : NULL;
 }
 
+/* Is the base register? */
+static bool is_in_memory(const ki_mir *m, const ki_mop *o) {
+    return o->base == KI_MB_REG && o->reg && m->v[o->reg].reg == KI_X_NOREG && !m->v[o->reg].frame;
+}
+
 /* Whether anything the instruction names is there: nearly always nothing is. */
 static bool any_in_memory(const ki_mir *m, const ki_mins *i) {
     if (!m->spills) return false;
@@ -155,7 +162,7 @@ static bool any_in_memory(const ki_mir *m, const ki_mins *i) {
         const ki_mop *o = &i->op[k];
         if (in_memory(m, o)) return true;
         if (o->kind != KI_XO_MEM) continue;
-        if (o->base == KI_MB_REG && o->reg && m->v[o->reg].reg == KI_X_NOREG) return true;
+        if (is_in_memory(m, o)) return true;
         if (o->index && m->v[o->index].reg == KI_X_NOREG) return true;
     }
     return i->mask && m->v[i->mask].reg == KI_X_NOREG;
@@ -211,7 +218,7 @@ bool ki_mneed(const ki_mir *m, uint32_t at, unsigned n[KI_RC_COUNT]) {
             const ki_vinfo *v = in_memory(m, o);
             if (v && (int)k != there && k) n[v->cls]++;
             if (o->kind != KI_XO_MEM) continue;
-            if (o->base == KI_MB_REG && o->reg && m->v[o->reg].reg == KI_X_NOREG) n[KI_RC_G]++;
+            if (is_in_memory(m, o)) n[KI_RC_G]++;
             if (o->index && m->v[o->index].reg == KI_X_NOREG) n[m->v[o->index].cls]++;
         }
         if (i->mask && m->v[i->mask].reg == KI_X_NOREG) n[KI_RC_K]++;
@@ -301,8 +308,15 @@ static void put_in_place(emit *e, const ki_mins *i, int k) {
     forget(e, i->op[k].reg);
 }
 
+/* Where an array begins, which has no register. */
+static bool is_left_out(const ki_mir *m, const ki_mins *i) {
+    const ki_vinfo *v = i->form == KI_X_LEA && !ki_is_physical(i->op[0].reg) ? &m->v[i->op[0].reg] : NULL;
+    return v && v->frame && v->reg == KI_X_NOREG;
+}
+
 static void put(emit *e, const ki_mins *i) {
     ki_x86_ins x = {.form = i->form, .zero = i->zero, .lock = i->lock};
+    if (is_left_out(e->m, i)) return;
     bool any = any_in_memory(e->m, i);
     int there = any ? direct(e->m, i) : -1;
     const ki_vinfo *back = any && i->flags & KI_MF_WRITES0 && there != 0 ? in_memory(e->m, &i->op[0]) : NULL;

@@ -303,7 +303,7 @@ static void open_loop(ki_lower *l, kn_uop u) {
     kn_uop bound = u->src[0];
     ki_lval *v = ki_lv(l, u);
     *p = (struct ki_lloop){
-        .head = ki_asm_label(l->a), .bound = bound, .counter = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64)};
+        .range = u, .head = ki_asm_label(l->a), .bound = bound, .counter = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64)};
     ki_vreg n = ki_is_const(bound) ? 0 : ki_lgeneral(l, bound);
     v->reg = p->counter;
     v->gpr = 1;

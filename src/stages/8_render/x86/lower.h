@@ -56,11 +56,12 @@ typedef struct ki_lower {
     uint32_t *sliced, nsliced; /* items: LOADs and STOREs of slices */
     uint32_t *park, nslice;    /* by slice: 1 + the END behind which another register holds it; see lower.c */
     uint64_t *home;            /* by local that is an array: place in the frame */
+    ki_vreg *array;            /* by local: where it begins, if it is reached by an index */
     uint32_t *epoch;           /* by item: stores, loops and branches before it */
     struct ki_lloop {
         uint32_t number, head, done; /* of the MIR; labels */
         ki_vreg counter;
-        kn_uop bound;
+        kn_uop range, bound; /* range: NULL of a condition */
     } loop[64];
     uint32_t depth;
     struct ki_lconst {

@@ -10,11 +10,12 @@ bool ki_lplan_memory(ki_lower *l) {
     for (uint32_t k = 0; k < l->local.n; k++)
         if (l->local.local[k].split) elements += (size_t)l->local.local[k].buf->arg.buffer->size;
     l->nslice = (uint32_t)elements;
-    l->slices = ki_calloc((size_t)l->local.n + 1, sizeof *l->slices + sizeof *l->home);
+    l->slices = ki_calloc((size_t)l->local.n + 1, sizeof *l->slices + sizeof *l->home + sizeof *l->array);
     ki_vreg *at = l->slice_mem = ki_calloc(elements + 1, sizeof *at);
     l->pointer = ki_calloc((size_t)l->n + 1, sizeof *l->pointer);
     if (!l->slices || !at || !l->pointer) return ki_fail(l->ir->env, KI_E_NOMEM), false;
     l->home = (uint64_t *)(l->slices + l->local.n + 1);
+    l->array = (ki_vreg *)(l->home + l->local.n + 1);
     for (uint32_t k = 0; k < l->local.n; k++) {
         const ki_local *b = &l->local.local[k];
         if (b->buf->arg.buffer->addrspace == KN_GLOBAL) return ki_lfail(l, b->buf, "a GLOBAL buffer is a PARAM here");
@@ -42,6 +43,19 @@ static ki_vreg pointer_of(ki_lower *l, kn_uop param) {
     ki_mop slot = {.kind = KI_XO_MEM, .reg = l->buf, .scale = 1, .size = 8, .v = 8 * (int64_t)param->arg.param->slot};
     KI_LPUT(l, KI_X_MOV_GE, ki_mreg(KI_XO_R64, *r), slot);
     l->m.before = false;
+    return *r;
+}
+
+/* Where an array of the frame begins: from the stack pointer itself, and so far, a tile's loads took a fiftieth longer. */
+static ki_vreg array_of(ki_lower *l, kn_uop buf) {
+    uint32_t k = l->local.place[buf->id] - 1;
+    ki_vreg *r = &l->array[k];
+    if (*r || l->home[k] > UINT32_MAX) return *r;
+    *r = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
+    l->m.before = true;
+    KI_LPUT(l, KI_X_LEA, ki_mreg(KI_XO_R64, *r), ki_mframe(l->home[k], 0));
+    l->m.before = false;
+    l->m.v[*r].frame = 1, l->m.v[*r].label = (uint32_t)l->home[k];
     return *r;
 }
 
@@ -77,6 +91,8 @@ ki_mop ki_laddress(ki_lower *l, const ki_address *a, int64_t lane) {
     int64_t start = a->start + lane * a->stride;
     kn_uop base = ki_lpeel(a->base, &start);
     if (base) o.index = ki_lgeneral(l, base), o.scale = (uint8_t)es;
+    ki_vreg array = base && a->buf->op == KN_BUFFER ? array_of(l, a->buf) : 0;
+    if (array) o = (ki_mop){.kind = KI_XO_MEM, .scale = o.scale, .reg = array, .index = o.index};
     int64_t v = o.v + start * (int64_t)es;
     if (v >= INT32_MIN && v <= INT32_MAX) return o.v = v, o;
     ki_vreg far = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
@@ -166,22 +182,63 @@ void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int
         }
 }
 
+/* How far an index goes on with the loop, given that it is one plus *rest, known before the loop; 0: it is something else. */
+static int64_t goes_on(kn_uop base, kn_uop loop, kn_uop *rest) {
+    for (int k = 0; base && base->op == KN_ADD && k < 2; k++) {
+        kn_uop x = base->src[k];
+        bool times = x->op == KN_MUL && x->src[0] == loop && ki_is_const(x->src[1]);
+        *rest = base->src[1 - k];
+        if (x == loop || times) return times ? x->src[1]->arg.i : 1;
+    }
+    return 0;
+}
+
+/* The loop around the one that has just been opened in which each iteration reads the same rows again, which begin at `from`; NULL: there is
+ * none, or not so far inside. */
+static const struct ki_lloop *reads_again(const ki_lower *l, kn_uop from) {
+    for (uint32_t d = l->depth - 1; d-- > 0 && l->loop[d].range;) {
+        kn_uop r = l->loop[d].range;
+        if (l->at[from->id] < l->at[r->id]) return ki_is_const(r->src[0]) && r->src[0]->arg.i > 1 ? &l->loop[d] : NULL;
+        if (!goes_on(from, r, &from)) return NULL;
+    }
+    return NULL;
+}
+
 void ki_lask_lines(ki_lower *l, kn_uop loop, const ki_opt *o) {
-    int64_t depth = 1, trips = ki_is_const(loop->src[0]) ? loop->src[0]->arg.i : 0;
+    int64_t depth = 1, trips = ki_is_const(loop->src[0]) ? loop->src[0]->arg.i : 0, apart = 0;
+    ki_address row[MOST_BEHIND];
+    uint32_t rows = 0;
+    bool alike = true;
     for (uint32_t i = l->now + 1; i < l->n && depth > 0; i++) {
         kn_uop u = l->inst[i], from;
         ki_address a;
         if (u->op == KN_RANGE) depth++;
         if (u->op == KN_END) depth -= u->nsrc - 1;
         if (u->op != KN_LOAD || depth != 1 || u->nsrc != 1 || (a = l->local.address[i]).lanes != 1) continue;
-        if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != o->id || trips * ki_les(a.buf) > l->m.target->line)
-            continue;
-        kn_uop base = ki_lpeel(a.base, &a.start);
-        if (!base || base->op != KN_ADD || (base->src[0] != loop && base->src[1] != loop)) continue;
-        from = base->src[base->src[0] == loop];
-        if (ki_is_const(from) || !ki_lv(l, from)->gpr) continue; /* not known yet */
-        a.base = from, a.start += o->arg / ki_les(a.buf);
-        KI_LPUT(l, o->top ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, sized(ki_laddress(l, &a, 0), 0));
+        if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != o->id) continue;
+        int64_t step = goes_on(ki_lpeel(a.base, &a.start), loop, &from), line = l->m.target->line / ki_les(a.buf);
+        if (step < 1 || trips * step > line || ki_is_const(from) || !ki_lv(l, from)->gpr) continue; /* not known yet */
+        uint32_t k = 0;
+        while (k < rows && (from != row[k].base || a.start < row[k].start || a.start >= row[k].start + step)) k++;
+        if (k < rows || rows == MOST_BEHIND) continue; /* a term behind another one */
+        a.base = from;
+        if (rows == 1) apart = a.start - row[0].start;
+        alike &= !rows || (from == row[0].base && a.start == row[rows - 1].start + apart);
+        row[rows++] = a;
+    }
+    const struct ki_lloop *again = alike && rows > 1 ? reads_again(l, row[0].base) : NULL;
+    int64_t parts = again ? again->range->src[0]->arg.i : 1, each = (rows + parts - 1) / parts;
+    ki_vreg share = 0;
+    if (again && each * apart <= INT32_MAX) { /* each time some of them */
+        share = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
+        KI_LPUT(l, KI_X_IMUL_I, ki_mreg(KI_XO_R64, share), ki_mreg(KI_XO_R64, again->counter), ki_mimm(each * apart));
+        KI_LPUT(l, KI_X_ADD_GE, ki_mreg(KI_XO_R64, share), ki_mreg(KI_XO_R64, ki_lgeneral(l, row[0].base)));
+    }
+    for (uint32_t k = 0; k < (share ? each : rows); k++) {
+        row[k].start += o->arg / (int64_t)ki_les(row[k].buf);
+        ki_mop to = ki_laddress(l, &row[k], 0);
+        if (share) to.index = share;
+        KI_LPUT(l, o->top ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, sized(to, 0));
     }
 }
 

@@ -53,6 +53,7 @@ typedef struct ki_vinfo {
     uint8_t cls, kind; /* ki_rclass; widest ki_x86_kind it is used as: size of its slot */
     uint8_t reg;       /* given; NOREG: in memory */
     uint8_t remat;     /* its one write is a load from the pool (label) that may be done again at any use */
+    uint8_t frame;     /* it is where an array of the frame begins (label bytes from its start): without a register that is told from the frame's own */
     uint8_t es;        /* remat: bytes of the element at label that is broadcast; 0: all of the vector is there */
     uint32_t label;
     uint32_t first, last; /* 2 * instruction, + 1 for a write */

@@ -136,11 +136,12 @@ static unsigned pick(uint64_t free, const scan *s, unsigned c, const ki_vinfo *v
 
 static float cost(const ki_vinfo *v) {
     if (v->last - v->first < 4 && !v->remat) return 1e30f; /* what spilling itself would make */
-    return (v->remat ? 0.25f : 1.0f) * v->weight / (float)(v->last - v->first + 1);
+    return (v->remat ? 0.25f : v->frame ? 0.02f : 1.0f) * v->weight / (float)(v->last - v->first + 1);
 }
 
 static void to_memory(ki_mir *m, ki_vinfo *v) {
     v->reg = KI_X_NOREG;
+    if (v->frame) return;
     m->spills++;
     if (v->cls == KI_RC_T) { /* tiles.c */
         if (!m->failed) ki_fail(m->env, KI_E_RENDER_FORM, "ins", "more tiles than there are registers");

@@ -91,7 +91,7 @@ void ki_report_registers(const ki_mir *m, ki_x86_counts *c) {
     }
     for (ki_vreg r = 1; r < m->nv; r++) {
         const ki_vinfo *v = &m->v[r];
-        if (v->first == UINT32_MAX || v->reg != KI_X_NOREG || v->last == v->first) continue;
+        if (v->first == UINT32_MAX || v->reg != KI_X_NOREG || v->last == v->first || v->frame) continue;
         if (v->remat) c->constants++;
         else c->spilled++;
     }

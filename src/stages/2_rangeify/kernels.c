@@ -551,14 +551,15 @@ bool ki_range_kernels(rangeifier *r) {
                     .cap = 2 * r->nnest + 1}; /* nest i is kernel i; a scattering one has a kernel more */
     uint32_t *order = NULL;
     ki_call *c = NULL;
-    bool ok = (k.sink = ki_calloc(k.cap, sizeof *k.sink)) != NULL || nomem(r);
+    bool merged = false, ok = (k.sink = ki_calloc(k.cap, sizeof *k.sink)) != NULL || nomem(r);
     ok = ok && resolve_all(r, k.sink);
     ki_forms forms = {.ir = r->ir};
     r->forms = &forms;
     ok = ok && finish_all(r, &k) && ki_range_order(r, &k, &order);
     ok = ok && ((c = ki_calloc(k.used + 1, sizeof *c)) != NULL || nomem(r));
-    ok = ok && number_all(r, &k, order, c) && ki_range_slots(r, c, k.used) && name_all(r, c, k.used) &&
-         emit(r, c, k.used);
+    ok = ok && number_all(r, &k, order, c) && ki_range_in_place(r, c, &k, order, &merged) &&
+         (!merged || number_all(r, &k, order, c));
+    ok = ok && ki_range_slots(r, c, k.used) && name_all(r, c, k.used) && emit(r, c, k.used);
     ki_forms_close(&forms);
     r->forms = NULL;
     ki_free(c);

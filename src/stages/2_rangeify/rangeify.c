@@ -6,6 +6,7 @@
  *               loops.c joins loops, row.c keeps rows, layout.c orders the axes of what lies between kernels; twins.c: once
  *               for nests that differ in names alone, which written.c leaves out
  *   order.c     kernels in execution order                        (part.c, inside.c and siblings.c: which become one)
+ *   inplace.c   a result takes the place of what is read for the last time
  *   slots.c     kernels that differ in where they begin in a buffer become one, which gets parts of buffers
  */
 #include "stages/indexing.h"

@@ -310,6 +310,8 @@ typedef struct ki_call { /* a kernel on its way to CALL */
     kn_uop arg[64];      /* buffers, then variables */
     uint32_t nbuffer, narg;
 } ki_call;
+/* inplace.c: results take the place of what is read there for the last time: *any: kernels are others then, and numbered anew. */
+bool ki_range_in_place(rangeifier *r, const ki_call *c, ki_kernels *k, const uint32_t *order, bool *any);
 /* slots.c: kernels that differ in where they begin in a buffer become one. */
 bool ki_range_slots(rangeifier *r, ki_call *c, uint32_t n);
 /* Elements [lo, hi) of each buffer that `sink`, a kernel with c's arguments, touches; lo begins a line. narrow: that is not all. */

@@ -13,6 +13,7 @@
 #define ROWS         8         /* tiles of such a block, at least */
 #define MANY_SUMS    20 /* accumulators: with fewer, what is loaded takes time where two multiply-adds a cycle are done */
 #define FEW_ROWS     4   /* of a tile: with fewer, a panel's vectors take longer to come than to multiply */
+#define PANEL_ROWS   6   /* of one whose panels are packed once for all of a batch */
 #define FEW_USES     8   /* of a panel: fewer are not worth packing it */
 #define MANY_ROWS    32  /* times a tile's, beside which the nest of what is left takes little */
 #define EVEN         8   /* rows that leave no nest of a few, which would add up the last columns otherwise */
@@ -295,6 +296,13 @@ static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padd
     return *cut ? apart : pad;
 }
 
+/* Are there rows of a tile that divide so many? */
+static bool has_even_rows(int64_t n) {
+    for (int64_t mu = FEW_ROWS; mu <= 2 * FEW_ROWS; mu++)
+        if (n % mu == 0) return true;
+    return false;
+}
+
 /* nv, mu, mw: many products for each load, few left over. A short v, or one under a mask, is padded to whole vectors or cut. */
 static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
     int64_t own = ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->streamed) * t->lanes;
@@ -313,7 +321,8 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
          may_lap = once && ki_nest_laps(&c->nest, t->u);
     ki_tile places = {.v = t->v, .reduce = t->reduce, .streamed = t->streamed};
     if (once) ki_place_panels(c, &places);
-    bool may_lap_v = once && places.outside && ki_nest_laps(&c->nest, t->v); /* what is packed at once lies as its addresses say */
+    bool may_lap_v =
+        once && places.outside && ki_nest_laps(&c->nest, t->v); /* what is packed at once lies as its addresses say */
     int64_t all_v = m;
     if (fits) m = (m + t->lanes - 1) / t->lanes * t->lanes; /* in whole vectors */
     t->nv = t->mu = t->mw = 1;
@@ -338,13 +347,14 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                     continue; /* each product of a dot tile ends in a sum across lanes */
                 int64_t step = nv * t->lanes, over = m % step;
                 bool lapped_v = may_lap_v && over && m > step && (step - over) * LEAST_LAPPED <= m;
-                if (once && over && !lapped_v) continue; /* a nest for what is left would read them too */
                 int64_t padded = t->inner ? m + (over ? step - over : 0) : m;
                 double filled = fits ? busy(c, t, all_v, padded, step, &cut) : 1;
                 if (filled == 0 || (t->row && m < cut_from && over)) continue;
                 if (mw > 1 && ki_extent(t->w) % mw) continue;
                 double left_u = (double)(n % mu) / (double)n, left_v = (double)over / (double)m;
                 bool lapped = may_lap && n > mu && n % mu && (mu - n % mu) * LEAST_LAPPED <= n;
+                /* A nest for what is left would read what is packed, too. */
+                if (once && ((over && !lapped_v) || (n % mu && !lapped && has_even_rows(n)))) continue;
                 if (lapped) left_u = (double)(mu - n % mu) / (double)n;
                 double all = (double)(mu * nv * mw), loads = (double)(mu + nv * mw);
                 double score = all / (loads + 1) * (1 - 0.7 * left_u);
@@ -364,6 +374,9 @@ static void tile_size(const ki_choice *c, kn_uop e, ki_tile *t) {
                 /* A panel comes from the second cache at half a vector a cycle. */
                 if (c->target->twice && !t->row && own * nv > FIRST_LEVEL && mu < FEW_ROWS)
                     score *= (double)mu / FEW_ROWS;
+                /* So does one that all rows share, while few of them are there to use it; eight are a power of two apart in a first cache's sets. */
+                if (once && mu < PANEL_ROWS) score *= (double)mu / PANEL_ROWS;
+                if (once && mu == 2 * FEW_ROWS) score *= 0.95;
                 if (score > best * 1.001) best = score, t->mu = mu, t->nv = nv, t->mw = mw, t->cut = cut;
             }
 }
@@ -754,7 +767,8 @@ static bool channels_inside(ki_choice *c, const ki_tile *t) {
         if (x->src[j] != last && ki_nest_stride(k, t->other, x->src[j], known) == 1 && known[0])
             return swap(c, x->src[j], last);
     for (uint32_t j = 1; j + 1 < x->nsrc && x->src[j + 1] != last; j++)
-        if (ki_nest_stride(k, t->streamed, x->src[j], known) < ki_nest_stride(k, t->streamed, x->src[j + 1], known + 1) &&
+        if (ki_nest_stride(k, t->streamed, x->src[j], known) <
+                ki_nest_stride(k, t->streamed, x->src[j + 1], known + 1) &&
             known[0] && known[1])
             return swap(c, x->src[j], x->src[j + 1]);
     return false;

@@ -148,8 +148,9 @@ static unsigned widest(const ki_target *t, const ki_nest *k, kn_uop reduce) {
 
 /* ---- threads ----------------------------------------------------------------------------------------------- */
 
-#define WORTH_THREADS 100000.0
-#define MANY_PANELS   8 /* of a thread, beside which the rest of its part is little */
+#define WORTH_THREADS  100000.0
+#define MANY_POSITIONS 3000 /* beside which packing filters once more takes little */
+#define MANY_PANELS    8    /* of a thread, beside which the rest of its part is little */
 
 /* Threads for an extent: an exact divisor not far below what there is, else all, leaving a remainder. */
 static int64_t thread_count(int64_t n, unsigned threads) {
@@ -251,13 +252,26 @@ static kn_uop cut(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t *un
     return best;
 }
 
+/* How many parts of the images of a batch each of t threads may have, where each of them packs all filters (windows.c): these are gone through by so
+ * many positions, of two images at least. */
+static int64_t parts_of_images(const ki_choice *c, const ki_tile *tile, kn_uop r, int64_t t) {
+    kn_uop e = ki_nest_closer(&c->nest, r);
+    int64_t p = 4, positions = 1;
+    if ((!tile->first && !tile->outside) || r == tile->u || ki_scope_has(&c->nest.scope, tile->streamed, r)) return 1;
+    for (uint32_t j = 1; j < e->nsrc; j++)
+        if (e->src[j] != tile->v && positions < MANY_POSITIONS * t * p) positions *= ki_extent(e->src[j]);
+    while (p > 1 && (ki_extent(r) % (2 * p * t) || positions < MANY_POSITIONS * t * p)) p /= 2;
+    return p;
+}
+
 /* Parts of r for each of t threads, of which one that is late leaves some to the others: several where a part copies nothing that another
  * does too, in a kernel of one sum of products. Around a tile's loops each part reads the other operand. */
 static int64_t parts_each(const ki_choice *c, const ki_tile *tile, kn_uop r, int64_t unit, int64_t t) {
     const ki_scope *s = &c->nest.scope;
     bool known;
     uint32_t sums = 0;
-    if (c->single || c->count || t != c->threads || c->sink->nsrc != 1 || !tile->reduce || tile->pack) return 1;
+    if (c->single || c->count || t != c->threads || c->sink->nsrc != 1 || !tile->reduce) return 1;
+    if (tile->pack) return unit == 1 ? parts_of_images(c, tile, r, t) : 1;
     bool copied = ki_nest_stride(&c->nest, tile->streamed, tile->v, &known) != 1;
     if (copied && (r == tile->u || !ki_scope_has(s, tile->streamed, r))) return 1;
     for (uint32_t i = 0; i < s->n; i++) sums += s->node[i]->op == KN_REDUCE && s->node[i]->nsrc > 1;

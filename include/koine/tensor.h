@@ -98,7 +98,7 @@ KN_API kn_status kn_bind(kn_ctx *k, const char *name, int64_t value);
 
 /* ---- captured steps ---------------------------------------------------------------------------------------- */
 
-/* A step that was realised once, to be run again: no graph is built or looked at, nothing is allocated.
+/* A step that was realised once, to be run again: no graph is built or looked at; on the CPU nothing is allocated.
  *
  *     kn_captured *step = kn_capture(y, loss);      as kn_realize(y, loss), and the step
  *     while (!kn_write(x, next(), bytes) && !kn_replay(step)) use(kn_item(loss));

@@ -3,7 +3,7 @@
  * What always holds:
  *  - every buffer among the ports is held (ki_storage.held), so that its memory stays where it is whether or not a tensor
  *    still shows it, and the exec stays (ki_exec.pins), though other programs may have driven it out of the cache;
- *  - a replay allocates nothing, unless tensors were born since the last one that may read what it overwrites.
+ *  - where kernels are launched a replay allocates nothing, unless tensors were born since the last one that may read what it overwrites.
  * Random streams are in ports like others; a replay moves each on, in the order in which the step drew of them. */
 #define KN_NO_LOC
 #include "run/run.h"
@@ -98,8 +98,9 @@ static bool mark(kn_ctx *k, const uint32_t *id, size_t n) {
     bool known = true;
     for (size_t i = 0; i < n && known; i++) known = k->storage[id[i]].marked == k->births + 1;
     if (known) return true;
+    if (!ki_overwritten(k, id, n)) return false;
     for (size_t i = 0; i < n; i++) k->storage[id[i]].marked = k->births + 1;
-    return ki_overwritten(k, id, n);
+    return true;
 }
 
 /* The stream's state where each drew of it, as the same calls made now would have it. */
@@ -149,9 +150,7 @@ static bool begin(kn_ctx *k, size_t n, const kn_tensor *t) {
 
 kn_captured *kn_capture_at(const char *file, int line, size_t n, const kn_tensor *t) {
     kn_captured *c = NULL;
-    kn_ctx *k = NULL;
-    for (size_t i = 0; i < n && !k; i++)
-        if (t[i]) k = t[i]->k;
+    kn_ctx *k = ki_context_of(t, n);
     if (!k) return NULL;
     ki_settle_failure(k);
     k->env.loc = (ki_loc){file, line};

@@ -96,8 +96,9 @@ typedef struct job {
     kn_uop *value; /* by root of the plan */
     kn_uop place;  /* of the last root that stays */
     void **in, **out;
-    kn_uop *in_buffer, *out_buffer; /* what they are the memory of; of an assignment's result and a variable NULL */
-    kn_captured **captured;         /* NULL: it is not to be kept */
+    kn_uop *in_buffer,
+        *out_buffer; /* what they are the memory of; of an assignment's result and a variable NULL; where it is to be kept */
+    kn_captured **captured; /* NULL: it is not to be kept */
 } job;
 
 static bool open_memory(job *j, ki_device *d, const ki_again *a) {
@@ -106,9 +107,12 @@ static bool open_memory(job *j, ki_device *d, const ki_again *a) {
     j->in = ki_calloc(e->nin, sizeof *j->in);
     j->out = ki_calloc(e->nout, sizeof *j->out);
     j->value = ki_calloc(j->plan.n + 1, sizeof *j->value);
-    j->in_buffer = ki_calloc(e->nin, sizeof *j->in_buffer);
-    j->out_buffer = ki_calloc(e->nout, sizeof *j->out_buffer);
-    if (!j->in || !j->out || !j->value || !j->in_buffer || !j->out_buffer) return ki_fail(&k->env, KI_E_NOMEM), false;
+    if (j->captured) {
+        j->in_buffer = ki_calloc(e->nin, sizeof *j->in_buffer);
+        j->out_buffer = ki_calloc(e->nout, sizeof *j->out_buffer);
+    }
+    bool known = !j->captured || (j->in_buffer && j->out_buffer);
+    if (!j->in || !j->out || !j->value || !known) return ki_fail(&k->env, KI_E_NOMEM), false;
     for (size_t i = 0; i < e->nin; i++) {
         kn_uop u = ki_again_origin(a, &j->plan, i);
         if (e->in[i].variable >= 0) continue;
@@ -118,12 +122,13 @@ static bool open_memory(job *j, ki_device *d, const ki_again *a) {
         }
         if (!have_storage(k, d, u)) return false;
         j->in[i] = ki_storage_of(k, u)->data;
-        j->in_buffer[i] = u;
+        if (j->captured) j->in_buffer[i] = u;
     }
     for (size_t i = j->plan.nassign; i < j->plan.n; i++) {
         if (!(j->value[i] = place_for(k, d, j->plan.root[i]))) return false;
-        j->out_buffer[i] = buffer_of(j->value[i]);
-        j->out[i] = ki_storage_of(k, j->out_buffer[i])->data;
+        kn_uop b = buffer_of(j->value[i]);
+        j->out[i] = ki_storage_of(k, b)->data;
+        if (j->captured) j->out_buffer[i] = b;
     }
     return true;
 }
@@ -227,14 +232,14 @@ bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place, kn_captu
 
 /* ---- public ------------------------------------------------------------------------------------------------------ */
 
-static kn_ctx *context_of(const kn_tensor *t, size_t n) {
+kn_ctx *ki_context_of(const kn_tensor *t, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (t[i]) return t[i]->k;
     return NULL;
 }
 
 kn_status kn_realize_at(const char *file, int line, size_t n, const kn_tensor *t) {
-    kn_ctx *k = context_of(t, n);
+    kn_ctx *k = ki_context_of(t, n);
     if (!k) return n ? KN_BAD_ARGUMENT : KN_OK;
     ki_settle_failure(k);
     k->env.loc = (ki_loc){file, line};

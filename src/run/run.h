@@ -107,6 +107,8 @@ void ki_again_forget(ki_run *r);
 /* What kn_realize does; failures stay in env. place, if not NULL: where the value of the last tensor of symbolic shape
  * lies until the next collection, NULL if there was none to compute. kept, if not NULL: the step, captured. */
 bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place, kn_captured **kept);
+/* The context of the first that is not NULL; NULL: all are. */
+kn_ctx *ki_context_of(const kn_tensor *t, size_t n);
 /* Values of e's variables into r->value; false: one has none, or one outside its bounds. */
 bool ki_bind_variables(ki_run *r, const ki_exec *e);
 /* An output that turned out to be an input's memory (a program may pass one through) is copied to its own place. */

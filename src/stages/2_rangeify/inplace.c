@@ -23,14 +23,20 @@ typedef struct lives { /* by BUFFER id: 1 + call; 0: none */
 
 static uint32_t id_of(kn_uop b) { return b->arg.buffer->id; }
 
+/* The BUFFER of a port, the ins before the outs; NULL: a variable's. */
+static kn_uop port_buffer(const ki_program *p, size_t i) {
+    kn_uop u = i < p->nin ? p->in[i].node : p->out[i - p->nin].node;
+    while (u->op != KN_BUFFER && u->nsrc) u = u->src[0];
+    return u->op == KN_BUFFER ? u : NULL;
+}
+
 static bool open_lives(const rangeifier *r, const ki_call *c, uint32_t n, lives *l) {
     const ki_program *p = r->p;
     size_t most = (size_t)r->ir->next_buffer + 1;
     l->least = r->opts && r->opts->stream && r->opts->stream < LEAST ? (int64_t)r->opts->stream : LEAST;
     for (size_t i = 0; i < p->nin + p->nout; i++) {
-        kn_uop u = i < p->nin ? p->in[i].node : p->out[i - p->nin].node;
-        while (u->op != KN_BUFFER && u->nsrc) u = u->src[0];
-        if (u->op == KN_BUFFER && id_of(u) >= most) most = (size_t)id_of(u) + 1;
+        kn_uop u = port_buffer(p, i);
+        if (u && id_of(u) >= most) most = (size_t)id_of(u) + 1;
     }
     l->first = ki_calloc(most, sizeof *l->first);
     l->last = ki_calloc(most, sizeof *l->last);
@@ -38,9 +44,8 @@ static bool open_lives(const rangeifier *r, const ki_call *c, uint32_t n, lives 
     l->port = ki_calloc(most, sizeof *l->port);
     if (!l->first || !l->last || !l->now || !l->port) return ki_fail(r->ir->env, KI_E_NOMEM), false;
     for (size_t i = 0; i < p->nin + p->nout; i++) {
-        kn_uop u = i < p->nin ? p->in[i].node : p->out[i - p->nin].node;
-        while (u->op != KN_BUFFER && u->nsrc) u = u->src[0];
-        if (u->op == KN_BUFFER) l->port[id_of(u)] = true;
+        kn_uop u = port_buffer(p, i);
+        if (u) l->port[id_of(u)] = true;
     }
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = 0; k < c[i].nbuffer; k++) {

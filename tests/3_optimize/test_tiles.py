@@ -434,6 +434,29 @@ def test_windows_are_framed_where_masks_take_the_place_of_multiply_adds(koine, t
     computes(koine, tmp_path, x, w, stride)
 
 
+@pytest.mark.parametrize("co, side, ci, stride", [(128, 14, 256, 1), (512, 7, 128, 1), (64, 14, 256, 1), (64, 14, 512, 2)])
+def test_filters_are_asked_for_a_row_in_each_place_of_a_window(koine, tmp_path, co, side, ci, stride):
+    """Filters of a megabyte and more, whose lines a block of channels goes through once for each of nine places: in each place it asks, term by term, for a
+    row's next block. Smaller ones some cache has. It changes no bit; the numbers are numpy's, whatever threads there are."""
+    rng = np.random.default_rng(side)
+    x, w = rng.standard_normal((1, ci, side * stride, side * stride), np.float32), rng.standard_normal((co, ci, 3, 3), np.float32)
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "w.npy", w)
+    (tmp_path / "p.kn").write_text(conv(1, ci, co, side, stride))
+    env = {"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1}
+    opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env=env).stdout)[1]
+    code = koine("compile", tmp_path / "p.kn", "--target", "x86", env=env).stdout
+    block = re.search(r"split \d+ (\d+) R", opts)
+    ahead = 36 * int(block[1]) if block else 36 * ci
+    large = co * ci * 36 >= 1 << 20
+    asking = [b for b in re.split(r"\n\s*jl ", code) if "prefetcht0" in b]
+    assert ("prefetch" in opts and f" {ahead} #2" in opts) == large and len(asking) == large, opts
+    assert not large or len(re.findall("prefetcht0", asking[0])) == 1 and f"+{ahead}]" in asking[0]
+    computes(koine, tmp_path, x, w, stride)
+    first = np.load(tmp_path / "y1.npy")
+    koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--in", f"w={tmp_path}/w.npy", "--out", f"y={tmp_path}/y.npy", env={**env, "KN_STREAM": 0})
+    assert (np.load(tmp_path / "y.npy") == first).all()
+
+
 WINDOWS = [  # images, channels, filters, side, step, how the image is framed, columns of a tile
     (1, 16, 64, 56, 1, "frame -1 1 top, split 2 8 u", 8), (2, 8, 32, 28, 2, "frame 0 1 top, split 3 7 u", 7), (3, 8, 32, 18, 1, "frame 0 1 top, split 3 6 u", 6),
     (1, 64, 32, 112, 1, "split 1 8 L top #6, swap 0 6 #-1, frame 6 1 top, split 2 8 u", 8), (5, 200, 32, 14, 1, "frame 0 1 top, split 3 7 u", 7)]

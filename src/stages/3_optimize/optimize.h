@@ -25,7 +25,9 @@
  *   PREFETCH axis bytes top?  the loop asks the caches for what stands so far ahead of what it, no loop inside it, reads or writes of
  *                             PARAM `id`, or writes to the LOCAL buffer -1 - id; top: all but the first cache. Of loops that ask for the same each asks for every so many-th line.
  *                             A sum's loop that goes along one line element by element asks once, before it begins; one that goes along rows
- *                             which its lanes lie in asks for them row by row, in each iteration for as many lines
+ *                             which its lanes lie in asks for them row by row, in each iteration for as many lines; one that goes along rows in
+ *                             steps of less than a line, and the loops around it through the same lines again (a window), in each of their
+ *                             iterations for some of the rows, step by step
  *   SCAN axis n               the loop carries a running sum: n elements of it at a time, as lanes `id`; what it adds up over is the next id
  *   ROWS axis other n top?    the sum over this loop, or the sum it carries (n is 1), goes row by row: loops from `other` on run inside it, what
  *                             they have summed up stands in a LOCAL buffer; n (`id`) rows at a time, fewer than there are; top: products are added in one step.

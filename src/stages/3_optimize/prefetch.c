@@ -457,6 +457,24 @@ static place next_rows(const ki_choice *c, kn_uop param) {
     return best;
 }
 
+/* Rows that a tile's sums go along in steps of less than a line, and in the same lines again for each place in a window: its filters. Nobody fetches ahead
+ * what lies in so many rows, by so many steps. The next terms', a row or some of them in each place (8_render/x86/ahead.c). */
+static place of_window(const ki_nest *k, kn_uop param) {
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
+        kn_uop x = ki_nest_closer(k, r);
+        int64_t by = step(k, u, r), times = 1;
+        if (x->op != KN_REDUCE || ki_last_loop(x) != r || ki_is_gated(u) || is_row(k, u)) continue;
+        if (by >= LEAST || by * ki_extent(r) <= LEAST || rows_of(k, u) < FEW_ROWS) continue;
+        for (uint32_t j = 1; j < x->nsrc; j++) {
+            int64_t s = x->src[j] == r ? 0 : step(k, u, x->src[j]);
+            if (s && s < by) times *= ki_extent(x->src[j]);
+        }
+        if (2 * times >= rows_of(k, u)) return (place){.loop = r, .ahead = by * ki_extent(r)};
+    }
+    return (place){0};
+}
+
 /* Rows far apart that a loop goes along, a block of some columns at a time (square.c), where the hardware loses sight of them: those of the
  * next blocks, if they and these fit the second cache. */
 static place next_blocks(const ki_nest *k, kn_uop param) {
@@ -524,6 +542,7 @@ static place find_place(const ki_choice *c, kn_uop param) {
     if (!at.loop && past) at = of_map(&c->nest, param);
     if (!at.loop && bytes >= BESIDE) at = of_sum(c, param, past);
     if (!at.loop && bytes >= BESIDE) at = of_rows(c, param);
+    if (!at.loop && bytes >= BESIDE && !c->target->twice) at = of_window(&c->nest, param);
     if (!at.loop && bytes >= NEAR) at = of_copy(&c->nest, param);
     return at;
 }

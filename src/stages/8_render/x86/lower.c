@@ -311,7 +311,7 @@ static void open_loop(ki_lower *l, kn_uop u) {
     bool sum = info && u->arg.range.axis == KN_AX_REDUCE;
     for (uint32_t k = 0; sum && k < info->nopt; k++)
         if (info->opt[k].op == KI_OPT_PREFETCH && (uint32_t)info->opt[k].axis == u->arg.range.id)
-            ki_lask_lines(l, u, &info->opt[k]);
+            ki_lask_lines(l, u, &info->opt[k]), ki_lask_terms(l, u, &info->opt[k]);
     KI_LPUT(l, KI_X_MOV_OI, ki_mreg(KI_XO_R32, p->counter), ki_mimm(0));
     if (bound->lo.i < 1) { /* it may run no time */
         p->done = ki_asm_label(l->a);

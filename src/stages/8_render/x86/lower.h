@@ -35,6 +35,7 @@ typedef struct ki_lval {  /* by item */
     uint16_t share;       /* so many */
     uint8_t second;       /* a LOAD: of all but the first cache */
     uint8_t asked;        /* a LOAD of a square: one has, for all of the loop */
+    uint8_t terms;        /* a LOAD of one element: it asks in rows of the loop around it */
     uint8_t parks;        /* an END behind which a slice may be parked */
 } ki_lval;
 
@@ -62,6 +63,9 @@ typedef struct ki_lower {
         uint32_t number, head, done; /* of the MIR; labels */
         ki_vreg counter;
         kn_uop range, bound; /* range: NULL of a condition */
+        ki_vreg far;         /* of what it asks for in each iteration, the first of so many rows; 0: nothing */
+        uint32_t rows;
+        int64_t apart; /* bytes */
     } loop[64];
     uint32_t depth;
     struct ki_lconst {
@@ -126,6 +130,8 @@ kn_uop ki_lword(kn_uop u);
 void ki_lload_word(ki_lower *l, kn_uop u, kn_uop load);
 void ki_lstore(ki_lower *l, kn_uop u);
 void ki_latomic(ki_lower *l, kn_uop u);
+/* The buffer's own address, with no index. */
+ki_mop ki_lbase(ki_lower *l, kn_uop buf);
 /* A deferred LOAD as a memory operand, at its one user. */
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load);
 /* Is u a LOAD or STORE of what lies side by side in the PARAM of this slot? */
@@ -135,6 +141,9 @@ bool ki_lmoves_vector(const ki_lower *l, kn_uop u, int32_t slot);
 void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int64_t ahead);
 /* PREFETCH of a loop that is no longer than a line: what it reads along memory element by element, before it. */
 void ki_lask_lines(ki_lower *l, kn_uop loop, const ki_opt *o);
+/* PREFETCH of a loop that goes along lines of several rows, and by less than a line in each iteration, where loops around it read the same lines again:
+ * in each iteration it asks for an element's line of those rows whose turn it is. */
+void ki_lask_terms(ki_lower *l, kn_uop loop, const ki_opt *o);
 ki_vreg ki_lslice(ki_lower *l, const ki_address *a); /* 0: no slice */
 
 void ki_lget(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop from); /* a power of two of bytes, to a vector register */

@@ -59,8 +59,7 @@ static ki_vreg array_of(ki_lower *l, kn_uop buf) {
     return *r;
 }
 
-/* The buffer's own address, with no index. */
-static ki_mop base_of(ki_lower *l, kn_uop buf) {
+ki_mop ki_lbase(ki_lower *l, kn_uop buf) {
     if (buf->op == KN_PARAM) return (ki_mop){.kind = KI_XO_MEM, .scale = 1, .reg = pointer_of(l, buf)};
     return ki_mframe(l->home[l->local.place[buf->id] - 1], 0);
 }
@@ -87,7 +86,7 @@ kn_uop ki_llist(kn_uop index, kn_uop *plus) {
 
 ki_mop ki_laddress(ki_lower *l, const ki_address *a, int64_t lane) {
     unsigned es = ki_les(a->buf);
-    ki_mop o = base_of(l, a->buf);
+    ki_mop o = ki_lbase(l, a->buf);
     int64_t start = a->start + lane * a->stride;
     kn_uop base = ki_lpeel(a->base, &start);
     if (base) o.index = ki_lgeneral(l, base), o.scale = (uint8_t)es;
@@ -116,9 +115,25 @@ bool ki_lmoves_vector(const ki_lower *l, kn_uop u, int32_t slot) {
     return (a->buf->op == KN_BUFFER || a->buf->arg.param->slot == slot) && a->affine && a->stride == 1;
 }
 
+/* Of a loop that asks in each iteration (ki_lask_terms): for what lies ahead of this element, in the rows whose turn it is. */
+static void ask_terms(ki_lower *l, const ki_lval *v, ki_mop o) {
+    const struct ki_lloop *p = &l->loop[l->depth - 1];
+    if (!p->far || !o.index) return;
+    o.reg = p->far;
+    for (int64_t k = 0; k < p->rows; k++) {
+        ki_mop to = o;
+        if ((to.v += v->ahead + k * p->apart) > INT32_MAX) return;
+        KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, sized(to, 0));
+    }
+}
+
 /* The OptOp PREFETCH: once a line. */
 static void ask_ahead(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
     const ki_lval *v = ki_lv(l, u);
+    if (v->terms) {
+        ask_terms(l, v, o);
+        return;
+    }
     int64_t ahead = v->ahead, line = l->m.target->line, bytes = (int64_t)a->lanes * ki_les(a->buf);
     int64_t within = (o.v % line + line) % line, nth = (o.v - within) / line;
     if (!ahead || within >= bytes || o.v + ahead > INT32_MAX) return;
@@ -126,121 +141,6 @@ static void ask_ahead(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
     if (of < v->part || of >= v->part + v->share) return;
     o.v += ahead;
     KI_LPUT(l, u->op == KN_STORE ? KI_X_PREFETCHW : v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, sized(o, 0));
-}
-
-#define MOST_BEHIND 64 /* vectors that are stored, or read, behind a sum */
-
-/* Vectors of a PARAM that stand behind the loop of which l->now is the first item, in none inside: their first elements, ascending,
- * counted from *base. 0: none, or not all from the same place. */
-static uint32_t behind(const ki_lower *l, int32_t slot, kn_uop *base, int64_t *start, ki_address *at, bool *stored) {
-    int64_t depth = 0;
-    uint32_t i = l->now, n = 0;
-    do {
-        if (l->inst[i]->op == KN_RANGE) depth++;
-        if (l->inst[i]->op == KN_END) depth -= l->inst[i]->nsrc - 1;
-    } while (++i < l->n && depth > 0);
-    for (; i < l->n && depth >= 0; i++) {
-        kn_uop u = l->inst[i];
-        if (u->op == KN_RANGE) depth++;
-        if (u->op == KN_END) depth -= u->nsrc - 1;
-        if (depth || !ki_lmoves_vector(l, u, slot)) continue;
-        ki_address a = l->local.address[i];
-        int64_t from = a.start;
-        kn_uop b = ki_lpeel(a.base, &from);
-        uint32_t k = n;
-        while (k > 0 && start[k - 1] > from) k--;
-        if (n && (b != *base || a.lanes != at->lanes)) return 0;
-        *stored = u->op == KN_STORE || (n && *stored), *base = b, *at = a;
-        if (k > 0 && start[k - 1] == from) continue; /* what is read, then stored: a moment, a weight */
-        if (n == MOST_BEHIND) return 0;
-        memmove(start + k + 1, start + k, (n++ - k) * sizeof *start);
-        start[k] = from;
-    }
-    return n;
-}
-
-void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int64_t ahead) {
-    kn_uop base = NULL;
-    int64_t start[MOST_BEHIND], line = l->m.target->line;
-    ki_address a = {0};
-    bool stored = false;
-    uint32_t n = behind(l, slot, &base, start, &a, &stored), k = 1;
-    while (k < n && start[k] == start[k - 1] + a.lanes) k++;
-    if (k >= n || trips < 1 || (base && !ki_lv(l, base)->gpr)) return; /* one row; not known yet where it is */
-    int64_t es = (int64_t)ki_les(a.buf), width = (start[k - 1] + a.lanes - start[0]) * es, row = start[k] - start[0];
-    int64_t rows = n / k, each = (rows + trips - 1) / trips;
-    ki_mop o = base_of(l, a.buf);
-    o.index = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64), o.scale = (uint8_t)es, o.v += start[0] * es + ahead;
-    if (each * row > INT32_MAX / es || o.v < INT32_MIN || o.v + each * row * es + width > INT32_MAX) return;
-    ki_mop at = ki_mreg(KI_XO_R64, o.index);
-    KI_LPUT(l, KI_X_IMUL_I, at, ki_mreg(KI_XO_R64, counter), ki_mimm(each * row));
-    if (base) KI_LPUT(l, KI_X_ADD_GE, at, ki_mreg(KI_XO_R64, ki_lgeneral(l, base)));
-    for (int64_t r = 0; r < each; r++)
-        for (int64_t v = 0; v < width + line - 1; v += line) { /* a row need not begin with a line */
-            ki_mop to = o;
-            to.v += r * row * es + (v < width ? v : width - 1);
-            KI_LPUT(l, stored ? KI_X_PREFETCHW : KI_X_PREFETCHT0, sized(to, 0));
-        }
-}
-
-/* How far an index goes on with the loop, given that it is one plus *rest, known before the loop; 0: it is something else. */
-static int64_t goes_on(kn_uop base, kn_uop loop, kn_uop *rest) {
-    for (int k = 0; base && base->op == KN_ADD && k < 2; k++) {
-        kn_uop x = base->src[k];
-        bool times = x->op == KN_MUL && x->src[0] == loop && ki_is_const(x->src[1]);
-        *rest = base->src[1 - k];
-        if (x == loop || times) return times ? x->src[1]->arg.i : 1;
-    }
-    return 0;
-}
-
-/* The loop around the one that has just been opened in which each iteration reads the same rows again, which begin at `from`; NULL: there is
- * none, or not so far inside. */
-static const struct ki_lloop *reads_again(const ki_lower *l, kn_uop from) {
-    for (uint32_t d = l->depth - 1; d-- > 0 && l->loop[d].range;) {
-        kn_uop r = l->loop[d].range;
-        if (l->at[from->id] < l->at[r->id]) return ki_is_const(r->src[0]) && r->src[0]->arg.i > 1 ? &l->loop[d] : NULL;
-        if (!goes_on(from, r, &from)) return NULL;
-    }
-    return NULL;
-}
-
-void ki_lask_lines(ki_lower *l, kn_uop loop, const ki_opt *o) {
-    int64_t depth = 1, trips = ki_is_const(loop->src[0]) ? loop->src[0]->arg.i : 0, apart = 0;
-    ki_address row[MOST_BEHIND];
-    uint32_t rows = 0;
-    bool alike = true;
-    for (uint32_t i = l->now + 1; i < l->n && depth > 0; i++) {
-        kn_uop u = l->inst[i], from;
-        ki_address a;
-        if (u->op == KN_RANGE) depth++;
-        if (u->op == KN_END) depth -= u->nsrc - 1;
-        if (u->op != KN_LOAD || depth != 1 || u->nsrc != 1 || (a = l->local.address[i]).lanes != 1) continue;
-        if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != o->id) continue;
-        int64_t step = goes_on(ki_lpeel(a.base, &a.start), loop, &from), line = l->m.target->line / ki_les(a.buf);
-        if (step < 1 || trips * step > line || ki_is_const(from) || !ki_lv(l, from)->gpr) continue; /* not known yet */
-        uint32_t k = 0;
-        while (k < rows && (from != row[k].base || a.start < row[k].start || a.start >= row[k].start + step)) k++;
-        if (k < rows || rows == MOST_BEHIND) continue; /* a term behind another one */
-        a.base = from;
-        if (rows == 1) apart = a.start - row[0].start;
-        alike &= !rows || (from == row[0].base && a.start == row[rows - 1].start + apart);
-        row[rows++] = a;
-    }
-    const struct ki_lloop *again = alike && rows > 1 ? reads_again(l, row[0].base) : NULL;
-    int64_t parts = again ? again->range->src[0]->arg.i : 1, each = (rows + parts - 1) / parts;
-    ki_vreg share = 0;
-    if (again && each * apart <= INT32_MAX) { /* each time some of them */
-        share = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
-        KI_LPUT(l, KI_X_IMUL_I, ki_mreg(KI_XO_R64, share), ki_mreg(KI_XO_R64, again->counter), ki_mimm(each * apart));
-        KI_LPUT(l, KI_X_ADD_GE, ki_mreg(KI_XO_R64, share), ki_mreg(KI_XO_R64, ki_lgeneral(l, row[0].base)));
-    }
-    for (uint32_t k = 0; k < (share ? each : rows); k++) {
-        row[k].start += o->arg / (int64_t)ki_les(row[k].buf);
-        ki_mop to = ki_laddress(l, &row[k], 0);
-        if (share) to.index = share;
-        KI_LPUT(l, o->top ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, sized(to, 0));
-    }
 }
 
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load) {
@@ -389,7 +289,7 @@ static void lanes_of(ki_lower *l, lanes *x) {
 
 static ki_mop lane_address(ki_lower *l, const lanes *x, unsigned k) {
     if (x->a.affine) return ki_laddress(l, &x->a, k);
-    ki_mop o = base_of(l, x->a.buf);
+    ki_mop o = ki_lbase(l, x->a.buf);
     o.scale = (uint8_t)ki_les(x->a.buf);
     if (x->list) {
         kn_uop i = x->list->src[k];
@@ -471,7 +371,7 @@ static ki_vreg every_lane(ki_lower *l, unsigned n) {
 static unsigned index_bytes(const ki_address *a) { return a->base->dtype == KN_I64 ? 8 : 4; }
 
 static ki_mop vector_address(ki_lower *l, const ki_address *a, unsigned es) {
-    ki_mop o = base_of(l, a->buf);
+    ki_mop o = ki_lbase(l, a->buf);
     unsigned is = index_bytes(a);
     kn_uop plus = NULL, list = constant_list(a, &plus);
     ki_lval *v = list ? ki_lv(l, list) : NULL;

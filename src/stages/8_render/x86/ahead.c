@@ -1,0 +1,195 @@
+/* ahead.c: what loops ask the caches for before it is read (the OptOp PREFETCH) where no LOAD or STORE of a vector does so by itself: rows behind a sum, lines that a
+ * sum goes along, rows of a window's filters. */
+#include "stages/8_render/x86/lower.h"
+
+#include <string.h>
+
+static ki_mop line_at(ki_mop o) { return o.size = 0, o; }
+
+#define MOST_BEHIND 64 /* vectors that are stored, or read, behind a sum */
+
+/* Vectors of a PARAM that stand behind the loop of which l->now is the first item, in none inside: their first elements, ascending,
+ * counted from *base. 0: none, or not all from the same place. */
+static uint32_t behind(const ki_lower *l, int32_t slot, kn_uop *base, int64_t *start, ki_address *at, bool *stored) {
+    int64_t depth = 0;
+    uint32_t i = l->now, n = 0;
+    do {
+        if (l->inst[i]->op == KN_RANGE) depth++;
+        if (l->inst[i]->op == KN_END) depth -= l->inst[i]->nsrc - 1;
+    } while (++i < l->n && depth > 0);
+    for (; i < l->n && depth >= 0; i++) {
+        kn_uop u = l->inst[i];
+        if (u->op == KN_RANGE) depth++;
+        if (u->op == KN_END) depth -= u->nsrc - 1;
+        if (depth || !ki_lmoves_vector(l, u, slot)) continue;
+        ki_address a = l->local.address[i];
+        int64_t from = a.start;
+        kn_uop b = ki_lpeel(a.base, &from);
+        uint32_t k = n;
+        while (k > 0 && start[k - 1] > from) k--;
+        if (n && (b != *base || a.lanes != at->lanes)) return 0;
+        *stored = u->op == KN_STORE || (n && *stored), *base = b, *at = a;
+        if (k > 0 && start[k - 1] == from) continue; /* what is read, then stored: a moment, a weight */
+        if (n == MOST_BEHIND) return 0;
+        memmove(start + k + 1, start + k, (n++ - k) * sizeof *start);
+        start[k] = from;
+    }
+    return n;
+}
+
+void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int64_t ahead) {
+    kn_uop base = NULL;
+    int64_t start[MOST_BEHIND], line = l->m.target->line;
+    ki_address a = {0};
+    bool stored = false;
+    uint32_t n = behind(l, slot, &base, start, &a, &stored), k = 1;
+    while (k < n && start[k] == start[k - 1] + a.lanes) k++;
+    if (k >= n || trips < 1 || (base && !ki_lv(l, base)->gpr)) return; /* one row; not known yet where it is */
+    int64_t es = (int64_t)ki_les(a.buf), width = (start[k - 1] + a.lanes - start[0]) * es, row = start[k] - start[0];
+    int64_t rows = n / k, each = (rows + trips - 1) / trips;
+    ki_mop o = ki_lbase(l, a.buf);
+    o.index = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64), o.scale = (uint8_t)es, o.v += start[0] * es + ahead;
+    if (each * row > INT32_MAX / es || o.v < INT32_MIN || o.v + each * row * es + width > INT32_MAX) return;
+    ki_mop at = ki_mreg(KI_XO_R64, o.index);
+    KI_LPUT(l, KI_X_IMUL_I, at, ki_mreg(KI_XO_R64, counter), ki_mimm(each * row));
+    if (base) KI_LPUT(l, KI_X_ADD_GE, at, ki_mreg(KI_XO_R64, ki_lgeneral(l, base)));
+    for (int64_t r = 0; r < each; r++)
+        for (int64_t v = 0; v < width + line - 1; v += line) { /* a row need not begin with a line */
+            ki_mop to = o;
+            to.v += r * row * es + (v < width ? v : width - 1);
+            KI_LPUT(l, stored ? KI_X_PREFETCHW : KI_X_PREFETCHT0, line_at(to));
+        }
+}
+
+/* How far an index goes on with the loop, given that it is one plus *rest, known before the loop; 0: it is something else. */
+static int64_t goes_on(kn_uop base, kn_uop loop, kn_uop *rest) {
+    for (int k = 0; base && base->op == KN_ADD && k < 2; k++) {
+        kn_uop x = base->src[k];
+        bool times = x->op == KN_MUL && x->src[0] == loop && ki_is_const(x->src[1]);
+        *rest = base->src[1 - k];
+        if (x == loop || times) return times ? x->src[1]->arg.i : 1;
+    }
+    return 0;
+}
+
+/* The loop around the one that has just been opened in which each iteration reads the same rows again, which begin at `from`; NULL: there is
+ * none, or not so far inside. */
+static const struct ki_lloop *reads_again(const ki_lower *l, kn_uop from) {
+    for (uint32_t d = l->depth - 1; d-- > 0 && l->loop[d].range;) {
+        kn_uop r = l->loop[d].range;
+        if (l->at[from->id] < l->at[r->id]) return ki_is_const(r->src[0]) && r->src[0]->arg.i > 1 ? &l->loop[d] : NULL;
+        if (!goes_on(from, r, &from)) return NULL;
+    }
+    return NULL;
+}
+
+void ki_lask_lines(ki_lower *l, kn_uop loop, const ki_opt *o) {
+    int64_t depth = 1, trips = ki_is_const(loop->src[0]) ? loop->src[0]->arg.i : 0, apart = 0;
+    ki_address row[MOST_BEHIND];
+    uint32_t rows = 0;
+    bool alike = true;
+    for (uint32_t i = l->now + 1; i < l->n && depth > 0; i++) {
+        kn_uop u = l->inst[i], from;
+        ki_address a;
+        if (u->op == KN_RANGE) depth++;
+        if (u->op == KN_END) depth -= u->nsrc - 1;
+        if (u->op != KN_LOAD || depth != 1 || u->nsrc != 1 || (a = l->local.address[i]).lanes != 1) continue;
+        if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != o->id) continue;
+        int64_t step = goes_on(ki_lpeel(a.base, &a.start), loop, &from), line = l->m.target->line / ki_les(a.buf);
+        if (step < 1 || trips * step > line || ki_is_const(from) || !ki_lv(l, from)->gpr) continue; /* not known yet */
+        uint32_t k = 0;
+        while (k < rows && (from != row[k].base || a.start < row[k].start || a.start >= row[k].start + step)) k++;
+        if (k < rows || rows == MOST_BEHIND) continue; /* a term behind another one */
+        a.base = from;
+        if (rows == 1) apart = a.start - row[0].start;
+        alike &= !rows || (from == row[0].base && a.start == row[rows - 1].start + apart);
+        row[rows++] = a;
+    }
+    const struct ki_lloop *again = alike && rows > 1 ? reads_again(l, row[0].base) : NULL;
+    int64_t parts = again ? again->range->src[0]->arg.i : 1, each = (rows + parts - 1) / parts;
+    ki_vreg share = 0;
+    if (again && each * apart <= INT32_MAX) { /* each time some of them */
+        share = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
+        KI_LPUT(l, KI_X_IMUL_I, ki_mreg(KI_XO_R64, share), ki_mreg(KI_XO_R64, again->counter), ki_mimm(each * apart));
+        KI_LPUT(l, KI_X_ADD_GE, ki_mreg(KI_XO_R64, share), ki_mreg(KI_XO_R64, ki_lgeneral(l, row[0].base)));
+    }
+    for (uint32_t k = 0; k < (share ? each : rows); k++) {
+        row[k].start += o->arg / (int64_t)ki_les(row[k].buf);
+        ki_mop to = ki_laddress(l, &row[k], 0);
+        if (share) to.index = share;
+        KI_LPUT(l, o->top ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, line_at(to));
+    }
+}
+
+#define MOST_NESTED 8 /* terms of an index, and loops around one, that are looked at */
+
+/* How far an index that is a sum goes on with the loop. */
+static int64_t moves_on(kn_uop index, kn_uop loop) {
+    kn_uop left[MOST_NESTED] = {index};
+    int64_t by = 0;
+    for (uint32_t n = 1; n > 0;) {
+        kn_uop x = left[--n];
+        if (x->op == KN_ADD && n + 2 <= MOST_NESTED) left[n++] = x->src[0], left[n++] = x->src[1];
+        else if (x == loop) by++;
+        else if (x->op == KN_MUL && x->src[0] == loop && ki_is_const(x->src[1])) by += x->src[1]->arg.i;
+    }
+    return by;
+}
+
+/* The loops around the one that has just been opened in which that reads the same lines again, as each goes on by no more than `step`, what one of
+ * its iterations does: how often they run it together, and the depth of the outermost. */
+static int64_t times_again(const ki_lower *l, kn_uop index, int64_t step, uint32_t *outermost) {
+    int64_t times = 1;
+    for (*outermost = l->depth - 1; *outermost > 0; --*outermost) {
+        kn_uop r = l->loop[*outermost - 1].range;
+        if (!r || r->arg.range.axis != KN_AX_REDUCE || !ki_is_const(r->src[0])) break;
+        int64_t by = moves_on(index, r), n = r->src[0]->arg.i;
+        if (by < 1 || n > step / by || times > step / n) break;
+        times *= n;
+    }
+    return times;
+}
+
+/* The LOADs in the loop that has just been opened, each of one element of the PARAM, from rows that are equally far *apart (elements): how many, which is
+ * the first, and all their index but what is constant in it. 0: others are among them. */
+static uint32_t rows_in(const ki_lower *l, int32_t slot, uint32_t *first, kn_uop *index, int64_t *apart) {
+    int64_t depth = 1, at = 0;
+    uint32_t rows = 0;
+    *apart = 0;
+    for (uint32_t i = l->now + 1; i < l->n && depth > 0; i++) {
+        kn_uop u = l->inst[i];
+        if (u->op == KN_RANGE) depth++;
+        if (u->op == KN_END) depth -= u->nsrc - 1;
+        if (u->op != KN_LOAD || depth != 1 || u->nsrc != 1 || l->local.address[i].lanes != 1) continue;
+        ki_address a = l->local.address[i];
+        if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != slot) continue;
+        kn_uop from = ki_lpeel(a.base, &a.start);
+        if (rows == 1) *apart = a.start - at;
+        if (rows ? from != *index || a.start - at != *apart : !from) return 0;
+        if (!rows) *first = i, *index = from;
+        at = a.start, rows++;
+    }
+    return rows;
+}
+
+void ki_lask_terms(ki_lower *l, kn_uop loop, const ki_opt *o) {
+    struct ki_lloop *p = &l->loop[l->depth - 1];
+    uint32_t first = 0, outermost, rows;
+    int64_t apart, trips = ki_is_const(loop->src[0]) ? loop->src[0]->arg.i : 0;
+    kn_uop index = NULL;
+    if ((rows = rows_in(l, o->id, &first, &index, &apart)) < 2) return;
+    int64_t es = ki_les(l->local.address[first].buf), line = l->m.target->line / es, step = moves_on(index, loop);
+    if (step < 1 || step >= line || step * trips <= line) return;
+    int64_t times = times_again(l, index, step, &outermost), each = (rows + times - 1) / times;
+    if (times < 2 || apart <= 0 || apart * es > INT32_MAX / (rows + each)) return;
+    p->far = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64), p->rows = (uint32_t)each, p->apart = apart * es;
+    l->val[first].ahead = o->arg, l->val[first].second = o->top, l->val[first].terms = 1;
+    ki_mop far = ki_mreg(KI_XO_R64, p->far);
+    for (uint32_t d = outermost; d < l->depth - 1; d++) { /* which time it is, counted from the outermost loop on */
+        int64_t n = d + 2 < l->depth ? l->loop[d + 1].bound->arg.i : each * p->apart;
+        ki_mop counter = ki_mreg(KI_XO_R64, l->loop[d].counter);
+        if (d > outermost) KI_LPUT(l, KI_X_ADD_GE, far, counter);
+        KI_LPUT(l, KI_X_IMUL_I, far, d > outermost ? far : counter, ki_mimm(n));
+    }
+    KI_LPUT(l, KI_X_ADD_GE, far, ki_mreg(KI_XO_R64, ki_lbase(l, l->local.address[first].buf).reg));
+}

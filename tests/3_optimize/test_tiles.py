@@ -457,6 +457,17 @@ def test_filters_are_asked_for_a_row_in_each_place_of_a_window(koine, tmp_path, 
     assert (np.load(tmp_path / "y.npy") == first).all()
 
 
+def test_a_sum_over_what_was_staged_whole_is_one_loop(koine, tmp_path):
+    """Windows in steps that were copied lie as the sum goes, and filters anyway: one loop over all terms, whose rows the next tile's are asked for from."""
+    rng = np.random.default_rng(7)
+    x, w = rng.standard_normal((1, 512, 14, 14), np.float32), rng.standard_normal((64, 512, 3, 3), np.float32)
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "w.npy", w)
+    (tmp_path / "p.kn").write_text(conv(1, 512, 64, 7, 2))
+    opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1}).stdout)[1]
+    assert opts.startswith("[stage -1 1") and "join 3 4 #-1, join 5 3 #-1" in opts and "split 5 16 R #26, prefetch 26 147456 top #2" in opts, opts
+    computes(koine, tmp_path, x, w, 2)
+
+
 WINDOWS = [  # images, channels, filters, side, step, how the image is framed, columns of a tile
     (1, 16, 64, 56, 1, "frame -1 1 top, split 2 8 u", 8), (2, 8, 32, 28, 2, "frame 0 1 top, split 3 7 u", 7), (3, 8, 32, 18, 1, "frame 0 1 top, split 3 6 u", 6),
     (1, 64, 32, 112, 1, "split 1 8 L top #6, swap 0 6 #-1, frame 6 1 top, split 2 8 u", 8), (5, 200, 32, 14, 1, "frame 0 1 top, split 3 7 u", 7)]

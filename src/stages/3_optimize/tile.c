@@ -822,7 +822,8 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         ki_choice_mark(c, also[i].reduce);
     }
     uint32_t sum[KI_MAX_RANK], sums = 0, taps = t->taps ? t->taps->arg.range.id : UINT32_MAX;
-    for (uint32_t j = t->reduce->nsrc; t->pack && j-- > 1 && sums < KI_MAX_RANK;)
+    bool copied = t->pack || ki_storage(t->streamed)->op == KN_BUFFER; /* as the sums go */
+    for (uint32_t j = t->reduce->nsrc; copied && j-- > 1 && sums < KI_MAX_RANK;)
         sum[sums++] = t->reduce->src[j]->arg.range.id;
     uint32_t inside = ki_nest_next_range(&c->nest);
     if (over_v && !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, v, t->step)) return false;

@@ -276,6 +276,11 @@ static bool wanted(const ki_knobs *k, int64_t mu, int64_t nv, int64_t mw) {
     return (!k->mu || mu == k->mu) && (!k->nv || nv == k->nv) && (!k->mw || mw == k->mw);
 }
 
+/* Are whole vectors left of n columns that are read in place, in tiles `step` wide? Beside a long sum the nest they go in takes no time. */
+static bool leaves_vectors(const ki_choice *c, const ki_tile *t, int64_t n, int64_t step) {
+    return t->inner && !c->target->twice && n % step % t->lanes == 0 && ki_terms(t->reduce) >= MANY_TERMS;
+}
+
 /* Of v's n lanes, in tiles `step` wide, those that do something: the last tile is padded, if that divides `padded`, or, *cut, what is left is
  * done apart, in one register, a part of one, or one by one. */
 static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padded, int64_t step, bool *cut) {
@@ -288,8 +293,9 @@ static double busy(const ki_choice *c, const ki_tile *t, int64_t n, int64_t padd
     half |= few;
     double rest = (double)t->lanes * (few ? 0.3 : half ? 0.85 : 1.15 * (double)whole);
     double masks = padded == n ? 1 : ki_goes_past(c, t) ? 0.94 : t->inner && !ki_is_gated(t->streamed) ? 0.98 : 1;
+    double nest = ki_is_gated(t->streamed) && leaves_vectors(c, t, n, step) ? 1 : 0.97; /* another one */
     double pad = padded % step ? 0 : (double)n / (double)padded * masks,
-           apart = 0.97 * (double)n / ((double)(n - over) + rest); /* another nest */
+           apart = nest * (double)n / ((double)(n - over) + rest);
     bool free = ki_masks_are_free(c);
     bool may = over && n > step && (few ? free || c->target->twice : free && ki_lanes_for(c, over));
     *cut = may && (t->inner || n % t->lanes) && apart > pad;
@@ -684,6 +690,7 @@ static bool laps_rows(ki_choice *c, const ki_tile *t) { return t->u && laps(c, t
 static bool laps_columns(const ki_choice *c, const ki_tile *t) {
     bool long_enough = t->row || t->cut || ki_extent(t->v) >= KI_SHORT * t->lanes;
     bool in_lines = !ki_goes_past(c, t); /* what begins within a line is not stored past the caches */
+    if (t->cut && leaves_vectors(c, t, ki_extent(t->v), t->step)) return false; /* less than a tile done twice */
     return long_enough && in_lines && !t->whole && !t->first && !t->parts && laps(c, t, t->v, t->step);
 }
 

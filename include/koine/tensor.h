@@ -88,6 +88,9 @@ KN_API kn_status kn_to_host(kn_tensor t, void *to, size_t bytes);
 /* Copies its elements, row-major, into the memory of t, a kn_param or data (kn_from_host, kn_borrow_host, realised), at once: what kn_assign does
  * of host data, without a program. bytes must be their exact size. Tensors that were to be computed from the old ones are an error when used. */
 KN_API kn_status kn_write(kn_tensor t, const void *from, size_t bytes);
+/* Tensors that show what is assigned and still to be computed, one for each place: up to n of them into out (NULL: n is 0). Returns how
+ * many there are. */
+KN_API size_t kn_assigned(kn_ctx *k, size_t n, kn_tensor *out);
 /* Realises t and returns its elements, contiguous in host memory, NULL on failure. Valid while t lives and until it
  * is assigned to. */
 KN_API const void *kn_data(kn_tensor t);
@@ -108,7 +111,8 @@ KN_API kn_status kn_bind(kn_ctx *k, const char *name, int64_t value);
  * kn_bind has them then, and draws new random numbers of the context's stream, as the same step built anew would. It writes
  * what the step assigns, and its results where they were: y and loss, which may have ended, show them. Their old values
  * are gone: tensors still to be computed from them are an error when used. What a kn_param begins with is computed
- * before, and no part of the step. Settings are those of the capture.
+ * before, and no part of the step; what was assigned and is still to be computed when it is replayed comes first. Settings are those
+ * of the capture.
  * NULL: kn_message says why; also if there is nothing to compute, or a result's shape is symbolic (assign it to a kn_param). */
 typedef struct kn_captured kn_captured;
 KN_API kn_captured *kn_capture_at(const char *file, int line, size_t n, const kn_tensor *t);

@@ -5,6 +5,7 @@
 #include <koine/nn.h>
 
 #include "base/alloc.h"
+#include "tensor/context.h"
 
 #include <string.h>
 
@@ -17,7 +18,6 @@ struct kn_optim {
     int coupled; /* weight decay enters the gradient (SGD); else it acts on the weight (AdamW) */
     size_t nstate;
     int pending;                    /* a step that was not realised here may yet read the rate */
-    int captured;                   /* so does one that is run again, and wants the new one */
     float *now;                     /* what rate's memory is */
     kn_tensor rate, power1, power2; /* the betas' powers so far */
     kn_tensor *state;               /* what a step writes: params, first moments, second moments, powers */
@@ -80,8 +80,11 @@ void kn_optim_free(kn_optim *o) {
     ki_free(o);
 }
 
+/* A captured step reads the rate where it is. */
+static bool is_captured(const kn_optim *o) { return ki_storage_of(o->k, ki_buffer_under(o->rate->u))->held; }
+
 kn_status kn_optim_rate(kn_optim *o, double rate) {
-    if (o->pending && !o->captured) return new_rate(o, (float)rate);
+    if (o->pending && !is_captured(o)) return new_rate(o, (float)rate);
     *o->now = (float)rate;
     return KN_OK;
 }
@@ -131,13 +134,16 @@ kn_status kn_optim_step(kn_optim *o, kn_tensor loss) {
     return s;
 }
 
-/* captured, if not NULL: the step is kept. */
+/* All that is to be assigned: what the step writes, and what its loss moves besides (running statistics). captured, if not NULL: the step is
+ * kept. */
 static kn_status realized(kn_optim *o, kn_tensor extra, kn_captured **captured) {
-    kn_tensor *t = ki_malloc((o->nstate + 1) * sizeof *t);
-    size_t n = o->nstate + (extra != NULL);
+    size_t n = kn_assigned(o->k, 0, NULL);
+    kn_tensor *t = ki_malloc((n + o->nstate + 1) * sizeof *t);
     if (!t) return KN_NOMEM;
-    memcpy(t, o->state, o->nstate * sizeof *t);
-    if (extra) t[o->nstate] = extra;
+    memcpy(t, o->state, o->nstate * sizeof *t); /* for the message if one is an error */
+    kn_assigned(o->k, n, t + o->nstate);
+    n += o->nstate;
+    if (extra) t[n++] = extra;
     if (captured) *captured = kn_capture_at(NULL, 0, n, t);
     kn_status s = captured ? *captured ? KN_OK : kn_error(o->k) : kn_realize_at(NULL, 0, n, t);
     ki_free(t);
@@ -149,6 +155,5 @@ kn_status kn_optim_realize(kn_optim *o, kn_tensor extra) { return realized(o, ex
 
 kn_captured *kn_optim_capture(kn_optim *o, kn_tensor extra) {
     kn_captured *c = NULL;
-    if (realized(o, extra, &c) == KN_OK) o->captured = 1;
-    return c;
+    return realized(o, extra, &c) == KN_OK ? c : NULL;
 }

@@ -93,12 +93,20 @@ void ki_captured_close(kn_captured *c) {
     ki_free(c);
 }
 
+/* Are all tensors born since then data, which nothing makes stale? */
+static bool are_data(const kn_ctx *k, uint64_t since) {
+    for (const struct kn_tensor_s *t = k->tensors; t && t->born >= since; t = t->next)
+        if (t->u && (t->past || !ki_view_base(t->u))) return false;
+    return true;
+}
+
 /* What is overwritten, told of to tensors that were born since it was last. */
 static bool mark(kn_ctx *k, const uint32_t *id, size_t n) {
-    bool known = true;
-    for (size_t i = 0; i < n && known; i++) known = k->storage[id[i]].marked == k->births + 1;
-    if (known) return true;
-    if (!ki_overwritten(k, id, n)) return false;
+    uint64_t since = k->births + 1;
+    for (size_t i = 0; i < n; i++)
+        if (k->storage[id[i]].marked < since) since = k->storage[id[i]].marked;
+    if (since == k->births + 1) return true;
+    if (!are_data(k, since) && !ki_overwritten(k, id, n)) return false;
     for (size_t i = 0; i < n; i++) k->storage[id[i]].marked = k->births + 1;
     return true;
 }
@@ -114,6 +122,17 @@ static bool draw(kn_captured *c) {
         k->rng_counter += s->drawn;
     }
     return !c->ndraw || mark(k, c->draw, c->ndraw);
+}
+
+/* What is assigned and still to be computed comes first, as it would if the step were built anew: it may be read here, or read what is
+ * overwritten. */
+static bool settle(kn_ctx *k) {
+    size_t n = kn_assigned(k, 0, NULL);
+    kn_tensor *t = n ? ki_malloc(n * sizeof *t) : NULL;
+    bool ok = !n || t || (ki_fail(&k->env, KI_E_NOMEM), false);
+    if (t) ok = ki_realize(k, t, kn_assigned(k, n, t), NULL, NULL);
+    ki_free(t);
+    return ok;
 }
 
 /* The BUFFER that t shows all of in its order, realised; NULL: env has the failure. */
@@ -164,7 +183,7 @@ kn_status kn_replay(kn_captured *c) {
     ki_run *r = c->r;
     kn_ctx *k = r->k;
     ki_settle_failure(k);
-    if (ki_bind_variables(r, c->exec) && mark(k, c->wrote, c->nwrote) && draw(c) &&
+    if (settle(k) && ki_bind_variables(r, c->exec) && mark(k, c->wrote, c->nwrote) && draw(c) &&
         ki_exec_run(r, c->exec, c->in, c->out, r->value))
         ki_copy_passed_through(c->exec, c->in, c->out);
     return (kn_status)ki_settle_failure(k);
@@ -178,7 +197,7 @@ kn_status kn_write(kn_tensor t, const void *from, size_t bytes) {
     if (!t) return KN_BAD_ARGUMENT;
     kn_ctx *k = t->k;
     ki_settle_failure(k);
-    kn_uop b = place_of(t);
+    kn_uop b = settle(k) ? place_of(t) : NULL;
     size_t need = b ? (size_t)b->type->numel * ki_itemsize((kn_dtype)b->dtype) : 0;
     ki_storage *s = b ? ki_storage_of(k, b) : NULL;
     if (b && need != bytes) ki_fail(&k->env, KI_E_WRITE_SIZE, need, bytes);

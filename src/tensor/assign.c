@@ -96,6 +96,7 @@ static kn_uop rebased(kn_ctx *k, kn_uop u, kn_uop from, kn_uop to) {
 
 static kn_uop write_to(kn_ctx *k, kn_uop base, kn_uop view, kn_uop value) {
     kn_uop store = value ? ki_op2(&k->ir, KN_STORE, view, value) : NULL;
+    k->assigns++;
     return store ? ki_op2(&k->ir, KN_AFTER, base, store) : NULL;
 }
 
@@ -109,6 +110,18 @@ kn_tensor kn_param(kn_tensor x) {
     kn_uop buffer = ki_buffer_new(k, ki_numel(v), (kn_dtype)v->dtype, k->device);
     kn_uop base = !buffer || ki_numel(v) == 0 ? buffer : write_to(k, buffer, ki_t_reshape_to(k, buffer, &s), v);
     return ki_handle(k, ki_t_reshape_to(k, base, &s));
+}
+
+size_t kn_assigned(kn_ctx *k, size_t n, kn_tensor *out) {
+    size_t found = 0;
+    if (k->settled == k->assigns) return 0;
+    for (uint32_t id = 1; id < k->nview && id < k->ir.n; id++) {
+        if (!k->view[id] || k->ir.node[id]->op != KN_AFTER) continue;
+        if (found < n) out[found] = k->view[id];
+        found++;
+    }
+    if (!found) k->settled = k->assigns;
+    return found;
 }
 
 /* ---- through any movement --------------------------------------------------------------------------------------- */

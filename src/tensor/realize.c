@@ -1,8 +1,11 @@
 /* realize.c: from wanted tensors to one program, and from its results back to every live tensor. */
+#define KN_NO_LOC
 #include "tensor/context.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include <koine/tensor.h>
 
 static bool is_assignment(kn_uop u) { return u->op == KN_AFTER && u->nsrc == 2 && u->src[1]->op == KN_STORE; }
 
@@ -65,31 +68,6 @@ bool ki_plan_program(kn_ctx *k, ki_plan *plan) {
     return true;
 }
 
-bool ki_plan_open(kn_ctx *k, const kn_tensor *t, size_t n, ki_plan *plan) {
-    *plan = (ki_plan){0};
-    kn_uop *want = ki_malloc((n ? n : 1) * sizeof *want);
-    if (!want) return ki_fail(&k->env, KI_E_NOMEM), false;
-    bool ok = true;
-    for (size_t i = 0; i < n && ok; i++) {
-        if (!t[i]) ki_fail(&k->env, KI_E_TENSOR_NULL, "realize", (unsigned)i), ok = false;
-        else if (t[i]->k != k) ki_fail(&k->env, KI_E_TENSOR_CONTEXT, "realize"), ok = false;
-        else ok = ki_usable(t[i], "realize");
-        if (ok) want[i] = t[i]->u;
-    }
-    ok = ok && collect_roots(k, want, n, plan);
-    ki_free(want);
-    if (!ok) ki_plan_close(plan);
-    return ok;
-}
-
-void ki_plan_close(ki_plan *plan) {
-    if (plan->program.ir) ki_program_free(&plan->program);
-    ki_free(plan->root);
-    *plan = (ki_plan){0};
-}
-
-/* ---- afterwards -------------------------------------------------------------------------------------------- */
-
 /* By id. reads: the node needs a buffer that has been written, as it was before. stale: and this plan has not computed it. */
 typedef struct overwritten {
     uint8_t *reads, *stale;
@@ -130,11 +108,76 @@ static bool find_overwritten(kn_ctx *k, const ki_plan *plan, overwritten *o) {
     return true;
 }
 
+/* How many of the bases of these views are to be assigned, are not by the plan, and read what it overwrites: those come first. */
+static size_t spoilt(kn_ctx *k, const ki_plan *plan, kn_tensor *view, size_t n, bool *ok) {
+    ki_map *planned = ki_map_take(&k->ir);
+    overwritten o = {NULL, NULL};
+    size_t other = 0, found = 0;
+    *ok = planned != NULL;
+    for (size_t i = 0; i < plan->nassign && *ok; i++) ki_map_set(planned, plan->root[i], plan->root[i]);
+    for (size_t i = 0; i < n && *ok; i++)
+        if (!ki_map_get(planned, ki_view_base(view[i]->u))) view[other++] = view[i];
+    ki_map_give(&k->ir, planned);
+    if (!*ok || !other) return 0;
+    *ok = find_overwritten(k, plan, &o);
+    for (size_t i = 0; i < other && *ok; i++)
+        if (o.stale[ki_view_base(view[i]->u)->id]) view[found++] = view[i];
+    close_overwritten(&o);
+    return found;
+}
+
+/* The plan with what else is to be assigned and reads, as it was, what the plan overwrites. */
+static bool add_spoilt(kn_ctx *k, kn_uop **want, size_t n, ki_plan *plan) {
+    size_t pending = kn_assigned(k, 0, NULL), found;
+    kn_tensor *view = pending ? ki_malloc(pending * sizeof *view) : NULL;
+    bool ok = view != NULL;
+    if (!pending) return true;
+    do {
+        found = ok ? spoilt(k, plan, view, kn_assigned(k, pending, view), &ok) : 0;
+        kn_uop *more = found ? ki_realloc(*want, n + found, sizeof *more) : NULL;
+        ok = ok && (!found || more);
+        if (!ok || !found) break;
+        *want = more;
+        for (size_t i = 0; i < found; i++) more[n++] = ki_view_base(view[i]->u);
+        ki_free(plan->root);
+        *plan = (ki_plan){0};
+        ok = collect_roots(k, *want, n, plan);
+    } while (ok);
+    ki_free(view);
+    return ok || (ki_fail(&k->env, KI_E_NOMEM), false);
+}
+
+bool ki_plan_open(kn_ctx *k, const kn_tensor *t, size_t n, ki_plan *plan) {
+    *plan = (ki_plan){0};
+    kn_uop *want = ki_malloc((n ? n : 1) * sizeof *want);
+    if (!want) return ki_fail(&k->env, KI_E_NOMEM), false;
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++) {
+        if (!t[i]) ki_fail(&k->env, KI_E_TENSOR_NULL, "realize", (unsigned)i), ok = false;
+        else if (t[i]->k != k) ki_fail(&k->env, KI_E_TENSOR_CONTEXT, "realize"), ok = false;
+        else ok = ki_usable(t[i], "realize");
+        if (ok) want[i] = t[i]->u;
+    }
+    ok = ok && collect_roots(k, want, n, plan) && (!plan->nassign || add_spoilt(k, &want, n, plan));
+    ki_free(want);
+    if (!ok) ki_plan_close(plan);
+    return ok;
+}
+
+void ki_plan_close(ki_plan *plan) {
+    if (plan->program.ir) ki_program_free(&plan->program);
+    ki_free(plan->root);
+    *plan = (ki_plan){0};
+}
+
+/* ---- afterwards -------------------------------------------------------------------------------------------- */
+
 static void mark_stale(kn_ctx *k, const overwritten *o) {
     for (struct kn_tensor_s *t = k->tensors; t; t = t->next) {
         if (t->past && o->reads[t->past->id]) t->past = NULL, t->cut = 1;
         if (!t->u || !o->stale[t->u->id]) continue;
-        if (ki_view_base(t->u)) continue; /* a view: it shows the new value */
+        kn_uop base = ki_view_base(t->u);
+        if (base && (base->op == KN_BUFFER || !o->stale[base->id])) continue; /* a view: it shows the new value */
         ki_views_drop(k, t);
         t->u = NULL;
         t->dead = KI_STALE;

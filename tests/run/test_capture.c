@@ -192,6 +192,46 @@ static void shared(const char *device) {
     kn_close(k);
 }
 
+/* What is assigned and still to be computed comes before a replay and a write, as it would before the step built anew. */
+static void assigned_before(const char *device) {
+    kn_ctx *k = kn_open(device);
+    kn_tensor one = kn_ones(k, KN_SHAPE(2), KN_F32), x = kn_param(one), y = kn_muls(x, 3), of_y = kn_param(one),
+              of_x = kn_param(one);
+    kn_captured *step = kn_capture(y);
+    kn_realize(of_y, of_x);
+    kn_assign(of_y, kn_adds(y, 1));
+    kn_assign(x, kn_full(k, KN_SHAPE(2), 5, KN_F32));
+    CHECK(kn_replay(step) == KN_OK && kn_item(kn_select(y, 0, 0)) == 15, "%s: a replay reads what was assigned: %s",
+          device, kn_message(k));
+    CHECK(kn_item(kn_select(of_y, 0, 0)) == 4, "%s: and what is overwritten was read before", device);
+    kn_assign(of_x, kn_adds(x, 1));
+    kn_assign(x, kn_muls(x, 2));
+    CHECK(kn_write(x, (float[]){7, 8}, 8) == KN_OK && kn_item(kn_select(of_x, 0, 0)) == 6 &&
+              kn_item(kn_select(x, 0, 1)) == 8,
+          "%s: so do those of a write: %s", device, kn_message(k));
+    kn_close(k);
+}
+
+/* A step captured with more than its loss knows of a new rate. */
+static void rate(const char *device) {
+    kn_ctx *k = kn_open(device);
+    kn_tensor w = kn_param(kn_zeros(k, KN_SHAPE(2), KN_F32)), loss = kn_sum(w), t[8];
+    kn_optim *o = kn_sgd(k, &w, 1, 1, 0, 0);
+    kn_optim_step(o, loss);
+    kn_realize(w);
+    loss = kn_sum(w);
+    kn_optim_step(o, loss);
+    size_t n = kn_assigned(k, 6, t);
+    t[n++] = loss, t[n++] = kn_muls(loss, 2);
+    kn_captured *step = kn_capture_at(NULL, 0, n, t);
+    kn_optim_rate(o, 10);
+    CHECK(step && kn_replay(step) == KN_OK && kn_item(kn_select(w, 0, 0)) == -12, "%s: a new rate: %s", device,
+          kn_message(k));
+    kn_captured_free(step);
+    kn_optim_free(o);
+    kn_close(k);
+}
+
 /* More programs than are kept: the step's stays. */
 static void driven_out(void) {
     kn_ctx *k = kn_open("NULL");
@@ -246,6 +286,8 @@ int main(void) {
         variables(devices[i]);
         overwritten(devices[i]);
         shared(devices[i]);
+        assigned_before(devices[i]);
+        rate(devices[i]);
     }
     driven_out();
     no_memory();

@@ -3,6 +3,7 @@
 #include "../tap.h"
 
 #include <koine/koine.h>
+#include <koine/nn.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -219,6 +220,45 @@ static void readers(void) {
     kn_close(k);
 }
 
+/* What is still to be assigned reads a place as it was when that was said, whatever is realised in between. */
+static void still_to_be_assigned(void) {
+    kn_ctx *k = kn_open("CPU");
+    kn_tensor one = kn_ones(k, KN_SHAPE(2), KN_F32), p = kn_param(one), q = kn_param(kn_muls(one, 2)),
+              r = kn_param(kn_muls(one, 3)), s = kn_param(kn_muls(one, 4)), t[4];
+    kn_realize(p, q, r, s);
+    CHECK(kn_assigned(k, 0, NULL) == 0, "nothing is to be assigned");
+    kn_assign(r, kn_adds(q, 5));
+    kn_assign(q, kn_adds(p, 1));
+    kn_assign(s, kn_full(k, KN_SHAPE(2), 9, KN_F32));
+    kn_assign(p, kn_full(k, KN_SHAPE(2), 10, KN_F32));
+    CHECK(kn_assigned(k, 4, t) == 4, "four places are");
+    CHECK(kn_realize(p) == KN_OK && SAME(q, 2, 2) && SAME(r, 7, 7) && SAME(p, 10, 10),
+          "what reads what is overwritten is assigned with it: %s", kn_message(k));
+    CHECK(kn_assigned(k, 1, t) == 1 && t[0] == s && SAME(s, 9, 9) && kn_assigned(k, 0, NULL) == 0, "the rest stays");
+    kn_close(k);
+}
+
+/* A step's loss moves running statistics: by what the parameters were. */
+static void running_statistics(void) {
+    kn_ctx *k = kn_open("CPU");
+    kn_linear_layer l = kn_linear_new(k, 3, 2, 0);
+    kn_norm_layer n = kn_batch_norm_new(k, 2);
+    kn_optim *o = kn_sgd(k, &l.weight, 1, 0.5, 0, 0);
+    kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(2, 3)), want[2], got[2];
+    for (int i = 0; i < 2; i++) {
+        want[i] = kn_muls(kn_mean_over(kn_linear_apply(&l, x), KN_AXES(0), 0), 0.1);
+        if (i) want[i] = kn_add(want[i], kn_muls(kn_detach(got[0]), 0.9));
+        kn_realize(want[i]);
+        kn_tensor loss = kn_mean(kn_abs(kn_batch_norm_apply(&n, kn_linear_apply(&l, x), 1)));
+        kn_optim_step(o, loss);
+        CHECK(kn_optim_realize(o, loss) == KN_OK && kn_assigned(k, 0, NULL) == 0, "step %d: %s", i, kn_message(k));
+        got[i] = kn_muls(n.mean, 1);
+        CHECK(kn_item(kn_max(kn_abs(kn_sub(got[i], want[i])))) < 1e-5, "step %d moved the mean: %s", i, kn_message(k));
+    }
+    kn_optim_free(o);
+    kn_close(k);
+}
+
 /* Of tensors that all live on, one after the other is realised: that costs what it computes, not what lives. */
 static double seconds_to_realize(int n) {
     kn_ctx *k = kn_open("CPU");
@@ -293,6 +333,8 @@ int main(void) {
     training();
     failures();
     readers();
+    still_to_be_assigned();
+    running_statistics();
     many_live();
     no_memory("c");
     no_memory("x86");

@@ -33,6 +33,7 @@ __version__ = __import__("koine._context", fromlist=["L"]).L.kn_version().decode
 
 del fft  # noqa: F821  (the function: koine.fft is the module)
 from . import datasets, fft, linalg, nn, random  # noqa: E402,F401
+from ._capture import capture  # noqa: E402,F401
 from ._transform import checkpoint, function, grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp  # noqa: E402,F401
 
 

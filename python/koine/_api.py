@@ -562,7 +562,7 @@ UniqueInverseResult = namedtuple("UniqueInverseResult", "values inverse_indices"
 def _counted(name, x, size):
     """How many there may be; None: as many as there are, which is only known once x is."""
     if size is None and x._k.tracing:
-        raise ArgumentError(f"{name} while a function is traced: how many there are depends on data, and a shape cannot: {name}(x, size=n) has room for n, x.size at most")
+        raise ArgumentError(f"{name} {x._k.meanwhile}: how many there are depends on data, and a shape cannot: {name}(x, size=n) has room for n, x.size at most")
     return x.size if size is None else index(size, f"{name}: size")
 
 
@@ -642,6 +642,7 @@ def realize(*arrays):
 def computed(k, arrays):
     """Computes a list of arrays of context k."""
     with k.lock:
+        k.values()
         if k.dead:
             k.drain()
         file, line = place()
@@ -665,6 +666,7 @@ def bind(name, value):
     """Gives a variable of the current context its value for what is computed from now on."""
     k = current()
     with k.lock:
+        k.between("bind")
         k.check(L.kn_bind(k._c, name.encode(), index(value)))
 
 
@@ -672,6 +674,7 @@ def manual_seed(seed):
     """Where the random functions start from, on the current context."""
     k = current()
     with k.lock:
+        k.between("seed")
         L.kn_manual_seed(k._c, index(seed))
 
 

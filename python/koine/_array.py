@@ -6,11 +6,12 @@ it. (An array made by param() is a place instead: what its layer, its optimizer 
 """
 import ctypes
 import operator
+from weakref import ref
 
 import numpy as np
 
 from . import _abi, _context
-from ._context import ArgumentError, AxisError, DTypeError, L, S, UnsupportedError, current, place
+from ._context import ArgumentError, AxisError, DTypeError, Error, L, S, UnsupportedError, current, place
 from ._dtypes import ALL, BITS_OF, BY_NAME, default, dtype as dtype_of
 
 VALUE, OWN, PLACE = range(3)  # whose memory: shared by whatever is equal; nobody else's so far; a parameter's
@@ -51,12 +52,18 @@ class Array:
     @property
     def ndim(self):
         with self._k.lock:
-            return L.kn_rank(self._h)
+            return self._there(L.kn_rank(self._h))
 
     @property
     def size(self):
         with self._k.lock:
-            return L.kn_numel(self._h)
+            return self._there(L.kn_numel(self._h))
+
+    def _there(self, n):
+        """n, or (it is below 0) the failure of an array whose values are gone."""
+        if n < 0:
+            wrap(self._k, L.kn_contiguous(self._h))  # raises it, with the line
+        return n
 
     @property
     def nbytes(self):
@@ -98,6 +105,7 @@ class Array:
         """Copies the elements to a numpy array of their bytes."""
         k = self._k
         with k.lock:
+            k.values()
             k.check(S.kn_to_host(self._h, out.ctypes.data, out.nbytes))
         return out
 
@@ -135,9 +143,9 @@ class Array:
 
     def _shared(self):
         """A read-only numpy array of this one's memory, which lives as long as it is used."""
-        d, shape = self.dtype, self.shape
+        pointer, d, shape = self._pointer(), self.dtype, self.shape
         bits = np.dtype(BITS_OF.get(d.name, d if d.in_numpy else np.int64))
-        buffer = (ctypes.c_char * (self.size * bits.itemsize)).from_address(self._pointer())
+        buffer = (ctypes.c_char * (self.size * bits.itemsize)).from_address(pointer)
         buffer._held = _Held(self)
         a = np.frombuffer(buffer, bits).reshape(shape)
         a.flags.writeable = False
@@ -146,6 +154,7 @@ class Array:
     def _pointer(self):
         k = self._k
         with k.lock:
+            k.values()
             p = S.kn_data(self._h)
             if not p and self.size:
                 file, line = place()
@@ -203,7 +212,7 @@ class Array:
         return bool((self == value).any())
 
     def __repr__(self):
-        if self._k.tracing and not self._is_data():
+        if self._unknown():
             return f"Array(traced, shape={self.shape}, dtype={self.dtype})"
         a = self.__array__()
         if a.dtype.kind not in "biuf":
@@ -212,10 +221,15 @@ class Array:
         return f"Array({lines}, dtype={self.dtype})"
 
     def __str__(self):
-        return str(self.__array__()) if self._is_data() or not self._k.tracing else repr(self)
+        return repr(self) if self._unknown() else str(self.__array__())
 
     def __format__(self, spec):
         return format(self.item() if self.ndim == 0 else self, spec) if spec else str(self)
+
+    def _unknown(self):
+        """Is it shown while a function is traced that has not computed it, or a step captured?"""
+        with self._k.lock:
+            return bool(self._k.tracing) and (self._k.capturing or not self._is_data())
 
     def _is_data(self):
         """Has it memory already (a view of one)?"""
@@ -258,9 +272,11 @@ class Array:
         with k.lock:
             if k.dead:
                 k.drain()
-            if k.tracing and self._own == PLACE:
+            if k.tracing and self._own == PLACE and not k.in_step:
                 raise DTypeError("a parameter is assigned to while a function is traced: return the new value instead")
-            if k.tracing:  # memory that is written to is no value of a function: another array instead
+            if k.made is not None and self._own != PLACE and not any(made() is self for made, _, _ in k.made):
+                raise DTypeError(f"x[key] = value {k.meanwhile}, of an array that was made outside: it would be written at the first call alone; x = kn.param(x) is written at each")
+            if k.tracing and self._own != PLACE:  # memory that is written to is no value of a function: another array instead
                 self._become(Parts(self, key).put(value), VALUE)
                 return
             if self._own == VALUE:
@@ -319,6 +335,8 @@ def wrap(k, h, own=VALUE):
         raise k.failed(h) from None
     a = _new(Array)
     a._k, a._h, a._d, a._own, a._s = k, h, d, own, None
+    if k.made is not None:
+        k.made.append((ref(a), file, line))
     return a
 
 
@@ -346,7 +364,7 @@ def copied(x, own=OWN):
     if not k.tracing:
         return call(L.kn_param, x, own=own)
     if own == PLACE:
-        raise DTypeError("a parameter is made while a function is traced: make it outside, or pass it in")
+        raise DTypeError(f"a parameter is made {k.meanwhile}: make it outside, or pass it in")
     return wrap(k, x._again())
 
 
@@ -354,6 +372,8 @@ def operand(k, x, d):
     """The handle of an operand: an array's, a number's beside dtype number d, that of what asarray makes of it; None: NULL."""
     t = type(x)
     if t is Array:
+        if x._k is not k and not x._k._c:
+            raise Error("the array's context has been closed")
         if x._own == OWN:
             x._own = VALUE
         return x._h
@@ -468,7 +488,7 @@ class Parts:
             return [asarray(i, device=mask._k) for i in np.nonzero(given)]
         k, rank = mask._k, mask.ndim
         if k.tracing:
-            raise AxisError("x[mask] while a function is traced: how many elements there are depends on data, and a shape cannot; kn.where(mask, x, other) keeps the shape, kn.masked_select(x, mask, size) has room for `size`")
+            raise AxisError(f"x[mask] {k.meanwhile}: how many elements there are depends on data, and a shape cannot; kn.where(mask, x, other) keeps the shape, kn.masked_select(x, mask, size) has room for `size`")
         at = call(L.kn_nonzero, mask, call(L.kn_count_nonzero, mask).item(), None)
         return [call(L.kn_select, at, 1, i) for i in range(rank)]
 
@@ -577,13 +597,13 @@ class Parts:
             return wrap(k, L.kn_where(self.mask._h, operand(k, value, x._d), x._h))
         value = operand(k, value, x._d)
         if not hasattr(L, "kn_index_put") or None in [p for p in self.key if not isinstance(p, Array)]:
-            raise UnsupportedError("x[key] = value while a function is traced: kn.where, kn.concat and kn.pad make another array")
+            raise UnsupportedError(f"x[key] = value {k.meanwhile}: kn.where, kn.concat and kn.pad make another array")
         places, n = [], len(self.key)
         for axis, p in enumerate(self.key):
             if isinstance(p, slice) and not self.arrays:
                 p = range(*p.indices(x.shape[axis]))
             if isinstance(p, slice) and p != slice(None):
-                raise UnsupportedError("x[array, a:b] = value while a function is traced: x[array] with whole axes alone")
+                raise UnsupportedError(f"x[array, a:b] = value {k.meanwhile}: x[array] with whole axes alone")
             rest = (1,) * sum(isinstance(q, slice) for q in self.key[axis + 1 :])
             places.append(p if isinstance(p, Array) else None if isinstance(p, slice) else asarray(np.array(p, np.int64).reshape(np.shape(p) + (rest if np.ndim(p) else ())), device=k))
         at = (_abi.P * max(n, 1))(*[None if p is None else p._h for p in places])

@@ -62,7 +62,9 @@ BY_STATUS = {"KN_BAD_ARGUMENT": ArgumentError, "KN_PARSE": ArgumentError, "KN_IO
 SAID = ((r"kn_bind\(k, name, value\), or --in .*", "koine.bind(name, value)"), (r"copy one through host memory: kn_data, kn_from_host", "x.to_device(y.context) copies x to where y is"),
         (r"kn_cast (it|the value)( first)?", r"\1.astype(dtype)\2"), (r"\b(?:it|the (value))\.astype", lambda m: (m[1] or "x") + ".astype"),
         (r"KN_BOOL, KN_I32, KN_F32 \.\.\.: `koine info` lists them", "koine.bool, koine.int32, koine.float32 ..."), (r"copy larger ones to the host \(kn_to_host\) and use a library for them", "numpy.linalg takes koine's arrays, of any size"),
-        (r"KN_DEVICE, --device, kn_open, kn_copy_to", "KN_DEVICE, koine.device, x.to_device"), (r"copy it with kn_from_host", "copy it: koine.asarray"), (r"kn_to_host copies", "np.array(x) copies"),
+        (r"KN_DEVICE, --device, kn_open, kn_copy_to", "KN_DEVICE, koine.device, x.to_device"), (r"kn_assign it to a slice of a kn_param, and capture that", "write it to a part of a koine.param, p[...] = x"),
+        (r"realise it before that, or together with the kn_assign", "koine.realize it before that; a step that is captured returns what it makes"),
+        (r"copy it with kn_from_host", "copy it: koine.asarray"), (r"kn_to_host copies", "np.array(x) copies"),
         (r"operand (\d+) is NULL", r"operand \1 is None"),
         (r"it was never set; only tensors that the header names as optional may be NULL", "an array expected; None only where it is the default"))
 
@@ -132,6 +134,7 @@ class Context:
             raise NoMemoryError("kn_open: out of memory")
         self.lock, self.dead, self._scalars = threading.RLock(), collections.deque(), {}
         self.tracing = self.nested = self.dropped = self.bytes = 0
+        self.made = None  # while a step is captured: its arrays so far, weakly, with the line of each
         self.lent = set()  # who uses memory of an array here
         self.name = (device or L.kn_get(self._c, b"KN_DEVICE").decode()).upper()
         if L.kn_error(self._c):  # a setting in the environment
@@ -179,6 +182,31 @@ class Context:
         return {name: getattr(s, name) for name, _ in s._fields_}
 
     # ---- for this package ----
+
+    @property
+    def capturing(self):
+        """Is a step captured? Nothing is computed meanwhile."""
+        return self.made is not None
+
+    @property
+    def in_step(self):
+        """Is a step captured, and no function traced inside it?"""
+        return self.made is not None and self.tracing == 1
+
+    @property
+    def meanwhile(self):
+        return "while a step is captured" if self.in_step else "while a function is traced"
+
+    def values(self):
+        """A value is asked for now."""
+        if self.made is not None:
+            raise ArgumentError("a value is asked for while a step is captured: nothing is computed before it has returned\n"
+                                "  hint: float(x), print(x), np.f(x), if x: belong outside, on what it returns; kn.where(x, a, b) chooses inside")
+
+    def between(self, what):
+        """Something a step cannot do."""
+        if self.made is not None:
+            raise ArgumentError(f"{what} while a step is captured, which the first call alone would do: between calls it holds for those that follow")
 
     def check(self, status):
         """Raises the failure a call just had."""

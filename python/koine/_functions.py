@@ -203,7 +203,7 @@ def source(f):
         got = ["_wrap(_k, _result)"] if f.result == "kn_tensor" else []
         lines.append("    return tuple(_wrap(_k, h) for h in _to_out if h)" if many else "    return " + ", ".join(got + [f"_wrap(_k, _to_{o}[0])" for o in outs]))
     elif f.result == "kn_status":
-        lines += ["    _k.check(" + call_(f.name, args) + ")"]
+        lines += ["    _k.values()", "    _k.check(" + call_(f.name, args) + ")"]
     else:
         lines += ["    return _wrap(_k, " + call_(f.name, args) + ")"]
     return f"def {short}({', '.join(head)}):\n    " + "\n    ".join(lines) + "\n"

@@ -4,8 +4,12 @@ A function is traced by running it on placeholders, named inputs without values.
 finds where it was written) are captured. The trace is one FUNCTION node, kept as a template applied to the placeholders
 themselves; a call applies its body to other arguments. Nothing of this is semantics: FUNCTION is inlined when it is compiled.
 """
+import dis
 import functools
+import inspect
 import itertools
+from types import CodeType, FunctionType, MethodType
+from weakref import ref
 
 from ._abi import KINDS, P
 from ._api import asarray, computed
@@ -24,13 +28,14 @@ _names = itertools.count(1)
 
 # ---- nested arguments ----
 
-def flatten(tree):
-    """The arrays in nested tuples, lists and dicts, and a form to put others in their place. The form is hashable if what else is in it is."""
+def flatten(tree, data=asarray):
+    """The arrays in nested tuples, lists and dicts, and a form to put others in their place. The form is hashable if what else is in it is.
+    data: what becomes of other libraries' arrays."""
     leaves = []
-    return leaves, _visit(tree, leaves)
+    return leaves, _visit(tree, leaves, data)
 
 
-def _visit(t, leaves):
+def _visit(t, leaves, data):
     if isinstance(t, (tuple, list)):
         form = []
         for v in t:
@@ -38,17 +43,17 @@ def _visit(t, leaves):
                 leaves.append(v)
                 form.append(_LEAF)
             else:
-                form.append(_visit(v, leaves))
+                form.append(_visit(v, leaves, data))
         return type(t), tuple(form)
     if type(t) is Array:
         leaves.append(t)
         return _LEAF
     if isinstance(t, dict):
-        return dict, tuple(t), tuple([_visit(v, leaves) for v in t.values()])
+        return dict, tuple(t), tuple([_visit(v, leaves, data) for v in t.values()])
     if isinstance(t, _number):
         return "is", type(t), t  # 1, 1.0 and True are equal keys
     if hasattr(t, "__array__") and not callable(t):
-        leaves.append(asarray(t))
+        leaves.append(data(t))
         return _LEAF
     return "is", None, t
 
@@ -149,6 +154,8 @@ class Trace:
                 if not h:
                     k.fail()
                 out.append(wrap_as(k, at(h, file, line), d, shape))
+            if k.made is not None:
+                k.made += [(ref(x), file, line) for x in out]
             return out
 
 
@@ -353,18 +360,51 @@ def checkpoint(f):
 
 # ---- functions ----
 
+def found(*rest):
+    """Arrays and modules among these, and by the names that functions among them, and those they call, read where they were written."""
+    seen, rest, out = set(), list(rest), []
+    while rest:
+        v = rest.pop()
+        if id(v) in seen:
+            continue
+        seen.add(id(v))
+        v = inspect.unwrap(v) if isinstance(v, (FunctionType, function)) else v
+        if type(v) is Array or hasattr(type(v), "named_parameters"):
+            out.append(v)
+        elif isinstance(v, (list, tuple, dict)):
+            if len(v) <= 1000:  # more of them are data
+                rest += v.values() if isinstance(v, dict) else v
+        elif isinstance(v, (FunctionType, MethodType)) and not (v.__module__ or "").startswith("koine"):
+            rest += [*_named(v.__func__ if isinstance(v, MethodType) else v), getattr(v, "__self__", None)]
+    return out
+
+
+def _named(f):
+    """The values of the globals that a function reads, and of what it closes over."""
+    codes, out = [f.__code__], []
+    for code in codes:
+        codes += [c for c in code.co_consts if isinstance(c, CodeType)]
+        out += [f.__globals__.get(i.argval) for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"]
+    for cell in f.__closure__ or ():
+        try:
+            out.append(cell.cell_contents)
+        except ValueError:  # not bound yet
+            pass
+    return out
+
+
 class function:
     """f, compiled once for each set of shapes and dtypes: `@koine.function`. Its arguments and results are (nested tuples, lists and
     dicts of) arrays; other arguments are part of what it is compiled for. A call computes all results at once. Arrays that f finds
     where it was written are captured: a later call sees what a param() has become by then, and the value the others had.
 
     f runs only when it is traced: what it prints or changes, it does then, and what it draws (koine.random) is the same at each
-    call: draw outside, and pass it in."""
+    call: draw outside, and pass it in. (After model.eval() or train() it is traced again.)"""
 
     def __init__(self, f):
-        _callable(f, "function")
-        self.f, self.traces = f, {}
-        functools.update_wrapper(self, f)
+        _callable(f, type(self).__name__)
+        functools.update_wrapper(self, f)  # first: f's own attributes may be these
+        self.f, self.traces, self.modules = f, {}, {}
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)
@@ -376,25 +416,36 @@ class function:
         leaves, form = flatten((args, kwargs))
         k = _one_context(leaves)
         with k.lock:
-            key = (k, form, tuple([(x._d, x.shape) for x in leaves]))
-            try:
-                found = self.traces.get(key)
-            except TypeError:
-                raise DTypeError(f"function: arguments are arrays, or what a dict takes as a key: {self.f.__name__}{args!r}") from None
-            if found is None:
-                found = self._trace(k, leaves, form)
-                if found[0] is None or not found[0].inside:
-                    self.traces[key] = found
-            trace, out = found
+            key = self._key((k, form, tuple([(x._d, x.shape) for x in leaves])), args, kwargs)
+            traced = self.traces.get(key)
+            if traced is None:
+                traced = self._trace(k, leaves, form)
+                if traced[0] is None or not traced[0].inside:
+                    self.traces[key] = traced
+            trace, out = traced
             results = trace.apply(leaves) if trace else []
             if not k.tracing and results:
                 computed(k, results)
             return rebuild(out, iter(results))
 
+    def _key(self, key, args, kwargs):
+        """What arguments are, and whether the modules that f finds are in training."""
+        try:
+            modules = self.modules.get(key)
+        except TypeError:
+            raise DTypeError(f"{type(self).__name__}: arguments are arrays, or what a dict takes as a key: {getattr(self.f, '__name__', self.f)}{args!r}") from None
+        if modules is None:
+            modules = self.modules[key] = [m for v in found(self.f, args, kwargs) if type(v) is not Array for m in v.modules()]
+        return (key, *[m.training for m in modules]) if modules else key
+
     def _trace(self, k, leaves, form):
-        inner = [placeholder(k, x) for x in leaves]
-        args, kwargs = rebuild(form, iter(inner))
-        with tracing(k), k:
-            out = self.f(*args, **kwargs)
-        results, out_form = flatten(out)
-        return Trace(k, inner, results) if results else None, out_form
+        made, k.made = k.made, None if k.made is None else []  # the trace keeps them, not the step
+        try:
+            inner = [placeholder(k, x) for x in leaves]
+            args, kwargs = rebuild(form, iter(inner))
+            with tracing(k), k:
+                out = self.f(*args, **kwargs)
+            results, out_form = flatten(out)
+            return Trace(k, inner, results) if results else None, out_form
+        finally:
+            k.made = made

@@ -93,6 +93,17 @@ kn.device(3)                                | T | a name 3
 kn.realize(3)                               | T | an array 3
 kn.grad(3)                                  | T | a function 3 grad(f)(x)
 kn.function(3)                              | T | a function 3
+kn.capture(3)                               | T | a function 3 capture(f)(x)
+kn.capture(lambda a: float(a.sum()))(x)     | V | while a step is captured kn.where
+kn.capture(lambda a: a[a > 1])(x)           | I | while a step is captured kn.where
+kn.capture(lambda a: kn.param(a))(x)        | T | while a step is captured outside
+kn.capture(lambda a: kn.bind("n", 3))(x)    | V | bind while a step is captured between calls
+kn.capture(lambda a: kn.random.seed(3))(x)  | V | seed while a step is captured between calls
+kn.capture(lambda a: setattr(kn.nn.SGD(p), "lr", 3))(x) | V | lr is set while a step is captured between calls
+kn.capture(lambda a: i.__setitem__(0, 3))(x) | T | made outside kn.param(x)
+kn.capture(lambda a: a + kn.ones(3))(x)     | V | KN1203 (2, 2) (3,) kn.reshape
+kn.function(kn.capture(lambda a: a * p))(x) | T | while a function is traced outside koine.function
+kn.capture(lambda a: a)([1, x], {3})        | T | a dict takes as a key
 kn.nn.Sequential([kn.relu])                 | T | Sequential(*parts)
 kn.nn.Adam([p], lr="a")                     | T | Adam: lr 'a'
 kn.nn.Adam([p]).step(1.0)                   | T | the loss expected 1.0

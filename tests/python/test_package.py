@@ -100,7 +100,7 @@ def test_stubs():
     from koine import _stubs
     tree = ast.parse(_stubs.text())
     names = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))} | {n.target.id for n in tree.body if isinstance(n, ast.AnnAssign)}
-    assert {f for f in _functions.GENERATED} - {"fft"} <= names and {"Array", "Context", "function", "float32", "pi", "zeros", "asarray"} <= names
+    assert {f for f in _functions.GENERATED} - {"fft"} <= names and {"Array", "Context", "function", "capture", "float32", "pi", "zeros", "asarray"} <= names
     array = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Array")
     assert {"softmax", "shape", "__add__", "reshape"} <= {n.name for n in array.body if isinstance(n, ast.FunctionDef)}
     for name, module in _stubs.MODULES.items():

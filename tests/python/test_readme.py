@@ -29,4 +29,8 @@ def test_it_runs(i, tmp_path):
     if i == 1:
         assert "[ 6. 12.]" in out and "traced 1 times" in out, out
     if i == 2:
+        right = [float(r) for r in re.findall(r"(\S+) right", out)]
+        assert len(right) == 4 and right[-1] > 0.8, out
+        assert "captured 1 times, called 150 times" in out and "walk, captured 1 times, called 20 times" in out, out
+    if i == 3:
         assert out.startswith("True "), out

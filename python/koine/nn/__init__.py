@@ -49,11 +49,14 @@ class Module:
         """Its parameters, in the order its attributes were set; what training moves by other means (running statistics) is not among them."""
         return [v for _, v in self.named_parameters()]
 
+    def modules(self):
+        """Itself and all modules inside."""
+        return [v for _, v, _ in self._inside() if isinstance(v, Module)]
+
     def train(self, mode=True):
         """This module and all inside it in training (Dropout, BatchNorm), or not. Returns the module."""
-        for _, v, _ in self._inside():
-            if isinstance(v, Module):
-                v.training = bool(mode)
+        for m in self.modules():
+            m.training = bool(mode)
         return self
 
     def eval(self):
@@ -113,7 +116,7 @@ class _Layer(Module):
     def _make(self, name, struct, *args):
         k, self._struct = current(), _abi.STRUCTS[struct]
         if k.tracing:
-            raise DTypeError("a layer is made while a function is traced: make it outside")
+            raise DTypeError(f"a layer is made {k.meanwhile}: make it outside")
         with k.lock:
             if k.dead:
                 k.drain()
@@ -176,7 +179,7 @@ class BatchNorm(_Layer):
         self._make("kn_batch_norm_new", "kn_norm_layer", index(channels, "BatchNorm: channels"))
 
     def forward(self, x):
-        if self.training and type(x) is Array and x._k.tracing:
+        if self.training and type(x) is Array and x._k.tracing and not x._k.in_step:
             raise DTypeError("BatchNorm in training moves its statistics, and a function that is traced changes nothing: take the loss outside of it (opt.step), or call eval() on it or its model first")
         return self._call("kn_batch_norm_apply", x, bool(self.training))
 
@@ -225,18 +228,20 @@ class _Optimizer:
                 L.kn_optim_free(self._o)
 
     def step(self, loss):
-        """One step down the gradient of loss, computed now, with loss, which is returned."""
+        """One step down the gradient of loss, computed now, with loss, which is returned. (In a step that is captured: with that.)"""
         k = self._k
         if type(loss) is not Array:
             raise DTypeError(f"step: the loss expected, an array that was computed from the parameters, not {said(loss)}")
-        if k.tracing:
-            raise DTypeError("a step inside a function that is traced: take the loss out of it, and step there")
         with k.lock:
+            if k.tracing and not k.in_step:
+                raise DTypeError("a step inside a function that is traced: take the loss out of it, and step there")
             if k.dead:
                 k.drain()
             file, line = place()
             L.kn_scope_open(k._c)  # gradients end with the step
-            status = L.kn_optim_step(self._o, loss._h) or S.kn_optim_realize(self._o, loss._h)
+            status = L.kn_optim_step(self._o, loss._h)
+            if not status and not k.capturing:
+                status = S.kn_optim_realize(self._o, loss._h)
             L.kn_at_status_(status, file, line)
             L.kn_scope_close(k._c)
             if status:
@@ -251,6 +256,7 @@ class _Optimizer:
     @lr.setter
     def lr(self, lr):
         with self._k.lock:
+            self._k.between("lr is set")
             self._k.check(L.kn_optim_rate(self._o, real(lr, "lr")))
         self._lr = float(lr)
 

@@ -102,8 +102,8 @@ def inverse_weight(f, power):
 FITS = {
     # e^r = 1 + r + r^2 P(r), n = round(x log2 e - 0.0833): r in [-0.4167, 0.5833] log 2 and what rounding adds
     "exp32": lambda: fit(lambda r: (mp.exp(r) - 1 - r) / r ** 2, -0.2892, 0.4047, 4, 24, lambda r: r * r / mp.exp(r)),
-    # the same, n = round(x log2 e)
-    "exp32_near": lambda: fit(lambda r: (mp.exp(r) - 1 - r) / r ** 2, -0.3467, 0.3467, 4, 24, lambda r: r * r / mp.exp(r)),
+    # the same, n = round(16 x log2 e) / 16
+    "exp32_table": lambda: fit(lambda r: (mp.exp(r) - 1 - r) / r ** 2, -0.021662, 0.021662, 1, 24, lambda r: r * r / mp.exp(r)),
     # 2^r = 1 + r + r P(r)
     "exp2_32": lambda: fit(lambda r: (mp.mpf(2) ** r - 1) / r - 1, -0.4171, 0.5837, 6, 24, lambda r: r / mp.mpf(2) ** r),
     # log(1 + f) = f - f^2 / 2 + f^3 P(f), 1 + f in [sqrt 1/2, sqrt 2]

@@ -171,6 +171,7 @@ static bool read_options(cli *c, work *w) {
     w->every = (unsigned)every;
     w->opts.budget = (uint64_t)budget;
     w->opts.meaning = ki_x86_ins_meaning;
+    w->opts.ins = ki_x86_understand;
     w->opts.z3 = cli_has(c, "no-z3") ? NULL : cli_str(c, "z3", find_z3());
     w->json = c->json;
     return true;

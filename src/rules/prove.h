@@ -33,6 +33,7 @@ typedef struct ki_prove_opts {
     void *user;                     /* for `do` and extern functions; NULL: 64 KiB of zeros */
     const ki_ruleset *const *peers; /* other rule sets; those of the same file may finish a derivation */
     ki_ins_meaning meaning; /* of machine instructions: a rule with INS on its right is proved of what they mean; NULL: it stays unproved */
+    const struct kn_uop_s *(*ins)(ki_ir *, const struct kn_uop_s *); /* the same of a node: what a function (do) has made; NULL: that stays unproved */
     unsigned npeers;
     uint64_t *const
         *derived; /* beside peers, NULL or what ki_prove_derive gave: spares a derivation for every step of it */

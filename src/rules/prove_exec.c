@@ -8,6 +8,7 @@
 #include "rules/prove_impl.h"
 #include "rules/prove_ulps.h"
 
+#include "ir/eval_impl.h"
 #include "rules/drive.h"
 
 #include <math.h>
@@ -67,10 +68,12 @@ static int compare(execution *x, kn_uop a, kn_uop b, ki_data data, const char **
     int result = 1;
     bool signless = x->p->rule && x->p->rule->fp & KI_FP_NSZ;
     double most = data == KI_DATA_HARD ? 0 : tolerance((kn_dtype)a->dtype, data == KI_DATA_WILD);
+    kn_uop root[2] = {a, b};
+    if (!ki_ins_expand(&x->ir, root, 2)) return *why = "an instruction that is not understood", 0;
+    a = root[0], b = root[1];
     for (uint64_t seed = 1; seed <= 3 && result == 1; seed++) {
         ki_grid g;
         size_t at;
-        kn_uop root[2] = {a, b};
         if (!ki_grid_eval(&g, &x->ir, root, 2, seed, data)) {
             *why = g.why;
             result = 0;
@@ -495,6 +498,7 @@ bool ki_prove_execute(const ki_proof *p, const ki_prove_opts *o, ki_verdict *out
     x.keep = o->user != NULL;
     x.room = o->user ? o->user : ki_calloc(1, ROOM);
     if (x.room && ki_ir_open(&x.ir, &x.env)) {
+        x.env.ins = o->ins;
         bool one = p->rule->kind == KI_R_REWRITE && p->rule->rhs; /* a gradient's are many */
         bool step = has_op(p, KN_STAGE) || (one && builds_op(p, p->rule->rhs, KN_STAGE));
         if (step) by_derivation(&x, o);

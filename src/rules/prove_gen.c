@@ -407,6 +407,32 @@ static kn_uop word(ki_gen *g, unsigned reg) {
     return ki_op2(g->ir, KN_OR, g->reg[x], g->reg[high] = ki_op2(g->ir, KN_SHL, g->reg[y], g->reg[by]));
 }
 
+/* where(k, x, nan), a maximum as machine code finds it: x the greatest of two or four values, k that none of them is NaN. */
+static kn_uop maximum(ki_gen *g, unsigned reg) {
+    int k = kid(g, reg, 0, false), x = kid(g, reg, 1, false), nan = kid(g, reg, 2, false);
+    kn_dtype t = dtype_of(g, reg);
+    bool single = t == KN_F32, ok = k >= 0 && x >= 0 && nan >= 0 && (single || t == KN_F64);
+    if (!ok || pat(g, (unsigned)x)->kind != KI_P_ANY || pat(g, (unsigned)nan)->kind != KI_P_LIT) return NULL;
+    bool pair = pat(g, (unsigned)k)->op == KN_INS; /* the pattern names the two */
+    int a = pair ? kid(g, (unsigned)k, 0, false) : -1, b = pair ? kid(g, (unsigned)k, 1, false) : -1;
+    want w = {.shaped = true, .rank = 1, .dim = {5}};
+    const char *row = single ? "VRANGEPS" : "VRANGEPD";
+    kn_uop all = NULL, most = NULL;
+    for (unsigned n = pair ? 1 : 1 + roll(g, 2); n-- > 0;) {
+        kn_uop src[3] = {leaf(g, t, &w), leaf(g, t, &w), ki_const_int(g->ir, KN_I32, 7)};
+        kn_uop is = ki_str_op(g->ir, KN_INS, KN_BOOL, single ? "VCMPPS_K" : "VCMPPD_K", 8, src, 3);
+        if (a >= 0) g->reg[a] = src[0];
+        if (b >= 0) g->reg[b] = src[1];
+        src[2] = ki_const_int(g->ir, KN_I32, 5);
+        kn_uop more = ki_str_op(g->ir, KN_INS, t, row, 8, src, 3);
+        most = most ? ki_str_op(g->ir, KN_INS, t, row, 8, (kn_uop[]){most, more, src[2]}, 3) : more;
+        all = all ? ki_op2(g->ir, KN_AND, all, is) : is;
+    }
+    kn_uop none = make(g, (unsigned)nan, &w);
+    g->reg[k] = all, g->reg[x] = most;
+    return all && most && none ? ki_op3(g->ir, KN_WHERE, all, most, none) : NULL;
+}
+
 static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
     const ki_pat *p = pat(g, reg);
     unsigned op = p->op;
@@ -418,6 +444,8 @@ static kn_uop node(ki_gen *g, unsigned reg, const want *w) {
     }
     if (op == KI_OP_COUNT) return NULL;
     if (p->op == KI_OP_COUNT && ki_is_elementwise((kn_op)op)) settle_dtypes(g, reg, (kn_op)op);
+    kn_uop greatest = op == KN_WHERE ? maximum(g, reg) : NULL;
+    if (greatest) return greatest;
     if (op == KN_CAST) {
         kn_uop t = kid(g, reg, 0, false) >= 0 ? make(g, (unsigned)kid(g, reg, 0, false), w) : NULL;
         return t ? ki_make(g->ir, KN_CAST, dtype_of(g, reg), &t, 1, (kn_arg){.bits = 0}, 0) : NULL;

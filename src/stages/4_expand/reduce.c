@@ -12,6 +12,7 @@
  * inside the same outer ones share their END. */
 #include "stages/4_expand/lanes.h"
 
+#include "base/cpuid.h"
 #include "ir/scalar.h"
 
 #include <string.h>
@@ -137,6 +138,22 @@ static kn_uop written_out(const ki_ex *x, const kn_uop *loop, uint32_t nloop) {
     return NULL;
 }
 
+/* Of a maximum of floats the vectors of an iteration, v, are compared with each other first, where NaNs of all are looked for together
+ * (lack_x86.kr): the axes beside the one that is a vector. */
+static uint32_t joined_axes(const ki_ex *x, kn_uop u, kn_uop v) {
+    const ki_target *t = x->target;
+    bool floats = u->arg.reduce.op == KN_MAX && (u->dtype == KN_F32 || u->dtype == KN_F64), whole = false;
+    uint32_t axes = 0;
+    if (!floats || !v || !ki_rank(v) || !t || !t->native || t->level < KI_CPU_AVX512_LEVEL) return 0;
+    for (uint32_t k = 1; k < u->nsrc; k++) {
+        if (!ki_is_lane(u->src[k])) continue;
+        unsigned a = x->axis[ki_scope_rank(&x->scope, u->src[k])];
+        if (!whole && ki_dim_n(v, a) * (int64_t)ki_itemsize((kn_dtype)u->dtype) == (int64_t)t->vector) whole = true;
+        else if (ki_dim_n(v, a) > 1) axes |= UINT32_C(1) << a;
+    }
+    return whole ? axes : 0;
+}
+
 /* alone: the loops are this REDUCE's only; out: one more, inside them, is written out. */
 static bool open_acc(ki_ex *x, kn_uop u, bool alone, kn_uop *loop, uint32_t nloop, kn_uop out, acc *a) {
     ki_ir *ir = x->ir;
@@ -145,6 +162,8 @@ static bool open_acc(ki_ex *x, kn_uop u, bool alone, kn_uop *loop, uint32_t nloo
     kn_dtype t = (kn_dtype)u->dtype;
     int64_t n;
     if (!src) return ki_fail(ir->env, KI_E_NOMEM), false;
+    uint32_t joined = joined_axes(x, u, v);
+    if (joined) v = ki_reduce(ir, v, op, joined);
     if (alone && op == KN_ADD && nloop && !out && !ki_skip_left_out(ir, &v, &loop[nloop - 1]))
         return ki_free(src), false;
     a->lanes = lane_numbers(x, v, &n);

@@ -51,7 +51,7 @@ KN_API void kn_optim_free(kn_optim *o);
 KN_API kn_status kn_optim_rate(kn_optim *o, double rate);
 /* Gradients of loss and the assigns of one step, lazily. */
 KN_API kn_status kn_optim_step(kn_optim *o, kn_tensor loss);
-/* Computes what the step assigned, what else is to be assigned (kn_assigned: running statistics), and extra (may be NULL), in one program. */
+/* Computes what the step assigned, what else is to be assigned (kn_pending: running statistics), and extra (may be NULL), in one program. */
 KN_API kn_status kn_optim_realize(kn_optim *o, kn_tensor extra);
 /* The same, captured: kn_replay is the next step, at the rate that kn_optim_rate gave last. NULL: kn_message says why. */
 KN_API kn_captured *kn_optim_capture(kn_optim *o, kn_tensor extra);

@@ -90,7 +90,7 @@ KN_API kn_status kn_to_host(kn_tensor t, void *to, size_t bytes);
 KN_API kn_status kn_write(kn_tensor t, const void *from, size_t bytes);
 /* Tensors that show what is assigned and still to be computed, one for each place: up to n of them into out (NULL: n is 0). Returns how
  * many there are. */
-KN_API size_t kn_assigned(kn_ctx *k, size_t n, kn_tensor *out);
+KN_API size_t kn_pending(kn_ctx *k, size_t n, kn_tensor *out);
 /* Realises t and returns its elements, contiguous in host memory, NULL on failure. Valid while t lives and until it
  * is assigned to. */
 KN_API const void *kn_data(kn_tensor t);

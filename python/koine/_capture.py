@@ -74,10 +74,10 @@ def _kind(x):
     return dtype_of(x.dtype).number, x.shape
 
 
-def _still_to_be_assigned(k):
-    n = L.kn_assigned(k._c, 0, None)
+def _pending(k):
+    n = L.kn_pending(k._c, 0, None)
     out = (P * max(n, 1))()
-    L.kn_assigned(k._c, n, out)
+    L.kn_pending(k._c, n, out)
     return out[:n]
 
 
@@ -127,7 +127,7 @@ class _Step:
         self.k = k
         k.drain()
         # What arrays outside were drawn or made from is no part of a step.
-        before = [*_still_to_be_assigned(k), *[x._h for x in outside if x._k is k and x._own != PLACE and not x._is_data()]]
+        before = [*_pending(k), *[x._h for x in outside if x._k is k and x._own != PLACE and not x._is_data()]]
         if before and _all(S.kn_realize_at, before):
             k.fail()
         self.inputs = [x if type(x) is Array and x._own == PLACE else _own_memory(k, x) for x in leaves]
@@ -147,7 +147,7 @@ class _Step:
                 _kept(k, self.out, self.inputs)
         finally:
             k.made = None
-        wanted = [*_still_to_be_assigned(k), *[x._h for x in self.out if x._own != PLACE]]
+        wanted = [*_pending(k), *[x._h for x in self.out if x._own != PLACE]]
         if wanted:
             self.c = _all(S.kn_capture_at, wanted)
             if not self.c:

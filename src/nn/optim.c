@@ -137,11 +137,11 @@ kn_status kn_optim_step(kn_optim *o, kn_tensor loss) {
 /* All that is to be assigned: what the step writes, and what its loss moves besides (running statistics). captured, if not NULL: the step is
  * kept. */
 static kn_status realized(kn_optim *o, kn_tensor extra, kn_captured **captured) {
-    size_t n = kn_assigned(o->k, 0, NULL);
+    size_t n = kn_pending(o->k, 0, NULL);
     kn_tensor *t = ki_malloc((n + o->nstate + 1) * sizeof *t);
     if (!t) return KN_NOMEM;
     memcpy(t, o->state, o->nstate * sizeof *t); /* for the message if one is an error */
-    kn_assigned(o->k, n, t + o->nstate);
+    kn_pending(o->k, n, t + o->nstate);
     n += o->nstate;
     if (extra) t[n++] = extra;
     if (captured) *captured = kn_capture_at(NULL, 0, n, t);

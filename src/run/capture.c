@@ -127,10 +127,10 @@ static bool draw(kn_captured *c) {
 /* What is assigned and still to be computed comes first, as it would if the step were built anew: it may be read here, or read what is
  * overwritten. */
 static bool settle(kn_ctx *k) {
-    size_t n = kn_assigned(k, 0, NULL);
+    size_t n = kn_pending(k, 0, NULL);
     kn_tensor *t = n ? ki_malloc(n * sizeof *t) : NULL;
     bool ok = !n || t || (ki_fail(&k->env, KI_E_NOMEM), false);
-    if (t) ok = ki_realize(k, t, kn_assigned(k, n, t), NULL, NULL);
+    if (t) ok = ki_realize(k, t, kn_pending(k, n, t), NULL, NULL);
     ki_free(t);
     return ok;
 }

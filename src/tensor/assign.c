@@ -112,7 +112,7 @@ kn_tensor kn_param(kn_tensor x) {
     return ki_handle(k, ki_t_reshape_to(k, base, &s));
 }
 
-size_t kn_assigned(kn_ctx *k, size_t n, kn_tensor *out) {
+size_t kn_pending(kn_ctx *k, size_t n, kn_tensor *out) {
     size_t found = 0;
     if (k->settled == k->assigns) return 0;
     for (uint32_t id = 1; id < k->nview && id < k->ir.n; id++) {

@@ -128,12 +128,12 @@ static size_t spoilt(kn_ctx *k, const ki_plan *plan, kn_tensor *view, size_t n, 
 
 /* The plan with what else is to be assigned and reads, as it was, what the plan overwrites. */
 static bool add_spoilt(kn_ctx *k, kn_uop **want, size_t n, ki_plan *plan) {
-    size_t pending = kn_assigned(k, 0, NULL), found;
+    size_t pending = kn_pending(k, 0, NULL), found;
     kn_tensor *view = pending ? ki_malloc(pending * sizeof *view) : NULL;
     bool ok = view != NULL;
     if (!pending) return true;
     do {
-        found = ok ? spoilt(k, plan, view, kn_assigned(k, pending, view), &ok) : 0;
+        found = ok ? spoilt(k, plan, view, kn_pending(k, pending, view), &ok) : 0;
         kn_uop *more = found ? ki_realloc(*want, n + found, sizeof *more) : NULL;
         ok = ok && (!found || more);
         if (!ok || !found) break;

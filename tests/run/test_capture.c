@@ -221,7 +221,7 @@ static void rate(const char *device) {
     kn_realize(w);
     loss = kn_sum(w);
     kn_optim_step(o, loss);
-    size_t n = kn_assigned(k, 6, t);
+    size_t n = kn_pending(k, 6, t);
     t[n++] = loss, t[n++] = kn_muls(loss, 2);
     kn_captured *step = kn_capture_at(NULL, 0, n, t);
     kn_optim_rate(o, 10);

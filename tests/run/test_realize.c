@@ -226,15 +226,15 @@ static void still_to_be_assigned(void) {
     kn_tensor one = kn_ones(k, KN_SHAPE(2), KN_F32), p = kn_param(one), q = kn_param(kn_muls(one, 2)),
               r = kn_param(kn_muls(one, 3)), s = kn_param(kn_muls(one, 4)), t[4];
     kn_realize(p, q, r, s);
-    CHECK(kn_assigned(k, 0, NULL) == 0, "nothing is to be assigned");
+    CHECK(kn_pending(k, 0, NULL) == 0, "nothing is to be assigned");
     kn_assign(r, kn_adds(q, 5));
     kn_assign(q, kn_adds(p, 1));
     kn_assign(s, kn_full(k, KN_SHAPE(2), 9, KN_F32));
     kn_assign(p, kn_full(k, KN_SHAPE(2), 10, KN_F32));
-    CHECK(kn_assigned(k, 4, t) == 4, "four places are");
+    CHECK(kn_pending(k, 4, t) == 4, "four places are");
     CHECK(kn_realize(p) == KN_OK && SAME(q, 2, 2) && SAME(r, 7, 7) && SAME(p, 10, 10),
           "what reads what is overwritten is assigned with it: %s", kn_message(k));
-    CHECK(kn_assigned(k, 1, t) == 1 && t[0] == s && SAME(s, 9, 9) && kn_assigned(k, 0, NULL) == 0, "the rest stays");
+    CHECK(kn_pending(k, 1, t) == 1 && t[0] == s && SAME(s, 9, 9) && kn_pending(k, 0, NULL) == 0, "the rest stays");
     kn_close(k);
 }
 
@@ -251,7 +251,7 @@ static void running_statistics(void) {
         kn_realize(want[i]);
         kn_tensor loss = kn_mean(kn_abs(kn_batch_norm_apply(&n, kn_linear_apply(&l, x), 1)));
         kn_optim_step(o, loss);
-        CHECK(kn_optim_realize(o, loss) == KN_OK && kn_assigned(k, 0, NULL) == 0, "step %d: %s", i, kn_message(k));
+        CHECK(kn_optim_realize(o, loss) == KN_OK && kn_pending(k, 0, NULL) == 0, "step %d: %s", i, kn_message(k));
         got[i] = kn_muls(n.mean, 1);
         CHECK(kn_item(kn_max(kn_abs(kn_sub(got[i], want[i])))) < 1e-5, "step %d moved the mean: %s", i, kn_message(k));
     }

@@ -13,16 +13,19 @@ static int by_range_id(const void *a, const void *b) {
                         ((*(const kn_uop *)a)->id < (*(const kn_uop *)b)->id);
 }
 
+#define SPARE 32 /* ids: SINKs that say more of the same kernel */
+
 /* All tables in one block, cleared: a kernel's scope is opened anew after each OptOp. */
 static bool make_room(ki_scope *s) {
     s->words = s->nrange ? (s->nrange + 63) / 64 : 1;
-    size_t sets = (size_t)s->n * s->words, ids = s->ir->n;
-    char *p = ki_calloc((sets + s->nrange + 1) * sizeof *s->free + (ids + 2 * (size_t)s->n) * sizeof *s->at, 1);
+    s->ids = s->ir->n + SPARE;
+    size_t sets = (size_t)s->n * s->words, numbers = (size_t)s->ids + 2 * (size_t)s->n;
+    char *p = ki_calloc((sets + s->nrange + 1) * sizeof *s->free + numbers * sizeof *s->at, 1);
     s->free = (void *)p; /* whose block it is */
     if (!p) return false;
     s->range = (void *)(s->free + sets);
     s->at = (void *)(s->range + s->nrange + 1);
-    s->rank = s->at + ids;
+    s->rank = s->at + s->ids;
     s->level = s->rank + s->n;
     return true;
 }
@@ -84,6 +87,14 @@ bool ki_scope_open(ki_scope *s, ki_ir *ir, kn_uop sink) {
     else
         for (uint32_t i = 0; i < s->n; i++) visit(s, i, false);
     return true;
+}
+
+bool ki_scope_renew(ki_scope *s, kn_uop sink) {
+    kn_uop *last = &s->node[s->n - 1];
+    bool same = sink->nsrc == (*last)->nsrc && sink->id < s->ids;
+    for (uint32_t i = 0; same && i < sink->nsrc; i++) same = sink->src[i] == (*last)->src[i];
+    if (same) *last = sink, s->at[sink->id] = s->n - 1;
+    return same;
 }
 
 void ki_scope_close(ki_scope *s) {

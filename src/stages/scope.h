@@ -17,6 +17,7 @@ typedef struct ki_scope {
     kn_uop *node; /* topological order */
     uint32_t n;
     uint32_t *at;  /* id -> place in node; 0 for others too, so ask only for nodes of the kernel */
+    uint32_t ids;  /* ids it has room for */
     kn_uop *range; /* in order of range id */
     uint32_t nrange, words;
     uint32_t *rank;  /* place -> number of that RANGE */
@@ -28,6 +29,8 @@ typedef struct ki_scope {
 /* False: out of memory (env says so). Close it in any case. */
 bool ki_scope_open(ki_scope *s, ki_ir *ir, kn_uop sink);
 void ki_scope_close(ki_scope *s);
+/* True if `sink` has the same sources as the kernel's: it takes its place. Else (or where ids have no room) nothing is done. */
+bool ki_scope_renew(ki_scope *s, kn_uop sink);
 
 static inline uint32_t ki_scope_at(const ki_scope *s, kn_uop u) { return s->at[u->id]; }
 static inline const uint64_t *ki_scope_free(const ki_scope *s, kn_uop u) {

@@ -109,6 +109,7 @@ int64_t ki_terms(kn_uop reduce);
 kn_uop ki_apart(const ki_nest *k, kn_uop end, kn_uop has, kn_uop lacks, kn_uop v, kn_uop u);
 /* v and step are set for any nest that has a contiguous store. */
 void ki_find_tile(ki_choice *c, kn_uop end, ki_tile *t);
+/* tiled.c */
 bool ki_apply_tile(ki_choice *c, kn_uop end, const ki_tile *t);
 /* windows.c: the tile of a convolution whose filters are few beside its positions, instead of *t; false: it is none. */
 bool ki_tile_windows(ki_choice *c, kn_uop end, ki_tile *t);
@@ -119,7 +120,7 @@ bool ki_packs_once(const ki_choice *c, kn_uop end, kn_uop sum, kn_uop a, kn_uop 
 void ki_place_panels(const ki_choice *c, ki_tile *t);
 /* Does the nest read something else at each of its results, places of both loops? */
 bool ki_reads_results(const ki_nest *k, kn_uop end, kn_uop sum, kn_uop filters, kn_uop columns);
-/* The operand in this slot is copied before u (id), the innermost loop, and before all loops around that it does not vary in; in rows: as
+/* pack.c: the operand in this slot is copied before u (id), the innermost loop, and before all loops around that it does not vary in; in rows: as
  * each sum reads it. */
 bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot, bool in_rows);
 /* column.c: a matrix times a few vectors that lie apart in memory; v: along which the nest stores. True if steps were made. */

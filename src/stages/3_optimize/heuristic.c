@@ -26,7 +26,8 @@
 /* ---- steps ------------------------------------------------------------------------------------------------- */
 
 bool ki_choice_look(ki_choice *c, kn_uop sink) {
-    bool renewed = c->open && c->ok && sink && ki_scope_renew(&c->nest.scope, sink); /* PREFETCH, STREAM: no node is another */
+    bool renewed =
+        c->open && c->ok && sink && ki_scope_renew(&c->nest.scope, sink); /* PREFETCH, STREAM: no node is another */
     if (renewed) return c->nest.sink = c->sink = sink, true;
     if (c->open) ki_nest_close(&c->nest);
     c->open = true;

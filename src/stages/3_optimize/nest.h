@@ -187,7 +187,7 @@ unsigned ki_weight(kn_uop u);                      /* of one node, an addition b
 unsigned ki_weight_in(const ki_nest *k, kn_uop r); /* of what runs in each iteration of r */
 /* What search decides in their place. 0: as they see fit. */
 typedef struct ki_knobs {
-    uint8_t mu, nv, mw; /* register tile: rows, vectors, columns (tile.c) */
+    uint8_t mu, nv, mw; /* register tile: rows, vectors, columns (tile_size.c) */
     uint8_t pack;       /* its streamed operand: 1 never packed, 2 wherever it can be */
     uint8_t unroll;     /* vectors of a nest or of a row's reduce */
     uint8_t narrow;     /* vectors are so many times halved */

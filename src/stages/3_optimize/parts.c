@@ -1,6 +1,6 @@
 /* parts.c: long sums of products that both operands lie along, as the gradient of a convolution's filters: one of the sum's loops, the
  * images, goes around a block of results, which are kept in a LOCAL buffer (the OptOp ROWS), so that vectors lie along a loop in which
- * neither operand is contiguous. tile.c packs a panel of one operand, of one part of the sum, for all rows of the other one. A sum across
+ * neither operand is contiguous. pack.c packs a panel of one operand, of one part of the sum, for all rows of the other one. A sum across
  * lanes of both, which it would be else, reads every operand again for each few results, all of it from memory.
  *
  * The operand that is packed is the one under a mask, or with fewer elements to pack. What is left of the nest copies the block. */

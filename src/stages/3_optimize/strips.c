@@ -4,7 +4,7 @@
  * one after the other, waited for memory where the next tile's vectors did.
  *
  * The sum goes in parts, so that the other operand's panels of one part stay in the second-level cache while a strip's rows go through them; all
- * of them are packed once (tile.c: it is no use to do so for each strip). Where much follows each sum, as gelu does, a block of the strip's rows is
+ * of them are packed once (pack.c: it is no use to do so for each strip). Where much follows each sum, as gelu does, a block of the strip's rows is
  * copied first (STAGE), which transposes it; the rest goes along the copy a vector at a time. Of a square of rows it was written out 16 times.
  *
  * A few rows by a large matrix that lies along its columns go in strips of columns likewise: the strip's part of the matrix goes through a
@@ -21,7 +21,7 @@
 #define MOST_PART   (1 << 19) /* bytes of a part's panels */
 #define MOST_ALL    (1 << 21) /* of all parts' */
 
-#define LONG_END 24 /* weight of what is done at each result beside its sum */
+#define TURNED_END 24 /* weight of what is done at each result beside its sum: it goes along the results as they lie */
 
 #define MOST_FEW    96 /* rows: of more, panels are worth packing whole */
 #define LEAST_FEW   8
@@ -138,7 +138,7 @@ bool ki_choose_strips(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t m = ki_extent(t->v), n = t->u ? ki_extent(t->u) : 0, terms = ki_terms(t->reduce),
             part = part_of(terms, PART);
-    bool is_long = n && ki_work_beside(k, e, t->reduce, t->v) >= LONG_END;
+    bool is_long = n && ki_work_beside(k, e, t->reduce, t->v) >= TURNED_END;
     int64_t strip = n ? strip_of(n, is_long) : 0, item = ki_word_bytes(k, t->streamed);
     if (c->knobs.pack == 1 || !c->target->twice || t->reduce->dtype != KN_F32 || !ki_nest_store(e)) return false;
     if (!t->turned) return choose_few(c, e, t);

@@ -66,13 +66,23 @@ def test_small_programs_are_shared_out(koine):
     assert sum(n > 0 for n in threads) > len(SMALL) * 3 // 4
 
 
+def train(koine, threads, **env):
+    """All losses on the way, which is to say all weights, go into the one that is printed."""
+    out = koine("train", "digits", "--steps", "12", "--json", env={"KN_THREADS": str(threads), **env}).stdout
+    return re.findall(r'"(?:loss|test_accuracy)": [\d.]+', out)
+
+
 @pytest.mark.parametrize("alone", ["", "1"])
 def test_training_is_the_same(koine, alone):
-    """All losses on the way, which is to say all weights, go into the one that is printed."""
-    def train(threads):
-        out = koine("train", "digits", "--steps", "12", "--json", env={"KN_THREADS": str(threads), "KN_ALONE": alone}).stdout
-        return re.findall(r'"(?:loss|test_accuracy)": [\d.]+', out)
-    seen = [train(t) for t in (1, 2, 5)]
+    seen = [train(koine, t, KN_ALONE=alone) for t in (1, 2, 5)]
+    assert len(seen[0]) == 2 and all(s == seen[0] for s in seen), seen
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("level", ["sse2", "avx2"])
+def test_training_is_the_same_at_each_level(koine, level):
+    """With SSE2 24 columns of 32 went along the sum where threads were, and 8 where there was one: two orders in both."""
+    seen = [train(koine, t, KN_CPU=level) for t in (1, 2, 5)]
     assert len(seen[0]) == 2 and all(s == seen[0] for s in seen), seen
 
 

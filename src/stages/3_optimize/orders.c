@@ -1,6 +1,7 @@
 /* orders.c: how the sums of floats of a kernel are added up: what has to be the same whatever the number of threads. Of each sum
  * what it adds, wherever that is read from, and the loops and lanes it runs over; as a set, since a CUT makes two sums of one. Where
- * a CUT's two parts add up in different orders, there must be as many of each beside the other: else another part of the result has another order. */
+ * a CUT's two parts add up in different orders, about as many elements must be of each beside the other: else another part of the result has another
+ * order. About, since a loop that is padded, or laps, counts some that are none, or twice. */
 #include "stages/3_optimize/nest.h"
 
 #include "base/hash.h"
@@ -9,12 +10,15 @@
 #include <string.h>
 
 typedef struct order {
-    uint64_t what, how, many; /* many: beside those of other orders; 1 where all sums of this are added up alike */
+    uint64_t what, how;
+    uint64_t many; /* elements; of WHOLE, those of all orders of what it is: one more nest may have them all again */
 } order;
 typedef struct orders {
     order *of; /* ascending, each once */
     uint32_t n;
 } orders;
+
+#define WHOLE (UINT64_C(1) << 20)
 
 static int by_value(const void *a, const void *b) {
     const order *x = a, *y = b;
@@ -52,7 +56,16 @@ static bool is_part_inside(const ki_kernel *info, kn_uop of, kn_uop r) {
     return inside;
 }
 
-static order order_of(kn_uop sum, const ki_kernel *info, const uint64_t *what) {
+/* How many elements a sum has: iterations and lanes of what it stands in, but of `along`, in which it goes on. */
+static uint64_t elements_of(const ki_scope *s, kn_uop sum, kn_uop along) {
+    uint64_t n = 1;
+    for (uint32_t q = 0; q < s->nrange; q++)
+        if (s->range[q] != along && ki_scope_has(s, sum, s->range[q]) && ki_extent(s->range[q]) > 1)
+            n *= (uint64_t)ki_extent(s->range[q]);
+    return n;
+}
+
+static order order_of(const ki_scope *s, kn_uop sum, const ki_kernel *info, const uint64_t *what) {
     uint64_t h = 0, n = 1;
     for (uint32_t j = 1; j < sum->nsrc; j++) {
         kn_uop r = sum->src[j];
@@ -61,7 +74,7 @@ static order order_of(kn_uop sum, const ki_kernel *info, const uint64_t *what) {
         if (n != 1) h = ki_hash2(h, n << 1 | ki_is_lane(r));
         n = 1;
     }
-    return (order){what[sum->id], h, 1};
+    return (order){what[sum->id], h, elements_of(s, sum, NULL)};
 }
 
 /* The last of the terms that v adds to *before: what it is, 0: v is none such. */
@@ -84,7 +97,7 @@ static kn_uop start_of_rows(kn_uop u) {
 }
 
 /* The order of such a sum, its terms one after the other, as of the REDUCE that it was; many is 0: it is none. */
-static order order_of_rows(kn_uop u, kn_uop start, const uint64_t *what) {
+static order order_of_rows(const ki_scope *s, kn_uop u, kn_uop start, const uint64_t *what) {
     kn_uop v = u->src[1], before = NULL;
     uint64_t term = last_term(v, what, &before), h = ki_hash2(ki_hash2(KN_REDUCE, v->dtype), term);
     int64_t rows = 0, first = 1;
@@ -92,54 +105,50 @@ static order order_of_rows(kn_uop u, kn_uop start, const uint64_t *what) {
         if (!term || last_term(v, what, &before) != term) return (order){0};
     for (v = start->src[1]; what[v->id] != term; v = before, first++)
         if (last_term(v, what, &before) != term) return (order){0};
-    uint64_t terms = (uint64_t)(first + rows * ki_extent(u->src[0]->src[0]->src[2]));
-    return (order){h, terms == 1 ? 0 : ki_hash2(0, terms << 1), 1};
-}
-
-/* The greatest number that divides both. */
-static uint64_t common(uint64_t a, uint64_t b) {
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
+    kn_uop along = u->src[0]->src[0]->src[2];
+    uint64_t terms = (uint64_t)(first + rows * ki_extent(along));
+    return (order){h, terms == 1 ? 0 : ki_hash2(0, terms << 1), elements_of(s, u, along)};
 }
 
 static bool find_orders(ki_ir *ir, kn_uop sink, orders *o) {
-    kn_uop *node;
-    int64_t n = ki_toposort(ir, &sink, 1, &node);
+    ki_scope s;
     uint32_t all = 0;
-    *o = (orders){.of = n < 0 ? NULL : ki_malloc(((size_t)n + 1) * sizeof *o->of)};
+    bool open = ki_scope_open(&s, ir, sink);
+    *o = (orders){.of = open ? ki_malloc(((size_t)s.n + 1) * sizeof *o->of) : NULL};
     uint64_t *what = o->of ? ki_malloc(((size_t)sink->id + 1) * sizeof *what) : NULL;
-    for (int64_t i = 0; i < n && what; i++) {
-        what[node[i]->id] = what_of(node[i], what);
-        kn_uop start = start_of_rows(node[i]);
-        order own = is_sum(node[i]) ? order_of(node[i], sink->arg.kernel, what)
-                    : start         ? order_of_rows(node[i], start, what)
-                                    : (order){0};
+    for (uint32_t i = 0; i < s.n && what; i++) {
+        kn_uop u = s.node[i], start = start_of_rows(u);
+        what[u->id] = what_of(u, what);
+        order own = is_sum(u) ? order_of(&s, u, sink->arg.kernel, what)
+                    : start   ? order_of_rows(&s, u, start, what)
+                              : (order){0};
         if (own.many) o->of[all++] = own;
     }
-    if (n >= 0) ki_free(node);
+    ki_scope_close(&s);
     ki_free(what);
     if (!what) return false;
     qsort(o->of, all, sizeof *o->of, by_value);
     for (uint32_t i = 0; i < all; i++) {
-        if (o->n && by_value(&o->of[o->n - 1], &o->of[i]) == 0) o->of[o->n - 1].many++;
+        if (o->n && by_value(&o->of[o->n - 1], &o->of[i]) == 0) o->of[o->n - 1].many += o->of[i].many;
         else o->of[o->n++] = o->of[i];
     }
     for (uint32_t i = 0, end = 0; i < o->n; i = end) {
-        uint64_t all = 0; /* twice as many of each are the same mixture: one more nest has them all */
-        for (end = i; end < o->n && o->of[end].what == o->of[i].what; end++) all = common(all, o->of[end].many);
-        for (uint32_t j = i; j < end; j++) o->of[j].many /= all;
+        double sum = 0;
+        for (end = i; end < o->n && o->of[end].what == o->of[i].what; end++) sum += (double)o->of[end].many;
+        for (uint32_t k = i; k < end; k++) o->of[k].many = (uint64_t)((double)o->of[k].many / sum * (double)WHOLE);
     }
     return true;
 }
 
+static bool is_alike(const order *a, const order *b) {
+    bool about = a->many * 4 <= b->many * 5 && b->many * 4 <= a->many * 5;
+    return by_value(a, b) == 0 && about;
+}
+
 bool ki_same_orders(ki_ir *ir, kn_uop a, kn_uop b) {
     orders x, y = {0};
-    bool same = find_orders(ir, a, &x) && find_orders(ir, b, &y) && x.n == y.n &&
-                (!x.n || memcmp(x.of, y.of, x.n * sizeof *x.of) == 0);
+    bool same = find_orders(ir, a, &x) && find_orders(ir, b, &y) && x.n == y.n;
+    for (uint32_t i = 0; same && i < x.n; i++) same = is_alike(&x.of[i], &y.of[i]);
     ki_free(x.of);
     ki_free(y.of);
     return same;

@@ -148,8 +148,10 @@ static int earlier(ki_compiler *c, const char *name, ki_nkind kind, uint32_t pos
 static bool arg_conditions(ki_compiler *c, const ki_ast *a, kn_op op, unsigned reg, ki_pat *p) {
     const ki_field *field = ki_arg_fields(op);
     uint32_t from = c->cond.n, place;
+    unsigned count = 0;
     for (const ki_ast *k = a->arg; k; k = k->next) {
         ki_field f = *field;
+        if (count++ == KI_MAX_ARGS) return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "args", KI_MAX_ARGS);
         bool whole = k->kind == KI_X_NAME && k->dots;
         if (whole) f = KI_F_WHOLE;
         else if (f == KI_F_COUNT)

@@ -14,7 +14,7 @@
 
 #include "ir/uop.h"
 
-enum { KI_MAX_REG = 48, KI_MAX_NAMES = 48, KI_MAX_RESTS = 8 };
+enum { KI_MAX_REG = 48, KI_MAX_NAMES = 48, KI_MAX_RESTS = 8, KI_MAX_ARGS = 7 };
 
 typedef struct ki_match ki_match;
 

@@ -231,19 +231,21 @@ static int extern_named(const ki_compiler *c, const char *s) {
 }
 
 static bool rhs_args(ki_compiler *c, ki_ast *a, kn_op op, uint16_t *kid, unsigned *n) {
-    const ki_field *field = op == KI_OP_COUNT ? NULL : ki_arg_fields(op);
-    bool optional = op == KI_OP_COUNT || *field == KI_F_COUNT || op == KN_LOAD || op == KN_SINK;
+    static const ki_field none = KI_F_COUNT;
+    const ki_field *field = op == KI_OP_COUNT ? &none : ki_arg_fields(op);
+    bool optional = *field == KI_F_COUNT || op == KN_LOAD || op == KN_SINK;
     unsigned count = 0;
-    for (ki_ast *s = a->arg; s; s = s->next, count++) {
+    for (ki_ast *s = a->arg; s; s = s->next, count++, field += *field != KI_F_COUNT) {
         bool whole = s->kind == KI_X_NAME && s->dots, dots = s->dots;
-        if (!whole && (!field || field[count] == KI_F_COUNT))
+        if (count == KI_MAX_ARGS) return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "args", KI_MAX_ARGS);
+        if (!whole && *field == KI_F_COUNT)
             return ki_compile_fail(c, KI_E_RULE_ARITY, s->pos, op == KI_OP_COUNT ? "the op" : ki_ops[op].name,
                                    "fewer args", count + 1);
         unsigned t;
-        if (s->kind == KI_X_TEXT && field && field[count] == KI_F_STR) {
+        if (s->kind == KI_X_TEXT && *field == KI_F_STR) {
             ki_term text = fresh(KI_T_TEXT);
             t = ki_letters_of(c, s->name, s->pos, &text.at) ? push_term(c, s, text) : 0;
-        } else if (field && field[count] == KI_F_STR && s->kind != KI_X_NAME) {
+        } else if (*field == KI_F_STR && s->kind != KI_X_NAME) {
             return ki_compile_fail(c, KI_E_RULE_MISPLACED, s->pos, "an arg that is no text");
         } else if (s->kind == KI_X_NAME && strcmp(s->name, "none") == 0) {
             t = push_term(c, s, fresh(KI_T_NOTHING));
@@ -265,7 +267,7 @@ static bool rhs_args(ki_compiler *c, ki_ast *a, kn_op op, uint16_t *kid, unsigne
 /* A node of an op, or (VALUE, TRUTH) the op's meaning on constants. */
 static unsigned op_term(ki_compiler *c, ki_ast *a, kn_op op, mode m, int opname) {
     ki_term t = fresh(opname >= 0 ? KI_T_OPNAME : KI_T_OP);
-    uint16_t kid[MAX_KIDS * 2];
+    uint16_t kid[MAX_KIDS + KI_MAX_ARGS];
     unsigned n = 0, nkid, rest = 0;
     kn_dtype inner = KI_DTYPE_COUNT;
     t.op = (uint8_t)op;
@@ -284,9 +286,8 @@ static unsigned op_term(ki_compiler *c, ki_ast *a, kn_op op, mode m, int opname)
             return ki_compile_fail(c, KI_E_RULE_ARITY, a->pos, f->name, "another number of sources", n), 0;
     }
     if (!rhs_args(c, a, op, kid, &n)) return 0;
-    if (n - nkid > 7) return ki_compile_fail(c, KI_E_RULE_LIMIT, a->pos, "args", 7), 0;
     t.nkid = nkid & 127;
-    t.narg = (n - nkid) & 7;
+    t.narg = (n - nkid) & KI_MAX_ARGS;
     if (op == KN_IDIV && a->divide && a->kid->var >= 0) {
         uint32_t mask = c->var[ki_var_root(c, a->kid->var)].mask, floats = ki_dtype_class("float");
         if (!(mask & floats) && m == BUILD) t.flags = 0;

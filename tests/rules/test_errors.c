@@ -113,10 +113,15 @@ static void limits(void) {
     static char many[64 * 300] = R;
     for (int k = 0; k < 256; k++) sprintf(many + strlen(many), "r%d : x:int + %d => do(f%d) @opaque(\"t\")\n", k, k, k);
     fails(many, KI_E_RULE_LIMIT, "t.kr:257:23: KN3013: C functions in a rule set: more than 255");
-    char args[256] = R "a : reduce(x; a...) => reduce(x; a...";
-    for (int k = 0; k < 7; k++) strcat(args, ", a...");
-    strcat(args, ") @ends(\"t\")");
-    fails(args, KI_E_RULE_LIMIT, "args: more than 7");
+    for (int n = 8; n <= 264; n += 256) {
+        static char args[264 * 6], read[128 + 264 * 6], made[128 + 264 * 6];
+        strcpy(args, "a...");
+        for (int k = 1; k < n; k++) strcat(args, ", a...");
+        sprintf(read, R "a : reduce(x; %s) => x", args);
+        sprintf(made, R "a : reduce(x; a...) => reduce(x; %s) @ends(\"t\")", args);
+        fails(read, KI_E_RULE_LIMIT, "t.kr:2:5: KN3013: args: more than 7");
+        fails(made, KI_E_RULE_LIMIT, "t.kr:2:24: KN3013: args: more than 7");
+    }
 }
 
 int main(void) {

@@ -32,8 +32,9 @@ SANITIZED = bool(os.environ.get("KOINE_SAN"))
 
 
 def child_env(**more):
-    """Environment of a program under test: its own leak check, no preloaded runtime, a cache inside the build."""
-    env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "ASAN_OPTIONS")}
+    """Environment of a program under test: its own leak check, NULL for a block too large, no preloaded runtime, a cache inside the build."""
+    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    env["ASAN_OPTIONS"] = "allocator_may_return_null=1"
     env.setdefault("KN_CACHE", str(BUILD / "cache"))
     env["UBSAN_OPTIONS"] = "print_stacktrace=1"
     env.update({k: str(v) for k, v in more.items()})

@@ -1,5 +1,6 @@
 """No page is writable and executable at once: neither what the process's maps show, while code is being made and while it runs, nor what
 it ever asks the kernel for (a library loaded before all others sees each call)."""
+import os
 import re
 import subprocess
 import threading
@@ -53,7 +54,8 @@ def shim(folder, *flags):
 def watched(koine, tmp_path, lib, args, **env):
     """What it asked for (lines of the shim), and every line of its maps that was both, as often as they could be read."""
     log = tmp_path / "log"
-    env = koine.env(LD_PRELOAD=str(lib), SHIM_LOG=str(log), KN_CACHE="off", KN_VERIFY="0", **env)
+    before = f"{os.environ.get('LD_PRELOAD', '')} {lib}"  # behind the runtime of the sanitizers, which insists on being first
+    env = koine.env(LD_PRELOAD=before, SHIM_LOG=str(log), KN_CACHE="off", KN_VERIFY="0", **env)
     p = subprocess.Popen([koine.path, *map(str, args)], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     both, seen = set(), [0]
 

@@ -5,6 +5,18 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* Whether the build is `make check`'s: what only counts time, memory or values tries less of it there. */
+#if defined __SANITIZE_ADDRESS__
+#define SANITIZED 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 static int tap_n, tap_bad;
 
 __attribute__((format(printf, 4, 5), unused)) static int tap_check(int ok, const char *file, int line, const char *fmt, ...) {

@@ -210,17 +210,25 @@ static bool two_roundings(kn_dtype t, const uint64_t *in, uint64_t *out) {
     return ki_scalar(KN_MUL, t, dt, in, sum) && ki_scalar(KN_ADD, t, dt, sum, out);
 }
 
+/* What source s has for element e of u, which it may be spread over. */
+static cell read_source(const ki_grid *g, kn_uop u, kn_uop s, size_t p, size_t e) {
+    size_t n = numel(s), at = e;
+    if (n == 1) {
+        at = 0;
+    } else if (n != numel(u)) {
+        int64_t x[KI_MAX_RANK] = {0};
+        coordinates(u, e, x);
+        at = element(s, x);
+    }
+    return (cell){g->bits[s->id][p * n + at], g->bad[s->id][p * n + at]};
+}
+
 static bool elementwise(ki_grid *g, kn_uop u, size_t p, size_t e, cell *out) {
-    int64_t x[KI_MAX_RANK] = {0};
     uint64_t in[4];
     kn_dtype dt[4];
     uint8_t bad = 0;
-    bool broadcast = false;
-    for (uint32_t k = 0; k < u->nsrc; k++) broadcast |= numel(u->src[k]) != numel(u) && numel(u->src[k]) != 1;
-    if (broadcast) coordinates(u, e, x);
     for (uint32_t k = 0; k < u->nsrc; k++) {
-        size_t at = numel(u->src[k]) == 1 ? 0 : broadcast ? element(u->src[k], x) : e;
-        cell c = read_cell(g, u->src[k], p, at);
+        cell c = read_source(g, u, u->src[k], p, e);
         in[k] = c.bits;
         dt[k] = (kn_dtype)u->src[k]->dtype;
         if (u->op == KN_WHERE && k > 0 && (in[0] != 0) != (k == 1)) continue; /* the branch not taken */

@@ -17,7 +17,7 @@ static const ki_ruleset *const all_sets[] = {
 };
 static uint64_t *derived[sizeof all_sets / sizeof *all_sets];
 static ki_prove_opts opts = {.derived = derived,
-                             .budget = 200000,
+                             .budget = SANITIZED ? 60000 : 200000,
                              .meaning = ki_x86_ins_meaning,
                              .ins = ki_x86_understand,
                              .peers = all_sets,

@@ -18,17 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined __SANITIZE_ADDRESS__
-#define SANITIZED 1
-#elif defined __has_feature
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
 enum { BUILT, PRINTED, PARSED, VERIFIED, SIMPLIFIED, LOWERED, INTERPRETED, STEPS };
 static const char *const names[STEPS] = {
     "built", "printed", "parsed", "verified", "simplified", "lowered through rangeify", "interpreted"};

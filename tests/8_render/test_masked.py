@@ -42,13 +42,15 @@ def test_it_is_one_comparison(koine, dtype, n):
 
 def test_conditions_of_a_window_are_a_comparison_each(koine):
     """Two for each of three vectors where the window's rows are counted, under the mask of what its columns say, known outside: no lanes
-    are added to, no masks joined. Of the batch norm behind it an element has a product and an addition."""
+    are added to, no masks joined; in the nest of the last vector, which lies in one row, what is known outside the innermost loop is. Of the
+    batch norm behind them an element has a product and an addition."""
     text = koine("bench", "text", "conv_bn").stdout.replace("@NULL", "@CPU")
     code = koine("compile", "-", "--target", "x86", env={"KN_CPU": "avx512", "KN_THREADS": 1}, stdin=text).stdout
     lines = [line.strip() for line in code.splitlines() if not line.lstrip().startswith("#")]
     first, last = (f(i for i, line in enumerate(lines) if line.startswith("vfmadd231ps zmm")) for f in (min, max))
     labels = [i for i in range(first) if lines[i].endswith(":")]
     window = "\n".join(lines[labels[-2]:labels[-1]])
-    assert len(re.findall(r"vpcmpd k\d\{k\d\}", window)) == 6 and "vpadd" not in window and "kand" not in code, window
+    assert len(re.findall(r"vpcmpd k\d\{k\d\}", window)) == 6 and "vpadd" not in window and "kand" not in window, window
+    assert not [item for item in code.split("\n# %") if "kand" in item and "innermost" in item]
     behind = "\n".join(lines[last:])
     assert len(re.findall(r"vmulps zmm", behind)) == len(re.findall(r"vmovups ZMM\S+ \S+ \[r[^s]", behind)) and "vsubps zmm" not in behind, behind

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -407,12 +408,17 @@ static kn_uop word(ki_gen *g, unsigned reg) {
     return ki_op2(g->ir, KN_OR, g->reg[x], g->reg[high] = ki_op2(g->ir, KN_SHL, g->reg[y], g->reg[by]));
 }
 
+static bool is_nan(const ki_gen *g, const ki_pat *p) {
+    const ki_term *t = p->kind == KI_P_LIT ? &g->set->term[p->term] : NULL;
+    return t && t->kind == KI_T_FLOAT && isnan(ki_term_real(g->set, t));
+}
+
 /* where(k, x, nan), a maximum as machine code finds it: x the greatest of two or four values, k that none of them is NaN. */
 static kn_uop maximum(ki_gen *g, unsigned reg) {
     int k = kid(g, reg, 0, false), x = kid(g, reg, 1, false), nan = kid(g, reg, 2, false);
     kn_dtype t = dtype_of(g, reg);
     bool single = t == KN_F32, ok = k >= 0 && x >= 0 && nan >= 0 && (single || t == KN_F64);
-    if (!ok || pat(g, (unsigned)x)->kind != KI_P_ANY || pat(g, (unsigned)nan)->kind != KI_P_LIT) return NULL;
+    if (!ok || pat(g, (unsigned)x)->kind != KI_P_ANY || !is_nan(g, pat(g, (unsigned)nan))) return NULL;
     bool pair = pat(g, (unsigned)k)->op == KN_INS; /* the pattern names the two */
     int a = pair ? kid(g, (unsigned)k, 0, false) : -1, b = pair ? kid(g, (unsigned)k, 1, false) : -1;
     want w = {.shaped = true, .rank = 1, .dim = {5}};

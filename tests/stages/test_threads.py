@@ -116,3 +116,16 @@ def test_rows_that_are_threads_are_not_cut(koine, level):
     program, env = HERE / "threads/values-beside-each-other.kn", {"KN_ALONE": "1", "KN_CPU": level}
     assert len({koine("run", program, "--json", env=env | {"KN_THREADS": t}).stdout for t in (1, 5)}) == 1
     assert "threads=5" in koine("compile", program, "--to", "optimize", env=env | {"KN_THREADS": 5}).stdout
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("level, channels", [("sse2", 32), ("sse2", 40), ("avx2", 28), ("avx2", 64), ("avx512", 56), ("avx512", 160)])
+def test_what_a_cut_leaves_is_a_nest_of_its_own(koine, level, channels):
+    """Two nests that have lanes in common: once the first was decided, nothing was for the second, whose sum then went along its terms. Which was
+    first hung on the threads, and orders of sums did not tell 24 channels and 8 from 8 and 24."""
+    text = (HERE / "threads/a_tile_and_what_is_left.kn").read_text()
+    text = re.sub(r"\b32\b", str(channels), text).replace("512", str(16 * channels))
+    seen = {koine("run", "-", "--json", stdin=text, env={"KN_CPU": level, "KN_THREADS": str(t), "KN_ALONE": "1"}).stdout for t in (1, 2, 5)}
+    assert len(seen) == 1
+    kernel = koine("compile", "-", "--to", "optimize", stdin=text, env={"KN_CPU": level, "KN_THREADS": "2", "KN_ALONE": "1", "KN_CODE": "x86"}).stdout
+    assert "threads=2" in kernel and " cut " in kernel and "UNROLL" not in kernel

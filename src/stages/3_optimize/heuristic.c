@@ -70,15 +70,18 @@ void ki_choice_mark(ki_choice *c, kn_uop closer) {
     }
 }
 
+/* Lanes split off before a CUT are both parts' own: they say nothing about a nest that has other loops. */
 static bool is_done(const ki_choice *c, kn_uop closer) {
-    bool any = false;
+    bool loops = false, lanes = false;
     for (uint32_t j = 1; j < closer->nsrc; j++) {
         uint32_t id = closer->src[j]->arg.range.id;
         if (closer->src[j]->arg.range.axis == KN_AX_THREAD) continue;
-        any = true;
-        if (id >= KI_MOST_RANGES || (c->done[id >> 6] >> (id & 63) & 1)) return true;
+        bool marked = id >= KI_MOST_RANGES || (c->done[id >> 6] >> (id & 63) & 1), lane = ki_is_lane(closer->src[j]);
+        if (marked && !lane) return true;
+        loops |= !lane;
+        lanes |= lane && !marked;
     }
-    return !any;
+    return !loops && !lanes;
 }
 
 /* A multiple of f: true if a CUT was needed and made (the kernel is another one now). */

@@ -1,7 +1,7 @@
 /* orders.c: how the sums of floats of a kernel are added up: what has to be the same whatever the number of threads. Of each sum
  * what it adds, wherever that is read from, and the loops and lanes it runs over; as a set, since a CUT makes two sums of one. Where
- * a CUT's two parts add up in different orders, about as many elements must be of each beside the other: else another part of the result has another
- * order. About, since a loop that is padded, or laps, counts some that are none, or twice. */
+ * a CUT's two parts add up in different orders, about as many elements must be of each beside the other, and the same one comes first in the result:
+ * else another part of it has another order. About, since a loop that is padded, or laps, counts some that are none, or twice. */
 #include "stages/3_optimize/nest.h"
 
 #include "base/hash.h"
@@ -12,7 +12,9 @@
 typedef struct order {
     uint64_t what, how;
     uint64_t many; /* elements; of WHOLE, those of all orders of what it is: one more nest may have them all again */
+    int64_t first; /* the least place of the result that has it; once they are related, one of these: */
 } order;
+enum { AT_ONCE = -1, BEGINS, LATER };
 typedef struct orders {
     order *of; /* ascending, each once */
     uint32_t n;
@@ -74,7 +76,7 @@ static order order_of(const ki_scope *s, kn_uop sum, const ki_kernel *info, cons
         if (n != 1) h = ki_hash2(h, n << 1 | ki_is_lane(r));
         n = 1;
     }
-    return (order){what[sum->id], h, elements_of(s, sum, NULL)};
+    return (order){what[sum->id], h, elements_of(s, sum, NULL), 0};
 }
 
 /* The last of the terms that v adds to *before: what it is, 0: v is none such. */
@@ -107,42 +109,85 @@ static order order_of_rows(const ki_scope *s, kn_uop u, kn_uop start, const uint
         if (last_term(v, what, &before) != term) return (order){0};
     kn_uop along = u->src[0]->src[0]->src[2];
     uint64_t terms = (uint64_t)(first + rows * ki_extent(along));
-    return (order){h, terms == 1 ? 0 : ki_hash2(0, terms << 1), elements_of(s, u, along)};
+    return (order){h, terms == 1 ? 0 : ki_hash2(0, terms << 1), elements_of(s, u, along), 0};
+}
+
+/* The least place in an output that each node has to do with, what is kept on the way by who reads it; INT64_MAX: none. */
+static void find_places(const ki_scope *s, int64_t *first) {
+    for (uint32_t i = 0; i < s->n; i++) first[i] = INT64_MAX;
+    for (uint32_t i = s->n; i-- > 0;) {
+        kn_uop u = s->node[i], to = u->op == KN_STORE && u->src[0]->op == KN_INDEX ? ki_storage(u->src[0]) : NULL;
+        if (to && to->op == KN_PARAM) first[i] = u->src[0]->src[1]->lo.i;
+        for (uint32_t k = 0; k < u->nsrc; k++) {
+            int64_t *from = &first[ki_scope_at(s, u->src[k])];
+            if (first[i] < *from) *from = first[i];
+        }
+    }
+}
+
+/* The orders of one sum, beside each other. */
+static void relate(order *of, uint32_t n) {
+    double all = 0;
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    for (uint32_t i = 0; i < n; i++) {
+        all += (double)of[i].many;
+        if (of[i].first < least) least = of[i].first;
+        if (of[i].first > most) most = of[i].first;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        of[i].many = (uint64_t)((double)of[i].many / all * (double)WHOLE);
+        of[i].first = least == most ? AT_ONCE : of[i].first > least ? LATER : BEGINS;
+    }
+}
+
+/* All sums of the kernel, in of, which has room for them: how many. */
+static uint32_t find_sums(const ki_scope *s, const ki_kernel *info, uint64_t *what, int64_t *first, order *of) {
+    uint32_t n = 0;
+    find_places(s, first);
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop u = s->node[i], start = start_of_rows(u);
+        what[u->id] = what_of(u, what);
+        of[n] = is_sum(u) ? order_of(s, u, info, what) : start ? order_of_rows(s, u, start, what) : (order){0};
+        of[n].first = first[i];
+        if (of[n].many) n++;
+    }
+    return n;
 }
 
 static bool find_orders(ki_ir *ir, kn_uop sink, orders *o) {
     ki_scope s;
-    uint32_t all = 0;
     bool open = ki_scope_open(&s, ir, sink);
     *o = (orders){.of = open ? ki_malloc(((size_t)s.n + 1) * sizeof *o->of) : NULL};
     uint64_t *what = o->of ? ki_malloc(((size_t)sink->id + 1) * sizeof *what) : NULL;
-    for (uint32_t i = 0; i < s.n && what; i++) {
-        kn_uop u = s.node[i], start = start_of_rows(u);
-        what[u->id] = what_of(u, what);
-        order own = is_sum(u) ? order_of(&s, u, sink->arg.kernel, what)
-                    : start   ? order_of_rows(&s, u, start, what)
-                              : (order){0};
-        if (own.many) o->of[all++] = own;
-    }
+    int64_t *first = what ? ki_malloc(((size_t)s.n + 1) * sizeof *first) : NULL;
+    uint32_t all = first ? find_sums(&s, sink->arg.kernel, what, first, o->of) : 0;
+    bool ok = first;
     ki_scope_close(&s);
     ki_free(what);
-    if (!what) return false;
+    ki_free(first);
+    if (!ok) return false;
     qsort(o->of, all, sizeof *o->of, by_value);
     for (uint32_t i = 0; i < all; i++) {
-        if (o->n && by_value(&o->of[o->n - 1], &o->of[i]) == 0) o->of[o->n - 1].many += o->of[i].many;
-        else o->of[o->n++] = o->of[i];
+        order *last = o->n ? &o->of[o->n - 1] : NULL;
+        if (!last || by_value(last, &o->of[i]) != 0) {
+            o->of[o->n++] = o->of[i];
+            continue;
+        }
+        last->many += o->of[i].many;
+        if (o->of[i].first < last->first) last->first = o->of[i].first;
     }
     for (uint32_t i = 0, end = 0; i < o->n; i = end) {
-        double sum = 0;
-        for (end = i; end < o->n && o->of[end].what == o->of[i].what; end++) sum += (double)o->of[end].many;
-        for (uint32_t k = i; k < end; k++) o->of[k].many = (uint64_t)((double)o->of[k].many / sum * (double)WHOLE);
+        for (end = i; end < o->n && o->of[end].what == o->of[i].what;) end++;
+        relate(o->of + i, end - i);
     }
     return true;
 }
 
+/* Where one kernel has in one nest what the other has in several, it does not say which comes first. */
 static bool is_alike(const order *a, const order *b) {
     bool about = a->many * 4 <= b->many * 5 && b->many * 4 <= a->many * 5;
-    return by_value(a, b) == 0 && about;
+    bool place = a->first == b->first || a->first == AT_ONCE || b->first == AT_ONCE;
+    return by_value(a, b) == 0 && about && place;
 }
 
 bool ki_same_orders(ki_ir *ir, kn_uop a, kn_uop b) {

@@ -147,7 +147,7 @@ def test_panels_lie_side_by_side(koine, tmp_path):
     """As many as a second cache holds, copied once for all rows, which go through all of them."""
     p = tmp_path / "p.kn"
     p.write_text(program("bf16", "bf16", (1, 512, 1024, 1024), 0, 0)[0])
-    env = {"KN_CPU": "amx", "KN_THREADS": "1"}
+    env = {"KN_CPU": "amx", "KN_THREADS": "1", "KN_CODE": "x86"}
     text = koine("compile", p, "--to", "optimize", env=env).stdout
     assert "LOCAL size=262144" in text  # 1024 terms, two a word, of 512 columns
     assert "tileloaddt1" in koine("compile", p, "--target", "x86", env=env).stdout

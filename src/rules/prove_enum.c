@@ -2,10 +2,12 @@
  * stands), all values of all leaves; for values whose sides differ, all intervals and open outcomes the guard may see. */
 #include "rules/prove_impl.h"
 
+#include "ir/scalar.h"
+
 #include <math.h>
 #include <string.h>
 
-enum { MAX_OPTIONS = 24, MOST_EDGES = 16, DRAWS = 1 << 18 };
+enum { MAX_OPTIONS = 24, MOST_EDGES = 16, MOST_POINTS = 24, DRAWS = 1 << 18, WORD_DRAWS = 1 << 12 };
 
 typedef struct search {
     ki_theorem t;
@@ -18,6 +20,8 @@ typedef struct search {
     bool sampled, wide, room, edges;
     int64_t edge[MOST_EDGES]; /* where a guard's truth may change, and the least numbers; edges: all values are these */
     unsigned nedge;
+    double point[MOST_POINTS]; /* numbers of the right side and the guard, beside which values are drawn */
+    unsigned npoint;
     bool asked[12], heard[12], again[12]; /* by kind of domain: tried, fired; of an earlier pass: tried in vain */
     ki_verdict *out;
 } search;
@@ -152,6 +156,18 @@ static void find_edges(search *s) {
     if (!s->p->guard || !s->p->any_bounds || !s->p->real_dtypes) return;
     guard_edges(s, s->p->guard);
     if (s->nedge) add_edge(s, 0), add_edge(s, 1), add_edge(s, -1), add_edge(s, 3);
+}
+
+/* recursion: as deep as a right side or a guard. */
+static void find_points(search *s, unsigned term) {
+    const ki_term *t = &s->p->term[term];
+    double f = t->kind == KI_T_INT     ? (double)ki_term_int(s->p->set, t)
+               : t->kind == KI_T_FLOAT ? ki_term_real(s->p->set, t)
+                                       : NAN;
+    bool known = isnan(f);
+    for (unsigned k = 0; k < s->npoint; k++) known |= s->point[k] == f;
+    if (!known && s->npoint < MOST_POINTS) s->point[s->npoint++] = f;
+    for (unsigned k = 0; k < (unsigned)t->nkid + t->narg; k++) find_points(s, s->p->set->kid[t->kid + k]);
 }
 
 static bool all_words(const search *s) {
@@ -432,23 +448,40 @@ static ki_pval draw_float(const ki_domain *d, uint64_t random) {
         .kind = KI_PV_TYPED, .d = *d, .bits = ki_bits_from_f64((kn_dtype)d->dtype, random >> 8 & 1 ? -x : x)};
 }
 
-/* Beyond the listed values of floats: what rounds twice is seen once in thousands, and at no round number. */
+/* One of the rule's numbers or what stands beside it; beside infinity are the largest and NaNs whose last bits alone say so. */
+static ki_pval draw_beside(const search *s, const ki_domain *d, uint64_t random) {
+    kn_dtype t = (kn_dtype)d->dtype;
+    double f = s->point[random % s->npoint];
+    bool word = d->kind == KI_D_WORD;
+    uint64_t sign = !word && random >> 20 & 1 ? UINT64_C(1) << (ki_dtypes[t].bits - 1) : 0,
+             bits = word ? ki_bits_wrap(t, fabs(f) < 0x1p63 ? (int64_t)f : INT64_MIN) : ki_bits_from_f64(t, f),
+             step = (random >> 32) % 7 - 3;
+    return (ki_pval){
+        .kind = KI_PV_TYPED, .d = *d, .bits = ki_extend((bits + step) ^ sign, ki_dtypes[t].bits, d->is_signed)};
+}
+
+static ki_pval draw(const search *s, unsigned reg, uint64_t random) {
+    const ki_domain *d = &s->t.dom[reg];
+    bool constant = s->p->kind[reg] == KI_P_CONST, open = (d->kind == KI_D_FLOAT && !constant) || d->kind == KI_D_WORD;
+    if (open && d->sampled && random >> 60 < 4) return draw_beside(s, d, random);
+    return d->kind == KI_D_FLOAT && !constant ? draw_float(d, random)
+                                              : ki_domain_value(d, (uint32_t)(random % ki_domain_size(d)));
+}
+
+/* Beyond the listed values: what rounds twice is seen once in thousands, and at no round number. */
 static bool some_draws(search *s) {
     uint64_t most = s->budget < DRAWS ? s->budget : DRAWS, state = 0;
     bool draws = s->p->real_dtypes && !s->p->any_bounds && s->fired;
-    unsigned floats = 0;
+    bool floats = false, words = false;
     for (unsigned k = 0; k < s->nleaf; k++) {
         const ki_domain *d = &s->t.dom[s->leaf[k]];
-        floats += d->kind == KI_D_FLOAT && d->sampled;
+        floats |= d->kind == KI_D_FLOAT && d->sampled;
+        words |= d->kind == KI_D_WORD && d->sampled;
     }
-    for (uint64_t i = 0; draws && floats && i < most && !s->t.unsupported; i++) {
-        for (unsigned k = 0; k < s->nleaf; k++) {
-            const ki_domain *d = &s->t.dom[s->leaf[k]];
-            uint64_t random = ki_mix(state += UINT64_C(0x9e3779b97f4a7c15));
-            bool real = d->kind == KI_D_FLOAT && s->p->kind[s->leaf[k]] != KI_P_CONST;
-            s->t.value[s->leaf[k]] =
-                real ? draw_float(d, random) : ki_domain_value(d, (uint32_t)(random % ki_domain_size(d)));
-        }
+    if (!floats && most > WORD_DRAWS) most = WORD_DRAWS;
+    for (uint64_t i = 0; draws && (floats || words) && i < most && !s->t.unsupported; i++) {
+        for (unsigned k = 0; k < s->nleaf; k++)
+            s->t.value[s->leaf[k]] = draw(s, s->leaf[k], ki_mix(state += UINT64_C(0x9e3779b97f4a7c15)));
         if (!one_value(s)) return false;
     }
     return true;
@@ -558,6 +591,9 @@ bool ki_prove_enumerate(const ki_proof *p, uint64_t budget, ki_pass pass, ki_ver
         else small_options(s, c, p->mask[c]);
     }
     if (s->edges) find_edges(s);
+    s->point[s->npoint++] = INFINITY;
+    if (p->guard) find_points(s, p->guard);
+    if (p->rule->rhs) find_points(s, p->rule->rhs);
     uint64_t instances = out->instances;
     bool good = (s->edges && !s->nedge) || all_choices(s);
     if (s->room) out->instances = instances; /* no value was compared */

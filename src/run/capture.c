@@ -131,6 +131,7 @@ static bool settle(kn_ctx *k) {
     kn_tensor *t = n ? ki_malloc(n * sizeof *t) : NULL;
     bool ok = !n || t || (ki_fail(&k->env, KI_E_NOMEM), false);
     if (t) ok = ki_realize(k, t, kn_pending(k, n, t), NULL, NULL);
+    if (!ok) ki_fail_note(&k->env, "to compute what was assigned before, which comes first");
     ki_free(t);
     return ok;
 }

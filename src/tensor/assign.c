@@ -53,6 +53,7 @@ void ki_views_add(kn_ctx *k, struct kn_tensor_s *t) {
     struct kn_tensor_s **list = list_of(k, t);
     t->view_prev = t->view_next = NULL;
     if (!list) return;
+    if (list != &k->open && ki_view_base(t->u)->op == KN_AFTER) k->settled = false;
     if ((t->view_next = *list)) t->view_next->view_prev = t;
     *list = t;
 }
@@ -96,7 +97,6 @@ static kn_uop rebased(kn_ctx *k, kn_uop u, kn_uop from, kn_uop to) {
 
 static kn_uop write_to(kn_ctx *k, kn_uop base, kn_uop view, kn_uop value) {
     kn_uop store = value ? ki_op2(&k->ir, KN_STORE, view, value) : NULL;
-    k->assigns++;
     return store ? ki_op2(&k->ir, KN_AFTER, base, store) : NULL;
 }
 
@@ -114,13 +114,13 @@ kn_tensor kn_param(kn_tensor x) {
 
 size_t kn_pending(kn_ctx *k, size_t n, kn_tensor *out) {
     size_t found = 0;
-    if (k->settled == k->assigns) return 0;
+    if (k->settled) return 0;
     for (uint32_t id = 1; id < k->nview && id < k->ir.n; id++) {
         if (!k->view[id] || k->ir.node[id]->op != KN_AFTER) continue;
         if (found < n) out[found] = k->view[id];
         found++;
     }
-    if (!found) k->settled = k->assigns;
+    k->settled = !found;
     return found;
 }
 
@@ -192,8 +192,6 @@ static kn_uop through_movements(kn_ctx *k, kn_uop view, kn_uop value, kn_uop *ou
 
 static kn_uop assign(kn_ctx *k, kn_tensor target, kn_uop value, bool weak) {
     kn_uop view = target->u, base = ki_view_base(view), shown = NULL;
-    if (!weak && value->dtype != view->dtype)
-        return FAIL(KI_E_ASSIGN_DTYPE, ki_dtypes[view->dtype].name, ki_dtypes[value->dtype].name);
     if (!weak && value->dtype != view->dtype)
         return FAIL(KI_E_ASSIGN_DTYPE, ki_dtypes[view->dtype].name, ki_dtypes[value->dtype].name);
     ki_shape s = ki_shape_like(view);

@@ -80,7 +80,7 @@ struct kn_ctx {
     struct kn_tensor_s *tensors;
     struct kn_tensor_s **view; /* by id of a base: the last of its views to be born; up to nview */
     uint32_t nview;
-    uint64_t assigns, settled; /* assigns so far; what it was when none was still to be computed */
+    bool settled; /* no tensor shows what is still to be assigned */
     struct kn_tensor_s *open; /* live tensors that are no views: still to be computed */
     struct kn_tensor_s *dead_first, *dead_last; /* quarantine, oldest first */
     uint32_t ndead;

@@ -108,8 +108,8 @@ static bool find_overwritten(kn_ctx *k, const ki_plan *plan, overwritten *o) {
     return true;
 }
 
-/* How many of the bases of these views are to be assigned, are not by the plan, and read what it overwrites: those come first. */
-static size_t spoilt(kn_ctx *k, const ki_plan *plan, kn_tensor *view, size_t n, bool *ok) {
+/* How many of the bases of these views are to be assigned, are not by the plan, and read what it overwrites (or all): those come first. */
+static size_t spoilt(kn_ctx *k, const ki_plan *plan, bool all, kn_tensor *view, size_t n, bool *ok) {
     ki_map *planned = ki_map_take(&k->ir);
     overwritten o = {NULL, NULL};
     size_t other = 0, found = 0;
@@ -118,7 +118,7 @@ static size_t spoilt(kn_ctx *k, const ki_plan *plan, kn_tensor *view, size_t n, 
     for (size_t i = 0; i < n && *ok; i++)
         if (!ki_map_get(planned, ki_view_base(view[i]->u))) view[other++] = view[i];
     ki_map_give(&k->ir, planned);
-    if (!*ok || !other) return 0;
+    if (!*ok || !other || all) return *ok ? other : 0;
     *ok = find_overwritten(k, plan, &o);
     for (size_t i = 0; i < other && *ok; i++)
         if (o.stale[ki_view_base(view[i]->u)->id]) view[found++] = view[i];
@@ -126,14 +126,16 @@ static size_t spoilt(kn_ctx *k, const ki_plan *plan, kn_tensor *view, size_t n, 
     return found;
 }
 
-/* The plan with what else is to be assigned and reads, as it was, what the plan overwrites. */
+#define LINKS 8 /* each looks at the whole graph */
+
+/* The plan with what else is to be assigned and reads, as it was, what the plan overwrites; with all that is to be where that is a long chain. */
 static bool add_spoilt(kn_ctx *k, kn_uop **want, size_t n, ki_plan *plan) {
-    size_t pending = kn_pending(k, 0, NULL), found;
+    size_t pending = kn_pending(k, 0, NULL), found, links = 0;
     kn_tensor *view = pending ? ki_malloc(pending * sizeof *view) : NULL;
     bool ok = view != NULL;
     if (!pending) return true;
     do {
-        found = ok ? spoilt(k, plan, view, kn_pending(k, pending, view), &ok) : 0;
+        found = ok ? spoilt(k, plan, ++links > LINKS, view, kn_pending(k, pending, view), &ok) : 0;
         kn_uop *more = found ? ki_realloc(*want, n + found, sizeof *more) : NULL;
         ok = ok && (!found || more);
         if (!ok || !found) break;

@@ -209,6 +209,9 @@ static void assigned_before(const char *device) {
     CHECK(kn_write(x, (float[]){7, 8}, 8) == KN_OK && kn_item(kn_select(of_x, 0, 0)) == 6 &&
               kn_item(kn_select(x, 0, 1)) == 8,
           "%s: so do those of a write: %s", device, kn_message(k));
+    kn_assign(of_x, kn_cast(kn_variable(k, "n", 0, 9), KN_F32));
+    CHECK(kn_replay(step) != KN_OK && HAS(k, "'n'") && HAS(k, "assigned before"),
+          "%s: who cannot be computed is said: %s", device, kn_message(k));
     kn_close(k);
 }
 

@@ -238,6 +238,36 @@ static void still_to_be_assigned(void) {
     kn_close(k);
 }
 
+/* Each reads what the next one overwrites, the last one what is realised; one that reads nothing of theirs does no harm. */
+static void chain(void) {
+    kn_ctx *k = kn_open("CPU");
+    enum { N = 100 };
+    kn_tensor p[N];
+    for (int i = 0; i < N; i++) p[i] = kn_param(kn_full(k, KN_SHAPE(2), i, KN_F32));
+    kn_realize_at(NULL, 0, N, p);
+    for (int i = N; --i > 0;) kn_assign(p[i], p[i - 1]);
+    kn_assign(p[0], kn_full(k, KN_SHAPE(2), -1, KN_F32));
+    bool ok = kn_realize(p[0]) == KN_OK && kn_pending(k, 0, NULL) == 0;
+    for (int i = 0; i < N && ok; i++) ok = SAME(p[i], i - 1, i - 1);
+    CHECK(ok, "a shift through many places: %s", kn_message(k));
+    kn_close(k);
+}
+
+/* Nothing shows it for a while. */
+static void shown_again(void) {
+    kn_ctx *k = kn_open("CPU");
+    kn_tensor p = kn_param(kn_ones(k, KN_SHAPE(2), KN_F32)), x = kn_from_host(k, six, KN_F32, KN_SHAPE(2)), t[1];
+    kn_realize(p);
+    kn_assign(p, x);
+    kn_uop u = kn_graph(p);
+    kn_drop(p);
+    CHECK(kn_pending(k, 0, NULL) == 0, "what nobody can see is not to be assigned");
+    p = kn_from_graph(k, u);
+    CHECK(kn_pending(k, 1, t) == 1 && t[0] == p, "until somebody can");
+    CHECK(kn_write(x, (float[]){8, 9}, 8) == KN_OK && SAME(p, 1, 2), "and comes before a write: %s", kn_message(k));
+    kn_close(k);
+}
+
 /* A step's loss moves running statistics: by what the parameters were. */
 static void running_statistics(void) {
     kn_ctx *k = kn_open("CPU");
@@ -309,6 +339,29 @@ static void no_memory(const char *code) {
     kn_close(k);
 }
 
+/* What is assigned is whole, or was not: whichever allocation fails, realised again it is what it should be. */
+static void no_memory_to_assign(void) {
+    bool good = true;
+    int tried = 0;
+    for (uint64_t i = 1; good; i++, tried++) {
+        kn_ctx *k = kn_open("CPU");
+        kn_tensor p[4];
+        for (int j = 0; j < 4; j++) p[j] = kn_param(kn_full(k, KN_SHAPE(2), j, KN_F32));
+        kn_realize_at(NULL, 0, 4, p);
+        for (int j = 4; --j > 0;) kn_assign(p[j], kn_adds(p[j - 1], 1));
+        kn_assign(p[0], kn_full(k, KN_SHAPE(2), 9, KN_F32));
+        ki_alloc_fail(i, 0);
+        kn_status s = kn_realize(p[0]);
+        ki_alloc_fail(0, 0);
+        good = (s == KN_OK || s == KN_NOMEM) && kn_realize_at(NULL, 0, 4, p) == KN_OK && SAME(p[0], 9, 9) &&
+               SAME(p[1], 1, 1) && SAME(p[2], 2, 2) && SAME(p[3], 3, 3);
+        if (!good) printf("# %d: %d %s\n", (int)i, (int)s, kn_message(k));
+        kn_close(k);
+        if (s == KN_OK) break;
+    }
+    CHECK(good && tried > 20, "each of %d allocations may fail where several are assigned", tried);
+}
+
 static void counts(void) {
     kn_ctx *k = kn_open("NULL");
     CHECK(kn_stats_of(k).programs == 0, "nothing yet");
@@ -334,10 +387,13 @@ int main(void) {
     failures();
     readers();
     still_to_be_assigned();
+    chain();
+    shown_again();
     running_statistics();
     many_live();
     no_memory("c");
     no_memory("x86");
+    no_memory_to_assign();
     counts();
     return tap_done();
 }

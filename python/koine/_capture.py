@@ -18,7 +18,7 @@ from ._api import asarray
 from ._array import PLACE, VALUE, Array, _of_numpy, call, wrap, wrap_as
 from ._context import DTypeError, L, S, current, place
 from ._dtypes import dtype as dtype_of
-from ._transform import _one_context, flatten, found, function, rebuild, tracing
+from ._transform import _one_context, asking, flatten, found, function, rebuild, tracing
 
 MANY = 32  # captures of one function: more are a mistake, most likely
 
@@ -29,8 +29,8 @@ class capture(function):
     random numbers, and each call does so anew.
 
     Arguments are copied in, results out: they are values, which no later call changes. A koine.param is read and written where it is, be it
-    an argument or found where f was written; other arrays found there are data. Each call takes koine.bind's variables and an optimizer's
-    lr as they are then.
+    an argument or found where f was written; other arrays found there are data, those of the first call. Each call takes koine.bind's variables, an
+    optimizer's lr and model.eval() or train() as they are then.
 
     f itself runs at the first call for a set of shapes, dtypes and other arguments: what else it does, print or append to a list, it does then
     alone. It cannot ask for values (float(x), if x:), and is not called inside a koine.function."""
@@ -51,10 +51,12 @@ class capture(function):
                 return self.f(*args, **kwargs)
             if k.tracing:
                 raise DTypeError(f"{self.__name__}: a captured step is called while a function is traced: call it outside; koine.function is what can be called there")
-            key = self._key((k, form, tuple([_kind(x) for x in leaves])), args, kwargs)
-            step = self.traces.get(key)
+            key = k, form, tuple([_kind(x) for x in leaves])
+            step = self._known(key, args, kwargs)
             if step is None:
-                step = self.traces[key] = _Step(k, self.f, leaves, form, [x for x in found(self.f, args, kwargs) if type(x) is Array])
+                with asking() as modules:
+                    step = _Step(k, self.f, leaves, form, found(self.f, args, kwargs))
+                self._keep(key, modules, step)
                 if len(self.traces) == MANY:
                     warnings.warn(f"{self.__name__} is captured for the {MANY}nd time: a number among its arguments is part of what it is captured for; koine.asarray(v) is an argument", RuntimeWarning, stacklevel=2)
             else:
@@ -87,7 +89,7 @@ def _all(f, handles):
 
 
 def _kept(k, known, inputs):
-    """An error if what the step made of its arguments, or assigned, is kept outside: it would be the first call's for ever."""
+    """An error if what the step made of its arguments, drew, or assigned, is kept outside: it would be the first call's for ever."""
     living = lambda: [(x, file, line) for made, file, line in k.made for x in [made()] if x is not None and x._own != PLACE and not any(x is y for y in known)]
     if not living():
         return
@@ -106,11 +108,11 @@ def _base(u):
 
 
 def _reads(u, given):
-    """Does u read one of these nodes, or an assignment?"""
+    """Does u read one of these nodes, an assignment, or a random number?"""
     seen, rest = set(), [u]
     while rest:
         u = rest.pop()
-        if u in given or L.kn_uop_op(u) == b"after":
+        if u in given or L.kn_uop_op(u) in (b"after", b"threefry"):
             return True
         if u not in seen:
             seen.add(u)
@@ -126,10 +128,15 @@ class _Step:
     def __init__(self, k, f, leaves, form, outside):
         self.k = k
         k.drain()
-        # What arrays outside were drawn or made from is no part of a step.
-        before = [*_pending(k), *[x._h for x in outside if x._k is k and x._own != PLACE and not x._is_data()]]
+        before = _pending(k)
         if before and _all(S.kn_realize_at, before):
             k.fail()
+        # What arrays outside were drawn or made from is no part of a step. One that cannot be computed fails where it is read.
+        before = [x._h for x in outside if x._k is k and x._own != PLACE and not x._is_data()]
+        if before and _all(S.kn_realize_at, before):
+            for h in before:
+                _all(S.kn_realize_at, [h])
+            L.kn_clear(k._c)
         self.inputs = [x if type(x) is Array and x._own == PLACE else _own_memory(k, x) for x in leaves]
         k.made = []
         try:
@@ -189,9 +196,8 @@ class _Step:
         return rebuild(self.form, iter(out))
 
     def __del__(self):
-        k = self.k
-        if self.c and k._c:
-            with k.lock:
+        if self.c and self.k._c:
+            with self.k.lock:
                 L.kn_captured_free(self.c)
 
 

@@ -8,7 +8,8 @@ import dis
 import functools
 import inspect
 import itertools
-from types import CodeType, FunctionType, MethodType
+from threading import local
+from types import CodeType, FunctionType, MethodType, ModuleType
 from weakref import ref
 
 from ._abi import KINDS, P
@@ -361,7 +362,7 @@ def checkpoint(f):
 # ---- functions ----
 
 def found(*rest):
-    """Arrays and modules among these, and by the names that functions among them, and those they call, read where they were written."""
+    """Arrays among these and their attributes, and by the names that functions among them, and those they call, read where they were written."""
     seen, rest, out = set(), list(rest), []
     while rest:
         v = rest.pop()
@@ -369,13 +370,20 @@ def found(*rest):
             continue
         seen.add(id(v))
         v = inspect.unwrap(v) if isinstance(v, (FunctionType, function)) else v
-        if type(v) is Array or hasattr(type(v), "named_parameters"):
+        if type(v) is Array:
             out.append(v)
         elif isinstance(v, (list, tuple, dict)):
             if len(v) <= 1000:  # more of them are data
                 rest += v.values() if isinstance(v, dict) else v
-        elif isinstance(v, (FunctionType, MethodType)) and not (v.__module__ or "").startswith("koine"):
-            rest += [*_named(v.__func__ if isinstance(v, MethodType) else v), getattr(v, "__self__", None)]
+        elif isinstance(v, functools.partial):
+            rest += [v.func, v.args, v.keywords]
+        elif isinstance(v, MethodType):
+            rest += [v.__func__, v.__self__]
+        elif isinstance(v, FunctionType):
+            if not (v.__module__ or "").startswith("koine"):
+                rest += [*_named(v), v.__defaults__, v.__kwdefaults__]
+        elif not isinstance(v, (type, ModuleType)):
+            rest.append(getattr(v, "__dict__", None))
     return out
 
 
@@ -391,6 +399,27 @@ def _named(f):
         except ValueError:  # not bound yet
             pass
     return out
+
+
+class asking:
+    """The modules that are asked whether they are in training, in this thread, within a `with`: what was traced holds while they say the same."""
+
+    inside = local()
+
+    def __enter__(self):
+        self.before, self.inside.modules = getattr(self.inside, "modules", None), []
+        return self.inside.modules
+
+    def __exit__(self, *_):
+        if self.before is not None:
+            self.before += self.inside.modules
+        self.inside.modules = self.before
+
+    @classmethod
+    def asked(cls, module):
+        modules = getattr(cls.inside, "modules", None)
+        if modules is not None:
+            modules.append(module)
 
 
 class function:
@@ -416,27 +445,31 @@ class function:
         leaves, form = flatten((args, kwargs))
         k = _one_context(leaves)
         with k.lock:
-            key = self._key((k, form, tuple([(x._d, x.shape) for x in leaves])), args, kwargs)
-            traced = self.traces.get(key)
+            key = k, form, tuple([(x._d, x.shape) for x in leaves])
+            traced = self._known(key, args, kwargs)
             if traced is None:
-                traced = self._trace(k, leaves, form)
+                with asking() as modules:
+                    traced = self._trace(k, leaves, form)
                 if traced[0] is None or not traced[0].inside:
-                    self.traces[key] = traced
+                    self._keep(key, modules, traced)
             trace, out = traced
             results = trace.apply(leaves) if trace else []
             if not k.tracing and results:
                 computed(k, results)
             return rebuild(out, iter(results))
 
-    def _key(self, key, args, kwargs):
-        """What arguments are, and whether the modules that f finds are in training."""
+    def _known(self, key, args, kwargs):
+        """What was kept for such arguments, by modules that were in training or not as they are now; None: nothing."""
         try:
-            modules = self.modules.get(key)
+            modules = self.modules.get(key, ())
         except TypeError:
             raise DTypeError(f"{type(self).__name__}: arguments are arrays, or what a dict takes as a key: {getattr(self.f, '__name__', self.f)}{args!r}") from None
-        if modules is None:
-            modules = self.modules[key] = [m for v in found(self.f, args, kwargs) if type(v) is not Array for m in v.modules()]
-        return (key, *[m.training for m in modules]) if modules else key
+        return self.traces.get((key, *[m.training for m in modules]))
+
+    def _keep(self, key, modules, traced):
+        """modules: those that were asked whether they are in training."""
+        modules = self.modules[key] = list(dict.fromkeys([*self.modules.get(key, ()), *modules]))
+        self.traces[(key, *[m.training for m in modules])] = traced
 
     def _trace(self, k, leaves, form):
         made, k.made = k.made, None if k.made is None else []  # the trace keeps them, not the step

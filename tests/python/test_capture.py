@@ -132,6 +132,48 @@ def test_modes(k):
         assert len(f.traces) == 2 and model.modules()[0] is model and len(model.modules()) == 3
 
 
+class Trainer:
+    def __init__(self):
+        self.model, self.of = nn.Sequential(nn.Linear(3, 50), nn.Dropout(0.5)), {"noise": kn.random.normal((3,))}
+
+    def _zeros(self, x):
+        return (self.model(x) == 0).sum()
+
+    @kn.capture
+    def zeros(self, x):
+        return self._zeros(x) * 1
+
+    @kn.capture
+    def noisy(self, x):
+        return x + self.of["noise"]
+
+
+def test_attributes(k):
+    """Modules and arrays that are found as attributes of anything are those that stand in a name."""
+    t, box = Trainer(), type("Box", (), {})()
+    box.model = nn.Sequential(nn.Linear(3, 50), nn.Dropout(0.5))
+    for zeros, model in ((t.zeros, t.model), (kn.function(lambda x, b=box: (b.model(x) == 0).sum()), box.model)):
+        for _ in range(2):
+            model.train()
+            assert 0 < int(zeros(np.ones((2, 3), F))) < 100
+            model.eval()
+            assert int(zeros(np.ones((2, 3), F))) == 0
+    inner = kn.function(lambda x: (box.model(x) == 0).sum())
+    inner(np.ones((2, 3), F))
+    outer = kn.capture(lambda x: inner(x) + 1)  # what it was traced for holds for what calls it
+    assert int(outer(np.ones((2, 3), F))) == 1
+    box.model.train()
+    assert int(outer(np.ones((2, 3), F))) > 1 and len(outer.traces) == 2
+    a, b = t.noisy(np.zeros(3, F)), t.noisy(np.zeros(3, F))
+    assert np.array_equal(a, b) and np.array_equal(a, t.of["noise"])
+    gone = kn.param(kn.zeros(3))
+    t.last = gone + 1
+    gone.assign(kn.ones(3))
+    kn.realize(gone)
+    Trainer.noisy.traces.clear()
+    assert np.array_equal(t.noisy(np.zeros(3, F)), a)  # an array whose values are gone is nobody's but the step's that reads it
+
+
 # ---- what a step changes, and what changes between ----
 
 def test_it_assigns(k):
@@ -367,6 +409,15 @@ def test_what_a_step_makes_it_returns():
     for f in (lambda x: kept.append(x.reshape(1, 3)[0]), lambda x: [kept.append(y) or y for y in [x * 2]], Model(), changes):
         said = refused(kn.capture(f), a, kind=TypeError)
         assert re.match(r".*test_capture.py:\d+: an array of shape \(3,\) that a captured step makes is kept outside of it", said) and "keep what a call returns, or assign it to a koine.param" in said
+    key = kn.random.key(0)
+
+    def splits(x):
+        nonlocal key
+        key, other = kn.random.split(key, 2)
+        return x + kn.random.normal((3,), key=other)
+
+    for f in (lambda x: kept.append(kn.random.normal((3,))), splits):  # drawn once
+        assert "that a captured step makes is kept outside of it" in refused(kn.capture(f), a, kind=TypeError)
     assert "x[key] = value while a step is captured, of an array that was made outside" in refused(kn.capture(writes), a, kind=TypeError)
     kept.clear()
 

@@ -10,6 +10,7 @@ from .. import _abi
 from .._array import PLACE, Array, asarray, copied, wrap
 from .._context import ArgumentError, L, S, DTypeError, current, place
 from .._functions import index, real, said
+from .._transform import asking
 from . import functional
 
 __all__ = ["Module", "Sequential", "Linear", "Conv2d", "LayerNorm", "BatchNorm", "Embedding", "Dropout", "SGD", "Adam", "AdamW", "functional"]
@@ -20,7 +21,17 @@ __all__ = ["Module", "Sequential", "Linear", "Conv2d", "LayerNorm", "BatchNorm",
 class Module:
     """Something with parameters: its attributes that are arrays made by koine.param (or a layer's), modules, and lists of such."""
 
-    _buffers, training = (), True
+    _buffers = ()
+
+    @property
+    def training(self):
+        """Is it in training? What a koine.function or a koine.capture traces holds while it says the same."""
+        asking.asked(self)
+        return vars(self).get("training", True)
+
+    @training.setter
+    def training(self, mode):
+        vars(self)["training"] = mode
 
     def _parts(self):
         return vars(self)

@@ -26,9 +26,11 @@ struct kn_optim {
 static kn_tensor held(kn_tensor t) { return kn_keep(kn_param(t)); }
 static kn_tensor value(kn_ctx *k, double v) { return held(kn_full(k, KN_SHAPE(), v, KN_F32)); }
 
+static kn_status no_memory(kn_ctx *k) { return ki_fail(&k->env, KI_E_NOMEM), (kn_status)ki_settle_failure(k); }
+
 static kn_status new_rate(kn_optim *o, float rate) {
     float *now = ki_malloc(sizeof *now);
-    if (!now) return KN_NOMEM;
+    if (!now) return no_memory(o->k);
     *now = rate;
     kn_tensor t = kn_keep(kn_borrow_host(o->k, now, KN_F32, KN_SHAPE(), ki_free, now));
     if (kn_check(t)) return ki_free(now), kn_check(t);
@@ -85,6 +87,9 @@ static bool is_captured(const kn_optim *o) { return ki_storage_of(o->k, ki_buffe
 
 kn_status kn_optim_rate(kn_optim *o, double rate) {
     if (o->pending && !is_captured(o)) return new_rate(o, (float)rate);
+    kn_status s = o->pending ? kn_realize_at(NULL, 0, o->nstate, o->state) : KN_OK; /* by the old one */
+    if (s) return s;
+    o->pending = 0;
     *o->now = (float)rate;
     return KN_OK;
 }
@@ -117,7 +122,7 @@ static kn_status adam(kn_optim *o, size_t i, kn_tensor g, kn_tensor rate, kn_ten
 
 kn_status kn_optim_step(kn_optim *o, kn_tensor loss) {
     kn_tensor *g = ki_calloc(o->n + 1, sizeof *g), c1 = NULL, r2 = NULL;
-    if (!g) return KN_NOMEM;
+    if (!g) return no_memory(o->k);
     o->pending = 1;
     kn_status s = kn_grad(loss, o->state, o->n, g);
     if (!s && o->kind == ADAM) {
@@ -139,7 +144,7 @@ kn_status kn_optim_step(kn_optim *o, kn_tensor loss) {
 static kn_status realized(kn_optim *o, kn_tensor extra, kn_captured **captured) {
     size_t n = kn_pending(o->k, 0, NULL);
     kn_tensor *t = ki_malloc((n + o->nstate + 1) * sizeof *t);
-    if (!t) return KN_NOMEM;
+    if (!t) return no_memory(o->k);
     memcpy(t, o->state, o->nstate * sizeof *t); /* for the message if one is an error */
     kn_pending(o->k, n, t + o->nstate);
     n += o->nstate;

@@ -230,6 +230,16 @@ static void rate(const char *device) {
     kn_optim_rate(o, 10);
     CHECK(step && kn_replay(step) == KN_OK && kn_item(kn_select(w, 0, 0)) == -12, "%s: a new rate: %s", device,
           kn_message(k));
+    loss = kn_sum(w);
+    kn_optim_step(o, loss);
+    kn_optim_rate(o, 100);
+    CHECK(kn_realize(w) == KN_OK && kn_item(kn_select(w, 0, 0)) == -22 && kn_replay(step) == KN_OK &&
+              kn_item(kn_select(w, 0, 0)) == -122,
+          "%s: a step that is still to be computed takes the rate it was made with: %s", device, kn_message(k));
+    ki_alloc_fail(1, 0);
+    kn_captured *none = kn_optim_capture(o, NULL);
+    ki_alloc_fail(0, 0);
+    CHECK(!none && HAS(k, "memory"), "%s: no memory to capture is said: %s", device, kn_message(k));
     kn_captured_free(step);
     kn_optim_free(o);
     kn_close(k);

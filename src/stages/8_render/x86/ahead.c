@@ -177,7 +177,7 @@ void ki_lask_terms(ki_lower *l, kn_uop loop, const ki_opt *o) {
     uint32_t first = 0, outermost, rows;
     int64_t apart, trips = ki_is_const(loop->src[0]) ? loop->src[0]->arg.i : 0;
     kn_uop index = NULL;
-    if ((rows = rows_in(l, o->id, &first, &index, &apart)) < 2) return;
+    if (p->far || (rows = rows_in(l, o->id, &first, &index, &apart)) < 2) return;
     int64_t es = ki_les(l->local.address[first].buf), line = l->m.target->line / es, step = moves_on(index, loop);
     if (step < 1 || step >= line || step * trips <= line) return;
     int64_t times = times_again(l, index, step, &outermost), each = (rows + times - 1) / times;

@@ -128,12 +128,12 @@ class _Step:
     def __init__(self, k, f, leaves, form, outside):
         self.k = k
         k.drain()
-        before = _pending(k)
-        if before and _all(S.kn_realize_at, before):
-            k.fail()
+        given = [*[x._h for x in leaves if type(x) is Array], *_pending(k)]
         # What arrays outside were drawn or made from is no part of a step. One that cannot be computed fails where it is read.
         before = [x._h for x in outside if x._k is k and x._own != PLACE and not x._is_data()]
-        if before and _all(S.kn_realize_at, before):
+        if not before or _all(S.kn_realize_at, [*given, *before]):
+            L.kn_clear(k._c)
+            self._compute(given)
             for h in before:
                 _all(S.kn_realize_at, [h])
             L.kn_clear(k._c)
@@ -161,15 +161,21 @@ class _Step:
                 k.fail()
         self.places = [None if x._own == PLACE else (x._pointer(), x._d, x.shape, ints(x.shape), x.nbytes) for x in self.out]
 
+    def _compute(self, handles):
+        """Together: what is still to be assigned, and what reads what that overwrites."""
+        if handles and _all(S.kn_realize_at, handles):
+            self.k.fail()
+
     def again(self, leaves):
         k = self.k
         if k.dead:
             k.drain()
+        self._compute([x._h for x in leaves if type(x) is Array and not x._is_data()])
         for x, own in zip(leaves, self.inputs):
             if x is own:
                 continue
             if type(x) is Array:
-                if x._is_data() and L.kn_uop_op(_base(L.kn_graph(x._h))) != b"buffer":  # a part of another: computed where it is wanted
+                if L.kn_uop_op(_base(L.kn_graph(x._h))) != b"buffer":  # a part of another: computed where it is wanted
                     k.check(L.kn_check(L.kn_assign(own._h, x._h)))
                     continue
                 at, size = x._pointer(), own.nbytes

@@ -224,6 +224,24 @@ def test_arrays_outside_are_data(k):
     assert np.array_equal(a, noise) and np.array_equal(c, noise) and np.array_equal(b, d) and np.array_equal(d, names["of"][0])
 
 
+def test_what_is_read_is_what_it_was(k):
+    """However late it is computed: before what is assigned before a call, and what that assigns."""
+    p, q = kn.param(kn.ones(2)), kn.param(kn.zeros(2))
+    first = p * 3
+
+    def add(x, y):
+        p.assign(p + x + y)
+        return p + q + first
+
+    step, value = kn.capture(add), 1
+    for _ in range(3):
+        x, y = p * 1, p * 2
+        q.assign(p * 10)
+        p.assign(p + 1)
+        was, value = value, value + 1 + 3 * value
+        assert step(x, y).tolist() == [value + 10 * was + 3] * 2 and p.tolist() == [value] * 2
+
+
 def test_it_draws_anew(k):
     f = lambda x: kn.random.normal((4,)) + kn.dropout(x, 0.5)
     step, x, got, want = kn.capture(f), np.ones(4, F), [], []

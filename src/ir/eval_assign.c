@@ -1,6 +1,7 @@
 /* eval_assign.c: STORE and AFTER in a tensor graph. A buffer's contents are values here: BUFFER is what it held before,
  * AFTER(buffer, stores) is a copy with the stores applied, so the result does not depend on the order of evaluation.
- * full[BUFFER] gathers all stores in the order of ids, which is what the buffer holds when the program has run. */
+ * full[BUFFER] gathers all stores in the order of ids, and again in that of the AFTERs, as one STORE may stand behind several; it is what the
+ * buffer holds when the program has run. */
 #include "ir/eval_impl.h"
 #include "ir/scalar.h"
 
@@ -196,7 +197,10 @@ ki_arr *ki_node_after(ki_tens *t, kn_uop u) {
         return ki_tape_array(t, u->src[0]);
     }
     ki_arr *full = ok ? copy_of(t, version_of(t, u->src[0])) : NULL;
-    for (size_t i = 0; full && ok && i < stores.n; i++) ok = patch_apply(t, t->patch[ki_at(t, stores.v[i])], full);
+    for (size_t i = 0; full && ok && i < stores.n; i++) {
+        const ki_patch *p = t->patch[ki_at(t, stores.v[i])];
+        ok = patch_apply(t, p, full) && patch_apply(t, p, t->full[ki_at(t, base)]);
+    }
     ki_free(stores.v);
     if (!full) return NULL;
     t->full[ki_at(t, u)] = full;

@@ -253,6 +253,18 @@ static void chain(void) {
     kn_close(k);
 }
 
+/* The same value is assigned before another and behind it. */
+static void assigned_again(const char *device) {
+    kn_ctx *k = kn_open(device);
+    kn_tensor p = kn_param(kn_ones(k, KN_SHAPE(2), KN_F32)), q = kn_from_host(k, six, KN_F32, KN_SHAPE(2));
+    kn_realize(p);
+    kn_assign(p, q);
+    kn_assign(p, kn_add(kn_muls(p, 0.5), q));
+    kn_assign(p, q);
+    CHECK(kn_realize(p) == KN_OK && SAME(p, 1, 2), "%s: the last of several assigns stands", device);
+    kn_close(k);
+}
+
 /* Nothing shows it for a while. */
 static void shown_again(void) {
     kn_ctx *k = kn_open("CPU");
@@ -388,6 +400,8 @@ int main(void) {
     readers();
     still_to_be_assigned();
     chain();
+    assigned_again("CPU");
+    assigned_again("INTERP");
     shown_again();
     running_statistics();
     many_live();

@@ -30,8 +30,8 @@ static const struct {
     {"batches", H "%x = param \"x\" : f32 [7, 61, 500]\n%s = reduce add %x axes=(2)\n%t = expand %s (7, 61, 500)\n"
                   "%m = mul %x %t\n%y = reduce max %m axes=(1)\nout \"y\" = %y\n"},
     {"a norm before the product of its row",
-     H "%x = param \"x\" : f32 [403, 333]\n%r = shrink %x (0, 0) (1, 333)\n%s = reduce add %r axes=(1)\n"
-       "%t = expand %s (1, 333)\n%n = sub %r %t\n%a = expand %n (403, 333)\n%m = mul %x %a\n"
+     H "%x = param \"x\" : f32 [403, 336]\n%r = shrink %x (0, 0) (1, 336)\n%s = reduce add %r axes=(1)\n"
+       "%t = expand %s (1, 336)\n%n = sub %r %t\n%a = expand %n (403, 336)\n%m = mul %x %a\n"
        "%y = reduce add %m axes=(1)\nout \"y\" = %y\n"},
 };
 /* Too narrow for both vectors and threads. */

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-static ki_mop line_at(ki_mop o) { return o.size = 0, o; }
-
 #define MOST_BEHIND 64 /* vectors that are stored, or read, behind a sum */
 
 /* Vectors of a PARAM that stand behind the loop of which l->now is the first item, in none inside: their first elements, ascending,
@@ -57,7 +55,7 @@ void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int
         for (int64_t v = 0; v < width + line - 1; v += line) { /* a row need not begin with a line */
             ki_mop to = o;
             to.v += r * row * es + (v < width ? v : width - 1);
-            KI_LPUT(l, stored ? KI_X_PREFETCHW : KI_X_PREFETCHT0, line_at(to));
+            KI_LPUT(l, stored ? KI_X_PREFETCHW : KI_X_PREFETCHT0, ki_lsized(to, 0));
         }
 }
 
@@ -83,18 +81,27 @@ static const struct ki_lloop *reads_again(const ki_lower *l, kn_uop from) {
     return NULL;
 }
 
+/* The next LOAD from *i on, of one element of the PARAM of this slot, that stands in the loop which has been opened, and in none inside: where it
+ * reads; buf is NULL: there is none. depth: 1 at first. */
+static ki_address next_element(const ki_lower *l, int32_t slot, uint32_t *i, int64_t *depth) {
+    while (*i<l->n && * depth> 0) {
+        kn_uop u = l->inst[(*i)++];
+        if (u->op == KN_RANGE) ++*depth;
+        if (u->op == KN_END) *depth -= u->nsrc - 1;
+        if (u->op != KN_LOAD || *depth != 1 || u->nsrc != 1) continue;
+        ki_address a = l->local.address[*i - 1];
+        if (a.lanes == 1 && a.buf->op == KN_PARAM && a.buf->arg.param->slot == slot) return a;
+    }
+    return (ki_address){0};
+}
+
 void ki_lask_lines(ki_lower *l, kn_uop loop, const ki_opt *o) {
     int64_t depth = 1, trips = ki_is_const(loop->src[0]) ? loop->src[0]->arg.i : 0, apart = 0;
-    ki_address row[MOST_BEHIND];
-    uint32_t rows = 0;
+    ki_address row[MOST_BEHIND], a;
+    uint32_t rows = 0, i = l->now + 1;
     bool alike = true;
-    for (uint32_t i = l->now + 1; i < l->n && depth > 0; i++) {
-        kn_uop u = l->inst[i], from;
-        ki_address a;
-        if (u->op == KN_RANGE) depth++;
-        if (u->op == KN_END) depth -= u->nsrc - 1;
-        if (u->op != KN_LOAD || depth != 1 || u->nsrc != 1 || (a = l->local.address[i]).lanes != 1) continue;
-        if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != o->id) continue;
+    while ((a = next_element(l, o->id, &i, &depth)).buf) {
+        kn_uop from;
         int64_t step = goes_on(ki_lpeel(a.base, &a.start), loop, &from), line = l->m.target->line / ki_les(a.buf);
         if (step < 1 || trips * step > line || ki_is_const(from) || !ki_lv(l, from)->gpr) continue; /* not known yet */
         uint32_t k = 0;
@@ -117,7 +124,7 @@ void ki_lask_lines(ki_lower *l, kn_uop loop, const ki_opt *o) {
         row[k].start += o->arg / (int64_t)ki_les(row[k].buf);
         ki_mop to = ki_laddress(l, &row[k], 0);
         if (share) to.index = share;
-        KI_LPUT(l, o->top ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, line_at(to));
+        KI_LPUT(l, o->top ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, ki_lsized(to, 0));
     }
 }
 
@@ -154,19 +161,14 @@ static int64_t times_again(const ki_lower *l, kn_uop index, int64_t step, uint32
  * the first, and all their index but what is constant in it. 0: others are among them. */
 static uint32_t rows_in(const ki_lower *l, int32_t slot, uint32_t *first, kn_uop *index, int64_t *apart) {
     int64_t depth = 1, at = 0;
-    uint32_t rows = 0;
+    uint32_t rows = 0, i = l->now + 1;
+    ki_address a;
     *apart = 0;
-    for (uint32_t i = l->now + 1; i < l->n && depth > 0; i++) {
-        kn_uop u = l->inst[i];
-        if (u->op == KN_RANGE) depth++;
-        if (u->op == KN_END) depth -= u->nsrc - 1;
-        if (u->op != KN_LOAD || depth != 1 || u->nsrc != 1 || l->local.address[i].lanes != 1) continue;
-        ki_address a = l->local.address[i];
-        if (a.buf->op != KN_PARAM || a.buf->arg.param->slot != slot) continue;
+    while ((a = next_element(l, slot, &i, &depth)).buf) {
         kn_uop from = ki_lpeel(a.base, &a.start);
         if (rows == 1) *apart = a.start - at;
         if (rows ? from != *index || a.start - at != *apart : !from) return 0;
-        if (!rows) *first = i, *index = from;
+        if (!rows) *first = i - 1, *index = from;
         at = a.start, rows++;
     }
     return rows;

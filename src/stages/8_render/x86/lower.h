@@ -130,6 +130,8 @@ kn_uop ki_lword(kn_uop u);
 void ki_lload_word(ki_lower *l, kn_uop u, kn_uop load);
 void ki_lstore(ki_lower *l, kn_uop u);
 void ki_latomic(ki_lower *l, kn_uop u);
+/* The operand as so many bytes; 0: a line of memory, whatever its size. */
+static inline ki_mop ki_lsized(ki_mop o, unsigned bytes) { return o.size = (uint8_t)bytes, o; }
 /* The buffer's own address, with no index. */
 ki_mop ki_lbase(ki_lower *l, kn_uop buf);
 /* A deferred LOAD as a memory operand, at its one user. */

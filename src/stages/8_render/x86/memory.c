@@ -106,8 +106,6 @@ ki_mop ki_laddress(ki_lower *l, const ki_address *a, int64_t lane) {
     return o;
 }
 
-static ki_mop sized(ki_mop o, unsigned bytes) { return o.size = (uint8_t)bytes, o; }
-
 bool ki_lmoves_vector(const ki_lower *l, kn_uop u, int32_t slot) {
     if (u->op != KN_LOAD && u->op != KN_STORE) return false;
     const ki_address *a = ki_lplace(l, u);
@@ -123,7 +121,7 @@ static void ask_terms(ki_lower *l, const ki_lval *v, ki_mop o) {
     for (int64_t k = 0; k < p->rows; k++) {
         ki_mop to = o;
         if ((to.v += v->ahead + k * p->apart) > INT32_MAX) return;
-        KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, sized(to, 0));
+        KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, ki_lsized(to, 0));
     }
 }
 
@@ -140,7 +138,7 @@ static void ask_ahead(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
     int64_t of = (nth % v->parts + v->parts) % v->parts;
     if (of < v->part || of >= v->part + v->share) return;
     o.v += ahead;
-    KI_LPUT(l, u->op == KN_STORE ? KI_X_PREFETCHW : v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, sized(o, 0));
+    KI_LPUT(l, u->op == KN_STORE ? KI_X_PREFETCHW : v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, ki_lsized(o, 0));
 }
 
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load) {
@@ -157,11 +155,11 @@ ki_mop ki_ldeferred(ki_lower *l, kn_uop load) {
 void ki_lget(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop o) {
     ki_mop x = ki_mreg(ki_lkind(bytes), r);
     if (bytes >= 16) KI_LPUT(l, KI_X_VMOVUPS, x, o);
-    else if (bytes == 8) KI_LPUT(l, KI_X_VMOVQ, x, sized(o, 8));
-    else if (bytes == 4) KI_LPUT(l, KI_X_VMOVD, x, sized(o, 4));
+    else if (bytes == 8) KI_LPUT(l, KI_X_VMOVQ, x, ki_lsized(o, 8));
+    else if (bytes == 4) KI_LPUT(l, KI_X_VMOVD, x, ki_lsized(o, 4));
     else {
         ki_vreg g = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
-        KI_LPUT(l, bytes == 2 ? KI_X_MOVZX_W : KI_X_MOVZX_B, ki_mreg(KI_XO_R32, g), sized(o, bytes));
+        KI_LPUT(l, bytes == 2 ? KI_X_MOVZX_W : KI_X_MOVZX_B, ki_mreg(KI_XO_R32, g), ki_lsized(o, bytes));
         KI_LPUT(l, KI_X_VMOVD, x, ki_mreg(KI_XO_R32, g));
     }
 }
@@ -184,12 +182,12 @@ void ki_lput(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop o, bool stream) {
     ki_mop x = ki_mreg(ki_lkind(bytes), r);
     if (stream) put_past(l, x, bytes, o);
     else if (bytes >= 16) KI_LPUT(l, KI_X_VMOVUPS_ST, o, x);
-    else if (bytes == 8) KI_LPUT(l, KI_X_VMOVQ_ST, sized(o, 8), x);
-    else if (bytes == 4) KI_LPUT(l, KI_X_VMOVD_ST, sized(o, 4), x);
+    else if (bytes == 8) KI_LPUT(l, KI_X_VMOVQ_ST, ki_lsized(o, 8), x);
+    else if (bytes == 4) KI_LPUT(l, KI_X_VMOVD_ST, ki_lsized(o, 4), x);
     else {
         ki_vreg g = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
         KI_LPUT(l, KI_X_VMOVD_ST, ki_mreg(KI_XO_R32, g), x);
-        KI_LPUT(l, bytes == 2 ? KI_X_MOV_EG : KI_X_MOV8_EG, sized(o, bytes),
+        KI_LPUT(l, bytes == 2 ? KI_X_MOV_EG : KI_X_MOV8_EG, ki_lsized(o, bytes),
                 ki_mreg(bytes == 2 ? KI_XO_R16 : KI_XO_R8, g));
     }
 }
@@ -260,9 +258,9 @@ static uint32_t skip_unless_bit(ki_lower *l, ki_vreg bits, unsigned k) {
 static void element(ki_lower *l, ki_mop to, ki_mop from, unsigned es) {
     static const uint8_t kind[9] = {[1] = KI_XO_R8, [2] = KI_XO_R16, [4] = KI_XO_R32, [8] = KI_XO_R64};
     ki_vreg g = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
-    if (es <= 2) KI_LPUT(l, es == 2 ? KI_X_MOVZX_W : KI_X_MOVZX_B, ki_mreg(KI_XO_R32, g), sized(from, es));
-    else KI_LPUT(l, KI_X_MOV_GE, ki_mreg((ki_x86_kind)kind[es], g), sized(from, es));
-    KI_LPUT(l, es == 1 ? KI_X_MOV8_EG : KI_X_MOV_EG, sized(to, es), ki_mreg((ki_x86_kind)kind[es], g));
+    if (es <= 2) KI_LPUT(l, es == 2 ? KI_X_MOVZX_W : KI_X_MOVZX_B, ki_mreg(KI_XO_R32, g), ki_lsized(from, es));
+    else KI_LPUT(l, KI_X_MOV_GE, ki_mreg((ki_x86_kind)kind[es], g), ki_lsized(from, es));
+    KI_LPUT(l, es == 1 ? KI_X_MOV8_EG : KI_X_MOV_EG, ki_lsized(to, es), ki_mreg((ki_x86_kind)kind[es], g));
 }
 
 typedef struct lanes {
@@ -449,7 +447,7 @@ static void load_general(ki_lower *l, kn_uop u, const ki_address *a) {
     ki_lval *v = ki_lv(l, u);
     bool sign = ki_is_sint((kn_dtype)u->dtype);
     unsigned es = ki_les(u);
-    ki_mop from = sized(ki_laddress(l, a, 0), es);
+    ki_mop from = ki_lsized(ki_laddress(l, a, 0), es);
     v->reg = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
     v->gpr = 1;
     if (es == 8) KI_LPUT(l, KI_X_MOV_GE, ki_mreg(KI_XO_R64, v->reg), from);
@@ -467,7 +465,7 @@ static void load_bit(ki_lower *l, kn_uop u, const ki_address *a) {
     ki_mop r32 = ki_mreg(KI_XO_R32, v->reg), r8 = ki_mreg(KI_XO_R8, v->reg);
     if (gate) KI_LPUT(l, KI_M_MOVE, ki_mreg(KI_XO_R64, v->reg), ki_mreg(KI_XO_R64, ki_lgeneral(l, u->src[1])));
     uint32_t past = gate ? skip_unless(l, gate) : 0;
-    KI_LPUT(l, KI_X_MOVZX_B, r32, sized(ki_laddress(l, a, 0), 1));
+    KI_LPUT(l, KI_X_MOVZX_B, r32, ki_lsized(ki_laddress(l, a, 0), 1));
     KI_LPUT(l, KI_X_TEST_EG, r32, r32);
     KI_LPUT(l, KI_X_SETNE, r8);
     KI_LPUT(l, KI_X_MOVZX_B, r32, r8);
@@ -533,7 +531,7 @@ static void read_whole(ki_lower *l, kn_uop u, unsigned n, ki_mop from) {
     }
     ki_x86_kind kind = ki_lkind(l->m.target->vector);
     v->reg = v->all = ki_vreg_new(&l->m, KI_RC_V, kind);
-    KI_LPUT(l, es == 4 ? KI_X_VBROADCASTSS : KI_X_VBROADCASTSD, ki_mreg(kind, v->reg), sized(from, es));
+    KI_LPUT(l, es == 4 ? KI_X_VBROADCASTSS : KI_X_VBROADCASTSD, ki_mreg(kind, v->reg), ki_lsized(from, es));
 }
 
 void ki_lload_whole(ki_lower *l, kn_uop u) { read_whole(l, u, ki_lplace(l, u)->lanes, ki_ldeferred(l, u)); }
@@ -706,7 +704,7 @@ void ki_lstore(ki_lower *l, kn_uop u) {
     if (slice) {
         store_slice(l, u, slice, n);
     } else if (v->dtype == KN_BOOL && n == 1 && !ki_is_const(v) && ki_lv(l, v)->gpr) {
-        KI_LPUT(l, KI_X_MOV8_EG, sized(ki_laddress(l, &a, 0), 1), ki_mreg(KI_XO_R8, ki_lgeneral(l, v)));
+        KI_LPUT(l, KI_X_MOV8_EG, ki_lsized(ki_laddress(l, &a, 0), 1), ki_mreg(KI_XO_R8, ki_lgeneral(l, v)));
     } else {
         ki_vreg r = v->dtype == KN_BOOL ? ki_lbytes(l, v, n) : ki_lvector(l, v, n > 1);
         bool stream = u->arg.i && n * es >= 16 && n * es == l->m.target->vector && a.buf->op == KN_PARAM;
@@ -729,5 +727,5 @@ void ki_latomic(ki_lower *l, kn_uop u) {
     ki_vreg g = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64), x = ki_lvector(l, v, false);
     ki_x86_kind kind = es == 8 ? KI_XO_R64 : KI_XO_R32;
     KI_LPUT(l, es == 8 ? KI_X_VMOVQ_GST : KI_X_VMOVD_ST, ki_mreg(kind, g), ki_mreg(KI_XO_X, x));
-    KI_LPUT(l, KI_X_ADD_EG, sized(ki_laddress(l, &a, 0), es), ki_mreg(kind, g))->lock = 1;
+    KI_LPUT(l, KI_X_ADD_EG, ki_lsized(ki_laddress(l, &a, 0), es), ki_mreg(kind, g))->lock = 1;
 }

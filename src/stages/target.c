@@ -72,7 +72,7 @@ const ki_target *ki_target_host(void) {
 #endif
 }
 
-bool ki_target_takes_panels(const ki_target *t) { return t->twice && t->native && t->level >= KI_CPU_AVX512_LEVEL; }
+bool ki_target_takes_panels(const ki_target *t) { return t->native && t->level >= KI_CPU_AVX512_LEVEL; }
 
 /* `here`: code of it runs on this machine. */
 static bool runs(const ki_target *t, bool here) {

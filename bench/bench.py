@@ -89,7 +89,7 @@ def ratio(v, width):
 # ---- kernels of rows.py ----
 
 
-def record_of(row, threads, played, ceilings, tiles):
+def record_of(row, threads, played, tiles):
     us, r = played["us"], {"row": row.name, "threads": threads, "unit": "us"}
     bar, beam_bar = (None, None) if row.tiles and not tiles else (row.bar, row.beam_bar)
     r |= {"koine": rounded(us.get("koine")), "beam": rounded(us.get("beam")), "peers": {p: rounded(us[p]) for p in SIDES if p in us}}
@@ -100,9 +100,10 @@ def record_of(row, threads, played, ceilings, tiles):
         why = played["failed"].get("koine") or f"over {played['over'].get('koine')} s"
         failures.append(f"{row.name}, {threads} threads: {why}")
         return r | {"met": False, "why": why}
-    floor, kind = ceilings.floor(row, threads)
+    floor, kind = played["floor"], played["floor_of"]
     r |= {"ratio": best and rounded(best / r["koine"]), "beam_ratio": best and r["beam"] and rounded(best / r["beam"])}
     r |= {"ceiling": rounded(1e6 * floor / r["koine"]), "ceiling_of": kind, "floor": rounded(1e6 * floor), "floor_bar": row.floor_bar}
+    r |= {"of_best": rounded(1e6 * played["best_floor"] / r["koine"])}
     met = [r["ratio"] >= bar] if bar and best else []
     met += [r["beam_ratio"] >= beam_bar] if beam_bar and r["beam_ratio"] else []
     met += [max(r["ceiling"], 1e6 * floor / (r["beam"] or r["koine"])) >= row.floor_bar] if row.floor_bar else []
@@ -128,12 +129,13 @@ def kernels(rows, found, beam, ceilings, all_threads):
         players = {"koine": of_kernels("koine", ARGS.python, threads, {"KN_BEAM": "0"} if beam else {}, *libraries)}
         if beam:
             players["beam"] = of_kernels("beam", ARGS.python, threads, {"KN_BEAM": ARGS.beam}, *libraries)
-        match = Match(players | {p: of_kernels(p, ARGS.python, threads, {}) for p in SIDES if p in found}, progress)
+        peers = {p: of_kernels(p, ARGS.python, threads, {}) for p in SIDES if p in found}
+        match = Match(players | peers, ceilings, threads, progress)
         try:
             for row in rows:
                 played = {}
                 match.play(row, played)
-                r = record_of(row, threads, played, ceilings, tiles)
+                r = record_of(row, threads, played, tiles)
                 out(r, kernel_text(r))
         finally:
             match.close()

@@ -1,5 +1,8 @@
-"""What the machine can do, by bench/probe.c: the best rate seen in the run so far, since another program can only lower it."""
+"""What the machine can do, by bench/probe.c. For a row it is measured as its sides are, by turns with them in the same minutes: the median of its
+turns. Beside it stands the best rate seen in the run so far, which other programs can only lower."""
 import ctypes
+import statistics
+import time
 
 KINDS = ["fma", "dot_bf16", "dot_i8", "amx_bf16", "amx_i8", "read", "copy", "triad"]
 UNIT = {"read": "GB/s", "copy": "GB/s", "triad": "GB/s"}
@@ -35,13 +38,26 @@ class Ceilings:
     def tiles(self):
         return self.look("amx_bf16", 1) > 0
 
-    def floor(self, row, threads):
-        """The least seconds the row can take, and the kind that says so."""
+    def work_of(self, row, threads):
+        """What the row does at least, by the kind of rate that bounds it: bytes, operations."""
         kind = self.peak_of(row, threads) if row.flops else None
-        floors = [(row.bytes / self.look(row.memory, threads, 2), row.memory)]
-        if kind:
-            floors.append((row.flops / self.look(kind, threads, 2), kind))
-        return max(floors)
+        return {row.memory: row.bytes} | ({kind: row.flops} if kind else {})
+
+    def turn(self, work, threads, seconds):
+        """The seconds that so much work takes, by kind: the median of calls for so long, after one that wakes the machine up."""
+        took = {}
+        for kind, amount in work.items():
+            self.look(kind, threads)
+            end, rates = time.perf_counter() + seconds, []
+            while not rates or time.perf_counter() < end:
+                rates.append(self.rate(KINDS.index(kind), threads))
+            self.best[kind, threads] = max([self.best[kind, threads], *rates])
+            took[kind] = amount / statistics.median(rates)
+        return took
+
+    def least(self, work, threads):
+        """The seconds at the best rates seen."""
+        return max(amount / self.best[kind, threads] for kind, amount in work.items())
 
     def records(self):
         for (kind, threads), rate in sorted(self.best.items(), key=lambda b: (b[0][1], KINDS.index(b[0][0]))):

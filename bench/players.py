@@ -68,10 +68,10 @@ def of_kernels(side, python, threads, environment, *libraries):
 
 
 class Match:
-    """All sides at one number of threads."""
+    """All sides at one number of threads, and what the machine can do beside them."""
 
-    def __init__(self, players, say):
-        self.players, self.say = players, say
+    def __init__(self, players, ceilings, threads, say):
+        self.players, self.ceilings, self.threads, self.say = players, ceilings, threads, say
         self.folder = tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
 
     def close(self):
@@ -110,7 +110,8 @@ class Match:
 
     def play(self, row, r):
         """Fills r: microseconds a call by side: the median of its turns in `us`, the `least` of any call, and `cpu`, of all its threads' processor
-        time, which waiting for a core that others have is not in. And why a side has none."""
+        time, which waiting for a core that others have is not in. And why a side has none. `floor`: the seconds that the machine takes for what the
+        row does at least, the median of its turns, of the kind of work that takes longest, `floor_of`; `best_floor`: at the best rates seen."""
         r |= {"over": {}, "failed": {}, "how": {}, "us": {}, "least": {}, "cpu": {}}
         want = Path(self.folder.name) / "want.npy"
         answer = self.players["numpy"].ask(120, {"do": "want", "name": row.name, "to": str(want)})
@@ -121,6 +122,7 @@ class Match:
         if not sides:
             return
         due, times = self.turns(sides), {name: [] for name in sides}
+        work, machine = self.ceilings.work_of(row, self.threads), []
         for i in range(max(due.values())):
             self.say(f"{row.name}: turn {i + 1} of {max(due.values())}")
             for name in sides:
@@ -134,6 +136,9 @@ class Match:
                     r["failed"][name] = answer["error"]
                 else:
                     times[name].append(answer)
+            machine.append(self.ceilings.turn(work, self.threads, TURN_MS / 1e3))
+        r["floor"], r["floor_of"] = max((statistics.median(turn[kind] for turn in machine), kind) for kind in work)
+        r["best_floor"] = self.ceilings.least(work, self.threads)
         for name, t in times.items():
             if t and name not in r["failed"]:
                 r["us"][name], r["cpu"][name] = (statistics.median(turn[what] for turn in t) for what in ("us", "cpu"))

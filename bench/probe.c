@@ -1,7 +1,10 @@
 /* probe.c: what the machine can do: the ceilings of `make bench`. Loaded as a shared library, compiled for the machine it runs on.
- * A rate is the work of all threads over the time from when they began together to when the last one ended. */
+ * A rate is the work of all threads over the time from when they began together to when the last one ended. Each thread has a processor of its
+ * own, if there are as many: new threads that share one for some milliseconds would measure half of the machine. */
+#define _GNU_SOURCE
 #include <immintrin.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -153,12 +156,28 @@ typedef struct share {
     enum kind kind;
     const float *read;
     size_t from, n, ahead;
+    int number; /* of the thread */
     pthread_barrier_t *gate;
     double work, begun, ended;
 } share;
 
+/* The number-th of the processors that we may use. */
+static void settle(int number) {
+    cpu_set_t may, mine;
+    if (sched_getaffinity(0, sizeof may, &may) || !CPU_COUNT(&may)) return;
+    number %= CPU_COUNT(&may);
+    for (int c = 0; c < CPU_SETSIZE; c++)
+        if (CPU_ISSET(c, &may) && !number--) {
+            CPU_ZERO(&mine);
+            CPU_SET(c, &mine);
+            sched_setaffinity(0, sizeof mine, &mine);
+            return;
+        }
+}
+
 static void *work(void *user) {
     share *s = user;
+    settle(s->number);
     pthread_barrier_wait(s->gate);
     s->begun = now();
     switch (s->kind) {
@@ -192,16 +211,15 @@ static double rate(enum kind kind, int threads, const float *read, size_t n, siz
     pthread_barrier_init(&gate, NULL, (unsigned)threads);
     size_t part = n / (size_t)threads / 64 * 64;
     for (int i = 0; i < threads; i++) {
-        s[i] = (share){.kind = kind, .read = read, .from = part * (size_t)i, .n = part, .ahead = ahead, .gate = &gate};
-        if (i + 1 < threads && pthread_create(&id[i], NULL, work, &s[i])) return -1;
+        s[i] = (share){kind, read, part * (size_t)i, part, ahead, i, &gate, 0, 0, 0};
+        if (pthread_create(&id[i], NULL, work, &s[i])) return -1;
     }
-    work(&s[threads - 1]);
-    double done = s[threads - 1].work, begun = s[threads - 1].begun, ended = s[threads - 1].ended;
-    for (int i = 0; i + 1 < threads; i++) {
+    double done = 0, begun = 0, ended = 0;
+    for (int i = 0; i < threads; i++) {
         pthread_join(id[i], NULL);
         done += s[i].work;
-        if (s[i].begun < begun) begun = s[i].begun;
-        if (s[i].ended > ended) ended = s[i].ended;
+        if (!i || s[i].begun < begun) begun = s[i].begun;
+        if (!i || s[i].ended > ended) ended = s[i].ended;
     }
     pthread_barrier_destroy(&gate);
     return done / (ended - begun);

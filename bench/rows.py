@@ -2,7 +2,7 @@
 
 Inputs are (dtype, shape) or (dtype, shape, high): normal floats, integers below high, the same for every side. Each side's function gets
 them as its own arrays:
-    koine     (k, *inputs) -> tensor      assigned into a tensor that is there already
+    koine     (k, *inputs) -> tensor      assigned into a tensor that is there already; or several, as PyTorch's
     numpy     (np, out, *inputs)          writes into out
     torch     (torch, out, *inputs)       writes into out, or returns a new tensor where PyTorch offers no out=; or several by name, of which the
                                           fastest counts; that called channels_last gets its inputs so
@@ -132,8 +132,12 @@ def conv(what, batch, channels, out, side, size, stride, groups=1):
     def torch(t, o, x, w):
         return t.conv2d(x, w, None, stride, padding, 1, groups)
 
-    return Row(f"conv_{what}_b{batch}", [x, w], ("f32", (batch, out, to, to)), lambda c, x, w: x.conv2d(w, None, stride, padding, 1, groups),
-               flops=flops, want=np_conv(stride, padding, groups), torch={"contiguous": torch, "channels_last": torch},
+    def koine(c, x, w):
+        return x.conv2d(w, None, stride, padding, 1, groups)
+
+    both = ("contiguous", "channels_last")
+    return Row(f"conv_{what}_b{batch}", [x, w], ("f32", (batch, out, to, to)), dict.fromkeys(both, koine), flops=flops,
+               want=np_conv(stride, padding, groups), torch=dict.fromkeys(both, torch),
                tinygrad=lambda x, w: x.conv2d(w, stride=stride, padding=padding, groups=groups))
 
 

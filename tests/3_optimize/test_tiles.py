@@ -519,7 +519,7 @@ def network(n, side, channels, strides):
 @pytest.mark.parametrize("n, side, strides, first", [(4, 28, (1, 1, 1), "stage -1"), (3, 28, (1, 1, 2), "stage -1"), (16, 7, (1, 1, 1), "stage -1")])
 def test_images_between_convolutions_have_channels_innermost(koine, tmp_path, n, side, strides, first):
     """Of several images: filters are packed once, for all of them, a window as one row (its loops are joined), results and what comes after go by whole
-    vectors (nothing is stored by squares, no row of a window written out). Not of one, nor where one multiply-add a cycle is done. The numbers are numpy's, whatever threads there are."""
+    vectors (nothing is stored by squares, no row of a window written out). Not of one, nor with 16 registers. The numbers are numpy's, whatever threads there are."""
     rng = np.random.default_rng(side)
     channels = (16, 64, 64, 64)
     sides = np.cumprod((1,) + strides[::-1])[::-1] * (side if strides[-1] == 1 else side // 2)
@@ -539,6 +539,29 @@ def test_images_between_convolutions_have_channels_innermost(koine, tmp_path, n,
         koine("run", tmp_path / "p.kn", *given, "--out", f"y={tmp_path}/y{threads}.npy", env={"KN_THREADS": threads, "KN_ALONE": 1})
         y = np.load(tmp_path / f"y{threads}.npy")
         np.testing.assert_allclose(y, want, rtol=1e-4, atol=3e-6 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("filters", ["oihw", "ohwi"])
+def test_images_and_filters_given_with_channels_innermost(koine, tmp_path, n, filters):
+    """Filters that lie along the sum as the image does are packed in panels once, for one image or several: no sum goes across lanes."""
+    rng = np.random.default_rng(n)
+    x, w = rng.standard_normal((n, 32, 28, 28), np.float32), rng.standard_normal((32, 32, 3, 3), np.float32)
+    text = conv(n, 32, 32, 28).replace(f'%x = param "x" : f32 [{n}, 32, 28, 28]', f'%xx = param "x" : f32 [{n}, 28, 28, 32]\n%x = permute %xx order=(0, 3, 1, 2)')
+    text = text.replace('out "y" = %y', '%yy = permute %y order=(0, 2, 3, 1)\nout "y" = %yy')
+    if filters == "ohwi":
+        text = text.replace('%w = param "w" : f32 [32, 32, 3, 3]', '%ww = param "w" : f32 [32, 3, 3, 32]\n%w = permute %ww order=(0, 3, 1, 2)')
+    (tmp_path / "p.kn").write_text(text)
+    opts = re.search("opts=(.*)", koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": 1}).stdout)[1]
+    assert "top, split 2 7 u" in opts or "top, split 1 7 u" in opts, opts
+    assert "stage -1 2" in opts and " r #" not in opts, opts
+    np.save(tmp_path / "x.npy", x.transpose(0, 2, 3, 1)), np.save(tmp_path / "w.npy", w.transpose(0, 2, 3, 1) if filters == "ohwi" else w)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+    want = np.tensordot(windows.astype(np.float64), w.astype(np.float64), ((1, 4, 5), (1, 2, 3)))
+    for threads in (1, 2, 3):
+        koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--in", f"w={tmp_path}/w.npy", "--out", f"y={tmp_path}/y{threads}.npy", env={"KN_THREADS": threads, "KN_ALONE": 1})
+        np.testing.assert_allclose(np.load(tmp_path / f"y{threads}.npy"), want, rtol=1e-4, atol=2e-4)
+        assert (np.load(tmp_path / f"y{threads}.npy") == np.load(tmp_path / "y1.npy")).all()
 
 
 @pytest.mark.parametrize("side, top", [(24, True), (28, False)])

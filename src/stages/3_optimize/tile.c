@@ -108,10 +108,12 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     if (row && u && lanes && ki_panel_uses(k, e, t) * (after + work_after(k, e, x)) > 2 * ki_terms(x) &&
         ki_may_pack(k, e, x, a, lanes, u))
         row = NULL;
-    if (row && u && lanes && ki_may_pack(k, e, x, a, lanes, u) && ki_packs_once(c, e, x, a, t->v, u)) row = NULL;
+    bool once = u && ki_packs_once(c, e, x, a, t->v, u);
+    bool framed = ki_nest_opt(k, KI_OPT_FRAME, NULL); /* a row that stands outside, whatever the tile */
+    if (row && once && lanes && (framed || ki_may_pack(k, e, x, a, lanes, u))) row = NULL;
     if (!row && n == 1) lanes = 1; /* a CUT left it */
     if (!row && (lanes == 0 || !u)) return false;
-    if (!row && u && ki_packs_once(c, e, x, a, t->v, u)) u = row_of_image(k, e, b, a, t->v, u);
+    if (!row && once) u = row_of_image(k, e, b, a, t->v, u);
     t->u = u, t->reduce = x, t->other = b, t->row = row;
     t->lanes = row ? 1 : lanes;
     t->w = t->inner = NULL;

@@ -83,6 +83,11 @@ def _pending(k):
     return out[:n]
 
 
+def _assigned(k):
+    """What is still to be assigned there, and of what: a param assigned once more is another."""
+    return {h: L.kn_graph(h) for h in _pending(k)}
+
+
 def _all(f, handles):
     """kn_realize_at or kn_capture_at of handles."""
     return f(*place(), len(handles), (P * len(handles))(*handles))
@@ -139,6 +144,7 @@ class _Step:
             L.kn_clear(k._c)
         self.inputs = [x if type(x) is Array and x._own == PLACE else _own_memory(k, x) for x in leaves]
         k.made = []
+        others = {o: _assigned(o) for o in {x._k for x in outside} if o is not k and o._c}
         try:
             args, kwargs = rebuild(form, iter([x if x._own == PLACE else wrap(k, x._again()) for x in self.inputs]))
             with tracing(k), k:
@@ -148,6 +154,9 @@ class _Step:
                 for x in leaves:
                     if x._k is not k:
                         raise DTypeError(f"capture: an array on {x._k.name} is returned by a step on {k.name}: to_device brings it there")
+                for o, before in others.items():
+                    if _assigned(o) != before:
+                        raise DTypeError(f"capture: a step on {k.name} assigns to a param on {o.name}: only its first call would; capture another step for {o.name}, or keep both on one device")
                 # Nodes of the step's own, whatever else is equal to them outside.
                 self.out = [x if x._own == PLACE else call(L.kn_contiguous, x) for x in leaves]
                 leaves = x = None

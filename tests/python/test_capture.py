@@ -392,6 +392,8 @@ def test_mistakes_name_the_line():
     assert "complex" in refused(kn.capture(lambda x: x), np.ones(2, complex), kind=TypeError)
     assert "what a dict takes as a key" in refused(kn.capture(lambda x: x), set(), kind=TypeError)
     assert "to_device" in refused(kn.capture(lambda x, y: x), kn.ones(2), kn.ones(2, device="INTERP"), kind=kn.Error)
+    there = kn.param(kn.zeros(2, device="INTERP"))  # a replay would leave it as it is
+    assert "assigns to a param on INTERP" in refused(kn.capture(lambda x: (there.assign(there + 1), x + 1)[1]), kn.ones(2), kind=kn.Error)
 
 
 def test_what_reads_what_is_overwritten():

@@ -256,11 +256,15 @@ static void thread(ki_moves *m) {
     }
 }
 
+/* Of outputs as large as the heuristics' (stream.c): that a smaller one stays in a cache for whoever reads it next, a kernel measured alone
+ * does not show. */
 static void stream(ki_moves *m) {
     const ki_scope *s = &m->k->scope;
-    for (uint32_t i = 0; i < s->n && m->target->stream; i++) {
+    uint64_t least = m->machine->stream;
+    for (uint32_t i = 0; i < s->n && m->target->stream && least; i++) {
         kn_uop u = s->node[i], p = u->op == KN_STORE && ki_is_access(u->src[0]) ? ki_storage(u->src[0]) : NULL;
         if (!p || p->op != KN_PARAM || u->arg.i == 1 || p->arg.param->slot < 0) continue;
+        if ((uint64_t)ki_numel(p) * (uint64_t)ki_itemsize((kn_dtype)p->dtype) < least) continue;
         ki_opt o = simple(KI_OPT_STREAM, p->arg.param->slot, 0);
         append(m, &o, 1);
     }
@@ -345,7 +349,7 @@ size_t ki_moves_knobs(const ki_machine *machine, ki_knobs *out, size_t room) {
     ADD(.narrow = 1);
     ADD(.narrow = 2);
     ADD(.plain = 1);
-    for (uint8_t stream = 1; stream <= 2; stream++) ADD(.stream = stream);
+    ADD(.stream = 1);
     for (unsigned t = machine->threads / 2; t >= 1; t /= 2) ADD(.threads = t);
 #undef ADD
     return n;

@@ -191,7 +191,7 @@ typedef struct ki_knobs {
     uint8_t pack;       /* its streamed operand: 1 never packed, 2 wherever it can be */
     uint8_t unroll;     /* vectors of a nest or of a row's reduce */
     uint8_t narrow;     /* vectors are so many times halved */
-    uint8_t stream;     /* 1 never, 2 every output that may be */
+    uint8_t stream;     /* 1: never */
     uint8_t plain;      /* 1: no register tiles */
     uint8_t sums;       /* 1: only what decides in which order sums are added up */
     uint32_t threads;   /* at most so many */

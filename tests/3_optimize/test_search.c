@@ -39,7 +39,8 @@ static bool fake_measure(void *user, ki_trial *const *t, size_t n, double best, 
 }
 
 static ki_search search_of(kn_uop sink, const char *target, unsigned threads, fake *f) {
-    ki_search s = {.target = ki_target_native(target), .machine = {.threads = threads, .alone = 1, .stream = 1}, .width = 1};
+    ki_search s = {
+        .target = ki_target_native(target), .machine = {.threads = threads, .alone = 1, .stream = 1}, .width = 1};
     s.measure = f ? fake_measure : NULL;
     s.user = f;
     CHECK(ki_search_open(&s, &env, sink, &ir), "a search opens");

@@ -165,9 +165,8 @@ static void bounds_CAST(ki_draft *d) {
         if (s->lo.i >= all.lo && s->hi.i <= all.hi && !(open && d->dtype != KN_IDX)) set(d, of(s));
     } else if (is_integral(from) && (d->dtype == KN_F32 || d->dtype == KN_F64) && from != KN_U64 &&
                s->lo.i > INT64_MIN && s->hi.i < INT64_MAX) {
-        double lo = (double)s->lo.i, hi = (double)s->hi.i;
-        if (d->dtype == KN_F32) lo = (float)lo, hi = (float)hi;
-        set_float(d, lo, hi);
+        bool narrow = d->dtype == KN_F32; /* whose values are the bounds: 2^31 - 1 is 2^31 there */
+        set_float(d, narrow ? (float)s->lo.i : (double)s->lo.i, narrow ? (float)s->hi.i : (double)s->hi.i);
     }
 }
 

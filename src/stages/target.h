@@ -32,9 +32,10 @@ typedef struct ki_machine {
 } ki_machine;
 
 /* Flags every C kernel is compiled with; the meaning of the text depends on them. What gcc 12 gets wrong, found by random programs:
- * value range propagation takes c ? v : (d ? 3 : 0), vectors v, for another value; without trapping math (f32)(i8)x keeps the sign
+ * value range propagation takes c ? v : (d ? 3 : 0), vectors v, for another value; what makes vectors of statements forgets that two values
+ * were rounded to f32 on one of two ways; without trapping math (f32)(i8)x keeps the sign
  * of a zero. (It also needs kn_pick, c_helpers.c.) Loops must be turned into blends: without, training takes 20 times as long. */
-#define KI_C_FLAGS "-std=gnu17 -O2 -ffp-contract=off -fwrapv -fno-math-errno -fno-strict-aliasing -fno-tree-vrp -w -Wno-psabi"
+#define KI_C_FLAGS "-std=gnu17 -O2 -ffp-contract=off -fwrapv -fno-math-errno -fno-strict-aliasing -fno-tree-vrp -fno-tree-slp-vectorize -w -Wno-psabi"
 
 /* Has it tiles of filters by positions, whose panels are packed once (3_optimize/windows.c)? Where it has, networks want channels innermost
  * (2_rangeify/layout.c). And the positions beside which packing is little. */

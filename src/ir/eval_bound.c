@@ -430,7 +430,9 @@ static double end_add(const ki_bound_acc *a, double v) {
     double flushed = t == KN_F32 && a->low < -126 ? n * 0x1p-126 : 0;
     bool fits = a->abs < ldexp(1, digits(t) + (a->low > 2000 ? 0 : a->low)) && a->abs <= ki_float_max(t);
     if (flushed == 0 && a->exact && (a->count <= 1 || fits)) return 0;
-    if (a->count <= 1) return finish(t, v, a->err + flushed);
+    /* One term beside zeros: what a product underflowed to, of which contraction keeps the sign that + 0.0 takes. */
+    double sign = a->count && v == 0 ? ki_ulp(t, 0) : 0;
+    if (a->count <= 1) return finish(t, v, a->err + flushed + sign);
     /* n - 1 sums, and the products where these are contracted; the interpreter's own sum in double. */
     double own = t == KN_F64 ? n : 3,
            slack = (n + own) * ki_roundoff(t) * (a->abs + a->err) + n * ki_ulp(t, 0) + flushed;

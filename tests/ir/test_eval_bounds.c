@@ -298,6 +298,12 @@ static void programs(void) {
               lab_run(&L) && L.bound[0][0] >= 0x1p-126 && L.bound[0][0] < 0x1p-123,
           "so may what is subnormal in a sum");
     lab_close(&L);
+    /* fma(1e-30, -1e-30, 0.0) is -0.0; 1e-30 * -1e-30 + 0.0 is 0.0. */
+    CHECK(lab_parse(&L, T "%x = param \"x\" : f32 [2]\n%a = mul %x 1e-30\n%b = mul %x -1e-30\n%m = mul %a %b\n"
+                          "%y = reduce add %m axes=(0)\nout \"y\" = %y\n") &&
+              lab_run(&L) && L.bound[0][0] >= 0x1p-149 && L.bound[0][0] < 0x1p-140,
+          "the sign of a sum of one product that underflowed is open");
+    lab_close(&L);
 }
 
 int main(int argc, char **argv) {

@@ -1,5 +1,7 @@
 """Sums of products of bf16 and bytes as dot products (TC, 3_optimize/dots.c): matrix products of all layouts and remainders against
 numpy, on the processor where it has the instructions, and from the list of instructions in the interpreter everywhere."""
+import re
+
 import numpy as np
 import pytest
 
@@ -109,6 +111,44 @@ TILES = [(x, y, s, at, bt) for s in [(1, 32, 128, 64), (1, 50, 200, 81), (2, 35,
          for x, y in (("bf16", "bf16"), ("i8", "i8"), ("u8", "i8"), ("u8", "u8")) for at, bt in ((0, 0), (1, 1)) if (x, y) != ("u8", "i8") or not (at or bt)]
 
 
+# Rows of a kilobyte and more: the sum goes in blocks, what is summed up so far is kept in memory and is what the tiles begin as.
+LONG = [("bf16", "bf16", (1, 64, 1024, 128), 0, 0), ("bf16", "bf16", (1, 96, 1536, 96), 0, 0), ("bf16", "bf16", (1, 75, 1056, 130), 0, 0),
+        ("i8", "i8", (1, 64, 2048, 128), 0, 0), ("u8", "i8", (1, 64, 3072, 96), 0, 0), ("u8", "u8", (1, 80, 2048, 70), 0, 0)]
+
+
+@pytest.mark.parametrize("case", LONG, ids=name, indirect=True)
+def test_tiles_begin_as_what_is_kept(koine, case, tmp_path):
+    p, args, out, want, x, k = case
+    env = {"KN_CPU": "amx", "KN_THREADS": "1", "KN_VERIFY": "1", "KN_CODE": "x86"}
+    for stage in ("optimize", "expand", "plan"):
+        text = koine("compile", p, "--target", "x86", "--to", stage, env=env).stdout
+        q = tmp_path / "q.kn"
+        q.write_text(text)
+        assert re.search(r"rows \d+ \d+ top", text)
+        koine("run", q, *args, "--device", "INTERP")
+        assert close(np.load(out), want, x, k)
+    whole = not any(n % 16 for n in want.shape[1:])
+    added = "VADDPS" if x == "bf16" else "VPADDD"
+    assert not whole or f'"{added}"' not in text  # nothing is added outside the tiles
+
+
+THREADS = [("bf16", "bf16", s, 0, 0) for s in [(1, 50, 200, 81), (1, 40, 1024, 400), (1, 200, 96, 331), (1, 170, 1056, 130), (3, 33, 64, 40)]]
+
+
+@pytest.mark.parametrize("case", THREADS, ids=name, indirect=True)
+def test_the_same_tiles_on_any_number_of_threads(koine, case, tmp_path):
+    """What is no whole tile adds up in another order."""
+    p, args, out, want, x, k = case
+    got = []
+    for threads in ("1", "2", "5"):
+        env = {"KN_CPU": "amx", "KN_THREADS": threads, "KN_ALONE": "1", "KN_CODE": "x86"}
+        q = tmp_path / "q.kn"
+        q.write_text(koine("compile", p, "--target", "x86", "--to", "plan", env=env).stdout)
+        koine("run", q, *args, "--device", "INTERP")
+        got.append(np.load(out))
+    assert close(got[0], want, x, k) and all(np.array_equal(g, got[0]) for g in got)
+
+
 @pytest.mark.parametrize("case", TILES, ids=name, indirect=True)
 def test_tiles(koine, case, tmp_path):
     p, args, out, want, x, k = case
@@ -136,7 +176,7 @@ def test_one_tile(koine, case):
 
 
 @pytest.mark.runs("amx")
-@pytest.mark.parametrize("case", TILES + ONE, ids=name, indirect=True)
+@pytest.mark.parametrize("case", TILES + LONG + ONE, ids=name, indirect=True)
 def test_tiles_of_the_processor(koine, case):
     p, args, out, want, x, k = case
     koine("run", p, *args, env={"KN_CPU": "amx"})

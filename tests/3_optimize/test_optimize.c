@@ -806,6 +806,14 @@ static void parts_and_phases(void) {
         s = ki_apply_opt(&ir, s, by_rows(4, 1, 1, false));
         CHECK(s && agrees(s) && nests_of(s) == 2, "all of the sum is kept, and nothing before it, window %d",
               w ? 3 : 1);
+        for (int lanes = 0; lanes < 2; lanes++) { /* the first part stored, the last one added where the result goes */
+            kn_uop first = lanes ? ki_apply_opt(&ir, sink, opt(KI_OPT_SPLIT, 1, 5, KN_AX_UPCAST, false)) : sink;
+            s = ki_apply_opt(&ir, first, by_rows(4, 1, 1, true));
+            CHECK(s && agrees(s) && nests_of(s) == 3, "ROWS in blocks keeps the values, window %d, lanes %d", w ? 3 : 1,
+                  lanes);
+            s = ki_apply_opt(&ir, first, opt(KI_OPT_SPLIT, 4, 3, KN_AX_REDUCE, false));
+            REFUSED(s, by_rows(4, 1, 1, true), OPT_ROWS, "one block alone");
+        }
         REFUSED(sink, by_rows(4, 1, 2, false), OPT_ROWS, "of several loops one step at a time");
         REFUSED(sink, by_rows(4, 5, 1, false), OPT_ROWS, "the other is a loop of the sum");
         finish();

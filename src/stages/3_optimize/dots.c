@@ -170,9 +170,9 @@ bool ki_is_split_word(ki_nest *n, kn_uop access) {
 
 /* ---- choosing ---------------------------------------------------------------------------------------------- */
 
-#define LEAST_USES  8  /* of a packed panel */
-#define LEAST_WORDS 4  /* of a sum */
-#define SIDE        16 /* rows, columns and words of an AMX tile */
+#define LEAST_USES  8 /* of a packed panel */
+#define LEAST_WORDS 4 /* of a sum */
+#define SIDE        KI_TILE_SIDE
 
 /* The loop of the sum that goes by words: one along which the factor that is not packed lies in memory, or in a dot tile both. */
 static kn_uop loop_of(const ki_choice *c, const ki_tile *t, kn_uop x) {

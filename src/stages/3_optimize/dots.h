@@ -6,6 +6,7 @@
 
 /* Sums of products that are worth it go by dot products. */
 void ki_choose_dots(ki_choice *c);
+#define KI_TILE_SIDE 16 /* rows, columns and words of an AMX tile */
 /* Does this sum go by AMX tiles? */
 bool ki_is_tiled(kn_uop sum);
 

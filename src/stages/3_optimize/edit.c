@@ -354,6 +354,30 @@ static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread, const ki_map 
     return result;
 }
 
+/* Does the nest store to memory only in its outermost loop, r? */
+static bool stores_in(ki_ir *ir, kn_uop nest, kn_uop r) {
+    ki_scope s;
+    bool ok = ki_scope_open(&s, ir, nest);
+    for (uint32_t i = 0; ok && i < s.n; i++) {
+        kn_uop to = s.node[i]->op == KN_STORE ? ki_storage(s.node[i]->src[0]) : NULL;
+        bool local = to && to->op == KN_BUFFER && to->arg.buffer->addrspace != KN_GLOBAL;
+        ok = !to || local || ki_scope_has(&s, s.node[i], r);
+    }
+    ki_scope_close(&s);
+    return ok;
+}
+
+/* The same of a nest with a loop: its outermost one runs no time on the others. */
+static kn_uop no_round_but_0(ki_ir *ir, kn_uop nest, kn_uop thread, const ki_map *shared) {
+    kn_uop r = nest->op == KN_END && nest->nsrc > 1 ? nest->src[1] : NULL;
+    bool may = r && ki_is_serial(r) && ki_extent(r) && !ki_map_get(shared, r) && stores_in(ir, nest, r);
+    if (!may) return only_thread_0(ir, nest, thread, shared);
+    kn_uop less = ki_index_add(ir, r->src[0], ki_index_mul(ir, thread, ki_index(ir, -ki_extent(r))));
+    kn_uop bound = less ? ki_op2(ir, KN_MAX, less, ki_index(ir, 0)) : NULL;
+    kn_uop now = bound ? ki_with_srcs(ir, r, &bound, 1) : NULL;
+    return now ? ki_substitute(ir, nest, &r, &now, 1) : NULL;
+}
+
 /* The sink with its THREAD range, if it has one, closed by one END around everything: SINK(END(GROUP(nests...), t)). A nest
  * that t does not divide runs on thread 0. A sink with one nest is as it should be. */
 kn_uop ki_hoist_threads(ki_nest *k) {
@@ -381,7 +405,7 @@ kn_uop ki_hoist_threads(ki_nest *k) {
             else loop[n++] = u->src[j];
         }
         if (has) nest[i] = n == 1 ? loop[0] : ki_with_srcs(ir, u, loop, n);
-        else nest[i] = only_thread_0(ir, u, t, shared);
+        else nest[i] = no_round_but_0(ir, u, t, shared);
         ki_free(loop);
         ok = nest[i] != NULL;
     }

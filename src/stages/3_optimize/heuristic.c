@@ -219,13 +219,23 @@ static bool wants_panels(const ki_tile *tile, int64_t t) {
     return ki_extent(tile->u) < t * tile->mu * KI_LEAST_TILES && ki_extent(tile->v) >= t * tile->step * MANY_PANELS;
 }
 
+/* What is no whole tile of AMX adds up in another order: the same rows and columns are, whatever the number of threads. */
+static bool is_tiled(const ki_tile *tile) { return tile->reduce && ki_is_tiled(tile->reduce); }
+
+/* In such units threads divide r; all: the vector's loop too. */
+static int64_t unit_of(const ki_tile *tile, kn_uop r, bool all) {
+    if (r == tile->v) return all || is_tiled(tile) ? tile->step : 1;
+    return r == tile->u && is_tiled(tile) ? KI_TILE_SIDE : 1;
+}
+
 /* The outermost loop that the threads divide, in units of *unit; not the vector's, unless it is long or the panel of a
  * matrix product. */
 static kn_uop divided(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t *unit) {
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
-        int64_t n = ki_extent(r), t = c->count ? c->count : thread_count(n, c->threads),
-                u = r == tile->v && !wants_panels(tile, t) ? tile->step : 1;
+        int64_t n = ki_extent(r), least = is_tiled(tile) ? unit_of(tile, r, true) : 1,
+                t = c->count ? c->count : thread_count(n / least, c->threads),
+                u = unit_of(tile, r, !wants_panels(tile, t));
         if (n < t * u || n % (t * u) || !may_thread(c, e, r)) continue;
         if (r == tile->u && ki_extent(tile->v) % (t * tile->step) == 0 && ki_extent(tile->v) >= t * tile->step)
             continue;
@@ -251,7 +261,7 @@ static kn_uop cut(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t *un
     kn_uop best = NULL;
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop r = e->src[j];
-        int64_t u = r == tile->v ? tile->step : 1, t = c->count ? c->count : c->threads;
+        int64_t u = unit_of(tile, r, true), t = c->count ? c->count : c->threads;
         if (ki_extent(r) < 4 * t * u || !may_thread(c, e, r)) continue;
         if (!best || ki_extent(r) > ki_extent(best)) best = r, *unit = u;
     }

@@ -31,7 +31,8 @@
  *   SCAN axis n               the loop carries a running sum: n elements of it at a time, as lanes `id`; what it adds up over is the next id
  *   ROWS axis other n top?    the sum over this loop, or the sum it carries (n is 1), goes row by row: loops from `other` on run inside it, what
  *                             they have summed up stands in a LOCAL buffer; n (`id`) rows at a time, fewer than there are; top: products are added in one step.
- *                             Of a sum with other loops (n is 1, no top) these stay a sum inside. What is copied has ids from the kernel's next on
+ *                             Of a sum with other loops (n is 1) these stay a sum inside; top: the first row is stored, the last one added where the
+ *                             result goes, and the loops inside may be lanes. What is copied has ids from the kernel's next on
  *   LATE axis                 of a row that is kept, summed up and then stored: it is stored while the next row is kept, the last one at the end.
  *                             axis is the loop over rows; what is copied has ids from the kernel's next on
  *   PIPELINE axis             of rows with a maximum, which a sum of the row needs: the next row's is found in this row's loop of that sum, the first one's

@@ -7,7 +7,14 @@
  * Each column adds up one row after the other, as it did. Of a sum with other loops s a row is the sum over these, and the first one is
  * added to what adds nothing (of one row alone it is stored):
  *
- *   REDUCE(x(r, s, j), r, s)  becomes  INDEX(AFTER(buf, END(STORE(buf[j"], buf[j"] + REDUCE(x(r, s, j"), s)), r, j")), j) */
+ *   REDUCE(x(r, s, j), r, s)  becomes  INDEX(AFTER(buf, END(STORE(buf[j"], buf[j"] + REDUCE(x(r, s, j"), s)), r, j")), j)
+ *
+ * Or (top) the first row is stored and the last one, l, is added where the result goes, so that a sum of two rows is stored and read once; the
+ * columns may be lanes, and what the nest stores side by side then lies so in the buffer, too:
+ *
+ *   REDUCE(x(r, s, j), r, s)  becomes  INDEX(AFTER(buf, start, rest), j) + REDUCE(x(l, s, j), s)
+ *   start = END(STORE(buf[j'], REDUCE(x(0, s', j'), s')), j')
+ *   rest  = END(STORE(buf[j"], buf[j"] + REDUCE(x(1 + r, s", j"), s")), r, j"), r < l - 1 */
 #include "stages/3_optimize/choose.h"
 #include "ir/scalar.h"
 #include "stages/indexing.h"
@@ -15,7 +22,7 @@
 #include <string.h>
 
 #define FAIL(why) (ki_fail(k->ir->env, KI_E_OPT_ROWS, (int)o->axis, (int)o->arg, (why)), NULL)
-enum { LEVELS = 5, MOST_ROWS = 1 << (LEVELS - 1), MOST_INNER = 8, MOST_SUMS = 4, MOST_STORES = 8 };
+enum { LEVELS = 5, MOST_ROWS = 1 << (LEVELS - 1), MOST_INNER = 8, MOST_SUMS = 4, MOST_STORES = 8, MOST_BLOCK = 24 };
 
 /* The columns: loops inside, and how many of them there are. */
 typedef struct columns {
@@ -24,9 +31,10 @@ typedef struct columns {
     int64_t size;
 } columns;
 
-static bool add_column(columns *c, kn_uop r) {
+static bool add_column(columns *c, kn_uop r, bool lanes) {
     int64_t n = ki_extent(r);
-    if (!ki_is_serial(r) || c->n == MOST_INNER || n < 1 || c->size > INT32_MAX / n) return false;
+    if (!ki_is_serial(r) && !(lanes && ki_is_lane(r))) return false;
+    if (c->n == MOST_INNER || n < 1 || c->size > INT32_MAX / n) return false;
     c->size *= n;
     return c->range[c->n++] = r, true;
 }
@@ -40,7 +48,11 @@ static kn_uop number(ki_ir *ir, const columns *c, const kn_uop *at) {
 
 /* Loops over them anew, and the number of their column. */
 static kn_uop copy(ki_ir *ir, const columns *c, uint32_t first, kn_uop *to) {
-    for (uint32_t i = 0; i < c->n; i++) to[i] = ki_range_make(ir, first + i, KN_AX_LOOP, c->range[i]->src[0]);
+    for (uint32_t i = 0; i < c->n; i++) {
+        kn_uop r = c->range[i];
+        kn_axis kind = ki_is_lane(r) ? (kn_axis)r->arg.range.axis : KN_AX_LOOP;
+        to[i] = ki_range_make(ir, first + i, kind, r->src[0]);
+    }
     return number(ir, c, to);
 }
 
@@ -67,15 +79,22 @@ bool ki_reads_written(const ki_nest *k, kn_uop u) {
     return found;
 }
 
-/* Does u need something else to loop, or to be carried, while one of these loops runs? */
-static bool loops_inside(const ki_nest *k, kn_uop u, kn_uop r, const columns *c) {
+/* A sum over lanes alone: no loop. */
+static bool sums_lanes(kn_uop u) {
+    bool all = u && u->op == KN_REDUCE && u->nsrc > 1;
+    for (uint32_t j = 1; all && j < u->nsrc; j++) all = ki_is_lane(u->src[j]);
+    return all;
+}
+
+/* Does u need something else to loop, or to be carried, while one of these loops runs? With `lanes`, they and what is summed up in it may be some. */
+static bool loops_inside(const ki_nest *k, kn_uop u, kn_uop r, const columns *c, bool lanes) {
     kn_uop *node;
     int64_t n = ki_toposort(k->ir, &u, 1, &node);
     bool found = n < 0;
     for (int64_t i = 0; i < n && !found; i++) {
         kn_uop v = node[i];
-        bool closes = v->op == KN_REDUCE || v->op == KN_END || v->op == KN_AFTER;
-        found = v->op == KN_RANGE && ki_is_lane(v);
+        bool closes = (v->op == KN_REDUCE && !(lanes && sums_lanes(v))) || v->op == KN_END || v->op == KN_AFTER;
+        found = v->op == KN_RANGE && ki_is_lane(v) && !lanes;
         for (uint32_t q = 0; closes && q <= c->n; q++) found |= ki_scope_has(&k->scope, v, q < c->n ? c->range[q] : r);
     }
     if (n >= 0) ki_free(node);
@@ -121,12 +140,12 @@ static kn_uop grown(ki_ir *ir, kn_uop x, const columns *c, const walk *w, kn_uop
 }
 
 /* The columns of a sum over r: loops of end from j on and what else it knows, but not what stands around j. */
-static bool find_columns(const ki_nest *k, kn_uop end, kn_uop j, kn_uop x, columns *c) {
+static bool find_columns(const ki_nest *k, kn_uop end, kn_uop j, kn_uop x, bool lanes, columns *c) {
     const ki_scope *s = &k->scope;
     uint32_t first = ki_place_in(end, j);
     *c = (columns){.size = 1};
     for (uint32_t i = first; i < end->nsrc; i++)
-        if (ki_scope_has(s, x, end->src[i]) && !add_column(c, end->src[i])) return false;
+        if (ki_scope_has(s, x, end->src[i]) && !add_column(c, end->src[i], lanes)) return false;
     for (uint32_t q = 0; q < s->nrange; q++) { /* a sum inside another one is not looked at */
         kn_uop closer = ki_nest_closer(k, s->range[q]);
         if (ki_scope_has(s, x, s->range[q]) && (!closer || closer->op != KN_END)) return false;
@@ -174,9 +193,9 @@ static const char *find_sums(const ki_nest *k, kn_uop r, kn_uop j, sums *s) {
         columns own;
         if (s->n == MOST_SUMS || u->nsrc != 2 || u->arg.reduce.axes || u->dtype == KN_IDX)
             return "it has other loops, or other sums";
-        if (!find_columns(k, end, j, u, &own) || (s->n && memcmp(own.range, s->c.range, sizeof own.range) != 0))
+        if (!find_columns(k, end, j, u, false, &own) || (s->n && memcmp(own.range, s->c.range, sizeof own.range) != 0))
             return "its columns are not loops of constant extent";
-        if (loops_inside(k, u->src[0], r, &own)) return "there are loops or lanes inside";
+        if (loops_inside(k, u->src[0], r, &own, false)) return "there are loops or lanes inside";
         if (ki_reads_written(k, u)) return "it reads what the kernel writes";
         if (s->n && !stand_together(k, end, u, s->x[0])) return "another sum stands in loops of its own";
         s->x[s->n++] = u, s->c = own;
@@ -234,19 +253,97 @@ static kn_uop sum_rows(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
 
 /* ---- a sum of several loops: one of them goes around the columns --------------------------------------------------- */
 
+/* What a block of a sum is in loops of its own. */
+typedef struct block {
+    kn_uop from[MOST_BLOCK], to[MOST_BLOCK]; /* r first, the columns, and what is summed up inside */
+    uint32_t n;
+} block;
+
+/* What x, but for its loop r, adds up: its other loops, and lanes inside. */
+static bool find_inside(const ki_nest *k, kn_uop x, kn_uop r, block *b) {
+    kn_uop *node;
+    int64_t n = ki_toposort(k->ir, &x, 1, &node);
+    bool ok = n >= 0;
+    for (int64_t i = 0; i < n && ok; i++) {
+        kn_uop u = node[i];
+        for (uint32_t j = 1; (u == x || sums_lanes(u)) && ok && j < u->nsrc; j++) {
+            if (u->src[j] == r) continue;
+            ok = b->n < MOST_BLOCK;
+            if (ok) b->from[b->n++] = u->src[j];
+        }
+    }
+    if (n >= 0) ki_free(node);
+    return ok;
+}
+
+/* The block of x in which r is `at`, the columns are c's in `loops`, NULL: its own. */
+static kn_uop block_of(ki_nest *k, kn_uop x, kn_uop r, kn_uop at, const columns *c, const kn_uop *loops,
+                       uint32_t *next) {
+    ki_ir *ir = k->ir;
+    kn_uop src[KI_MAX_RANK + 1];
+    uint32_t n = 0;
+    block b = {.from = {r}, .to = {at}, .n = 1};
+    for (uint32_t i = 0; loops && i < c->n; i++) b.from[b.n] = c->range[i], b.to[b.n++] = loops[i];
+    uint32_t own = b.n;
+    if (!at || (loops && !find_inside(k, x, r, &b))) return NULL;
+    for (uint32_t i = own; i < b.n; i++)
+        b.to[i] = ki_range_make(ir, (*next)++, (kn_axis)b.from[i]->arg.range.axis, b.from[i]->src[0]);
+    for (uint32_t i = 0; i < x->nsrc; i++)
+        if (x->src[i] != r) src[n++] = ki_substitute(ir, x->src[i], b.from, b.to, b.n);
+    return ki_with_srcs(ir, x, src, n);
+}
+
+/* The columns as they lie in the buffer: those along which the nest stores last. */
+static void order_columns(const ki_nest *k, kn_uop end, columns *c) {
+    kn_uop store = ki_nest_store(end);
+    bool known;
+    for (uint32_t i = 0; store && i + 1 < c->n; i++) {
+        if (!ki_is_lane(c->range[i]) || ki_nest_stride(k, store->src[0], c->range[i], &known) != 1 || !known) continue;
+        kn_uop last = c->range[i];
+        memmove(c->range + i, c->range + i + 1, (c->n - i - 1) * sizeof *c->range);
+        c->range[c->n - 1] = last;
+        return;
+    }
+}
+
+static kn_uop sum_blocks(ki_nest *k, kn_uop x, kn_uop r, kn_uop end, columns *c) {
+    ki_ir *ir = k->ir;
+    kn_op op = (kn_op)x->arg.reduce.op;
+    kn_uop loops[MOST_INNER], last = ki_index(ir, ki_extent(r) - 1);
+    order_columns(k, end, c);
+    uint32_t next = ki_nest_next_range(k) + c->n;
+    kn_uop buf = ki_buffer_make(ir, ki_nest_next_buffer(k), c->size, (kn_dtype)x->dtype, KN_LOCAL, 0);
+    kn_uop at = copy(ir, c, next - c->n, loops), to = ki_op2(ir, KN_INDEX, ki_nest_home(k, buf, x, c->range, c->n), at);
+    kn_uop part = block_of(k, x, r, ki_index(ir, 0), c, loops, &next);
+    kn_uop done = part ? end_of(ir, ki_op2(ir, KN_STORE, to, part), NULL, loops, c->n) : NULL;
+    if (done && ki_extent(r) > 2) {
+        kn_uop row = ki_range_make(ir, r->arg.range.id, KN_AX_LOOP, ki_index(ir, ki_extent(r) - 2));
+        at = copy(ir, c, next, loops), next += c->n;
+        to = ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, buf, done, row), at);
+        part = block_of(k, x, r, ki_op2(ir, KN_ADD, row, ki_index(ir, 1)), c, loops, &next);
+        done = part ? end_of(ir, ki_op2(ir, KN_STORE, to, ki_op2(ir, op, to, part)), row, loops, c->n) : NULL;
+    }
+    kn_uop kept = done ? ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, buf, done), number(ir, c, c->range)) : NULL;
+    part = kept ? block_of(k, x, r, last, c, NULL, &next) : NULL;
+    kn_uop sum = part ? ki_op2(ir, op, kept, part) : NULL;
+    return sum ? ki_substitute(ir, k->sink, &x, &sum, 1) : NULL;
+}
+
 static kn_uop sum_parts(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
     ki_ir *ir = k->ir;
     kn_uop x = ki_nest_closer(k, r), end = ki_nest_closer(k, j), loops[2][MOST_INNER], src[KI_MAX_RANK + 1];
     kn_op op = (kn_op)x->arg.reduce.op;
     uint32_t next = ki_nest_next_range(k), n = 1;
     columns c;
-    if (o->id != 1 || o->top || x->arg.reduce.axes || x->dtype == KN_IDX || x->nsrc > KI_MAX_RANK)
+    if (o->id != 1 || x->arg.reduce.axes || x->dtype == KN_IDX || x->nsrc > KI_MAX_RANK)
         return FAIL("its sum has other loops: one step at a time, no lanes");
     if (end->op != KN_END) return FAIL("the other is no loop of a nest");
-    if (!find_columns(k, end, j, x, &c)) return FAIL("its columns are not loops of constant extent");
+    if (!find_columns(k, end, j, x, o->top, &c)) return FAIL("its columns are not loops of constant extent");
     for (uint32_t i = 1; i < x->nsrc; i++)
-        if (loops_inside(k, x->src[0], x->src[i], &c)) return FAIL("there are loops or lanes inside");
+        if (loops_inside(k, x->src[0], x->src[i], &c, o->top)) return FAIL("there are loops or lanes inside");
     if (ki_reads_written(k, x)) return FAIL("it reads what the kernel writes");
+    if (o->top && ki_extent(r) < 2) return FAIL("there is one block of it alone");
+    if (o->top) return sum_blocks(k, x, r, end, &c);
     kn_uop none = ki_const_bits(ir, (kn_dtype)x->dtype, ki_scalar_identity(op, (kn_dtype)x->dtype, true));
     kn_uop at[2] = {copy(ir, &c, next, loops[0]), copy(ir, &c, next + c.n, loops[1])};
     kn_uop buf = ki_buffer_make(ir, ki_nest_next_buffer(k), c.size, (kn_dtype)x->dtype, KN_LOCAL, 0);
@@ -317,7 +414,7 @@ static kn_uop carry_rows(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
     if (o->id < 1 || o->id > MOST_ROWS || rows % o->id || o->top)
         return FAIL("so many rows at a time do not divide it");
     for (uint32_t q = first; q < last; q++)
-        if (!add_column(&c, end->src[q])) return FAIL("its columns are not loops of constant extent");
+        if (!add_column(&c, end->src[q], false)) return FAIL("its columns are not loops of constant extent");
     if (!find_carried(k, end, r, &sum))
         return FAIL("it carries no single value, or does more, or reads what it writes");
     kn_uop copied = copy(ir, &c, next, loops),

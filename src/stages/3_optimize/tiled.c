@@ -4,8 +4,10 @@
  * under the loops around it, so u is cut while it stands outside v, and v while it stands outside u. */
 #include "stages/3_optimize/tile.h"
 
-#define MOST_BLOCK (5 << 17) /* bytes of a block of rows that is gone through twice */
-#define ROWS       8         /* tiles of such a block, at least */
+#define MOST_BLOCK  (5 << 17) /* bytes of a block of rows that is gone through twice */
+#define ROWS        8         /* tiles of such a block, at least */
+#define SUM_BLOCK   16        /* steps of a sum of tiles: a kilobyte of each row */
+#define LEAST_BLOCK 8
 
 static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
     ki_choice_do(c, KI_OPT_SWAP, 0, false, a->arg.range.id, b->arg.range.id);
@@ -157,6 +159,28 @@ static bool channels_inside(ki_choice *c, const ki_tile *t) {
     return false;
 }
 
+/* Rows of a product of tiles longer than a first-level cache holds of a tile's: the sum goes in blocks, so that it does, while all panels go by; sums are
+ * kept in between. Tiles begin as what is kept, so terms are added in the order in which they were. */
+static bool block_sum(ki_choice *c, const ki_tile *t, uint32_t sum, uint32_t id) {
+    ki_nest *k = &c->nest;
+    kn_uop r = ki_nest_range(k, sum), other = ki_nest_range(k, id);
+    int64_t n = r ? ki_extent(r) : 0, f = SUM_BLOCK;
+    if (!other || !n) return true;
+    while (f > LEAST_BLOCK && n % f) f--;
+    int64_t kept = ki_extent(other) * t->mu * t->step * (int64_t)ki_itemsize((kn_dtype)t->reduce->dtype);
+    if (n % f || n < 2 * f || ki_extent(other) < 2 || kept > KI_MOST_KEPT) return true;
+    if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, sum, f)) return false;
+    ki_opt o = {.op = KI_OPT_ROWS, .top = true, .axis = (int32_t)sum, .arg = (int32_t)id, .id = 1};
+    uint32_t first = ki_nest_next_range(k);
+    c->ok = c->ok && c->steps++ < KI_MOST_OPTS;
+    ki_choice_look(c, c->ok ? ki_nest_apply(k, o) : NULL);
+    for (uint32_t i = first; c->ok && i < ki_nest_next_range(k); i++) {
+        kn_uop made = ki_nest_range(k, i);
+        if (made) ki_choice_mark(c, ki_nest_closer(k, made));
+    }
+    return c->ok;
+}
+
 static ki_part part(kn_axis to, uint32_t id, int64_t n) { return (ki_part){to, id, n < 2 ? 0 : n}; }
 
 static ki_part along(const ki_choice *c, kn_uop row) {
@@ -204,6 +228,8 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (also[i].row) lanes[m++] = along(c, also[i].row);
         ki_choice_mark(c, also[i].reduce);
     }
+    bool tiled = ki_is_tiled(t->reduce) && t->reduce->nsrc == 2 && t->u;
+    uint32_t steps = t->reduce->src[1]->arg.range.id;
     uint32_t sum[KI_MAX_RANK], sums = 0, taps = t->taps ? t->taps->arg.range.id : UINT32_MAX;
     bool copied = t->pack || ki_storage(t->streamed)->op == KN_BUFFER; /* as the sums go */
     for (uint32_t j = t->reduce->nsrc; copied && j-- > 1 && sums < KI_MAX_RANK;)
@@ -220,6 +246,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
             return false;
     if (turned >= 0 && !ki_choice_do(c, KI_OPT_STAGE, 0, true, u, turned)) return false;
     for (uint32_t i = 0; i < sums && c->ok; i++) ki_join_sums(c, sum[i]);
+    if (c->ok && tiled && !block_sum(c, t, steps, t->whole ? v : u)) return false;
     if (c->ok && taps != UINT32_MAX) ki_choice_do(c, KI_OPT_TERMS, 0, false, taps, 0);
     return c->ok;
 }

@@ -5,7 +5,9 @@
  *
  * A tile is a value of (256,), which devec.c leaves whole. acc keeps its name and size, but has its elements tile by tile; what reads the
  * finished sum reads a LOCAL buffer that the tiles are stored to first. A sum of another form stays as it is; bytes of one sign, of which no
- * vector's products need be there, are made unsigned by signed ones. */
+ * vector's products need be there, are made unsigned by signed ones.
+ *
+ * A block of a sum (3_optimize/rows.c) is added to what is kept of those before: its tiles begin as that, and are stored where it lay. */
 #include "base/cpuid.h"
 #include "stages/5_select/select.h"
 
@@ -29,8 +31,9 @@ static const struct product *product_of(kn_uop ins) {
 typedef struct sum {
     kn_uop acc, update, mem, lanes; /* BUFFER; the STORE; where it is read; L of INDEX(acc, L) */
     kn_uop inside;                  /* AFTER(acc, loops around), NULL none */
-    unsigned m, n, k, over;         /* axes; over: of tiles along n, KI_MAX_RANK none */
-    int64_t rows, columns;          /* tiles */
+    kn_uop put;             /* the only use of the sum, a STORE to rows of a LOCAL buffer; NULL: there is another */
+    unsigned m, n, k, over; /* axes; over: of tiles along n, KI_MAX_RANK none */
+    int64_t rows, columns;  /* tiles */
     const char *row;
 } sum;
 
@@ -174,10 +177,46 @@ static void lane_of(const sum *s, int64_t q, uint32_t i, int64_t *at) {
     if (s->over < KI_MAX_RANK) at[s->over] = q % s->columns;
 }
 
-/* A STORE to a sum's accumulators, tile by tile; without a value, a copy of the tiles to memory. */
-static kn_uop each_tile(tiles *t, const sum *s, kn_uop acc, kn_uop value, kn_uop memory) {
+/* Where tile q of s lies in a LOCAL buffer that is indexed by `index`: its first place and what its rows are apart. False: not in rows. */
+static bool rows_in(const sum *s, int64_t q, kn_uop index, kn_uop *base, int64_t *first, int64_t *apart) {
+    int64_t at[KI_MAX_RANK], add, place;
+    kn_uop lanes;
+    if (!parted(index, base, &lanes, &add)) return false;
+    for (uint32_t i = 0; i < TILE; i++) {
+        lane_of(s, q, i, at);
+        place = element(lanes, at) + add;
+        if (i == 0) *first = place;
+        if (i == SIDE) *apart = place - *first;
+        if (i >= SIDE ? place != *first + i / SIDE * *apart + i % SIDE : place != *first + i) return false;
+    }
+    return true;
+}
+
+/* INDEX(memory, the places of tile q). */
+static kn_uop tile_in(tiles *t, const sum *s, int64_t q, kn_uop memory, kn_uop index) {
+    kn_uop place[TILE], base, list;
+    int64_t first, apart;
+    if (!rows_in(s, q, index, &base, &first, &apart)) return NULL;
+    for (uint32_t i = 0; i < TILE; i++) place[i] = ki_index(t->ir, first + i / SIDE * apart + i % SIDE);
+    list = ki_opn(t->ir, KN_STACK, place, TILE);
+    return ki_op2(t->ir, KN_INDEX, memory, base ? ki_op2(t->ir, KN_ADD, t->map[base->id], list) : list);
+}
+
+static bool in_rows(const sum *s, kn_uop access) {
+    kn_uop buf = storage_of(access), base;
+    int64_t first, apart;
+    bool local = buf->op == KN_BUFFER && buf->arg.buffer->addrspace == KN_LOCAL && access->op == KN_INDEX;
+    for (int64_t q = 0; local && q < s->rows * s->columns; q++)
+        if (!rows_in(s, q, access->src[1], &base, &first, &apart)) return false;
+    return local;
+}
+
+/* A STORE to a sum's accumulators, tile by tile; without a value, a copy of the tiles to memory, places of it as `index`, NULL: one tile after the
+ * other's rows. */
+static kn_uop each_tile(tiles *t, const sum *s, kn_uop acc, kn_uop value, kn_uop memory, kn_uop index) {
     kn_uop part[4], place[TILE * 4], there[TILE], load, base,
-        ins = value && value->op == KN_ADD ? value->src[1]->src[0] : NULL;
+        ins = value && value->op == KN_ADD ? value->src[1]->src[0] : NULL,
+        from = value && value->op == KN_LOAD ? value->src[0] : NULL;
     int64_t at[KI_MAX_RANK], n = s->rows * s->columns, number[TILE * 4];
     for (int64_t q = 0; q < n; q++) {
         for (uint32_t i = 0; i < TILE; i++) {
@@ -198,9 +237,12 @@ static kn_uop each_tile(tiles *t, const sum *s, kn_uop acc, kn_uop value, kn_uop
                 src[o] = ki_bitcast(t->ir, ki_op1(t->ir, KN_LOAD, ki_op2(t->ir, KN_INDEX, from, list)), KN_U32);
             }
             v = ki_str_op(t->ir, KN_INS, (kn_dtype)ins->dtype, s->row, strlen(s->row), src, 3);
+        } else if (from) {
+            v = ki_op1(t->ir, KN_LOAD, tile_in(t, s, q, t->map[from->src[0]->id], from->src[1]));
         } else if (!v) {
             v = ki_op1(t->ir, KN_LOAD, to);
-            to = ki_op2(t->ir, KN_INDEX, memory, ki_opn(t->ir, KN_STACK, there, TILE));
+            to = index ? tile_in(t, s, q, memory, index)
+                       : ki_op2(t->ir, KN_INDEX, memory, ki_opn(t->ir, KN_STACK, there, TILE));
         }
         if (!(part[q] = ki_op2(t->ir, KN_STORE, to, v))) return NULL;
     }
@@ -219,14 +261,18 @@ static kn_uop one(tiles *t, kn_uop u, kn_uop *src) {
                       ki_str_op(t->ir, KN_INS, KN_I32, "VPDPBUSD", 8, rest, 3));
     }
     kn_uop acc = s ? t->map[u->src[0]->src[0]->id] : NULL, place[4 * TILE];
-    if (s && u->op == KN_STORE) return each_tile(t, s, acc, u->src[1], NULL);
-    if (!s || (s->update->src[1]->src[0] == u)) return ki_with_src(t->ir, u, src);
+    for (uint32_t k = 0; u->op == KN_STORE && !s && k < t->n; k++) {
+        kn_uop last = t->sum[k].put == u ? u->src[1]->src[0] : NULL;
+        if (last) return each_tile(t, &t->sum[k], t->map[last->src[0]->id], NULL, src[0]->src[0], u->src[0]->src[1]);
+    }
+    if (s && u->op == KN_STORE) return each_tile(t, s, acc, u->src[1], NULL, NULL);
+    if (!s || s->put || s->update->src[1]->src[0] == u) return ki_with_src(t->ir, u, src);
     const ki_buffer *b = s->acc->arg.buffer;
     if (!s->mem) s->mem = ki_buffer_make(t->ir, t->ir->next_buffer, b->size, (kn_dtype)b->dtype, KN_LOCAL, 0);
     kn_uop mem = src[0] = s->mem, l = s->lanes, done;
     for (uint32_t k = 1; s->inside && k < s->inside->nsrc; k++) src[k] = t->map[s->inside->src[k]->id];
     if (s->inside) mem = ki_opn(t->ir, KN_AFTER, src, s->inside->nsrc);
-    if (!mem || !(done = each_tile(t, s, acc, NULL, mem))) return NULL;
+    if (!mem || !(done = each_tile(t, s, acc, NULL, mem, NULL))) return NULL;
     int64_t at[KI_MAX_RANK], dim[KI_MAX_RANK];
     for (int64_t i = 0, rest; i < b->size; i++) {
         rest = i;
@@ -245,9 +291,75 @@ static bool can_read(const sum *s) {
            words_at(ins->src[2], at, s->k, s->n, &load, &base, place);
 }
 
+/* The only user of u; NULL: there are several. */
+static kn_uop user_of(const kn_uop *order, int64_t n, kn_uop u) {
+    kn_uop user = NULL;
+    for (int64_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < order[i]->nsrc; k++) {
+            if (order[i]->src[k] != u) continue;
+            if (user) return NULL;
+            user = order[i];
+        }
+    return user;
+}
+
+/* The finished sum, if it is read in one place. */
+static kn_uop total_of(const kn_uop *order, int64_t n, const sum *s) {
+    kn_uop total = NULL;
+    for (int64_t i = 0; i < n; i++) {
+        kn_uop u = order[i];
+        if (u->op != KN_LOAD || storage_of(u->src[0]) != s->acc || u == s->update->src[1]->src[0]) continue;
+        if (total) return NULL;
+        total = u;
+    }
+    return total;
+}
+
+/* A sum that is added to what a LOCAL buffer holds begins as that. */
+static kn_uop begin_as_kept(ki_ir *ir, const kn_uop *order, int64_t n, const sum *s, kn_uop sink) {
+    kn_uop total = total_of(order, n, s), add = total ? user_of(order, n, total) : NULL, kept = NULL, start = NULL;
+    if (!add || add->op != KN_ADD) return sink;
+    kept = add->src[add->src[0] == total];
+    if (kept->op != KN_LOAD || kept->nsrc != 1 || !in_rows(s, kept->src[0]) || ki_rank(kept) != ki_rank(total))
+        return sink;
+    for (int64_t i = 0; i < n; i++)
+        if (order[i]->op == KN_STORE && order[i] != s->update && storage_of(order[i]->src[0]) == s->acc)
+            start = order[i];
+    if (!start || start->nsrc != 2 || !ki_is_const(start->src[1])) return sink;
+    sink = ki_substitute(ir, sink, &add, &total, 1);
+    kn_uop as_kept = ki_op2(ir, KN_STORE, start->src[0], kept);
+    return sink && as_kept ? ki_substitute(ir, sink, &start, &as_kept, 1) : NULL;
+}
+
+static void find_put(const kn_uop *order, int64_t n, sum *s) {
+    kn_uop total = total_of(order, n, s), put = total ? user_of(order, n, total) : NULL;
+    bool whole = put && put->op == KN_STORE && put->nsrc == 2 && put->src[1] == total;
+    if (whole && in_rows(s, put->src[0])) s->put = put;
+}
+
+static kn_uop begin_sums(ki_ir *ir, kn_uop sink) {
+    bool more = true;
+    for (int turn = 0; more && sink && turn < MOST; turn++) {
+        kn_uop *order, now = sink;
+        int64_t n = ki_toposort(ir, &sink, 1, &order);
+        if (n < 0) return NULL;
+        more = false;
+        for (int64_t i = 0; i < n && now && !more; i++) {
+            sum s;
+            if (order[i]->op != KN_STORE || !matches(order[i], &s) || !can_read(&s)) continue;
+            now = begin_as_kept(ir, order, n, &s, sink);
+            more = now != sink;
+        }
+        ki_free(order);
+        sink = now;
+    }
+    return sink;
+}
+
 kn_uop ki_tile_sums(ki_ir *ir, const ki_target *target, kn_uop sink) {
     kn_uop *order, *src = NULL;
     if (!sink || target->level < KI_CPU_AMX_LEVEL) return sink;
+    if (!(sink = begin_sums(ir, sink))) return NULL;
     int64_t n = ki_toposort(ir, &sink, 1, &order);
     if (n < 0) return NULL;
     tiles t = {.ir = ir, .map = ki_calloc((size_t)sink->id + 1, sizeof *t.map)};
@@ -264,6 +376,7 @@ kn_uop ki_tile_sums(ki_ir *ir, const ki_target *target, kn_uop sink) {
             kn_uop a = order[i]->op == KN_AFTER && order[i]->src[0] == t.sum[k].acc ? order[i] : NULL;
             if (a && a->nsrc > 1 && a->src[1]->op == KN_RANGE) t.sum[k].inside = a;
         }
+        find_put(order, n, &t.sum[k]);
     }
     for (int64_t i = 0; i < n && ok; i++) ok = (t.map[order[i]->id] = one(&t, order[i], src)) != NULL;
     kn_uop out = ok ? t.map[sink->id] : NULL;

@@ -3,6 +3,7 @@
  *
  *   LOAD, STORE     of a list of places whose rows lie one stride apart: tileload, tilestore
  *   STORE of a constant to a slice of a split REG BUFFER: tilezero, or a tileload of one row again and again
+ *   STORE of a LOAD to a slice: tileload
  *   INS of a tile product: its d is the slice it is written to
  * A tile is never copied and never spilled: what would ask for it is refused. The registers are configured once, at the entry,
  * all of them as whole tiles, and released at the exit. */
@@ -84,8 +85,8 @@ void ki_lload_tile(ki_lower *l, kn_uop u) {
         if (!v->alias) ki_lfail(l, u, "a tile is not copied");
     } else if (rows_at(l, u, u->src[0], &at)) {
         /* A panel goes by once for all rows of the other operand, which stay in the first-level cache as long as it does not take their place. */
-        bool panel = a.buf->op == KN_BUFFER;
-        v->reg = new_tile(l);
+        bool panel = a.buf->op == KN_BUFFER && !v->slice;
+        v->reg = v->slice ? ki_lslice(l, &l->local.address[v->slice - 1]) : new_tile(l);
         KI_LPUT(l, panel ? KI_X_TILELOADDT1 : KI_X_TILELOADD, ki_mreg(KI_XO_T, v->reg), at);
     }
 }

@@ -113,7 +113,7 @@ TILES = [(x, y, s, at, bt) for s in [(1, 32, 128, 64), (1, 50, 200, 81), (2, 35,
 
 # Rows of a kilobyte and more: the sum goes in blocks, what is summed up so far is kept in memory and is what the tiles begin as.
 LONG = [("bf16", "bf16", (1, 64, 1024, 128), 0, 0), ("bf16", "bf16", (1, 96, 1536, 96), 0, 0), ("bf16", "bf16", (1, 75, 1056, 130), 0, 0),
-        ("i8", "i8", (1, 64, 2048, 128), 0, 0), ("u8", "i8", (1, 64, 3072, 96), 0, 0), ("u8", "u8", (1, 80, 2048, 70), 0, 0)]
+        ("i8", "i8", (1, 64, 2048, 128), 0, 0), ("u8", "i8", (1, 64, 3072, 96), 0, 0), ("u8", "u8", (1, 80, 2048, 70), 0, 0), ("bf16", "bf16", (1, 288, 1024, 64), 0, 0), ("i8", "i8", (1, 160, 2048, 130), 0, 0)]
 
 
 @pytest.mark.parametrize("case", LONG, ids=name, indirect=True)
@@ -190,7 +190,10 @@ def test_panels_lie_side_by_side(koine, tmp_path):
     env = {"KN_CPU": "amx", "KN_THREADS": "1", "KN_CODE": "x86"}
     text = koine("compile", p, "--to", "optimize", env=env).stdout
     assert "LOCAL size=262144" in text  # 1024 terms, two a word, of 512 columns
-    assert "tileloaddt1" in koine("compile", p, "--target", "x86", env=env).stdout
+    assert "stage 0 1 #1" in text  # rows two kilobytes apart share sets of the first cache
+    listing = koine("compile", p, "--target", "x86", env=env).stdout
+    assert listing.count("tileloaddt1") == 2 * listing.count("tdpbf16ps") // 4  # the panels', not the rows' nor what is kept
+    assert "vmovd " not in listing
 
 
 def test_signs_are_turned_where_words_are_copied(koine, tmp_path):

@@ -6,13 +6,14 @@
  * inner: the ranges of the index that stand inside the loop the OptOp names; inner' are fresh copies of them. g is
  * row-major over them: loops over panels of lanes first, then reduce loops, in the order in which they run, then loops, in order of id, then lanes, by falling stride in P;
  * top: reduce loops last, so that what one sum reads lies in a row. Of products of tiles loops come first, so that a panel is one piece; it
- * is filled row by row, with those beside it. */
+ * is filled row by row, with those beside it; words that lie along one of their lanes, far apart along the other, are copied a row at a time. */
 #include "stages/3_optimize/dots.h"
 
 #include <string.h>
 
 #define FAIL(...)  (ki_fail(k->ir->env, __VA_ARGS__), NULL)
 #define MOST_INNER 16
+#define FAR        256 /* elements: rows that lie so far apart have nothing in common */
 
 bool ki_is_written(const ki_nest *k, int32_t slot) {
     for (uint32_t i = 0; i < k->scope.n; i++) {
@@ -144,6 +145,21 @@ static bool filled_in(const ki_nest *k, kn_uop u, kn_uop r) {
     return found;
 }
 
+/* Of words that lie along one lane, and far apart along the only other one: the lane of rows, which are copied one by one, as they lie. NULL: it is
+ * something else. */
+static kn_uop lane_of_rows(const ki_nest *k, kn_uop u, const kn_uop *inner, uint32_t n) {
+    kn_uop access = ki_word_element(u), rows = NULL, words = NULL;
+    bool known;
+    for (uint32_t q = 0; q < n && ki_word_of(k, access) != access; q++) {
+        if (!ki_is_lane(inner[q])) continue;
+        bool along = ki_reads_row(k, access, inner[q]);
+        bool far = !along && ki_nest_stride(k, access, inner[q], &known) >= FAR && known;
+        if ((along && words) || (far && rows) || along == far) return NULL;
+        *(along ? &words : &rows) = inner[q];
+    }
+    return words ? rows : NULL;
+}
+
 kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame *f) {
     ki_ir *ir = k->ir;
     const ki_scope *s = &k->scope;
@@ -176,10 +192,13 @@ kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame 
     kn_uop to = ki_index(ir, 0), from = to;
     ki_swap swap[MOST_INNER];
     int64_t stride = size;
+    kn_uop rows = lane_of_rows(k, u, inner, n);
     for (uint32_t q = 0; q < n; q++) {
         int64_t e = ki_framed(f, inner[q]);
         stride /= e;
-        kn_axis ax = ki_is_lane(inner[q]) ? KN_AX_UPCAST : KN_AX_LOOP;
+        kn_axis ax = !ki_is_lane(inner[q]) || inner[q] == rows ? KN_AX_LOOP
+                     : rows                                    ? KN_AX_UPCAST
+                                                               : (kn_axis)inner[q]->arg.range.axis;
         kn_uop y = ki_range_make(ir, next + q, ax, ki_index(ir, e));
         swap[q] = (ki_swap){inner[q], y, {y, NULL}};
         to = ki_op2(ir, KN_ADD, to, ki_op2(ir, KN_MUL, y, ki_index(ir, stride)));
@@ -192,11 +211,12 @@ kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame 
         tiled |= kind(k, ki_word_element(u), inner[q], o->top) == TILED_SUMS;
     }
     /* What a mask of lanes depends on stands outside, lanes inside; else as it will lie, of tiles as it is read. */
-    for (int pass = 0; pass < 3; pass++)
+    for (int pass = rows ? -1 : 0; pass < 3; pass++)
         for (uint32_t q = 0; q < n; q++) {
-            int turn = ki_is_lane(inner[q]) ? 2
-                       : masked             ? !ki_is_gated_by(k, ki_word_element(u), inner[q])
-                                            : tiled && kind(k, ki_word_element(u), inner[q], o->top) <= LOOPS;
+            int turn = inner[q] == rows       ? -1
+                       : ki_is_lane(inner[q]) ? 2
+                       : masked               ? !ki_is_gated_by(k, ki_word_element(u), inner[q])
+                                              : tiled && kind(k, ki_word_element(u), inner[q], o->top) <= LOOPS;
             if (turn == pass) loops[put++] = swap[q].expr;
         }
     outer[0] = buf;

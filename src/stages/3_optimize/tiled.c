@@ -8,6 +8,8 @@
 #define ROWS        8         /* tiles of such a block, at least */
 #define SUM_BLOCK   16        /* steps of a sum of tiles: a kilobyte of each row */
 #define LEAST_BLOCK 8
+#define APART       2048      /* bytes from row to row: of 32 rows 16 share a set, or more */
+#define MOST_STRIP  (1 << 17) /* bytes of a tile's rows: more come from the last cache in the time of the products */
 
 static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
     ki_choice_do(c, KI_OPT_SWAP, 0, false, a->arg.range.id, b->arg.range.id);
@@ -181,6 +183,15 @@ static bool block_sum(ki_choice *c, const ki_tile *t, uint32_t sum, uint32_t id)
     return c->ok;
 }
 
+/* Do the rows that a tile has beside each other lie in so few sets of the first cache that it does not keep them while panels go by? They are
+ * copied, for all panels. */
+static bool shares_sets(const ki_choice *c, const ki_tile *t) {
+    bool known;
+    int64_t apart = ki_nest_stride(&c->nest, t->other, t->u, &known) * (int64_t)ki_itemsize((kn_dtype)t->other->dtype);
+    int64_t strip = t->mu * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other);
+    return t->whole && known && apart % APART == 0 && strip <= MOST_STRIP && ki_storage(t->other)->op == KN_PARAM;
+}
+
 static ki_part part(kn_axis to, uint32_t id, int64_t n) { return (ki_part){to, id, n < 2 ? 0 : n}; }
 
 static ki_part along(const ki_choice *c, kn_uop row) {
@@ -229,6 +240,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         ki_choice_mark(c, also[i].reduce);
     }
     bool tiled = ki_is_tiled(t->reduce) && t->reduce->nsrc == 2 && t->u;
+    int32_t copies = tiled && !apart && shares_sets(c, t) ? ki_storage(t->other)->arg.param->slot : 0;
     uint32_t steps = t->reduce->src[1]->arg.range.id;
     uint32_t sum[KI_MAX_RANK], sums = 0, taps = t->taps ? t->taps->arg.range.id : UINT32_MAX;
     bool copied = t->pack || ki_storage(t->streamed)->op == KN_BUFFER; /* as the sums go */
@@ -244,6 +256,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (t->first ? !ki_choice_do(c, KI_OPT_STAGE, 0, false, UINT32_MAX, slot[i])
                      : (t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i], false))
             return false;
+    if (copies && !ki_choice_do(c, KI_OPT_STAGE, 0, false, u, copies)) return false;
     if (turned >= 0 && !ki_choice_do(c, KI_OPT_STAGE, 0, true, u, turned)) return false;
     for (uint32_t i = 0; i < sums && c->ok; i++) ki_join_sums(c, sum[i]);
     if (c->ok && tiled && !block_sum(c, t, steps, t->whole ? v : u)) return false;

@@ -40,9 +40,11 @@ static bool meet(const ki_ex *x, uint32_t a, uint32_t b) {
     return false;
 }
 
-/* Whether range r may have axis c: it meets no other range of that axis and, if `even`, has their extent. */
-static bool may_share(const ki_ex *x, uint32_t r, unsigned c, bool even) {
+/* Whether range r may have axis c: it meets no other range of that axis and, if `even`, has their extent, if `alike`, the kind of the first
+ * of them. */
+static bool may_share(const ki_ex *x, uint32_t r, unsigned c, bool even, bool alike) {
     const ki_scope *s = &x->scope;
+    if (alike && x->lane[c]->arg.range.axis != s->range[r]->arg.range.axis) return false;
     if (even && ki_extent(x->lane[c]) != ki_extent(s->range[r])) return false;
     for (uint32_t q = 0; q < r; q++)
         if (x->axis[q] == c && meet(x, q, r)) return false;
@@ -50,7 +52,7 @@ static bool may_share(const ki_ex *x, uint32_t r, unsigned c, bool even) {
 }
 
 /* Lane ranges get axes in order of id. One that never meets the ranges of an earlier axis of its extent shares that axis:
- * sibling loops (those of a softmax) are all vectors along one axis then. When axes run out, extents may differ. */
+ * sibling loops (those of a softmax) are all vectors along one axis then. One of its own kind is taken first. When axes run out, extents may differ. */
 static bool assign_axes(ki_ex *x) {
     const ki_scope *s = &x->scope;
     for (uint32_t r = 0; r < s->nrange; r++) x->axis[r] = KI_NO_LANE;
@@ -58,14 +60,14 @@ static bool assign_axes(ki_ex *x) {
         unsigned k = KI_NO_LANE;
         if (!ki_is_lane(s->range[r])) continue;
         if (ki_extent(s->range[r]) < 1) return ki_fail(x->ir->env, KI_E_LANE_EXTENT, s->range[r]->arg.range.id), false;
-        for (unsigned c = 0; c < x->nlane && k == KI_NO_LANE; c++)
-            if (may_share(x, r, c, true)) k = c;
+        for (unsigned c = 0; c < 2 * x->nlane && k == KI_NO_LANE; c++)
+            if (may_share(x, r, c % x->nlane, true, c < x->nlane)) k = c % x->nlane;
         if (k == KI_NO_LANE && x->nlane < KI_MAX_RANK) {
             k = x->nlane++;
             x->lane[k] = s->range[r];
         }
         for (unsigned c = 0; c < x->nlane && k == KI_NO_LANE; c++)
-            if (may_share(x, r, c, false)) k = c;
+            if (may_share(x, r, c, false, false)) k = c;
         if (k == KI_NO_LANE) return ki_fail(x->ir->env, KI_E_LANE_AXES, KI_MAX_RANK), false;
         x->axis[r] = (uint8_t)k;
     }

@@ -73,6 +73,15 @@ static bool rows_at(ki_lower *l, kn_uop u, kn_uop index, ki_mop *out) {
     return true;
 }
 
+/* Is it the right operand of the next product that reads it? */
+static bool is_right(const ki_lower *l, kn_uop u) {
+    for (uint32_t i = l->now + 1; i < l->n; i++)
+        for (uint32_t k = 1; l->inst[i]->op == KN_INS && k < l->inst[i]->nsrc; k++)
+            if (l->inst[i]->src[k] == u || (l->inst[i]->src[k]->op == KN_BITCAST && l->inst[i]->src[k]->src[0] == u))
+                return k == 2;
+    return false;
+}
+
 void ki_lload_tile(ki_lower *l, kn_uop u) {
     ki_lval *v = ki_lv(l, u);
     ki_address a;
@@ -85,7 +94,7 @@ void ki_lload_tile(ki_lower *l, kn_uop u) {
         if (!v->alias) ki_lfail(l, u, "a tile is not copied");
     } else if (rows_at(l, u, u->src[0], &at)) {
         /* A panel goes by once for all rows of the other operand, which stay in the first-level cache as long as it does not take their place. */
-        bool panel = a.buf->op == KN_BUFFER && !v->slice;
+        bool panel = a.buf->op == KN_BUFFER && !v->slice && is_right(l, u);
         v->reg = v->slice ? ki_lslice(l, &l->local.address[v->slice - 1]) : new_tile(l);
         KI_LPUT(l, panel ? KI_X_TILELOADDT1 : KI_X_TILELOADD, ki_mreg(KI_XO_T, v->reg), at);
     }

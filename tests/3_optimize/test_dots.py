@@ -165,6 +165,31 @@ def test_tiles(koine, case, tmp_path):
     assert listing.count("ldtilecfg") == listing.count("tilerelease") == tiled and ("tdp" in listing) == tiled
 
 
+def test_results_are_rounded_by_one_instruction(koine, tmp_path):
+    """The processor's tiles flush subnormal results (the interpreter's do not), so what flushes them too rounds as the rest does."""
+    text, sa, sb = program("bf16", "bf16", (1, 32, 1024, 96), 0, 0)
+    rounded = text.replace('out "o" = %o', '%o1 = cast %o : bf16\n%o2 = contiguous %o1\n%o3 = cast %o2 : f32\nout "o" = %o3')
+    a, b = data("bf16", sa, 1), data("bf16", sb, 2)
+    a[0, :2] = 0
+    a[0, :3, 5] = 2.0**-126, np.inf, np.nan  # rows of subnormal results, infinite ones and NaNs
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    got = []
+    for k, program_text in enumerate((text, rounded)):
+        p, q, out = tmp_path / "p.kn", tmp_path / "q.kn", tmp_path / f"{k}.npy"
+        p.write_text(program_text)
+        plan = koine("compile", p, "--target", "x86", "--to", "plan", env={"KN_CPU": "amx", "KN_THREADS": "1", "KN_CODE": "x86"}).stdout
+        assert ("VCVTNEPS2BF16" in plan.split("TDPBF16PS")[-1]) == k
+        q.write_text(plan)
+        koine("run", q, "--in", f"a={tmp_path}/a.npy", "--in", f"b={tmp_path}/b.npy", "--out", f"o={out}", "--device", "INTERP")
+        got.append(np.load(out))
+    bits = np.where(np.abs(got[0]) < 2.0**-126, got[0] * 0, got[0]).view(np.uint32)
+    up = (bits + (bits >> 16 & 1) + 0x7FFF) & 0xFFFF0000
+    want = np.where(np.isnan(got[0]), np.float32(np.nan), up.view(np.float32))
+    assert np.isnan(want).any() and np.isinf(want).any() and ((want == 0) & (got[0] != 0)).any()
+    assert np.array_equal(got[1], want, equal_nan=True)
+
+
 # A tile that one product reads, where rows are two or four: neither is an instruction's memory operand.
 ONE = [("bf16", "bf16", (1, 16, 64, 16), 0, 0), ("bf16", "bf16", (1, 16, 64, 16), 1, 1), ("u8", "i8", (1, 16, 128, 16), 0, 0),
        ("i8", "i8", (1, 16, 128, 16), 0, 0), ("u8", "u8", (1, 16, 128, 16), 0, 0)]

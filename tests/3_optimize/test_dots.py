@@ -183,7 +183,7 @@ def test_results_are_rounded_by_one_instruction(koine, tmp_path):
         q.write_text(plan)
         koine("run", q, "--in", f"a={tmp_path}/a.npy", "--in", f"b={tmp_path}/b.npy", "--out", f"o={out}", "--device", "INTERP")
         got.append(np.load(out))
-    bits = np.where(np.abs(got[0]) < 2.0**-126, got[0] * 0, got[0]).view(np.uint32)
+    bits = np.where(np.abs(got[0]) < 2.0**-126, np.copysign(np.float32(0), got[0]), got[0]).view(np.uint32)
     up = (bits + (bits >> 16 & 1) + 0x7FFF) & 0xFFFF0000
     want = np.where(np.isnan(got[0]), np.float32(np.nan), up.view(np.float32))
     assert np.isnan(want).any() and np.isinf(want).any() and ((want == 0) & (got[0] != 0)).any()

@@ -253,7 +253,8 @@ static kn_uop one(tiles *t, kn_uop u, kn_uop *src) {
     sum *s = u->op == KN_STORE || u->op == KN_LOAD ? sum_of(t, u->src[0]) : NULL;
     for (uint32_t k = 0; k < u->nsrc; k++) src[k] = t->map[u->src[k]->id];
     kn_uop sum = u->op == KN_CAST && u->dtype == KN_BF16 && u->src[0]->op == KN_LOAD ? u->src[0] : NULL;
-    if (sum && sum->dtype == KN_F32 && sum_of(t, sum->src[0])) /* which flushes subnormal results, of which tiles make none */
+    if (sum && sum->dtype == KN_F32 &&
+        sum_of(t, sum->src[0])) /* which flushes subnormal results, of which tiles make none */
         return ki_str_op(t->ir, KN_INS, KN_BF16, "VCVTNEPS2BF16", 13, src, 1);
     const struct product *p = product_of(u);
     if (p && p->turn) { /* of a sum that stays as it is; of others nobody asks for it */

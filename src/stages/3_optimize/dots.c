@@ -172,7 +172,6 @@ bool ki_is_split_word(ki_nest *n, kn_uop access) {
 
 #define LEAST_USES  8 /* of a packed panel */
 #define LEAST_WORDS 4 /* of a sum */
-#define SIDE        KI_TILE_SIDE
 
 /* The loop of the sum that goes by words: one along which the factor that is not packed lies in memory, or in a dot tile both. */
 static kn_uop loop_of(const ki_choice *c, const ki_tile *t, kn_uop x) {
@@ -192,8 +191,9 @@ static bool next_sum(ki_choice *c, const uint64_t *tried, ki_tile *t, ki_opt *tc
         ki_find_tile(c, s->node[i], t);
         bool top, fits = t->reduce && !t->w && ki_extent(t->u ? t->u : t->v) >= LEAST_USES;
         kn_uop r = t->reduce ? loop_of(c, t, t->other) : NULL;
-        bool known, square = fits && t->u && !t->row && ki_extent(t->u) >= SIDE && ki_extent(t->v) >= SIDE;
-        square = square && t->lanes == SIDE && ki_nest_stride(&c->nest, t->other, r, &known) == 1 && known;
+        bool known,
+            square = fits && t->u && !t->row && ki_extent(t->u) >= KI_TILE_SIDE && ki_extent(t->v) >= KI_TILE_SIDE;
+        square = square && t->lanes == KI_TILE_SIDE && ki_nest_stride(&c->nest, t->other, r, &known) == 1 && known;
         int row = square ? row_of(c->target, t->reduce, true, t->streamed, &top, group) : -1;
         if (row < 0 || ki_extent(r) < *group)
             row = fits ? row_of(c->target, t->reduce, false, t->streamed, &top, group) : -1;

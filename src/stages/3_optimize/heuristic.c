@@ -219,10 +219,10 @@ static bool wants_panels(const ki_tile *tile, int64_t t) {
     return ki_extent(tile->u) < t * tile->mu * KI_LEAST_TILES && ki_extent(tile->v) >= t * tile->step * MANY_PANELS;
 }
 
-/* What is no whole tile of AMX adds up in another order: the same rows and columns are, whatever the number of threads. */
 static bool is_tiled(const ki_tile *tile) { return tile->reduce && ki_is_tiled(tile->reduce); }
 
-/* In such units threads divide r; all: the vector's loop too. */
+/* In such units threads divide r; all: the vector's loop too. What is no whole tile of AMX is slow, and adds up in another order, so the same rows and
+ * columns are none, whatever the number of threads. */
 static int64_t unit_of(const ki_tile *tile, kn_uop r, bool all) {
     if (r == tile->v) return all || is_tiled(tile) ? tile->step : 1;
     return r == tile->u && is_tiled(tile) ? KI_TILE_SIDE : 1;
@@ -321,7 +321,8 @@ static bool divide_nest(ki_choice *c, kn_uop e) {
         return split_threads(c, best, t * parts_each(c, &tile, best, unit, t));
     if (vectors && ki_extent(best) % unit == 0) /* dealt next, in units */
         return ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)best->arg.range.axis, false, best->arg.range.id, unit);
-    if (e->src[1] == best) return ki_choice_even(c, best, vectors ? unit : t * unit);
+    bool whole = vectors || (is_tiled(&tile) && ki_extent(best) % unit); /* what is no whole tile by itself first */
+    if (e->src[1] == best) return ki_choice_even(c, best, whole ? unit : t * unit);
     if (!ki_nest_independent(&c->nest, e->src[1])) return false;
     return ki_choice_do(c, KI_OPT_SWAP, 0, false, e->src[1]->arg.range.id, best->arg.range.id);
 }

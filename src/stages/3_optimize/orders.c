@@ -2,7 +2,7 @@
  * what it adds, wherever that is read from, and the loops and lanes it runs over; as a set, since a CUT makes two sums of one. Where
  * a CUT's two parts add up in different orders, about as many elements must be of each beside the other, and the same one comes first in the result:
  * else another part of it has another order. About, since a loop that is padded, or laps, counts some that are none, or twice. */
-#include "stages/3_optimize/nest.h"
+#include "stages/3_optimize/dots.h"
 
 #include "base/hash.h"
 
@@ -67,6 +67,15 @@ static uint64_t elements_of(const ki_scope *s, kn_uop sum, kn_uop along) {
     return n;
 }
 
+/* A sum of products of 16 words goes by tiles of AMX where both sides are whole ones, in the tiles' order. */
+static bool is_whole_tiles(const ki_scope *s, kn_uop sum) {
+    uint32_t sides = 0;
+    for (uint32_t q = 0; q < s->nrange && ki_is_tiled(sum); q++)
+        sides +=
+            ki_is_lane(s->range[q]) && ki_extent(s->range[q]) % KI_TILE_SIDE == 0 && ki_scope_has(s, sum, s->range[q]);
+    return sides > 1;
+}
+
 static order order_of(const ki_scope *s, kn_uop sum, const ki_kernel *info, const uint64_t *what) {
     uint64_t h = 0, n = 1;
     for (uint32_t j = 1; j < sum->nsrc; j++) {
@@ -76,6 +85,7 @@ static order order_of(const ki_scope *s, kn_uop sum, const ki_kernel *info, cons
         if (n != 1) h = ki_hash2(h, n << 1 | ki_is_lane(r));
         n = 1;
     }
+    if (is_whole_tiles(s, sum)) h = ki_hash2(h, KI_TILE_SIDE);
     return (order){what[sum->id], h, elements_of(s, sum, NULL), 0};
 }
 

@@ -86,7 +86,8 @@ static bool sums_lanes(kn_uop u) {
     return all;
 }
 
-/* Does u need something else to loop, or to be carried, while one of these loops runs? With `lanes`, they and what is summed up in it may be some. */
+/* Does u need something else to loop, or to be carried, while one of these loops runs? `lanes`: what the columns are, and what is
+ * summed up inside, may be lanes. */
 static bool loops_inside(const ki_nest *k, kn_uop u, kn_uop r, const columns *c, bool lanes) {
     kn_uop *node;
     int64_t n = ki_toposort(k->ir, &u, 1, &node);
@@ -253,44 +254,41 @@ static kn_uop sum_rows(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
 
 /* ---- a sum of several loops: one of them goes around the columns --------------------------------------------------- */
 
-/* What a block of a sum is in loops of its own. */
+/* What is other where a block of a sum stands in loops of its own: r first, then the columns, then what is summed up inside. */
 typedef struct block {
-    kn_uop from[MOST_BLOCK], to[MOST_BLOCK]; /* r first, the columns, and what is summed up inside */
+    kn_uop range[MOST_BLOCK];
     uint32_t n;
 } block;
 
-/* What x, but for its loop r, adds up: its other loops, and lanes inside. */
-static bool find_inside(const ki_nest *k, kn_uop x, kn_uop r, block *b) {
+/* False: there is too much. */
+static bool find_block(const ki_nest *k, kn_uop x, kn_uop r, const columns *c, block *b) {
     kn_uop *node;
     int64_t n = ki_toposort(k->ir, &x, 1, &node);
     bool ok = n >= 0;
-    for (int64_t i = 0; i < n && ok; i++) {
-        kn_uop u = node[i];
-        for (uint32_t j = 1; (u == x || sums_lanes(u)) && ok && j < u->nsrc; j++) {
-            if (u->src[j] == r) continue;
+    *b = (block){.range = {r}, .n = 1 + c->n};
+    memcpy(b->range + 1, c->range, c->n * sizeof *c->range);
+    for (int64_t i = 0; i < n && ok; i++)
+        for (uint32_t j = 1; (node[i] == x || sums_lanes(node[i])) && ok && j < node[i]->nsrc; j++) {
+            if (node[i]->src[j] == r) continue;
             ok = b->n < MOST_BLOCK;
-            if (ok) b->from[b->n++] = u->src[j];
+            if (ok) b->range[b->n++] = node[i]->src[j];
         }
-    }
     if (n >= 0) ki_free(node);
     return ok;
 }
 
-/* The block of x in which r is `at`, the columns are c's in `loops`, NULL: its own. */
-static kn_uop block_of(ki_nest *k, kn_uop x, kn_uop r, kn_uop at, const columns *c, const kn_uop *loops,
+/* The block of x in which r is `at`: in the columns `loops`, or, NULL, where x stands. */
+static kn_uop block_of(ki_nest *k, kn_uop x, const block *b, kn_uop at, const columns *c, const kn_uop *loops,
                        uint32_t *next) {
-    ki_ir *ir = k->ir;
-    kn_uop src[KI_MAX_RANK + 1];
+    kn_uop src[KI_MAX_RANK + 1], to[MOST_BLOCK] = {at};
     uint32_t n = 0;
-    block b = {.from = {r}, .to = {at}, .n = 1};
-    for (uint32_t i = 0; loops && i < c->n; i++) b.from[b.n] = c->range[i], b.to[b.n++] = loops[i];
-    uint32_t own = b.n;
-    if (!at || (loops && !find_inside(k, x, r, &b))) return NULL;
-    for (uint32_t i = own; i < b.n; i++)
-        b.to[i] = ki_range_make(ir, (*next)++, (kn_axis)b.from[i]->arg.range.axis, b.from[i]->src[0]);
+    for (uint32_t i = 1; loops && i < b->n; i++) {
+        kn_uop r = b->range[i];
+        to[i] = i <= c->n ? loops[i - 1] : ki_range_make(k->ir, (*next)++, (kn_axis)r->arg.range.axis, r->src[0]);
+    }
     for (uint32_t i = 0; i < x->nsrc; i++)
-        if (x->src[i] != r) src[n++] = ki_substitute(ir, x->src[i], b.from, b.to, b.n);
-    return ki_with_srcs(ir, x, src, n);
+        if (x->src[i] != b->range[0]) src[n++] = ki_substitute(k->ir, x->src[i], b->range, to, loops ? b->n : 1);
+    return at ? ki_with_srcs(k->ir, x, src, n) : NULL;
 }
 
 /* The columns as they lie in the buffer: those along which the nest stores last. */
@@ -306,25 +304,24 @@ static void order_columns(const ki_nest *k, kn_uop end, columns *c) {
     }
 }
 
-static kn_uop sum_blocks(ki_nest *k, kn_uop x, kn_uop r, kn_uop end, columns *c) {
+static kn_uop sum_blocks(ki_nest *k, kn_uop x, const block *b, const columns *c) {
     ki_ir *ir = k->ir;
     kn_op op = (kn_op)x->arg.reduce.op;
-    kn_uop loops[MOST_INNER], last = ki_index(ir, ki_extent(r) - 1);
-    order_columns(k, end, c);
+    kn_uop loops[MOST_INNER], r = b->range[0], last = ki_index(ir, ki_extent(r) - 1);
     uint32_t next = ki_nest_next_range(k) + c->n;
     kn_uop buf = ki_buffer_make(ir, ki_nest_next_buffer(k), c->size, (kn_dtype)x->dtype, KN_LOCAL, 0);
     kn_uop at = copy(ir, c, next - c->n, loops), to = ki_op2(ir, KN_INDEX, ki_nest_home(k, buf, x, c->range, c->n), at);
-    kn_uop part = block_of(k, x, r, ki_index(ir, 0), c, loops, &next);
+    kn_uop part = block_of(k, x, b, ki_index(ir, 0), c, loops, &next);
     kn_uop done = part ? end_of(ir, ki_op2(ir, KN_STORE, to, part), NULL, loops, c->n) : NULL;
     if (done && ki_extent(r) > 2) {
         kn_uop row = ki_range_make(ir, r->arg.range.id, KN_AX_LOOP, ki_index(ir, ki_extent(r) - 2));
         at = copy(ir, c, next, loops), next += c->n;
         to = ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, buf, done, row), at);
-        part = block_of(k, x, r, ki_op2(ir, KN_ADD, row, ki_index(ir, 1)), c, loops, &next);
+        part = block_of(k, x, b, ki_op2(ir, KN_ADD, row, ki_index(ir, 1)), c, loops, &next);
         done = part ? end_of(ir, ki_op2(ir, KN_STORE, to, ki_op2(ir, op, to, part)), row, loops, c->n) : NULL;
     }
     kn_uop kept = done ? ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, buf, done), number(ir, c, c->range)) : NULL;
-    part = kept ? block_of(k, x, r, last, c, NULL, &next) : NULL;
+    part = kept ? block_of(k, x, b, last, c, NULL, &next) : NULL;
     kn_uop sum = part ? ki_op2(ir, op, kept, part) : NULL;
     return sum ? ki_substitute(ir, k->sink, &x, &sum, 1) : NULL;
 }
@@ -343,7 +340,12 @@ static kn_uop sum_parts(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
         if (loops_inside(k, x->src[0], x->src[i], &c, o->top)) return FAIL("there are loops or lanes inside");
     if (ki_reads_written(k, x)) return FAIL("it reads what the kernel writes");
     if (o->top && ki_extent(r) < 2) return FAIL("there is one block of it alone");
-    if (o->top) return sum_blocks(k, x, r, end, &c);
+    if (o->top) {
+        block b;
+        order_columns(k, end, &c);
+        if (!find_block(k, x, r, &c, &b)) return FAIL("there are too many loops inside");
+        return sum_blocks(k, x, &b, &c);
+    }
     kn_uop none = ki_const_bits(ir, (kn_dtype)x->dtype, ki_scalar_identity(op, (kn_dtype)x->dtype, true));
     kn_uop at[2] = {copy(ir, &c, next, loops[0]), copy(ir, &c, next + c.n, loops[1])};
     kn_uop buf = ki_buffer_make(ir, ki_nest_next_buffer(k), c.size, (kn_dtype)x->dtype, KN_LOCAL, 0);

@@ -196,9 +196,9 @@ kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame 
     for (uint32_t q = 0; q < n; q++) {
         int64_t e = ki_framed(f, inner[q]);
         stride /= e;
-        kn_axis ax = !ki_is_lane(inner[q]) || inner[q] == rows ? KN_AX_LOOP
-                     : rows                                    ? KN_AX_UPCAST
-                                                               : (kn_axis)inner[q]->arg.range.axis;
+        bool lane = ki_is_lane(inner[q]) && inner[q] != rows;
+        kn_axis ax = lane ? (kn_axis)inner[q]->arg.range.axis : KN_AX_LOOP;
+        if (lane && rows) ax = KN_AX_UPCAST; /* so that they are vectors along the axis of what is stored (4_expand) */
         kn_uop y = ki_range_make(ir, next + q, ax, ki_index(ir, e));
         swap[q] = (ki_swap){inner[q], y, {y, NULL}};
         to = ki_op2(ir, KN_ADD, to, ki_op2(ir, KN_MUL, y, ki_index(ir, stride)));
@@ -211,7 +211,7 @@ kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame 
         tiled |= kind(k, ki_word_element(u), inner[q], o->top) == TILED_SUMS;
     }
     /* What a mask of lanes depends on stands outside, lanes inside; else as it will lie, of tiles as it is read. */
-    for (int pass = rows ? -1 : 0; pass < 3; pass++)
+    for (int pass = -1; pass < 3; pass++)
         for (uint32_t q = 0; q < n; q++) {
             int turn = inner[q] == rows       ? -1
                        : ki_is_lane(inner[q]) ? 2

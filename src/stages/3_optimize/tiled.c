@@ -9,7 +9,7 @@
 #define SUM_BLOCK   16        /* steps of a sum of tiles: a kilobyte of each row */
 #define LEAST_BLOCK 8
 #define APART       2048      /* bytes from row to row: of 32 rows 16 share a set, or more */
-#define MOST_STRIP  (1 << 17) /* bytes of a tile's rows: more come from the last cache in the time of the products */
+#define MOST_STRIP  (1 << 17) /* bytes of a tile's rows that are copied */
 
 static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
     ki_choice_do(c, KI_OPT_SWAP, 0, false, a->arg.range.id, b->arg.range.id);
@@ -161,24 +161,23 @@ static bool channels_inside(ki_choice *c, const ki_tile *t) {
     return false;
 }
 
-/* Rows of a product of tiles longer than a first-level cache holds of a tile's: the sum goes in blocks, so that it does, while all panels go by; sums are
- * kept in between. Tiles begin as what is kept, so terms are added in the order in which they were. */
+/* Rows of a product of whole tiles of which a first-level cache does not hold a tile's: the sum goes in blocks, so that it does while all panels go
+ * by, loop `id`, or, where that would keep too much, in each tile. Tiles begin as what is kept (5_select/tiles.c), so terms are added in the order in
+ * which they were. What is decided does not hang on how many panels or rows a thread has. */
 static bool block_sum(ki_choice *c, const ki_tile *t, uint32_t sum, uint32_t id) {
-    ki_nest *k = &c->nest;
-    kn_uop r = ki_nest_range(k, sum), other = ki_nest_range(k, id);
-    int64_t n = r ? ki_extent(r) : 0, f = SUM_BLOCK;
-    if (!other || !n) return true;
+    kn_uop r = ki_nest_range(&c->nest, sum), other = ki_nest_range(&c->nest, id);
+    int64_t n = ki_extent(r), f = SUM_BLOCK;
     while (f > LEAST_BLOCK && n % f) f--;
+    if (n % f || n < 2 * f) return true;
+    kn_uop e = ki_nest_closer(&c->nest, other);
     int64_t kept = ki_extent(other) * t->mu * t->step * (int64_t)ki_itemsize((kn_dtype)t->reduce->dtype);
-    if (n % f || n < 2 * f || ki_extent(other) < 2 || kept > KI_MOST_KEPT) return true;
+    for (uint32_t j = 1; kept > KI_MOST_KEPT && j < e->nsrc && !ki_is_lane(other); j++) other = e->src[j];
     if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, sum, f)) return false;
-    ki_opt o = {.op = KI_OPT_ROWS, .top = true, .axis = (int32_t)sum, .arg = (int32_t)id, .id = 1};
-    uint32_t first = ki_nest_next_range(k);
-    c->ok = c->ok && c->steps++ < KI_MOST_OPTS;
-    ki_choice_look(c, c->ok ? ki_nest_apply(k, o) : NULL);
-    for (uint32_t i = first; c->ok && i < ki_nest_next_range(k); i++) {
-        kn_uop made = ki_nest_range(k, i);
-        if (made) ki_choice_mark(c, ki_nest_closer(k, made));
+    uint32_t first = ki_nest_next_range(&c->nest);
+    ki_choice_rows(c, ki_nest_range(&c->nest, sum), other, 1, true);
+    for (uint32_t i = first; c->ok && i < ki_nest_next_range(&c->nest); i++) {
+        kn_uop made = ki_nest_range(&c->nest, i);
+        if (made) ki_choice_mark(c, ki_nest_closer(&c->nest, made));
     }
     return c->ok;
 }
@@ -239,8 +238,9 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (also[i].row) lanes[m++] = along(c, also[i].row);
         ki_choice_mark(c, also[i].reduce);
     }
-    bool tiled = ki_is_tiled(t->reduce) && t->reduce->nsrc == 2 && t->u;
-    int32_t copies = tiled && !apart && shares_sets(c, t) ? ki_storage(t->other)->arg.param->slot : 0;
+    bool tiles =
+        ki_is_tiled(t->reduce) && t->reduce->nsrc == 2 && t->u && t->lanes == KI_TILE_SIDE && t->mu % KI_TILE_SIDE == 0;
+    int32_t copies = tiles && !apart && shares_sets(c, t) ? ki_storage(t->other)->arg.param->slot : 0;
     uint32_t steps = t->reduce->src[1]->arg.range.id;
     uint32_t sum[KI_MAX_RANK], sums = 0, taps = t->taps ? t->taps->arg.range.id : UINT32_MAX;
     bool copied = t->pack || ki_storage(t->streamed)->op == KN_BUFFER; /* as the sums go */
@@ -259,7 +259,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (copies && !ki_choice_do(c, KI_OPT_STAGE, 0, false, u, copies)) return false;
     if (turned >= 0 && !ki_choice_do(c, KI_OPT_STAGE, 0, true, u, turned)) return false;
     for (uint32_t i = 0; i < sums && c->ok; i++) ki_join_sums(c, sum[i]);
-    if (c->ok && tiled && !block_sum(c, t, steps, t->whole ? v : u)) return false;
+    if (c->ok && tiles && !block_sum(c, t, steps, t->whole ? v : u)) return false;
     if (c->ok && taps != UINT32_MAX) ki_choice_do(c, KI_OPT_TERMS, 0, false, taps, 0);
     return c->ok;
 }

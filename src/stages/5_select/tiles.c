@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { SIDE = 16, TILE = SIDE * SIDE, MOST = 8 };
+enum { SIDE = 16, TILE = SIDE * SIDE, MOST = 64 }; /* sums: three of each nest that is in blocks */
 
 /* turn: the factor of bytes of one sign that is x ^ 128 for VPDPBUSD, 128 more or less. */
 static const struct product {
@@ -252,9 +252,9 @@ static kn_uop each_tile(tiles *t, const sum *s, kn_uop acc, kn_uop value, kn_uop
 static kn_uop one(tiles *t, kn_uop u, kn_uop *src) {
     sum *s = u->op == KN_STORE || u->op == KN_LOAD ? sum_of(t, u->src[0]) : NULL;
     for (uint32_t k = 0; k < u->nsrc; k++) src[k] = t->map[u->src[k]->id];
-    kn_uop sum = u->op == KN_CAST && u->dtype == KN_BF16 && u->src[0]->op == KN_LOAD ? u->src[0] : NULL;
-    if (sum && sum->dtype == KN_F32 &&
-        sum_of(t, sum->src[0])) /* which flushes subnormal results, of which tiles make none */
+    kn_uop total = u->op == KN_CAST && u->dtype == KN_BF16 && u->src[0]->op == KN_LOAD ? u->src[0] : NULL;
+    /* The instruction flushes subnormal numbers, of which tiles make none. */
+    if (total && total->dtype == KN_F32 && sum_of(t, total->src[0]))
         return ki_str_op(t->ir, KN_INS, KN_BF16, "VCVTNEPS2BF16", 13, src, 1);
     const struct product *p = product_of(u);
     if (p && p->turn) { /* of a sum that stays as it is; of others nobody asks for it */
@@ -341,20 +341,17 @@ static void find_put(const kn_uop *order, int64_t n, sum *s) {
     if (whole && in_rows(s, put->src[0])) s->put = put;
 }
 
-static kn_uop begin_sums(ki_ir *ir, kn_uop sink) {
-    bool more = true;
-    for (int turn = 0; more && sink && turn < MOST; turn++) {
-        kn_uop *order, now = sink;
-        int64_t n = ki_toposort(ir, &sink, 1, &order);
-        if (n < 0) return NULL;
-        more = false;
-        for (int64_t i = 0; i < n && now && !more; i++) {
-            sum s;
-            if (order[i]->op != KN_STORE || !matches(order[i], &s) || !can_read(&s)) continue;
-            now = begin_as_kept(ir, order, n, &s, sink);
-            more = now != sink;
-        }
-        ki_free(order);
+/* The kernel's sums that go by tiles, begun as what is kept where they are added to that; its nodes in order. NULL: env says why, and there are none. */
+static kn_uop find_sums(tiles *t, kn_uop sink, kn_uop **order, int64_t *n) {
+    for (bool again = true; again && sink;) {
+        if ((*n = ki_toposort(t->ir, &sink, 1, order)) < 0) return NULL;
+        t->n = 0;
+        for (int64_t i = 0; i < *n && t->n < MOST; i++)
+            if ((*order)[i]->op == KN_STORE && matches((*order)[i], &t->sum[t->n]) && can_read(&t->sum[t->n])) t->n++;
+        kn_uop now = sink;
+        for (uint32_t k = 0; k < t->n && now == sink; k++) now = begin_as_kept(t->ir, *order, *n, &t->sum[k], sink);
+        again = now != sink;
+        if (again) ki_free(*order);
         sink = now;
     }
     return sink;
@@ -362,19 +359,17 @@ static kn_uop begin_sums(ki_ir *ir, kn_uop sink) {
 
 kn_uop ki_tile_sums(ki_ir *ir, const ki_target *target, kn_uop sink) {
     kn_uop *order, *src = NULL;
+    int64_t n;
     if (!sink || target->level < KI_CPU_AMX_LEVEL) return sink;
-    if (!(sink = begin_sums(ir, sink))) return NULL;
-    int64_t n = ki_toposort(ir, &sink, 1, &order);
-    if (n < 0) return NULL;
-    tiles t = {.ir = ir, .map = ki_calloc((size_t)sink->id + 1, sizeof *t.map)};
+    tiles t = {.ir = ir};
+    if (!(sink = find_sums(&t, sink, &order, &n))) return NULL;
+    t.map = ki_calloc((size_t)sink->id + 1, sizeof *t.map);
     uint32_t most = 4;
     for (int64_t i = 0; i < n; i++)
         if (order[i]->nsrc > most) most = order[i]->nsrc;
     bool ok = t.map && (src = ki_calloc(most, sizeof *src));
     if (!ok) ki_fail(ir->env, KI_E_NOMEM);
     for (int64_t i = 0; i < n && ok; i++) t.map[order[i]->id] = order[i];
-    for (int64_t i = 0; i < n && ok && t.n < MOST; i++)
-        if (order[i]->op == KN_STORE && matches(order[i], &t.sum[t.n]) && can_read(&t.sum[t.n])) t.n++;
     for (uint32_t k = 0; k < t.n && ok; k++) {
         for (int64_t i = 0; i < n; i++) {
             kn_uop a = order[i]->op == KN_AFTER && order[i]->src[0] == t.sum[k].acc ? order[i] : NULL;

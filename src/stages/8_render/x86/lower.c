@@ -248,7 +248,7 @@ static bool find_slices(ki_lower *l) {
                 if (v->alias && v->last + 1 > p[c].live) p[c].live = v->last + 1;
             } else {
                 kn_uop s = u->src[1];
-                bool loaded = s->op == KN_LOAD && ki_lis_tile(s) && !slice_access(l, l->at[s->id] - 1);
+                bool loaded = s->op == KN_LOAD && ki_lis_tile(s) && !slice_access(l, l->at[s->id]);
                 ki_lval *x = s->op == KN_INS || loaded ? ki_lv(l, s) : NULL;
                 uint32_t made = x ? l->at[s->id] : 0;
                 if (x && x->uses == 1 && !x->outside && u->nsrc == 2 && s->dtype != KN_BOOL &&

@@ -73,13 +73,11 @@ static bool rows_at(ki_lower *l, kn_uop u, kn_uop index, ki_mop *out) {
     return true;
 }
 
-/* Is it the right operand of the next product that reads it? */
-static bool is_right(const ki_lower *l, kn_uop u) {
-    for (uint32_t i = l->now + 1; i < l->n; i++)
-        for (uint32_t k = 1; l->inst[i]->op == KN_INS && k < l->inst[i]->nsrc; k++)
-            if (l->inst[i]->src[k] == u || (l->inst[i]->src[k]->op == KN_BITCAST && l->inst[i]->src[k]->src[0] == u))
-                return k == 2;
-    return false;
+/* Is it the right operand of the last product that reads it? */
+static bool is_right(ki_lower *l, kn_uop u) {
+    kn_uop user = l->inst[ki_lv(l, u)->last];
+    if (user->op == KN_BITCAST) u = user, user = l->inst[ki_lv(l, u)->last];
+    return user->op == KN_INS && user->nsrc == 3 && user->src[2] == u;
 }
 
 void ki_lload_tile(ki_lower *l, kn_uop u) {

@@ -393,13 +393,13 @@ def conv(n, ci, co, side, stride=1):
         f"%o = reduce add %m axes=(4, 5, 6)", f"%y = reshape %o ({n}, {co}, {side}, {side})", 'out "y" = %y', ""])
 
 
-def computes(koine, tmp_path, x, w, stride):
+def computes(koine, tmp_path, x, w, stride, **env):
     """p.kn convolves x.npy with w.npy as numpy does, and alike on one, two and three threads."""
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))[:, :, ::stride, ::stride]
     want = np.moveaxis(np.tensordot(windows.astype(np.float64), w.astype(np.float64), ((1, 4, 5), (1, 2, 3))), 3, 1)
     for threads in (1, 2, 3):
         koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--in", f"w={tmp_path}/w.npy", "--out", f"y={tmp_path}/y{threads}.npy",
-              env={"KN_THREADS": threads, "KN_ALONE": 1})
+              env={"KN_THREADS": threads, "KN_ALONE": 1, **env})
         y = np.load(tmp_path / f"y{threads}.npy")
         np.testing.assert_allclose(y, want, rtol=1e-4, atol=1.5e-6 * np.abs(want).max())
         assert threads == 1 or (y == np.load(tmp_path / "y1.npy")).all()
@@ -420,6 +420,17 @@ def test_rows_of_a_strided_image_are_dealt_out_or_staged_a_few_at_a_time(koine, 
     assert (f"deal {n - 2} 1, join {y} {y + 1}" in opts) == deals and ("deal" in opts) == deals, opts
     assert (f"split {y} {parts} L top" in opts and f"stage {block} 1, join {y} {y + 1}" in opts) if parts and not deals else " L top" not in opts or deals, opts
     computes(koine, tmp_path, x, w, 2)
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("level", ["avx2", "avx512"])
+def test_a_cut_leaves_the_same_places_whatever_the_threads(koine, tmp_path, level):
+    """On one thread the last column of nine goes along the sum, on three it was the last three of 27 places: as many, and others."""
+    rng = np.random.default_rng(9)
+    x, w = rng.standard_normal((1, 400, 18, 18), np.float32), rng.standard_normal((16, 400, 3, 3), np.float32)
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "w.npy", w)
+    (tmp_path / "p.kn").write_text(conv(1, 400, 16, 9, 2))
+    computes(koine, tmp_path, x, w, 2, KN_CPU=level, KN_CODE="x86")
 
 
 @pytest.mark.parametrize("side, ci, stride, steps", [(14, 256, 1, "frame -1 1, join 1 2"), (7, 256, 2, "frame -1 1, join 1 2"), (56, 32, 1, None), (112, 3, 2, "frame -1 1, "), (112, 24, 2, "split 1 8 L top #6, swap 0 6 #-1, frame 6 1, ")])

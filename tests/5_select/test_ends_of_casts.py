@@ -13,6 +13,7 @@ def near(lo, hi):
     return sorted({v for s in steps for v in (lo + s, hi - s, (lo + hi) // 2 + s) if lo <= v <= hi})
 
 
+@pytest.mark.runs()
 @pytest.mark.parametrize("level", ["sse2", "avx2", "avx512", "dot"])
 @pytest.mark.parametrize("float_", FLOATS)
 def test_casts_saturate_where_rounding_leaves_the_integers(koine, tmp_path, float_, level):

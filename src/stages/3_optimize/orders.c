@@ -1,18 +1,23 @@
 /* orders.c: how the sums of floats of a kernel are added up: what has to be the same whatever the number of threads. Of each sum
  * what it adds, wherever that is read from, and the loops and lanes it runs over; as a set, since a CUT makes two sums of one. Where
- * a CUT's two parts add up in different orders, about as many elements must be of each beside the other, and the same one comes first in the result:
- * else another part of it has another order. About, since a loop that is padded, or laps, counts some that are none, or twice. */
+ * a CUT's two parts add up in different orders, each must be that of the same elements: of the same places in the result. Where these are not known (a
+ * quotient, a bound that hangs on the thread, a loop that is padded or laps) about as many elements must be of each beside the other, and
+ * the same one comes first. About, since a loop that is padded, or laps, counts some that are none, or twice. */
 #include "stages/3_optimize/dots.h"
 
 #include "base/hash.h"
+#include "rules/indexmath.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct order {
     uint64_t what, how;
-    uint64_t many; /* elements; of WHOLE, those of all orders of what it is: one more nest may have them all again */
-    int64_t first; /* the least place of the result that has it; once they are related, one of these: */
+    uint64_t many;  /* elements; of WHOLE, those of all orders of what it is: one more nest may have them all again */
+    int64_t first;  /* the least place of the result that has it; once they are related, one of these: */
+    bool lanes;     /* among its loops */
+    uint64_t where; /* all places: find_where; 0: they are not known, or need not be */
+    kn_uop sum, at; /* a REDUCE, and what it is stored at; NULL */
 } order;
 enum { AT_ONCE = -1, BEGINS, LATER };
 typedef struct orders {
@@ -78,15 +83,17 @@ static bool is_whole_tiles(const ki_scope *s, kn_uop sum) {
 
 static order order_of(const ki_scope *s, kn_uop sum, const ki_kernel *info, const uint64_t *what) {
     uint64_t h = 0, n = 1;
+    bool lanes = false;
     for (uint32_t j = 1; j < sum->nsrc; j++) {
         kn_uop r = sum->src[j];
+        lanes |= ki_is_lane(r);
         n *= (uint64_t)ki_extent(r);
         if (j + 1 < sum->nsrc && is_part_inside(info, r, sum->src[j + 1])) continue;
         if (n != 1) h = ki_hash2(h, n << 1 | ki_is_lane(r));
         n = 1;
     }
     if (is_whole_tiles(s, sum)) h = ki_hash2(h, KI_TILE_SIDE);
-    return (order){what[sum->id], h, elements_of(s, sum, NULL), 0};
+    return (order){.what = what[sum->id], .how = h, .many = elements_of(s, sum, NULL), .lanes = lanes};
 }
 
 /* The last of the terms that v adds to *before: what it is, 0: v is none such. */
@@ -119,20 +126,84 @@ static order order_of_rows(const ki_scope *s, kn_uop u, kn_uop start, const uint
         if (last_term(v, what, &before) != term) return (order){0};
     kn_uop along = u->src[0]->src[0]->src[2];
     uint64_t terms = (uint64_t)(first + rows * ki_extent(along));
-    return (order){h, terms == 1 ? 0 : ki_hash2(0, terms << 1), elements_of(s, u, along), 0};
+    return (order){.what = h, .how = terms == 1 ? 0 : ki_hash2(0, terms << 1), .many = elements_of(s, u, along)};
 }
 
-/* The least place in an output that each node has to do with, what is kept on the way by who reads it; INT64_MAX: none. */
-static void find_places(const ki_scope *s, int64_t *first) {
-    for (uint32_t i = 0; i < s->n; i++) first[i] = INT64_MAX;
+/* The store to an output, that with the least place, which each node has to do with, what is kept on the way by who reads it; NULL: none. */
+static void find_places(const ki_scope *s, kn_uop *to) {
+    for (uint32_t i = 0; i < s->n; i++) to[i] = NULL;
     for (uint32_t i = s->n; i-- > 0;) {
-        kn_uop u = s->node[i], to = u->op == KN_STORE && u->src[0]->op == KN_INDEX ? ki_storage(u->src[0]) : NULL;
-        if (to && to->op == KN_PARAM) first[i] = u->src[0]->src[1]->lo.i;
-        for (uint32_t k = 0; k < u->nsrc; k++) {
-            int64_t *from = &first[ki_scope_at(s, u->src[k])];
-            if (first[i] < *from) *from = first[i];
+        kn_uop u = s->node[i], out = u->op == KN_STORE && u->src[0]->op == KN_INDEX ? ki_storage(u->src[0]) : NULL;
+        if (out && out->op == KN_PARAM) to[i] = u->src[0]->src[1];
+        for (uint32_t k = 0; k < u->nsrc && to[i]; k++) {
+            kn_uop *from = &to[ki_scope_at(s, u->src[k])];
+            if (!*from || to[i]->lo.i < (*from)->lo.i) *from = to[i];
         }
     }
+}
+
+/* Arithmetic modulo the prime 2^61 - 1. */
+#define PRIME ((UINT64_C(1) << 61) - 1)
+static uint64_t mod_mul(uint64_t a, uint64_t b) {
+    ki_int128 p = (ki_int128)a * (ki_int128)b;
+    uint64_t r = (uint64_t)(p & (ki_int128)PRIME) + (uint64_t)(p >> 61);
+    return r >= PRIME ? r - PRIME : r;
+}
+static uint64_t mod_add(uint64_t a, uint64_t b) { return a + b >= PRIME ? a + b - PRIME : a + b; }
+
+/* q^n, and in *sum 1 + q + ... + q^(n - 1). */
+static uint64_t mod_power(uint64_t q, uint64_t n, uint64_t *sum) {
+    uint64_t power = 1;
+    *sum = 0;
+    int bit = 63;
+    while (bit > 0 && !(n >> bit)) bit--;
+    for (; bit >= 0; bit--) {
+        *sum = mod_mul(*sum, mod_add(power, 1));
+        power = mod_mul(power, power);
+        if (n >> bit & 1) *sum = mod_add(mod_mul(*sum, q), 1), power = mod_mul(power, q);
+    }
+    return power;
+}
+
+/* The places at which a result, stored at `at`, has the sum, loops that it does not stand in aside: of each place p the term z^p, of a polynomial that two
+ * sets of places share at a z drawn by nobody who knows them if they are the same, however loops were split and cut. False: they are not known. */
+static bool find_where(const ki_scope *s, kn_uop sum, kn_uop at, uint64_t *where) {
+    const uint64_t z = UINT64_C(0x17a3c5e9d1f2b846);
+    ki_linear l;
+    uint64_t rest;
+    if (!ki_linear_of(at, &l) || l.k < 0) return false;
+    *where = mod_power(z, (uint64_t)l.k, &rest);
+    for (unsigned i = 0; i < l.n; i++) {
+        if (l.term[i]->op != KN_RANGE || l.coef[i] < 1 || !ki_extent(l.term[i])) return false;
+        if (!ki_scope_has(s, sum, l.term[i])) continue;
+        mod_power(mod_power(z, (uint64_t)l.coef[i], &rest), (uint64_t)ki_extent(l.term[i]), &rest);
+        *where = mod_mul(*where, rest);
+    }
+    return true;
+}
+
+/* Where each order of one sum is, if one of them has lanes. Else they differ in terms that a mask or a CUT leaves out, which are zeros. */
+static void locate(const ki_scope *s, order *of, uint32_t n) {
+    bool lanes = false, known = of[0].how != of[n - 1].how;
+    for (uint32_t i = 0; i < n; i++) lanes |= of[i].lanes;
+    for (uint32_t i = 0; i < n && (known = known && lanes && of[i].sum && of[i].at); i++)
+        known = find_where(s, of[i].sum, of[i].at, &of[i].where);
+    for (uint32_t i = 0; i < n && !known; i++) of[i].where = 0;
+}
+
+/* Those that are the same, n of them, as one; how many are left. */
+static uint32_t merge(order *of, uint32_t n) {
+    uint32_t m = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!m || of[m - 1].how != of[i].how) {
+            of[m++] = of[i];
+            continue;
+        }
+        of[m - 1].many += of[i].many;
+        of[m - 1].where = mod_add(of[m - 1].where, of[i].where);
+        if (of[i].first < of[m - 1].first) of[m - 1].first = of[i].first;
+    }
+    return m;
 }
 
 /* The orders of one sum, beside each other. */
@@ -151,15 +222,17 @@ static void relate(order *of, uint32_t n) {
 }
 
 /* All sums of the kernel, in of, which has room for them: how many. */
-static uint32_t find_sums(const ki_scope *s, const ki_kernel *info, uint64_t *what, int64_t *first, order *of) {
+static uint32_t find_sums(const ki_scope *s, const ki_kernel *info, uint64_t *what, kn_uop *to, order *of) {
     uint32_t n = 0;
-    find_places(s, first);
+    find_places(s, to);
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop u = s->node[i], start = start_of_rows(u);
         what[u->id] = what_of(u, what);
         of[n] = is_sum(u) ? order_of(s, u, info, what) : start ? order_of_rows(s, u, start, what) : (order){0};
-        of[n].first = first[i];
-        if (of[n].many) n++;
+        if (!of[n].many) continue;
+        of[n].first = to[i] ? to[i]->lo.i : INT64_MAX;
+        of[n].sum = start ? NULL : u;
+        of[n++].at = to[i];
     }
     return n;
 }
@@ -169,35 +242,29 @@ static bool find_orders(ki_ir *ir, kn_uop sink, orders *o) {
     bool open = ki_scope_open(&s, ir, sink);
     *o = (orders){.of = open ? ki_malloc(((size_t)s.n + 1) * sizeof *o->of) : NULL};
     uint64_t *what = o->of ? ki_malloc(((size_t)sink->id + 1) * sizeof *what) : NULL;
-    int64_t *first = what ? ki_malloc(((size_t)s.n + 1) * sizeof *first) : NULL;
-    uint32_t all = first ? find_sums(&s, sink->arg.kernel, what, first, o->of) : 0;
-    bool ok = first;
+    kn_uop *to = what ? ki_malloc(((size_t)s.n + 1) * sizeof *to) : NULL;
+    uint32_t all = to ? find_sums(&s, sink->arg.kernel, what, to, o->of) : 0;
+    qsort(o->of, all, sizeof *o->of, by_value);
+    for (uint32_t i = 0, end = 0; i < all; i = end) {
+        for (end = i; end < all && o->of[end].what == o->of[i].what;) end++;
+        locate(&s, o->of + i, end - i);
+        memmove(o->of + o->n, o->of + i, (end - i) * sizeof *o->of);
+        uint32_t n = merge(o->of + o->n, end - i);
+        relate(o->of + o->n, n);
+        o->n += n;
+    }
+    bool ok = to;
     ki_scope_close(&s);
     ki_free(what);
-    ki_free(first);
-    if (!ok) return false;
-    qsort(o->of, all, sizeof *o->of, by_value);
-    for (uint32_t i = 0; i < all; i++) {
-        order *last = o->n ? &o->of[o->n - 1] : NULL;
-        if (!last || by_value(last, &o->of[i]) != 0) {
-            o->of[o->n++] = o->of[i];
-            continue;
-        }
-        last->many += o->of[i].many;
-        if (o->of[i].first < last->first) last->first = o->of[i].first;
-    }
-    for (uint32_t i = 0, end = 0; i < o->n; i = end) {
-        for (end = i; end < o->n && o->of[end].what == o->of[i].what;) end++;
-        relate(o->of + i, end - i);
-    }
-    return true;
+    ki_free(to);
+    return ok;
 }
 
 /* Where one kernel has in one nest what the other has in several, it does not say which comes first. */
 static bool is_alike(const order *a, const order *b) {
     bool about = a->many * 4 <= b->many * 5 && b->many * 4 <= a->many * 5;
     bool place = a->first == b->first || a->first == AT_ONCE || b->first == AT_ONCE;
-    return by_value(a, b) == 0 && about && place;
+    return by_value(a, b) == 0 && (a->where && b->where ? a->where == b->where : about && place);
 }
 
 bool ki_same_orders(ki_ir *ir, kn_uop a, kn_uop b) {

@@ -80,6 +80,12 @@ def np_layer_norm(np, out, x, w, b):
     np.add(out, b, out=out)
 
 
+def np_attention(np, q, k, v):
+    s = np.matmul(q * np.float32(q.shape[-1]**-0.5), k.swapaxes(1, 2))
+    np_softmax(np, s, s)
+    return np.matmul(s, v)
+
+
 def np_cross_entropy(np, out, x, labels):
     e, m = scratch(np, x), x.max(axis=1)
     np.exp(np.subtract(x, m[:, None], out=e), out=e)
@@ -122,6 +128,15 @@ def matmul_i8(n):
     return Row(f"matmul_i8_{n}", [("i8", (n, n), 127)] * 2, ("i32", (n, n)), lambda c, a, b: a.cast("i32") @ b.cast("i32"), flops=2 * n**3, peak="i8",
                memory="read", bar=1.2, beam_bar=1.2, tiles=True, want=lambda np, a, b: a.astype("f8") @ b.astype("f8"),
                torch=lambda t, o, a, b: t._int_mm(a, b, out=o), tinygrad=lambda a, b: a.int() @ b.int())
+
+
+def attention(heads, length, width):
+    """Of all heads of a layer; scores are nobody's result."""
+    x = ("f32", (heads, length, width))
+    return Row(f"attention_{length}", [x] * 3, x, lambda c, q, k, v: q.attention(k, v, None, 0, 0.0), flops=4 * heads * length**2 * width,
+               want=np_attention, numpy=lambda np, o, q, k, v: np.copyto(o, np_attention(np, q, k, v)),
+               torch=lambda t, o, q, k, v: t.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None])[0],
+               tinygrad=lambda q, k, v: q.scaled_dot_product_attention(k, v))
 
 
 def conv(what, batch, channels, out, side, size, stride, groups=1):
@@ -175,6 +190,7 @@ ROWS = [
     *(conv("3x3", b, 64, 64, 56, 3, 1) for b in (1, 16)),
     *(conv("7x7", b, 3, 64, 224, 7, 2) for b in (1, 16)),
     *(conv("depthwise", b, 128, 128, 56, 3, 1, groups=128) for b in (1, 16)),
+    *(attention(12, n, 64) for n in (128, 1024, 4096)),
     elementwise("add", 2, lambda c, x, y: x + y, "triad", numpy=lambda np, o, x, y: np.add(x, y, out=o),
                 torch=lambda t, o, x, y: t.add(x, y, out=o), tinygrad=lambda x, y: x + y),
     elementwise("mul_add", 3, lambda c, x, y, z: x * y + z, "triad", numpy=np_mul_add,

@@ -11,7 +11,7 @@ import pytest
 
 NAMED = """matmul_256 matmul_512 matmul_1024 matmul_2048 matmul_1023 matmul_64x4096x4096 matmul_1x4096x4096 matmul_bf16_1024 matmul_bf16_2048
 matmul_bf16_4096 matmul_i8_1024 matmul_i8_2048 matmul_i8_4096 conv_3x3_b1 conv_3x3_b16 conv_7x7_b1 conv_7x7_b16 conv_depthwise_b1
-conv_depthwise_b16 add mul_add exp gelu tanh sum_rows sum_columns max_rows max_columns argmax_rows argmax_columns cumsum_rows cumsum_columns softmax
+conv_depthwise_b16 attention_128 attention_1024 attention_4096 add mul_add exp gelu tanh sum_rows sum_columns max_rows max_columns argmax_rows argmax_columns cumsum_rows cumsum_columns softmax
 layer_norm transpose embedding cross_entropy tiny_add""".split()
 
 

@@ -29,6 +29,24 @@ static double elements(kn_uop u) {
     return u->op == KN_CAST ? all : n;
 }
 
+/* Is a product's side, of n terms, divided by or less something that was found of all n, as softmax's rows are? The kernel that reads it keeps such
+ * rows (row.c), and what follows the whole row would not be known in a part. */
+static bool is_row(kn_uop side, int64_t n) {
+    enum { NEAR = 4 };
+    for (int depth = 0; depth < NEAR; depth++) {
+        while (ki_range_is_view(side)) side = side->src[0];
+        if (!ki_is_elementwise((kn_op)side->op)) return false;
+        for (uint32_t k = 0; k < side->nsrc; k++) {
+            kn_uop s = side->src[k];
+            while (ki_range_is_view(s)) s = s->src[0];
+            bool all = s->op == KN_REDUCE && s->src[0]->type->numel == side->type->numel;
+            if (all && s->type->numel * n == side->type->numel) return true;
+        }
+        side = side->src[0];
+    }
+    return false;
+}
+
 /* In how many parts the n terms of a matrix product are summed up; 0: at once. What a tile reads of one side for all terms of many is in no
  * cache when the next tile reads it again. The parts' sums are as many as both sides have elements at most, else there are fewer. */
 static int64_t product_chunks(kn_uop u, int64_t n, const ki_prepare *o) {
@@ -39,7 +57,7 @@ static int64_t product_chunks(kn_uop u, int64_t n, const ki_prepare *o) {
         return 0;
     double a = elements(t->src[0]), b = elements(t->src[1]), all = (double)t->type->numel,
            sums = (double)u->type->numel;
-    if (all < KI_SIDE_REUSE * a || all < KI_SIDE_REUSE * b) return 0;
+    if (all < KI_SIDE_REUSE * a || all < KI_SIDE_REUSE * b || is_row(t->src[0], n) || is_row(t->src[1], n)) return 0;
     int64_t c = (n + PART - 1) / PART, most = (int64_t)((a + b) / sums);
     if (c > most) c = most;
     if (c > MOST_CHUNKS) c = MOST_CHUNKS;

@@ -243,6 +243,8 @@ kn_uop ki_range_scan(ki_ir *ir, kn_uop sink);
 /* Elements of a row: below, a loop more costs as much; above, it leaves a core's second-level cache. */
 #define KI_LEAST_ROW 32
 #define KI_MOST_ROW  (1 << 16)
+/* As it is kept: rows of a tile that are pages apart would share the sets of a first-level cache, so a line more lies between them. */
+static inline int64_t ki_row_kept(int64_t n) { return n % 1024 ? n : n + 16; }
 /* row.c: once the loops are settled. alone: no other kernel joins this one any more (siblings.c joins none that keeps something). Before that
  * only what its loops compute again is kept, not what they might in another order. */
 kn_uop ki_range_rows(ki_ir *ir, kn_uop sink, bool alone);

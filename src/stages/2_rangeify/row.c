@@ -233,8 +233,9 @@ static kn_uop keep(keeper *k, const part *p) {
     int lead = leading(k, s->free + (size_t)at * s->words, p->r);
     kn_uop *from = ki_malloc(s->n * sizeof *from), *to = ki_malloc(s->n * sizeof *to), result = NULL;
     for (int j = 1; j <= lead; j++) home[n++] = k->end->src[j];
+    int64_t size = lead ? ki_row_kept(r->src[0]->hi.i) : r->src[0]->hi.i;
     for (uint32_t q = 0; q < rows; q++) {
-        home[0] = row[q] = ki_buffer_make(ir, ir->next_buffer, r->src[0]->hi.i, (kn_dtype)e[q]->dtype, KN_LOCAL, 0);
+        home[0] = row[q] = ki_buffer_make(ir, ir->next_buffer, size, (kn_dtype)e[q]->dtype, KN_LOCAL, 0);
         set[q] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, ki_opn(ir, KN_AFTER, home, n), r), e[q]);
     }
     kn_uop fill = ki_op2(ir, KN_END, rows > 1 ? ki_opn(ir, KN_GROUP, set, rows) : set[0], r);

@@ -372,7 +372,7 @@ void ki_family_close(ki_family *f) {
 
 bool ki_range_siblings(ki_family *f) {
     pairs p = {0};
-    bool ok = ki_range_inside(f) && find_pairs(f, &p);
+    bool ok = ki_range_inside(f) && ki_range_take(f) && find_pairs(f, &p);
     for (uint32_t i = 0; i < p.n && ok; i++) try_pair(f, &p.v[i]);
     ok = ok && rebuild(f);
     ki_free(p.v);

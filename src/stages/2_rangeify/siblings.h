@@ -1,4 +1,4 @@
-/* siblings.h: what siblings.c, part.c and inside.c share: what each kernel touches, and which others it reaches. For order.c, which asks
+/* siblings.h: what siblings.c, part.c, inside.c and taken.c share: what each kernel touches, and which others it reaches. For order.c, which asks
  * both. */
 #ifndef KI_SIBLINGS_H
 #define KI_SIBLINGS_H
@@ -55,6 +55,8 @@ bool ki_range_part(ki_family *f, bool *whole);
 
 /* inside.c: sums of rows, and what is made of them, in the kernel that reads the rows next. */
 bool ki_range_inside(ki_family *f);
+/* taken.c: a product that one kernel keeps rows of, in that kernel. */
+bool ki_range_take(ki_family *f);
 
 bool ki_family_open(ki_family *f, rangeifier *r, ki_kernels *k, uint32_t *order, const ki_edge *edge, uint32_t nedge);
 void ki_family_close(ki_family *f);

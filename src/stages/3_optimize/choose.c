@@ -390,7 +390,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_find_tile(c, e, &t);
     bool few = t.reduce && !t.row && ki_extent(t.v) * 2 <= c->lanes;
     if ((!t.reduce || t.row || few) && ki_choose_parts(c, e, few)) return;
-    if (ki_choose_column(c, e, t.v)) return;
+    if (ki_choose_column(c, e, t.v) || ki_choose_filled(c, e, t.v)) return;
     if (t.reduce) {
         if (ki_choose_strips(c, e, &t) || ki_choose_end(c, e, &t)) return;
         ki_apply_tile(c, e, &t);

@@ -123,6 +123,8 @@ bool ki_reads_results(const ki_nest *k, kn_uop end, kn_uop sum, kn_uop filters, 
 /* pack.c: the operand in this slot is copied before u (id), the innermost loop, and before all loops around that it does not vary in; in rows: as
  * each sum reads it. */
 bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot, bool in_rows);
+/* filled.c: a row of sums of products that the kernel keeps, v along it. True if steps were made. */
+bool ki_choose_filled(ki_choice *c, kn_uop e, kn_uop v);
 /* column.c: a matrix times a few vectors that lie apart in memory; v: along which the nest stores. True if steps were made. */
 #define KI_FEW_COLUMNS 4
 bool ki_choose_column(ki_choice *c, kn_uop e, kn_uop v);

@@ -407,14 +407,20 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
 
 #define MOST_LOCAL (KI_FRAME_MOST - (1 << 16)) /* bytes of local memory: room is left for what registers do not hold */
 
-/* Is all local memory of the kernel more than a stack has? Each nest has its own, and none knows of the others'. */
+/* Is all local memory of the kernel more than a stack has? Each nest has its own, and none knows of the others'. A row is kept for each lane that its
+ * home names. */
 static bool is_too_large(ki_ir *ir, kn_uop sink) {
     const kn_uop *node;
-    int64_t n = ki_reach_above(ir, &sink, 1, 0, &node), bytes = 0;
+    int64_t n = ki_reach_above(ir, &sink, 1, 0, &node);
+    double bytes = 0;
     for (int64_t i = 0; i < n; i++) {
-        kn_uop u = node[i];
-        if (u->op != KN_BUFFER || u->arg.buffer->addrspace != KN_LOCAL) continue;
-        bytes += u->arg.buffer->size * (int64_t)ki_itemsize((kn_dtype)u->dtype);
+        kn_uop u = node[i], b = u->op == KN_AFTER ? u->src[0] : u;
+        bool home = u->op == KN_AFTER && u->nsrc > 1 && u->src[1]->op == KN_RANGE;
+        if ((u->op != KN_BUFFER && !home) || b->op != KN_BUFFER || b->arg.buffer->addrspace != KN_LOCAL) continue;
+        double lanes = 1;
+        for (uint32_t j = 1; home && j < u->nsrc; j++)
+            if (ki_is_lane(u->src[j])) lanes *= (double)ki_extent(u->src[j]);
+        bytes += (double)b->arg.buffer->size * (double)ki_itemsize((kn_dtype)b->dtype) * (home ? lanes - 1 : 1);
     }
     return bytes > MOST_LOCAL;
 }
@@ -428,9 +434,12 @@ kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, const k
     if (c.knobs.threads && c.knobs.threads < c.threads) c.threads = c.knobs.threads;
     from = c;
     kn_uop chosen = choose(&c, m, sink);
-    if (chosen && !from.knobs.pack && is_too_large(ir, chosen)) {
-        from.knobs.pack = 1;
+    /* Without panels, then with fewer rows in a tile. */
+    static const ki_knobs less[] = {{.pack = 1}, {.pack = 1, .mu = 4}, {.pack = 1, .mu = 2}, {.pack = 1, .mu = 1}};
+    for (size_t i = 0; i < sizeof less / sizeof *less && chosen && !from.knobs.mu && is_too_large(ir, chosen); i++) {
+        if (from.knobs.pack && !less[i].mu) continue;
         c = from;
+        c.knobs.pack = less[i].pack, c.knobs.mu = less[i].mu;
         chosen = choose(&c, m, sink);
     }
     if (chosen || c.even || !clean || ir->env->status == KI_NOMEM) return chosen;

@@ -369,6 +369,26 @@ kn_uop ki_nest_read_without(const ki_nest *k, kn_uop root, int32_t slot, kn_uop 
     return one ? found : NULL;
 }
 
+kn_uop ki_nest_read_still(const ki_nest *k, kn_uop root, int32_t slot, kn_uop axis) {
+    kn_uop found = NULL, *node;
+    int64_t n = ki_toposort(k->ir, &root, 1, &node);
+    bool one = n >= 0;
+    for (int64_t i = 0; i < n && one; i++) {
+        uint32_t at = k->scope.at[node[i]->id];
+        kn_uop p = k->read[at] ? ki_storage(node[i]) : NULL;
+        if (!p || ki_slot_of(p) != slot) continue;
+        one = !k->word[at];
+        bool moves = false;
+        for (uint32_t j = ki_place_in(root, axis) + 1; j < root->nsrc; j++)
+            moves |= ki_scope_has(&k->scope, node[i], root->src[j]);
+        if (moves) continue;
+        one &= !found;
+        found = node[i];
+    }
+    if (n >= 0) ki_free(node);
+    return one ? found : NULL;
+}
+
 int64_t ki_nest_shared(const ki_nest *k, kn_uop a, kn_uop b) {
     int64_t n = 1;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {

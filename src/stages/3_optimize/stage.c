@@ -120,6 +120,7 @@ uint64_t *ki_find_copied(const ki_nest *k, const ki_opt *o, kn_uop *access) {
     *access = ki_nest_read_of(k, root, o->arg, &count);
     if (count > 1 && axis && ki_last_loop(root) != axis) {
         kn_uop panel = ki_nest_read_without(k, root, o->arg, ki_last_loop(root));
+        if (!panel) panel = ki_nest_read_still(k, root, o->arg, axis);
         if (panel) *access = panel, count = 1;
     }
     uint64_t *set = ki_calloc(k->scope.words, sizeof *set);

@@ -5,15 +5,17 @@
 
 #include "stages/3_optimize/dots.h"
 
-#define KI_MOST_PACKED  (1 << 20) /* bytes: a panel should stay in a core's second-level cache */
-#define KI_MOST_ROWS    (1 << 19) /* bytes of a block of rows that is packed, beside a panel */
-#define KI_FEW_ROWS     4   /* of a tile: with fewer, a panel's vectors take longer to come than to multiply */
-#define KI_FEW_USES     8   /* of a panel: fewer are not worth packing it */
-#define KI_MANY_ROWS    32  /* times a tile's, beside which the nest of what is left takes little */
-#define KI_MANY_TERMS   256 /* of a sum: beside them a store of lanes one by one is nothing */
-#define KI_MOST_ALSO    4
-#define KI_LEAST_LAPPED                                                                                                   \
-    20 /* of an extent, as many as are done twice: a nest for what is left takes no longer than a twentieth */
+#define KI_MOST_PACKED (1 << 20) /* bytes: a panel should stay in a core's second-level cache */
+#define KI_MOST_ROWS   (1 << 19) /* bytes of a block of rows that is packed, beside a panel */
+#define KI_FEW_ROWS    4         /* of a tile: with fewer, a panel's vectors take longer to come than to multiply */
+#define KI_FEW_USES    8         /* of a panel: fewer are not worth packing it */
+#define KI_MANY_ROWS   32        /* times a tile's, beside which the nest of what is left takes little */
+#define KI_MANY_TERMS  256       /* of a sum: beside them a store of lanes one by one is nothing */
+#define KI_MOST_ALSO   4
+/* Of an extent, as many as are done twice: a nest for what is left takes no longer than a twentieth; of rows that are kept and filled with sums of
+ * products (filled.c) two nests would share no packed keys. */
+#define KI_LEAST_LAPPED 20
+#define KI_LEAST_KEPT   8
 
 /* By its index or, a row the kernel keeps, by what stands in it. */
 static inline bool ki_uses(const ki_nest *k, kn_uop access, kn_uop r) { return ki_scope_has(&k->scope, access, r); }
@@ -23,6 +25,8 @@ uint32_t ki_other_sums(const ki_choice *c, kn_uop end, const ki_tile *t, ki_tile
 
 /* tile_size.c: nv, mu, mw, cut, parts: many products for each load, few left over. */
 void ki_size_tile(const ki_choice *c, kn_uop end, ki_tile *t);
+/* KI_LEAST_KEPT or KI_LEAST_LAPPED: which one holds of the tile's loop r? */
+int64_t ki_least_lapped(const ki_nest *k, const ki_tile *t, kn_uop r);
 /* Are whole vectors left of n columns that are read in place, in tiles `step` wide? Beside a long sum the nest they go in takes no time. */
 bool ki_leaves_vectors(const ki_choice *c, const ki_tile *t, int64_t n, int64_t step);
 

@@ -76,6 +76,16 @@ static bool has_even_rows(int64_t n) {
     return false;
 }
 
+int64_t ki_least_lapped(const ki_nest *k, const ki_tile *t, kn_uop r) {
+    bool kept = r == t->u && ki_storage(t->other)->op == KN_BUFFER, products = false;
+    for (uint32_t q = 0; kept && q < k->scope.nrange; q++) {
+        kn_uop x = k->closer[q];
+        products |=
+            x && x->op == KN_REDUCE && x != t->reduce && x->src[0]->op == KN_MUL && ki_scope_has(&k->scope, x, r);
+    }
+    return products ? KI_LEAST_KEPT : KI_LEAST_LAPPED;
+}
+
 /* A short v, or one under a mask, is padded to whole vectors or cut. */
 void ki_size_tile(const ki_choice *c, kn_uop e, ki_tile *t) {
     int64_t own = ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->streamed) * t->lanes;
@@ -89,15 +99,15 @@ void ki_size_tile(const ki_choice *c, kn_uop e, ki_tile *t) {
     bool long_row = t->row && ki_terms(t->reduce) >= KI_MANY_TERMS;
     bool lost = !t->row && (panel || (ki_is_gated(t->streamed) && !ki_masks_are_free(c)));
     double best = 0;
+    int64_t least = t->u ? ki_least_lapped(&c->nest, t, t->u) : KI_LEAST_LAPPED, all_v = m;
     bool fits = !t->row && (t->inner || m < cut_from), cut = false;
     bool once = t->u && !t->row && !t->inner && ki_packs_once(c, e, t->reduce, t->streamed, t->v, t->u),
-         may_lap = once && ki_nest_laps(&c->nest, t->u);
+         may_lap = (once || least == KI_LEAST_KEPT) && ki_nest_laps(&c->nest, t->u);
     ki_tile places = {.v = t->v, .reduce = t->reduce, .streamed = t->streamed};
     if (once) ki_place_panels(c, &places);
     bool may_lap_v =
         once && places.outside && ki_nest_laps(&c->nest, t->v); /* what is packed at once lies as its addresses say */
-    int64_t all_v = m;
-    if (fits) m = (m + t->lanes - 1) / t->lanes * t->lanes; /* in whole vectors */
+    if (fits) m = (m + t->lanes - 1) / t->lanes * t->lanes;     /* in whole vectors */
     t->nv = t->mu = t->mw = 1;
     t->cut = t->parts = false;
     if (!c->knobs.nv && goes_along_memory(c, e, t)) return;
@@ -125,7 +135,7 @@ void ki_size_tile(const ki_choice *c, kn_uop e, ki_tile *t) {
                 if (filled == 0 || (t->row && m < cut_from && over)) continue;
                 if (mw > 1 && ki_extent(t->w) % mw) continue;
                 double left_u = (double)(n % mu) / (double)n, left_v = (double)over / (double)m;
-                bool lapped = may_lap && n > mu && n % mu && (mu - n % mu) * KI_LEAST_LAPPED <= n;
+                bool lapped = may_lap && n > mu && n % mu && (mu - n % mu) * least <= n;
                 /* A nest for what is left would read what is packed, too. */
                 if (once && ((over && !lapped_v) || (n % mu && !lapped && has_even_rows(n)))) continue;
                 if (lapped) left_u = (double)(mu - n % mu) / (double)n;

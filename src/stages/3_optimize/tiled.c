@@ -83,7 +83,7 @@ static bool block_cut(ki_choice *c, kn_uop e, const ki_tile *t) {
 static bool laps(const ki_choice *c, const ki_tile *t, kn_uop r, int64_t part) {
     int64_t n = ki_extent(r), twice = n % part ? part - n % part : 0;
     bool framed = t->frames || t->taps || ki_is_tiled(t->reduce);
-    return twice && n > part && twice * KI_LEAST_LAPPED <= n && !framed && ki_nest_laps(&c->nest, r);
+    return twice && n > part && twice * ki_least_lapped(&c->nest, t, r) <= n && !framed && ki_nest_laps(&c->nest, r);
 }
 static bool laps_rows(ki_choice *c, const ki_tile *t) { return t->u && laps(c, t, t->u, t->mu) && !apart_bytes(c, t); }
 static bool laps_columns(const ki_choice *c, const ki_tile *t) {

@@ -729,7 +729,8 @@ KN_API kn_tensor kn_batch_norm_train(kn_tensor x, kn_tensor mean, kn_tensor var,
 /* Turns each pair (x[i], x[i + E/2]) of the last axis by an angle: x (..., E), its cos and sin (..., E/2), broadcast. */
 KN_API kn_tensor kn_rotary(kn_tensor x, kn_tensor cos, kn_tensor sin);
 /* q (..., L, E), k (..., S, E), v (..., S, V). mask: bool (true: attend) or float (added), or NULL.
- * scale 0: 1/sqrt(E). Axis -3 are heads: where k and v have fewer, which divide q's, neighbours among q's share them. */
+ * scale 0: 1/sqrt(E). Axis -3 are heads: where k and v have fewer, which divide q's, neighbours among q's share them.
+ * On the way forward scores of 128 queries and keys or more (f32, f64; 32768 keys) are in no memory: rows of them are made and used at once. */
 KN_API kn_tensor kn_attention(kn_tensor q, kn_tensor k, kn_tensor v, kn_tensor mask, int causal, double scale);
 
 /* ---- functions and gradients ------------------------------------------------------------------------------- */

@@ -226,6 +226,23 @@ for i, (sq, sk, sv) in enumerate((((3, 4), (3, 4), (3, 4)), ((2, 5, 8), (2, 5, 8
             lambda q=q, kk=kk, v=v, mask=mask, causal=causal, scale=scale: attention(q.astype(W), kk, v, mask, causal, scale or None))
 
 
+# Sequences of 128 and more: their scores are in no memory, so each is one kernel (tests/golden/kernels.txt).
+for label, sq, sk, width, mask, causal in (
+        ("heads", (2, 4, 160, 16), (2, 4, 200, 16), 16, None, 0), ("causal", (2, 4, 160, 16), (2, 4, 160, 16), 16, None, 1),
+        ("bool", (2, 4, 160, 16), (2, 4, 200, 16), 16, (160, 200), 0), ("batches", (2, 4, 160, 16), (2, 4, 200, 16), 16, (2, 1, 160, 200), 0),
+        ("shared", (2, 8, 130, 16), (2, 2, 130, 16), 16, None, 0), ("shared-causal", (8, 130, 16), (2, 130, 16), 16, None, 1),
+        ("shared-mask", (2, 8, 130, 16), (2, 2, 131, 16), 16, (2, 1, 130, 131), 0), ("wide", (3, 129, 24), (3, 133, 24), 70, None, 0), ("one", (160, 16), (200, 16), 16, None, 0)):
+    q, kk, v = arrays(f"attl-{label}", sq, sk, (*sk[:-1], width))
+    m = None if mask is None else values(f"attl-{label}-mask", mask, np.bool_) if label == "bool" else values(f"attl-{label}-mask", mask)
+    if label == "bool":
+        m[:, 0] = True
+    def long_ref(q=q, kk=kk, v=v, m=m, causal=causal):
+        times = q.shape[-3] // kk.shape[-3] if q.ndim > 2 else 1
+        kk, v = (np.repeat(x, times, -3) if times > 1 else x for x in (kk, v))
+        return attention(q.astype(W), kk, v, m, causal)
+    add(f"attention-long-{label}", lambda k, q=q, kk=kk, v=v, m=m, causal=causal: k.array(q).attention(k.array(kk), k.array(v), None if m is None else k.array(m), causal, 0.0), long_ref)
+
+
 # ---- windows as columns
 def im2col(x, size, stride, padding, dilation):
     n = x.ndim - 2

@@ -58,6 +58,72 @@ static bool is_loop_of(kn_uop end, kn_uop r) {
     return false;
 }
 
+/* A loop r of b that is two of a's, joined (loops.c), in a's way: where a stores the inner one goes in steps of as many elements, and so far that the
+ * outer one goes on from there. *inner: its extent; 0: it is none. */
+static void find_joined(const taking *t, const ki_linear *l, kn_uop *r, int64_t *inner) {
+    *inner = 0;
+    for (unsigned j = 0; j < l->n; j++)
+        for (unsigned i = 0; i < t->at.n; i++)
+            for (unsigned o = 0; o < t->at.n; o++) {
+                int64_t n = ki_extent(t->at.term[i]), m = ki_extent(t->at.term[o]);
+                if (l->term[j]->op != KN_RANGE || !is_loop_of(t->b, l->term[j]) || t->at.coef[i] != l->coef[j])
+                    continue;
+                if (t->at.coef[o] == n * t->at.coef[i] && ki_extent(l->term[j]) == n * m) *r = l->term[j], *inner = n;
+            }
+}
+
+/* b's kernel with such a loop as two, also where rows are kept in it. */
+static kn_uop split(const taking *t, kn_uop sink, kn_uop r, int64_t inner, uint32_t *next) {
+    enum { MOST = 64 };
+    ki_ir *ir = t->ir;
+    const kn_uop *node;
+    kn_uop x = ki_range_make(ir, (*next)++, KN_AX_LOOP, ki_index(ir, ki_extent(r) / inner)),
+           y = ki_range_make(ir, (*next)++, KN_AX_LOOP, ki_index(ir, inner)), from[MOST], to[MOST], src[MOST];
+    kn_uop one = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, x, ki_index(ir, inner)), y);
+    kn_uop all = one ? ki_substitute(ir, sink, &r, &one, 1) : NULL;
+    int64_t n = all ? ki_reach_above(ir, &all, 1, 0, &node) : -1;
+    uint32_t m = 0;
+    for (int64_t i = 0; i < n; i++) {
+        kn_uop u = node[i];
+        uint32_t k = 0;
+        for (uint32_t j = 0; j < u->nsrc && k + 2 < MOST; j++) {
+            src[k++] = u->src[j] == one ? x : u->src[j];
+            if (u->src[j] == one) src[k++] = y;
+        }
+        if (u->op != KN_AFTER || k == u->nsrc || m == MOST) continue;
+        from[m] = u;
+        if (!(to[m++] = ki_with_srcs(ir, u, src, k))) return NULL;
+    }
+    if (n < 0 || !(all = ki_substitute(ir, all, from, to, m))) return NULL;
+    kn_uop e = all->src[0], end;
+    uint32_t k = 0;
+    for (uint32_t j = 0; j < e->nsrc && k + 2 < MOST; j++) {
+        src[k++] = e->src[j] == one ? x : e->src[j];
+        if (e->src[j] == one) src[k++] = y;
+    }
+    end = ki_with_srcs(ir, e, src, k);
+    return end && (all = ki_with_srcs(ir, all, &end, 1)) ? ki_range_fold(ir, all, 0) : NULL;
+}
+
+/* b's loops in a's way, of what one read says. *sink: b's kernel. False: out of memory. */
+static bool part_loops(taking *t, kn_uop *sink, uint32_t *next) {
+    kn_uop memory = t->store->src[0]->src[0], r = NULL;
+    for (unsigned joined = 0; joined + 1 < t->at.n; joined++) {
+        const kn_uop *node;
+        ki_linear l;
+        int64_t n = ki_reach_above(t->ir, &t->b, 1, 0, &node), inner = 0;
+        for (int64_t i = 0; i < n && !inner; i++)
+            if (node[i]->op == KN_INDEX && node[i]->src[0] == memory && ki_linear_of(node[i]->src[1], &l) &&
+                l.n < t->at.n)
+                find_joined(t, &l, &r, &inner);
+        if (n < 0) return false;
+        if (!inner) return true;
+        if (!(*sink = split(t, *sink, r, inner, next))) return false;
+        if (!(t->b = only_end(*sink))) return true;
+    }
+    return true;
+}
+
 /* A read of b's: in each row by a range of its own, and else along b's loops, the same in all reads. */
 static bool match_read(taking *t, kn_uop read) {
     ki_linear l;
@@ -83,20 +149,31 @@ static bool match_read(taking *t, kn_uop read) {
     return true;
 }
 
-/* All of b's reads; and are the rows its outermost loops? */
+/* A sum of products of a row that is kept: what rows are tiled for. */
+static bool weighs_row(kn_uop u) {
+    if (u->op != KN_REDUCE || u->arg.reduce.op != KN_ADD || u->src[0]->op != KN_MUL) return false;
+    for (uint32_t j = 0; j < 2; j++) {
+        kn_uop at = u->src[0]->src[j], row = at->op == KN_INDEX ? at->src[0] : NULL;
+        bool own = row && row->op == KN_AFTER && row->src[0]->op == KN_BUFFER;
+        if (own && row->src[0]->arg.buffer->addrspace == KN_LOCAL) return true;
+    }
+    return false;
+}
+
+/* All of b's reads; does it weigh with rows made of them, and are these its outermost loops? */
 static bool match_reads(taking *t) {
     const kn_uop *node;
     kn_uop memory = t->store->src[0]->src[0];
     int64_t n = ki_reach_above(t->ir, &t->b, 1, 0, &node);
-    bool ok = n >= 0, keeps = false;
+    bool ok = n >= 0, weighs = false;
     for (int64_t i = 0; i < n && ok; i++) {
         kn_uop u = node[i];
-        keeps |= u->op == KN_BUFFER && u->arg.buffer->addrspace == KN_LOCAL;
+        weighs |= weighs_row(u);
         ok = u == memory || u->op != KN_BUFFER || u->arg.buffer != memory->arg.buffer; /* another version */
         for (uint32_t j = 0; j < u->nsrc && ok; j++)
             if (u->src[j] == memory) ok = u->op == KN_INDEX && match_read(t, u);
     }
-    if (!ok || !keeps || !t->n || t->row[t->column] || t->b->nsrc <= t->at.n) return false;
+    if (!ok || !weighs || !t->n || t->row[t->column] || t->b->nsrc <= t->at.n) return false;
     for (uint32_t j = 1; j < t->at.n; j++) {
         bool leads = false;
         for (unsigned i = 0; i < t->at.n; i++) leads |= t->row[i] == t->b->src[j];
@@ -199,15 +276,16 @@ static uint32_t look(ki_ir *ir, kn_uop sink, uint32_t *next) {
 
 static bool take(ki_family *f, uint32_t a, uint32_t b) {
     ki_ir *ir = f->r->ir;
-    taking t = {.ir = ir, .b = only_end(f->k->sink[b])};
+    kn_uop user = f->k->sink[b];
+    taking t = {.ir = ir, .b = only_end(user)};
     bool marked[KI_WINDOW + 1];
     uint32_t next = 0;
-    if (!t.b || !(t.a = only_end(f->k->sink[a])) || !match_store(&t) || !match_reads(&t) ||
-        is_wanted(f, t.store->src[0]->src[0]) || !pays(&t))
+    if (!t.b || !(t.a = only_end(f->k->sink[a])) || !match_store(&t) || is_wanted(f, t.store->src[0]->src[0]) ||
+        look(ir, f->k->sink[a], &next) + look(ir, user, &next) > KI_MOST_ARGS)
         return ir->env->err == KI_E_NONE;
-    if (look(ir, f->k->sink[a], &next) + look(ir, f->k->sink[b], &next) > KI_MOST_ARGS ||
+    if (!part_loops(&t, &user, &next) || !t.b || !match_reads(&t) || !pays(&t) ||
         !ki_family_reach(f, a, b, false, marked))
-        return true;
+        return ir->env->err == KI_E_NONE;
     kn_uop sink = ki_family_fresh(ir, f->k->sink[a], &next); /* its ranges are none of b's */
     if (!sink) return false;
     ki_linear before = t.at;
@@ -215,7 +293,7 @@ static bool take(ki_family *f, uint32_t a, uint32_t b) {
     bool same = match_store(&t) && t.at.n == before.n;
     for (unsigned i = 0; same && i < before.n; i++) same = t.at.coef[i] == before.coef[i];
     if (!same || !pays(&t)) return ir->env->err == KI_E_NONE;
-    kn_uop e = taken(&t, f->k->sink[b], &next);
+    kn_uop e = taken(&t, user, &next);
     if (!e) return false;
     ki_family_join(f, a, b, marked);
     f->k->sink[a] = e;

@@ -102,7 +102,7 @@ void ki_size_tile(const ki_choice *c, kn_uop e, ki_tile *t) {
     int64_t least = t->u ? ki_least_lapped(&c->nest, t, t->u) : KI_LEAST_LAPPED, all_v = m;
     bool fits = !t->row && (t->inner || m < cut_from), cut = false;
     bool once = t->u && !t->row && !t->inner && ki_packs_once(c, e, t->reduce, t->streamed, t->v, t->u),
-         may_lap = (once || least == KI_LEAST_KEPT) && ki_nest_laps(&c->nest, t->u);
+         may_lap = (once || (least == KI_LEAST_KEPT && !has_even_rows(n))) && ki_nest_laps(&c->nest, t->u);
     ki_tile places = {.v = t->v, .reduce = t->reduce, .streamed = t->streamed};
     if (once) ki_place_panels(c, &places);
     bool may_lap_v =

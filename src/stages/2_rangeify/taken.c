@@ -15,10 +15,10 @@
 #include "stages/2_rangeify/siblings.h"
 
 enum {
-    LEAST_ROWS =
-        128, /* that meet the same keys, and as many keys: fewer scores stay in the second cache, and what packing the keys takes is more */
-    MOST_TAKEN =
-        1 << 15 /* elements of a row: a tile's rows, of scores and of what softmax makes of them, fit a stack */
+    /* That meet the same keys, and as many keys: fewer scores stay in the second cache, and what packing the keys takes is more. */
+    LEAST_ROWS = 128,
+    /* Elements of a row: a tile's rows, of scores and of what softmax makes of them, fit a stack. */
+    MOST_TAKEN = 1 << 15
 };
 
 typedef struct taking {
@@ -305,10 +305,9 @@ bool ki_range_take(ki_family *f) {
     for (uint32_t a = 0; a < f->k->n && ok; a++) {
         const ki_fact *x = &f->fact[a];
         if (x->fixed || x->one || !x->sums || x->head != a || x->next != NONE) continue;
-        uint32_t b = only_user(f, a);
+        uint32_t b = only_user(f, a); /* one that keeps rows is fixed */
         if (b == NONE || !f->fact[b].fixed || f->fact[b].head != b || f->fact[b].next != NONE || f->fact[b].one)
             continue;
-        /* one that keeps rows is fixed */
         if (f->fact[b].at < x->at || f->fact[b].at - x->at > KI_WINDOW) continue;
         ok = take(f, a, b);
     }

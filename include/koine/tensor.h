@@ -730,7 +730,8 @@ KN_API kn_tensor kn_batch_norm_train(kn_tensor x, kn_tensor mean, kn_tensor var,
 KN_API kn_tensor kn_rotary(kn_tensor x, kn_tensor cos, kn_tensor sin);
 /* q (..., L, E), k (..., S, E), v (..., S, V). mask: bool (true: attend) or float (added), or NULL.
  * scale 0: 1/sqrt(E). Axis -3 are heads: where k and v have fewer, which divide q's, neighbours among q's share them.
- * On the way forward scores of 128 queries and keys or more (f32, f64; 32768 keys) are in no memory: rows of them are made and used at once. */
+ * On the way forward scores of 128 queries and keys or more (f32, f64; up to 32768 keys, values up to 128 wide) are in no memory: rows of them are made
+ * and used at once. */
 KN_API kn_tensor kn_attention(kn_tensor q, kn_tensor k, kn_tensor v, kn_tensor mask, int causal, double scale);
 
 /* ---- functions and gradients ------------------------------------------------------------------------------- */

@@ -68,6 +68,15 @@ def want(q, k, v, causal):
     return e / e.sum(-1, keepdims=True) @ v
 
 
+def inputs(tmp_path, shape):
+    """q, k and v by name, and the options that give them to `koine run`."""
+    rng, (h, t, s, e) = np.random.default_rng(shape[1]), shape
+    x = {n: rng.standard_normal((h, t if n == "q" else s, e), np.float32) for n in "qkv"}
+    for n in x:
+        np.save(tmp_path / f"{n}.npy", x[n])
+    return x, [a for n in x for a in ("--in", f"{n}={tmp_path}/{n}.npy")]
+
+
 SHAPES = [(3, 131, 131, 8), (3, 333, 333, 100), (2, 150, 129, 16), (2, 128, 200, 64), (12, 128, 128, 64), (1, 1024, 1024, 64), (2, 197, 1030, 7)]
 
 
@@ -83,8 +92,7 @@ def globals_of(out, n):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_scores_are_in_no_memory(koine, shape, causal):
-    if causal and shape[1] != shape[2]:
-        causal = False
+    causal &= shape[1] == shape[2]
     out, kernels = sinks(koine, attention(*shape, causal=causal))
     assert kernels == 1 and globals_of(out, shape[0] * shape[1] * shape[2]) == 0, out
     opts = re.search("opts=(.*)", koine("compile", "-", "--to", "optimize", stdin=attention(*shape, causal=causal), env={**ENV, "KN_CPU": "avx512"}).stdout)[1]
@@ -95,13 +103,8 @@ def test_scores_are_in_no_memory(koine, shape, causal):
 @pytest.mark.parametrize("level", ["sse2", "avx2", "avx512", "dot"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_it_is_numpys_whatever_the_threads(koine, tmp_path, shape, level):
-    rng = np.random.default_rng(shape[1])
-    h, t, s, e = shape
-    x = {n: rng.standard_normal((h, t if n == "q" else s, e), np.float32) for n in "qkv"}
-    for n in x:
-        np.save(tmp_path / f"{n}.npy", x[n])
-    causal = t == s and t < 500
-    given = [a for n in x for a in ("--in", f"{n}={tmp_path}/{n}.npy")]
+    x, given = inputs(tmp_path, shape)
+    causal = shape[1] == shape[2] < 500
     for threads in (1, 2, 5):
         koine("run", "-", *given, "--out", f"y={tmp_path}/y{threads}.npy", stdin=attention(*shape, causal=causal),
               env={**ENV, "KN_CPU": level, "KN_THREADS": threads, "KN_ALONE": 1})
@@ -113,26 +116,19 @@ def test_it_is_numpys_whatever_the_threads(koine, tmp_path, shape, level):
 @pytest.mark.parametrize("shape", [(3, 333, 333, 100), (2, 128, 4100, 64)])
 def test_as_c(koine, tmp_path, shape):
     """Frames of megabytes, in C too."""
-    rng = np.random.default_rng(shape[1])
-    h, t, s, e = shape
-    x = {n: rng.standard_normal((h, t if n == "q" else s, e), np.float32) for n in "qkv"}
-    for n in x:
-        np.save(tmp_path / f"{n}.npy", x[n])
-    koine("run", "-", *[a for n in x for a in ("--in", f"{n}={tmp_path}/{n}.npy")], "--out", f"y={tmp_path}/y.npy", stdin=attention(*shape),
+    x, given = inputs(tmp_path, shape)
+    koine("run", "-", *given, "--out", f"y={tmp_path}/y.npy", stdin=attention(*shape),
           env={**ENV, "KN_CODE": "c", "KN_THREADS": 2})
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want(x["q"], x["k"], x["v"], False), rtol=1e-5, atol=3e-6)
 
 
 @pytest.mark.parametrize("stage", ["rangeify", "optimize", "expand", "select", "plan"])
 def test_every_stage_computes_the_same(koine, tmp_path, stage):
-    rng = np.random.default_rng(3)
     shape = (1, 130, 131, 5)
-    x = {n: rng.standard_normal((1, 130 if n == "q" else 131, 5), np.float32) for n in "qkv"}
-    for n in x:
-        np.save(tmp_path / f"{n}.npy", x[n])
+    x, given = inputs(tmp_path, shape)
     lowered = koine("compile", "-", "--to", stage, stdin=attention(*shape), env={**ENV, "KN_THREADS": 2, "KN_ALONE": 1}).stdout
     assert lowered.count(" = sink ") <= 1
-    koine("run", "-", "--device", "INTERP", *[a for n in x for a in ("--in", f"{n}={tmp_path}/{n}.npy")], "--out", f"y={tmp_path}/y.npy", stdin=lowered, env=ENV)
+    koine("run", "-", "--device", "INTERP", *given, "--out", f"y={tmp_path}/y.npy", stdin=lowered, env=ENV)
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want(x["q"], x["k"], x["v"], False), rtol=1e-5, atol=3e-6)
 
 

@@ -72,36 +72,37 @@ static void find_joined(const taking *t, const ki_linear *l, kn_uop *r, int64_t 
             }
 }
 
+enum { MOST = 64 };
+
+/* u with two loops in its list where `one` stands for both; u itself: it does not. NULL: out of memory. */
+static kn_uop relisted(ki_ir *ir, kn_uop u, kn_uop one, kn_uop x, kn_uop y) {
+    kn_uop src[MOST];
+    uint32_t k = 0;
+    for (uint32_t j = 0; j < u->nsrc && k + 2 < MOST; j++) {
+        src[k++] = u->src[j] == one ? x : u->src[j];
+        if (u->src[j] == one) src[k++] = y;
+    }
+    return k == u->nsrc ? u : ki_with_srcs(ir, u, src, k);
+}
+
 /* b's kernel with such a loop as two, also where rows are kept in it. */
 static kn_uop split(const taking *t, kn_uop sink, kn_uop r, int64_t inner, uint32_t *next) {
-    enum { MOST = 64 };
     ki_ir *ir = t->ir;
     const kn_uop *node;
     kn_uop x = ki_range_make(ir, (*next)++, KN_AX_LOOP, ki_index(ir, ki_extent(r) / inner)),
-           y = ki_range_make(ir, (*next)++, KN_AX_LOOP, ki_index(ir, inner)), from[MOST], to[MOST], src[MOST];
+           y = ki_range_make(ir, (*next)++, KN_AX_LOOP, ki_index(ir, inner)), from[MOST], to[MOST];
     kn_uop one = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, x, ki_index(ir, inner)), y);
     kn_uop all = one ? ki_substitute(ir, sink, &r, &one, 1) : NULL;
     int64_t n = all ? ki_reach_above(ir, &all, 1, 0, &node) : -1;
     uint32_t m = 0;
-    for (int64_t i = 0; i < n; i++) {
-        kn_uop u = node[i];
-        uint32_t k = 0;
-        for (uint32_t j = 0; j < u->nsrc && k + 2 < MOST; j++) {
-            src[k++] = u->src[j] == one ? x : u->src[j];
-            if (u->src[j] == one) src[k++] = y;
-        }
-        if (u->op != KN_AFTER || k == u->nsrc || m == MOST) continue;
-        from[m] = u;
-        if (!(to[m++] = ki_with_srcs(ir, u, src, k))) return NULL;
+    for (int64_t i = 0; i < n && m < MOST; i++) {
+        if (node[i]->op != KN_AFTER) continue;
+        from[m] = node[i];
+        if (!(to[m] = relisted(ir, from[m], one, x, y))) return NULL;
+        m += to[m] != from[m];
     }
     if (n < 0 || !(all = ki_substitute(ir, all, from, to, m))) return NULL;
-    kn_uop e = all->src[0], end;
-    uint32_t k = 0;
-    for (uint32_t j = 0; j < e->nsrc && k + 2 < MOST; j++) {
-        src[k++] = e->src[j] == one ? x : e->src[j];
-        if (e->src[j] == one) src[k++] = y;
-    }
-    end = ki_with_srcs(ir, e, src, k);
+    kn_uop end = relisted(ir, all->src[0], one, x, y);
     return end && (all = ki_with_srcs(ir, all, &end, 1)) ? ki_range_fold(ir, all, 0) : NULL;
 }
 

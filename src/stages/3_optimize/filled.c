@@ -45,16 +45,6 @@ static kn_uop loop_before(const ki_nest *k, kn_uop e, kn_uop a) {
     return best;
 }
 
-/* May it be, the way STAGE finds what to copy (stage.c)? */
-static bool may_stage(const ki_nest *k, kn_uop a, int32_t slot, kn_uop before) {
-    uint32_t count;
-    kn_uop c = before ? ki_nest_closer(k, before) : k->sink, last = before ? ki_last_loop(c) : NULL, found;
-    found = ki_nest_read_of(k, c, slot, &count);
-    if (ki_is_written(k, slot) || (count > 1 && (!last || last == before))) return false;
-    if (count > 1 && !(found = ki_nest_read_without(k, c, slot, last))) found = ki_nest_read_still(k, c, slot, before);
-    return found == a;
-}
-
 /* Vectors of a row side by side: as many as there are accumulators for, if padding the row to them costs little. */
 static int64_t vectors(const ki_choice *c, int64_t n, int64_t rows) {
     int64_t nv = MOST_VECTORS;
@@ -75,7 +65,8 @@ bool ki_choose_filled(ki_choice *c, kn_uop e, kn_uop v) {
     uint32_t iv = v->arg.range.id;
     int32_t slot = ki_storage(a)->arg.param->slot;
     kn_uop before = loop_before(k, e, a);
-    if (!may_stage(k, a, slot, before)) return false;
+    kn_uop around = before ? ki_nest_closer(k, before) : k->sink;
+    if (ki_is_written(k, slot) || ki_nest_read_inside(k, around, slot, before) != a) return false;
     if (n % (nv * c->lanes)) return ki_choice_do(c, KI_OPT_PADTO, 0, false, iv, nv * c->lanes), true;
     uint32_t inside = before ? before->arg.range.id : UINT32_MAX;
     ki_choice_mark(c, e);

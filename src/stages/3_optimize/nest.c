@@ -352,41 +352,37 @@ kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *co
     return found;
 }
 
-kn_uop ki_nest_read_without(const ki_nest *k, kn_uop root, int32_t slot, kn_uop r) {
+/* Of several reads, elements all, the one that these n loops leave where it is; NULL: none, or several. */
+static kn_uop read_left(const ki_nest *k, kn_uop root, int32_t slot, const kn_uop *loop, uint32_t n) {
     kn_uop found = NULL, *node;
-    int64_t n = ki_toposort(k->ir, &root, 1, &node);
-    bool one = n >= 0;
-    for (int64_t i = 0; i < n && one; i++) {
-        uint32_t at = k->scope.at[node[i]->id];
-        kn_uop p = k->read[at] ? ki_storage(node[i]) : NULL;
-        if (!p || ki_slot_of(p) != slot) continue;
-        one = !k->word[at];
-        if (ki_scope_has(&k->scope, node[i], r)) continue;
-        one &= !found;
-        found = node[i];
-    }
-    if (n >= 0) ki_free(node);
-    return one ? found : NULL;
-}
-
-kn_uop ki_nest_read_still(const ki_nest *k, kn_uop root, int32_t slot, kn_uop axis) {
-    kn_uop found = NULL, *node;
-    int64_t n = ki_toposort(k->ir, &root, 1, &node);
-    bool one = n >= 0;
-    for (int64_t i = 0; i < n && one; i++) {
+    int64_t count = ki_toposort(k->ir, &root, 1, &node);
+    bool one = count >= 0;
+    for (int64_t i = 0; i < count && one; i++) {
         uint32_t at = k->scope.at[node[i]->id];
         kn_uop p = k->read[at] ? ki_storage(node[i]) : NULL;
         if (!p || ki_slot_of(p) != slot) continue;
         one = !k->word[at];
         bool moves = false;
-        for (uint32_t j = ki_place_in(root, axis) + 1; j < root->nsrc; j++)
-            moves |= ki_scope_has(&k->scope, node[i], root->src[j]);
+        for (uint32_t j = 0; j < n; j++) moves |= ki_scope_has(&k->scope, node[i], loop[j]);
         if (moves) continue;
         one &= !found;
         found = node[i];
     }
-    if (n >= 0) ki_free(node);
+    if (count >= 0) ki_free(node);
     return one ? found : NULL;
+}
+
+kn_uop ki_nest_read_without(const ki_nest *k, kn_uop root, int32_t slot, kn_uop r) {
+    return read_left(k, root, slot, &r, 1);
+}
+
+kn_uop ki_nest_read_inside(const ki_nest *k, kn_uop root, int32_t slot, kn_uop axis) {
+    uint32_t count, at = axis ? ki_place_in(root, axis) + 1 : 0;
+    kn_uop found = ki_nest_read_of(k, root, slot, &count), last = axis ? ki_last_loop(root) : NULL;
+    if (count < 2) return found;
+    if (!last || last == axis) return NULL;
+    found = ki_nest_read_without(k, root, slot, last);
+    return found ? found : read_left(k, root, slot, root->src + at, root->nsrc - at);
 }
 
 int64_t ki_nest_shared(const ki_nest *k, kn_uop a, kn_uop b) {

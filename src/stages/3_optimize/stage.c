@@ -114,20 +114,14 @@ static int kind(const ki_nest *k, kn_uop access, kn_uop r, bool top) {
 }
 
 uint64_t *ki_find_copied(const ki_nest *k, const ki_opt *o, kn_uop *access) {
-    uint32_t count;
     kn_uop axis = o->axis < 0 ? NULL : ki_nest_range(k, (uint32_t)o->axis),
            root = axis ? ki_nest_closer(k, axis) : k->sink;
-    *access = ki_nest_read_of(k, root, o->arg, &count);
-    if (count > 1 && axis && ki_last_loop(root) != axis) {
-        kn_uop panel = ki_nest_read_without(k, root, o->arg, ki_last_loop(root));
-        if (!panel) panel = ki_nest_read_still(k, root, o->arg, axis);
-        if (panel) *access = panel, count = 1;
-    }
+    *access = ki_nest_read_inside(k, root, o->arg, axis);
     uint64_t *set = ki_calloc(k->scope.words, sizeof *set);
     if (!set) return FAIL(KI_E_NOMEM);
     /* a copy made before the loops would not see what they write */
     const char *why = ki_is_written(k, o->arg) ? "the kernel writes it"
-                      : count != 1
+                      : !*access
                           ? "the kernel must read it in one place, or in one that the innermost loop leaves where it is"
                       : !ki_mark_outer(k, axis, set) ? "the axis is no loop of the nest"
                                                      : NULL;

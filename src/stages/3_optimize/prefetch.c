@@ -539,9 +539,9 @@ static place find_place(const ki_choice *c, kn_uop param) {
     if (at.loop) return at;
     if ((uint64_t)bytes >= c->from && !(at = next_blocks(&c->nest, param)).loop) at = best_place(&c->nest, param);
     bool past = bytes >= BESIDE && (uint64_t)bytes / 2 >= c->from;
+    if (!at.loop && bytes >= BESIDE) at = of_rows(c, param);
     if (!at.loop && past) at = of_map(&c->nest, param);
     if (!at.loop && bytes >= BESIDE) at = of_sum(c, param, past);
-    if (!at.loop && bytes >= BESIDE) at = of_rows(c, param);
     if (!at.loop && bytes >= BESIDE && !c->target->twice) at = of_window(&c->nest, param);
     if (!at.loop && bytes >= NEAR) at = of_copy(&c->nest, param);
     return at;

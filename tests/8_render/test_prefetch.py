@@ -312,20 +312,27 @@ def transposed(rows, cols):
     return f'%x = param "x" : f32 [{rows}, {cols}]\n%t = permute %x order=(1, 0)\n%y = mul %t 3.0\nout "y" = %y\n'
 
 
-@pytest.mark.parametrize("rows, cols, want", [
-    (512, 1024, 32),   # lines an iteration: 32 rows in its 64
-    (512, 1056, 33),   # of 66 the last two ask for more
-    (528, 1024, 32),   # what a cut leaves asks for nothing
-    (512, 256, 0),     # fewer iterations than rows
-    (512, 16384, 0),   # more than the second cache holds
+@pytest.mark.parametrize("rows, cols, ahead, blocks", [
+    (512, 1024, 256, [64]),            # 64 rows, four lines further on in each
+    (512, 1056, 256, [64]),
+    (512, 16384, 256, [64]),
+    (528, 1024, 256, [64]),            # what a cut leaves is another block, of 16 rows
+    (512, 512, 64 * 512 * 4, [64]),    # of short rows the next block's
+    (512, 128, 0, []),                 # too few lines in a row
 ])
-def test_the_next_blocks_rows(koine, tmp_path, rows, cols, want):
-    """Of squares, which are read column after column: the rows of the next one, one after the other."""
+def test_squares_rows(koine, tmp_path, rows, cols, ahead, blocks):
+    """Of squares, which are read column after column: each line asks for one of its row, or of the next block's."""
     opts, code = lists(koine, tmp_path / "p.kn", transposed(rows, cols), KN_CPU="avx512", KN_STREAM=1)
     asked = [int(n) for n in re.findall(r"prefetcht1 \[.*?\+(\d+)\]", code)]
-    ahead = 32 * cols * 4
-    assert asked == list(range(ahead, ahead + 64 * want, 64)) and ((ahead, 1) in opts) == bool(want), (opts, asked)
+    assert asked == [ahead + row * cols * 4 for n in blocks for row in range(n)] and ((ahead, 1) in opts) == bool(blocks), (opts, asked)
     assert "prefetch" not in lists(koine, tmp_path / "p.kn", transposed(rows, cols), KN_CPU="avx512", KN_STREAM=0)[1]
+
+
+@pytest.mark.parametrize("rows, beside", [(512, 4), (528, 4), (520, 2)])
+def test_lines_beside_each_other(koine, tmp_path, rows, beside):
+    """Past the caches four lines of a row are written one soon after another; of rows that are no whole lines apart two."""
+    code = lists(koine, tmp_path / "p.kn", transposed(rows, 512), KN_CPU="avx512", KN_STREAM=1)[1]
+    assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 16 * beside
 
 
 @pytest.mark.runs

@@ -141,20 +141,32 @@ static bool even_around(ki_choice *c, kn_uop e, kn_uop r, kn_uop other, int64_t 
     return ki_choice_do(c, KI_OPT_SWAP, 0, false, other->arg.range.id, r->arg.range.id), true;
 }
 
-/* A transposing nest goes in blocks, two vectors along v by ACROSS along u, or by a line where that is read in one (square.c), u innermost:
- * each cache line read is used up while it is at hand, each line written is filled at once, and the one beside it. */
+#define LINE 64 /* bytes */
+
+/* Is what e stores larger than the caches, in whole lines, steps of u some lines apart? */
+static bool stores_past(const ki_choice *c, kn_uop e, kn_uop u) {
+    kn_uop s = ki_nest_store(e), p = s ? ki_storage(s->src[0]) : NULL;
+    bool known;
+    int64_t item = p ? (int64_t)ki_itemsize((kn_dtype)p->dtype) : 0;
+    return p && p->op == KN_PARAM && (uint64_t)(ki_numel(p) * item) >= c->from &&
+           ki_nest_stride(&c->nest, s->src[0], u, &known) * item % LINE == 0 && known;
+}
+
+/* A transposing nest goes in blocks, vectors along v by ACROSS along u, or by a line where that is read in one (square.c), u innermost:
+ * each cache line read is used up while it is at hand, each line written is filled at once, and those beside it: one, or, past the caches, three. */
 static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     uint32_t iv = v->arg.range.id, iu = u->arg.range.id;
     kn_uop last = ki_last_loop(e);
-    int64_t pair = ki_extent(v) >= 8 * c->lanes ? 2 : 1, line = ki_masks_are_free(c) && c->lanes == 16 ? 16 : ACROSS;
+    int64_t beside = ki_extent(v) < 8 * c->lanes ? 1 : stores_past(c, e, u) ? 4 : 2,
+            line = ki_masks_are_free(c) && c->lanes == 16 ? 16 : ACROSS;
     int64_t n = ki_extent(u), across = n < line || (n % line && n % ACROSS == 0) ? ACROSS : line;
-    if (even_around(c, e, v, u, pair * c->lanes) || even_around(c, e, u, v, across)) return;
+    if (even_around(c, e, v, u, beside * c->lanes) || even_around(c, e, u, v, across)) return;
     ki_choice_mark(c, e);
     if (last != u && ki_nest_independent(&c->nest, last) &&
         !ki_choice_do(c, KI_OPT_SWAP, 0, false, iu, last->arg.range.id))
         return;
-    if (pair > 1)
-        KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iv, pair}, {KN_AX_UPCAST, iu, across});
+    if (beside > 1)
+        KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iv, beside}, {KN_AX_UPCAST, iu, across});
     else KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iu, across});
 }
 

@@ -147,12 +147,14 @@ static void half_lines(ki_lower *l, const ki_address *a, ki_vreg column[SIDE]) {
 }
 
 /* 16 rows of 16, each a line that is read once: element k + 4 q in quarter q. */
-static void lines(ki_lower *l, const ki_address *a, ki_vreg column[LANES]) {
+static void lines(ki_lower *l, const ki_address *a, ki_vreg column[LANES], const ki_lval *v) {
     ki_vreg r[4], part[4][4];
     for (unsigned g = 0; g < 4; g++) {
         for (unsigned k = 0; k < 4; k++) {
             r[k] = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Z);
-            ki_mop from = ki_laddress(l, a, 4 * g + k);
+            ki_mop from = ki_laddress(l, a, 4 * g + k), ahead = ki_lsized(from, 0);
+            ahead.v += v->ahead;
+            if (v->ahead) KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, ahead);
             KI_LPUT(l, KI_X_VMOVUPS, zmm(r[k]), from);
         }
         quarters(l, r, part[g]);
@@ -166,42 +168,13 @@ static void lines(ki_lower *l, const ki_address *a, ki_vreg column[LANES]) {
         }
 }
 
-/* The OptOp PREFETCH of a loop that goes along rows, some columns of them at a time: it asks row by row, in each iteration for as many lines
- * as the squares have, of what lies that far ahead. a: of the square that stands first, which asks for all. */
-static void ask_rows(ki_lower *l, uint32_t first, const ki_address *a, int64_t side) {
-    const struct ki_lloop *p = &l->loop[l->depth - 1];
-    int64_t line = l->m.target->line, es = (int64_t)ki_les(a->buf), rows = 0, trips;
-    for (uint32_t i = 0; i < l->n; i++) {
-        kn_uop u = l->inst[i];
-        bool square = l->val[i].square == i + 1 && l->val[i].block == l->val[first].block && u->op == KN_LOAD;
-        if (!square || u->src[0]->src[0] != a->buf) continue;
-        rows += LANES, l->val[i].asked = 1;
-    }
-    trips = p->counter && ki_is_const(p->bound) ? p->bound->arg.i : 0; /* 0: not a loop, but a condition */
-    int64_t parts = rows ? trips / rows : 0;                           /* of a row */
-    if (!parts || trips * parts > UINT16_MAX || a->stride < LANES || a->stride > INT16_MAX) return;
-    int64_t each = (trips * side * es / line + parts - 1) / parts * line;
-    ki_vreg at = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64), row = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
-    ki_mop from = ki_laddress(l, a, 0), r = ki_mreg(KI_XO_R64, row), t = ki_mreg(KI_XO_R64, p->counter);
-    KI_LPUT(l, KI_X_LEA, ki_mreg(KI_XO_R64, at), from);
-    KI_LPUT(l, KI_X_IMUL_I, r, t, ki_mimm((1 << 16) / parts + 1));
-    KI_LPUT(l, KI_X_SHR_I, r, ki_mimm(16)); /* t / parts */
-    KI_LPUT(l, KI_X_IMUL_I, r, r, ki_mimm(a->stride * es - parts * each));
-    KI_LPUT(l, KI_X_ADD_GE, ki_mreg(KI_XO_R64, at), r);
-    KI_LPUT(l, KI_X_IMUL_I, r, t, ki_mimm(each - side * es));
-    KI_LPUT(l, KI_X_ADD_GE, ki_mreg(KI_XO_R64, at), r);
-    ki_mop to = {.kind = KI_XO_MEM, .reg = at, .scale = 1, .v = l->val[first].ahead};
-    for (int64_t n = 0; n < each; n += line, to.v += line)
-        KI_LPUT(l, l->val[first].second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, to);
-}
-
 void ki_lsquare(ki_lower *l, kn_uop u) {
     ki_vreg column[LANES];
     uint32_t i = ki_lv(l, u)->square - 1, n = 0;
     ki_address a = l->local.address[i];
     for (uint32_t q = i + 1; q; q = l->val[q - 1].next) n++;
-    if (l->val[i].ahead && !l->val[i].asked) ask_rows(l, i, &a, n);
-    (n == LANES ? lines : half_lines)(l, &a, column);
+    if (n == LANES) lines(l, &a, column, &l->val[i]);
+    else half_lines(l, &a, column);
     for (unsigned k = 0; k < n; k++, i = l->val[i].next - 1) l->val[i].reg = column[k];
 }
 

@@ -34,7 +34,6 @@ typedef struct ki_lval {  /* by item */
     uint16_t part, parts; /* from which of how many lines on, */
     uint16_t share;       /* so many */
     uint8_t second;       /* a LOAD: of all but the first cache */
-    uint8_t asked;        /* a LOAD of a square: one has, for all of the loop */
     uint8_t terms;        /* a LOAD of one element: it asks in rows of the loop around it */
     uint8_t parks;        /* an END behind which a slice may be parked */
 } ki_lval;

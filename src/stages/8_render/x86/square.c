@@ -146,15 +146,16 @@ static void half_lines(ki_lower *l, const ki_address *a, ki_vreg column[SIDE]) {
         column[k] = two(l, KI_X_VSHUFF32X4, part[0][k % 4], part[1][k % 4], k < 4 ? EVEN : ODD);
 }
 
-/* 16 rows of 16, each a line that is read once: element k + 4 q in quarter q. */
+/* 16 rows of 16, each a line that is read once: element k + 4 q in quarter q. v: of the first, which knows what to ask for further on in each row
+ * (the OptOp PREFETCH). */
 static void lines(ki_lower *l, const ki_address *a, ki_vreg column[LANES], const ki_lval *v) {
     ki_vreg r[4], part[4][4];
     for (unsigned g = 0; g < 4; g++) {
         for (unsigned k = 0; k < 4; k++) {
             r[k] = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Z);
-            ki_mop from = ki_laddress(l, a, 4 * g + k), ahead = ki_lsized(from, 0);
-            ahead.v += v->ahead;
-            if (v->ahead) KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, ahead);
+            ki_mop from = ki_laddress(l, a, 4 * g + k), to = ki_lsized(from, 0);
+            to.v += v->ahead;
+            if (v->ahead && to.v <= INT32_MAX) KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, to);
             KI_LPUT(l, KI_X_VMOVUPS, zmm(r[k]), from);
         }
         quarters(l, r, part[g]);

@@ -48,6 +48,44 @@ def test_what_is_no_square(koine, dtype, rows, cols, flip):
     assert "vshuff32x4" not in code_of(koine, program(dtype, rows, cols, flip))
 
 
+HEAVY = {
+    "exp": "%y = exp %t",
+    "erf": "%a = erf %t\n%b = mul %t %a\n%y = add %b %t",
+    "other": "%e = exp %z\n%b = mul %t %z\n%y = add %b %e",  # one of two is transposed
+    "sqrt": "%a = mul %t %t\n%b = add %a 1.0\n%c = sqrt %b\n%y = mul %c %z",
+}
+
+
+def heavy(name, rows, cols):
+    return (f'koine 1 tensor\n%x = param "x" : f32 [{rows}, {cols}] in [-2, 2]\n%z = param "z" : f32 [{cols}, {rows}] in [-2, 2]\n'
+            f'%t = permute %x order=(1, 0)\n{HEAVY[name]}\nout "y" = %y\n')
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", HEAVY)
+@pytest.mark.parametrize("rows, cols", [(64, 64), (100, 37), (272, 40)])
+def test_much_of_what_is_transposed(koine, tmp_path, level, name, rows, cols):
+    p, rng = tmp_path / "p.kn", np.random.default_rng(rows)
+    p.write_text(heavy(name, rows, cols))
+    x, z = rng.uniform(-2, 2, (rows, cols)).astype("f4"), rng.uniform(-2, 2, (cols, rows)).astype("f4")
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "z.npy", z)
+    given = ["--in", f"x={tmp_path}/x.npy"] + (["--in", f"z={tmp_path}/z.npy"] if "%z" in HEAVY[name] else [])
+    got = []
+    for env, device in (({"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": 1}, "CPU"), ({}, "INTERP")):
+        koine("run", p, *given, "--device", device, "--out", f"y={tmp_path}/{device}.npy", env=env)
+        got.append(np.load(tmp_path / f"{device}.npy"))
+    np.testing.assert_allclose(got[0], got[1], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", HEAVY)
+@pytest.mark.parametrize("rows, cols", [(64, 64), (272, 40)])
+def test_it_goes_by_squares(koine, name, rows, cols):
+    """Lane by lane the rows, far apart, took ten to twenty times as long."""
+    code = code_of(koine, heavy(name, rows, cols))
+    assert code.count("vunpcklps") >= 4 and "vgather" not in code and "vinsertps" not in code and "vpinsr" not in code
+
+
 BATCHES = [(1, 64, 64), (3, 50, 48), (2, 272, 24), (2, 49, 64)]
 
 

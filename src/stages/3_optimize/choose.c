@@ -90,7 +90,9 @@ kn_uop ki_crossing(const ki_choice *c, kn_uop e, kn_uop v) {
     return NULL;
 }
 
-#define ACROSS 8
+#define ACROSS      8
+#define FEW_OPS     8   /* weight of what is written out for each line of a block, and */
+#define MOST_ACROSS 100 /* of what is for ACROSS vectors of it */
 
 /* Where a copy goes along two loops as along one they are one. True if a step was made. */
 static bool join_copied(ki_choice *c, kn_uop e, kn_uop to, kn_uop from) {
@@ -153,12 +155,15 @@ static bool stores_past(const ki_choice *c, kn_uop e, kn_uop u) {
 }
 
 /* A transposing nest goes in blocks, vectors along v by ACROSS along u, or by a line where that is read in one (square.c), u innermost:
- * each cache line read is used up while it is at hand, each line written is filled at once, and those beside it: one, or, past the caches, three. */
+ * each cache line read is used up while it is at hand, each line written is filled at once, and those beside it: one, or, past the caches, three.
+ * Of what takes more than a few instructions ACROSS vectors are as many as are worth writing out; read lane by lane they took 10 to 20 times as long. */
 static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     uint32_t iv = v->arg.range.id, iu = u->arg.range.id;
     kn_uop last = ki_last_loop(e);
-    int64_t beside = ki_extent(v) < 8 * c->lanes ? 1 : stores_past(c, e, u) ? 4 : 2,
-            line = ki_masks_are_free(c) && c->lanes == 16 ? 16 : ACROSS;
+    bool heavy = ki_weight_in(&c->nest, v) > FEW_OPS;
+    int64_t beside = stores_past(c, e, u) ? 4 : 2, line = ACROSS;
+    if (heavy || ki_extent(v) < 8 * c->lanes) beside = 1;
+    if (!heavy && ki_masks_are_free(c) && c->lanes == 16) line = 16;
     int64_t n = ki_extent(u), across = n < line || (n % line && n % ACROSS == 0) ? ACROSS : line;
     if (even_around(c, e, v, u, beside * c->lanes) || even_around(c, e, u, v, across)) return;
     ki_choice_mark(c, e);
@@ -422,7 +427,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
     }
     kn_uop u = ki_crossing(c, e, t.v);
     if (u && choose_across(c, e, t.v, u)) return;
-    if (u && ki_extent(u) >= ACROSS && ki_extent(t.v) >= c->lanes && ki_weight_in(&c->nest, t.v) <= 8) {
+    if (u && ki_extent(u) >= ACROSS && ki_extent(t.v) >= c->lanes && ki_weight_in(&c->nest, t.v) <= MOST_ACROSS) {
         choose_blocks(c, e, t.v, u);
         return;
     }

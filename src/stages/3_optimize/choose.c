@@ -145,6 +145,12 @@ static bool even_around(ki_choice *c, kn_uop e, kn_uop r, kn_uop other, int64_t 
 
 #define LINE 64 /* bytes */
 
+static bool has_sums(const ki_nest *k) {
+    for (uint32_t q = 0; q < k->scope.nrange; q++)
+        if (k->closer[q] && k->closer[q]->op == KN_REDUCE) return true;
+    return false;
+}
+
 /* Is what e stores larger than the caches, in whole lines, steps of u some lines apart? */
 static bool stores_past(const ki_choice *c, kn_uop e, kn_uop u) {
     kn_uop s = ki_nest_store(e), p = s ? ki_storage(s->src[0]) : NULL;
@@ -427,7 +433,8 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
     }
     kn_uop u = ki_crossing(c, e, t.v);
     if (u && choose_across(c, e, t.v, u)) return;
-    if (u && ki_extent(u) >= ACROSS && ki_extent(t.v) >= c->lanes && ki_weight_in(&c->nest, t.v) <= MOST_ACROSS) {
+    unsigned most = has_sums(&c->nest) ? FEW_OPS : MOST_ACROSS; /* sums beside it would keep no lanes */
+    if (u && ki_extent(u) >= ACROSS && ki_extent(t.v) >= c->lanes && ki_weight_in(&c->nest, t.v) <= most) {
         choose_blocks(c, e, t.v, u);
         return;
     }

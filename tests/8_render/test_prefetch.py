@@ -316,7 +316,7 @@ def transposed(rows, cols):
     (512, 1024, 256, [64]),            # 64 rows, four lines further on in each
     (512, 1056, 256, [64]),
     (512, 16384, 256, [64]),
-    (528, 1024, 256, [64]),            # what a cut leaves is another block, of 16 rows
+    (528, 1024, 256, [64]),            # what a cut leaves asks for nothing
     (512, 512, 64 * 512 * 4, [64]),    # of short rows the next block's
     (512, 128, 0, []),                 # too few lines in a row
 ])

@@ -143,8 +143,6 @@ static bool even_around(ki_choice *c, kn_uop e, kn_uop r, kn_uop other, int64_t 
     return ki_choice_do(c, KI_OPT_SWAP, 0, false, other->arg.range.id, r->arg.range.id), true;
 }
 
-#define LINE 64 /* bytes */
-
 static bool has_sums(const ki_nest *k) {
     for (uint32_t q = 0; q < k->scope.nrange; q++)
         if (k->closer[q] && k->closer[q]->op == KN_REDUCE) return true;
@@ -157,7 +155,7 @@ static bool stores_past(const ki_choice *c, kn_uop e, kn_uop u) {
     bool known;
     int64_t item = p ? (int64_t)ki_itemsize((kn_dtype)p->dtype) : 0;
     return p && p->op == KN_PARAM && (uint64_t)(ki_numel(p) * item) >= c->from &&
-           ki_nest_stride(&c->nest, s->src[0], u, &known) * item % LINE == 0 && known;
+           ki_nest_stride(&c->nest, s->src[0], u, &known) * item % c->target->line == 0 && known;
 }
 
 /* A transposing nest goes in blocks, vectors along v by ACROSS along u, or by a line where that is read in one (square.c), u innermost:

@@ -1,5 +1,5 @@
 """Transposing in registers: machine code gives what the interpreter gives, of every element size, at the ends of memory, in reverse; where eight
-or sixteen columns of sixteen rows are read, or eight are written, they are read and written as rows."""
+or sixteen columns of sixteen rows are read, or eight are written, they are read and written as rows; with AVX2 four or eight of eight rows."""
 import re
 
 import numpy as np
@@ -14,8 +14,8 @@ def program(dtype, rows, cols, flip):
             f'%y = add %t %t\nout "y" = %y\n')
 
 
-def code_of(koine, text, threads=1):
-    return koine("compile", "-", "--target", "x86", stdin=text, env={"KN_CPU": "avx512", "KN_THREADS": threads, "KN_ALONE": 1}).stdout
+def code_of(koine, text, threads=1, level="avx512", **env):
+    return koine("compile", "-", "--target", "x86", stdin=text, env={"KN_CPU": level, "KN_THREADS": threads, "KN_ALONE": 1} | env).stdout
 
 
 SIZES = [(64, 8), (64, 64), (80, 24), (100, 37), (16, 7), (272, 64), (264, 40)]
@@ -41,6 +41,23 @@ def test_squares(koine, dtype, rows, cols, flip):
     halves, across = code.count("vinsertf64x4"), code.count("vshuff32x4")
     assert across >= 8 and "# frame" not in code
     assert halves == 0 and across % 16 == 0 if cols % 16 == 0 else halves >= 8 and across == halves  # lines read whole
+
+
+@pytest.mark.parametrize("dtype", ["f32", "u32"])
+@pytest.mark.parametrize("rows, cols", [(r, c) for r, c in SIZES if r % 8 == 0 and c % 4 == 0])
+@pytest.mark.parametrize("flip", [None, 0])
+def test_halves_of_squares(koine, dtype, rows, cols, flip):
+    """AVX2: four elements of each of eight rows, in four registers."""
+    code = code_of(koine, program(dtype, rows, cols, flip), level="avx2")
+    assert code.count("vinsertf128") >= 4 and "# frame" not in code and "vinsertps" not in code and "vpinsr" not in code
+    assert code.count("vinsertf128") == code.count("vunpcklps") * 2
+
+
+def test_lines_are_stored_whole(koine):
+    """Past the caches a line of two vectors is no two halves with others between them: it would go to memory in two parts."""
+    code = code_of(koine, program("f32", 128, 128, None), level="avx2", KN_STREAM=1024)
+    stores = [int(m[1] or 0) for m in re.finditer(r"vmovntps YMMWORD PTR \[\w+\+\w+\*4(?:\+(\d+))?\]", code)]
+    assert len(stores) == 8 and all(b == a + 32 for a, b in zip(stores[::2], stores[1::2]))
 
 
 @pytest.mark.parametrize("dtype, rows, cols, flip", [("f64", 64, 64, None), ("i16", 64, 64, None), ("f32", 64, 64, 1), ("f32", 16, 7, None), ("u32", 16, 7, 0)])
@@ -78,12 +95,13 @@ def test_much_of_what_is_transposed(koine, tmp_path, level, name, rows, cols):
     np.testing.assert_allclose(got[0], got[1], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("level", ["avx512", "avx2"])
 @pytest.mark.parametrize("name", HEAVY)
 @pytest.mark.parametrize("rows, cols", [(64, 64), (272, 40)])
-def test_it_goes_by_squares(koine, name, rows, cols):
+def test_it_goes_by_squares(koine, level, name, rows, cols):
     """Lane by lane the rows, far apart, took ten to twenty times as long."""
-    code = code_of(koine, heavy(name, rows, cols))
-    assert code.count("vunpcklps") >= 4 and "vgather" not in code and "vinsertps" not in code and "vpinsr" not in code
+    code = code_of(koine, heavy(name, rows, cols), level=level)
+    assert code.count("vunpcklps") >= (4 if level == "avx512" else 2) and "vgather" not in code and "vinsertps" not in code and "vpinsr" not in code
 
 
 BATCHES = [(1, 64, 64), (3, 50, 48), (2, 272, 24), (2, 49, 64)]

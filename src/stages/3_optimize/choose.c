@@ -91,6 +91,8 @@ kn_uop ki_crossing(const ki_choice *c, kn_uop e, kn_uop v) {
 }
 
 #define ACROSS      8
+#define HALF        4   /* columns of a square of 8 lanes, and */
+#define LINE        16  /* elements of a line, which a square of as many reads (square.c) */
 #define FEW_OPS     8   /* weight of what is written out for each line of a block, and */
 #define MOST_ACROSS 100 /* of what is for ACROSS vectors of it */
 
@@ -112,14 +114,18 @@ static bool join_copied(ki_choice *c, kn_uop e, kn_uop to, kn_uop from) {
     return false;
 }
 
+/* Are columns read and written as rows (square.c)? */
+static bool has_squares(const ki_choice *c) {
+    return c->target->native && c->target->level >= KI_CPU_AVX2_LEVEL && c->lanes * 4 == c->target->vector;
+}
+
 /* A copy whose lanes are read apart from each other, of what lies along one of its loops: ACROSS steps of that at once, which are read as
  * rows (square.c). */
 static bool choose_squares(ki_choice *c, kn_uop e) {
     const ki_nest *k = &c->nest;
     kn_uop s = ki_nest_store(e), from = s ? s->src[1] : NULL;
     bool known, rows = false;
-    if (!from || !ki_masks_are_free(c) || !ki_is_access(from) || ki_is_gated(from) ||
-        ki_itemsize((kn_dtype)from->dtype) != 4)
+    if (!from || !has_squares(c) || !ki_is_access(from) || ki_is_gated(from) || ki_itemsize((kn_dtype)from->dtype) != 4)
         return false;
     for (uint32_t j = 1; j < e->nsrc; j++)
         rows |= ki_is_lane(e->src[j]) && ki_extent(e->src[j]) == c->lanes &&
@@ -160,23 +166,24 @@ static bool stores_past(const ki_choice *c, kn_uop e, kn_uop u) {
 
 /* A transposing nest goes in blocks, vectors along v by ACROSS along u, or by a line where that is read in one (square.c), u innermost:
  * each cache line read is used up while it is at hand, each line written is filled at once, and those beside it: one, or, past the caches, three.
- * Of what takes more than a few instructions ACROSS vectors are as many as are worth writing out; read lane by lane they took 10 to 20 times as long. */
+ * Where a line is two vectors they are stored one after the other, of HALF a square each: what is stored past the caches is then whole lines,
+ * however few of them a processor gathers at once. Of what takes more than a few instructions ACROSS vectors are as many as are worth writing
+ * out; read lane by lane they took 10 to 20 times as long. */
 static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     uint32_t iv = v->arg.range.id, iu = u->arg.range.id;
     kn_uop last = ki_last_loop(e);
-    bool heavy = ki_weight_in(&c->nest, v) > FEW_OPS;
-    int64_t beside = stores_past(c, e, u) ? 4 : 2, line = ACROSS;
+    bool heavy = ki_weight_in(&c->nest, v) > FEW_OPS, halves = has_squares(c) && c->lanes < LINE;
+    int64_t beside = stores_past(c, e, u) && !halves ? 4 : 2, n = ki_extent(u), across = halves ? HALF : ACROSS;
     if (heavy || ki_extent(v) < 8 * c->lanes) beside = 1;
-    if (!heavy && ki_masks_are_free(c) && c->lanes == 16) line = 16;
-    int64_t n = ki_extent(u), across = n < line || (n % line && n % ACROSS == 0) ? ACROSS : line;
+    if (!heavy && !halves && has_squares(c) && n >= LINE && (n % LINE == 0 || n % ACROSS)) across = LINE;
     if (even_around(c, e, v, u, beside * c->lanes) || even_around(c, e, u, v, across)) return;
     ki_choice_mark(c, e);
     if (last != u && ki_nest_independent(&c->nest, last) &&
         !ki_choice_do(c, KI_OPT_SWAP, 0, false, iu, last->arg.range.id))
         return;
-    if (beside > 1)
-        KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iv, beside}, {KN_AX_UPCAST, iu, across});
-    else KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, iv, c->lanes}, {KN_AX_UPCAST, iu, across});
+    ki_part lanes = {KN_AX_UPCAST, iv, c->lanes}, lines = {KN_AX_UPCAST, iv, beside > 1 ? beside : 0},
+            columns = {KN_AX_UPCAST, iu, across};
+    KI_CHOICE_SPLIT(c, lanes, halves ? columns : lines, halves ? lines : columns);
 }
 
 /* A nest whose results are few in a row (v) but whose sums read rows along u: vectors along u, all of v beside each other, so

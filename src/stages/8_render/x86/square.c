@@ -1,10 +1,10 @@
-/* square.c: transposing in registers (AVX-512, elements of 4 bytes). Sixteen LOADs of 16 lanes that lie apart, each one element further
+/* square.c: transposing in registers (elements of 4 bytes). AVX-512: sixteen LOADs of 16 lanes that lie apart, each one element further
  * than the one before, are 16 rows of 16 elements, or eight of them 16 of 8: these are read as rows, and permuted. Eight such STOREs, or
- * a few less, are permuted, and written as rows where the last of them stands. */
+ * a few less, are permuted, and written as rows where the last of them stands. AVX2: eight LOADs of 8 lanes, or four of them, and eight STOREs. */
 #include "stages/8_render/x86/lower.h"
 
 enum {
-    LANES = 16,
+    LANES = 16, /* at most */
     SIDE = 8,
     FEWEST = 6,
     NEAR = 256,
@@ -15,6 +15,12 @@ typedef struct column {
     uint32_t item;
     ki_address a;
 } column;
+
+/* Of a column; 0: there are none. */
+static unsigned lanes_of(const ki_lower *l) {
+    if (l->m.features >> KI_CPU_AVX512VL & 1) return LANES;
+    return l->m.features >> KI_CPU_AVX2 & 1 ? SIDE : 0;
+}
 
 /* Of an array of the frame that is not in registers. */
 static bool is_of_frame(const ki_lower *l, const ki_address *a) {
@@ -29,7 +35,7 @@ static bool is_column(ki_lower *l, uint32_t i, ki_address *a) {
     if (v->dtype == KN_BOOL || ki_les(v) != 4 || u->src[0]->op != KN_INDEX) return false;
     *a = l->local.address[i];
     if (u->src[0]->src[0]->op != KN_PARAM && (u->op == KN_STORE || !is_of_frame(l, a))) return false;
-    if (a->lanes != LANES || !a->affine || (a->stride < SIDE && a->stride > -SIDE)) return false;
+    if (a->lanes != lanes_of(l) || !a->affine || (a->stride < SIDE && a->stride > -SIDE)) return false;
     a->base = ki_lpeel(a->base, &a->start);
     return true;
 }
@@ -59,7 +65,6 @@ static bool is_same(const ki_lower *l, const ki_address *a, uint32_t from, uint3
 static bool find(ki_lower *l, const column *c, size_t n, int side) {
     uint32_t at[2 * LANES - 1] = {0}, i = c->item; /* 1 + item, by where it starts */
     bool store = l->inst[i]->op == KN_STORE;
-    if (store && side > SIDE) return false;
     at[side - 1] = i + 1;
     for (size_t q = 1; q < n && q < MOST; q++) {
         const ki_address *a = &c->a, *b = &c[q].a;
@@ -87,7 +92,8 @@ static bool find(ki_lower *l, const column *c, size_t n, int side) {
 bool ki_lfind_squares(ki_lower *l) {
     size_t n = 0, have = 0;
     column c, *all = NULL;
-    if (!(l->m.features >> KI_CPU_AVX512VL & 1)) return true;
+    int lanes = (int)lanes_of(l);
+    if (!lanes) return true;
     for (uint32_t i = 0; i < l->n; i++) {
         if (!is_column(l, i, &c.a)) continue;
         c.item = i;
@@ -97,32 +103,46 @@ bool ki_lfind_squares(ki_lower *l) {
         }
         all[n++] = c;
     }
-    for (size_t i = 0; i < n; i++)
-        for (int side = LANES; side >= FEWEST && !l->val[all[i].item].square; side = side > SIDE ? SIDE : side - 1) {
-            if (side < SIDE && l->inst[all[i].item]->op != KN_STORE) break;
+    for (size_t i = 0; i < n; i++) {
+        bool store = l->inst[all[i].item]->op == KN_STORE;
+        int least = !store ? lanes / 2 : lanes == LANES ? FEWEST : SIDE;
+        for (int side = store ? SIDE : lanes; side >= least && !l->val[all[i].item].square;
+             side -= store ? 1 : side / 2)
             if (find(l, all + i, n - i, side)) break;
-        }
+    }
     ki_free(all);
     return true;
 }
 
-static ki_mop zmm(ki_vreg r) { return ki_mreg(KI_XO_Z, r); }
+static unsigned whole(const ki_lower *l) { return lanes_of(l) == LANES ? KI_XO_Z : KI_XO_Y; }
 
 static ki_vreg two(ki_lower *l, ki_x86_id form, ki_vreg x, ki_vreg y, int imm) {
-    ki_vreg r = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Z);
-    if (imm < 0) KI_LPUT(l, form, zmm(r), zmm(x), zmm(y));
-    else KI_LPUT(l, form, zmm(r), zmm(x), zmm(y), ki_mimm(imm));
+    unsigned kind = whole(l);
+    ki_vreg r = ki_vreg_new(&l->m, KI_RC_V, kind);
+    if (imm < 0) KI_LPUT(l, form, ki_mreg(kind, r), ki_mreg(kind, x), ki_mreg(kind, y));
+    else KI_LPUT(l, form, ki_mreg(kind, r), ki_mreg(kind, x), ki_mreg(kind, y), ki_mimm(imm));
     return r;
 }
 
-/* Rows `low` and `low` + 4, 8 elements each. */
-static ki_vreg rows(ki_lower *l, const ki_address *a, unsigned low) {
-    ki_vreg half = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Z), r = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Z);
-    ki_mop from = ki_laddress(l, a, low);
-    KI_LPUT(l, KI_X_VMOVUPS, ki_mreg(KI_XO_Y, half), from);
-    from = ki_laddress(l, a, low + 4);
-    KI_LPUT(l, KI_X_VINSERTF64X4, zmm(r), zmm(half), from, ki_mimm(1));
+/* What stands in memory behind the lower half. */
+static ki_vreg with_upper(ki_lower *l, ki_vreg half, ki_mop from) {
+    unsigned kind = whole(l);
+    ki_x86_id form = kind == KI_XO_Z ? KI_X_VINSERTF64X4 : KI_X_VINSERTF128;
+    ki_vreg r = ki_vreg_new(&l->m, KI_RC_V, kind);
+    KI_LPUT(l, form, ki_mreg(kind, r), ki_mreg(kind, half), from, ki_mimm(1));
     return r;
+}
+
+/* Of rows `low` and `low` + 4 half a register's elements each, from element `first` on. */
+static ki_vreg rows(ki_lower *l, const ki_address *a, unsigned low, int64_t first) {
+    unsigned kind = whole(l);
+    ki_vreg half = ki_vreg_new(&l->m, KI_RC_V, kind);
+    ki_address at = *a;
+    at.start += first;
+    ki_mop from = ki_laddress(l, &at, low);
+    KI_LPUT(l, KI_X_VMOVUPS, ki_mreg(kind == KI_XO_Z ? KI_XO_Y : KI_XO_X, half), from);
+    from = ki_laddress(l, &at, low + 4);
+    return with_upper(l, half, from);
 }
 
 /* In quarter q of part[k] element k of quarter q of each of the four: of columns, row 4 q + k. */
@@ -133,30 +153,45 @@ static void quarters(ki_lower *l, const ki_vreg r[4], ki_vreg part[4]) {
     part[2] = two(l, KI_X_VUNPCKLPD, x, y, -1), part[3] = two(l, KI_X_VUNPCKHPD, x, y, -1);
 }
 
+/* Asks for what the square's first one knows to be wanted further on in the row (the OptOp PREFETCH). */
+static void ask(ki_lower *l, const ki_lval *v, ki_mop row) {
+    ki_mop to = ki_lsized(row, 0);
+    to.v += v->ahead;
+    if (v->ahead && to.v <= INT32_MAX) KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, to);
+}
+
+/* AVX2: 8 rows of n, of which each register reads four elements of two. */
+static void halves(ki_lower *l, const ki_address *a, ki_vreg *column, unsigned n, const ki_lval *v) {
+    ki_vreg r[4];
+    for (unsigned k = 0; k < SIDE; k++) ask(l, v, ki_laddress(l, a, k));
+    for (unsigned h = 0; 4 * h < n; h++) {
+        for (unsigned k = 0; k < 4; k++) r[k] = rows(l, a, k, 4 * h);
+        quarters(l, r, column + 4 * h);
+    }
+}
+
 enum { EVEN = 0x88, ODD = 0xdd }; /* quarters of both */
 
 /* 16 rows of 8: pairs of them in a register, an element in every second quarter. */
 static void half_lines(ki_lower *l, const ki_address *a, ki_vreg column[SIDE]) {
     ki_vreg r[4], part[2][4];
     for (unsigned h = 0; h < 2; h++) {
-        for (unsigned k = 0; k < 4; k++) r[k] = rows(l, a, 8 * h + k);
+        for (unsigned k = 0; k < 4; k++) r[k] = rows(l, a, 8 * h + k, 0);
         quarters(l, r, part[h]);
     }
     for (unsigned k = 0; k < SIDE; k++)
         column[k] = two(l, KI_X_VSHUFF32X4, part[0][k % 4], part[1][k % 4], k < 4 ? EVEN : ODD);
 }
 
-/* 16 rows of 16, each a line that is read once: element k + 4 q in quarter q. v: of the first, which knows what to ask for further on in each row
- * (the OptOp PREFETCH). */
+/* 16 rows of 16, each a line that is read once: element k + 4 q in quarter q. */
 static void lines(ki_lower *l, const ki_address *a, ki_vreg column[LANES], const ki_lval *v) {
     ki_vreg r[4], part[4][4];
     for (unsigned g = 0; g < 4; g++) {
         for (unsigned k = 0; k < 4; k++) {
             r[k] = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Z);
-            ki_mop from = ki_laddress(l, a, 4 * g + k), to = ki_lsized(from, 0);
-            to.v += v->ahead;
-            if (v->ahead && to.v <= INT32_MAX) KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, to);
-            KI_LPUT(l, KI_X_VMOVUPS, zmm(r[k]), from);
+            ki_mop from = ki_laddress(l, a, 4 * g + k);
+            ask(l, v, from);
+            KI_LPUT(l, KI_X_VMOVUPS, ki_mreg(KI_XO_Z, r[k]), from);
         }
         quarters(l, r, part[g]);
     }
@@ -174,9 +209,21 @@ void ki_lsquare(ki_lower *l, kn_uop u) {
     uint32_t i = ki_lv(l, u)->square - 1, n = 0;
     ki_address a = l->local.address[i];
     for (uint32_t q = i + 1; q; q = l->val[q - 1].next) n++;
-    if (n == LANES) lines(l, &a, column, &l->val[i]);
+    if (whole(l) == KI_XO_Y) halves(l, &a, column, n, &l->val[i]);
+    else if (n == LANES) lines(l, &a, column, &l->val[i]);
     else half_lines(l, &a, column);
     for (unsigned k = 0; k < n; k++, i = l->val[i].next - 1) l->val[i].reg = column[k];
+}
+
+/* AVX2: rows k and 4 + k stand in the quarters k, of four columns each. */
+static void store_halves(ki_lower *l, const ki_address *a, const ki_vreg low[4], const ki_vreg high[4]) {
+    enum { LOWER = 0x20, UPPER = 0x31 };
+    for (unsigned h = 0; h < 2; h++)
+        for (unsigned k = 0; k < 4; k++) {
+            ki_vreg r = two(l, KI_X_VPERM2F128, low[k], high[k], h ? UPPER : LOWER);
+            ki_mop to = ki_laddress(l, a, 4 * h + k);
+            KI_LPUT(l, KI_X_VMOVUPS_ST, to, ki_mreg(KI_XO_Y, r));
+        }
 }
 
 void ki_lstore_square(ki_lower *l, kn_uop u) {
@@ -186,7 +233,7 @@ void ki_lstore_square(ki_lower *l, kn_uop u) {
     ki_address a;
     uint32_t i = v->square - 1;
     /* A slice's register may have another value by then. */
-    v->reg = x->op == KN_LOAD && ki_lv(l, x)->alias ? ki_lmove(l, KI_RC_V, KI_XO_Z, r) : r;
+    v->reg = x->op == KN_LOAD && ki_lv(l, x)->alias ? ki_lmove(l, KI_RC_V, whole(l), r) : r;
     unsigned n = 0;
     for (uint32_t q = i + 1; q; q = l->val[q - 1].next, n++)
         if (q - 1 > l->now) return; /* not yet all */
@@ -195,19 +242,23 @@ void ki_lstore_square(ki_lower *l, kn_uop u) {
     for (unsigned k = n; k < SIDE; k++) column[k] = column[0]; /* which is not stored */
     a = l->local.address[v->square - 1];
     quarters(l, column, low), quarters(l, column + 4, high);
+    if (whole(l) == KI_XO_Y) {
+        store_halves(l, &a, low, high);
+        return;
+    }
     static const int32_t quarters[2][LANES] = {{0, 0, 1, 0, 8, 0, 9, 0, 2, 0, 3, 0, 10, 0, 11, 0},
                                                {4, 0, 5, 0, 12, 0, 13, 0, 6, 0, 7, 0, 14, 0, 15, 0}};
     for (unsigned h = 0; h < 2; h++) {
         ki_vreg number = ki_lnumbers(l, quarters[h], LANES);
         for (unsigned k = 0; k < 4; k++) { /* rows 8 h + k and 8 h + 4 + k */
             r = ki_lmove(l, KI_RC_V, KI_XO_Z, low[k]);
-            KI_LPUT(l, KI_X_VPERMT2PD, zmm(r), zmm(number), zmm(high[k]));
+            KI_LPUT(l, KI_X_VPERMT2PD, ki_mreg(KI_XO_Z, r), ki_mreg(KI_XO_Z, number), ki_mreg(KI_XO_Z, high[k]));
             ki_mop to = ki_laddress(l, &a, 8 * h + k);
             ki_mins *low_half = KI_LPUT(l, KI_X_VMOVUPS_ST, to, ki_mreg(KI_XO_Y, r));
             if (few) low_half->mask = few;
             to = ki_laddress(l, &a, 8 * h + 4 + k);
-            if (few) KI_LPUT(l, KI_X_VEXTRACTF32X8, to, zmm(r), ki_mimm(1))->mask = few;
-            else KI_LPUT(l, KI_X_VEXTRACTF64X4, to, zmm(r), ki_mimm(1));
+            if (few) KI_LPUT(l, KI_X_VEXTRACTF32X8, to, ki_mreg(KI_XO_Z, r), ki_mimm(1))->mask = few;
+            else KI_LPUT(l, KI_X_VEXTRACTF64X4, to, ki_mreg(KI_XO_Z, r), ki_mimm(1));
         }
     }
 }

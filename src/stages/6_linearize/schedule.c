@@ -21,7 +21,7 @@
 
 enum {
     MOST = 1024,
-    MOST_SQUEEZED = 256,
+    MOST_SQUEEZED = 768,
     LONG = 40,   /* cycles of a chain from which on the view is too short */
     ISSUE = 4,   /* vector instructions a cycle */
     LOAD = 6,    /* cycles */

@@ -55,7 +55,7 @@ static int64_t sums_of(const ki_choice *c, kn_uop x) {
     const ki_scope *s = &c->nest.scope;
     int64_t n = 1;
     for (uint32_t q = 0; q < s->nrange; q++)
-        if (s->range[q]->arg.range.axis == KN_AX_UPCAST && ki_scope_has(s, x, s->range[q])) n *= ki_extent(s->range[q]);
+        if (ki_is_lane(s->range[q]) && ki_scope_has(s, x->src[0], s->range[q])) n *= ki_extent(s->range[q]);
     return n / (int64_t)ki_choice_lanes(c, x);
 }
 

@@ -8,6 +8,7 @@
 #define ROWS        8         /* tiles of such a block, at least */
 #define SUM_BLOCK   16        /* steps of a sum of tiles: a kilobyte of each row */
 #define LEAST_BLOCK 8
+#define DOT_BLOCK   (5 << 15) /* bytes of rows that stay in a second-level cache while tiles of others go by */
 #define APART       2048      /* bytes from row to row: of 32 rows 16 share a set, or more */
 #define MOST_STRIP  (1 << 17) /* bytes of a tile's rows that are copied */
 
@@ -49,6 +50,23 @@ static bool block_panels(ki_choice *c, kn_uop e, const ki_tile *t) {
     while (f > 1 && (n % f || !ki_may_pack(&c->nest, e, t->reduce, t->streamed, f * t->step, NULL))) f--;
     uint32_t u = t->u->arg.range.id, outer = ki_nest_next_range(&c->nest);
     if (f < 2 || !ki_nest_independent(&c->nest, t->v)) return false;
+    bool inside = ki_place_in(e, t->u) < ki_place_in(e, t->v);
+    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->v->arg.range.axis, true, t->v->arg.range.id, n / f) && inside)
+        ki_choice_do(c, KI_OPT_SWAP, 0, false, u, outer);
+    return true;
+}
+
+/* Products of rows by rows, both of which lie along the sum, where a second-level cache is small: a block of the streamed rows stays in it, and a
+ * tile's rows of the others, more of which a tile has, in the first one while they go by. Else all of these went by for each tile. True if a step
+ * was made. */
+static bool block_dots(ki_choice *c, kn_uop e, const ki_tile *t) {
+    int64_t row = ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->streamed), n = ki_extent(t->v), f = DOT_BLOCK / row;
+    if (!c->target->twice || c->target->vector >= c->target->line || !t->row || !t->u || t->parts) return false;
+    if (t->mu < t->nv || row * ki_extent(t->u) <= DOT_BLOCK || row * n <= 2 * DOT_BLOCK) return false;
+    if (!ki_nest_independent(&c->nest, t->v) || !ki_nest_independent(&c->nest, t->u)) return false;
+    while (f > 1 && (n % f || f % t->nv || f * row > DOT_BLOCK)) f--;
+    if (f < LEAST_BLOCK) return false;
+    uint32_t u = t->u->arg.range.id, outer = ki_nest_next_range(&c->nest);
     bool inside = ki_place_in(e, t->u) < ki_place_in(e, t->v);
     if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->v->arg.range.axis, true, t->v->arg.range.id, n / f) && inside)
         ki_choice_do(c, KI_OPT_SWAP, 0, false, u, outer);
@@ -218,6 +236,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     for (uint32_t i = 0; i < n; i++)
         if (also[i].row && ki_choice_fit(c, also[i].row, 1)) return c->ok;
     bool again, free = t->inner || (t->u && !t->pack && !ki_keeps_rows(&c->nest, e, t->streamed, &again));
+    if (block_dots(c, e, t)) return c->ok;
     if (free && order_operands(c, e, t)) return c->ok;
     if (block_rows(c, t) || block_panels(c, e, t)) return c->ok;
     if (t->pack) slot[panels++] = ki_storage(t->streamed)->arg.param->slot;

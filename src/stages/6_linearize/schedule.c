@@ -27,7 +27,10 @@ enum {
     LOAD = 6,    /* cycles */
     PERMUTE = 3, /* cycles in which a table is looked up */
     SLACK = 12,  /* cycles before it must, a value that takes a register is not begun yet */
-    LEAST = 6    /* values that may live at once, however many constants there are: those can be read from memory */
+    LEAST = 6,   /* values that may live at once, however many constants there are: those can be read from memory; */
+    MANY = 12,   /* where there are FEW registers all the same so many, if others leave */
+    FEW = 16,
+    SPARE = 3 /* registers beside them, for what is read from there */
 };
 #define OUTSIDE UINT32_MAX
 
@@ -108,7 +111,7 @@ static bool is_immediate(const ki_x86_form *f, uint32_t k) {
 
 /* Registers that constants, values from outside and accumulators hold all the time; edges. */
 static void read_body(body *b, uint32_t *longest) {
-    int held = 0;
+    int held = 0, constants = 0;
     for (uint32_t i = 0; i < b->n; i++) {
         kn_uop u = b->item[i];
         task *t = &b->t[i];
@@ -129,7 +132,7 @@ static void read_body(body *b, uint32_t *longest) {
             } else if (!p && t->real && s->dtype != KN_IDX && s->dtype != KN_VOID && !is_memory(s) &&
                        !(f && is_immediate(f, k))) {
                 b->place[s->id] = OUTSIDE;
-                held++;
+                held++, constants += ki_is_const(s);
             }
             uint32_t h = t->real ? holder(b, s) : OUTSIDE;
             if (h != OUTSIDE) b->t[h].users++;
@@ -139,6 +142,8 @@ static void read_body(body *b, uint32_t *longest) {
     }
     b->held = held;
     b->budget -= held;
+    int without = b->budget + constants - SPARE, least = b->nvector > FEW ? LEAST : without < MANY ? without : MANY;
+    if (b->budget < least) b->budget = least;
     if (b->budget < LEAST) b->budget = LEAST;
 }
 

@@ -83,7 +83,10 @@ ki_vreg ki_lconst(ki_lower *l, kn_dtype t, uint64_t bits) {
     struct ki_lconst *c = find_const(l, bits, es);
     if (c->reg) return c->reg;
     for (unsigned k = 0; k < sizeof lanes; k += es) memcpy(lanes + k, &bits, es);
-    ki_vreg r = l->m.sse ? pooled(l, lanes, 16, 0, KI_XO_X) : pooled(l, lanes, es, es, widest(l));
+    /* Where no instruction broadcasts what it reads the whole vector stands there, so that it can be read where it lies. */
+    bool broadcasts = l->m.features >> KI_CPU_AVX512VL & 1;
+    ki_x86_kind kind = widest(l);
+    ki_vreg r = broadcasts ? pooled(l, lanes, es, es, kind) : pooled(l, lanes, kind == KI_XO_X ? 16 : 32, 0, kind);
     *c = (struct ki_lconst){bits, (uint8_t)es, r};
     l->nkonst++;
     return r;

@@ -1,0 +1,68 @@
+"""What is chosen where a cache line takes two vectors (AVX2): terms of a tile's sums are written out, rows by rows go in blocks, running sums take two
+rows at once, what is added up as memory lies is not asked for; and constants are read where they lie, so that functions go two vectors at once."""
+import re
+
+import pytest
+
+PRODUCT = """koine 1 tensor
+%a = param "a" : f32 [{m}, {k}]
+%b = param "b" : f32 [{b}]
+%x = reshape %a ({x})
+%ax = expand %x ({all})
+%y = reshape %b ({y})
+%by = expand %y ({all})
+%p = mul %ax %by
+%s = reduce add %p axes=({axis})
+%r = reshape %s ({m}, {n})
+out "y" = %r
+"""
+
+
+def product(m, n, k):
+    return PRODUCT.format(m=m, n=n, k=k, b=f"{k}, {n}", x=f"{m}, {k}, 1", y=f"1, {k}, {n}", all=f"{m}, {k}, {n}", axis=1)
+
+
+def rows_by_rows(m, n, k):
+    return PRODUCT.format(m=m, n=n, k=k, b=f"{n}, {k}", x=f"{m}, 1, {k}", y=f"1, {n}, {k}", all=f"{m}, {n}, {k}", axis=2)
+
+
+def sums(op, axis, m=2048, n=2048):
+    return f'koine 1 tensor\n%x = param "x" : f32 [{m}, {n}]\n%s = reduce {op} %x axes=({axis})\nout "y" = %s\n'
+
+
+def opts(koine, text, level="avx2", **env):
+    r = koine("compile", "-", "--to", "optimize", stdin=text, env={"KN_CPU": level, "KN_THREADS": 1, "KN_CODE": "x86"} | env)
+    return re.search(r"opts=\[(.*)\]", r.stdout)[1].split(", ")
+
+
+def code(koine, text):
+    return koine("compile", "-", "--target", "x86", stdin=text, env={"KN_CPU": "avx2", "KN_THREADS": 1}).stdout
+
+
+@pytest.mark.parametrize("m, n, k", [(256, 256, 256), (1024, 1024, 1024), (512, 768, 300), (2048, 2048, 2048)])
+def test_terms_are_written_out(koine, m, n, k):
+    """And their vectors stay in registers: with more of one side's beside each other a row's would not."""
+    assert any(o.startswith("terms") for o in opts(koine, product(m, n, k)))
+    assert not any(o.startswith("terms") for o in opts(koine, product(m, n, k), "avx512"))
+    spilled = re.search(r"in innermost loops (\d+), (\d+), \d+", code(koine, product(m, n, k)))
+    assert spilled and int(spilled[1]) == 0 and int(spilled[2]) <= 1
+
+
+@pytest.mark.parametrize("n, k, blocks", [(3072, 768, 64), (2304, 768, 48), (768, 3072, 64)])
+def test_rows_by_rows_go_in_blocks(koine, n, k, blocks):
+    """A block of one side's rows is what a second-level cache keeps beside a tile's rows of the other."""
+    assert opts(koine, rows_by_rows(128, n, k))[0] == f"split 1 {blocks} L top #3"
+    assert not any(" L " in o for o in opts(koine, rows_by_rows(16, n, 256)))
+
+
+@pytest.mark.parametrize("op, axis, asks", [("add", 1, False), ("add", 0, False), ("max", 1, True)])
+def test_what_is_asked_for(koine, op, axis, asks):
+    assert any(o.startswith("prefetch") for o in opts(koine, sums(op, axis), KN_STREAM=1 << 20)) == asks
+
+
+@pytest.mark.parametrize("function", ["erf", "tanh", "exp"])
+def test_constants_are_read_where_they_lie(koine, function):
+    """Few are brought to a register first, and nothing is spilled."""
+    text = code(koine, f'koine 1 tensor\n%x = param "x" : f32 [65536]\n%y = {function} %x\nout "y" = %y\n')
+    in_place = len(re.findall(r"\bv(?:fm|fnm|add|mul|sub|min|max)\S*ps ymm.*YMMWORD PTR \[rip", text))
+    assert in_place >= 4 and " spill " not in text and "vbroadcastss" not in text.split(".L1:")[1]

@@ -67,8 +67,11 @@ def test_what_is_asked_for(koine, tmp_path, level, text, want):
 @pytest.mark.parametrize("level", ["avx512", "avx2"])
 @pytest.mark.parametrize("op", ["add", "max"])
 def test_along_rows(koine, tmp_path, level, op):
-    """What no cache holds is asked for into the second one, each line once; not what the last one has."""
+    """What no cache holds is asked for into the second one, each line once; not what the last one has, nor what AVX2 adds up."""
     opts, code = lists(koine, tmp_path / "p.kn", of_row(1024, 1021, 1, op), KN_CPU=level, KN_STREAM=1 << 20)
+    if (level, op) == ("avx2", "add"):
+        assert not opts and "prefetch" not in code
+        return
     ahead = [int(n) for n in re.findall(r"prefetcht1 \[.*?([+-]\d+)\]", code)]
     assert opts == [(1536, 1)] and ahead and len(set(ahead)) == len(ahead) and all(n % 64 == 0 for n in ahead), (opts, ahead)
     assert "prefetch" not in lists(koine, tmp_path / "p.kn", of_row(1024, 1021, 1, op), KN_CPU=level, KN_STREAM=1 << 22)[1]

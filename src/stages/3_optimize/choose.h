@@ -83,6 +83,8 @@ void ki_choose_reduce(ki_choice *c, kn_uop reduce);
 kn_uop ki_nest_store(kn_uop end);
 /* Does a vector's mask cost nothing? */
 bool ki_masks_are_free(const ki_choice *c);
+/* Does a line take two vectors, as with AVX2? */
+static inline bool ki_is_narrow(const ki_choice *c) { return c->target->vector < c->target->line; }
 /* Lanes of a vector along an extent: a full one, or for a short extent its own size or the power of two above; 0: too
  * short. */
 int64_t ki_lanes_for(const ki_choice *c, int64_t n);

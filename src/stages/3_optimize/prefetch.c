@@ -67,10 +67,6 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
     return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, why) : k->sink;
 }
 
-/* Does a line take two vectors? A Zen 3 fetches ahead what is added up, along memory or row by row, and is slower where it is asked for: sums of rows
- * took 1.3 times as long, a vector by a matrix 1.2. What is compared, or stored as it goes, it is asked for all the same. */
-static bool is_narrow(const ki_choice *c) { return c->target->vector < c->target->line; }
-
 static int64_t bytes_of(kn_uop param) { return ki_numel(param) * (int64_t)ki_itemsize((kn_dtype)param->dtype); }
 
 /* ---- when it pays ------------------------------------------------------------------------------------------ */
@@ -262,7 +258,8 @@ static bool is_read_again(const ki_nest *k, kn_uop param, kn_uop access, kn_uop 
 }
 
 /* What one sum alone reads, each element once: of rows far apart at the same time, where which of them is fetched ahead, and how far, is better
- * said, or along memory, past all caches, where loads that wait leave no room for what the hardware would fetch behind them. */
+ * said, or along memory, past all caches, where loads that wait leave no room for what the hardware would fetch behind them. Not what AVX2 adds up
+ * along memory: a Zen 3 keeps pace, and took 1.3 times as long where it was asked for. */
 static place of_sum(const ki_choice *c, kn_uop param, bool past) {
     const ki_nest *k = &c->nest;
     bool streams = c->target->streams > 1;
@@ -277,7 +274,7 @@ static place of_sum(const ki_choice *c, kn_uop param, bool past) {
             apart |= v->arg.range.axis == KN_AX_UPCAST && step(k, u, v) >= FAR;
             once = step(k, u, v) || ki_extent(v) == 1 || !ki_scope_has(&k->scope, x, v);
         }
-        bool keeps_pace = is_narrow(c) && once && x->arg.reduce.op == KN_ADD;
+        bool keeps_pace = ki_is_narrow(c) && once && x->arg.reduce.op == KN_ADD;
         bool is_best = !best.loop || ki_extent(r) > ki_extent(best.loop);
         if ((apart || (past && is_row(k, u) && !keeps_pace)) && once && is_best && !is_read_again(k, param, u, x))
             best = (place){.loop = r,
@@ -319,7 +316,8 @@ static place of_map(const ki_nest *k, kn_uop param) {
 }
 
 /* What several rows at once are added to, or compared with (rows.c): the next rows, while these are gone through; where the hardware does that,
- * what stands a little further on in each of them, into the first cache. */
+ * what stands a little further on in each of them, into the first cache. With AVX2 only where results are stored as they come: a vector by a
+ * matrix took 1.2 times as long. */
 static place of_rows(const ki_choice *c, kn_uop param) {
     const ki_nest *k = &c->nest;
     bool streams = c->target->streams > 1;
@@ -329,7 +327,7 @@ static place of_rows(const ki_choice *c, kn_uop param) {
         kn_uop e = ki_nest_closer(k, r);
         if (e->op != KN_END || !ki_nest_carries(k, e) || reads_in(k, u, r) < 2) continue;
         kn_uop s = ki_nest_store(e);
-        if (is_narrow(c) && (!s || ki_storage(s->src[0])->op != KN_PARAM)) continue;
+        if (ki_is_narrow(c) && (!s || ki_storage(s->src[0])->op != KN_PARAM)) continue;
         for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
             int64_t ahead = ki_is_serial(e->src[j]) ? step(k, u, e->src[j]) : 0;
             if (ahead >= FAR && ahead <= MOST_ROW)

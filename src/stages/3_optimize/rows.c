@@ -505,8 +505,7 @@ static bool choose_carried(ki_choice *c, kn_uop e, kn_uop r, kn_uop v) {
     if (!inside || !reads_rows(c, r, v) || !find_carried(&c->nest, e, r, &sum)) return false;
     int64_t bytes = ki_extent(v) * (int64_t)ki_itemsize((kn_dtype)sum.old->dtype);
     /* Each stores something too, and past the caches four with AVX2 took 2.5 times as long as two. */
-    int64_t few = c->target->vector < c->target->line ? 2 : 4,
-            n = rows_at_once(bytes, ki_weight_in(&c->nest, r)) > 1 ? few : 1;
+    int64_t few = ki_is_narrow(c) ? 2 : 4, n = rows_at_once(bytes, ki_weight_in(&c->nest, r)) > 1 ? few : 1;
     while (ki_extent(r) % n) n /= 2;
     return bytes <= KI_MOST_KEPT && ki_choice_rows(c, r, v, n, false);
 }

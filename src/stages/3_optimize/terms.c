@@ -71,7 +71,7 @@ static int64_t terms_of(const ki_choice *c, kn_uop x) {
 }
 
 void ki_choose_terms(ki_choice *c) {
-    if (!c->target->twice || c->target->vector >= c->target->line) return;
+    if (!c->target->twice || !ki_is_narrow(c)) return;
     for (uint32_t i = 0; c->ok && c->open && i < c->nest.scope.n; i++) {
         kn_uop x = c->nest.scope.node[i];
         int64_t terms = terms_of(c, x);

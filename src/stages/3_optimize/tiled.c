@@ -61,7 +61,7 @@ static bool block_panels(ki_choice *c, kn_uop e, const ki_tile *t) {
  * was made. */
 static bool block_dots(ki_choice *c, kn_uop e, const ki_tile *t) {
     int64_t row = ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->streamed), n = ki_extent(t->v), f = DOT_BLOCK / row;
-    if (!c->target->twice || c->target->vector >= c->target->line || !t->row || !t->u || t->parts) return false;
+    if (!c->target->twice || !ki_is_narrow(c) || !t->row || !t->u || t->parts) return false;
     if (t->mu < t->nv || row * ki_extent(t->u) <= DOT_BLOCK || row * n <= 2 * DOT_BLOCK) return false;
     if (!ki_nest_independent(&c->nest, t->v) || !ki_nest_independent(&c->nest, t->u)) return false;
     while (f > 1 && (n % f || f % t->nv || f * row > DOT_BLOCK)) f--;

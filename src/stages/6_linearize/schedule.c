@@ -21,14 +21,14 @@
 
 enum {
     MOST = 1024,
-    MOST_SQUEEZED = 768,
-    LONG = 40,   /* cycles of a chain from which on the view is too short */
-    ISSUE = 4,   /* vector instructions a cycle */
-    LOAD = 6,    /* cycles */
-    PERMUTE = 3, /* cycles in which a table is looked up */
-    SLACK = 12,  /* cycles before it must, a value that takes a register is not begun yet */
-    LEAST = 6,   /* values that may live at once, however many constants there are: those can be read from memory; */
-    MANY = 12,   /* where there are FEW registers all the same so many, if others leave */
+    MOST_SQUEEZED = 256, /* items; where there are FEW registers three times as many, as a tile of four terms has */
+    LONG = 40,           /* cycles of a chain from which on the view is too short */
+    ISSUE = 4,           /* vector instructions a cycle */
+    LOAD = 6,            /* cycles */
+    PERMUTE = 3,         /* cycles in which a table is looked up */
+    SLACK = 12,          /* cycles before it must, a value that takes a register is not begun yet */
+    LEAST = 6, /* values that may live at once, however many constants there are: those can be read from memory; */
+    MANY = 12, /* where there are FEW registers all the same so many, if others leave */
     FEW = 16,
     SPARE = 3 /* registers beside them, for what is read from there */
 };
@@ -388,7 +388,7 @@ bool ki_schedule(ki_env *env, kn_uop *item, uint32_t n, uint32_t *place, unsigne
     if (longest >= LONG) {
         heights(&b);
         schedule(&b);
-    } else if (n <= MOST_SQUEEZED) squeeze(&b);
+    } else if (n <= MOST_SQUEEZED * (nvector > FEW ? 1 : 3)) squeeze(&b);
     for (uint32_t i = 0; i < n; i++) {
         place[item[i]->id] = 0;
         for (uint32_t k = 0; k < item[i]->nsrc; k++) place[item[i]->src[k]->id] = 0;

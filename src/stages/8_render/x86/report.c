@@ -59,7 +59,7 @@ void ki_report_operands(const ki_mir *m, ki_asm *a, const ki_mins *i) {
     for (unsigned k = writes; k < 4 && i->op[k].kind; k++) {
         const ki_mop *o = &i->op[k];
         if (o->kind == KI_XO_MEM) {
-            const ki_vinfo *v = o->base == KI_MB_REG && !ki_is_physical(o->reg) ? &m->v[o->reg] : NULL;
+            const ki_vinfo *v = o->base == KI_MB_REG && o->reg && !ki_is_physical(o->reg) ? &m->v[o->reg] : NULL;
             bool array = v && v->frame && v->reg == KI_X_NOREG;
             if (o->base == KI_MB_REG && !array) put_register(m, &a->note, o->reg);
             else ki_text_put(&a->note, o->base == KI_MB_POOL ? " constant" : " frame");

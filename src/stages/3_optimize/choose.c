@@ -91,8 +91,7 @@ kn_uop ki_crossing(const ki_choice *c, kn_uop e, kn_uop v) {
 }
 
 #define ACROSS      8
-#define HALF        4   /* columns of a square of 8 lanes, and */
-#define LINE        16  /* elements of a line, which a square of as many reads (square.c) */
+#define HALF        4   /* columns of a square of 8 lanes (square.c) */
 #define FEW_OPS     8   /* weight of what is written out for each line of a block, and */
 #define MOST_ACROSS 100 /* of what is for ACROSS vectors of it */
 
@@ -172,10 +171,11 @@ static bool stores_past(const ki_choice *c, kn_uop e, kn_uop u) {
 static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     uint32_t iv = v->arg.range.id, iu = u->arg.range.id;
     kn_uop last = ki_last_loop(e);
-    bool heavy = ki_weight_in(&c->nest, v) > FEW_OPS, halves = has_squares(c) && c->lanes < LINE;
+    int64_t line = c->target->line / 4; /* elements, which a square of as many reads */
+    bool heavy = ki_weight_in(&c->nest, v) > FEW_OPS, halves = has_squares(c) && c->lanes < line;
     int64_t beside = stores_past(c, e, u) && !halves ? 4 : 2, n = ki_extent(u), across = halves ? HALF : ACROSS;
     if (heavy || ki_extent(v) < 8 * c->lanes) beside = 1;
-    if (!heavy && !halves && has_squares(c) && n >= LINE && (n % LINE == 0 || n % ACROSS)) across = LINE;
+    if (!heavy && !halves && has_squares(c) && n >= line && (n % line == 0 || n % ACROSS)) across = line;
     if (even_around(c, e, v, u, beside * c->lanes) || even_around(c, e, u, v, across)) return;
     ki_choice_mark(c, e);
     if (last != u && ki_nest_independent(&c->nest, last) &&

@@ -23,7 +23,6 @@
 #define MOST_INPUTS  2         /* that are gone through at once, and asked for */
 #define LEAST_TERMS  32        /* of the sums of a tile: time enough to fetch what comes behind them */
 #define FEW_ROWS     4
-#define WRITTEN      4         /* terms of a line, one behind the other */
 #define FEW_TIMES    4         /* that an operand is gone through: what is read more often some cache has */
 #define BLOCK_ROWS   16        /* that lie apart and are read at once: more than the hardware looks after */
 #define SQUARES      4         /* along such rows */
@@ -520,10 +519,8 @@ static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
     if (!at.loop || !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, at.loop->arg.range.id, line) ||
         !ask(c, slot, ki_nest_range(&c->nest, inner), &at))
         return false;
-    uint32_t terms = ki_nest_next_range(&c->nest);
     bool strip = c->target->twice && ki_nest_opt(&c->nest, KI_OPT_ROWS, NULL);
-    if (strip && ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, inner, WRITTEN))
-        (void)ki_choice_do(c, KI_OPT_TERMS, 0, false, terms, 0);
+    if (strip) (void)ki_write_out(c, ki_nest_range(&c->nest, inner), KI_WRITTEN);
     return c->ok;
 }
 

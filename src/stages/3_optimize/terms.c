@@ -5,7 +5,7 @@
  * list of OptOps, where stage 4 (reduce.c) finds it.
  *
  * It pays where vectors are narrow: a term of a tile of AVX2 is twelve multiply-adds, done in six cycles, and seven loads; what counts the loop, and
- * says where its operands are, is as much again as these, which shows where two threads share a core's front end. */
+ * says where its operands are, is another seven to ten instructions (docs/experiments.md, AVX2 on a Zen 3). */
 #include "stages/3_optimize/choose.h"
 
 #define FAIL(why) (ki_fail(k->ir->env, KI_E_OPT_TERMS, (int)o->axis, (why)), NULL)
@@ -46,9 +46,8 @@ kn_uop ki_opt_terms(ki_nest *k, ki_opt *o) {
 
 /* ---- when it pays ------------------------------------------------------------------------------------------ */
 
-#define WRITTEN 4  /* terms at most */
-#define LONG    32 /* terms of a sum beside which its loop's own instructions count */
-#define SUMS    8  /* accumulators of a tile */
+#define LONG 32 /* terms of a sum beside which its loop's own instructions count */
+#define SUMS 8  /* accumulators of a tile */
 
 /* Accumulators of the tile that x sums up, each a vector. */
 static int64_t sums_of(const ki_choice *c, kn_uop x) {
@@ -63,11 +62,20 @@ static int64_t sums_of(const ki_choice *c, kn_uop x) {
 static int64_t terms_of(const ki_choice *c, kn_uop x) {
     bool products = x->op == KN_REDUCE && x->arg.reduce.op == KN_ADD && x->src[0]->op == KN_MUL;
     kn_uop r = products ? ki_last_loop(x) : NULL;
-    int64_t n = r ? ki_extent(r) : 0, terms = WRITTEN;
+    int64_t n = r ? ki_extent(r) : 0, terms = KI_WRITTEN;
     if (n < 2 || ki_terms(x) < LONG || ki_is_lane(r) || runs_inside(&c->nest, r) || is_written_out(&c->nest, r))
         return 0;
     while (n % terms) terms--;
     return terms > 1 && (terms < n || loops_of(x) > 1) && sums_of(c, x) >= SUMS ? terms : 0;
+}
+
+bool ki_write_out(ki_choice *c, kn_uop r, int64_t terms) {
+    uint32_t id = r->arg.range.id, inner = ki_nest_next_range(&c->nest);
+    if (ki_extent(r) > terms) {
+        if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, id, terms)) return false;
+        id = inner;
+    }
+    return ki_choice_do(c, KI_OPT_TERMS, 0, false, id, 0);
 }
 
 void ki_choose_terms(ki_choice *c) {
@@ -76,12 +84,7 @@ void ki_choose_terms(ki_choice *c) {
         kn_uop x = c->nest.scope.node[i];
         int64_t terms = terms_of(c, x);
         if (!terms) continue;
-        uint32_t id = ki_last_loop(x)->arg.range.id, inner = ki_nest_next_range(&c->nest);
-        if (ki_extent(ki_last_loop(x)) > terms) {
-            if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, id, terms)) return;
-            id = inner;
-        }
-        if (!ki_choice_do(c, KI_OPT_TERMS, 0, false, id, 0)) return;
+        if (!ki_write_out(c, ki_last_loop(x), terms)) return;
         i = UINT32_MAX; /* the nest is another one */
     }
 }

@@ -8,9 +8,12 @@
 #define ROWS        8         /* tiles of such a block, at least */
 #define SUM_BLOCK   16        /* steps of a sum of tiles: a kilobyte of each row */
 #define LEAST_BLOCK 8
-#define DOT_BLOCK   (5 << 15) /* bytes of rows that stay in a second-level cache while tiles of others go by */
-#define APART       2048      /* bytes from row to row: of 32 rows 16 share a set, or more */
-#define MOST_STRIP  (1 << 17) /* bytes of a tile's rows that are copied */
+#define DOT_BLOCK                                                                                                      \
+    (5                                                                                                                 \
+     << 15) /* bytes of rows that stay in a second-level cache while tiles of others go by, and how many rows at least */
+#define LEAST_DOTS 8
+#define APART      2048      /* bytes from row to row: of 32 rows 16 share a set, or more */
+#define MOST_STRIP (1 << 17) /* bytes of a tile's rows that are copied */
 
 static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
     ki_choice_do(c, KI_OPT_SWAP, 0, false, a->arg.range.id, b->arg.range.id);
@@ -28,6 +31,15 @@ static bool turns_words(const ki_choice *c, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     return t->pack && t->u && !t->row && !ki_is_tiled(t->reduce) && ki_storage(t->other)->op == KN_PARAM &&
            ki_word_of(k, t->other)->op == KN_XOR;
+}
+
+/* The loop r in n blocks, their loop around the other one. True. */
+static bool put_blocks(ki_choice *c, kn_uop e, kn_uop r, int64_t n, kn_uop other) {
+    uint32_t id = other->arg.range.id, outer = ki_nest_next_range(&c->nest);
+    bool inside = ki_place_in(e, other) < ki_place_in(e, r);
+    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)r->arg.range.axis, true, r->arg.range.id, n) && inside)
+        ki_choice_do(c, KI_OPT_SWAP, 0, false, id, outer);
+    return true;
 }
 
 /* Where these are more than a cache holds, rows are taken in blocks: the loop over blocks goes around the panels. True if a step was
@@ -48,12 +60,7 @@ static bool block_panels(ki_choice *c, kn_uop e, const ki_tile *t) {
     int64_t n = ki_extent(t->v) / t->step, f = n;
     if (t->whole || ki_extent(t->v) % t->step || !ki_goes_by_blocks(c, t)) return false;
     while (f > 1 && (n % f || !ki_may_pack(&c->nest, e, t->reduce, t->streamed, f * t->step, NULL))) f--;
-    uint32_t u = t->u->arg.range.id, outer = ki_nest_next_range(&c->nest);
-    if (f < 2 || !ki_nest_independent(&c->nest, t->v)) return false;
-    bool inside = ki_place_in(e, t->u) < ki_place_in(e, t->v);
-    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->v->arg.range.axis, true, t->v->arg.range.id, n / f) && inside)
-        ki_choice_do(c, KI_OPT_SWAP, 0, false, u, outer);
-    return true;
+    return f > 1 && ki_nest_independent(&c->nest, t->v) && put_blocks(c, e, t->v, n / f, t->u);
 }
 
 /* Products of rows by rows, both of which lie along the sum, where a second-level cache is small: a block of the streamed rows stays in it, and a
@@ -64,13 +71,8 @@ static bool block_dots(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (!c->target->twice || !ki_is_narrow(c) || !t->row || !t->u || t->parts) return false;
     if (t->mu < t->nv || row * ki_extent(t->u) <= DOT_BLOCK || row * n <= 2 * DOT_BLOCK) return false;
     if (!ki_nest_independent(&c->nest, t->v) || !ki_nest_independent(&c->nest, t->u)) return false;
-    while (f > 1 && (n % f || f % t->nv || f * row > DOT_BLOCK)) f--;
-    if (f < LEAST_BLOCK) return false;
-    uint32_t u = t->u->arg.range.id, outer = ki_nest_next_range(&c->nest);
-    bool inside = ki_place_in(e, t->u) < ki_place_in(e, t->v);
-    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->v->arg.range.axis, true, t->v->arg.range.id, n / f) && inside)
-        ki_choice_do(c, KI_OPT_SWAP, 0, false, u, outer);
-    return true;
+    while (f > 1 && (n % f || f % t->nv)) f--;
+    return f >= LEAST_DOTS && put_blocks(c, e, t->v, n / f, t->u);
 }
 
 /* What is cut off goes through the whole of the other operands again (column.c): where they are more than a second-level cache holds, main
@@ -89,11 +91,7 @@ static bool block_cut(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (n * row <= KI_MOST_PACKED) return false;
     while (f > 1 && (n % f || f % t->mu || f * row > MOST_BLOCK)) f--;
     if (f * f < n || f % t->mu) return false; /* the longer loop is the tile's */
-    uint32_t outer = ki_nest_next_range(k), v = t->v->arg.range.id;
-    bool before = ki_place_in(e, t->v) < ki_place_in(e, t->u);
-    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->u->arg.range.axis, true, t->u->arg.range.id, n / f) && before)
-        ki_choice_do(c, KI_OPT_SWAP, 0, false, v, outer);
-    return true;
+    return put_blocks(c, e, t->u, n / f, t->v);
 }
 
 /* Of an extent that the tile does not divide the last part may begin earlier: no nest for what is left, but some of it twice. Not of what is

@@ -163,7 +163,7 @@ static void ask(ki_lower *l, const ki_lval *v, ki_mop row) {
 /* AVX2: 8 rows of n, of which each register reads four elements of two. */
 static void halves(ki_lower *l, const ki_address *a, ki_vreg *column, unsigned n, const ki_lval *v) {
     ki_vreg r[4];
-    for (unsigned k = 0; k < SIDE; k++) ask(l, v, ki_laddress(l, a, k));
+    for (unsigned k = 0; v->ahead && k < SIDE; k++) ask(l, v, ki_laddress(l, a, k));
     for (unsigned h = 0; 4 * h < n; h++) {
         for (unsigned k = 0; k < 4; k++) r[k] = rows(l, a, k, 4 * h);
         quarters(l, r, column + 4 * h);

@@ -39,6 +39,8 @@ typedef struct task {
     uint32_t ready;       /* the cycle in which its sources are there */
     uint32_t left, users; /* sources not there yet; instructions that still read the value */
     uint32_t head;        /* of the list of its users */
+    uint32_t soonest;     /* squeeze: how many still read the value nearest to its end that it is to be read beside */
+    int8_t growth;        /* squeeze: see growth */
     uint8_t latency;
     bool real;  /* an instruction */
     bool value; /* it takes a vector register */
@@ -89,10 +91,15 @@ static uint8_t latency_of(kn_uop u, const ki_x86_form *f) {
     return u->dtype == KN_VOID ? 0 : 1;
 }
 
-/* The item whose register holds it: a bit cast has none of its own. OUTSIDE: it is made outside the body. */
-static uint32_t holder(const body *b, kn_uop u) {
+/* What has the register: a bit cast has none of its own. */
+static kn_uop held_in(kn_uop u) {
     while (u->op == KN_BITCAST) u = u->src[0];
-    uint32_t p = b->place[u->id];
+    return u;
+}
+
+/* The item whose register holds it. OUTSIDE: it is made outside the body. */
+static uint32_t holder(const body *b, kn_uop u) {
+    uint32_t p = b->place[held_in(u)->id];
     return p && p != OUTSIDE && b->t[p - 1].value ? p - 1 : OUTSIDE;
 }
 
@@ -123,8 +130,9 @@ static void read_body(body *b, uint32_t *longest) {
         held += u->op == KN_STORE && in_register(u->src[0]);
         uint32_t start = 0;
         for (uint32_t k = 0; k < u->nsrc; k++) {
-            kn_uop s = u->src[k];
+            kn_uop s = u->src[k], r = held_in(s);
             uint32_t p = b->place[s->id];
+            if (r != s && b->place[r->id] && b->place[r->id] != OUTSIDE) p = b->place[r->id];
             if (p && p != OUTSIDE) {
                 add_user(b, p - 1, i);
                 uint32_t end = b->t[p - 1].ready + b->t[p - 1].latency;
@@ -314,17 +322,31 @@ static int peak_of(body *b, kn_uop *order) {
     return most;
 }
 
-/* How many instructions, but those that read i, still read the value nearest to its end that i is to be read beside. */
-static uint32_t soonest_beside(const body *b, uint32_t i) {
-    uint32_t best = OUTSIDE;
-    for (uint32_t k = b->t[i].head; k; k = b->next[k]) {
-        kn_uop u = b->item[b->user[k]];
+/* `h` is there, or one instruction less reads it: what that changes for those that are to read it, and for what they read
+ * beside it. A value's readers grow less in number, so that the least of them is kept up by comparing. */
+static void tell_readers(body *b, uint32_t h) {
+    uint32_t users = b->t[h].users;
+    for (uint32_t k = b->t[h].head; k; k = b->next[k]) {
+        uint32_t r = b->user[k];
+        kn_uop u = b->item[r];
+        if (b->t[r].out) continue;
+        if (users <= u->nsrc) b->t[r].growth = (int8_t)growth(b, r);
         for (uint32_t j = 0; j < u->nsrc; j++) {
-            uint32_t h = holder(b, u->src[j]);
-            if (h != OUTSIDE && h != i && b->t[h].out && b->t[h].users < best) best = b->t[h].users;
+            uint32_t s = holder(b, u->src[j]);
+            if (s != OUTSIDE && s != h && b->t[s].soonest > users) b->t[s].soonest = users;
         }
     }
-    return best;
+}
+
+static void issue_squeezed(body *b, uint32_t k) {
+    uint32_t i = b->ready[k];
+    kn_uop u = b->item[i];
+    issue(b, k, 0);
+    if (b->t[i].value) tell_readers(b, i);
+    for (uint32_t j = 0; j < u->nsrc; j++) {
+        uint32_t h = holder(b, u->src[j]);
+        if (h != OUTSIDE) tell_readers(b, h);
+    }
 }
 
 /* Of those ready, what ends most; of what begins a value, what is read beside one that is nearest to its end. */
@@ -332,12 +354,12 @@ static uint32_t choose_squeezed(const body *b) {
     uint32_t best = 0, soonest = OUTSIDE;
     int least = 2;
     for (uint32_t k = 0; k < b->nready; k++) {
-        uint32_t i = b->ready[k], s = OUTSIDE;
-        int g = growth(b, i);
-        if (g > least) continue;
-        if (g > 0) s = soonest_beside(b, i);
-        if (g == least && (s > soonest || (s == soonest && i > b->ready[best]))) continue;
-        best = k, least = g, soonest = s;
+        uint32_t i = b->ready[k];
+        const task *t = &b->t[i];
+        uint32_t s = t->growth > 0 ? t->soonest : OUTSIDE;
+        if (t->growth > least) continue;
+        if (t->growth == least && (s > soonest || (s == soonest && i > b->ready[best]))) continue;
+        best = k, least = t->growth, soonest = s;
     }
     return best;
 }
@@ -353,10 +375,11 @@ static void squeeze(body *b) {
     for (uint32_t k = 0; k < nfirst; k++)
         if (b->t[b->first[k]].real) b->waiting[b->nwaiting++] = b->first[k];
         else arrive(b, b->first[k], 0);
-    for (uint32_t i = 0; i < b->n; i++) users[i] = b->t[i].users;
+    for (uint32_t i = 0; i < b->n; i++)
+        users[i] = b->t[i].users, b->t[i].growth = (int8_t)growth(b, i), b->t[i].soonest = OUTSIDE;
     while (b->nwaiting || b->nready) {
         while (b->nwaiting) b->ready[b->nready++] = b->waiting[--b->nwaiting];
-        issue(b, choose_squeezed(b), 0);
+        issue_squeezed(b, choose_squeezed(b));
     }
     put(b, b->n - 1);
     for (uint32_t i = 0; i < b->n; i++) b->t[i].users = users[i];

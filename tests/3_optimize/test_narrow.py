@@ -66,3 +66,15 @@ def test_constants_are_read_where_they_lie(koine, function):
     text = code(koine, f'koine 1 tensor\n%x = param "x" : f32 [65536]\n%y = {function} %x\nout "y" = %y\n')
     in_place = len(re.findall(r"\bv(?:fm|fnm|add|mul|sub|min|max)\S*ps ymm.*YMMWORD PTR \[rip", text))
     assert in_place >= 4 and " spill " not in text and "vbroadcastss" not in text.split(".L1:")[1]
+
+
+def test_a_few_rows_share_strips(koine):
+    """All panels of a strip are packed at once, row by row, of which the next one is asked for; threads take columns, not rows, for each of which all
+    would be packed."""
+    one, two = (opts(koine, product(64, 4096, 4096), KN_THREADS=t) for t in (1, 2))
+    for found in (one, two):
+        rows = re.search(r"stage 2 2 #\d, swap (\d+) (\d+)", ", ".join(found))
+        assert rows and int(rows[2]) == int(rows[1]) + 1 and any(o.startswith(f"prefetch {rows[1]} 16384") for o in found)
+    assert two[0].startswith("split 1 2 t")
+    assert opts(koine, product(2048, 2048, 2048), KN_THREADS=2)[0].startswith("split 0 2 t")
+    assert not any(o.startswith("prefetch 16 16384") for o in opts(koine, product(64, 4096, 4096), "avx512"))

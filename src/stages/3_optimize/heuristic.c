@@ -212,11 +212,12 @@ static bool copies_parts(const ki_choice *c, kn_uop e, const ki_tile *tile, int6
     return false;
 }
 
-/* Is v so long that each of t threads has many panels, and u so short that parts of it would use each too little to have it packed? Each thread
- * would go through all of the streamed operand. */
-static bool wants_panels(const ki_tile *tile, int64_t t) {
+/* Is v so long that each of t threads has many panels, and u so short that parts of it would use each too little to have it packed, or that
+ * packing is much of the time? Each thread would go through all of the streamed operand. */
+static bool wants_panels(const ki_choice *c, const ki_tile *tile, int64_t t) {
     if (!tile->u || tile->row || tile->inner || tile->step < 1) return false;
-    return ki_extent(tile->u) < t * tile->mu * KI_LEAST_TILES && ki_extent(tile->v) >= t * tile->step * MANY_PANELS;
+    bool few = ki_extent(tile->u) < t * tile->mu * KI_LEAST_TILES || (tile->pack && ki_is_few(c, tile));
+    return few && ki_extent(tile->v) >= t * tile->step * MANY_PANELS;
 }
 
 static bool is_tiled(const ki_tile *tile) { return tile->reduce && ki_is_tiled(tile->reduce); }
@@ -235,11 +236,11 @@ static kn_uop divided(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t
         kn_uop r = e->src[j];
         int64_t n = ki_extent(r), least = is_tiled(tile) ? unit_of(tile, r, true) : 1,
                 t = c->count ? c->count : thread_count(n / least, c->threads),
-                u = unit_of(tile, r, !wants_panels(tile, t));
+                u = unit_of(tile, r, !wants_panels(c, tile, t));
         if (n < t * u || n % (t * u) || !may_thread(c, e, r)) continue;
         if (r == tile->u && ki_extent(tile->v) % (t * tile->step) == 0 && ki_extent(tile->v) >= t * tile->step)
             continue;
-        if (r == tile->u && (wants_panels(tile, t) || copies_parts(c, e, tile, t))) continue;
+        if (r == tile->u && (wants_panels(c, tile, t) || copies_parts(c, e, tile, t))) continue;
         return *unit = u, r;
     }
     return NULL;

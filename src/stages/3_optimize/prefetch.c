@@ -354,6 +354,20 @@ static place of_copy(const ki_nest *k, kn_uop param) {
     return (place){0};
 }
 
+/* A strip's rows that are copied to all of its panels (pack_strip, tiled.c): the next row, from far apart, while this one is. */
+static place of_strip(const ki_choice *c, kn_uop param) {
+    const ki_nest *k = &c->nest;
+    kn_uop u, r;
+    for (uint32_t i = 0; ki_is_narrow(c) && (u = next_access(k, param, false, &i, &r));) {
+        kn_uop e = ki_nest_closer(k, r);
+        uint32_t at = e->op == KN_END ? ki_place_in(e, r) : 0;
+        if (at < 2 || !is_row(k, u) || step(k, u, r) != width(k, u) || !is_copied(e, u)) continue;
+        int64_t apart = step(k, u, e->src[at - 1]);
+        if (apart >= LONG_ROW && apart <= MOST) return (place){.loop = r, .ahead = apart};
+    }
+    return (place){0};
+}
+
 /* Another loop that asks for half of what `at` does, so that memory is busy for longer: it goes through the same row, by as wide vectors, and
  * has at least half as much to do. NULL: there is none, or one of the two is the first to read the row: it waits for what was asked for. */
 static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
@@ -546,6 +560,7 @@ static place find_place(const ki_choice *c, kn_uop param) {
     if (!at.loop && bytes >= BESIDE) at = of_sum(c, param, past);
     if (!at.loop && bytes >= BESIDE && !c->target->twice) at = of_window(&c->nest, param);
     if (!at.loop && bytes >= NEAR) at = of_copy(&c->nest, param);
+    if (!at.loop && bytes >= SECOND) at = of_strip(c, param);
     return at;
 }
 

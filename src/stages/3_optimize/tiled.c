@@ -207,6 +207,23 @@ static bool shares_sets(const ki_choice *c, const ki_tile *t) {
     return t->whole && known && apart % APART == 0 && strip <= MOST_STRIP && ki_storage(t->other)->op == KN_PARAM;
 }
 
+/* Are all panels of a strip of columns (strips.c) packed at once, a row of it after the other? Where vectors are narrow: a panel's piece of a row is a
+ * line and a half, and what is read in such pieces, far from each other, nobody fetches ahead. The next row is asked for (prefetch.c). */
+static bool packs_strip(const ki_choice *c, kn_uop e, const ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    bool known, along = ki_nest_stride(k, t->streamed, t->v, &known) == 1 && known;
+    int64_t bytes = ki_extent(t->v) * ki_terms(t->reduce) * ki_word_bytes(k, t->streamed);
+    return t->pack && ki_is_narrow(c) && along && ki_keeps_sums(c, e) && ki_place_in(e, t->v) > 1 &&
+           ki_extent(t->v) > t->step && bytes <= KI_MOST_ROWS;
+}
+
+static bool pack_strip(ki_choice *c, uint32_t v, int32_t slot) {
+    kn_uop r = ki_nest_range(&c->nest, v), e = ki_nest_closer(&c->nest, r), part = e->src[ki_place_in(e, r) - 1];
+    uint32_t panels = ki_nest_next_range(&c->nest);
+    return ki_choice_do(c, KI_OPT_STAGE, 0, false, part->arg.range.id, slot) &&
+           ki_choice_do(c, KI_OPT_SWAP, 0, false, panels, panels + 1);
+}
+
 static ki_part part(kn_axis to, uint32_t id, int64_t n) { return (ki_part){to, id, n < 2 ? 0 : n}; }
 
 static ki_part along(const ki_choice *c, kn_uop row) {
@@ -248,7 +265,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
                                        part(KN_AX_UPCAST, v, t->lanes), part(KN_AX_UPCAST, v, t->nv)};
     uint32_t m = 5;
     if (t->row) lanes[m++] = along(c, t->row);
-    bool over_u = laps_rows(c, t), over_v = laps_columns(c, t);
+    bool over_u = laps_rows(c, t), over_v = laps_columns(c, t), strip = packs_strip(c, e, t);
     ki_choice_mark(c, e);
     ki_choice_mark(c, t->reduce);
     for (uint32_t i = 0; i < n; i++) {
@@ -270,8 +287,10 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (over_u) lanes[1].n = 0;
     if (!ki_choice_split(c, lanes, m)) return false;
     for (uint32_t i = 0; i < panels; i++)
-        if (t->first ? !ki_choice_do(c, KI_OPT_STAGE, 0, false, UINT32_MAX, slot[i])
-                     : (t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i], false))
+        if (t->first           ? !ki_choice_do(c, KI_OPT_STAGE, 0, false, UINT32_MAX, slot[i])
+            : strip && i == 0 ? !pack_strip(c, v, slot[i])
+                               : (t->whole && !put_once(c, v, slot[i])) ||
+                                     !ki_pack_before(c, t->whole ? v : u, slot[i], false))
             return false;
     if (copies && !ki_choice_do(c, KI_OPT_STAGE, 0, false, u, copies)) return false;
     if (turned >= 0 && !ki_choice_do(c, KI_OPT_STAGE, 0, true, u, turned)) return false;

@@ -76,12 +76,24 @@ bool ki_is_hard(const ki_nest *k, const ki_tile *t) {
     return (ki_is_gated(t->streamed) && !t->inner) || ki_nest_stride(k, t->streamed, t->v, &known) != 1 || !known;
 }
 
+/* Windows that were copied so that an image's rows are one loop (gates.c), a row of all positions for each term: a tile takes a part of each such
+ * row, of which no vector need begin with a line. Where vectors are narrow they are packed once more. */
+static bool is_copied_in_rows(const ki_choice *c, const ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    kn_uop from = t->streamed->src[0], copy = from->op == KN_AFTER && from->nsrc > 1 ? from->src[1] : NULL;
+    kn_uop store = copy && copy->op == KN_END ? ki_nest_store(copy) : NULL;
+    if (!ki_is_narrow(c) || !store || !ki_is_access(store->src[1]) || !t->u || ki_extent(t->v) <= t->step) return false;
+    if (ki_uses(k, from, t->u) || ki_uses(k, from, t->v) || ki_word_of(k, t->streamed) != t->streamed) return false;
+    return ki_terms(t->reduce) * t->step * t->mw * ki_word_bytes(k, t->streamed) <= KI_MOST_PACKED;
+}
+
 bool ki_worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t item = ki_word_bytes(k, t->streamed), span = 0;
     bool known, hard = ki_is_hard(k, t);
     if (c->knobs.pack == 1 || t->inner) return false;
-    if (t->row || !t->u || !ki_may_pack(k, e, t->reduce, t->streamed, t->step * t->mw, t->u)) return false;
+    bool may = t->u && !t->row && ki_may_pack(k, e, t->reduce, t->streamed, t->step * t->mw, t->u);
+    if (t->row || !t->u || !(may || is_copied_in_rows(c, t))) return false;
     if (hard) return ki_panel_uses(k, e, t) >= KI_FEW_USES;
     if (c->knobs.pack == 2) return true;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {
@@ -114,7 +126,8 @@ static bool is_repeated(const ki_choice *c, kn_uop e, kn_uop access) {
  * is gone through, and they are less. */
 bool ki_is_packed_whole(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
-    if (!t->pack || !t->u || !ki_may_pack(k, e, t->reduce, t->streamed, ki_extent(t->v), NULL)) return false;
+    if (!t->pack || !t->u) return false;
+    if (!ki_may_pack(k, e, t->reduce, t->streamed, ki_extent(t->v), NULL) && !is_copied_in_rows(c, t)) return false;
     if (ki_is_tiled(t->reduce)) return ki_goes_by_blocks(c, t);
     if (!c->target->twice || t->row || t->w) return false;
     if (is_repeated(c, e, t->streamed)) return true;

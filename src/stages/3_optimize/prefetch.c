@@ -29,6 +29,7 @@
 #define SHORTEST     16        /* iterations of a loop in an iteration of another */
 #define BESIDE       (1 << 20) /* bytes of a second-level cache */
 #define NEAR         (1 << 18) /* bytes of what the second-level cache is likely to have */
+#define LARGE        (1 << 22) /* bytes of what comes from memory, or from a cache that all share */
 #define SECOND       (1 << 20) /* bytes of what it does not have, whoever wrote it */
 
 /* The PARAM that an access is to; read: that it reads. */
@@ -368,6 +369,23 @@ static place of_strip(const ki_choice *c, kn_uop param) {
     return (place){0};
 }
 
+/* Windows that are copied (copy_windows, tiled.c), a channel after the other: in each the rows below this one's, of which the next windows are. */
+static place below_windows(const ki_choice *c, kn_uop param) {
+    const ki_nest *k = &c->nest;
+    kn_uop u, r;
+    for (uint32_t i = 0; ki_is_narrow(c) && (u = next_access(k, param, false, &i, &r));) {
+        int64_t rows = 0;
+        if (!ki_is_gated(u) || !is_row(k, u) || step(k, u, r) < FAR || !is_copied(ki_nest_closer(k, r), u)) continue;
+        for (uint32_t q = 0; q < k->scope.nrange; q++) {
+            kn_uop lane = k->scope.range[q];
+            int64_t all = ki_is_lane(lane) ? step(k, u, lane) * ki_extent(lane) : 0;
+            if (all > rows && ki_is_gated_by(k, u, lane)) rows = all;
+        }
+        if (rows > LEAST && rows < step(k, u, r)) return (place){.loop = r, .ahead = rows, .second = true};
+    }
+    return (place){0};
+}
+
 /* Another loop that asks for half of what `at` does, so that memory is busy for longer: it goes through the same row, by as wide vectors, and
  * has at least half as much to do. NULL: there is none, or one of the two is the first to read the row: it waits for what was asked for. */
 static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
@@ -469,8 +487,10 @@ static place next_rows(const ki_choice *c, kn_uop param) {
             int64_t s = next ? step(k, u, tiles) : 0;
             if (s >= FAR && s < ahead) ahead = s;
         }
+        bool far =
+            ki_is_narrow(c) && bytes_of(param) >= LARGE; /* from further than a cache of one's own, again and again */
         if (ahead <= MOST && covered(k, u) > best.worth &&
-            (!c->target->twice || times_read(k, ki_nest_closer(k, r), u) <= FEW_TIMES))
+            (!c->target->twice || far || times_read(k, ki_nest_closer(k, r), u) <= FEW_TIMES))
             best = (place){.loop = r, .ahead = ahead, .worth = covered(k, u), .second = ahead >= FIRST};
     }
     return best;
@@ -561,6 +581,7 @@ static place find_place(const ki_choice *c, kn_uop param) {
     if (!at.loop && bytes >= BESIDE && !c->target->twice) at = of_window(&c->nest, param);
     if (!at.loop && bytes >= NEAR) at = of_copy(&c->nest, param);
     if (!at.loop && bytes >= SECOND) at = of_strip(c, param);
+    if (!at.loop && bytes >= SECOND) at = below_windows(c, param);
     return at;
 }
 

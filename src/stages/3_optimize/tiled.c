@@ -11,9 +11,10 @@
 #define DOT_BLOCK                                                                                                      \
     (5                                                                                                                 \
      << 15) /* bytes of rows that stay in a second-level cache while tiles of others go by, and how many rows at least */
-#define LEAST_DOTS 8
-#define APART      2048      /* bytes from row to row: of 32 rows 16 share a set, or more */
-#define MOST_STRIP (1 << 17) /* bytes of a tile's rows that are copied */
+#define LEAST_DOTS  8
+#define MOST_WINDOW 3         /* places along one axis of a window */
+#define APART       2048      /* bytes from row to row: of 32 rows 16 share a set, or more */
+#define MOST_STRIP  (1 << 17) /* bytes of a tile's rows that are copied */
 
 static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
     ki_choice_do(c, KI_OPT_SWAP, 0, false, a->arg.range.id, b->arg.range.id);
@@ -224,6 +225,17 @@ static bool pack_strip(ki_choice *c, uint32_t v, int32_t slot) {
            ki_choice_do(c, KI_OPT_SWAP, 0, false, panels, panels + 1);
 }
 
+/* Loops that say which of a copy's lanes are read, as those along a window, are lanes too where vectors are narrow, if they are few: else they stand
+ * around all others (stage.c), and each channel's rows, far from the next one's, come by once for each of them. first: the copy's first loop. */
+static void copy_windows(ki_choice *c, uint32_t first) {
+    const ki_nest *k = &c->nest;
+    for (uint32_t id = first, end = ki_nest_next_range(k); c->ok && ki_is_narrow(c) && id < end; id++) {
+        kn_uop r = ki_nest_range(k, id), e = r ? ki_nest_closer(k, r) : NULL, store = e ? ki_nest_store(e) : NULL;
+        if (!store || !ki_is_serial(r) || !ki_is_access(store->src[1]) || ki_extent(r) > MOST_WINDOW) continue;
+        if (ki_is_gated_by(k, store->src[1], r)) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, id, ki_extent(r));
+    }
+}
+
 static ki_part part(kn_axis to, uint32_t id, int64_t n) { return (ki_part){to, id, n < 2 ? 0 : n}; }
 
 static ki_part along(const ki_choice *c, kn_uop row) {
@@ -254,9 +266,9 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (block_dots(c, e, t)) return c->ok;
     if (free && order_operands(c, e, t)) return c->ok;
     if (block_rows(c, t) || block_panels(c, e, t)) return c->ok;
-    if (t->pack) slot[panels++] = ki_storage(t->streamed)->arg.param->slot;
+    if (t->pack) slot[panels++] = ki_slot_of(ki_storage(t->streamed));
     for (uint32_t i = 0; i < n; i++)
-        if (ki_worth_packing(c, e, &also[i])) slot[panels++] = ki_storage(also[i].streamed)->arg.param->slot;
+        if (ki_worth_packing(c, e, &also[i])) slot[panels++] = ki_slot_of(ki_storage(also[i].streamed));
     int64_t apart = apart_bytes(c, t);
     if (apart && apart <= KI_MOST_ROWS) slot[panels++] = ki_storage(t->other)->arg.param->slot;
     int32_t turned = !apart && turns_words(c, t) ? ki_storage(t->other)->arg.param->slot : -1;
@@ -287,11 +299,12 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (over_u) lanes[1].n = 0;
     if (!ki_choice_split(c, lanes, m)) return false;
     for (uint32_t i = 0; i < panels; i++)
-        if (t->first           ? !ki_choice_do(c, KI_OPT_STAGE, 0, false, UINT32_MAX, slot[i])
-            : strip && i == 0 ? !pack_strip(c, v, slot[i])
-                               : (t->whole && !put_once(c, v, slot[i])) ||
-                                     !ki_pack_before(c, t->whole ? v : u, slot[i], false))
+        if (t->first ? !ki_choice_do(c, KI_OPT_STAGE, 0, false, UINT32_MAX, slot[i])
+            : strip && i == 0
+                ? !pack_strip(c, v, slot[i])
+                : (t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i], false))
             return false;
+    copy_windows(c, inside);
     if (copies && !ki_choice_do(c, KI_OPT_STAGE, 0, false, u, copies)) return false;
     if (turned >= 0 && !ki_choice_do(c, KI_OPT_STAGE, 0, true, u, turned)) return false;
     for (uint32_t i = 0; i < sums && c->ok; i++) ki_join_sums(c, sum[i]);

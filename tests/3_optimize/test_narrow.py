@@ -69,12 +69,50 @@ def test_constants_are_read_where_they_lie(koine, function):
 
 
 def test_a_few_rows_share_strips(koine):
-    """All panels of a strip are packed at once, row by row, of which the next one is asked for; threads take columns, not rows, for each of which all
-    would be packed."""
+    """All panels of a strip are packed at once, row by row, and the next one's rows are asked for in the tiles' sums; threads take columns, not rows,
+    for each of which all would be packed."""
     one, two = (opts(koine, product(64, 4096, 4096), KN_THREADS=t) for t in (1, 2))
     for found in (one, two):
         rows = re.search(r"stage 2 2 #\d, swap (\d+) (\d+)", ", ".join(found))
-        assert rows and int(rows[2]) == int(rows[1]) + 1 and any(o.startswith(f"prefetch {rows[1]} 16384") for o in found)
+        assert rows and int(rows[2]) == int(rows[1]) + 1 and any(o.endswith(f" {256 * 16384} top #2") for o in found)
     assert two[0].startswith("split 1 2 t")
     assert opts(koine, product(2048, 2048, 2048), KN_THREADS=2)[0].startswith("split 0 2 t")
-    assert not any(o.startswith("prefetch 16 16384") for o in opts(koine, product(64, 4096, 4096), "avx512"))
+    assert "prefetch 16 12000 #2" in opts(koine, product(96, 3000, 2048))  # the next row, where tiles do not divide a strip's
+
+
+def test_the_next_panel_is_asked_for_beside_sums(koine):
+    """Some of its rows in each of the tiles that go through this one, line by line, none twice; and a copy that no tile reads again is not."""
+    found = opts(koine, product(64, 3840, 1024))
+    outer = re.search(r"split (\d+) \d+ R #\d+, prefetch \1 \d+ top #2", ", ".join(found))
+    loop = code(koine, product(64, 3840, 1024)).split("prefetcht1")
+    assert outer and 2 <= len(loop) <= 4
+    assert not any(re.match(r"prefetch \d+ \d+ top #2", o) for o in opts(koine, product(2048, 2048, 2048)))
+
+
+def test_windows_are_copied_a_channel_at_a_time(koine):
+    """What masks hang on, the places of a window, are lanes of the copy."""
+    text = koine("bench", "text", "conv_bn").stdout.replace(" @NULL", "")
+    assert re.search(r"stage 1 \d+ #\d+, split \d+ 3 u #\d+, split \d+ 3 u #\d+", ", ".join(opts(koine, text)))
+
+
+STRIDED = """koine 1 tensor
+%x = param "x" : f32 [512, 14, 14]
+%w = param "w" : f32 [256, 512]
+%a = reshape %x (512, 7, 2, 7, 2)
+%d = shrink %a (0, 0, 0, 0, 0) (512, 7, 1, 7, 1)
+%b = reshape %d (1, 512, 7, 7)
+%bx = expand %b (256, 512, 7, 7)
+%c = reshape %w (256, 512, 1, 1)
+%cx = expand %c (256, 512, 7, 7)
+%p = mul %bx %cx
+%s = reduce add %p axes=(1)
+%y = reshape %s (256, 7, 7)
+out "y" = %y
+"""
+
+
+def test_what_was_copied_in_rows_is_packed(koine):
+    """A strided product of 7 x 7 places: rows of 49, of which a tile takes 24, that begin anywhere in a line."""
+    found = ", ".join(opts(koine, STRIDED))
+    assert found.startswith("stage -1 1, join 1 2") and "split 1 3 u #12, stage 1 -1 #1" in found
+    assert "stage 1 -1" not in ", ".join(opts(koine, STRIDED, "avx512"))

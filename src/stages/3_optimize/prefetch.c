@@ -27,9 +27,10 @@
 #define BLOCK_ROWS   16        /* that lie apart and are read at once: more than the hardware looks after */
 #define SQUARES      4         /* along such rows */
 #define SHORTEST     16        /* iterations of a loop in an iteration of another */
+#define MOST_USES    64        /* of a panel, beside which packing it takes time */
 #define BESIDE       (1 << 20) /* bytes of a second-level cache */
 #define NEAR         (1 << 18) /* bytes of what the second-level cache is likely to have */
-#define LARGE        (1 << 22) /* bytes of what comes from memory, or from a cache that all share */
+#define LARGE        (1 << 23) /* bytes of what comes from memory, or from a cache that all share */
 #define SECOND       (1 << 20) /* bytes of what it does not have, whoever wrote it */
 
 /* The PARAM that an access is to; read: that it reads. */
@@ -585,6 +586,63 @@ static place find_place(const ki_choice *c, kn_uop param) {
     return at;
 }
 
+/* What a copy before a tile's sum takes to local memory, a row of it at a time. */
+typedef struct packed {
+    kn_uop sum;
+    int64_t rows, bytes, ahead; /* of a row; to the next panel */
+    int64_t tiles, uses;        /* that go through what is copied at once; of each panel */
+} packed;
+
+static bool is_packed(const ki_nest *k, kn_uop access, kn_uop r, packed *p) {
+    const ki_scope *s = &k->scope;
+    kn_uop e = ki_nest_closer(k, r), next = NULL;
+    if (ki_is_gated(access) || !is_row(k, access) || !is_copied(e, access)) return false;
+    *p = (packed){.rows = 1, .bytes = width(k, access), .tiles = 1, .uses = 1};
+    for (uint32_t j = e->nsrc; j-- > 1;) {
+        int64_t by = step(k, access, e->src[j]);
+        if (!ki_is_serial(e->src[j])) continue;
+        if (by == p->bytes && p->rows == 1) p->bytes *= ki_extent(e->src[j]);
+        else if (by < p->bytes || p->rows > 1) return false;
+        else p->rows = ki_extent(e->src[j]);
+    }
+    kn_uop buf = ki_storage(ki_nest_store(e)->src[0]), read = NULL;
+    for (uint32_t i = 0; i < s->n && !p->sum; i++) {
+        kn_uop u = s->node[i], x = k->read[i] && ki_storage(u) == buf ? innermost(k, u) : u;
+        if (x != u && ki_nest_closer(k, x)->op == KN_REDUCE) p->sum = ki_nest_closer(k, x), read = u;
+    }
+    for (uint32_t q = 0; p->sum && q < s->nrange; q++) {
+        kn_uop v = s->range[q];
+        if (!ki_is_serial(v) || ki_nest_closer(k, v)->op != KN_END) continue;
+        if (ki_scope_has(s, e, v) && step(k, access, v) && (!next || is_inside(k, v, next))) next = v;
+        if (!ki_scope_has(s, p->sum, v) || ki_scope_has(s, e, v)) continue;
+        p->tiles *= ki_extent(v);
+        if (!step(k, read, v)) p->uses *= ki_extent(v);
+    }
+    p->ahead = next ? step(k, access, next) : 0;
+    return p->sum && p->ahead >= LEAST && p->ahead <= MOST;
+}
+
+/* The next panel, or strip of panels, that comes from far: some of its lines in each tile's sum, so that memory is never asked for more than the queues
+ * on the way to it take. Where vectors are narrow: it was measured nowhere else. True if a sum was split. */
+static bool ask_for_panel(ki_choice *c, int32_t slot, kn_uop param) {
+    const ki_nest *k = &c->nest;
+    kn_uop u, r, sum = NULL;
+    int64_t trips = 0;
+    packed p;
+    place best = {.second = true};
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
+        if (covered(k, u) <= best.worth || !is_packed(k, u, r, &p) || p.sum->nsrc != 2 || p.rows % p.tiles ||
+            p.uses > MOST_USES)
+            continue;
+        int64_t each = p.rows / p.tiles, n = ki_extent(p.sum->src[1]), t = each > 1 ? each : p.bytes / LEAST;
+        while (t > 1 && (n % t || n / t < SHORTEST || (each > 1 && each % t))) t--;
+        if (t > 1) sum = p.sum->src[1], trips = t, best.worth = covered(k, u), best.ahead = p.ahead;
+    }
+    uint32_t id = sum ? sum->arg.range.id : 0;
+    return sum && ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, id, ki_extent(sum) / trips) &&
+           ask(c, slot, ki_nest_range(&c->nest, id), &best);
+}
+
 /* The PARAM's strips are asked for once no loop is split any more. True if a loop was split: all is to be looked at anew. */
 static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
     int64_t bytes = bytes_of(param);
@@ -636,6 +694,11 @@ static place of_panel(const ki_nest *k, kn_uop access) {
 
 void ki_choose_prefetches(ki_choice *c) {
     const ki_nest *k = &c->nest;
+    for (uint32_t i = 0; c->ok && c->open && ki_is_narrow(c) && i < k->scope.n; i++) {
+        kn_uop p = param_of(k, i); /* before other loops split their sums */
+        int32_t slot = p && bytes_of(p) >= SECOND ? p->arg.param->slot : -1;
+        if (slot >= 0 && !is_asked_for(k, slot, ANY) && ask_for_panel(c, slot, p)) i = UINT32_MAX;
+    }
     for (int last = 0; last < 2; last++)
         for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
             kn_uop p = param_at(k, i); /* in order of access: whose loop is split first decides how others may be */

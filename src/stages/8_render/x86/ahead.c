@@ -195,3 +195,105 @@ void ki_lask_terms(ki_lower *l, kn_uop loop, const ki_opt *o) {
     }
     KI_LPUT(l, KI_X_ADD_GE, far, ki_mreg(KI_XO_R64, ki_lbase(l, l->local.address[first].buf).reg));
 }
+
+#define MOST_COPYING 4 /* loops of a copy */
+
+typedef struct copying {
+    kn_uop loop[64]; /* around it, outermost first */
+    uint32_t loops;
+    ki_address at;
+    kn_uop index;       /* of its first element, but what is constant in it */
+    int64_t start, end; /* that, of all that its innermost loop reads: elements */
+} copying;
+
+/* The last vectors of the PARAM that were copied before now. */
+static bool find_copying(const ki_lower *l, int32_t slot, copying *c) {
+    kn_uop open[64];
+    uint32_t n = 0;
+    c->loops = 0;
+    for (uint32_t i = 0; i < l->now; i++) {
+        kn_uop u = l->inst[i];
+        if (u->op == KN_RANGE && n < 64) open[n++] = u;
+        if (u->op == KN_END) n -= u->nsrc - 1 < n ? u->nsrc - 1 : n;
+        kn_uop read = u->op == KN_STORE && l->local.address[i].buf->op == KN_BUFFER ? u->src[1] : NULL;
+        if (!read || read->op != KN_LOAD || read->nsrc != 1 || !n || !ki_lmoves_vector(l, read, slot)) continue;
+        ki_address a = *ki_lplace(l, read);
+        int64_t from = a.start;
+        kn_uop index = ki_lpeel(a.base, &from);
+        if (!c->loops || c->loop[c->loops - 1] != open[n - 1] || c->index != index) {
+            *c = (copying){.loops = n, .at = a, .index = index, .start = from, .end = from + a.lanes};
+            memcpy(c->loop, open, n * sizeof *open);
+        }
+        if (from < c->start) c->start = from;
+        if (from + a.lanes > c->end) c->end = from + a.lanes;
+    }
+    return c->loops > 0;
+}
+
+/* A sum of at most MOST_NESTED terms: how far each loop takes it on, and what is left, at most so many terms. How many; UINT32_MAX: it is none. */
+static uint32_t split_index(kn_uop index, const kn_uop *loop, uint32_t n, int64_t *by, kn_uop *rest) {
+    kn_uop left[MOST_NESTED] = {index};
+    uint32_t rests = 0;
+    for (uint32_t k = index ? 1 : 0; k > 0;) {
+        kn_uop x = left[--k], r = x->op == KN_MUL && ki_is_const(x->src[1]) ? x->src[0] : x;
+        uint32_t j = 0;
+        while (j < n && loop[j] != r) j++;
+        if (j < n) by[j] += r == x ? 1 : x->src[1]->arg.i;
+        else if (x->op == KN_ADD && k + 2 <= MOST_NESTED) left[k++] = x->src[0], left[k++] = x->src[1];
+        else if (rests == MOST_NESTED) return UINT32_MAX;
+        else rest[rests++] = x;
+    }
+    return rests;
+}
+
+void ki_lask_copied(ki_lower *l, const ki_opt *o) {
+    copying c;
+    kn_uop around[64], rest[MOST_NESTED];
+    ki_vreg counter[64];
+    uint32_t n = 0, same = 0, rows = 0;
+    if (!find_copying(l, o->id, &c)) return;
+    for (uint32_t d = 0; d < l->depth; d++)
+        if (l->loop[d].range) around[n] = l->loop[d].range, counter[n++] = l->loop[d].counter;
+    while (same < n && same < c.loops && around[same] == c.loop[same]) same++;
+    const kn_uop *loop = c.loop + same;
+    uint32_t loops = c.loops - same;
+    int64_t by[MOST_COPYING] = {0}, width = c.end - c.start, es = ki_les(c.at.buf), line = l->m.target->line / es,
+            times = 1;
+    if (!loops || loops > MOST_COPYING || same == n) return;
+    uint32_t rests = split_index(c.index, loop, loops, by, rest);
+    for (uint32_t j = 1; j < loops; j++) rows = by[j] > by[rows] ? j : rows;
+    for (uint32_t j = loops; j-- > 0;) { /* what goes along a row, innermost loops first */
+        if (!ki_is_const(loop[j]->src[0])) return;
+        if (j != rows && by[j] != width) return;
+        if (j != rows) width *= loop[j]->src[0]->arg.i;
+    }
+    for (uint32_t j = same; j < n; j++) {
+        if (!ki_is_const(around[j]->src[0])) return;
+        if (j + 1 < n) times *= around[j]->src[0]->arg.i;
+    }
+    /* what has become of the rest, and that it does not stand in the copy's own loops */
+    for (uint32_t j = 0; rests != UINT32_MAX && j < rests; j++)
+        if (!ki_lv(l, rest[j])->gpr || l->at[rest[j]->id] > l->at[loop[0]->id]) return;
+    int64_t all = loop[rows]->src[0]->arg.i, trips = around[n - 1]->src[0]->arg.i,
+            each = times > 0 && all % times == 0 ? all / times : 0;
+    int64_t apart = by[rows], some = trips > 0 && each % trips == 0 ? each / trips : 0;
+    if (rests == UINT32_MAX || !each || (!some && each > 1) || apart * all * es > INT32_MAX) return;
+    int64_t step = some ? some * apart : (width + trips - 1) / trips, part = some ? width : step;
+    ki_mop to = ki_lbase(l, c.at.buf), at, more;
+    to.index = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64), to.scale = (uint8_t)es, to.v += c.start * es + o->arg;
+    at = ki_mreg(KI_XO_R64, to.index), more = ki_mreg(KI_XO_R64, ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64));
+    KI_LPUT(l, KI_X_IMUL_I, at, ki_mreg(KI_XO_R64, counter[n - 1]), ki_mimm(step));
+    for (uint32_t j = n - 1; j-- > same;) {
+        int64_t inside = each * apart;
+        for (uint32_t i = j + 1; i + 1 < n; i++) inside *= around[i]->src[0]->arg.i;
+        KI_LPUT(l, KI_X_IMUL_I, more, ki_mreg(KI_XO_R64, counter[j]), ki_mimm(inside));
+        KI_LPUT(l, KI_X_ADD_GE, at, more);
+    }
+    for (uint32_t j = 0; j < rests; j++) KI_LPUT(l, KI_X_ADD_GE, at, ki_mreg(KI_XO_R64, ki_lgeneral(l, rest[j])));
+    for (int64_t r = 0; r < (some ? some : 1); r++)
+        for (int64_t v = 0; v < part + line - 1; v += line) {
+            ki_mop lines = to;
+            lines.v += (r * apart + (v < part ? v : part - 1)) * es;
+            KI_LPUT(l, KI_X_PREFETCHT1, ki_lsized(lines, 0));
+        }
+}

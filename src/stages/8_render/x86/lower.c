@@ -325,8 +325,9 @@ static void open_loop(ki_lower *l, kn_uop u) {
     KI_LPUT(l, KI_M_LABEL, head);
     for (uint32_t k = 0; sum && k < info->nopt; k++) {
         const ki_opt *o = &info->opt[k];
-        if (o->op == KI_OPT_PREFETCH && (uint32_t)o->axis == u->arg.range.id)
-            ki_lask_rows(l, p->counter, ki_is_const(bound) ? bound->arg.i : 0, o->id, o->arg);
+        if (o->op != KI_OPT_PREFETCH || (uint32_t)o->axis != u->arg.range.id) continue;
+        if (o->top) ki_lask_copied(l, o);
+        else ki_lask_rows(l, p->counter, ki_is_const(bound) ? bound->arg.i : 0, o->id, o->arg);
     }
 }
 

@@ -145,6 +145,9 @@ void ki_lask_lines(ki_lower *l, kn_uop loop, const ki_opt *o);
 /* PREFETCH of a loop that goes along lines of several rows, and by less than a line in each iteration, where loops around it read the same lines again:
  * in each iteration it asks for an element's line of those rows whose turn it is. */
 void ki_lask_terms(ki_lower *l, kn_uop loop, const ki_opt *o);
+/* In each iteration of a sum's loop that has just been opened: some of the rows that a copy before it has read of the PARAM, so many bytes further
+ * on: all of them in all tiles that stand in the loops around both. */
+void ki_lask_copied(ki_lower *l, const ki_opt *o);
 ki_vreg ki_lslice(ki_lower *l, const ki_address *a); /* 0: no slice */
 
 void ki_lget(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop from); /* a power of two of bytes, to a vector register */

@@ -30,7 +30,6 @@
 #define MOST_USES    64        /* of a panel, beside which packing it takes time */
 #define BESIDE       (1 << 20) /* bytes of a second-level cache */
 #define NEAR         (1 << 18) /* bytes of what the second-level cache is likely to have */
-#define LARGE        (1 << 23) /* bytes of what comes from memory, or from a cache that all share */
 #define SECOND       (1 << 20) /* bytes of what it does not have, whoever wrote it */
 
 /* The PARAM that an access is to; read: that it reads. */
@@ -488,10 +487,8 @@ static place next_rows(const ki_choice *c, kn_uop param) {
             int64_t s = next ? step(k, u, tiles) : 0;
             if (s >= FAR && s < ahead) ahead = s;
         }
-        bool far =
-            ki_is_narrow(c) && bytes_of(param) >= LARGE; /* from further than a cache of one's own, again and again */
         if (ahead <= MOST && covered(k, u) > best.worth &&
-            (!c->target->twice || far || times_read(k, ki_nest_closer(k, r), u) <= FEW_TIMES))
+            (!c->target->twice || times_read(k, ki_nest_closer(k, r), u) <= FEW_TIMES))
             best = (place){.loop = r, .ahead = ahead, .worth = covered(k, u), .second = ahead >= FIRST};
     }
     return best;

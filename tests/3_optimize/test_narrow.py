@@ -80,12 +80,19 @@ def test_a_few_rows_share_strips(koine):
     assert "prefetch 16 12000 #2" in opts(koine, product(96, 3000, 2048))  # the next row, where tiles do not divide a strip's
 
 
+def test_the_next_strip_is_asked_for_beside_sums(koine):
+    """Of 256 rows of 384 columns each of 16 by 16 tiles asks for one, in 16 parts of its sum, a sixteenth of the row in each."""
+    text = code(koine, product(64, 4096, 4096))
+    asking = text[: text.index("prefetcht1")].split(".L")[-1]
+    assert [int(n) for n in re.findall(r"imul \S+ (?:\S+|QWORD PTR \[\S+\]), (\d+)", asking)] == [384 // 16, 4096, 16 * 4096]
+    lines = [int(n) - 256 * 4 * 4096 for n in re.findall(r"prefetcht1 \[\S+\+(\d+)\]", text.split(asking)[1].split(".L")[0])]
+    assert lines == [0, 64, 92]  # of 96 bytes that begin anywhere in a line
+
+
 def test_the_next_panel_is_asked_for_beside_sums(koine):
-    """Some of its rows in each of the tiles that go through this one, line by line, none twice; and a copy that no tile reads again is not."""
-    found = opts(koine, product(64, 3840, 1024))
-    outer = re.search(r"split (\d+) \d+ R #\d+, prefetch \1 \d+ top #2", ", ".join(found))
-    loop = code(koine, product(64, 3840, 1024)).split("prefetcht1")
-    assert outer and 2 <= len(loop) <= 4
+    """Of 256 rows of 24 columns each of 16 tiles asks for sixteen; what 512 tiles share is not asked for."""
+    found = ", ".join(opts(koine, product(64, 3072, 256)))
+    assert re.search(r"split (\d+) 16 R #\d+, prefetch \1 96 top #2", found)
     assert not any(re.match(r"prefetch \d+ \d+ top #2", o) for o in opts(koine, product(2048, 2048, 2048)))
 
 

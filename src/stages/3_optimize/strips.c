@@ -88,21 +88,23 @@ static bool is_plain_row(const ki_nest *k, kn_uop access, kn_uop r) {
 /* The other operand's rows, of one of what both operands have several of: however threads, cuts and blocks deal them out, since this decides
  * in which order terms are added. */
 static int64_t all_rows(const ki_nest *k, const ki_tile *t) {
-    return ki_numel(ki_storage(t->other)) / ki_terms(t->reduce) / ki_nest_shared(k, t->other, t->streamed);
+    int64_t terms = ki_terms(t->reduce);
+    return terms > 0 ? ki_numel(ki_storage(t->other)) / terms / ki_nest_shared(k, t->other, t->streamed) : 0;
 }
 
 bool ki_is_few(const ki_choice *c, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t bytes = ki_numel(ki_storage(t->streamed)) * ki_word_bytes(k, t->streamed);
-    return c->target->twice && t->u && all_rows(k, t) <= MOST_FEW && bytes >= LEAST_BYTES;
+    int64_t rows = t->u ? all_rows(k, t) : 0;
+    return c->target->twice && rows >= LEAST_FEW && rows <= MOST_FEW && bytes >= LEAST_BYTES;
 }
 
 /* A few rows by a large matrix. */
 static bool choose_few(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
-    int64_t m = t->u ? all_rows(k, t) : 0, n = ki_extent(t->v), terms = ki_terms(t->reduce);
+    int64_t n = ki_extent(t->v), terms = ki_terms(t->reduce);
     int64_t part = part_of(terms, FEW_PART), strip = n < 2 * STRIP ? n : STRIP;
-    if (!ki_is_few(c, t) || m < LEAST_FEW || t->row || t->w || t->inner || n < 2 * c->lanes) return false;
+    if (!ki_is_few(c, t) || t->row || t->w || t->inner || n < 2 * c->lanes) return false;
     if (part * 2 < FEW_PART || terms < 2 * part) return false;
     if (ki_keeps_sums(c, e) || t->reduce->nsrc != 2 || ki_storage(t->streamed)->op != KN_PARAM) return false;
     if (!is_plain_row(k, t->streamed, t->v) || !is_plain_row(k, t->other, t->reduce->src[1])) return false;

@@ -277,7 +277,8 @@ void ki_lask_copied(ki_lower *l, const ki_opt *o) {
     int64_t all = loop[rows]->src[0]->arg.i, trips = around[n - 1]->src[0]->arg.i,
             each = times > 0 && all % times == 0 ? all / times : 0;
     int64_t apart = by[rows], some = trips > 0 && each % trips == 0 ? each / trips : 0;
-    if (rests == UINT32_MAX || !each || (!some && each > 1) || apart * all * es > INT32_MAX) return;
+    if (rests == UINT32_MAX || !each || (!some && each > 1)) return;
+    if (o->arg + c.end * es < 0 || (apart * all + width) * es > INT32_MAX - o->arg - c.end * es) return;
     int64_t step = some ? some * apart : (width + trips - 1) / trips, part = some ? width : step;
     ki_mop to = ki_lbase(l, c.at.buf), at, more;
     to.index = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64), to.scale = (uint8_t)es, to.v += c.start * es + o->arg;

@@ -82,7 +82,7 @@ static bool is_copied_in_rows(const ki_choice *c, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     kn_uop from = t->streamed->src[0], copy = from->op == KN_AFTER && from->nsrc > 1 ? from->src[1] : NULL;
     kn_uop store = copy && copy->op == KN_END ? ki_nest_store(copy) : NULL;
-    if (!ki_is_narrow(c) || !store || !ki_is_access(store->src[1]) || !t->u || ki_extent(t->v) <= t->step) return false;
+    if (!ki_is_narrow(c) || !store || !ki_is_access(store->src[1]) || ki_extent(t->v) <= t->step) return false;
     if (ki_uses(k, from, t->u) || ki_uses(k, from, t->v) || ki_word_of(k, t->streamed) != t->streamed) return false;
     return ki_terms(t->reduce) * t->step * t->mw * ki_word_bytes(k, t->streamed) <= KI_MOST_PACKED;
 }
@@ -92,8 +92,8 @@ bool ki_worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     int64_t item = ki_word_bytes(k, t->streamed), span = 0;
     bool known, hard = ki_is_hard(k, t);
     if (c->knobs.pack == 1 || t->inner) return false;
-    bool may = t->u && !t->row && ki_may_pack(k, e, t->reduce, t->streamed, t->step * t->mw, t->u);
-    if (t->row || !t->u || !(may || is_copied_in_rows(c, t))) return false;
+    if (t->row || !t->u) return false;
+    if (!ki_may_pack(k, e, t->reduce, t->streamed, t->step * t->mw, t->u) && !is_copied_in_rows(c, t)) return false;
     if (hard) return ki_panel_uses(k, e, t) >= KI_FEW_USES;
     if (c->knobs.pack == 2) return true;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {
@@ -126,8 +126,7 @@ static bool is_repeated(const ki_choice *c, kn_uop e, kn_uop access) {
  * is gone through, and they are less. */
 bool ki_is_packed_whole(const ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
-    if (!t->pack || !t->u) return false;
-    if (!ki_may_pack(k, e, t->reduce, t->streamed, ki_extent(t->v), NULL) && !is_copied_in_rows(c, t)) return false;
+    if (!t->pack || !t->u || !ki_may_pack(k, e, t->reduce, t->streamed, ki_extent(t->v), NULL)) return false;
     if (ki_is_tiled(t->reduce)) return ki_goes_by_blocks(c, t);
     if (!c->target->twice || t->row || t->w) return false;
     if (is_repeated(c, e, t->streamed)) return true;

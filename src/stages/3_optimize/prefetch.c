@@ -1,7 +1,8 @@
 /* prefetch.c: the OptOp PREFETCH, and when it pays: what a loop reads, or writes, is asked for before it is its turn.
  *
  * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, not of many of them at once,
- * not the next row, or strip of rows, while this one, in the cache by now, is gone through again, and not what a tile of sums is added to and stored in.
+ * not the next row, strip of rows, or panel to be packed, while this one, in the cache by now, is gone through again, and not what a tile of sums is added
+ * to and stored in.
  * The op changes no node: it stands in the kernel's list of OptOps, where the machine code is made from it. Asking for what lies
  * beyond a buffer is no access. */
 #include "stages/3_optimize/choose.h"

@@ -132,7 +132,8 @@ static void read_body(body *b, uint32_t *longest) {
         for (uint32_t k = 0; k < u->nsrc; k++) {
             kn_uop s = u->src[k], r = held_in(s);
             uint32_t p = b->place[s->id];
-            if (r != s && b->place[r->id] && b->place[r->id] != OUTSIDE) p = b->place[r->id];
+            if (b->place[r->id] && b->place[r->id] != OUTSIDE)
+                p = b->place[r->id]; /* what reads a bit cast reads that */
             if (p && p != OUTSIDE) {
                 add_user(b, p - 1, i);
                 uint32_t end = b->t[p - 1].ready + b->t[p - 1].latency;

@@ -130,16 +130,27 @@ void ki_lask_lines(ki_lower *l, kn_uop loop, const ki_opt *o) {
 
 #define MOST_NESTED 8 /* terms of an index, and loops around one, that are looked at */
 
+/* Of an index that is a sum: how far each loop takes it on, and the terms that are left. How many; UINT32_MAX: more than MOST_NESTED. */
+static uint32_t split_index(kn_uop index, const kn_uop *loop, uint32_t n, int64_t *by, kn_uop rest[MOST_NESTED]) {
+    kn_uop left[MOST_NESTED] = {index};
+    uint32_t rests = 0;
+    for (uint32_t k = index ? 1 : 0; k > 0;) {
+        kn_uop x = left[--k], r = x->op == KN_MUL && ki_is_const(x->src[1]) ? x->src[0] : x;
+        uint32_t j = 0;
+        while (j < n && loop[j] != r) j++;
+        if (j < n) by[j] += r == x ? 1 : x->src[1]->arg.i;
+        else if (x->op == KN_ADD && k + 2 <= MOST_NESTED) left[k++] = x->src[0], left[k++] = x->src[1];
+        else if (rests >= MOST_NESTED) rests = UINT32_MAX;
+        else rest[rests++] = x;
+    }
+    return rests;
+}
+
 /* How far an index that is a sum goes on with the loop. */
 static int64_t moves_on(kn_uop index, kn_uop loop) {
-    kn_uop left[MOST_NESTED] = {index};
+    kn_uop rest[MOST_NESTED];
     int64_t by = 0;
-    for (uint32_t n = 1; n > 0;) {
-        kn_uop x = left[--n];
-        if (x->op == KN_ADD && n + 2 <= MOST_NESTED) left[n++] = x->src[0], left[n++] = x->src[1];
-        else if (x == loop) by++;
-        else if (x->op == KN_MUL && x->src[0] == loop && ki_is_const(x->src[1])) by += x->src[1]->arg.i;
-    }
+    (void)split_index(index, &loop, 1, &by, rest);
     return by;
 }
 
@@ -230,22 +241,6 @@ static bool find_copying(const ki_lower *l, int32_t slot, copying *c) {
     return c->loops > 0;
 }
 
-/* A sum of at most MOST_NESTED terms: how far each loop takes it on, and what is left, at most so many terms. How many; UINT32_MAX: it is none. */
-static uint32_t split_index(kn_uop index, const kn_uop *loop, uint32_t n, int64_t *by, kn_uop *rest) {
-    kn_uop left[MOST_NESTED] = {index};
-    uint32_t rests = 0;
-    for (uint32_t k = index ? 1 : 0; k > 0;) {
-        kn_uop x = left[--k], r = x->op == KN_MUL && ki_is_const(x->src[1]) ? x->src[0] : x;
-        uint32_t j = 0;
-        while (j < n && loop[j] != r) j++;
-        if (j < n) by[j] += r == x ? 1 : x->src[1]->arg.i;
-        else if (x->op == KN_ADD && k + 2 <= MOST_NESTED) left[k++] = x->src[0], left[k++] = x->src[1];
-        else if (rests == MOST_NESTED) return UINT32_MAX;
-        else rest[rests++] = x;
-    }
-    return rests;
-}
-
 void ki_lask_copied(ki_lower *l, const ki_opt *o) {
     copying c;
     kn_uop around[64], rest[MOST_NESTED];
@@ -261,6 +256,7 @@ void ki_lask_copied(ki_lower *l, const ki_opt *o) {
             times = 1;
     if (!loops || loops > MOST_COPYING || same == n) return;
     uint32_t rests = split_index(c.index, loop, loops, by, rest);
+    if (rests == UINT32_MAX) return;
     for (uint32_t j = 1; j < loops; j++) rows = by[j] > by[rows] ? j : rows;
     for (uint32_t j = loops; j-- > 0;) { /* what goes along a row, innermost loops first */
         if (!ki_is_const(loop[j]->src[0])) return;
@@ -272,12 +268,12 @@ void ki_lask_copied(ki_lower *l, const ki_opt *o) {
         if (j + 1 < n) times *= around[j]->src[0]->arg.i;
     }
     /* what has become of the rest, and that it does not stand in the copy's own loops */
-    for (uint32_t j = 0; rests != UINT32_MAX && j < rests; j++)
+    for (uint32_t j = 0; j < rests; j++)
         if (!ki_lv(l, rest[j])->gpr || l->at[rest[j]->id] > l->at[loop[0]->id]) return;
     int64_t all = loop[rows]->src[0]->arg.i, trips = around[n - 1]->src[0]->arg.i,
             each = times > 0 && all % times == 0 ? all / times : 0;
     int64_t apart = by[rows], some = trips > 0 && each % trips == 0 ? each / trips : 0;
-    if (rests == UINT32_MAX || !each || (!some && each > 1)) return;
+    if (!each || (!some && each > 1)) return;
     if (o->arg + c.end * es < 0 || (apart * all + width) * es > INT32_MAX - o->arg - c.end * es) return;
     int64_t step = some ? some * apart : (width + trips - 1) / trips, part = some ? width : step;
     ki_mop to = ki_lbase(l, c.at.buf), at, more;

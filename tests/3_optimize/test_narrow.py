@@ -2,6 +2,7 @@
 rows at once, what is added up as memory lies is not asked for; and constants are read where they lie, so that functions go two vectors at once."""
 import re
 
+import numpy as np
 import pytest
 
 PRODUCT = """koine 1 tensor
@@ -48,11 +49,49 @@ def test_terms_are_written_out(koine, m, n, k):
     assert spilled and int(spilled[1]) == 0 and int(spilled[2]) <= 1
 
 
-@pytest.mark.parametrize("n, k, blocks", [(3072, 768, 64), (2304, 768, 48), (768, 3072, 64)])
-def test_rows_by_rows_go_in_blocks(koine, n, k, blocks):
-    """A block of one side's rows is what a second-level cache keeps beside a tile's rows of the other."""
-    assert opts(koine, rows_by_rows(128, n, k))[0] == f"split 1 {blocks} L top #3"
+@pytest.mark.parametrize("n, k, strip, part", [(3072, 768, 384, 384), (768, 3072, 384, 512), (1160, 1024, 384, 512), (600, 512, 120, 512)])
+def test_rows_by_rows_go_in_strips(koine, n, k, strip, part):
+    """Vectors go across the store, along rows of the one side, all of which are packed once; the other side's next six rows are asked for, one by
+    each panel; nothing is spilled where terms are added up."""
+    found = opts(koine, rows_by_rows(128, n, k))
+    assert f"split 1 {strip} L #" in re.sub(r"#\d+", "#", ", ".join(found)) and any(f" {part} R #" in o for o in found)
+    assert any(o.startswith("rows 2 ") for o in found) and any(o.startswith("prefetch") and f" {6 * k * 4}" in o for o in found)
+    assert found.count("swap 0 1 #-1") == 1 and re.search(r"split \d+ 6 u #\d+, split \d+ 8 u #\d+, split \d+ 2 u", ", ".join(found))
+    sums = max(re.split(r"(?m)^\.L\d+:| jl ", code(koine, rows_by_rows(128, n, k))), key=lambda block: block.count("vfmadd231ps"))
+    assert len(re.findall(r"(?m)^ +vfmadd231ps", sums)) == 48 and "spill" not in sums and "reload" not in sums
+
+
+@pytest.mark.parametrize("m, n, k, blocks", [(124, 3072, 768, 64), (132, 2304, 768, 48), (36, 768, 3072, 0), (124, 768, 3072, 64)])
+def test_other_rows_by_rows_go_in_blocks(koine, m, n, k, blocks):
+    """Of rows that are no whole vectors, or few. A block of one side's rows is what a second-level cache keeps beside a tile's rows of the other."""
+    found = opts(koine, rows_by_rows(m, n, k))
+    assert not any(o.startswith("rows") for o in found) and (f"split 1 {blocks} L top #" in ", ".join(found)) == (blocks > 0)
     assert not any(" L " in o for o in opts(koine, rows_by_rows(16, n, 256)))
+
+
+@pytest.mark.runs("avx2")
+@pytest.mark.parametrize("m, n, k", [(128, 400, 768), (64, 393, 1024), (72, 50, 3072), (200, 777, 512)])
+def test_strips_of_rows_on_the_processor(koine, tmp_path, m, n, k):
+    """Against numpy, and the same bits for any number of threads, with what no strip, and no vector, divides."""
+    rng = np.random.default_rng(m + n)
+    a, b = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((n, k)).astype(np.float32)
+    np.save(tmp_path / "a.npy", a), np.save(tmp_path / "b.npy", b)
+    (tmp_path / "p.kn").write_text(rows_by_rows(m, n, k))
+    got = []
+    for threads in (1, 2, 3, 5):
+        env = {"KN_CPU": "avx2", "KN_CODE": "x86", "KN_THREADS": threads, "KN_VERIFY": "1"}
+        given = ["--in", f"a={tmp_path}/a.npy", "--in", f"b={tmp_path}/b.npy", "--out", f"y={tmp_path}/y.npy"]
+        koine("run", tmp_path / "p.kn", *given, env=env)
+        got.append(np.load(tmp_path / "y.npy"))
+    assert np.abs(got[0] - a.astype(np.float64) @ b.T.astype(np.float64)).max() < 1e-3
+    assert all(np.array_equal(got[0], y) for y in got[1:])
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_threads_have_the_order_of_strips(koine, threads):
+    """Of what strips leave a column goes along the sum, whatever threads there are; places of what is kept are those of who reads it."""
+    found = opts(koine, rows_by_rows(128, 50257, 768), KN_THREADS=threads)
+    assert found[0] == f"split 0 {threads} t top #3" and any(o.startswith("rows") for o in found)
 
 
 @pytest.mark.parametrize("op, axis, asks", [("add", 1, False), ("add", 0, False), ("max", 1, True)])

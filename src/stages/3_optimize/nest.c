@@ -352,8 +352,9 @@ kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *co
     return found;
 }
 
-/* Of several reads, elements all, the one that these n loops leave where it is; NULL: none, or several. */
-static kn_uop read_left(const ki_nest *k, kn_uop root, int32_t slot, const kn_uop *loop, uint32_t n) {
+/* Of several reads, elements all, the one that these n loops leave where it is, or the one that they move; NULL: none, or several. */
+enum { LEFT, MOVED };
+static kn_uop one_read(const ki_nest *k, kn_uop root, int32_t slot, const kn_uop *loop, uint32_t n, bool which) {
     kn_uop found = NULL, *node;
     int64_t count = ki_toposort(k->ir, &root, 1, &node);
     bool one = count >= 0;
@@ -364,7 +365,7 @@ static kn_uop read_left(const ki_nest *k, kn_uop root, int32_t slot, const kn_uo
         one = !k->word[at];
         bool moves = false;
         for (uint32_t j = 0; j < n; j++) moves |= ki_scope_has(&k->scope, node[i], loop[j]);
-        if (moves) continue;
+        if (moves != which) continue;
         one &= !found;
         found = node[i];
     }
@@ -373,16 +374,17 @@ static kn_uop read_left(const ki_nest *k, kn_uop root, int32_t slot, const kn_uo
 }
 
 kn_uop ki_nest_read_without(const ki_nest *k, kn_uop root, int32_t slot, kn_uop r) {
-    return read_left(k, root, slot, &r, 1);
+    return one_read(k, root, slot, &r, 1, LEFT);
 }
 
 kn_uop ki_nest_read_inside(const ki_nest *k, kn_uop root, int32_t slot, kn_uop axis) {
     uint32_t count, at = axis ? ki_place_in(root, axis) + 1 : 0;
     kn_uop found = ki_nest_read_of(k, root, slot, &count), last = axis ? ki_last_loop(root) : NULL;
     if (count < 2) return found;
+    if (axis && slot < 0) return one_read(k, root, slot, root->src + at, root->nsrc - at, MOVED);
     if (!last || last == axis) return NULL;
     found = ki_nest_read_without(k, root, slot, last);
-    return found ? found : read_left(k, root, slot, root->src + at, root->nsrc - at);
+    return found ? found : one_read(k, root, slot, root->src + at, root->nsrc - at, LEFT);
 }
 
 int64_t ki_nest_shared(const ki_nest *k, kn_uop a, kn_uop b) {

@@ -69,7 +69,8 @@ kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *co
 /* Of several such, elements all, the one that r leaves where it is; NULL: none, or several. */
 kn_uop ki_nest_read_without(const ki_nest *k, kn_uop root, int32_t slot, kn_uop r);
 /* The one that STAGE copies inside root's loop `axis` (NULL: outside all): the only one; of several, elements all, the one that root's innermost loop
- * leaves where it is, or that all of its loops and lanes inside `axis` do. NULL: there is no such one. */
+ * leaves where it is, or that all of its loops and lanes inside `axis` do; of a BUFFER's, which what fills it reads too, the one that these move.
+ * NULL: there is no such one. */
 kn_uop ki_nest_read_inside(const ki_nest *k, kn_uop root, int32_t slot, kn_uop axis);
 /* Iterations of the loops, no sum's, that both accesses vary along, however they were split; 1: there are none. */
 int64_t ki_nest_shared(const ki_nest *k, kn_uop a, kn_uop b);

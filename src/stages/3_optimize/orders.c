@@ -18,6 +18,7 @@ typedef struct order {
     bool lanes;     /* among its loops */
     uint64_t where; /* all places: find_where; 0: they are not known, or need not be */
     kn_uop sum, at; /* a REDUCE, and what it is stored at; NULL */
+    kn_uop kept;    /* what reads it for that, where it is kept first */
 } order;
 enum { AT_ONCE = -1, BEGINS, LATER };
 typedef struct orders {
@@ -129,15 +130,18 @@ static order order_of_rows(const ki_scope *s, kn_uop u, kn_uop start, const uint
     return (order){.what = h, .how = terms == 1 ? 0 : ki_hash2(0, terms << 1), .many = elements_of(s, u, along)};
 }
 
-/* The store to an output, that with the least place, which each node has to do with, what is kept on the way by who reads it; NULL: none. */
-static void find_places(const ki_scope *s, kn_uop *to) {
-    for (uint32_t i = 0; i < s->n; i++) to[i] = NULL;
+/* The store to an output, that with the least place, which each node has to do with, what is kept on the way by who reads it; NULL: none. kept: the read
+ * of that, the last one on the way. */
+static void find_places(const ki_scope *s, kn_uop *to, kn_uop *kept) {
+    for (uint32_t i = 0; i < s->n; i++) to[i] = kept[i] = NULL;
     for (uint32_t i = s->n; i-- > 0;) {
         kn_uop u = s->node[i], out = u->op == KN_STORE && u->src[0]->op == KN_INDEX ? ki_storage(u->src[0]) : NULL;
         if (out && out->op == KN_PARAM) to[i] = u->src[0]->src[1];
+        kn_uop from = ki_is_access(u) ? ki_storage(u) : NULL;
+        if (from && from->op == KN_BUFFER && !kept[i]) kept[i] = u;
         for (uint32_t k = 0; k < u->nsrc && to[i]; k++) {
-            kn_uop *from = &to[ki_scope_at(s, u->src[k])];
-            if (!*from || to[i]->lo.i < (*from)->lo.i) *from = to[i];
+            uint32_t j = ki_scope_at(s, u->src[k]);
+            if (!to[j] || to[i]->lo.i < to[j]->lo.i) to[j] = to[i], kept[j] = kept[i];
         }
     }
 }
@@ -165,9 +169,9 @@ static uint64_t mod_power(uint64_t q, uint64_t n, uint64_t *sum) {
     return power;
 }
 
-/* The places at which a result, stored at `at`, has the sum, loops that it does not stand in aside: of each place p the term z^p, of a polynomial that two
+/* The places at which a result, stored at `at`, has the sum, loops that neither it nor what reads it stands in aside: of each place p the term z^p, of a polynomial that two
  * sets of places share at a z drawn by nobody who knows them if they are the same, however loops were split and cut. False: they are not known. */
-static bool find_where(const ki_scope *s, kn_uop sum, kn_uop at, uint64_t *where) {
+static bool find_where(const ki_scope *s, kn_uop sum, kn_uop kept, kn_uop at, uint64_t *where) {
     const uint64_t z = UINT64_C(0x17a3c5e9d1f2b846);
     ki_linear l;
     uint64_t rest;
@@ -175,7 +179,7 @@ static bool find_where(const ki_scope *s, kn_uop sum, kn_uop at, uint64_t *where
     *where = mod_power(z, (uint64_t)l.k, &rest);
     for (unsigned i = 0; i < l.n; i++) {
         if (l.term[i]->op != KN_RANGE || l.coef[i] < 1 || !ki_extent(l.term[i])) return false;
-        if (!ki_scope_has(s, sum, l.term[i])) continue;
+        if (!ki_scope_has(s, sum, l.term[i]) && !(kept && ki_scope_has(s, kept->src[1], l.term[i]))) continue;
         mod_power(mod_power(z, (uint64_t)l.coef[i], &rest), (uint64_t)ki_extent(l.term[i]), &rest);
         *where = mod_mul(*where, rest);
     }
@@ -187,7 +191,7 @@ static void locate(const ki_scope *s, order *of, uint32_t n) {
     bool lanes = false, known = of[0].how != of[n - 1].how;
     for (uint32_t i = 0; i < n; i++) lanes |= of[i].lanes;
     for (uint32_t i = 0; i < n && (known = known && lanes && of[i].sum && of[i].at); i++)
-        known = find_where(s, of[i].sum, of[i].at, &of[i].where);
+        known = find_where(s, of[i].sum, of[i].kept, of[i].at, &of[i].where);
     for (uint32_t i = 0; i < n && !known; i++) of[i].where = 0;
 }
 
@@ -221,10 +225,11 @@ static void relate(order *of, uint32_t n) {
     }
 }
 
-/* All sums of the kernel, in of, which has room for them: how many. */
+/* All sums of the kernel, in of, which has room for them, to has room for two lists of nodes: how many. */
 static uint32_t find_sums(const ki_scope *s, const ki_kernel *info, uint64_t *what, kn_uop *to, order *of) {
     uint32_t n = 0;
-    find_places(s, to);
+    kn_uop *kept = to + s->n;
+    find_places(s, to, kept);
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop u = s->node[i], start = start_of_rows(u);
         what[u->id] = what_of(u, what);
@@ -232,6 +237,7 @@ static uint32_t find_sums(const ki_scope *s, const ki_kernel *info, uint64_t *wh
         if (!of[n].many) continue;
         of[n].first = to[i] ? to[i]->lo.i : INT64_MAX;
         of[n].sum = start ? NULL : u;
+        of[n].kept = kept[i];
         of[n++].at = to[i];
     }
     return n;
@@ -242,7 +248,7 @@ static bool find_orders(ki_ir *ir, kn_uop sink, orders *o) {
     bool open = ki_scope_open(&s, ir, sink);
     *o = (orders){.of = open ? ki_malloc(((size_t)s.n + 1) * sizeof *o->of) : NULL};
     uint64_t *what = o->of ? ki_malloc(((size_t)sink->id + 1) * sizeof *what) : NULL;
-    kn_uop *to = what ? ki_malloc(((size_t)s.n + 1) * sizeof *to) : NULL;
+    kn_uop *to = what ? ki_malloc((2 * (size_t)s.n + 1) * sizeof *to) : NULL;
     uint32_t all = to ? find_sums(&s, sink->arg.kernel, what, to, o->of) : 0;
     qsort(o->of, all, sizeof *o->of, by_value);
     for (uint32_t i = 0, end = 0; i < all; i = end) {

@@ -471,11 +471,13 @@ static int64_t times_read(const ki_nest *k, kn_uop sum, kn_uop access) {
 }
 
 /* Rows that a tile's sums go along, an element of each at a time: the hardware meets each tile's anew. Those of the next tile are asked for
- * line by line; where multiply-adds take half the time, and leave asking less, not what is gone through often. */
+ * line by line; where multiply-adds take half the time, and leave asking less, not what is gone through often. Nor where vectors are narrow, but of
+ * strips (strips.c), whose panels each ask for some of the rows. */
 static place next_rows(const ki_choice *c, kn_uop param) {
     const ki_nest *k = &c->nest;
     place best = {0};
     kn_uop u, r;
+    bool shared = ki_is_narrow(c) && ki_nest_opt(k, KI_OPT_ROWS, NULL);
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         int64_t item = (int64_t)ki_itemsize((kn_dtype)u->dtype), line = LEAST / item, ahead = MOST + 1;
         bool sums = ki_nest_closer(k, r)->op == KN_REDUCE && step(k, u, r) == item;
@@ -489,7 +491,7 @@ static place next_rows(const ki_choice *c, kn_uop param) {
             if (s >= FAR && s < ahead) ahead = s;
         }
         if (ahead <= MOST && covered(k, u) > best.worth &&
-            (!c->target->twice || times_read(k, ki_nest_closer(k, r), u) <= FEW_TIMES))
+            (!c->target->twice || shared || times_read(k, ki_nest_closer(k, r), u) <= FEW_TIMES))
             best = (place){.loop = r, .ahead = ahead, .worth = covered(k, u), .second = ahead >= FIRST};
     }
     return best;

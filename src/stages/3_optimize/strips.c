@@ -16,7 +16,8 @@
 #define LEAST_STRIP 96  /* at least: a strip's results are stored as so long rows */
 #define MANY        8   /* strips, beside which what they do not divide takes little */
 #define LEAST_ROWS  64
-#define PART        (1 << 10) /* terms, at most */
+#define PART        (1 << 10) /* terms, at most, and */
+#define NARROW_PART (1 << 9)  /* where vectors are narrow, and caches small */
 #define LEAST_PART  (1 << 8)
 #define MOST_PART   (1 << 19) /* bytes of a part's panels */
 #define MOST_ALL    (1 << 21) /* of all parts' */
@@ -35,9 +36,17 @@ static int64_t part_of(int64_t terms, int64_t most) {
     return n;
 }
 
+/* Of whole tiles, 6 rows each, and whole vectors, if such strips divide n rows; else something is left over. */
+static int64_t narrow_strip(int64_t n, int64_t lanes) {
+    int64_t unit = 3 * lanes, strip = STRIP;
+    while (strip > LEAST_STRIP && n % strip) strip -= unit;
+    return n % strip == 0 ? strip : n < STRIP ? n : STRIP;
+}
+
 /* Of n rows; 0: there are too few. What is left of many is cut off, and is one where all: without it would be written out for squares. */
-static int64_t strip_of(int64_t n, bool all) {
+static int64_t strip_of(const ki_choice *c, int64_t n, bool all) {
     int64_t strip = STRIP;
+    if (ki_is_narrow(c)) return narrow_strip(n / c->lanes * c->lanes, c->lanes);
     if (all && n >= LEAST_STRIP && n < STRIP) return n;
     if (n < MANY * STRIP)
         while (n % strip && strip > LEAST_STRIP) strip /= 2;
@@ -142,21 +151,37 @@ static bool turn_first(ki_choice *c, uint32_t rows, uint32_t of_strip, int32_t k
     return true;
 }
 
+/* A strip's rows, the terms of a part; false: it may not go so. */
+static bool size_strip(const ki_choice *c, kn_uop e, const ki_tile *t, int64_t *strip, int64_t *part) {
+    const ki_nest *k = &c->nest;
+    int64_t n = t->u ? ki_extent(t->u) : 0, terms = ki_terms(t->reduce), item = ki_word_bytes(k, t->streamed);
+    int64_t all = rows_of(k, t->streamed, t->v), m = ki_is_narrow(c) ? all : ki_extent(t->v);
+    kn_uop first;
+    if (c->knobs.pack == 1 || !c->target->twice || t->reduce->dtype != KN_F32 || !ki_nest_store(e) || !n) return false;
+    *part = part_of(terms, ki_is_narrow(c) ? NARROW_PART : PART);
+    *strip = strip_of(c, n, ki_work_beside(k, e, t->reduce, t->v) >= TURNED_END);
+    if (!*strip || *part < LEAST_PART || all < LEAST_ROWS) return false;
+    if (*part * m * item > MOST_PART || terms * m * item > MOST_ALL) return false;
+    while (*strip * m * item > KI_MOST_KEPT && *strip > LEAST_STRIP) *strip /= 2;
+    if (loops_around(e, t->u, t->v, &first) != 0) return false;
+    return ki_nest_independent(k, t->u) && ki_nest_independent(k, t->v) && !ki_reads_written(k, t->reduce);
+}
+
+bool ki_goes_in_strips(const ki_choice *c, kn_uop e, const ki_tile *turned) {
+    int64_t strip, part;
+    return size_strip(c, e, turned, &strip, &part);
+}
+
 bool ki_choose_strips(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
-    int64_t m = ki_extent(t->v), n = t->u ? ki_extent(t->u) : 0, terms = ki_terms(t->reduce),
-            part = part_of(terms, PART);
-    bool is_long = n && ki_work_beside(k, e, t->reduce, t->v) >= TURNED_END;
-    int64_t strip = n ? strip_of(n, is_long) : 0, item = ki_word_bytes(k, t->streamed);
+    int64_t strip, part;
+    kn_uop first;
     if (c->knobs.pack == 1 || !c->target->twice || t->reduce->dtype != KN_F32 || !ki_nest_store(e)) return false;
     if (!t->turned) return choose_few(c, e, t);
-    if (!strip || part < LEAST_PART || rows_of(k, t->streamed, t->v) < LEAST_ROWS) return false;
-    if (part * m * item > MOST_PART || terms * m * item > MOST_ALL) return false;
-    while (strip * m * item > KI_MOST_KEPT && strip > LEAST_STRIP) strip /= 2;
-    kn_uop first;
-    if (loops_around(e, t->u, t->v, &first) != 0) return false;
-    if (!ki_nest_independent(k, t->u) || !ki_nest_independent(k, t->v) || ki_reads_written(k, t->reduce)) return false;
+    if (!size_strip(c, e, t, &strip, &part)) return false;
     uint32_t rows = t->v->arg.range.id, columns = t->u->arg.range.id, sum = ki_last_loop(t->reduce)->arg.range.id;
+    (void)loops_around(e, t->u, t->v, &first);
+    bool is_long = ki_work_beside(k, e, t->reduce, t->v) >= TURNED_END;
     if (first != t->u) return ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns), true;
     if (ki_choice_even(c, t->u, strip)) return true;
     uint32_t of_strip = ki_nest_next_range(k);

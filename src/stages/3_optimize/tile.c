@@ -259,10 +259,11 @@ static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
     const ki_nest *k = &c->nest;
     kn_uop x = t->reduce, rows = t->u, columns = t->v;
     int64_t m = rows ? ki_extent(rows) : 0, n = ki_extent(columns), terms = ki_terms(x), reduces = 0;
-    if (!ki_masks_are_free(c) || c->knobs.nv || c->knobs.mu || c->knobs.pack == 1 || c->lanes != 16 || m % c->lanes ||
-        ki_keeps_sums(c, e) || ki_packs_once(c, e, x, t->streamed, columns, rows))
+    bool whole = c->lanes * sizeof(float) == c->target->vector;
+    if ((!ki_masks_are_free(c) && !ki_is_narrow(c)) || c->knobs.nv || c->knobs.mu || c->knobs.pack == 1 || !whole ||
+        m % c->lanes || ki_keeps_sums(c, e) || ki_packs_once(c, e, x, t->streamed, columns, rows))
         return false;
-    if (n < 2 * SQUARE || m < c->lanes || (m > n && n < KI_MANY_TERMS) || t->w || x->nsrc != 2 || !ki_nest_store(e))
+    if (n < (ki_is_narrow(c) ? SQUARE : 2 * SQUARE) || m < c->lanes || (m > n && n < KI_MANY_TERMS) || t->w || x->nsrc != 2 || !ki_nest_store(e))
         return false;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop y = k->closer[q];
@@ -284,6 +285,7 @@ static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
     turned.step = turned.nv * c->lanes;
     if (!ki_may_pack(k, e, x, turned.streamed, turned.step, NULL)) return false;
     turned.whole = m > turned.step && ki_may_pack(k, e, x, turned.streamed, 2 * m, NULL);
+    if (ki_is_narrow(c) && !ki_goes_in_strips(c, e, &turned)) return false; /* squares take all of its registers */
     return *t = turned, true;
 }
 

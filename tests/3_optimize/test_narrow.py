@@ -40,7 +40,7 @@ def code(koine, text):
     return koine("compile", "-", "--target", "x86", stdin=text, env={"KN_CPU": "avx2", "KN_THREADS": 1}).stdout
 
 
-@pytest.mark.parametrize("m, n, k", [(256, 256, 256), (1024, 1024, 1024), (512, 768, 300), (2048, 2048, 2048)])
+@pytest.mark.parametrize("m, n, k", [(256, 256, 256), (1024, 1024, 1024), (512, 768, 300), (1536, 1536, 1536)])
 def test_terms_are_written_out(koine, m, n, k):
     """And their vectors stay in registers: with more of one side's beside each other a row's would not."""
     assert any(o.startswith("terms") for o in opts(koine, product(m, n, k)))
@@ -70,21 +70,31 @@ def test_other_rows_by_rows_go_in_blocks(koine, m, n, k, blocks):
 
 
 @pytest.mark.runs("avx2")
-@pytest.mark.parametrize("m, n, k", [(128, 400, 768), (64, 393, 1024), (72, 50, 3072), (200, 777, 512)])
-def test_strips_of_rows_on_the_processor(koine, tmp_path, m, n, k):
+@pytest.mark.parametrize("of, m, n, k", [(rows_by_rows, 128, 400, 768), (rows_by_rows, 64, 393, 1024), (rows_by_rows, 72, 50, 3072), (rows_by_rows, 200, 777, 512), (product, 1600, 523, 2048), (product, 2100, 512, 2500)])
+def test_strips_on_the_processor(koine, tmp_path, of, m, n, k):
     """Against numpy, and the same bits for any number of threads, with what no strip, and no vector, divides."""
     rng = np.random.default_rng(m + n)
-    a, b = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((n, k)).astype(np.float32)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (n, k) if of is rows_by_rows else (k, n)))
     np.save(tmp_path / "a.npy", a), np.save(tmp_path / "b.npy", b)
-    (tmp_path / "p.kn").write_text(rows_by_rows(m, n, k))
+    (tmp_path / "p.kn").write_text(of(m, n, k))
     got = []
     for threads in (1, 2, 3, 5):
         env = {"KN_CPU": "avx2", "KN_CODE": "x86", "KN_THREADS": threads, "KN_VERIFY": "1"}
         given = ["--in", f"a={tmp_path}/a.npy", "--in", f"b={tmp_path}/b.npy", "--out", f"y={tmp_path}/y.npy"]
         koine("run", tmp_path / "p.kn", *given, env=env)
         got.append(np.load(tmp_path / "y.npy"))
-    assert np.abs(got[0] - a.astype(np.float64) @ b.T.astype(np.float64)).max() < 1e-3
+    assert np.abs(got[0] - a.astype(np.float64) @ (b.T if of is rows_by_rows else b)).max() < 1e-3
     assert all(np.array_equal(got[0], y) for y in got[1:])
+
+
+@pytest.mark.parametrize("m, n, k, strip, part, blocks", [(2048, 2048, 2048, 120, 512, 0), (1000, 1500, 4000, 120, 500, 0), (5000, 1152, 2048, 96, 512, 5)])
+def test_very_many_rows_go_in_strips_of_columns(koine, m, n, k, strip, part, blocks):
+    """Of whole tiles, their panels packed at once, row by row; what is kept of the next tile is asked for; rows that are more go in blocks."""
+    found = ", ".join(opts(koine, product(m, n, k)))
+    assert f" {strip} L #" in found and f" {part} R #" in found and re.search(r"rows \d+ ", found), found
+    assert re.search(r"stage (\d+) 2 #\d, swap (\d+) (\d+)", found) and re.search(r"prefetch \d+ 96 #-\d", found), found
+    assert (f"split 0 {m // max(blocks, 1)} L #" in found) if blocks else (" t top" not in found), found
+    assert "rows" not in ", ".join(opts(koine, product(1024, 1024, 2048)) + opts(koine, product(4096, 1024, 1024)))
 
 
 @pytest.mark.parametrize("threads", [2, 4])

@@ -692,6 +692,17 @@ static place of_panel(const ki_nest *k, kn_uop access) {
     return lines ? (place){.loop = r, .ahead = step(k, access, r)} : (place){0};
 }
 
+/* Sums that are kept while further terms are added (strips.c), more of them than a second-level cache has room for: those of the next tile. */
+static place of_kept(const ki_nest *k, kn_uop access) {
+    kn_uop buf = ki_storage(access), r = ki_nest_form(k, access) ? innermost(k, access) : access;
+    kn_uop e = r != access ? ki_nest_closer(k, r) : access, store = e->op == KN_END ? ki_nest_store(e) : NULL;
+    int64_t terms;
+    if (!store || store->src[0] != access || ki_last_loop(e) != r || !is_row(k, access)) return (place){0};
+    if (buf->arg.buffer->size * (int64_t)ki_itemsize((kn_dtype)buf->dtype) <= NEAR) return (place){0};
+    bool sums = longest_sum(k, r, &terms) && terms >= LEAST_TERMS;
+    return sums ? (place){.loop = r, .ahead = step(k, access, r)} : (place){0};
+}
+
 void ki_choose_prefetches(ki_choice *c) {
     const ki_nest *k = &c->nest;
     for (uint32_t i = 0; c->ok && c->open && ki_is_narrow(c) && i < k->scope.n; i++) {
@@ -711,9 +722,11 @@ void ki_choose_prefetches(ki_choice *c) {
     bool strips = c->ok && c->open && c->target->twice && ki_nest_opt(k, KI_OPT_ROWS, NULL);
     for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
         kn_uop u = k->scope.node[i], p = ki_is_access(u) && !k->read[i] ? ki_storage(u) : NULL;
+        kn_uop kept = strips && ki_is_narrow(c) && ki_is_access(u) && k->read[i] ? ki_storage(u) : NULL;
         bool result = p && p->op == KN_PARAM && bytes_of(p) >= NEAR && !is_streamed(k, p->arg.param->slot);
         bool panel = strips && p && p->op == KN_BUFFER && p->arg.buffer->addrspace == KN_LOCAL;
         place at = result ? across_lines(k, p) : panel ? of_panel(k, u) : (place){0};
+        if (kept && kept->op == KN_BUFFER && kept->arg.buffer->addrspace == KN_LOCAL) p = kept, at = of_kept(k, u);
         if (at.loop && !is_asked_for(k, ki_slot_of(p), (int32_t)at.loop->arg.range.id))
             (void)ask(c, ki_slot_of(p), at.loop, &at);
     }

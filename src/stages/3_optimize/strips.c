@@ -9,7 +9,8 @@
  *
  * A few rows by a large matrix that lies along its columns go in strips of columns likewise: the strip's part of the matrix goes through a
  * second-level cache once, and each piece of it serves all rows from the first one. Whole columns would be panels that only the second-level
- * cache holds, packed for few rows. */
+ * cache holds, packed for few rows. So do very many rows where vectors are narrow, and caches small: by whole columns all of them would come from memory,
+ * or a last cache that others use too, for each panel. */
 #include "stages/3_optimize/choose.h"
 
 #define STRIP       384 /* rows at most, and */
@@ -28,6 +29,13 @@
 #define LEAST_FEW   8
 #define FEW_PART    256       /* terms of a part of theirs, at most */
 #define LEAST_BYTES (1 << 22) /* of the matrix beside them: what a second-level cache does not hold */
+
+#define MANY_BYTES  (3 << 22) /* of very many rows, and */
+#define MANY_TERMS  (1 << 11) /* of theirs, at least: panels of fewer leave the second-level cache room for more rows */
+#define MANY_PART   512       /* of a part, at most */
+#define MOST_BLOCK  2048      /* of these rows, at most: what is kept of them lies in the frame */
+#define LEAST_BLOCK 512
+#define EVEN_ROWS   8
 
 /* The largest divisor that is no more than most. */
 static int64_t part_of(int64_t terms, int64_t most) {
@@ -108,13 +116,42 @@ bool ki_is_few(const ki_choice *c, const ki_tile *t) {
     return c->target->twice && rows >= LEAST_FEW && rows <= MOST_FEW && bytes >= LEAST_BYTES;
 }
 
-/* A few rows by a large matrix. */
-static bool choose_few(ki_choice *c, kn_uop e, const ki_tile *t) {
+static bool is_many(const ki_choice *c, const ki_tile *t) {
     const ki_nest *k = &c->nest;
-    int64_t n = ki_extent(t->v), terms = ki_terms(t->reduce);
-    int64_t part = part_of(terms, FEW_PART), strip = n < 2 * STRIP ? n : STRIP;
-    if (!ki_is_few(c, t) || t->row || t->w || t->inner || n < 2 * c->lanes) return false;
-    if (part * 2 < FEW_PART || terms < 2 * part) return false;
+    int64_t bytes = ki_numel(ki_storage(t->streamed)) * ki_word_bytes(k, t->streamed);
+    int64_t rows = ki_numel(ki_storage(t->other)) * ki_word_bytes(k, t->other);
+    bool large = bytes >= LEAST_BYTES && rows >= MANY_BYTES && ki_terms(t->reduce) >= MANY_TERMS;
+    return c->target->twice && ki_is_narrow(c) && large && t->u && all_rows(k, t) > MOST_FEW;
+}
+
+/* Of n columns, whole tiles: half of a second-level cache holds their panels. */
+static int64_t strip_of_many(int64_t n, int64_t tile) {
+    static const int64_t tiles[] = {5, 4, 3};
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++)
+        if (n % (tiles[i] * tile) == 0) return tiles[i] * tile;
+    return n < tiles[0] * tile ? n : tiles[0] * tile;
+}
+
+/* Very many rows, in blocks, whose loop stands outside the columns'. True if a step was made. */
+static bool block_many(ki_choice *c, const ki_tile *t) {
+    int64_t n = ki_extent(t->u), block = EVEN_ROWS * part_of(n / EVEN_ROWS, MOST_BLOCK / EVEN_ROWS);
+    uint32_t rows = t->u->arg.range.id, columns = t->v->arg.range.id;
+    if (n <= MOST_BLOCK) return false;
+    if (block < LEAST_BLOCK || n % block) return ki_choice_even(c, t->u, LEAST_BLOCK);
+    if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->u->arg.range.axis, false, rows, block))
+        ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns);
+    return true;
+}
+
+/* A few rows by a large matrix, or very many. */
+static bool choose_columns(ki_choice *c, kn_uop e, const ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    bool many = is_many(c, t);
+    int64_t n = ki_extent(t->v), terms = ki_terms(t->reduce), most = many ? MANY_PART : FEW_PART;
+    int64_t part = part_of(terms, most), tile = 3 * c->lanes;
+    int64_t strip = many ? strip_of_many(n / tile * tile, tile) : n < 2 * STRIP ? n : STRIP;
+    if ((!many && !ki_is_few(c, t)) || t->row || t->w || t->inner || n < (many ? tile : 2 * c->lanes)) return false;
+    if (part * 2 < most || terms < 2 * part) return false;
     if (ki_keeps_sums(c, e) || t->reduce->nsrc != 2 || ki_storage(t->streamed)->op != KN_PARAM) return false;
     if (!is_plain_row(k, t->streamed, t->v) || !is_plain_row(k, t->other, t->reduce->src[1])) return false;
     kn_uop first;
@@ -123,7 +160,9 @@ static bool choose_few(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (ki_reads_written(k, t->reduce)) return false;
     uint32_t rows = t->u->arg.range.id, columns = t->v->arg.range.id, sum = ki_last_loop(t->reduce)->arg.range.id;
     if (first != t->v) return ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns), true;
-    if (ki_choice_even(c, t->v, strip)) return true;
+    /* Tiles of other widths wait for what they load. */
+    if ((many && ki_choice_even(c, t->v, tile)) || ki_choice_even(c, t->v, strip)) return true;
+    if (many && block_many(c, t)) return true;
     uint32_t of_strip = columns;
     if (n > strip) {
         of_strip = ki_nest_next_range(k);
@@ -177,7 +216,7 @@ bool ki_choose_strips(ki_choice *c, kn_uop e, const ki_tile *t) {
     int64_t strip, part;
     kn_uop first;
     if (c->knobs.pack == 1 || !c->target->twice || t->reduce->dtype != KN_F32 || !ki_nest_store(e)) return false;
-    if (!t->turned) return choose_few(c, e, t);
+    if (!t->turned) return choose_columns(c, e, t);
     if (!size_strip(c, e, t, &strip, &part)) return false;
     uint32_t rows = t->v->arg.range.id, columns = t->u->arg.range.id, sum = ki_last_loop(t->reduce)->arg.range.id;
     (void)loops_around(e, t->u, t->v, &first);

@@ -218,8 +218,10 @@ static bool packs_strip(const ki_choice *c, kn_uop e, const ki_tile *t) {
            ki_extent(t->v) > t->step && bytes <= KI_MOST_ROWS;
 }
 
-static bool pack_strip(ki_choice *c, uint32_t v, int32_t slot) {
-    kn_uop r = ki_nest_range(&c->nest, v), e = ki_nest_closer(&c->nest, r), part = e->src[ki_place_in(e, r) - 1];
+static bool pack_strip(ki_choice *c, uint32_t u, uint32_t v, int32_t slot) {
+    kn_uop rows = ki_nest_range(&c->nest, u), r = ki_nest_range(&c->nest, v), e = ki_nest_closer(&c->nest, r);
+    uint32_t at = ki_place_in(e, r), other = ki_place_in(e, rows);
+    kn_uop part = e->src[(at < other ? at : other) - 1];
     uint32_t panels = ki_nest_next_range(&c->nest);
     return ki_choice_do(c, KI_OPT_STAGE, 0, false, part->arg.range.id, slot) &&
            ki_choice_do(c, KI_OPT_SWAP, 0, false, panels, panels + 1);
@@ -301,7 +303,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     for (uint32_t i = 0; i < panels; i++)
         if (t->first ? !ki_choice_do(c, KI_OPT_STAGE, 0, false, UINT32_MAX, slot[i])
             : strip && i == 0
-                ? !pack_strip(c, v, slot[i])
+                ? !pack_strip(c, u, v, slot[i])
                 : (t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i], false))
             return false;
     copy_windows(c, inside);

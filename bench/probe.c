@@ -128,26 +128,40 @@ static double tile_peak(enum kind kind) {
 enum { FLOATS = 32 << 20 };
 static float *array[3];
 
-/* ahead: bytes that are asked for so far ahead; 0: none. */
-static double read_all(const float *a, size_t n, size_t ahead) {
-    __m256 s[8] = {_mm256_setzero_ps()};
-    for (size_t i = 0; i + 64 <= n; i += 64)
-        for (size_t k = 0; k < 8; k++) {
-            if (ahead && k % 2 == 0) _mm_prefetch((const char *)(a + i + 8 * k) + ahead, _MM_HINT_T1);
-            s[k] = _mm256_add_ps(s[k], _mm256_load_ps(a + i + 8 * k));
-        }
-    for (int k = 0; k < 8; k++) sink += _mm256_cvtss_f32(s[k]);
-    return (double)(n / 64 * 64) * sizeof(float);
+/* How a thread goes through its part. Which is fastest the processor decides: one that fetches ahead by itself may do so for several places at once,
+ * better than for one. */
+typedef struct way {
+    size_t parts,
+        ahead; /* places beside each other, far apart; bytes from there on that are asked for, 0: nothing is */
+} way;
+static const way ways[] = {{1, 0}, {1, 4096}, {2, 0}, {4, 0}};
+enum { WAYS = sizeof ways / sizeof *ways, BLOCK = 32 };
+
+static double read_all(const float *a, size_t n, way w) {
+    __m256 s[BLOCK / 8] = {_mm256_setzero_ps()};
+    size_t part = n / w.parts / BLOCK * BLOCK;
+    for (size_t i = 0; i < part; i += BLOCK)
+        for (size_t p = 0; p < w.parts; p++)
+            for (size_t k = 0; k < BLOCK; k += 8) {
+                const float *at = a + p * part + i + k;
+                if (w.ahead && k % 16 == 0) _mm_prefetch((const char *)at + w.ahead, _MM_HINT_T1);
+                s[k / 8] = _mm256_add_ps(s[k / 8], _mm256_load_ps(at));
+            }
+    for (int k = 0; k < BLOCK / 8; k++) sink += _mm256_cvtss_f32(s[k]);
+    return (double)(part * w.parts) * sizeof(float);
 }
 
-static double memory_rate(enum kind kind, size_t from, size_t n) {
+static double memory_rate(enum kind kind, size_t from, size_t n, way w) {
+    size_t part = n / w.parts / BLOCK * BLOCK;
     float *a = array[0] + from, *b = array[1] + from, *c = array[2] + from;
     __m256 three = _mm256_set1_ps(3);
-    for (size_t j = 0; j + 8 <= n; j += 8)
-        if (kind == COPY) _mm256_stream_ps(b + j, _mm256_load_ps(a + j));
-        else _mm256_stream_ps(c + j, _mm256_fmadd_ps(three, _mm256_load_ps(a + j), _mm256_load_ps(b + j)));
+    for (size_t i = 0; i < part; i += BLOCK)
+        for (size_t p = 0; p < w.parts; p++)
+            for (size_t j = p * part + i; j < p * part + i + BLOCK; j += 8)
+                if (kind == COPY) _mm256_stream_ps(b + j, _mm256_load_ps(a + j));
+                else _mm256_stream_ps(c + j, _mm256_fmadd_ps(three, _mm256_load_ps(a + j), _mm256_load_ps(b + j)));
     _mm_sfence();
-    return (double)(n / 8 * 8) * sizeof(float) * (kind == COPY ? 2 : 3);
+    return (double)(part * w.parts) * sizeof(float) * (kind == COPY ? 2 : 3);
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
@@ -155,7 +169,8 @@ static double memory_rate(enum kind kind, size_t from, size_t n) {
 typedef struct share {
     enum kind kind;
     const float *read;
-    size_t from, n, ahead;
+    size_t from, n;
+    way way;
     int number; /* of the thread */
     pthread_barrier_t *gate;
     double work, begun, ended;
@@ -186,8 +201,8 @@ static void *work(void *user) {
     case DOT_I8: s->work = dot_i8_peak(); break;
     case AMX_BF16:
     case AMX_I8: s->work = tile_peak(s->kind); break;
-    case READ: s->work = read_all(s->read + s->from, s->n, s->ahead); break;
-    default: s->work = memory_rate(s->kind, s->from, s->n);
+    case READ: s->work = read_all(s->read + s->from, s->n, s->way); break;
+    default: s->work = memory_rate(s->kind, s->from, s->n, s->way);
     }
     s->ended = now();
     return NULL;
@@ -204,14 +219,14 @@ static int open_arrays(void) {
 
 /* Of FLOATS a thread's part, or of n that are read. Operations or bytes a second; 0 where the processor has none of it; -1: out of memory or
  * threads. */
-static double rate(enum kind kind, int threads, const float *read, size_t n, size_t ahead) {
+static double rate(enum kind kind, int threads, const float *read, size_t n, way w) {
     pthread_t id[MOST];
     share s[MOST];
     pthread_barrier_t gate;
     pthread_barrier_init(&gate, NULL, (unsigned)threads);
     size_t part = n / (size_t)threads / 64 * 64;
     for (int i = 0; i < threads; i++) {
-        s[i] = (share){kind, read, part * (size_t)i, part, ahead, i, &gate, 0, 0, 0};
+        s[i] = (share){kind, read, part * (size_t)i, part, w, i, &gate, 0, 0, 0};
         if (pthread_create(&id[i], NULL, work, &s[i])) return -1;
     }
     double done = 0, begun = 0, ended = 0;
@@ -225,15 +240,20 @@ static double rate(enum kind kind, int threads, const float *read, size_t n, siz
     return done / (ended - begun);
 }
 
-/* With and without asking for what stands ahead: the processor decides which is better. */
-static double read_rate(int threads, const float *a, size_t n) {
-    double plain = rate(READ, threads, a, n, 0), ahead = rate(READ, threads, a, n, 4096);
-    return plain > ahead ? plain : ahead;
+/* Memory's rate by the way that is best now; nobody asks for what is copied. */
+static double best_rate(enum kind kind, int threads, const float *read, size_t n) {
+    double best = -1;
+    for (int i = 0; i < WAYS; i++) {
+        double r = kind != READ && ways[i].ahead ? -1 : rate(kind, threads, read, n, ways[i]);
+        if (r > best) best = r;
+    }
+    return best;
 }
 
 double probe_rate(int kind, int threads) {
     if (threads < 1 || threads > MOST || (kind >= READ && !array[2] && !open_arrays())) return -1;
-    return kind == READ ? read_rate(threads, array[0], FLOATS) : rate((enum kind)kind, threads, NULL, FLOATS, 0);
+    return kind >= READ ? best_rate((enum kind)kind, threads, array[0], FLOATS)
+                        : rate((enum kind)kind, threads, NULL, FLOATS, ways[0]);
 }
 
 /* The best rate of `times` at which so many bytes are read, which a last cache that holds the arrays above may not hold; -1: out of memory. */
@@ -245,7 +265,7 @@ double probe_read(double bytes, int threads, int times) {
                    : aligned_alloc(1 << 21, (n * sizeof *a + (1 << 21) - 1) >> 21 << 21);
     for (size_t i = 0; a && i < n; i++) a[i] = 1;
     for (int i = 0; a && i < times; i++) {
-        double r = read_rate(threads, a, n);
+        double r = best_rate(READ, threads, a, n);
         if (r > best) best = r;
     }
     free(a);

@@ -34,7 +34,9 @@ static bool goes_along_memory(const ki_choice *c, kn_uop e, ki_tile *t) {
     ki_tile also[KI_MOST_ALSO];
     bool far = ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->streamed) >= LONG_ROW;
     if (!is_read_once(c, t)) return false;
-    int64_t n = ki_other_sums(c, e, t, also) ? 2 * STREAMS : far ? STREAMS : 1;
+    bool beside = far || ki_is_narrow(c); /* which it was measured with fetches ahead for four better than for one */
+    int64_t n = beside ? STREAMS : 1;
+    if (ki_other_sums(c, e, t, also)) n = 2 * STREAMS;
     t->parts = n > 1 && ki_extent(t->v) >= n * n;
     if (t->parts) t->nv = n;
     return t->parts || !far;

@@ -182,7 +182,21 @@ static void by_the_model(void) {
     finish();
 }
 
+/* What the heuristics choose may have more lanes, and keep more, than a search would try. */
+static void opens_large(void) {
+    begin();
+    kn_uop large[] = {matmul_t(64, 1024, 1024), matmul(2048, 2048, 2048)};
+    for (int i = 0; i < 2; i++) {
+        ki_search s = search_of(large[i], "avx2", 1, NULL);
+        CHECK(s.n == 1 && s.trial[0].nopt > 10 && s.trial[0].cost > 0, "it begins at a list of %u steps",
+              s.n ? s.trial[0].nopt : 0);
+        ki_search_close(&s);
+    }
+    finish();
+}
+
 int main(void) {
+    opens_large();
     for (int w = 0; w < KERNELS; w++) {
         all_agree(w, "avx512", 1, 60);
         all_agree(w, w % 2 ? "sse2" : "avx2", 3, 30);

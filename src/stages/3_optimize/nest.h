@@ -22,8 +22,7 @@ typedef struct ki_nest {
     uint32_t nreads, norders;
     kn_uop *word;   /* by place: what an access is part of, if it is of a word (dots.c) */
     kn_uop *around; /* by place, of an END: the END that stands directly around it, else NULL */
-    kn_uop *
-        moves; /* by place, of an access: the innermost loop that moves it (prefetch.c), itself if none does, NULL: nobody asked */
+    kn_uop *moves;  /* by place, of an access: the innermost loop that moves it (prefetch.c), itself if none does, NULL: nobody asked */
 } ki_nest;
 
 bool ki_nest_open(ki_nest *k, ki_ir *ir, kn_uop sink);

@@ -69,11 +69,12 @@ static ki_trial *find(const ki_search *s, ki_digest key) {
 
 static unsigned most_threads(const ki_search *s) { return s->machine.threads ? s->machine.threads : 1; }
 
-/* The trial of a list, an older one of the same kernel if there is one; NULL: there is none. */
+/* The trial of a list, an older one of the same kernel if there is one; NULL: there is none. What the heuristics choose, the first one, may be as large
+ * as they let it be. */
 static ki_trial *add(ki_search *s, const ki_opt *opt, uint32_t n) {
     if (s->n >= MOST_TRIALS) return NULL;
     kn_uop kernel = make(s, opt, n);
-    bool ok = kernel && !too_large(s, kernel) && kernel->arg.kernel->threads <= most_threads(s);
+    bool ok = kernel && (!s->n || !too_large(s, kernel)) && kernel->arg.kernel->threads <= most_threads(s);
     ki_digest key = {0};
     if (ok) key = ki_graph_digest(&s->scratch, kernel->src, kernel->nsrc, &ok);
     ki_trial *t = ok ? find(s, key) : NULL;

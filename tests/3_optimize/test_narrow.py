@@ -40,6 +40,12 @@ def code(koine, text):
     return koine("compile", "-", "--target", "x86", stdin=text, env={"KN_CPU": "avx2", "KN_THREADS": 1}).stdout
 
 
+def keeps_its_registers(text):
+    """The loop of the tile's sums, four terms written out: nothing is spilled in it."""
+    sums = max(re.split(r"(?m)^\.L\d+:| jl ", text), key=lambda block: block.count("vfmadd231ps"))
+    return len(re.findall(r"(?m)^ +vfmadd231ps", sums)) == 48 and "spill" not in sums and "reload" not in sums
+
+
 @pytest.mark.parametrize("m, n, k", [(256, 256, 256), (1024, 1024, 1024), (512, 768, 300), (1536, 1536, 1536)])
 def test_terms_are_written_out(koine, m, n, k):
     """And their vectors stay in registers: with more of one side's beside each other a row's would not."""
@@ -57,8 +63,14 @@ def test_rows_by_rows_go_in_strips(koine, n, k, strip, part):
     assert f"split 1 {strip} L #" in re.sub(r"#\d+", "#", ", ".join(found)) and any(f" {part} R #" in o for o in found)
     assert any(o.startswith("rows 2 ") for o in found) and any(o.startswith("prefetch") and f" {6 * k * 4}" in o for o in found)
     assert found.count("swap 0 1 #-1") == 1 and re.search(r"split \d+ 6 u #\d+, split \d+ 8 u #\d+, split \d+ 2 u", ", ".join(found))
-    sums = max(re.split(r"(?m)^\.L\d+:| jl ", code(koine, rows_by_rows(128, n, k))), key=lambda block: block.count("vfmadd231ps"))
-    assert len(re.findall(r"(?m)^ +vfmadd231ps", sums)) == 48 and "spill" not in sums and "reload" not in sums
+    assert keeps_its_registers(code(koine, rows_by_rows(128, n, k)))
+
+
+def test_strips_are_as_long_as_what_is_kept_allows(koine):
+    """Of whole vectors all the same; what they leave over goes so too."""
+    assert "split 1 96 L #3" in opts(koine, rows_by_rows(256, 1056, 512))
+    found = ", ".join(opts(koine, rows_by_rows(256, 264, 512)))
+    assert "cut 1 240 #3" in found and len(re.findall(r"rows \d+ ", found)) == 2, found
 
 
 @pytest.mark.parametrize("m, n, k, blocks", [(124, 3072, 768, 64), (132, 2304, 768, 48), (36, 768, 3072, 0), (124, 768, 3072, 64)])
@@ -93,8 +105,15 @@ def test_very_many_rows_go_in_strips_of_columns(koine, m, n, k, strip, part, blo
     found = ", ".join(opts(koine, product(m, n, k)))
     assert f" {strip} L #" in found and f" {part} R #" in found and re.search(r"rows \d+ ", found), found
     assert re.search(r"stage (\d+) 2 #\d, swap (\d+) (\d+)", found) and re.search(r"prefetch \d+ 96 #-\d", found), found
-    assert (f"split 0 {m // max(blocks, 1)} L #" in found) if blocks else (" t top" not in found), found
+    assert re.findall(r"split 0 (\d+) L #", found) == ([str(m // blocks)] if blocks else []), found
+    assert keeps_its_registers(code(koine, product(m, n, k)))
     assert "rows" not in ", ".join(opts(koine, product(1024, 1024, 2048)) + opts(koine, product(4096, 1024, 1024)))
+
+
+@pytest.mark.parametrize("of, m, n, k, threads", [(product, 2047, 264, 4000, 5), (product, 4999, 1160, 2500, 5), (rows_by_rows, 5000, 768, 768, 1), (rows_by_rows, 72, 50, 3072, 3)])
+def test_what_threads_leave_is_a_nest_like_others(koine, of, m, n, k, threads):
+    """A few rows of very many (they were no block, and a division by none), and more rows than are packed."""
+    assert opts(koine, of(m, n, k), KN_THREADS=threads)
 
 
 @pytest.mark.parametrize("threads", [2, 4])

@@ -177,7 +177,7 @@ bool ki_choose_parts(ki_choice *c, kn_uop end, bool few);
 bool ki_keeps_sums(const ki_choice *c, kn_uop end);
 /* strips.c: a turned tile's nest by strips, whose results are kept and then stored. True if steps were made. */
 bool ki_choose_strips(ki_choice *c, kn_uop end, const ki_tile *t);
-/* May it? */
+/* Does such a tile's nest go by strips? Where vectors are narrow it is turned only then. */
 bool ki_goes_in_strips(const ki_choice *c, kn_uop end, const ki_tile *turned);
 /* Is it a tile of a few rows, however threads share them, by a matrix that no second-level cache holds? */
 bool ki_is_few(const ki_choice *c, const ki_tile *t);

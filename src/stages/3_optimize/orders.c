@@ -169,8 +169,9 @@ static uint64_t mod_power(uint64_t q, uint64_t n, uint64_t *sum) {
     return power;
 }
 
-/* The places at which a result, stored at `at`, has the sum, loops that neither it nor what reads it stands in aside: of each place p the term z^p, of a polynomial that two
- * sets of places share at a z drawn by nobody who knows them if they are the same, however loops were split and cut. False: they are not known. */
+/* The places at which a result, stored at `at`, has the sum, loops that neither it nor what reads it stands in aside: of each place p the term z^p, of a
+ * polynomial that two sets of places share at a z drawn by nobody who knows them if they are the same, however loops were split and cut. False: they are
+ * not known. */
 static bool find_where(const ki_scope *s, kn_uop sum, kn_uop kept, kn_uop at, uint64_t *where) {
     const uint64_t z = UINT64_C(0x17a3c5e9d1f2b846);
     ki_linear l;
@@ -225,7 +226,7 @@ static void relate(order *of, uint32_t n) {
     }
 }
 
-/* All sums of the kernel, in of, which has room for them, to has room for two lists of nodes: how many. */
+/* All sums of the kernel, in of, which has room for them: how many. to: room for two lists of its nodes. */
 static uint32_t find_sums(const ki_scope *s, const ki_kernel *info, uint64_t *what, kn_uop *to, order *of) {
     uint32_t n = 0;
     kn_uop *kept = to + s->n;

@@ -721,12 +721,14 @@ void ki_choose_prefetches(ki_choice *c) {
         }
     bool strips = c->ok && c->open && c->target->twice && ki_nest_opt(k, KI_OPT_ROWS, NULL);
     for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
-        kn_uop u = k->scope.node[i], p = ki_is_access(u) && !k->read[i] ? ki_storage(u) : NULL;
-        kn_uop kept = strips && ki_is_narrow(c) && ki_is_access(u) && k->read[i] ? ki_storage(u) : NULL;
-        bool result = p && p->op == KN_PARAM && bytes_of(p) >= NEAR && !is_streamed(k, p->arg.param->slot);
-        bool panel = strips && p && p->op == KN_BUFFER && p->arg.buffer->addrspace == KN_LOCAL;
-        place at = result ? across_lines(k, p) : panel ? of_panel(k, u) : (place){0};
-        if (kept && kept->op == KN_BUFFER && kept->arg.buffer->addrspace == KN_LOCAL) p = kept, at = of_kept(k, u);
+        kn_uop u = k->scope.node[i], p = ki_is_access(u) ? ki_storage(u) : NULL;
+        bool read = k->read[i], large = p && p->op == KN_PARAM && bytes_of(p) >= NEAR;
+        bool result = large && !read && !is_streamed(k, p->arg.param->slot);
+        bool local = strips && p && p->op == KN_BUFFER && p->arg.buffer->addrspace == KN_LOCAL;
+        place at = {0};
+        if (result) at = across_lines(k, p);
+        if (local && !read) at = of_panel(k, u);
+        if (local && read && ki_is_narrow(c)) at = of_kept(k, u);
         if (at.loop && !is_asked_for(k, ki_slot_of(p), (int32_t)at.loop->arg.range.id))
             (void)ask(c, ki_slot_of(p), at.loop, &at);
     }

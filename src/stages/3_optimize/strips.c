@@ -44,17 +44,17 @@ static int64_t part_of(int64_t terms, int64_t most) {
     return n;
 }
 
-/* Of whole tiles, 6 rows each, and whole vectors, if such strips divide n rows; else something is left over. */
-static int64_t narrow_strip(int64_t n, int64_t lanes) {
-    int64_t unit = 3 * lanes, strip = STRIP;
+/* Of n rows, whole vectors, where these are narrow: tiles of six and whole vectors, no more than most. Such strips divide n, or leave something over. */
+static int64_t narrow_strip(int64_t n, int64_t lanes, int64_t most) {
+    int64_t unit = 3 * lanes, longest = (most < STRIP ? most : STRIP) / unit * unit, strip = longest;
     while (strip > LEAST_STRIP && n % strip) strip -= unit;
-    return n % strip == 0 ? strip : n < STRIP ? n : STRIP;
+    if (n % strip == 0) return strip;
+    return n < longest ? n : longest;
 }
 
 /* Of n rows; 0: there are too few. What is left of many is cut off, and is one where all: without it would be written out for squares. */
-static int64_t strip_of(const ki_choice *c, int64_t n, bool all) {
+static int64_t strip_of(int64_t n, bool all) {
     int64_t strip = STRIP;
-    if (ki_is_narrow(c)) return narrow_strip(n / c->lanes * c->lanes, c->lanes);
     if (all && n >= LEAST_STRIP && n < STRIP) return n;
     if (n < MANY * STRIP)
         while (n % strip && strip > LEAST_STRIP) strip /= 2;
@@ -109,19 +109,20 @@ static int64_t all_rows(const ki_nest *k, const ki_tile *t) {
     return terms > 0 ? ki_numel(ki_storage(t->other)) / terms / ki_nest_shared(k, t->other, t->streamed) : 0;
 }
 
+static int64_t bytes_of(const ki_nest *k, kn_uop operand) {
+    return ki_numel(ki_storage(operand)) * ki_word_bytes(k, operand);
+}
+
 bool ki_is_few(const ki_choice *c, const ki_tile *t) {
-    const ki_nest *k = &c->nest;
-    int64_t bytes = ki_numel(ki_storage(t->streamed)) * ki_word_bytes(k, t->streamed);
-    int64_t rows = t->u ? all_rows(k, t) : 0;
-    return c->target->twice && rows >= LEAST_FEW && rows <= MOST_FEW && bytes >= LEAST_BYTES;
+    int64_t rows = t->u ? all_rows(&c->nest, t) : 0;
+    return c->target->twice && rows >= LEAST_FEW && rows <= MOST_FEW && bytes_of(&c->nest, t->streamed) >= LEAST_BYTES;
 }
 
 static bool is_many(const ki_choice *c, const ki_tile *t) {
     const ki_nest *k = &c->nest;
-    int64_t bytes = ki_numel(ki_storage(t->streamed)) * ki_word_bytes(k, t->streamed);
-    int64_t rows = ki_numel(ki_storage(t->other)) * ki_word_bytes(k, t->other);
-    bool large = bytes >= LEAST_BYTES && rows >= MANY_BYTES && ki_terms(t->reduce) >= MANY_TERMS;
-    return c->target->twice && ki_is_narrow(c) && large && t->u && all_rows(k, t) > MOST_FEW;
+    bool large = bytes_of(k, t->streamed) >= LEAST_BYTES && bytes_of(k, t->other) >= MANY_BYTES;
+    return c->target->twice && ki_is_narrow(c) && large && ki_terms(t->reduce) >= MANY_TERMS && t->u &&
+           all_rows(k, t) > MOST_FEW;
 }
 
 /* Of n columns, whole tiles: half of a second-level cache holds their panels. */
@@ -134,9 +135,10 @@ static int64_t strip_of_many(int64_t n, int64_t tile) {
 
 /* Very many rows, in blocks, whose loop stands outside the columns'. True if a step was made. */
 static bool block_many(ki_choice *c, const ki_tile *t) {
-    int64_t n = ki_extent(t->u), block = EVEN_ROWS * part_of(n / EVEN_ROWS, MOST_BLOCK / EVEN_ROWS);
+    int64_t n = ki_extent(t->u);
     uint32_t rows = t->u->arg.range.id, columns = t->v->arg.range.id;
     if (n <= MOST_BLOCK) return false;
+    int64_t block = EVEN_ROWS * part_of(n / EVEN_ROWS, MOST_BLOCK / EVEN_ROWS);
     if (block < LEAST_BLOCK || n % block) return ki_choice_even(c, t->u, LEAST_BLOCK);
     if (ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->u->arg.range.axis, false, rows, block))
         ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns);
@@ -190,17 +192,23 @@ static bool turn_first(ki_choice *c, uint32_t rows, uint32_t of_strip, int32_t k
     return true;
 }
 
+static bool may_strip(const ki_choice *c, kn_uop e, const ki_tile *t) {
+    return c->knobs.pack != 1 && c->target->twice && t->reduce->dtype == KN_F32 && ki_nest_store(e);
+}
+
 /* A strip's rows, the terms of a part; false: it may not go so. */
 static bool size_strip(const ki_choice *c, kn_uop e, const ki_tile *t, int64_t *strip, int64_t *part) {
     const ki_nest *k = &c->nest;
     int64_t n = t->u ? ki_extent(t->u) : 0, terms = ki_terms(t->reduce), item = ki_word_bytes(k, t->streamed);
     int64_t all = rows_of(k, t->streamed, t->v), m = ki_is_narrow(c) ? all : ki_extent(t->v);
     kn_uop first;
-    if (c->knobs.pack == 1 || !c->target->twice || t->reduce->dtype != KN_F32 || !ki_nest_store(e) || !n) return false;
+    if (!may_strip(c, e, t) || !n) return false;
     *part = part_of(terms, ki_is_narrow(c) ? NARROW_PART : PART);
-    *strip = strip_of(c, n, ki_work_beside(k, e, t->reduce, t->v) >= TURNED_END);
-    if (!*strip || *part < LEAST_PART || all < LEAST_ROWS) return false;
-    if (*part * m * item > MOST_PART || terms * m * item > MOST_ALL) return false;
+    if (*part < LEAST_PART || all < LEAST_ROWS || *part * m * item > MOST_PART || terms * m * item > MOST_ALL)
+        return false;
+    *strip = ki_is_narrow(c) ? narrow_strip(n / c->lanes * c->lanes, c->lanes, KI_MOST_KEPT / (m * item))
+                             : strip_of(n, ki_work_beside(k, e, t->reduce, t->v) >= TURNED_END);
+    if (!*strip) return false;
     while (*strip * m * item > KI_MOST_KEPT && *strip > LEAST_STRIP) *strip /= 2;
     if (loops_around(e, t->u, t->v, &first) != 0) return false;
     return ki_nest_independent(k, t->u) && ki_nest_independent(k, t->v) && !ki_reads_written(k, t->reduce);
@@ -215,7 +223,7 @@ bool ki_choose_strips(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t strip, part;
     kn_uop first;
-    if (c->knobs.pack == 1 || !c->target->twice || t->reduce->dtype != KN_F32 || !ki_nest_store(e)) return false;
+    if (!may_strip(c, e, t)) return false;
     if (!t->turned) return choose_columns(c, e, t);
     if (!size_strip(c, e, t, &strip, &part)) return false;
     uint32_t rows = t->v->arg.range.id, columns = t->u->arg.range.id, sum = ki_last_loop(t->reduce)->arg.range.id;

@@ -263,8 +263,10 @@ static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
     if ((!ki_masks_are_free(c) && !ki_is_narrow(c)) || c->knobs.nv || c->knobs.mu || c->knobs.pack == 1 || !whole ||
         m % c->lanes || ki_keeps_sums(c, e) || ki_packs_once(c, e, x, t->streamed, columns, rows))
         return false;
-    if (n < (ki_is_narrow(c) ? SQUARE : 2 * SQUARE) || m < c->lanes || (m > n && n < KI_MANY_TERMS) || t->w ||
-        x->nsrc != 2 || !ki_nest_store(e))
+    /* What strips leave over goes as they do where vectors are narrow, however few columns it has. */
+    int64_t least = ki_is_narrow(c) ? SQUARE : 2 * SQUARE;
+    int64_t all = ki_is_narrow(c) ? ki_numel(ki_storage(t->streamed)) / terms : n;
+    if (n < least || m < c->lanes || (m > all && all < KI_MANY_TERMS) || t->w || x->nsrc != 2 || !ki_nest_store(e))
         return false;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop y = k->closer[q];

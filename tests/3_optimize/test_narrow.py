@@ -123,6 +123,71 @@ def test_threads_have_the_order_of_strips(koine, threads):
     assert found[0] == f"split 0 {threads} t top #3" and any(o.startswith("rows") for o in found)
 
 
+FIRST = """koine 1 tensor
+%x = param "x" : f32 [{m}, {n}]
+%m = reduce max %x axes=(1)
+%mx = expand %m ({m}, {n})
+%eq = eq %x %mx
+%nan = ne %x %x
+%hit = or %eq %nan
+%one = reshape 1:i32 (1)
+%ones = expand %one ({n})
+%op = pad %ones ({n_1}) ({nn_1})
+%o2 = reshape %op (1, {nn_1})
+%ox = expand %o2 ({n1}, {nn_1})
+%o1 = reshape %ox ({all})
+%oc = shrink %o1 (0) ({cut})
+%ow = reshape %oc ({n}, {nn})
+%win = shrink %ow (0, 0) ({n}, {n})
+%cnt = reduce add %win axes=(1)
+%back = sub {n1} %cnt
+%bk = reshape %back (1, {n})
+%bx = expand %bk ({m}, {n})
+%sc = where %hit %bx 0
+%best = reduce max %sc axes=(1)
+%pos = sub {n} %best
+out "y" = %pos
+"""  # argmax, as examples/argmax.kn, the first NaN if there is one
+
+
+def rows_of(op, m, n):
+    counts = {"nn": 2 * n, "n1": n + 1, "n_1": n - 1, "nn_1": 2 * n - 1, "all": (n + 1) * (2 * n - 1), "cut": 2 * n * n}
+    return FIRST.format(m=m, n=n, **counts) if op == "argmax" else sums(op, 1, m, n)
+
+
+@pytest.mark.parametrize("op", ["add", "max", "argmax"])
+def test_rows_are_read_in_four_places(koine, op):
+    """Of a quarter of them each, a vector of each, whatever threads have of it; short rows, few of them and what stays in a cache are not."""
+    for m, threads, cut in ((4096, 1, ""), (4099, 3, r"cut 0 4096 #\d, ")):
+        found = ", ".join(opts(koine, rows_of(op, m, 4096), KN_THREADS=threads))
+        assert re.match(cut + r"split 0 1024 L #\d, split 0 4 u #\d", found), found
+        assert re.search(r"split 1 8 r #\d" if op != "argmax" else r"first \d 8 ", found), found
+    assert opts(koine, rows_of(op, 1000, 512), KN_THREADS=4, KN_STREAM=1 << 16)  # as many threads as places
+    for m, n in ((1 << 20, 64), (63, 1 << 20), (256, 256)):
+        assert not any(o.endswith(" u #3") for o in opts(koine, rows_of(op, m, n)))
+    assert not any(o.startswith("split 0 4 u") for o in opts(koine, rows_of(op, 4096, 4096), "avx512"))
+
+
+@pytest.mark.runs("avx2")
+@pytest.mark.parametrize("op, m, n", [(op, m, n) for op in ("add", "max", "argmax") for m, n in ((1024, 4096), (1033, 4099))])
+def test_rows_in_four_places_on_the_processor(koine, tmp_path, op, m, n):
+    """With NaNs, infinities and what is largest twice; the same for any number of threads."""
+    x = np.random.default_rng(n).standard_normal((m, n)).astype(np.float32)
+    x[5, 7:9], x[6, [100, 3000]], x[m - 1, n - 1], x[m - 2] = np.inf, 9, 9, -np.inf
+    if op != "add":
+        x[300, [50, 2000]], x[301] = np.nan, np.nan
+    np.save(tmp_path / "x.npy", x)
+    (tmp_path / "p.kn").write_text(rows_of(op, m, n))
+    got = []
+    for threads in (1, 2, 3, 5):
+        env = {"KN_CPU": "avx2", "KN_CODE": "x86", "KN_THREADS": threads, "KN_VERIFY": "1", "KN_STREAM": 1 << 20}
+        koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env=env)
+        got.append(np.load(tmp_path / "y.npy").reshape(m))
+    want = {"add": lambda: x.astype(np.float64).sum(1), "max": lambda: x.max(1), "argmax": lambda: x.argmax(1)}[op]()
+    assert np.allclose(got[0], want, atol=1e-3, rtol=0, equal_nan=True)
+    assert all(np.array_equal(got[0], y, equal_nan=True) for y in got[1:])
+
+
 @pytest.mark.parametrize("op, axis, asks", [("add", 1, False), ("add", 0, False), ("max", 1, True)])
 def test_what_is_asked_for(koine, op, axis, asks):
     assert any(o.startswith("prefetch") for o in opts(koine, sums(op, axis), KN_STREAM=1 << 20)) == asks

@@ -75,6 +75,42 @@ bool ki_sums_rows(const ki_choice *c, kn_uop e, kn_uop v) {
     return false;
 }
 
+/* ---- rows far apart ------------------------------------------------------------------------------------------ */
+
+#define PLACES     4         /* as STREAMS (tile_size.c) */
+#define LEAST_FAR  (1 << 10) /* bytes of a row */
+#define LEAST_ROWS 64
+#define LIGHT      12 /* weight of what is done with an element */
+
+/* Does the nest, of rows v, read long ones from memory, once, for little that is done with them, and store nothing but their sums? */
+static bool reads_rows(const ki_choice *c, kn_uop e, kn_uop v) {
+    const ki_nest *k = &c->nest;
+    uint64_t bytes = 0;
+    ki_first p;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q], x = k->closer[q];
+        if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(&k->scope, x, v)) continue;
+        uint64_t row = (uint64_t)ki_terms(x) * ki_itemsize((kn_dtype)x->dtype);
+        if (row < LEAST_FAR || ki_weight_in(k, r) > LIGHT) return false;
+        if (ki_needs_sum(k, x) && !ki_find_first(k, x, &p)) return false;
+        bytes = row * (uint64_t)ki_extent(v);
+    }
+    return bytes && bytes >= c->from && ki_sums_rows(c, e, v);
+}
+
+void ki_choose_apart(ki_choice *c) {
+    kn_uop e = c->sink->nsrc == 1 ? c->sink->src[0] : NULL, v = e && e->op == KN_END && e->nsrc == 2 ? e->src[1] : NULL;
+    if (!ki_is_narrow(c) || !v || !ki_is_serial(v) || ki_extent(v) < LEAST_ROWS) return;
+    uint32_t id = v->arg.range.id;
+    c->lanes = ki_nest_lanes(c, e);
+    if (!reads_rows(c, e, v)) return;
+    c->apart = true;
+    ki_choice_even(c, v, PLACES);
+    if (!c->ok) return;
+    int64_t rows = ki_extent(ki_nest_range(&c->nest, id)) / PLACES;
+    KI_CHOICE_SPLIT(c, {(kn_axis)v->arg.range.axis, id, rows}, {KN_AX_UPCAST, id, PLACES});
+}
+
 kn_uop ki_crossing(const ki_choice *c, kn_uop e, kn_uop v) {
     const ki_nest *k = &c->nest;
     bool known;
@@ -475,7 +511,7 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
     int most = 0;
     bool known, ahead = ki_nest_opt(k, KI_OPT_PIPELINE, NULL) != NULL;
     if (ki_choose_first(c, x)) return;
-    bool tiled = tiles_rows(k);
+    bool tiled = tiles_rows(k) || c->apart;
     for (uint32_t q = 0; q < s->nrange; q++) { /* lanes it has already */
         if (!ki_is_lane(s->range[q]) || !ki_scope_has(s, x->src[0], s->range[q])) continue;
         if (!tiled || reads_along(k, x, s->range[q], 0)) {
@@ -499,7 +535,8 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
     uint32_t id = best->arg.range.id;
     unsigned weight = ki_weight_in(k, best) - (ahead ? ki_weight_ahead(k, best) : 0);
     int64_t unroll = ki_unroll(c, best, weight), lanes = ki_lanes_for(c, ki_extent(best));
-    /* A product of rows adds up in the same order as a dot tile, which other rows of the kernel may be part of. */
+    /* A product of rows adds up in the same order as a dot tile, which other rows of the kernel may be part of; a row that is not read beside
+     * others as one that is. */
     if (most > 1 || tiled) unroll = 1;
     int64_t parts = c->beside == id + 1 && unroll > 1 && lanes == c->lanes ? c->target->streams : 0;
     if (ki_choice_fit(c, best, parts ? parts : unroll)) return;

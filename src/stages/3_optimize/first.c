@@ -154,7 +154,7 @@ bool ki_choose_first(ki_choice *c, kn_uop place) {
     if (!ki_find_first(k, place, &p)) return false;
     for (uint32_t i = 0; i < k->scope.n; i++)
         along |= k->read[i] && ki_nest_stride(k, k->scope.node[i], p.r, &known) == 1 && known;
-    while (n > c->lanes && ki_extent(p.r) < LONG * n) n /= 2;
+    while (n > c->lanes && (c->apart || ki_extent(p.r) < LONG * n)) n /= 2;
     if (!along || c->lanes < 2 || ki_extent(p.r) < LONG * n) return false;
     uint32_t id = p.q->arg.range.id, next = ki_nest_next_range(k);
     ki_choice_mark(c, place);

@@ -188,7 +188,7 @@ static bool covers(const ki_choice *c, kn_uop e, kn_uop r) {
 }
 
 static bool may_thread(const ki_choice *c, kn_uop e, kn_uop r) {
-    return ki_extent(r) && ki_nest_independent(&c->nest, r) && covers(c, e, r);
+    return ki_extent(r) && ki_is_serial(r) && ki_nest_independent(&c->nest, r) && covers(c, e, r);
 }
 
 /* A loop that no later step will name: its bound need not be constant. */
@@ -342,7 +342,7 @@ static void thread_kernel(ki_choice *c) {
     if (c->threads < 2 || work_of(&c->nest) < c->alone) return;
     for (bool more = true; more && c->ok;) {
         more = false;
-        for (uint32_t i = 0; i < c->sink->nsrc && !more; i++) {
+        for (uint32_t i = 0; c->ok && i < c->sink->nsrc && !more; i++) {
             kn_uop e = c->sink->src[i];
             if (e->op != KN_END || has_thread(e) || e->src[1]->arg.range.id >= known) continue;
             uint32_t id = e->src[1]->arg.range.id;
@@ -390,7 +390,7 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
         for (int cuts = 0; cuts < MOST_CUTS && ki_cut_sums(c); cuts++) {
         }
         if (c->ok) ki_choose_dots(c);
-        if (c->ok && c->from && c->target->native) ki_find_beside(c);
+        if (c->ok && c->from && c->target->native) ki_find_beside(c), ki_choose_apart(c);
         if (c->ok) thread_kernel(c);
         if (c->ok && c->from && c->target->stream) ki_choose_late(c);
         if (c->ok && c->from && c->target->native && !c->knobs.sums) ki_choose_pipeline(c);

@@ -102,8 +102,11 @@ void ki_choose_apart(ki_choice *c) {
     kn_uop e = c->sink->nsrc == 1 ? c->sink->src[0] : NULL, v = e && e->op == KN_END && e->nsrc == 2 ? e->src[1] : NULL;
     if (!ki_is_narrow(c) || !v || !ki_is_serial(v) || ki_extent(v) < LEAST_ROWS) return;
     uint32_t id = v->arg.range.id;
+    ki_tile t = {0};
     c->lanes = ki_nest_lanes(c, e);
     if (!reads_rows(c, e, v)) return;
+    ki_find_tile(c, e, &t);
+    if (t.reduce) return; /* a matrix times a vector (tile_size.c) */
     c->apart = true;
     ki_choice_even(c, v, PLACES);
     if (!c->ok) return;

@@ -237,6 +237,13 @@ def test_windows_are_copied_a_channel_at_a_time(koine):
     assert re.search(rf"prefetch \d+ {3 * 56 * 4} top", found)
 
 
+@pytest.mark.parametrize("function, vectors", [("exp", 4), ("exp2", 4), ("tanh", 2), ("erf", 2)])
+def test_an_exp_takes_four_vectors_at_once(koine, function, vectors):
+    """The others have no registers for as many."""
+    text = f'koine 1 tensor\n%x = param "x" : f32 [65536]\n%y = {function} %x\nout "y" = %y\n'
+    assert opts(koine, text)[:2] == ["split 0 8 u #1", f"split 0 {vectors} u #2"]
+
+
 STRIDED = """koine 1 tensor
 %x = param "x" : f32 [512, 14, 14]
 %w = param "w" : f32 [256, 512]

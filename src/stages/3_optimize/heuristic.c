@@ -98,7 +98,7 @@ unsigned ki_weight(kn_uop u) {
     if (u->dtype == KN_IDX || u->dtype == KN_VOID) return 0;
     switch ((kn_op)u->op) {
     case KN_EXP:
-    case KN_EXP2:
+    case KN_EXP2: return 16;
     case KN_LOG:
     case KN_LOG2:
     case KN_SIN:

@@ -6,6 +6,7 @@
 #define SQUARE       8  /* columns that are stored as rows (square.c) */
 #define MOST_APART   4  /* elements between two that one vector of results goes to */
 #define HEAVY        24 /* weight of a nest of sums */
+#define ONE_EXP      20 /* weight of one exp and what little may be done with it */
 
 /* The store's contiguous range, or, apart[0] > 1, what comes nearest to one: every second, third, fourth element. */
 static kn_uop vector_range(const ki_choice *c, kn_uop e, int64_t *apart) {
@@ -292,6 +293,17 @@ static bool tile_turned(ki_choice *c, kn_uop e, ki_tile *t) {
     return *t = turned, true;
 }
 
+/* An exp along v, and no sums: one chain of few values at once, which ends long after the next vector's could begin. */
+static bool is_exp(const ki_nest *k, kn_uop v) {
+    bool is = false;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        if (u->op == KN_REDUCE) return false;
+        is |= (u->op == KN_EXP || u->op == KN_EXP2) && ki_scope_has(&k->scope, u, v);
+    }
+    return is;
+}
+
 void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t apart = 0;
@@ -318,8 +330,8 @@ void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {
     int sums = ki_sums_columns(k, e, v);
     bool scan = !sums && weight <= 12 && ki_nest_carries(k, e); /* down the columns */
     bool rows = ki_keeps_sums(c, e);                            /* which go along memory */
-    int64_t unroll = rows ? ki_unroll(c, v, weight <= 24 ? 1 : weight) : ki_unroll(c, v, sums || scan ? 0 : weight),
-            most = c->target->nvector / 4;
+    bool light = rows ? weight <= 24 : ki_is_narrow(c) && weight <= ONE_EXP && is_exp(k, v);
+    int64_t unroll = ki_unroll(c, v, !rows && (sums || scan) ? 0 : light ? 1 : weight), most = c->target->nvector / 4;
     bool few = sums != 1;
     /* What follows a sum is written out for each of its vectors: the more that is, the fewer. */
     if (sums && weight > HEAVY) most = c->target->nvector / 8, few = true;

@@ -244,6 +244,30 @@ def test_an_exp_takes_four_vectors_at_once(koine, function, vectors):
     assert opts(koine, text)[:2] == ["split 0 8 u #1", f"split 0 {vectors} u #2"]
 
 
+TWO = 'koine 1 tensor\n%x = param "x" : f32 [{n}]\n%z = param "z" : f32 [{n}]\n%y = add %x %z\nout "y" = %y\n'
+
+
+def test_two_operands_go_in_two_places(koine):
+    """From memory, of each thread's part; what the two do not divide is cut off, and nothing is asked for."""
+    found = ", ".join(opts(koine, TWO.format(n=(1 << 24) + 40)))
+    assert re.search(r"cut 0 16777216 #\d.*split 0 8388608 L #\d, split 0 2 u #\d, split \d 8 u #\d, split \d 4 u", found) and "prefetch" not in found, found
+    assert ", ".join(opts(koine, TWO.format(n=1 << 24), KN_THREADS=2)).startswith("split 0 2 t top #1, split 0 4194304 L #2, split 0 2 u")
+    for text, level in ((TWO.format(n=1 << 16), "avx2"), (TWO.format(n=1 << 24), "avx512"), (TWO.format(n=1 << 24).replace("add %x %z", "add %x 1"), "avx2")):
+        assert not any(" L " in o for o in opts(koine, text, level))
+
+
+@pytest.mark.runs("avx2")
+def test_two_places_on_the_processor(koine, tmp_path):
+    n = (1 << 22) + 77
+    x, z = np.random.default_rng(1).standard_normal((2, n)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "z.npy", z)
+    (tmp_path / "p.kn").write_text(TWO.format(n=n))
+    for threads in (1, 2, 3):
+        env = {"KN_CPU": "avx2", "KN_CODE": "x86", "KN_THREADS": threads, "KN_VERIFY": "1", "KN_STREAM": 1 << 20}
+        koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--in", f"z={tmp_path}/z.npy", "--out", f"y={tmp_path}/y.npy", env=env)
+        assert np.array_equal(np.load(tmp_path / "y.npy"), x + z)
+
+
 STRIDED = """koine 1 tensor
 %x = param "x" : f32 [512, 14, 14]
 %w = param "w" : f32 [256, 512]

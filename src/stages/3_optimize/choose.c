@@ -114,6 +114,25 @@ void ki_choose_apart(ki_choice *c) {
     KI_CHOICE_SPLIT(c, {(kn_axis)v->arg.range.axis, id, rows}, {KN_AX_UPCAST, id, PLACES});
 }
 
+/* Are two operands read from memory, in the order in which they lie along v, for what little is stored past the caches? Where vectors are narrow each
+ * is read, and the result stored, in two places; of one operand, or three, that is no faster. */
+static bool goes_in_two(const ki_choice *c, kn_uop e, kn_uop v, int64_t step) {
+    const ki_nest *k = &c->nest;
+    kn_uop store = ki_nest_store(e), to = store ? ki_storage(store->src[0]) : NULL;
+    uint64_t bytes = to ? (uint64_t)ki_numel(to) * ki_itemsize((kn_dtype)to->dtype) : 0;
+    bool known, others = false;
+    uint32_t operands = 0;
+    if (!ki_is_narrow(c) || !c->from || !c->target->native || bytes < c->from || to->op != KN_PARAM) return false;
+    for (uint32_t j = 1; j < e->nsrc; j++) others |= e->src[j] != v && e->src[j]->arg.range.axis != KN_AX_THREAD;
+    for (uint32_t i = 0; i < k->nreads; i++) {
+        kn_uop u = k->reads[i];
+        if (!ki_scope_has(&k->scope, u->src[1], v)) continue;
+        others |= ki_nest_stride(k, u, v, &known) != 1 || !known || ki_is_gated(u);
+        operands++;
+    }
+    return operands == 2 && !others && ki_extent(v) >= LEAST_ROWS * step && ki_weight_in(k, v) <= LIGHT;
+}
+
 kn_uop ki_crossing(const ki_choice *c, kn_uop e, kn_uop v) {
     const ki_nest *k = &c->nest;
     bool known;
@@ -487,8 +506,13 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
         if (has_lanes(e) && lanes > FEW_PICKED) lanes = FEW_PICKED;
     }
     if (choose_window(c, e, t.v, lanes, unroll) || ki_choice_fit(c, t.v, unroll)) return;
+    bool two = goes_in_two(c, e, t.v, lanes * unroll);
+    if (two && ki_choice_even(c, t.v, 2 * lanes * unroll)) return;
+    int64_t half = two ? ki_extent(t.v) / 2 : 0;
+    uint32_t part = two ? ki_nest_next_range(&c->nest) : id;
     ki_choice_mark(c, e);
-    KI_CHOICE_SPLIT(c, {KN_AX_UPCAST, id, lanes}, {KN_AX_UPCAST, id, unroll > 1 ? unroll : 0});
+    KI_CHOICE_SPLIT(c, {(kn_axis)t.v->arg.range.axis, id, half}, {KN_AX_UPCAST, id, two ? 2 : 0},
+                    {KN_AX_UPCAST, part, lanes}, {KN_AX_UPCAST, part, unroll > 1 ? unroll : 0});
 }
 
 /* Does the kernel multiply rows that it keeps by what it reads? Then several rows are tiled together (tile.c), and its other

@@ -300,10 +300,22 @@ static unsigned inputs_of(const ki_nest *k, kn_uop loop, int64_t least) {
     return n;
 }
 
-/* What is changed element by element and stored past the caches: one input into the first cache, two into the second. */
-static place of_map(const ki_nest *k, kn_uop param) {
+/* Is it read in two places (goes_in_two, choose.c)? */
+static bool goes_apart(const ki_nest *k, kn_uop param) {
+    kn_uop u, r;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));)
+        for (uint32_t q = 0; q < k->scope.nrange; q++)
+            if (ki_is_lane(k->scope.range[q]) && step(k, u, k->scope.range[q]) >= FAR) return true;
+    return false;
+}
+
+/* What is changed element by element and stored past the caches: one input into the first cache, two into the second. Not where each goes in two
+ * places, of which a processor with narrow vectors fetches ahead by itself. */
+static place of_map(const ki_choice *c, kn_uop param) {
+    const ki_nest *k = &c->nest;
     kn_uop u, r;
     int64_t terms;
+    if (ki_is_narrow(c) && goes_apart(k, param)) return (place){0};
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         kn_uop e = ki_nest_closer(k, r), store = e->op == KN_END && ki_last_loop(e) == r ? ki_nest_store(e) : NULL;
         kn_uop to = store ? ki_storage(store->src[0]) : NULL;
@@ -577,7 +589,7 @@ static place find_place(const ki_choice *c, kn_uop param) {
     if ((uint64_t)bytes >= c->from && !(at = of_squares(&c->nest, param)).loop) at = best_place(&c->nest, param);
     bool past = bytes >= BESIDE && (uint64_t)bytes / 2 >= c->from;
     if (!at.loop && bytes >= BESIDE) at = of_rows(c, param);
-    if (!at.loop && past) at = of_map(&c->nest, param);
+    if (!at.loop && past) at = of_map(c, param);
     if (!at.loop && bytes >= BESIDE) at = of_sum(c, param, past);
     if (!at.loop && bytes >= BESIDE && !c->target->twice) at = of_window(&c->nest, param);
     if (!at.loop && bytes >= NEAR) at = of_copy(&c->nest, param);

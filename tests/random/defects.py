@@ -106,7 +106,7 @@ DEFECTS = [
     Defect("optimize", "places by rows count from the first row", OPT + "rows.c", "of_row(ir, x[i], i ? p->q : p->r, &s->c, w, m)", "of_row(ir, x[i], i ? p->q : p->r, &s->c, w, i ? 0 : m)"),
     # ---- expand
     Defect("expand", "a running sum across lanes lacks its last step", EXPAND + "prefix.c", "d < n && t && lane; d *= 2", "2 * d < n && t && lane; d *= 2"),
-    Defect("expand", "a running sum goes on with its first lane", EXPAND + "prefix.c", "ki_extent(p->l), p->from->src[1]->arg.i, 0)", "ki_extent(p->l), 0, 0)"),
+    Defect("expand", "a running sum goes on with its first lane", EXPAND + "prefix.c", "p->from->src[1]->arg.i)", "0)"),
     Defect("expand", "the accumulator starts at 0 for every op", EXPAND + "reduce.c",
            "ki_const_bits(ir, t, ki_scalar_identity(op, t, true));", "ki_const_int(ir, t, 0);"),
     Defect("expand", "the accumulator is set once, outside all loops", EXPAND + "reduce.c",

@@ -119,7 +119,9 @@ bool ki_choose_scan(ki_choice *c, kn_uop e) {
     if (!r || !store || ki_is_lane(e->src[e->nsrc - 1]) || !ki_nest_carries(k, e) || !find(k, r, &s)) return false;
     int64_t lanes = c->lanes, to = ki_nest_stride(k, store->src[0], r, &known),
             from = known ? ki_nest_stride(k, s.x, r, &known) : 0;
-    if (!known || to != from || (to != 1 && to != -1) || lanes < 4 || ki_extent(r) % lanes ||
+    bool line = 2 * c->target->vector == c->target->line && ki_extent(r) % (2 * lanes) == 0;
+    if (line && ki_extent(r) >= LONG * 2 * lanes) lanes *= 2; /* what is stored past the caches is whole lines */
+    if (!known || to != from || (to != 1 && to != -1) || c->lanes < 4 || ki_extent(r) % lanes ||
         ki_extent(r) < LONG * lanes)
         return false;
     uint32_t id = r->arg.range.id;

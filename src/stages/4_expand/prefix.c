@@ -1,7 +1,9 @@
 /* prefix.c: running sums across lanes, Σ_m where(m < l + 1, x(m), -0.0) with m and l as many lanes (SCAN makes them): in log steps,
  *
- *   t = x along l;  for d = 1, 2, 4, ...:  t(l) = where(l < d, t(l), t(l) + t(l - d))
+ *   t = x along l;  for d = 1, 2, 4, ...:  t(l) = where(l % 2d < d, t(l), t(l) + t(l / 2d * 2d + d - 1))
  *
+ * (Sklansky: the upper half of each block takes what the lower one comes to. All of a half take the same lane, so that a step moves nothing from one
+ * register to another but, of several, a whole sum; and what is added in which order hangs on the lane alone.)
  * What it is added to, an element of a REG BUFFER of as many lanes (the last one: the last step's sum), is taken in a register. */
 #include "stages/4_expand/lanes.h"
 
@@ -65,14 +67,14 @@ bool ki_find_prefixes(ki_ex *x) {
     return true;
 }
 
-/* t at n other lanes of axis k: lane i from by + step i, from 0 where that is less. */
-static kn_uop lanes_at(ki_ex *x, kn_uop t, unsigned k, int64_t n, int64_t by, int64_t step) {
+/* t at n other lanes of axis k: of each block of so many all from its lane `at` (of a last one that has none, nobody reads them). */
+static kn_uop lanes_at(ki_ex *x, kn_uop t, unsigned k, int64_t n, int64_t block, int64_t at) {
     kn_uop src[KI_MAX_RANK + 1] = {t}, list[KI_MOST_PREFIX];
     for (unsigned a = 0; a <= k; a++) {
         int64_t dim = a < k ? ki_dim_n(t, a) : n;
         for (int64_t i = 0; i < dim; i++) {
-            int64_t from = a < k ? i : by + step * i;
-            list[i] = ki_index(x->ir, from < 0 ? 0 : from);
+            int64_t from = a < k ? i : i / block * block + at;
+            list[i] = ki_index(x->ir, from < dim ? from : dim - 1);
         }
         src[a + 1] = ki_opn(x->ir, KN_STACK, list, (uint32_t)dim);
     }
@@ -95,8 +97,9 @@ static kn_uop all_lanes(ki_ex *x, const ki_prefix *p) {
     t = ki_permute(ir, t, order, x->nlane);
     kn_uop lane = ki_lane_steps(x, NULL, coef, dim);
     for (int64_t d = 1; d < n && t && lane; d *= 2) {
-        kn_uop sum = ki_op2(ir, KN_ADD, t, lanes_at(x, t, l, n, -d, 1));
-        t = ki_op3(ir, KN_WHERE, ki_op2(ir, KN_CMPLT, lane, ki_index(ir, d)), t, sum);
+        kn_uop sum = ki_op2(ir, KN_ADD, t, lanes_at(x, t, l, n, 2 * d, d - 1));
+        kn_uop lower = ki_op2(ir, KN_CMPLT, ki_op2(ir, KN_MOD, lane, ki_index(ir, 2 * d)), ki_index(ir, d));
+        t = ki_op3(ir, KN_WHERE, lower, t, sum);
     }
     return t;
 }
@@ -116,6 +119,7 @@ const ki_prefix *ki_prefix_from(const ki_ex *x, kn_uop u) {
 }
 
 kn_uop ki_prefix_spread(ki_ex *x, const ki_prefix *p, kn_uop all) {
-    return all ? lanes_at(x, all, x->axis[ki_scope_rank(&x->scope, p->l)], ki_extent(p->l), p->from->src[1]->arg.i, 0)
+    return all ? lanes_at(x, all, x->axis[ki_scope_rank(&x->scope, p->l)], ki_extent(p->l), ki_extent(p->l),
+                          p->from->src[1]->arg.i)
                : NULL;
 }

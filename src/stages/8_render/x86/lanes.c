@@ -73,14 +73,21 @@ static void pick_bits(ki_lower *l, kn_uop u) {
             ki_mimm(first));
 }
 
-/* Lanes of 4 or 8 bytes in any order, as words: one permutation. */
+/* Do the words of all 16 bytes come from their own 16 in the same order? */
+static bool stays_within(const int32_t *word, unsigned n) {
+    for (unsigned k = 0; k < n; k++)
+        if (word[k] / 4 != (int32_t)k / 4 || word[k] % 4 != word[k % 4]) return false;
+    return true;
+}
+
+/* Lanes of 4 or 8 bytes in any order, as words: one permutation, which takes more where words go from one 16 bytes to others. */
 static ki_vreg permuted(ki_lower *l, ki_vreg x, unsigned all, const kn_uop *lane, unsigned n, unsigned es) {
     unsigned bytes = all > n * es ? all : n * es, each = es / 4;
     int32_t word[16] = {0};
     for (unsigned k = 0; k < n * each; k++) word[k] = (int32_t)(lane[k / each]->arg.i * each + k % each);
     ki_mop r = ki_mreg(ki_lkind(bytes), ki_vreg_new(&l->m, KI_RC_V, ki_lkind(bytes)));
     ki_mop from = ki_mreg(ki_lkind(bytes), x);
-    if (bytes > 16) {
+    if (bytes > 16 && !stays_within(word, bytes / 4)) {
         KI_LPUT(l, KI_X_VPERMPS, r, ki_mreg(ki_lkind(bytes), ki_lnumbers(l, word, bytes / 4)), from);
     } else {
         int64_t two_bits = 0;

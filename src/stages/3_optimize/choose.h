@@ -31,7 +31,7 @@ typedef struct ki_choice {
     } tile;                             /* the tile last decided: it stands for what is left after a CUT */
     uint64_t done[KI_MOST_RANGES / 64]; /* by range id */
     uint32_t beside;                    /* id + 1 of a sum's loop whose parts are gone through side by side */
-    bool apart;                         /* rows are read in several places at once, a vector of each */
+    bool apart;                         /* rows are read in several places (places.c), a vector of each */
     uint32_t phased;                    /* id + 1 of a loop of the nest whose sums phases.c takes apart */
 } ki_choice;
 
@@ -80,9 +80,6 @@ unsigned ki_choice_lanes(const ki_choice *c, kn_uop reduce);
 /* choose.c */
 void ki_choose_nest(ki_choice *c, kn_uop end);
 void ki_choose_reduce(ki_choice *c, kn_uop reduce);
-/* Long rows that are read from memory for sums alone, where vectors are narrow, are read in several places far apart: that processor (a Zen 3)
- * fetches ahead for several faster than for one. Before threads share them, so that all have as many places and add up alike. */
-void ki_choose_apart(ki_choice *c);
 /* The first store to memory in a nest's body; NULL if other nests stand there. */
 kn_uop ki_nest_store(kn_uop end);
 /* Does a vector's mask cost nothing? */
@@ -198,6 +195,10 @@ void ki_find_beside(ki_choice *c);
 unsigned ki_weight_ahead(const ki_nest *k, kn_uop r);
 /* Is what the sum adds made of another one? */
 bool ki_needs_sum(const ki_nest *k, kn_uop sum);
+/* places.c: rows for their sums alone are read in several places. Before threads share them. */
+void ki_choose_apart(ki_choice *c);
+/* Does e go along v, in steps of so many elements, in two places? */
+bool ki_goes_in_two(const ki_choice *c, kn_uop e, kn_uop v, int64_t step);
 /* prefetch.c: inputs of as many bytes that are better asked for ahead. */
 void ki_choose_prefetches(ki_choice *c);
 

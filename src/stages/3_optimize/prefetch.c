@@ -300,7 +300,7 @@ static unsigned inputs_of(const ki_nest *k, kn_uop loop, int64_t least) {
     return n;
 }
 
-/* Is it read in two places (goes_in_two, choose.c)? */
+/* Is it read in two places (places.c)? */
 static bool goes_apart(const ki_nest *k, kn_uop param) {
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));)
@@ -309,8 +309,8 @@ static bool goes_apart(const ki_nest *k, kn_uop param) {
     return false;
 }
 
-/* What is changed element by element and stored past the caches: one input into the first cache, two into the second. Not where each goes in two
- * places, of which a processor with narrow vectors fetches ahead by itself. */
+/* What is changed element by element and stored past the caches: one input into the first cache, two into the second; what goes in two places nobody
+ * asks for. */
 static place of_map(const ki_choice *c, kn_uop param) {
     const ki_nest *k = &c->nest;
     kn_uop u, r;

@@ -3,7 +3,8 @@
  *   t = x along l;  for d = 1, 2, 4, ...:  t(l) = where(l % 2d < d, t(l), t(l) + t(l / 2d * 2d + d - 1))
  *
  * (Sklansky: the upper half of each block takes what the lower one comes to. All of a half take the same lane, so that a step moves nothing from one
- * register to another but, of several, a whole sum; and what is added in which order hangs on the lane alone.)
+ * register to another but, of several, a whole sum.)
+ *
  * What it is added to, an element of a REG BUFFER of as many lanes (the last one: the last step's sum), is taken in a register. */
 #include "stages/4_expand/lanes.h"
 

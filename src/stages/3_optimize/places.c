@@ -1,0 +1,63 @@
+/* places.c: what is read from memory in several places far apart, one beside the other, where vectors are narrow: that processor (a Zen 3) fetches ahead
+ * for several places faster than for one, and what it fetches so is not asked for (prefetch.c).
+ *
+ * Rows for their sums alone go in four, a vector of each: what is added to what must not hang on the threads, so this comes before they have their parts,
+ * and a kernel that has such rows adds all of them up so (`apart`). Two operands of what is stored past the caches go in two, each thread's part by
+ * itself; one operand, or three, are no faster so. A matrix times a vector is a tile of rows far apart (tile_size.c). */
+#include "stages/3_optimize/choose.h"
+
+enum {
+    PLACES = 4,          /* of rows */
+    LEAST_FAR = 1 << 10, /* bytes of a row */
+    LEAST_ROWS = 64,     /* as many, or vectors */
+    LIGHT = 12           /* weight of what is done with an element */
+};
+
+/* Does the nest, of rows v, read long ones from memory, once, for little that is done with them, and store nothing but their sums? */
+static bool reads_rows(const ki_choice *c, kn_uop e, kn_uop v) {
+    const ki_nest *k = &c->nest;
+    uint64_t bytes = 0;
+    ki_first p;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q], x = k->closer[q];
+        if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(&k->scope, x, v)) continue;
+        uint64_t row = (uint64_t)ki_terms(x) * ki_itemsize((kn_dtype)x->dtype);
+        if (row < LEAST_FAR || ki_weight_in(k, r) > LIGHT) return false;
+        if (ki_needs_sum(k, x) && !ki_find_first(k, x, &p)) return false;
+        bytes = row * (uint64_t)ki_extent(v);
+    }
+    return bytes && bytes >= c->from && ki_sums_rows(c, e, v);
+}
+
+void ki_choose_apart(ki_choice *c) {
+    kn_uop e = c->sink->nsrc == 1 ? c->sink->src[0] : NULL, v = e && e->op == KN_END && e->nsrc == 2 ? e->src[1] : NULL;
+    if (!ki_is_narrow(c) || !v || !ki_is_serial(v) || ki_extent(v) < LEAST_ROWS) return;
+    uint32_t id = v->arg.range.id;
+    ki_tile t = {0};
+    c->lanes = ki_nest_lanes(c, e);
+    if (!reads_rows(c, e, v)) return;
+    ki_find_tile(c, e, &t);
+    if (t.reduce) return;
+    c->apart = true;
+    ki_choice_even(c, v, PLACES);
+    if (!c->ok) return;
+    int64_t rows = ki_extent(ki_nest_range(&c->nest, id)) / PLACES;
+    KI_CHOICE_SPLIT(c, {(kn_axis)v->arg.range.axis, id, rows}, {KN_AX_UPCAST, id, PLACES});
+}
+
+bool ki_goes_in_two(const ki_choice *c, kn_uop e, kn_uop v, int64_t step) {
+    const ki_nest *k = &c->nest;
+    kn_uop store = ki_nest_store(e), to = store ? ki_storage(store->src[0]) : NULL;
+    uint64_t bytes = to ? (uint64_t)ki_numel(to) * ki_itemsize((kn_dtype)to->dtype) : 0;
+    bool known, others = false;
+    uint32_t operands = 0;
+    if (!ki_is_narrow(c) || !c->from || !c->target->native || bytes < c->from || to->op != KN_PARAM) return false;
+    for (uint32_t j = 1; j < e->nsrc; j++) others |= e->src[j] != v && e->src[j]->arg.range.axis != KN_AX_THREAD;
+    for (uint32_t i = 0; i < k->nreads; i++) {
+        kn_uop u = k->reads[i];
+        if (!ki_scope_has(&k->scope, u->src[1], v)) continue;
+        others |= ki_nest_stride(k, u, v, &known) != 1 || !known || ki_is_gated(u);
+        operands++;
+    }
+    return operands == 2 && !others && ki_extent(v) >= LEAST_ROWS * step && ki_weight_in(k, v) <= LIGHT;
+}

@@ -1,14 +1,15 @@
 /* places.c: what is read from memory in several places far apart, one beside the other, where vectors are narrow: that processor (a Zen 3) fetches ahead
  * for several places faster than for one, and what it fetches so is not asked for (prefetch.c).
  *
- * Rows for their sums alone go in four, a vector of each: what is added to what must not hang on the threads, so this comes before they have their parts,
- * and a kernel that has such rows adds all of them up so (`apart`). Two operands of what is stored past the caches go in two, each thread's part by
+ * Rows for their sums alone go in four, a vector of each. What is added to what must not hang on the threads, so this comes before they have their parts,
+ * and a kernel that has such rows adds all of them up so (`apart`); nor on what is stored past the caches. Two operands of what is stored past the caches go in two, each thread's part by
  * itself; one operand, or three, are no faster so. A matrix times a vector is a tile of rows far apart (tile_size.c). */
 #include "stages/3_optimize/choose.h"
 
 enum {
     PLACES = 4,          /* of rows */
     LEAST_FAR = 1 << 10, /* bytes of a row */
+    LEAST_ALL = 1 << 22, /* of all rows: some come from memory, or a last cache */
     LEAST_ROWS = 64,     /* as many, or vectors */
     LIGHT = 12           /* weight of what is done with an element */
 };
@@ -16,17 +17,17 @@ enum {
 /* Does the nest, of rows v, read long ones from memory, once, for little that is done with them, and store nothing but their sums? */
 static bool reads_rows(const ki_choice *c, kn_uop e, kn_uop v) {
     const ki_nest *k = &c->nest;
-    uint64_t bytes = 0;
+    int64_t bytes = 0;
     ki_first p;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q], x = k->closer[q];
         if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(&k->scope, x, v)) continue;
-        uint64_t row = (uint64_t)ki_terms(x) * ki_itemsize((kn_dtype)x->dtype);
+        int64_t row = ki_terms(x) * (int64_t)ki_itemsize((kn_dtype)x->dtype);
         if (row < LEAST_FAR || ki_weight_in(k, r) > LIGHT) return false;
         if (ki_needs_sum(k, x) && !ki_find_first(k, x, &p)) return false;
-        bytes = row * (uint64_t)ki_extent(v);
+        bytes = row * ki_extent(v);
     }
-    return bytes && bytes >= c->from && ki_sums_rows(c, e, v);
+    return bytes >= LEAST_ALL && ki_sums_rows(c, e, v);
 }
 
 void ki_choose_apart(ki_choice *c) {

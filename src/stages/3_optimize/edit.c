@@ -309,17 +309,22 @@ kn_uop ki_opt_padto(ki_nest *k, ki_opt *o) {
 
 /* ---- threads ----------------------------------------------------------------------------------------------- */
 
-/* All that the nest is made of. */
-static bool note_nodes(ki_ir *ir, kn_uop nest, ki_map *known) {
+/* All that the nest is made of, to `shared`, or, given `seen`, what of it was seen in another nest. */
+static bool note_nodes(ki_ir *ir, kn_uop nest, ki_map *seen, ki_map *shared) {
     kn_uop *node;
     int64_t n = ki_toposort(ir, &nest, 1, &node);
-    for (int64_t i = 0; i < n; i++) ki_map_set(known, node[i], node[i]);
+    for (int64_t i = 0; i < n; i++) ki_map_set(!seen || ki_map_get(seen, node[i]) ? shared : seen, node[i], node[i]);
     if (n >= 0) ki_free(node);
     return n >= 0;
 }
 
-/* In a nest that runs on thread 0 alone, every access is made invalid on the others. What fills a buffer that nests of all threads read
- * too stays as it is: a copy of it would fill the same buffer, with nothing. */
+static bool is_global(kn_uop access) {
+    kn_uop b = ki_is_access(access) ? ki_storage(access) : NULL;
+    return b && !(b->op == KN_BUFFER && b->arg.buffer->addrspace != KN_GLOBAL);
+}
+
+/* In a nest that runs on thread 0 alone, every access is made invalid on the others. What other nests share stays as it is, but where it is stored to: a
+ * copy of what fills a buffer would fill the same one, with nothing, and one of a sum would close the same loops once more. */
 static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread, const ki_map *shared) {
     kn_uop *node, one = ki_op2(ir, KN_CMPLT, thread, ki_index(ir, 1)), src[2], result = NULL;
     ki_scope s;
@@ -335,15 +340,20 @@ static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread, const ki_map 
     for (uint32_t i = 0; ok && i < s.n; i++) {
         kn_uop u = node[i];
         for (uint32_t j = 0; j < u->nsrc; j++) buf[j] = map[s.at[u->src[j]->id]];
-        kn_uop b = ki_is_access(u) ? ki_storage(u) : NULL;
         if (ki_map_get(shared, u)) {
             map[i] = u;
-        } else if (b && !(b->op == KN_BUFFER && b->arg.buffer->addrspace != KN_GLOBAL)) {
+        } else if (is_global(u)) {
             src[0] = buf[0];
             src[1] = ki_element_uop(ir, (ki_element){buf[1], one});
             map[i] = ki_with_src(ir, u, src);
         } else {
-            map[i] = ki_with_src(ir, u, buf);
+            kn_uop to = u->op == KN_STORE && buf[0] == u->src[0] && is_global(buf[0]) ? buf[0] : NULL;
+            if (to) {
+                src[0] = to->src[0];
+                src[1] = ki_element_uop(ir, (ki_element){to->src[1], one});
+                buf[0] = ki_with_src(ir, to, src);
+            }
+            map[i] = buf[0] || !u->nsrc ? ki_with_src(ir, u, buf) : NULL;
         }
         ok = map[i] != NULL;
     }
@@ -388,10 +398,10 @@ kn_uop ki_hoist_threads(ki_nest *k) {
         if (s->range[r]->arg.range.axis == KN_AX_THREAD) t = s->range[r];
     if (!t || (sink->nsrc == 1 && sink->src[0]->op == KN_END)) return sink;
     kn_uop *nest = ki_calloc(sink->nsrc + 1, sizeof *nest), *loop = NULL;
-    ki_map *shared = ki_map_take(ir);
-    bool ok = nest && shared;
+    ki_map *shared = ki_map_take(ir), *seen = ki_map_take(ir);
+    bool ok = nest && shared && seen;
     for (uint32_t i = 0; ok && i < sink->nsrc; i++)
-        if (ki_place_in(sink->src[i], t) < sink->src[i]->nsrc) ok = note_nodes(ir, sink->src[i], shared);
+        ok = note_nodes(ir, sink->src[i], ki_place_in(sink->src[i], t) < sink->src[i]->nsrc ? NULL : seen, shared);
     for (uint32_t i = 0; ok && i < sink->nsrc; i++) {
         kn_uop u = sink->src[i];
         uint32_t n = 0;
@@ -412,5 +422,6 @@ kn_uop ki_hoist_threads(ki_nest *k) {
     kn_uop all = ok ? ki_op2(ir, KN_END, ki_opn(ir, KN_GROUP, nest, sink->nsrc), t) : NULL;
     ki_free(nest);
     if (shared) ki_map_give(ir, shared);
+    if (seen) ki_map_give(ir, seen);
     return all ? ki_with_srcs(ir, sink, &all, 1) : NULL;
 }

@@ -497,14 +497,16 @@ def test_many_calls_leave_nothing(k):
     step = kn.capture(lambda x: opt.step(kn.square(model(x)).mean()))
     x = np.ones((3, 4), F)
 
-    def calls(n):
+    def pages_after_calls(n):
         for _ in range(n):
             float(step(x))
+        return int(Path("/proc/self/statm").read_text().split()[1])
 
-    calls(6000)
-    before, rss = k.stats["bytes"], int(Path("/proc/self/statm").read_text().split()[1])
-    calls(6000)
-    assert k.stats["bytes"] <= before + (1 << 16) and (SANITIZED or int(Path("/proc/self/statm").read_text().split()[1]) - rss < 512)
+    pages, before = [pages_after_calls(6000)], k.stats["bytes"]
+    pages += [pages_after_calls(6000) for _ in range(3)]
+    grown = [after - then for then, after in zip(pages, pages[1:])]
+    assert k.stats["bytes"] <= before + (1 << 16)
+    assert SANITIZED or min(grown) < 128, grown  # what leaks does so each time; a large page is 512 at once
 
 
 def test_a_context_that_is_closed():

@@ -89,6 +89,7 @@ static inline bool ki_is_narrow(const ki_choice *c) { return c->target->vector <
 /* Lanes of a vector along an extent: a full one, or for a short extent its own size or the power of two above; 0: too
  * short. */
 int64_t ki_lanes_for(const ki_choice *c, int64_t n);
+#define KI_PLACES 4 /* far apart, that are read one beside the other */
 /* How many vectors of r are unrolled when the body weighs so much: 4, 2 or 1, for weight 0 half of the registers; 0: r is not worth vectors. */
 int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight);
 /* Makes r's extent divide by vectors, and by `vectors` of them when it is long: a short one is padded (masks), of a long
@@ -193,8 +194,6 @@ void ki_choose_pipeline(ki_choice *c);
 /* Is the second one's row better gone through in parts? Asked before there are threads, so that no sum's order depends on them. */
 void ki_find_beside(ki_choice *c);
 unsigned ki_weight_ahead(const ki_nest *k, kn_uop r);
-/* Is what the sum adds made of another one? */
-bool ki_needs_sum(const ki_nest *k, kn_uop sum);
 /* places.c: rows for their sums alone are read in several places. Before threads share them. */
 void ki_choose_apart(ki_choice *c);
 /* Does e go along v, in steps of so many elements, in two places? */

@@ -323,10 +323,16 @@ static bool is_global(kn_uop access) {
     return b && !(b->op == KN_BUFFER && b->arg.buffer->addrspace != KN_GLOBAL);
 }
 
+/* The access of a buffer at `index`, under the condition too. */
+static kn_uop gated(ki_ir *ir, kn_uop access, kn_uop buffer, kn_uop index, kn_uop condition) {
+    kn_uop src[2] = {buffer, ki_element_uop(ir, (ki_element){index, condition})};
+    return ki_with_src(ir, access, src);
+}
+
 /* In a nest that runs on thread 0 alone, every access is made invalid on the others. What other nests share stays as it is, but where it is stored to: a
  * copy of what fills a buffer would fill the same one, with nothing, and one of a sum would close the same loops once more. */
 static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread, const ki_map *shared) {
-    kn_uop *node, one = ki_op2(ir, KN_CMPLT, thread, ki_index(ir, 1)), src[2], result = NULL;
+    kn_uop *node, one = ki_op2(ir, KN_CMPLT, thread, ki_index(ir, 1)), result = NULL;
     ki_scope s;
     bool ok = one && ki_scope_open(&s, ir, nest);
     if (!one) return NULL;
@@ -343,17 +349,11 @@ static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread, const ki_map 
         if (ki_map_get(shared, u)) {
             map[i] = u;
         } else if (is_global(u)) {
-            src[0] = buf[0];
-            src[1] = ki_element_uop(ir, (ki_element){buf[1], one});
-            map[i] = ki_with_src(ir, u, src);
+            map[i] = gated(ir, u, buf[0], buf[1], one);
         } else {
             kn_uop to = u->op == KN_STORE && buf[0] == u->src[0] && is_global(buf[0]) ? buf[0] : NULL;
-            if (to) {
-                src[0] = to->src[0];
-                src[1] = ki_element_uop(ir, (ki_element){to->src[1], one});
-                buf[0] = ki_with_src(ir, to, src);
-            }
-            map[i] = buf[0] || !u->nsrc ? ki_with_src(ir, u, buf) : NULL;
+            if (to) buf[0] = gated(ir, to, to->src[0], to->src[1], one);
+            map[i] = !to || buf[0] ? ki_with_src(ir, u, buf) : NULL;
         }
         ok = map[i] != NULL;
     }
@@ -369,9 +369,8 @@ static bool stores_in(ki_ir *ir, kn_uop nest, kn_uop r) {
     ki_scope s;
     bool ok = ki_scope_open(&s, ir, nest);
     for (uint32_t i = 0; ok && i < s.n; i++) {
-        kn_uop to = s.node[i]->op == KN_STORE ? ki_storage(s.node[i]->src[0]) : NULL;
-        bool local = to && to->op == KN_BUFFER && to->arg.buffer->addrspace != KN_GLOBAL;
-        ok = !to || local || ki_scope_has(&s, s.node[i], r);
+        bool stores = s.node[i]->op == KN_STORE && is_global(s.node[i]->src[0]);
+        ok = !stores || ki_scope_has(&s, s.node[i], r);
     }
     ki_scope_close(&s);
     return ok;

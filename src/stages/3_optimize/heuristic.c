@@ -13,7 +13,7 @@
  *  - Rows by rows, both along the sum, go in strips whose results are kept, and then transposed to where they are stored (strips.c).
  *  - A long sum of products that both operands lie along is added up part by part, around a block of results (parts.c).
  *  - Where a remainder says which terms of a sum count, the loops are taken apart until each part knows (phases.c).
- *  - Where vectors are narrow, rows for their sums alone, and the operands of two, are read in several places far apart (places.c).
+ *  - Where vectors are narrow, rows for their sums alone, and two operands of what is written past the caches, are read in several places (places.c).
  *  - A running sum along rows takes a vector at a time; what a long loop reads of a large input is asked for ahead.
  * Nests are treated one at a time; each step is an OptOp (ki_nest_apply), after which the kernel is looked at anew. A nest is
  * done when the ids of its ranges are marked, so what a CUT adds is found by itself. Whatever is decided for a range must

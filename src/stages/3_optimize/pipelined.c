@@ -158,12 +158,6 @@ static kn_uop find_heavy(const ki_choice *c, int64_t least, pair *p) {
     return row < least || ki_weight_in(&c->nest, p->j) < HEAVY ? NULL : r;
 }
 
-bool ki_needs_sum(const ki_nest *k, kn_uop sum) {
-    for (uint32_t i = 0; i < k->scope.n; i++)
-        if (k->scope.node[i]->op == KN_REDUCE && is_made_of(k, sum->src[0], k->scope.node[i])) return true;
-    return false;
-}
-
 void ki_choose_pipeline(ki_choice *c) {
     pair p;
     kn_uop r = find_heavy(c, LEAST_ROW, &p);

@@ -7,7 +7,6 @@
 #include "stages/3_optimize/choose.h"
 
 enum {
-    PLACES = 4,          /* of rows */
     LEAST_FAR = 1 << 10, /* bytes of a row */
     LEAST_ALL = 1 << 22, /* of all rows: some come from memory, or a last cache */
     LEAST_ROWS = 64,     /* as many, or vectors */
@@ -24,7 +23,7 @@ static bool reads_rows(const ki_choice *c, kn_uop e, kn_uop v) {
         if (!x || x->op != KN_REDUCE || x->id > e->id || !ki_scope_has(&k->scope, x, v)) continue;
         int64_t row = ki_terms(x) * (int64_t)ki_itemsize((kn_dtype)x->dtype);
         if (row < LEAST_FAR || ki_weight_in(k, r) > LIGHT) return false;
-        if (ki_needs_sum(k, x) && !ki_find_first(k, x, &p)) return false;
+        if (k->scope.level[k->scope.at[x->id]] && !ki_find_first(k, x, &p)) return false; /* made of another sum */
         bytes = row * ki_extent(v);
     }
     return bytes >= LEAST_ALL && ki_sums_rows(c, e, v);
@@ -40,10 +39,10 @@ void ki_choose_apart(ki_choice *c) {
     ki_find_tile(c, e, &t);
     if (t.reduce) return;
     c->apart = true;
-    ki_choice_even(c, v, PLACES);
+    ki_choice_even(c, v, KI_PLACES);
     if (!c->ok) return;
-    int64_t rows = ki_extent(ki_nest_range(&c->nest, id)) / PLACES;
-    KI_CHOICE_SPLIT(c, {(kn_axis)v->arg.range.axis, id, rows}, {KN_AX_UPCAST, id, PLACES});
+    int64_t rows = ki_extent(ki_nest_range(&c->nest, id)) / KI_PLACES;
+    KI_CHOICE_SPLIT(c, {(kn_axis)v->arg.range.axis, id, rows}, {KN_AX_UPCAST, id, KI_PLACES});
 }
 
 bool ki_goes_in_two(const ki_choice *c, kn_uop e, kn_uop v, int64_t step) {

@@ -10,7 +10,6 @@
 #define FIRST_LEVEL (1 << 15) /* bytes of a panel that stay in the first-level cache */
 #define WIDE        4         /* vectors */
 #define LONG_ROW    (3 << 12) /* bytes: a vector as long, and what goes by, is more than the first-level cache keeps */
-#define STREAMS     4 /* parts of a matrix that are read beside each other; of several that take turns twice as many */
 
 /* Registers a vector of n lanes takes. */
 static int64_t pieces(const ki_choice *c, int64_t n) {
@@ -35,7 +34,8 @@ static bool goes_along_memory(const ki_choice *c, kn_uop e, ki_tile *t) {
     ki_tile also[KI_MOST_ALSO];
     bool far = ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->streamed) >= LONG_ROW;
     if (!is_read_once(c, t)) return false;
-    int64_t n = ki_other_sums(c, e, t, also) ? 2 * STREAMS : far || ki_is_narrow(c) ? STREAMS : 1;
+    /* Of several that take turns twice as many. */
+    int64_t n = ki_other_sums(c, e, t, also) ? 2 * KI_PLACES : far || ki_is_narrow(c) ? KI_PLACES : 1;
     t->parts = n > 1 && ki_extent(t->v) >= n * n;
     if (t->parts) t->nv = n;
     return t->parts || !far;

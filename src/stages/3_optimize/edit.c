@@ -323,12 +323,6 @@ static bool is_global(kn_uop access) {
     return b && !(b->op == KN_BUFFER && b->arg.buffer->addrspace != KN_GLOBAL);
 }
 
-/* The access of a buffer at `index`, under the condition too. */
-static kn_uop gated(ki_ir *ir, kn_uop access, kn_uop buffer, kn_uop index, kn_uop condition) {
-    kn_uop src[2] = {buffer, ki_element_uop(ir, (ki_element){index, condition})};
-    return ki_with_src(ir, access, src);
-}
-
 /* In a nest that runs on thread 0 alone, every access is made invalid on the others. What other nests share stays as it is, but where it is stored to: a
  * copy of what fills a buffer would fill the same one, with nothing, and one of a sum would close the same loops once more. */
 static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread, const ki_map *shared) {
@@ -346,15 +340,13 @@ static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread, const ki_map 
     for (uint32_t i = 0; ok && i < s.n; i++) {
         kn_uop u = node[i];
         for (uint32_t j = 0; j < u->nsrc; j++) buf[j] = map[s.at[u->src[j]->id]];
-        if (ki_map_get(shared, u)) {
-            map[i] = u;
-        } else if (is_global(u)) {
-            map[i] = gated(ir, u, buf[0], buf[1], one);
-        } else {
-            kn_uop to = u->op == KN_STORE && buf[0] == u->src[0] && is_global(buf[0]) ? buf[0] : NULL;
-            if (to) buf[0] = gated(ir, to, to->src[0], to->src[1], one);
-            map[i] = !to || buf[0] ? ki_with_src(ir, u, buf) : NULL;
+        bool keep = ki_map_get(shared, u), read = !keep && is_global(u),
+             store = !keep && u->op == KN_STORE && buf[0] == u->src[0] && is_global(buf[0]);
+        if (read || store) {
+            const kn_uop *of = read ? buf : buf[0]->src, src[2] = {of[0], ki_element_uop(ir, (ki_element){of[1], one})};
+            buf[0] = ki_with_src(ir, read ? u : buf[0], src);
         }
+        map[i] = keep ? u : read || (store && !buf[0]) ? buf[0] : ki_with_src(ir, u, buf);
         ok = map[i] != NULL;
     }
     if (ok) result = map[s.n - 1];

@@ -305,8 +305,19 @@ static kn_uop run_steps(execution *x, const steps *s, kn_uop root, ki_stats *sta
     return root;
 }
 
-/* What the sources of a root are: lanes, some of them scalars, or the second a constant; NEAR_0: and the first of 20 bits. */
-typedef enum sources { LANES, FIRST_SCALAR, OTHERS_SCALAR, ABOVE_0, NEAR_0, BELOW_0, SOURCE_KINDS } sources;
+/* What the sources of a root are: lanes, some of them scalars, or the second a constant; NEAR_0: and the first of 20 bits. A function's argument may
+ * be known not to be above 0. */
+typedef enum sources {
+    LANES,
+    NOT_ABOVE_0,
+    FUNCTION_KINDS,
+    FIRST_SCALAR = FUNCTION_KINDS,
+    OTHERS_SCALAR,
+    ABOVE_0,
+    NEAR_0,
+    BELOW_0,
+    SOURCE_KINDS
+} sources;
 
 /* op(x...) for parameters of dtype t. */
 static kn_uop applied(execution *x, kn_op op, kn_dtype t, sources which, int64_t dim) {
@@ -321,6 +332,10 @@ static kn_uop applied(execution *x, kn_op op, kn_dtype t, sources which, int64_t
                 ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, scalar ? NULL : ki_shape_src(&x->ir, &dim, 1));
         if (k == 0 && which == NEAR_0 && ki_is_int(t) && ki_itemsize(t) >= 4)
             src[k] = ki_op2(&x->ir, KN_AND, src[k], ki_const_int(&x->ir, t, 0xFFFFF));
+        if (which == NOT_ABOVE_0) {
+            kn_uop zero = ki_const_float(&x->ir, t, 0);
+            src[k] = ki_op3(&x->ir, KN_WHERE, ki_op2(&x->ir, KN_CMPLT, zero, src[k]), zero, src[k]);
+        }
     }
     kn_uop root = ki_make(&x->ir, op, t, src, (uint32_t)ki_ops[op].least, (kn_arg){.bits = 0}, 0);
     ki_env_clear(&x->env);
@@ -410,10 +425,11 @@ static int derive(execution *x, const steps *s, kn_uop root, uint64_t *instances
 }
 
 /* A changed function that kept its promise so far: once more, on other arguments. */
-static int derive_densely(execution *x, const steps *s, kn_op op, kn_dtype t, uint64_t *instances, const char **why) {
+static int derive_densely(execution *x, const steps *s, kn_op op, kn_dtype t, sources which, uint64_t *instances,
+                          const char **why) {
     int64_t n = x->nodes > 0 ? CELLS / x->nodes : DENSE;
     x->seed = 10;
-    int r = derive(x, s, applied(x, op, t, LANES, n < ELEMENTS ? ELEMENTS : n > DENSE ? DENSE : n), instances, why);
+    int r = derive(x, s, applied(x, op, t, which, n < ELEMENTS ? ELEMENTS : n > DENSE ? DENSE : n), instances, why);
     x->seed = 0;
     return r;
 }
@@ -435,19 +451,23 @@ static int derive_all(execution *x, const steps *s, uint64_t *instances, const c
     bool ok = true;
     for (unsigned op = 0; op < KI_OP_COUNT && ok; op++) {
         if (!ki_is_elementwise((kn_op)op) || op == KN_WHERE || !s->set[0]->root[op]) continue;
-        unsigned kinds = op == KN_CAST ? KI_DTYPE_COUNT : ki_ops[op].least < 2 ? 1 : SOURCE_KINDS;
-        for (unsigned t = KN_BOOL; t < KI_DTYPE_COUNT && ok; t++)
+        bool one = ki_ops[op].least < 2;
+        for (unsigned t = KN_BOOL; t < KI_DTYPE_COUNT && ok; t++) {
+            bool function = ki_ulps_promised((kn_op)op, (kn_dtype)t, true) != 0;
+            unsigned kinds = op == KN_CAST ? KI_DTYPE_COUNT : !one ? SOURCE_KINDS : function ? FUNCTION_KINDS : 1;
             for (unsigned k = op == KN_CAST ? KN_BOOL : 0; k < kinds && ok; k++) {
+                if (!one && k == NOT_ABOVE_0) continue;
                 ki_mark mark = ki_ir_mark(&x->ir);
                 kn_uop root = op != KN_CAST ? applied(x, (kn_op)op, (kn_dtype)t, (sources)k, ELEMENTS)
                               : k == t || k == KN_IDX || t == KN_IDX ? NULL
                                                                      : converted(x, (kn_dtype)t, (kn_dtype)k);
                 int r = derive(x, s, root, instances, why);
-                bool again = r == 1 && x->p->mutant && k == LANES && ki_ulps_promised((kn_op)op, (kn_dtype)t, true);
-                if (again) r = derive_densely(x, s, (kn_op)op, (kn_dtype)t, instances, why);
+                bool again = r == 1 && x->p->mutant && k < FUNCTION_KINDS && function;
+                if (again) r = derive_densely(x, s, (kn_op)op, (kn_dtype)t, (sources)k, instances, why);
                 ok = note(&o, r);
                 ki_ir_drop(&x->ir, mark);
             }
+        }
     }
     return !ok ? -1 : o.left ? 2 : o.any;
 }

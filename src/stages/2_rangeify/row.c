@@ -132,7 +132,7 @@ static void look(keeper *k, uint32_t i) {
     p->r = NONE;
     if (u->op == KN_REDUCE) k->sums[i] = true;
     if (u->op == KN_INDEX) k->sums[i] = false; /* what is read is there already */
-    if (!ki_is_elementwise((kn_op)u->op) || u->dtype == KN_IDX || u->dtype == KN_BOOL) return;
+    if (!ki_is_elementwise((kn_op)u->op) || u->dtype == KN_IDX) return;
     uint32_t r = own_range(k, free);
     int lead = r == NONE ? -1 : leading(k, free, r);
     if (lead < 0) return;
@@ -190,7 +190,9 @@ static bool find_shared(keeper *k) {
     return ok || nomem(k->ir);
 }
 
+/* A truth is no row: it is part of one, or found again. */
 static bool kept(const part *p) { return p->same && (p->again || p->shared); }
+static bool begins(const part *p) { return kept(p) && p->asked && p->same->dtype != KN_BOOL; }
 
 /* The first node that is worth a row and is not part of another one; *ok: memory was not short. */
 static part *choose(keeper *k, bool *ok) {
@@ -203,7 +205,7 @@ static part *choose(keeper *k, bool *ok) {
     part *first = NULL;
     for (uint32_t i = 0; i < s->n && *ok; i++) {
         part *p = &k->part[i];
-        if (!kept(p) || !p->asked) continue;
+        if (!begins(p)) continue;
         /* Operands are in order of age, which two loops' need not be. */
         *ok = (p->same = ki_range_sorted(k->ir, p->same)) != NULL;
         if (!first) first = p;
@@ -217,7 +219,7 @@ static uint32_t kept_together(const keeper *k, const part *p, kn_uop *e) {
     e[0] = p->same;
     for (uint32_t i = 0; !k->closer[p->r] && p->only && i < k->s.n && n < MOST_ROWS; i++) {
         const part *q = &k->part[i];
-        bool known = !kept(q) || !q->asked || q->r != p->r;
+        bool known = !begins(q) || q->r != p->r;
         for (uint32_t j = 0; j < n; j++) known |= q->same == e[j];
         if (!known) e[n++] = q->same;
     }

@@ -91,8 +91,8 @@ bool ki_range_is_product(kn_uop u) {
     return true;
 }
 
-/* Is u its last source, bounded from above: where(0 < d, 0, d)? Then d is counted once. What is bounded from below (relu) counts twice: so three
- * who read such a sum of two find it stored, which ResNet-50's training step is faster by. */
+/* Is u its last source, bounded from above: where(0 < d, 0, d)? Then d is counted once. What is bounded from below (relu) counts twice: a residual
+ * sum that two read is stored so, with which ResNet-50's training step took 0.95 of its time. */
 static bool is_bound(kn_uop u) {
     return u->op == KN_WHERE && u->src[0]->op == KN_CMPLT && u->src[0]->src[0] == u->src[1] &&
            u->src[0]->src[1] == u->src[2] && ki_peel_const(u->src[1]);

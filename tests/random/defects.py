@@ -168,6 +168,12 @@ DEFECTS = [
     Defect("machine code", "a lane of a strided access is that of lane 0", X86 + "memory.c", "int64_t start = a->start + lane * a->stride;",
            "int64_t start = a->start + (lane > 1 ? 1 : lane) * a->stride;", "x86"),
     Defect("machine code", "what is asked for ahead is what is read", X86 + "memory.c", "ki_mop o = ki_laddress(l, a, 0);\n    ask_ahead(l, load, a, o);", "ki_mop o = ki_laddress(l, a, 0);\n    ask_ahead(l, load, a, o);\n    o.v += ki_lv(l, load)->ahead;", "x86"),
+    Defect("machine code", "each copy of a loop's body reads what the first reads", X86 + "unroll.c", "o->v += nth * goes_on(l, p, o);",
+           "o->v += 0 * nth * goes_on(l, p, o);", "x86"),
+    Defect("machine code", "the terms that copies do not divide are left out", X86 + "unroll.c", "put_copies(l, p, (uint32_t)(p->bound->arg.i % copies), true);",
+           "put_copies(l, p, (uint32_t)(p->bound->arg.i % 1 * copies), true);", "x86"),
+    Defect("machine code", "an index goes on by one iteration for all copies", X86 + "induction.c", "ki_mimm(l->induction[k].step * times)",
+           "ki_mimm(l->induction[k].step + 0 * times)", "x86"),
     # ---- interpreter: a wrong oracle is found as well
     Defect("interpreter", "pad ends one too late", "src/ir/eval_view.c", "v->lo[k] = off[k], v->hi[k] = off[k] + in[k];", "v->lo[k] = off[k], v->hi[k] = off[k] + in[k] - (in[k] > 1);"),
     Defect("interpreter", "a maximum starts at 0", "src/ir/eval_node.c", "op == KN_MAX ? -INFINITY :", "op == KN_MAX ? 0 :"),

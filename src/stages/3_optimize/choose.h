@@ -169,9 +169,7 @@ bool ki_choose_rows(ki_choice *c, kn_uop end, kn_uop v);
 bool ki_choice_rows(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contract);
 bool ki_reads_written(const ki_nest *k, kn_uop u); /* what the kernel writes */
 #define KI_MOST_KEPT (1 << 18) /* bytes of sums that are kept: they are read and written once for so many rows */
-/* terms.c: the innermost loops of long sums of tiles, or the sum's innermost loop r, in a few terms. */
-#define KI_WRITTEN 4
-bool ki_write_out(ki_choice *c, kn_uop r, int64_t terms);
+/* terms.c: the innermost loops of long sums of tiles, in a few terms. */
 void ki_choose_terms(ki_choice *c);
 /* parts.c: a product that both operands lie along is added up part by part; few: it has lanes, too few. True if steps were made. */
 bool ki_choose_parts(ki_choice *c, kn_uop end, bool few);

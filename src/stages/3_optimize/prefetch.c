@@ -566,8 +566,6 @@ static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
     if (!at.loop || !ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, at.loop->arg.range.id, line) ||
         !ask(c, slot, ki_nest_range(&c->nest, inner), &at))
         return false;
-    bool strip = c->target->twice && ki_nest_opt(&c->nest, KI_OPT_ROWS, NULL);
-    if (strip) (void)ki_write_out(c, ki_nest_range(&c->nest, inner), KI_WRITTEN);
     return c->ok;
 }
 

@@ -4,8 +4,8 @@
  * of the loop, so that nothing is added up in another way and no register more is taken. The op changes no node: it stands in the kernel's
  * list of OptOps, where stage 4 (reduce.c) finds it.
  *
- * It pays where vectors are narrow: a term of a tile of AVX2 is twelve multiply-adds, done in six cycles, and seven loads; what counts the loop, and
- * says where its operands are, is another seven to ten instructions (docs/experiments.md, AVX2 on a Zen 3). */
+ * What counts a long loop, and says where its operands are, costs less where the renderer copies its instructions (8_render/x86/unroll.c). As nodes
+ * terms pay where they are few, so that indices fold, and where vectors lie across the rows that they go along: a square is read at once. */
 #include "stages/3_optimize/choose.h"
 
 #define FAIL(why) (ki_fail(k->ir->env, KI_E_OPT_TERMS, (int)o->axis, (why)), NULL)
@@ -46,8 +46,9 @@ kn_uop ki_opt_terms(ki_nest *k, ki_opt *o) {
 
 /* ---- when it pays ------------------------------------------------------------------------------------------ */
 
-#define LONG 32 /* terms of a sum beside which its loop's own instructions count */
-#define SUMS 8  /* accumulators of a tile */
+#define LONG    32 /* terms of a sum beside which its loop's own instructions count */
+#define SUMS    8  /* accumulators of a tile */
+#define WRITTEN 4  /* terms */
 
 /* Accumulators of the tile that x sums up, each a vector. */
 static int64_t sums_of(const ki_choice *c, kn_uop x) {
@@ -58,18 +59,36 @@ static int64_t sums_of(const ki_choice *c, kn_uop x) {
     return n / (int64_t)ki_choice_lanes(c, x);
 }
 
+/* Do vectors of what the sum reads lie across rows that r goes along? Terms beside each other are then read as a square (8_render/x86/square.c). */
+static bool reads_squares(const ki_choice *c, kn_uop x, kn_uop r) {
+    const ki_nest *k = &c->nest;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        bool known,
+            along = k->read[i] && ki_scope_has(&k->scope, u, r) && ki_nest_stride(k, u, r, &known) == 1 && known;
+        for (uint32_t q = 0; along && q < k->scope.nrange; q++) {
+            kn_uop v = k->scope.range[q];
+            if (ki_is_lane(v) && ki_extent(v) % c->lanes == 0 && ki_scope_has(&k->scope, x->src[0], v) &&
+                ki_nest_stride(k, u, v, &known) > 1)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Into how many terms the innermost loop of the sum is written out; 0: it is left alone. */
 static int64_t terms_of(const ki_choice *c, kn_uop x) {
     bool products = x->op == KN_REDUCE && x->arg.reduce.op == KN_ADD && x->src[0]->op == KN_MUL;
     kn_uop r = products ? ki_last_loop(x) : NULL;
-    int64_t n = r ? ki_extent(r) : 0, terms = KI_WRITTEN;
+    int64_t n = r ? ki_extent(r) : 0, terms = WRITTEN;
     if (n < 2 || ki_terms(x) < LONG || ki_is_lane(r) || runs_inside(&c->nest, r) || is_written_out(&c->nest, r))
         return 0;
     while (n % terms) terms--;
+    if (n > WRITTEN && c->target->native && !reads_squares(c, x, r)) return 0;
     return terms > 1 && (terms < n || loops_of(x) > 1) && sums_of(c, x) >= SUMS ? terms : 0;
 }
 
-bool ki_write_out(ki_choice *c, kn_uop r, int64_t terms) {
+static bool write_out(ki_choice *c, kn_uop r, int64_t terms) {
     uint32_t id = r->arg.range.id, inner = ki_nest_next_range(&c->nest);
     if (ki_extent(r) > terms) {
         if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, id, terms)) return false;
@@ -84,7 +103,7 @@ void ki_choose_terms(ki_choice *c) {
         kn_uop x = c->nest.scope.node[i];
         int64_t terms = terms_of(c, x);
         if (!terms) continue;
-        if (!ki_write_out(c, ki_last_loop(x), terms)) return;
+        if (!write_out(c, ki_last_loop(x), terms)) return;
         i = UINT32_MAX; /* the nest is another one */
     }
 }

@@ -60,6 +60,11 @@ static bool read_sources(ki_lower *l, kn_uop u) {
     reader r = {.l = l, .user = u};
     uint32_t from = 0, to = u->nsrc;
     bool all = u->op == KN_INS && is_wide(u);
+    if (ki_lv(l, u)->induction) {
+        const ki_linduction *x = &l->induction[ki_lv(l, u)->induction - 1];
+        for (unsigned k = 0; k < x->n; k++) read(&r, x->fixed[k], false);
+        return true;
+    }
     switch ((kn_op)u->op) {
     case KN_LOAD:
     case KN_STORE:
@@ -319,6 +324,8 @@ static void open_loop(ki_lower *l, kn_uop u) {
         if (n) KI_LPUT(l, KI_X_TEST_EG, r64(n), r64(n));
         KI_LPUT(l, n ? KI_X_JLE : KI_X_JMP, ki_mlabel(p->done));
     }
+    ki_lopen_inductions(l);
+    p->registers = l->m.nv;
     p->number = ki_mloop_open(&l->m, ki_is_const(bound) ? (float)bound->arg.i : SOME_TRIPS);
     ki_mop head = ki_mlabel(p->head);
     head.v = 32; /* aligned */
@@ -333,12 +340,16 @@ static void open_loop(ki_lower *l, kn_uop u) {
 
 static void close_loop(ki_lower *l) {
     struct ki_lloop *p = &l->loop[--l->depth];
-    KI_LPUT(l, KI_X_INC, r64(p->counter));
+    uint32_t copies = ki_lunroll_loop(l, p);
+    ki_lclose_inductions(l, p->range, copies);
+    if (copies > 1) KI_LPUT(l, KI_X_ADD_EI, r64(p->counter), ki_mimm(copies));
+    else KI_LPUT(l, KI_X_INC, r64(p->counter));
     if (ki_is_const(p->bound) && p->bound->arg.i <= INT32_MAX)
-        KI_LPUT(l, KI_X_CMP_EI, r64(p->counter), ki_mimm(p->bound->arg.i));
+        KI_LPUT(l, KI_X_CMP_EI, r64(p->counter), ki_mimm(p->bound->arg.i - p->bound->arg.i % copies));
     else KI_LPUT(l, KI_X_CMP_GE, r64(p->counter), r64(ki_lgeneral(l, p->bound)));
     KI_LPUT(l, KI_X_JL, ki_mlabel(p->head));
     if (!l->m.failed) l->m.loop[p->number].end = l->m.n - 1;
+    if (copies > 1) ki_lunroll_rest(l, p, copies);
     if (p->done) KI_LPUT(l, KI_M_LABEL, ki_mlabel(p->done));
 }
 
@@ -426,7 +437,7 @@ static void cast(ki_lower *l, kn_uop u) {
 /* ---- items ------------------------------------------------------------------------------------------------------- */
 
 static void lower_value(ki_lower *l, kn_uop u) {
-    if (!l->val[l->now].uses || ki_is_const(u)) return;
+    if (!l->val[l->now].uses || ki_is_const(u) || l->val[l->now].induction) return;
     if (ki_lindex(l, u)) return;
     switch ((kn_op)u->op) {
     case KN_LOAD:
@@ -486,7 +497,7 @@ static bool lower(ki_lower *l) {
     l->epoch = ki_calloc((size_t)l->n + 1, sizeof *l->epoch);
     if (!l->at || !l->val || !l->epoch) return ki_fail(l->ir->env, KI_E_NOMEM), false;
     if (!ki_locals_open(&l->local, l->ir->env, l->inst, l->n, top) || !ki_lplan_memory(l) || !find_blocks(l) ||
-        !find_uses(l) || !ki_lfind_branches(l) || !find_slices(l) || !find_parked(l))
+        !ki_lfind_inductions(l) || !find_uses(l) || !ki_lfind_branches(l) || !find_slices(l) || !find_parked(l))
         return false;
     find_deferred(l);
     if (!ki_lfind_squares(l)) return false;
@@ -506,7 +517,8 @@ static void close(ki_lower *l) {
     ki_mir_close(&l->m);
     ki_locals_close(&l->local);
     ki_free(l->at), ki_free(l->val), ki_free(l->epoch), ki_free(l->pointer), ki_free(l->slices), ki_free(l->slice_mem);
-    ki_free(l->park), ki_free(l->sliced);
+    ki_free(l->park), ki_free(l->sliced), ki_free(l->induction);
+    ki_free(l->unroll.body), ki_free(l->unroll.own), ki_free(l->unroll.seen);
     ki_free(l->konst);
 }
 

@@ -36,7 +36,29 @@ typedef struct ki_lval {  /* by item */
     uint8_t second;       /* a LOAD: of all but the first cache */
     uint8_t terms;        /* a LOAD of one element: it asks in rows of the loop around it */
     uint8_t parks;        /* an END behind which a slice may be parked */
+    uint32_t induction;   /* 1 + which: it is not made where it stands */
 } ki_lval;
+
+/* A loop's body that is being copied (unroll.c). */
+typedef struct ki_lunroll {
+    ki_mins *body;
+    uint32_t n;
+    ki_vreg first, end; /* registers that are older are no copy's own */
+    ki_vreg *own;       /* from first on: the copy's */
+    uint8_t *seen;
+    size_t body_cap, own_cap, seen_cap;
+} ki_lunroll;
+
+#define KI_MOST_FIXED 4
+/* An index in an innermost loop that goes on evenly: the sum of fixed[k] * scale[k] + step * the loop's counter (induction.c). */
+typedef struct ki_linduction {
+    kn_uop value, fixed[KI_MOST_FIXED];
+    uint8_t scale[KI_MOST_FIXED]; /* 1, 2, 4, 8 */
+    unsigned n;
+    int64_t step;
+    uint32_t head; /* item of the RANGE */
+    ki_vreg reg;   /* 0: nobody reads it */
+} ki_linduction;
 
 typedef struct ki_lower {
     ki_ir *ir;
@@ -57,12 +79,15 @@ typedef struct ki_lower {
     uint32_t *park, nslice;    /* by slice: 1 + the END behind which another register holds it; see lower.c */
     uint64_t *home;            /* by local that is an array: place in the frame */
     ki_vreg *array;            /* by local: where it begins, if it is reached by an index */
-    uint32_t *epoch;           /* by item: stores, loops and branches before it */
+    ki_linduction *induction;  /* by loop, in order; so many of them have been met */
+    uint32_t ninduction, induction_cap, opened;
+    ki_lunroll unroll;
+    uint32_t *epoch; /* by item: stores, loops and branches before it */
     struct ki_lloop {
         uint32_t number, head, done; /* of the MIR; labels */
-        ki_vreg counter;
-        kn_uop range, bound; /* range: NULL of a condition */
-        ki_vreg far;         /* of what it asks for in each iteration, the first of so many rows; 0: nothing */
+        ki_vreg counter, registers;  /* what comes after is younger than the loop */
+        kn_uop range, bound;         /* range: NULL of a condition */
+        ki_vreg far;                 /* of what it asks for in each iteration, the first of so many rows; 0: nothing */
         uint32_t rows;
         int64_t apart; /* bytes */
     } loop[64];
@@ -108,6 +133,17 @@ bool ki_lis_const(kn_uop u);
 
 /* index.c: index arithmetic, transfers. False: not such an op. */
 bool ki_lindex(ki_lower *l, kn_uop u);
+
+/* induction.c. Before who reads what; of the loop that is being opened, before it runs; of one that is being closed, at its end. */
+bool ki_lfind_inductions(ki_lower *l);
+void ki_lopen_inductions(ki_lower *l);
+void ki_lclose_inductions(ki_lower *l, kn_uop range, int64_t times); /* iterations done in one */
+
+/* unroll.c. Is the loop one that is written out, if its body may be? Of the loop that is being closed, behind its body: written out so many times
+ * (1: it is left alone); behind its end: the iterations that these do not divide. */
+bool ki_lmay_unroll(const ki_lower *l, kn_uop range);
+uint32_t ki_lunroll_loop(ki_lower *l, const struct ki_lloop *p);
+void ki_lunroll_rest(ki_lower *l, const struct ki_lloop *p, uint32_t copies);
 
 /* branch.c: truths of index arithmetic. Who asks which, after who reads what is known; the value of one; to `past` unless it is so. */
 bool ki_lfind_branches(ki_lower *l);

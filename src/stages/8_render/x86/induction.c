@@ -21,12 +21,6 @@ static unsigned weight_of(int64_t c) {
     return lea || c <= 0 || c & (c - 1) ? 1 : 2;
 }
 
-static kn_uop constant_of(kn_uop u, kn_uop *other) {
-    unsigned c = ki_is_const(u->src[0]) ? 0 : 1;
-    *other = u->src[1 - c];
-    return ki_is_const(u->src[c]) ? u->src[c] : NULL;
-}
-
 /* Is x, an item in the loop that begins at item `head`, such a sum? */
 static bool is_even(const ki_lower *l, kn_uop x, uint32_t head, ki_linduction *to) {
     term left[MOST_NODES] = {{x, 1}};
@@ -35,7 +29,7 @@ static bool is_even(const ki_lower *l, kn_uop x, uint32_t head, ki_linduction *t
     *to = (ki_linduction){.value = x, .head = head};
     while (n) {
         term t = left[--n];
-        kn_uop u = t.u, other, c;
+        kn_uop u = t.u;
         int64_t by = 0;
         if (ki_is_const(u)) return false; /* it stands outermost, and is a displacement */
         if (u == l->inst[head]) {
@@ -55,9 +49,9 @@ static bool is_even(const ki_lower *l, kn_uop x, uint32_t head, ki_linduction *t
             weight++;
             break;
         case KN_MUL:
-            if (!(c = constant_of(u, &other)) || ki_mul_overflow(t.times, c->arg.i, &by)) return false;
-            left[n++] = (term){other, by};
-            weight += weight_of(c->arg.i);
+            if (!ki_is_const(u->src[1]) || ki_mul_overflow(t.times, u->src[1]->arg.i, &by)) return false;
+            left[n++] = (term){u->src[0], by};
+            weight += weight_of(u->src[1]->arg.i);
             break;
         default: return false;
         }
@@ -67,12 +61,8 @@ static bool is_even(const ki_lower *l, kn_uop x, uint32_t head, ki_linduction *t
 }
 
 static bool keep(ki_lower *l, const ki_linduction *x) {
-    if (l->ninduction == l->induction_cap) {
-        uint32_t cap = l->induction_cap ? 2 * l->induction_cap : 16;
-        ki_linduction *more = ki_realloc(l->induction, cap, sizeof *more);
-        if (!more) return ki_fail(l->ir->env, KI_E_NOMEM), false;
-        l->induction = more, l->induction_cap = cap;
-    }
+    if (!ki_array_grow(&l->induction, &l->induction_cap, (size_t)l->ninduction + 1, sizeof *x))
+        return ki_fail(l->ir->env, KI_E_NOMEM), false;
     l->induction[l->ninduction++] = *x;
     return true;
 }
@@ -109,9 +99,9 @@ bool ki_lfind_inductions(ki_lower *l) {
 static ki_mop r64(ki_vreg r) { return ki_mreg(KI_XO_R64, r); }
 
 void ki_lopen_inductions(ki_lower *l) {
-    for (; l->opened < l->ninduction && l->induction[l->opened].head <= l->now; l->opened++) {
+    for (; l->opened < l->ninduction && l->induction[l->opened].head == l->now; l->opened++) {
         ki_linduction *x = &l->induction[l->opened];
-        if (x->head != l->now || !ki_lv(l, x->value)->uses) continue;
+        if (!ki_lv(l, x->value)->uses) continue;
         ki_vreg r = x->reg = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
         ki_mop sum = {.kind = KI_XO_MEM, .scale = 1};
         for (unsigned k = 0; k < x->n; k++) {

@@ -80,7 +80,8 @@ typedef struct ki_lower {
     uint64_t *home;            /* by local that is an array: place in the frame */
     ki_vreg *array;            /* by local: where it begins, if it is reached by an index */
     ki_linduction *induction;  /* by loop, in order; so many of them have been met */
-    uint32_t ninduction, induction_cap, opened;
+    uint32_t ninduction, opened;
+    size_t induction_cap;
     ki_lunroll unroll;
     uint32_t *epoch; /* by item: stores, loops and branches before it */
     struct ki_lloop {

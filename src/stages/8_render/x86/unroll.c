@@ -1,6 +1,6 @@
 /* unroll.c: the innermost loop of a tile's sums is written out several times: what counts the loop, and what its addresses go on by, is done once for
- * all of them. The terms are added in the order of the loop, to the same registers: only displacements differ from copy to copy, so it
- * costs a kernel next to nothing to compile (as nodes, four terms of a tile were a third more; docs/experiments.md).
+ * all of them. The terms are added in the order of the loop, to the same registers: only displacements differ from copy to copy, and
+ * nothing but registers and bytes is done again (as nodes the terms go through all stages before; docs/experiments.md).
  *
  * What holds: nothing is copied that jumps, or that reads the loop's counter, or an induction variable, but in an address. A register that each
  * copy writes before it reads it is one of the copy's own, so that no copy waits for another one's, nor holds a register for it; the very last
@@ -13,7 +13,7 @@
 #define MOST_BODY  64  /* instructions */
 #define MOST_ALL   144 /* of all copies */
 #define LEAST_RUNS 2   /* of the loop that is left */
-#define SUMS       8   /* that are added to, at least: fewer wait for memory, or each other, whatever counts the loop */
+#define SUMS       8   /* of a tile: what adds to fewer, a vector by a matrix, was as fast either way */
 
 /* What moves on with the loop: the counter and its induction variables. */
 static int64_t step_of(const ki_lower *l, const struct ki_lloop *p, ki_vreg r) {
@@ -44,7 +44,7 @@ static bool may_copy(const ki_lower *l, const struct ki_lloop *p, const ki_mins 
     return true;
 }
 
-/* Does it add to what was there before the loop: a multiply-add, a dot product? */
+/* Does it add to what was there before the loop: a multiply-add, a dot product? Plain sums of rows, and maxima, took longer when written out. */
 static bool accumulates(const struct ki_lloop *p, const ki_mins *i) {
     return i->op[2].kind && i->op[0].kind >= KI_XO_X && is_register(&i->op[0]) && i->op[0].reg < p->registers &&
            (i->flags & (KI_MF_READS0 | KI_MF_WRITES0)) == (KI_MF_READS0 | KI_MF_WRITES0);
@@ -84,15 +84,18 @@ static void find_own(ki_lunroll *u) {
     }
 }
 
+static bool is_own(const ki_lunroll *u, ki_vreg r) {
+    return r >= u->first && r < u->end && u->seen[r - u->first] == OWN;
+}
+
 static ki_vreg own(ki_lower *l, ki_vreg r) {
     ki_lunroll *u = &l->unroll;
-    if (r < u->first || r >= u->end || u->seen[r - u->first] != OWN) return r;
+    if (!is_own(u, r)) return r;
     ki_vreg *to = &u->own[r - u->first];
     if (*to) return *to;
     ki_vinfo v = l->m.v[r];
-    bool meant = v.hint >= u->first && v.hint < u->end && u->seen[v.hint - u->first] == OWN;
     *to = ki_vreg_new(&l->m, (ki_rclass)v.cls, (ki_x86_kind)v.kind);
-    if (*to) l->m.v[*to].hint = meant ? u->own[v.hint - u->first] : v.hint;
+    if (*to) l->m.v[*to].hint = is_own(u, v.hint) ? u->own[v.hint - u->first] : v.hint;
     return *to;
 }
 
@@ -134,7 +137,7 @@ static bool room(ki_lower *l, uint32_t n, uint32_t registers) {
 }
 
 bool ki_lmay_unroll(const ki_lower *l, kn_uop range) {
-    return l->m.target->twice && range && range->arg.range.axis == KN_AX_REDUCE && ki_is_const(range->src[0]) &&
+    return l->m.target->twice && range->arg.range.axis == KN_AX_REDUCE && ki_is_const(range->src[0]) &&
            range->src[0]->arg.i >= LEAST_RUNS * 2 && range->src[0]->arg.i <= INT32_MAX;
 }
 

@@ -1,8 +1,8 @@
 /* host.c: aligned host memory with a cache of free blocks. See host.h.
  *
  * Sizes are rounded to classes an eighth apart, so that a block fits again when a size differs a little. A free block
- * holds its list node in its own first bytes; it stands in the list of its class and in the list of all by age, both with
- * the one freed last in front. */
+ * stands in the list of its class and in the list of all by age, both with the one freed last in front. The lists never
+ * touch the block itself: where nobody has, a write would have the system clear a huge page. */
 #include "device/host.h"
 
 #include <string.h>
@@ -12,12 +12,14 @@ enum { ALIGN = 64, CLASSES = 8 * 48, SLACK = 64 << 20, EPOCH = 256 };
 typedef struct free_block {
     struct free_block *next, *prev;     /* of its class */
     struct free_block *older, *younger; /* of all */
+    void *p;
     size_t size;
 } free_block;
-_Static_assert(sizeof(free_block) <= ALIGN, "the least block holds a list node");
 
 typedef struct ki_blocks {
     free_block *list[CLASSES], *youngest, *oldest;
+    ki_arena nodes;
+    free_block *spare; /* nodes of no block, by next */
     size_t kept;
     size_t high, top; /* the most in use: lately, and in this epoch of frees */
     unsigned frees;
@@ -35,9 +37,20 @@ static unsigned class_of(size_t n, size_t *size) {
 
 /* ---- the lists --------------------------------------------------------------------------------------------- */
 
+static free_block *node(ki_blocks *b) {
+    free_block *f = b->spare;
+    if (f) b->spare = f->next;
+    return f ? f : ki_arena_alloc(&b->nodes, sizeof *f);
+}
+
+/* Where there is no room for a node the block goes back to the system. */
 static void put(ki_blocks *b, void *p, unsigned class, size_t size) {
-    free_block *f = p;
-    *f = (free_block){.next = b->list[class], .older = b->youngest, .size = size};
+    free_block *f = node(b);
+    if (!f) {
+        ki_data_free(p, size);
+        return;
+    }
+    *f = (free_block){.next = b->list[class], .older = b->youngest, .p = p, .size = size};
     if (f->next) f->next->prev = f;
     if (f->older) f->older->younger = f;
     else b->oldest = f;
@@ -54,7 +67,9 @@ static void *take(ki_blocks *b, free_block *f, unsigned class) {
     if (f->older) f->older->younger = f->younger;
     else b->oldest = f->younger;
     b->kept -= f->size;
-    return f;
+    f->next = b->spare;
+    b->spare = f;
+    return f->p;
 }
 
 /* Gives back what was freed longest ago until at most `most` bytes are kept. */
@@ -93,7 +108,10 @@ bool ki_host_open(ki_device *d) {
 }
 
 void ki_host_close(ki_device *d) {
-    if (d->blocks) trim(d->blocks, 0);
+    if (d->blocks) {
+        trim(d->blocks, 0);
+        ki_arena_free(&d->blocks->nodes);
+    }
     ki_free(d->blocks);
     d->blocks = NULL;
 }

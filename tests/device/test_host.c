@@ -56,6 +56,18 @@ static void comes_back(ki_device *d) {
     ki_host_free(d, q, MIB);
 }
 
+/* What nobody wrote to has no memory, freed and given out again neither (a device that computes nothing frees whole networks so). */
+static void untouched(ki_device *d) {
+    size_t before = resident();
+    for (int turn = 0; turn < 2; turn++) {
+        void *p[8];
+        for (int i = 0; i < 8; i++) p[i] = ki_host_alloc(d, 6 * MIB);
+        for (int i = 0; i < 8; i++) ki_host_free(d, p[i], 6 * MIB);
+    }
+    size_t more = resident() - before;
+    CHECK(more < MIB || more > SIZE_MAX / 2, "freeing 8 blocks of 6 MiB touched %zu KiB of them", more >> 10);
+}
+
 /* A loop of steps like a training loop's takes its blocks from the system once. */
 static void steady(ki_device *d) {
     enum { N = 40 };
@@ -150,6 +162,7 @@ static void steps(void) {
 int main(void) {
     ki_env_open(&env);
     ki_device *d = open_device();
+    untouched(d);
     comes_back(d);
     steady(d);
     varying(d);

@@ -128,6 +128,12 @@ static void gives_back(void) {
     /* more than addresses there are: a system that promises any memory gave 32 TiB */
     CHECK(!ki_host_alloc(d, (size_t)1 << 48) && env.err == KI_E_DEVICE_MEMORY, "too much is an error");
     ki_env_clear(&env);
+    p[0] = ki_host_alloc(d, 4096);
+    ki_alloc_fail(1, 1);
+    ki_host_free(d, p[0], 4096);
+    ki_alloc_fail(0, 0);
+    CHECK(!d->stats.pooled && !d->stats.bytes, "with no room to list a block it goes back to the system");
+    ki_host_free(d, ki_host_alloc(d, 8192), 8192); /* kept, of another size */
     ki_alloc_fail(1, 0);
     CHECK((p[0] = ki_host_alloc(d, 4096)) && env.err == KI_E_NONE, "one refusal: what is kept is given back first");
     ki_host_free(d, p[0], 4096);

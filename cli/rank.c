@@ -79,7 +79,7 @@ static int rank(cli *c, const char *program, ki_env *env, ki_ir *ir, kn_uop kern
     kn_uop sink;
     ki_ir *own = ki_bench_kernel(b, &sink);
     ki_search s = {.target = ki_target_chosen(env, true), .width = 2};
-    s.machine = (ki_machine){.threads = ki_cpu_threads(env), .stream = ki_cpu_stream(env)};
+    s.machine = (ki_machine){.threads = ki_cpu_threads(env), .stream = ki_cpu_stream(env), .ahead = ki_cpu_ahead(env)};
     s.machine.alone = ki_setting_number(env, KI_VAR_ALONE);
     ki_tune_caches(s.machine.cache);
     ki_trial *t[SAMPLE], *first = NULL;

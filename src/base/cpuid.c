@@ -5,6 +5,7 @@
 #include "base/hash.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -103,6 +104,27 @@ static uint64_t detect(void) {
     return f;
 }
 
+static const struct {
+    char vendor[13];
+    unsigned family;
+    uint64_t under_way;
+} families[] = {
+    {"AuthenticAMD", 26, 16 << 10}, /* Zen 5 */
+};
+
+uint64_t ki_cpu_under_way(void) {
+    unsigned r[4] = {0}, vendor[3];
+    __cpuid(0, r[EAX], r[EBX], r[ECX], r[EDX]);
+    vendor[0] = r[EBX], vendor[1] = r[EDX], vendor[2] = r[ECX];
+    __cpuid(1, r[EAX], r[EBX], r[ECX], r[EDX]);
+    unsigned family = r[EAX] >> 8 & 15;
+    if (family == 15) family += r[EAX] >> 20 & 255;
+    for (unsigned k = 0; k < sizeof families / sizeof *families; k++)
+        if (families[k].family == family && !memcmp(families[k].vendor, vendor, sizeof vendor))
+            return families[k].under_way;
+    return 0;
+}
+
 uint64_t ki_cpu_model(void) {
     unsigned r[4] = {0};
     uint64_t h = 0;
@@ -134,6 +156,7 @@ bool ki_cpu_tiles(void) {
 #else
 
 static uint64_t detect(void) { return HAS(BASE); }
+uint64_t ki_cpu_under_way(void) { return 0; }
 uint64_t ki_cpu_model(void) { return 0; }
 bool ki_cpu_tiles(void) { return false; }
 

@@ -47,6 +47,10 @@ ki_cpu_level ki_cpu_host_level(void);
 /* A number that differs where the processor's model does. */
 uint64_t ki_cpu_model(void);
 
+/* Bytes along memory that a core must have under way for all of memory's rate, which is that rate times its latency: of a family, as
+ * measured. 0: as most, a few KiB. */
+uint64_t ki_cpu_under_way(void);
+
 /* Asks the kernel to let this process use tiles (arch_prctl); true if it may. Once a process; any thread. */
 bool ki_cpu_tiles(void);
 

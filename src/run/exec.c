@@ -121,6 +121,7 @@ static bool lower_opts(ki_run *r, const ki_device *d, ki_lower_opts *o) {
     *o = (ki_lower_opts){
         .rough = true, .target = ki_target_chosen(&r->k->env, true), .threads = ki_cpu_threads(&r->k->env)};
     o->stream = ki_cpu_stream(&r->k->env);
+    o->ahead = ki_cpu_ahead(&r->k->env);
     o->alone = ki_setting_number(&r->k->env, KI_VAR_ALONE);
     if (d->is == &ki_device_cpu) ki_tune(r, o);
     return o->target && o->threads;

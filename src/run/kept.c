@@ -71,6 +71,7 @@ bool ki_kept_key(ki_run *r, const ki_program *p, const ki_lower_opts *o, ki_dige
                              o->target->level,
                              o->threads,
                              o->stream,
+                             o->ahead,
                              o->alone,
                              p->nin,
                              p->nout,

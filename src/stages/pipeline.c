@@ -22,7 +22,7 @@
 static kn_uop enter_optimize(ki_ir *ir, const ki_lower_opts *o, kn_uop k) {
     bool open = !k->arg.kernel || !(k->arg.kernel->nopt || k->arg.kernel->optimized);
     kn_uop found = open && o->choose ? o->choose(o->user, ir, o, k) : NULL;
-    ki_machine m = {.threads = o->threads, .stream = o->stream, .alone = o->alone};
+    ki_machine m = {.threads = o->threads, .stream = o->stream, .ahead = o->ahead, .alone = o->alone};
     return found ? found : ki_optimize(ir, o->target, &m, k);
 }
 static kn_uop enter_expand(ki_ir *ir, const ki_lower_opts *o, kn_uop k) { return ki_expand_kernel(ir, o->target, k); }

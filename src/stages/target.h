@@ -26,6 +26,7 @@ typedef struct ki_target {
 typedef struct ki_machine {
     unsigned threads; /* to run on; 0: 1 */
     uint64_t stream;  /* bytes of an output from which on it is better written past the caches; 0: never */
+    uint64_t ahead;   /* bytes to ask for ahead along memory, in the first cache; 0: 4 KiB and less (prefetch.c) */
     uint64_t alone;   /* weighted operations below which a kernel stays on one thread; 0: as measured */
     bool single;      /* one part of a kernel for each thread; else several where that costs nothing */
     uint64_t cache[3]; /* bytes of the first, second and last cache; 0: as most machines have */

@@ -85,6 +85,36 @@ def test_where_the_hardware_fetches_streams(koine, tmp_path, op, axis, ahead):
     assert opts == [(ahead, 1)] and "prefetcht0" in code and "prefetcht1" not in code
 
 
+@pytest.mark.parametrize("text, want", [
+    (of_row(1024, 2048, 1, "add"), [16384]),
+    (of_row(1024, 2048, 1, "max"), [16384]),
+    (first_of_largest(1024, 2048), [16384]),     # carried
+    (of_row(1024, 2048, 0, "add"), [1024]),        # eight rows at once: what is next in each
+    (norm(64, 1024), [4 * 4096, 4 * 4096 + 64]),   # two passes, each for all lines of the next rows
+    (norm(64, 4096), [16384, 16384 + 64]),
+    (each(1 << 19, "exp"), [16384]),
+], ids=["sum_rows", "max_rows", "argmax_rows", "sum_columns", "rows_4K", "rows_16K", "exp"])
+def test_where_much_is_to_be_under_way(koine, tmp_path, text, want):
+    """KN_AHEAD: so far ahead along memory, and into the first cache, which has room for two rows."""
+    env = {"KN_CPU": "avx512", "KN_STREAM": 1 << 18}
+    opts, code = lists(koine, tmp_path / "p.kn", text, **env, KN_AHEAD=16384)
+    assert sorted(b for b, _ in opts) == want and "prefetcht0" in code and "prefetcht1" not in code
+    assert lists(koine, tmp_path / "p.kn", text, **env)[0] != opts, "without it less"
+
+
+def test_no_more_than_the_first_cache_has(koine, tmp_path):
+    """Rows of which it has no room for two: into the second one, as everywhere."""
+    opts, code = lists(koine, tmp_path / "p.kn", norm(64, 8192), KN_CPU="avx512", KN_STREAM=1, KN_AHEAD=16384)
+    assert opts == [(32768, 1)] * 2 and "prefetcht1" in code and "prefetcht0" not in code
+
+
+@pytest.mark.parametrize("n", [0, 1, 100, 65536])
+def test_any_distance_is_one(koine, tmp_path, n):
+    """Of lines: what is none is rounded up."""
+    opts, _ = lists(koine, tmp_path / "p.kn", of_row(1024, 2048, 1, "add"), KN_CPU="avx512", KN_STREAM=1 << 20, KN_AHEAD=n)
+    assert opts == [((n + 63) // 64 * 64 or 1536, 1)]
+
+
 @pytest.mark.parametrize("inputs, hint", [(1, "prefetcht0"), (2, "prefetcht1"), (3, None)])
 def test_what_is_stored_past_the_caches(koine, tmp_path, inputs, hint):
     """Each line of what is read once: one input into the first cache, two into the second; not what a cache has, nor what is stored in parts of lines."""
@@ -336,6 +366,11 @@ def test_lines_beside_each_other(koine, tmp_path, rows, beside):
     """Past the caches four lines of a row are written one soon after another; of rows that are no whole lines apart two."""
     code = lists(koine, tmp_path / "p.kn", transposed(rows, 512), KN_CPU="avx512", KN_STREAM=1)[1]
     assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 16 * beside
+
+
+def test_two_lines_where_much_is_under_way(koine, tmp_path):
+    code = lists(koine, tmp_path / "p.kn", transposed(512, 512), KN_CPU="avx512", KN_STREAM=1, KN_AHEAD=16384)[1]
+    assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 32
 
 
 @pytest.mark.runs

@@ -69,6 +69,13 @@ def test_the_maximum_stands_beside_the_exponentials(koine, program, n):
     assert loops[0].count("prefetcht1") == 2
 
 
+def test_it_asks_further_ahead_where_much_is_to_be_under_way(koine, program):
+    """KN_AHEAD: into the first cache."""
+    p, env = program(LOG_SUM_EXP, 64, 256), {"KN_CPU": "dot", "KN_CODE": "x86", "KN_THREADS": 1, "KN_STREAM": 1}
+    asked = [re.findall(r"prefetch \d+ (\d+)( top)?", opts(koine, p, **env, **more)) for more in ({"KN_AHEAD": 16384}, {})]
+    assert asked == [[("16384", "")], [("4096", " top")]]
+
+
 @pytest.mark.parametrize("rows, n, threads", [(160, 256, 2), (160, 256, 5), (1 << 10, 50257, 2)])
 def test_threads_share_the_rows(koine, program, rows, n, threads):
     """One thread has no PIPELINE where orders of sums are compared (3_optimize/orders.c): the sum is added up alike all the same."""

@@ -1,5 +1,6 @@
 /* The CPU device: compiling, the two caches and what may happen to the one on disk, the compiler's absence and its
  * errors, names of devices, memory. */
+#include "base/cpuid.h"
 #include "device/cpu/cpu.h"
 #include "device/device.h"
 #include "../tap.h"
@@ -266,6 +267,12 @@ static void threads(void) {
     ki_setting_set(&env, KI_VAR_STREAM, NULL);
     CHECK(ki_cpu_stream(&env) >= 32 << 10, "without it a part of the last cache (%d KiB)",
           (int)(ki_cpu_stream(&env) >> 10));
+    ki_setting_set(&env, KI_VAR_AHEAD, "8192");
+    CHECK(ki_cpu_ahead(&env) == 8192, "KN_AHEAD=8192 is a number of bytes");
+    ki_setting_set(&env, KI_VAR_AHEAD, "0");
+    CHECK(ki_cpu_ahead(&env) == 0, "KN_AHEAD=0 is as most processors need");
+    ki_setting_set(&env, KI_VAR_AHEAD, NULL);
+    CHECK(ki_cpu_ahead(&env) == ki_cpu_under_way(), "without it as this one does");
     ki_setting_set(&env, KI_VAR_CPU, "z80");
     ki_env_clear(&env);
     CHECK(!ki_target_chosen(&env, true) && env.err == KI_E_CPU_LEVEL && says("sse2"), "KN_CPU=z80 is refused: %s",

@@ -79,10 +79,10 @@ def test_what_it_depends_on(run, small, tmp_path):
     """Other threads: another search. A narrower one takes what a wider one found; a wider one goes on."""
     base = {"KN_THREADS": "2"}
     first = run(small, **base)
-    for k, env in enumerate([{"KN_THREADS": "1"}, {"KN_STREAM": "4096"}]):
+    for k, env in enumerate([{"KN_THREADS": "1"}, {"KN_STREAM": "4096"}, {"KN_AHEAD": "8192"}]):
         assert run(small, **{**base, **env}).searched == 1 and len(records(tmp_path)) == k + 2
     wider = run(small, **base, KN_BEAM="2")
-    assert wider.searched == 1 and len(records(tmp_path)) == 3
+    assert wider.searched == 1 and len(records(tmp_path)) == 4
     drop_programs(tmp_path)
     assert run(small, **base).searched == 0 and run(small, **base, KN_BEAM="2").searched == 0 and first.measured > 0
 

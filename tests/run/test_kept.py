@@ -34,10 +34,10 @@ def test_the_second_process_compiles_nothing(run, root, name):
 def test_what_it_depends_on(run, root, tmp_path):
     """Another number of threads, another program: another file."""
     program = root / "examples/softmax.kn"
-    for k, env in enumerate([{}, {"KN_THREADS": "7"}, {"KN_STREAM": "4096"}, {"KN_ALONE": "1"}]):
+    for k, env in enumerate([{}, {"KN_THREADS": "7"}, {"KN_STREAM": "4096"}, {"KN_AHEAD": "8192"}, {"KN_ALONE": "1"}]):
         assert run(program, **env)[2] == 0 and len(files(tmp_path)) == k + 1
     assert run(program, KN_THREADS="7")[2] == 1
-    assert run(root / "examples/layernorm.kn")[2] == 0 and len(files(tmp_path)) == 5
+    assert run(root / "examples/layernorm.kn")[2] == 0 and len(files(tmp_path)) == 6
 
 
 @pytest.mark.runs("avx2")

@@ -1,6 +1,7 @@
 /* cpu.c: the CPU device: machine code, or C text compiled by the system's compiler, run on a thread pool in host memory. */
 #include "device/cpu/cpu.h"
 
+#include "base/cpuid.h"
 #include "base/thread.h"
 #include "device/cpu/code.h"
 #include "device/cpu/native.h"
@@ -26,6 +27,10 @@ uint64_t ki_cpu_stream(ki_env *env) {
     uint64_t half = ki_cache_bytes() / 2;
     if (*ki_setting(env, KI_VAR_STREAM)) return ki_setting_number(env, KI_VAR_STREAM);
     return half < MOST_OWN ? half : MOST_OWN;
+}
+
+uint64_t ki_cpu_ahead(ki_env *env) {
+    return *ki_setting(env, KI_VAR_AHEAD) ? ki_setting_number(env, KI_VAR_AHEAD) : ki_cpu_under_way();
 }
 
 static bool cpu_open(ki_device *d) {

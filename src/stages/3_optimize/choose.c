@@ -164,7 +164,8 @@ static bool stores_past(const ki_choice *c, kn_uop e, kn_uop u) {
 }
 
 /* A transposing nest goes in blocks, vectors along v by ACROSS along u, or by a line where that is read in one (square.c), u innermost:
- * each cache line read is used up while it is at hand, each line written is filled at once, and those beside it: one, or, past the caches, three.
+ * each cache line read is used up while it is at hand, each line written is filled at once, and those beside it: one, or, past the caches, three, but
+ * where much is to be under way, of more rows than 32, memory is read much slower there.
  * Where a line is two vectors they are stored one after the other, of HALF a square each: what is stored past the caches is then whole lines,
  * however few of them a processor gathers at once. Of what takes more than a few instructions ACROSS vectors are as many as are worth writing
  * out; read lane by lane they took 10 to 20 times as long. */
@@ -173,7 +174,8 @@ static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
     kn_uop last = ki_last_loop(e);
     int64_t line = c->target->line / 4; /* elements, which a square of as many reads */
     bool heavy = ki_weight_in(&c->nest, v) > FEW_OPS, halves = has_squares(c) && c->lanes < line;
-    int64_t beside = stores_past(c, e, u) && !halves ? 4 : 2, n = ki_extent(u), across = halves ? HALF : ACROSS;
+    int64_t beside = stores_past(c, e, u) && !halves && !c->ahead ? 4 : 2, n = ki_extent(u),
+            across = halves ? HALF : ACROSS;
     if (heavy || ki_extent(v) < 8 * c->lanes) beside = 1;
     if (!heavy && !halves && has_squares(c) && n >= line && (n % line == 0 || n % ACROSS)) across = line;
     if (even_around(c, e, v, u, beside * c->lanes) || even_around(c, e, u, v, across)) return;

@@ -19,6 +19,7 @@ typedef struct ki_choice {
     uint32_t steps; /* OptOps so far */
     double alone;   /* less work than this is not worth waking them */
     uint64_t from;  /* bytes of an output that is better written past the caches; 0: none is */
+    int64_t ahead;  /* likewise */
     unsigned all;   /* lanes of a vector of the kernel's widest element */
     unsigned lanes; /* of the nest or reduce looked at: what is wide before or behind its sums takes none from them */
     kn_uop sink;

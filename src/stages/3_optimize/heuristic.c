@@ -386,6 +386,7 @@ unsigned ki_choice_lanes(const ki_choice *c, kn_uop reduce) {
 static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     kn_uop u;
     c->from = c->knobs.stream ? 0 : m->stream;
+    c->ahead = (int64_t)(m->ahead + c->target->line - 1) / c->target->line * c->target->line;
     if (ki_choice_look(c, sink)) {
         c->lanes = c->all = ki_choice_lanes(c, NULL);
         for (int cuts = 0; cuts < MOST_CUTS && ki_cut_sums(c); cuts++) {

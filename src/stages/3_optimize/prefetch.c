@@ -185,15 +185,23 @@ static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
     return longest;
 }
 
+/* What goes along memory. */
+static int64_t far(const ki_choice *c) { return c->ahead ? c->ahead : AHEAD; }
+
+/* Where much is to be under way two rows that fit in the first cache are kept there, and each loop that goes through one asks for all of the next: what
+ * one asks for while too much is on its way is lost. */
+static bool goes_far(const ki_choice *c, int64_t row) { return c->ahead && row >= LONG_ROW && 2 * row <= FIRST; }
+
 /* Where a loop goes along memory, or down its rows: a wide strip of what takes more than an addition is better left alone. */
-static int64_t along(const ki_nest *k, kn_uop access, kn_uop loop) {
+static int64_t along(const ki_choice *c, kn_uop access, kn_uop loop) {
+    const ki_nest *k = &c->nest;
     kn_uop e = ki_nest_closer(k, loop);
     int64_t s = step(k, access, loop), rows = STRIP / width(k, access);
     bool scan = scans(k, loop);
     int64_t terms;
     if (s < FAR && longest_sum(k, loop, &terms) && rows_of(k, access) >= FEW_ROWS)
         return 0; /* not the next tile's rows */
-    if (s < FAR) return scan || ki_weight_in(k, loop) >= WORTH_ASKING * reads_in(k, access, loop) ? AHEAD : 0;
+    if (s < FAR) return scan || ki_weight_in(k, loop) >= WORTH_ASKING * reads_in(k, access, loop) ? far(c) : 0;
     bool pays = e->op == KN_REDUCE ? e->arg.reduce.op == KN_ADD || rows >= 4 : scan;
     return s <= MOST_ROW && pays ? s * (rows < 1 ? 1 : rows > 8 ? 8 : rows) : 0;
 }
@@ -211,7 +219,8 @@ static bool stores_result(kn_uop closer) {
 /* Of the loops that read a PARAM: of several that go through the same row that which has most to do meanwhile, the stores of the
  * kernel's result aside; else the longest, that which has least to do. Where that is the first to read the row, which waits for what was
  * asked for, less is under way, as long as the first cache keeps the row for the others. */
-static place best_place(const ki_nest *k, kn_uop param) {
+static place best_place(const ki_choice *c, kn_uop param) {
+    const ki_nest *k = &c->nest;
     place best = {0};
     kn_uop u, r, v, q;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
@@ -226,8 +235,9 @@ static place best_place(const ki_nest *k, kn_uop param) {
         p.second = p.row >= LONG_ROW;
         if (p.second && waits && 2 * p.row < FIRST) p.ahead = SOON, p.row = 0;
         else if (p.second) p.ahead *= (TIME_AHEAD + p.row - 1) / p.row;
+        if (goes_far(c, p.row)) p.second = false;
         if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * ki_weight_in(k, r);
-        else p = (place){.loop = r, .ahead = along(k, u, r), .worth = (double)ki_extent(r) / (1 + ki_weight_in(k, r))};
+        else p = (place){.loop = r, .ahead = along(c, u, r), .worth = (double)ki_extent(r) / (1 + ki_weight_in(k, r))};
         if (p.ahead && p.worth > best.worth) best = p;
     }
     return best;
@@ -269,7 +279,8 @@ static place of_sum(const ki_choice *c, kn_uop param, bool past) {
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         if (step(k, u, r) >= FAR) continue;
         kn_uop x = ki_nest_closer(k, r);
-        bool apart = false, once = x->op == KN_REDUCE;
+        bool first = c->ahead && x->op == KN_END && ki_nest_opt(k, KI_OPT_FIRST, NULL) && ki_nest_carries(k, x);
+        bool apart = false, once = x->op == KN_REDUCE || first;
         for (uint32_t q = 0; q < k->scope.nrange && once; q++) {
             kn_uop v = k->scope.range[q];
             apart |= v->arg.range.axis == KN_AX_UPCAST && step(k, u, v) >= FAR;
@@ -279,10 +290,11 @@ static place of_sum(const ki_choice *c, kn_uop param, bool past) {
         bool is_best = !best.loop || ki_extent(r) > ki_extent(best.loop);
         if (!keeps_pace && (apart || (past && is_row(k, u))) && once && is_best && !is_read_again(k, param, u, x))
             best = (place){.loop = r,
-                           .ahead = streams ? AHEAD
-                                    : apart ? STRIP
-                                            : SOON,
-                           .second = !streams || apart || ki_weight_in(k, r) > LIGHT};
+                           .ahead = c->ahead && !apart ? c->ahead
+                                    : streams          ? AHEAD
+                                    : apart            ? STRIP
+                                                       : SOON,
+                           .second = apart || (!c->ahead && (!streams || ki_weight_in(k, r) > LIGHT))};
     }
     return best;
 }
@@ -333,11 +345,11 @@ static place of_map(const ki_choice *c, kn_uop param) {
  * matrix took 1.2 times as long. */
 static place of_rows(const ki_choice *c, kn_uop param) {
     const ki_nest *k = &c->nest;
-    bool streams = c->target->streams > 1;
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         if (step(k, u, r) >= FAR) continue;
         kn_uop e = ki_nest_closer(k, r);
+        bool streams = c->target->streams > 1 || (c->ahead && e->src[0]->op == KN_STORE);
         if (e->op != KN_END || !ki_nest_carries(k, e) || reads_in(k, u, r) < 2) continue;
         kn_uop s = ki_nest_store(e);
         if (ki_is_narrow(c) && (!s || ki_storage(s->src[0])->op != KN_PARAM)) continue;
@@ -570,21 +582,23 @@ static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
 }
 
 /* What is found a row ahead (pipelined.c) is read for the first time: it is asked for, and this row, which some cache has by now, is not. */
-static place read_ahead(const ki_nest *k, kn_uop param) {
+static place read_ahead(const ki_choice *c, kn_uop param) {
+    const ki_nest *k = &c->nest;
     place best = {0};
     kn_uop u, r;
     for (uint32_t i = 0; ki_nest_opt(k, KI_OPT_PIPELINE, NULL) && (u = next_access(k, param, false, &i, &r));)
         if (ki_reads_ahead(u) && covered(k, u) > best.worth)
-            best = (place){.loop = r, .ahead = rows_of(k, u) > 1 ? FAR : AHEAD, .worth = covered(k, u), .second = true};
+            best = (place){
+                .loop = r, .ahead = rows_of(k, u) > 1 ? FAR : far(c), .worth = covered(k, u), .second = !c->ahead};
     return best;
 }
 
 /* Where a PARAM is better asked for, the first that knows one. */
 static place find_place(const ki_choice *c, kn_uop param) {
     int64_t bytes = bytes_of(param);
-    place at = read_ahead(&c->nest, param);
+    place at = read_ahead(c, param);
     if (at.loop) return at;
-    if ((uint64_t)bytes >= c->from && !(at = of_squares(&c->nest, param)).loop) at = best_place(&c->nest, param);
+    if ((uint64_t)bytes >= c->from && !(at = of_squares(&c->nest, param)).loop) at = best_place(c, param);
     bool past = bytes >= BESIDE && (uint64_t)bytes / 2 >= c->from;
     if (!at.loop && bytes >= BESIDE) at = of_rows(c, param);
     if (!at.loop && past) at = of_map(c, param);
@@ -665,7 +679,9 @@ static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
     }
     kn_uop other = at.row ? shares(&c->nest, param, &at) : NULL;
     uint32_t id = other ? other->arg.range.id : 0;
-    if (at.loop && ask(c, slot, at.loop, &at) && other) (void)ask(c, slot, ki_nest_range(&c->nest, id), &at);
+    bool asked = at.loop && ask(c, slot, at.loop, &at);
+    if (goes_far(c, at.row)) at.ahead += LEAST; /* what is the same is shared out, and this asks for all of it */
+    if (asked && other) (void)ask(c, slot, ki_nest_range(&c->nest, id), &at);
     return false;
 }
 

@@ -90,8 +90,8 @@ def test_where_the_hardware_fetches_streams(koine, tmp_path, op, axis, ahead):
     (of_row(1024, 2048, 1, "max"), [16384]),
     (first_of_largest(1024, 2048), [16384]),     # carried
     (of_row(1024, 2048, 0, "add"), [1024]),        # eight rows at once: what is next in each
-    (norm(64, 1024), [4 * 4096, 4 * 4096 + 64]),   # two passes, each for all lines of the next rows
-    (norm(64, 4096), [16384, 16384 + 64]),
+    (norm(64, 1024), [4 * 4096, 4 * 4096 + 1]),   # two passes, each for all lines of the next rows
+    (norm(64, 4096), [16384, 16384 + 1]),
     (each(1 << 19, "exp"), [16384]),
 ], ids=["sum_rows", "max_rows", "argmax_rows", "sum_columns", "rows_4K", "rows_16K", "exp"])
 def test_where_much_is_to_be_under_way(koine, tmp_path, text, want):

@@ -680,7 +680,7 @@ static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
     kn_uop other = at.row ? shares(&c->nest, param, &at) : NULL;
     uint32_t id = other ? other->arg.range.id : 0;
     bool asked = at.loop && ask(c, slot, at.loop, &at);
-    if (goes_far(c, at.row)) at.ahead += LEAST; /* what is the same is shared out, and this asks for all of it */
+    if (goes_far(c, at.row)) at.ahead++; /* the same lines, but not shared out, as what is the same is */
     if (asked && other) (void)ask(c, slot, ki_nest_range(&c->nest, id), &at);
     return false;
 }

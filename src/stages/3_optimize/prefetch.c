@@ -185,7 +185,7 @@ static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
     return longest;
 }
 
-/* What goes along memory. */
+/* How far ahead of a loop that goes along memory. */
 static int64_t far(const ki_choice *c) { return c->ahead ? c->ahead : AHEAD; }
 
 /* Where much is to be under way two rows that fit in the first cache are kept there, and each loop that goes through one asks for all of the next: what

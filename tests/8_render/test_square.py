@@ -60,6 +60,18 @@ def test_lines_are_stored_whole(koine):
     assert len(stores) == 8 and all(b == a + 32 for a, b in zip(stores[::2], stores[1::2]))
 
 
+@pytest.mark.parametrize("level, stores", [("avx512", 16), ("avx2", 4)])
+def test_one_test_of_what_is_aligned_alike(koine, level, stores):
+    """Of rows whole lines apart the stores of a square that is copied are aligned if one is; of others each is asked."""
+    def counts(rows):
+        code = code_of(koine, program("f32", rows, 128, None).replace("add %t %t", "contiguous %t"), level=level, KN_STREAM=1024)
+        return code.count("vmovntps"), len(re.findall(r"test r?\w+, (?:63|31)\b", code))
+
+    many, tests = counts(128)
+    assert many == stores * tests > 0
+    assert level == "avx2" or len(set(counts(131))) == 1
+
+
 @pytest.mark.parametrize("dtype, rows, cols, flip", [("f64", 64, 64, None), ("i16", 64, 64, None), ("f32", 64, 64, 1), ("f32", 16, 7, None), ("u32", 16, 7, 0)])
 def test_what_is_no_square(koine, dtype, rows, cols, flip):
     assert "vshuff32x4" not in code_of(koine, program(dtype, rows, cols, flip))

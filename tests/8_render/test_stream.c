@@ -146,15 +146,44 @@ static void everywhere(const char *target) {
     kn_set(k, "KN_CPU", NULL), kn_set(k, "KN_STREAM", NULL);
 }
 
+/* Transposed: a square's stores share the test whether they are aligned (memory.c, put_past). */
+static void squares(const char *target) {
+    static const int shapes[][2] = {{64, 64}, {32, 128}, {64, 50}, {50, 64}};
+    bool ok = !kn_set(k, "KN_CPU", target) && !kn_set(k, "KN_STREAM", "1"), here = true;
+    for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes && ok && here; i++) {
+        const int *n = shapes[i / 2];
+        unsigned type = i % 2 ? 3 : 0;
+        text t;
+        char s[200];
+        snprintf(s, sizeof s,
+                 "koine 1 tensor\n%%x = param \"x\" : %s [%d, %d]\n%%t = permute %%x order=(1, 0)\n"
+                 "%%y = %s\nout \"y\" = %%y\n",
+                 types[type].name, n[0], n[1], i % 2 ? "add %t %t" : "contiguous %t");
+        ok = text_parse(&t, &k->env, s);
+        const ki_program *p = &t.p;
+        ki_exec *e = NULL;
+        bool made = ok && ki_prepare(k, "CPU", &p, 1, &e);
+        here = made || k->env.err != KI_E_CPU_LEVEL;
+        if (!here) ki_env_clear(&k->env);
+        ok = !here || (made && right_at(e, p, type, (size_t)n[0] * (size_t)n[1]));
+        if (made) ki_exec_free(e);
+        text_drop(&t);
+    }
+    CHECK(ok, "%s: transposed, at every alignment %s", target, ok ? here ? "" : "(not on this machine)" : why());
+    kn_set(k, "KN_CPU", NULL), kn_set(k, "KN_STREAM", NULL);
+}
+
 int main(void) {
     k = kn_open("CPU");
     if (!k) return 1;
     kn_set(k, "KN_THREADS", "2");
     marks();
     in_place();
-    everywhere("sse2");
-    everywhere("avx2");
-    everywhere("avx512");
+    for (int i = 0; i < 3; i++) {
+        const char *target = (const char *[]){"sse2", "avx2", "avx512"}[i];
+        everywhere(target);
+        squares(target);
+    }
     kn_close(k);
     return tap_done();
 }

@@ -3,6 +3,8 @@
 
 #include "stages/target.h"
 
+#include <string.h>
+
 /* ---- where things are -------------------------------------------------------------------------------------------- */
 
 bool ki_lplan_memory(ki_lower *l) {
@@ -164,8 +166,33 @@ void ki_lget(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop o) {
     }
 }
 
-/* Past the caches where the address is aligned, which it nearly always is. */
+/* Stores that were put past the caches last, by one test, and with nothing behind them, if o is aligned just where they are; else 0. */
+static uint32_t past_before(const ki_lower *l, unsigned bytes, ki_mop o) {
+    const ki_mir *m = &l->m;
+    uint32_t n = 0;
+    while (n + 2 < m->n && m->ins[m->n - 2 - n].form == KI_X_VMOVUPS_ST) n++;
+    if (!n || m->before || m->n < 2 * n + 3) return 0;
+    const ki_mins *done = &m->ins[m->n - 1], *other = done - n - 1, *past = other - 2;
+    const ki_mop *to = &past->op[0];
+    bool is = done->form == KI_M_LABEL && other->form == KI_M_LABEL && other[-1].form == KI_X_JMP &&
+              other[-1].op[0].label == done->op[0].label && past->form == KI_X_VMOVNTPS;
+    bool same = is && to->kind == o.kind && to->base == o.base && to->reg == o.reg && to->index == o.index &&
+                to->scale == o.scale && to->label == o.label;
+    return same && (to->v - o.v) % bytes == 0 ? n : 0;
+}
+
+/* Past the caches where the address is aligned, which it nearly always is. The stores of a square share one test. */
 static void put_past(ki_lower *l, ki_mop x, unsigned bytes, ki_mop o) {
+    uint32_t n = past_before(l, bytes, o), end = l->m.n;
+    if (n) {
+        KI_LPUT(l, KI_X_VMOVNTPS, o, x);
+        KI_LPUT(l, KI_X_VMOVUPS_ST, o, x);
+        if (l->m.failed) return;
+        ki_mins *to = &l->m.ins[end - 3 - n], past = to[n + 3], plain = to[n + 4], done = to[n + 2];
+        memmove(to + 1, to, (n + 2) * sizeof *to); /* the jump, the label, and what is stored there */
+        to[0] = past, to[n + 3] = plain, to[n + 4] = done;
+        return;
+    }
     uint32_t other = ki_asm_label(l->a), done = ki_asm_label(l->a);
     ki_vreg p = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
     KI_LPUT(l, KI_X_LEA, ki_mreg(KI_XO_R64, p), o);

@@ -165,7 +165,7 @@ static bool stores_past(const ki_choice *c, kn_uop e, kn_uop u) {
 
 /* A transposing nest goes in blocks, vectors along v by ACROSS along u, or by a line where that is read in one (square.c), u innermost:
  * each cache line read is used up while it is at hand, each line written is filled at once, and those beside it: one, or, past the caches, three. Not
- * three where much is to be under way: each takes 16 more rows to read at once, and 64 are read at half the rate of 32 there.
+ * three where much is to be under way: each takes 16 more rows to read at once, and 64 are read at two thirds of the rate of 32 there.
  * Where a line is two vectors they are stored one after the other, of HALF a square each: what is stored past the caches is then whole lines,
  * however few of them a processor gathers at once. Of what takes more than a few instructions ACROSS vectors are as many as are worth writing
  * out; read lane by lane they took 10 to 20 times as long. */

@@ -29,7 +29,7 @@ class Ceilings:
         """Bytes a second where so many are read once: of more than the last cache holds they come from memory."""
         seen = self.read(size, threads, 2)
         self.reads[size, threads] = max(seen, self.reads.get((size, threads), 0.0))
-        return seen or self.look("read", threads, 5)
+        return seen if seen > 0 else self.look("read", threads, 5)
 
     def peak_of(self, row, threads):
         """The kind that bounds the row's arithmetic here; None: nothing does."""

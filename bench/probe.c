@@ -258,16 +258,20 @@ double probe_rate(int kind, int threads) {
 
 /* The best rate of `times` at which so many bytes are read, which a last cache that holds the arrays above may not hold; -1: out of memory. */
 double probe_read(double bytes, int threads, int times) {
+    static float *a; /* kept: it is asked for again, by turns with what it is compared with */
+    static size_t kept;
     size_t n = (size_t)bytes / sizeof(float) / 64 * 64;
     double best = -1;
-    float *a = threads < 1 || threads > MOST || !n
-                   ? NULL
-                   : aligned_alloc(1 << 21, (n * sizeof *a + (1 << 21) - 1) >> 21 << 21);
-    for (size_t i = 0; a && i < n; i++) a[i] = 1;
+    if (threads < 1 || threads > MOST || !n) return best;
+    if (n != kept) {
+        free(a);
+        a = aligned_alloc(1 << 21, (n * sizeof *a + (1 << 21) - 1) >> 21 << 21);
+        kept = a ? n : 0;
+        for (size_t i = 0; i < kept; i++) a[i] = 1;
+    }
     for (int i = 0; a && i < times; i++) {
         double r = best_rate(READ, threads, a, n);
         if (r > best) best = r;
     }
-    free(a);
     return best;
 }

@@ -112,7 +112,7 @@ static const struct {
     {"AuthenticAMD", 26, 16 << 10}, /* Zen 5 */
 };
 
-uint64_t ki_cpu_under_way(void) {
+static uint64_t under_way(void) {
     unsigned r[4] = {0}, vendor[3];
     __cpuid(0, r[EAX], r[EBX], r[ECX], r[EDX]);
     vendor[0] = r[EBX], vendor[1] = r[EDX], vendor[2] = r[ECX];
@@ -123,6 +123,13 @@ uint64_t ki_cpu_under_way(void) {
         if (families[k].family == family && !memcmp(families[k].vendor, vendor, sizeof vendor))
             return families[k].under_way;
     return 0;
+}
+
+uint64_t ki_cpu_under_way(void) {   /* asked once: where the processor is shared the question takes microseconds */
+    static _Atomic(uint64_t) known; /* 1 + it */
+    uint64_t n = atomic_load(&known);
+    if (!n) atomic_store(&known, n = 1 + under_way());
+    return n - 1;
 }
 
 uint64_t ki_cpu_model(void) {

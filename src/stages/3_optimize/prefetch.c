@@ -188,8 +188,8 @@ static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
 /* How far ahead of a loop that goes along memory. */
 static int64_t far(const ki_choice *c) { return c->ahead ? c->ahead : AHEAD; }
 
-/* Where much is to be under way two rows that fit in the first cache are kept there, and each loop that goes through one asks for all of the next: what
- * one asks for while too much is on its way is lost. */
+/* Where much is to be under way two rows that fit in the first cache are kept there, and each loop that goes through one asks for all of the next:
+ * shared out and into the second cache, as elsewhere, layer norm took 1.2 times as long. */
 static bool goes_far(const ki_choice *c, int64_t row) { return c->ahead && row >= LONG_ROW && 2 * row <= FIRST; }
 
 /* Where a loop goes along memory, or down its rows: a wide strip of what takes more than an addition is better left alone. */

@@ -20,24 +20,39 @@ static bool make_room(ki_scope *s) {
     s->words = s->nrange ? (s->nrange + 63) / 64 : 1;
     s->ids = s->ir->n + SPARE;
     size_t sets = (size_t)s->n * s->words, numbers = (size_t)s->ids + 2 * (size_t)s->n;
-    char *p = ki_calloc((sets + s->nrange + 1) * sizeof *s->free + numbers * sizeof *s->at, 1);
+    char *p = ki_calloc((sets + s->nrange + 1) * sizeof *s->free + numbers * sizeof *s->at + s->nrange, 1);
     s->free = (void *)p; /* whose block it is */
     if (!p) return false;
     s->range = (void *)(s->free + sets);
     s->at = (void *)(s->range + s->nrange + 1);
     s->rank = s->at + s->ids;
     s->level = s->rank + s->n;
+    s->reduced = (void *)(s->level + s->n);
     return true;
 }
 
 static void number_nodes(ki_scope *s) {
-    uint32_t k = 0;
+    uint32_t k = 0, reduces = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         s->at[s->node[i]->id] = i;
         if (s->node[i]->op == KN_RANGE) s->range[k++] = s->node[i];
+        reduces += s->node[i]->op == KN_REDUCE;
     }
     if (k > 1) qsort(s->range, k, sizeof *s->range, by_range_id);
     for (k = 0; k < s->nrange; k++) s->rank[s->at[s->range[k]->id]] = k;
+    for (uint32_t i = 0; i < s->n && reduces; i++) {
+        kn_uop u = s->node[i];
+        if (u->op != KN_REDUCE) continue;
+        reduces--;
+        for (k = 1; k < u->nsrc; k++)
+            if (u->src[k]->op == KN_RANGE && ki_is_loop(u->src[k])) s->reduced[ki_scope_rank(s, u->src[k])] = true;
+    }
+}
+
+bool ki_scope_shares(const ki_scope *s, kn_uop end) {
+    for (uint32_t k = 1; k < end->nsrc; k++)
+        if (end->src[k]->op == KN_RANGE && s->reduced[ki_scope_rank(s, end->src[k])]) return true;
+    return false;
 }
 
 static bool is_loop_reduce(kn_uop u) {
@@ -58,7 +73,8 @@ static KI_INLINED void visit(ki_scope *s, uint32_t i, bool few) {
         if (few) own |= *from;
         else
             for (uint32_t w = 0; w < words; w++) set[w] |= from[w];
-        uint32_t l = s->level[j] + (v->op == KN_REDUCE && is_loop_reduce(v));
+        bool ends = (v->op == KN_REDUCE && is_loop_reduce(v)) || (v->op == KN_END && ki_scope_shares(s, v));
+        uint32_t l = s->level[j] + ends;
         if (l > level) level = l;
     }
     if (few) *set = own;

@@ -4,9 +4,9 @@
  * RANGE is free in itself. They are bit sets over the kernel's RANGEs, which are numbered in order of their
  * ids. Works on a kernel SINK of any form from *rangeify* to *expand*.
  *
- * level: how many REDUCEs with ranges lie on the longest way from a node down to the leaves. Sorted by
- * (level, place), every REDUCE of one level is computed before anything of the next, so REDUCEs of one level
- * never need each other. */
+ * level: how many REDUCEs with ranges lie on the longest way from a node down to the leaves, or ENDs of loops that REDUCEs close too
+ * (3_optimize/pipelined.c). Sorted by (level, place), all of these of one level are computed before anything of the next, so that those of
+ * one level never need each other. */
 #ifndef KI_SCOPE_H
 #define KI_SCOPE_H
 
@@ -24,8 +24,11 @@ typedef struct ki_scope {
     uint32_t *level; /* place */
     uint32_t nlevel;
     uint64_t *free; /* place * words */
+    bool *reduced;  /* number of a RANGE -> is it a loop that a REDUCE closes? */
 } ki_scope;
 
+/* Does the END close a loop that a REDUCE closes too? */
+bool ki_scope_shares(const ki_scope *s, kn_uop end);
 /* False: out of memory (env says so). Close it in any case. */
 bool ki_scope_open(ki_scope *s, ki_ir *ir, kn_uop sink);
 void ki_scope_close(ki_scope *s);

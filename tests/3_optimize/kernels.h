@@ -49,17 +49,23 @@ static kn_uop rows(int m, int n) {
     return sink1(end(
         store(param(0, KN_F32, m * n), add(base, c), add(ki_op2(&ir, KN_SUB, at(p, add(base, c)), mx), sum)), i, c));
 }
-/* a row that is kept, `work` additions an element, summed up, and stored with its sum */
-static kn_uop kept(int m, int n, int work) {
+/* a row that is kept, `work` additions an element, summed up, and stored with its sum; below: what is kept is less the row's maximum, which is added to
+ * each result if `beside` */
+static kn_uop kept_row(int m, int n, int work, bool below, bool beside) {
     kn_uop i = rng(KN_AX_LOOP, m), j = rng(KN_AX_LOOP, n), b = rng(KN_AX_REDUCE, n), c = rng(KN_AX_LOOP, n),
-           base = mul(i, I(n));
-    kn_uop buf = ki_buffer_make(&ir, 0, n, KN_F32, KN_LOCAL, 0), x = at(param(1, KN_F32, m * n), add(base, j)), v = x;
+           base = mul(i, I(n)), p = param(1, KN_F32, m * n);
+    kn_uop a = below ? rng(KN_AX_REDUCE, n) : NULL, mx = below ? reduce(KN_MAX, at(p, add(base, a)), a, NULL) : NULL;
+    kn_uop buf = ki_buffer_make(&ir, 0, n, KN_F32, KN_LOCAL, 0), x = at(p, add(base, j)), v = x;
+    if (below) v = ki_op2(&ir, KN_SUB, x, mx);
     for (int w = 0; w < work; w++) v = add(v, x);
     kn_uop fill = end(ki_op2(&ir, KN_STORE, at(ki_op2(&ir, KN_AFTER, buf, i), j), v), j, NULL),
            full = ki_op2(&ir, KN_AFTER, buf, fill);
     kn_uop sum = reduce(KN_ADD, at(full, b), b, NULL);
+    if (beside) sum = add(sum, mx);
     return sink1(end(store(param(0, KN_F32, m * n), add(base, c), add(add(at(full, c), at(full, c)), sum)), i, c));
 }
+static kn_uop kept(int m, int n, int work) { return kept_row(m, n, work, false, false); }
+static kn_uop kept_below(int m, int n, int work) { return kept_row(m, n, work, true, false); }
 /* a row's maximum, and the sum of `work` additions to what each element is below it */
 static kn_uop below_max(int m, int n, int work) {
     kn_uop i = rng(KN_AX_LOOP, m), a = rng(KN_AX_REDUCE, n), b = rng(KN_AX_REDUCE, n), p = param(1, KN_F32, m * n);
@@ -230,7 +236,7 @@ static kn_uop two(int n, int m) {
         j, NULL);
     return ki_op2(&ir, KN_SINK, a, b);
 }
-enum { KERNELS = 34 };
+enum { KERNELS = 35 };
 static const char *build(int which, kn_uop *sink) {
     switch (which) {
     case 0: return *sink = matmul(20, 12, 34), "matmul 20 12 34";
@@ -266,6 +272,7 @@ static const char *build(int which, kn_uop *sink) {
     case 29: return *sink = strided(12, 9, 18), "every second position";
     case 32: return *sink = joined_sides(20, 30, 48, 13), "a product of two values, one below the other";
     case 33: return *sink = below_max(33, 70, 16), "a row below its maximum";
+    case 34: return *sink = kept_below(34, 64, 16), "rows that are kept, below their maxima";
     default: return *sink = matmul(1, 100, 90), "vector times matrix";
     }
 }

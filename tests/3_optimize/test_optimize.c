@@ -320,6 +320,7 @@ static void refusals(void) {
     REFUSED(c, opt(KI_OPT_SCAN, 1, 1, 0, false), OPT_SCAN, "one at a time");
     REFUSED(c, opt(KI_OPT_SCAN, 1, 72, 0, false), OPT_SCAN, "more than there are");
     CHECK((t = ki_apply_opt(&ir, c, opt(KI_OPT_SCAN, 1, 8, 0, false))) != NULL, "8 of 24 at a time");
+    if (t) REFUSED(t, opt(KI_OPT_SWAP, 0, 2, 0, false), OPT_SWAP, "the loop around a carried one put inside it");
     REFUSED(t, opt(KI_OPT_SCAN, 1, 3, 0, false), OPT_SCAN, "once more");
     finish();
 
@@ -619,6 +620,13 @@ static void framed_not(void) {
     if (s) REFUSED(s, opt(KI_OPT_FRAME, -1, 1, 0, false), OPT_STAGE, "six rows that are lanes");
     kn_uop all = s ? ki_apply_opt(&ir, s, opt(KI_OPT_FRAME, -1, 1, 0, true)) : NULL;
     CHECK(all && agrees(all), "columns are framed beside them");
+    finish();
+    begin(), fill(); /* the rows' padding is a condition on one of the two loops alone, under the condition on both */
+    s = run(sink = filters(3, 16, 16, 10, 3), want) ? sink : NULL;
+    s = s ? ki_apply_opt(&ir, s, opt(KI_OPT_PADTO, 6, 3, 0, false)) : NULL;
+    s = s ? ki_apply_opt(&ir, s, opt(KI_OPT_PADTO, 4, 4, 0, false)) : NULL;
+    all = s ? ki_apply_opt(&ir, s, opt(KI_OPT_FRAME, 0, 1, 0, true)) : NULL;
+    CHECK(all && agrees(all), "padded windows");
     finish();
 }
 
@@ -1106,6 +1114,11 @@ static void later(void) {
 
 /* A row's maximum is found while a sum of the row before is. */
 static ki_opt pipeline(int axis) { return opt(KI_OPT_PIPELINE, axis, 0, 0, false); }
+/* of rows that LATE stores */
+static kn_uop along(kn_uop sink) {
+    kn_uop s = sink ? ki_apply_opt(&ir, sink, late(0)) : NULL;
+    return s ? ki_apply_opt(&ir, s, pipeline(0)) : NULL;
+}
 static bool pipelines(kn_uop sink, ki_machine m) {
     kn_uop o = ki_optimize(&ir, ki_target_native("avx512"), &m, sink);
     bool is = false;
@@ -1139,6 +1152,34 @@ static void pipelining(void) {
             CHECK(s && agrees(ki_apply_opts(&ir, s, NULL, 0)) && sum_loops(s) == 3, "both are cut, and vectors, alike");
             finish();
         }
+    for (int m = 2; m <= 33; m += m < 4 ? 1 : 29)
+        for (unsigned threads = 1; threads <= 3; threads++) {
+            begin(), fill();
+            kn_uop sink = kept_below(m * (int)threads, 64, 3), s = run(sink, want) ? sink : NULL;
+            if (threads > 1) s = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 0, (int)threads, KN_AX_THREAD, true));
+            s = along(s);
+            CHECK(s && agrees(ki_apply_opts(&ir, s, NULL, 0)), "along with what is kept: %d rows on each of %u threads",
+                  m, threads);
+            CHECK(sum_loops(s) == 2, "the first row's maximum, and the sum: %d loops", sum_loops(s));
+            REFUSED(s, pipeline(0), OPT_PIPELINE, "two rows ahead");
+            s = s ? ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 1, 16, KN_AX_UPCAST, false)) : NULL;
+            CHECK(s && agrees(ki_apply_opts(&ir, s, NULL, 0)) && sum_loops(s) == 2, "and vectors of both");
+            finish();
+        }
+    begin();
+    REFUSED(ki_apply_opt(&ir, kept_row(8, 64, 3, true, true), late(0)), pipeline(0), OPT_PIPELINE,
+            "results need the maximum too");
+    finish(), begin();
+    REFUSED(ki_apply_opt(&ir, kept(8, 64, 3), late(0)), pipeline(0), OPT_PIPELINE, "no maximum");
+    finish(), begin();
+    REFUSED(ki_apply_opt(&ir, ki_apply_opt(&ir, kept_below(8, 64, 3), late(0)),
+                         opt(KI_OPT_SPLIT, 1, 8, KN_AX_UPCAST, false)),
+            pipeline(0), OPT_PIPELINE, "loops that are not alike");
+    finish(), begin();
+    CHECK(pipelines(kept_below(64, 128, 16), (ki_machine){.threads = 1, .stream = 1, .ahead = 16384}),
+          "where it is stored later");
+    CHECK(!pipelines(kept_below(64, 128, 16), (ki_machine){.threads = 1, .stream = 1}), "and much is to be under way");
+    finish();
     begin();
     REFUSED(below_max(1, 64, 3), pipeline(0), OPT_PIPELINE, "there is no other row");
     finish(), begin();

@@ -1,5 +1,5 @@
 """What is done of one row goes along with another row's work: LATE stores a row while the next one is worked on, past the caches, PIPELINE finds a row's
-maximum along with the sum of the row before. No bit of a result changes, at any level, on any number of threads."""
+maximum along with the sum of the row before, or with what is kept of it. No bit of a result changes, at any level, on any number of threads."""
 import re
 
 import pytest
@@ -36,18 +36,19 @@ def opts(koine, p, **env):
 @pytest.mark.parametrize("text, rows, n", [(SOFTMAX, 64, 256), (SOFTMAX, 97, 128), (LOG_SUM_EXP, 160, 256), (LOG_SUM_EXP, 97, 131)])
 def test_it_changes_nothing(koine, program, level, code, text, rows, n):
     p, env = program(text, rows, n), {"KN_CPU": level, "KN_CODE": code}
-    runs = [koine("run", p, env={**env, "KN_STREAM": s, "KN_THREADS": t}).stdout for s in (0, 1) for t in (1, 2, 5)]
+    runs = [koine("run", p, env={**env, **more, "KN_THREADS": t}).stdout
+            for more in ({"KN_STREAM": 0}, {"KN_STREAM": 1}, {"KN_STREAM": 1, "KN_AHEAD": 16384}) for t in (1, 2, 5)]
     assert len(set(runs)) == 1 and "y" in runs[0]
 
 
 @pytest.mark.parametrize("stage", ["optimize", "expand", "select", "linearize", "plan"])
-@pytest.mark.parametrize("op, text, n", [("late", SOFTMAX, 64), ("pipeline", LOG_SUM_EXP, 150)])
-def test_every_stage_means_the_same(koine, program, tmp_path, stage, op, text, n):
+@pytest.mark.parametrize("op, text, n, ahead", [("late", SOFTMAX, 64, 0), ("pipeline", LOG_SUM_EXP, 150, 0), ("pipeline", SOFTMAX, 128, 16384)])
+def test_every_stage_means_the_same(koine, program, tmp_path, stage, op, text, n, ahead):
     def numbers(text):
         return [float(x) for x in re.findall(r"-?\d+\.\d+(?:e-?\d+)?", text)]
 
     p, q = program(text, 40, n), tmp_path / "q.kn"
-    q.write_text(koine("compile", p, "--to", stage, env={"KN_CODE": "x86", "KN_STREAM": 1, "KN_THREADS": 2, "KN_VERIFY": 1}).stdout)
+    q.write_text(koine("compile", p, "--to", stage, env={"KN_CODE": "x86", "KN_STREAM": 1, "KN_THREADS": 2, "KN_AHEAD": ahead, "KN_VERIFY": 1}).stdout)
     got, want = (numbers(koine("run", f, "--device", "INTERP").stdout) for f in (q, p))
     assert op in q.read_text() and got == pytest.approx(want, rel=1e-5) and got
 
@@ -57,6 +58,14 @@ def test_stores_stand_beside_the_exponentials(koine, program):
     assert "late" in opts(koine, p, **env)
     loops = re.split(r"\n\s*jl ", koine("compile", p, "--target", "x86", env=env).stdout)
     assert [("vscalefps" in b) for b in loops if "vmovntps" in b] == [True, False]
+
+
+def test_the_next_maximum_stands_beside_both(koine, program):
+    """Where much is to be under way: one loop reads the next row, works on this one and stores the one before."""
+    p, env = program(SOFTMAX, 64, 256), {"KN_CPU": "avx512", "KN_STREAM": 1, "KN_THREADS": 1, "KN_AHEAD": 16384}
+    assert "late 0 0" in opts(koine, p, **env) and "pipeline 0 0" in opts(koine, p, **env)
+    loops = re.split(r"\n\s*jl ", koine("compile", p, "--target", "x86", env=env).stdout)
+    assert [[i in b for i in ("vscalefps", "vrangeps", "prefetcht0")] for b in loops if "vmovntps" in b] == [[True] * 3, [False] * 3]
 
 
 @pytest.mark.parametrize("n", [256, 131])

@@ -188,7 +188,7 @@ bool ki_choose_end(ki_choice *c, kn_uop end, const ki_tile *t);
 unsigned ki_work_beside(const ki_nest *k, kn_uop end, kn_uop sum, kn_uop v);
 /* late.c: a row's result that is better stored while the next row is worked on. */
 void ki_choose_late(ki_choice *c);
-/* pipelined.c: a row's first sum that is better found while the row before is worked on, and what that adds to the weight of loop r. */
+/* pipelined.c: a row's maximum that is better found while the row before is worked on, and what that adds to the weight of loop r. */
 void ki_choose_pipeline(ki_choice *c);
 /* Is the second one's row better gone through in parts? Asked before there are threads, so that no sum's order depends on them. */
 void ki_find_beside(ki_choice *c);

@@ -11,13 +11,17 @@ kn_uop ki_storage(kn_uop u) {
     return u->op == KN_BUFFER || u->op == KN_SLICE || (u->op == KN_PARAM && ki_rank(u) == 1) ? u : NULL;
 }
 
+/* A loop that both an END and a REDUCE close (pipelined.c) is the END's. */
 static void find_closers(ki_nest *k) {
     const ki_scope *s = &k->scope;
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop u = s->node[i];
         if (u->op != KN_END && u->op != KN_REDUCE) continue;
         for (uint32_t j = 1; j < u->nsrc; j++)
-            if (u->src[j]->op == KN_RANGE) k->closer[ki_scope_rank(s, u->src[j])] = u;
+            if (u->src[j]->op == KN_RANGE) {
+                kn_uop *own = &k->closer[ki_scope_rank(s, u->src[j])];
+                if (!*own || (*own)->op != KN_END || u->op == KN_END) *own = u;
+            }
     }
     /* Users stand behind their sources: going down, an END is handed to the ENDs directly inside it. */
     for (uint32_t i = s->n; i-- > 0;) {

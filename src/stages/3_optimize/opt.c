@@ -167,13 +167,22 @@ kn_uop ki_nest_split(ki_nest *k, const ki_opt *opt, uint32_t n) {
     return made;
 }
 
+/* Does a loop that stands between the two carry something from one of its iterations to the next? */
+static bool parts_carried(const ki_nest *k, kn_uop end, kn_uop a, kn_uop b) {
+    uint32_t i = ki_place_in(end, a), j = ki_place_in(end, b);
+    bool is = false;
+    for (uint32_t q = (i < j ? i : j) + 1; q < (i < j ? j : i); q++)
+        is |= ki_is_loop(end->src[q]) && !ki_nest_independent(k, end->src[q]);
+    return is;
+}
+
 static kn_uop opt_swap(ki_nest *k, ki_opt *o) {
     kn_uop a = ki_nest_range(k, (uint32_t)o->axis), b = ki_nest_range(k, (uint32_t)o->arg), c;
     if (!b) return FAIL(KI_E_OPT_AXIS, (int)o->arg);
     c = ki_nest_closer(k, a);
     if (!c || c != ki_nest_closer(k, b))
         return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "they are not loops of one nest");
-    if (c->op == KN_END && (!ki_nest_independent(k, a) || !ki_nest_independent(k, b)))
+    if (c->op == KN_END && (!ki_nest_independent(k, a) || !ki_nest_independent(k, b) || parts_carried(k, c, a, b)))
         return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "iterations depend on each other");
     if (ki_scope_has(&k->scope, a->src[0], b) || ki_scope_has(&k->scope, b->src[0], a))
         return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "one's extent depends on the other");

@@ -35,8 +35,8 @@
  *                             result goes, and the loops inside may be lanes. What is copied has ids from the kernel's next on
  *   LATE axis                 of a row that is kept, summed up and then stored: it is stored while the next row is kept, the last one at the end.
  *                             axis is the loop over rows; what is copied has ids from the kernel's next on
- *   PIPELINE axis             of rows with a maximum, which a sum of the row needs: the next row's is found in this row's loop of that sum, the first one's
- *                             before. axis is the loop over rows
+ *   PIPELINE axis             of rows with a maximum, which a sum of the row needs, or what is kept of it: the next row's is found in this row's loop of
+ *                             that, the first one's before. axis is the loop over rows
  *   FIRST axis n              the loop looks for the first place of what is the maximum over another one: the two are one loop, which takes n
  *                             elements at a time, as lanes, which have the ids `id` and the next three
  *   TERMS axis                the innermost loop of a sum is written out, its terms added one after the other, as the loop does. It changes no node:

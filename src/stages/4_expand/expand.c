@@ -6,7 +6,7 @@
  *  - Validity is a column of its own: where(valid, i, invalid) is i with gate `valid`, and the gate goes to
  * LOAD and STORE.
  *  - A REG or LOCAL BUFFER that stands inside lane ranges (AFTER names them) has one copy a lane, one after the other.
- *  - REDUCEs are lowered a level at a time (reduce.c), so that independent ones share a loop.
+ *  - REDUCEs are lowered a level at a time (reduce.c), so that independent ones share a loop, an END's too.
  * The sweep goes by (level, place); a node only needs what came before it in that order. */
 #include "ir/history.h"
 #include "stages/4_expand/lanes.h"
@@ -285,6 +285,12 @@ static bool map_reduce(ki_ex *x, uint32_t i, kn_uop u) {
     return (x->val[i] = running ? running : ki_reduce_lanes(x, u, ki_ex_val(x, u->src[0]))) != NULL;
 }
 
+/* An END waits for the REDUCEs that close its loop as well. */
+static bool map_end(ki_ex *x, uint32_t i, kn_uop u) {
+    if (ki_scope_shares(&x->scope, u)) return x->pending[x->npending++] = i, true;
+    return map_order(x, i, u, 1);
+}
+
 static bool map_other(ki_ex *x, uint32_t i, kn_uop u) {
     switch ((kn_op)u->op) {
     case KN_BUFFER: return (x->val[i] = map_buffer(x, u)) != NULL;
@@ -301,7 +307,8 @@ static bool map_other(ki_ex *x, uint32_t i, kn_uop u) {
     case KN_LOAD: return map_load(x, i, u);
     case KN_STORE: return map_store(x, i, u);
     case KN_REDUCE: return map_reduce(x, i, u);
-    default: return map_order(x, i, u, u->op == KN_END || u->op == KN_AFTER ? 1 : u->nsrc);
+    case KN_END: return map_end(x, i, u);
+    default: return map_order(x, i, u, u->op == KN_AFTER ? 1 : u->nsrc);
     }
 }
 

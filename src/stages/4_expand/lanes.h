@@ -28,7 +28,7 @@ typedef struct ki_ex {
     uint32_t *home;              /* place of the BUFFER or PARAM that an address is in */
     uint32_t *own;               /* BUFFER of the kernel: lane axes it has a copy for */
     uint64_t *own_ranges;        /* the lane RANGEs of these axes */
-    uint32_t *pending, npending; /* REDUCEs of the level being mapped */
+    uint32_t *pending, npending; /* REDUCEs of the level being mapped, and ENDs that they go along with */
     ki_prefix *prefix;           /* the kernel's */
     uint32_t nprefix;
 } ki_ex;
@@ -69,7 +69,7 @@ const ki_prefix *ki_prefix_from(const ki_ex *x, kn_uop u);
 kn_uop ki_prefix_spread(ki_ex *x, const ki_prefix *p, kn_uop all);
 /* skip.c: a sum's value and its innermost loop, terms that are left out skipped. */
 bool ki_skip_left_out(ki_ir *ir, kn_uop *value, kn_uop *loop);
-/* Lowers the pending REDUCEs, which all stand on one level. */
+/* Lowers what is pending, all of one level. */
 bool ki_expand_reduces(ki_ex *x);
 /* The sink with RANGEs renamed such that every loop is closed in one place. */
 kn_uop ki_unshare_loops(ki_ir *ir, kn_uop sink);

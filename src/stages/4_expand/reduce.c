@@ -9,7 +9,7 @@
  * A loop that the OptOp TERMS names is written out in upd, one op behind the other, and r... are those around it.
  * The accumulator has a lane for every lane of v, those being reduced too: they are separate running values,
  * which the horizontal REDUCE joins after the loop. REDUCEs that stand on one level and close the same ranges
- * inside the same outer ones share their END. */
+ * inside the same outer ones share their END; so they do with an END of the program. */
 #include "stages/4_expand/lanes.h"
 
 #include "base/cpuid.h"
@@ -200,7 +200,7 @@ static kn_uop or_empty(ki_ex *x, kn_uop u, kn_uop v) {
 
 /* ---- a level ------------------------------------------------------------------------------------------------ */
 
-/* The REDUCEs member[0..n) share one nest. */
+/* The REDUCEs member[0..n), or an END among them, share one nest. */
 static bool lower_group(ki_ex *x, const uint32_t *member, uint32_t n) {
     ki_ir *ir = x->ir;
     kn_uop first = x->scope.node[member[0]];
@@ -212,14 +212,21 @@ static bool lower_group(ki_ex *x, const uint32_t *member, uint32_t n) {
     for (uint32_t k = 1; k <= nloop; k++) loop[k] = ki_ex_val(x, loop[k]);
     kn_uop out = ok ? written_out(x, loop + 1, nloop) : NULL;
     nloop -= out != NULL;
-    for (uint32_t j = 0; j < n && ok; j++)
-        ok = open_acc(x, x->scope.node[member[j]], n == 1, loop + 1, nloop, out, &a[j]);
+    for (uint32_t j = 0; j < n && ok; j++) {
+        kn_uop u = x->scope.node[member[j]];
+        if (u->op == KN_END) ok = (a[j].update = ki_ex_val(x, u->src[0])) != NULL;
+        else ok = open_acc(x, u, n == 1, loop + 1, nloop, out, &a[j]);
+    }
     if (ok && n > 1 && !(list = ki_calloc(n, sizeof *list))) ok = (ki_fail(ir->env, KI_E_NOMEM), false);
     for (uint32_t j = 0; ok && list && j < n; j++) list[j] = a[j].update;
     if (ok) loop[0] = list ? ki_opn(ir, KN_GROUP, list, n) : a[0].update;
     kn_uop end = ok ? ki_opn(ir, KN_END, loop, nloop + 1) : NULL;
     for (uint32_t j = 0; j < n && ok; j++) {
         kn_uop u = x->scope.node[member[j]];
+        if (u->op == KN_END) {
+            ok = (x->val[member[j]] = end) != NULL;
+            continue;
+        }
         kn_uop v = ki_op1(ir, KN_LOAD, ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, a[j].buffer, end), a[j].lanes));
         v = x->val[member[j]] = or_empty(x, u, ki_reduce_lanes(x, u, v));
         if (v && u->dtype == KN_IDX) x->form[member[j]] = ki_affine_leaf(&x->affines, v);

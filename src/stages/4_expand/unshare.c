@@ -8,12 +8,24 @@
 
 #include <string.h>
 
+/* The loops of both, in order; lanes aside. */
+static bool same_loops(kn_uop a, kn_uop b) {
+    uint32_t i = 1, j = 1;
+    for (;; i++, j++) {
+        while (i < a->nsrc && !ki_is_loop(a->src[i])) i++;
+        while (j < b->nsrc && !ki_is_loop(b->src[j])) j++;
+        if (i == a->nsrc || j == b->nsrc) return i == a->nsrc && j == b->nsrc;
+        if (a->src[i] != b->src[j]) return false;
+    }
+}
+
 /* Whether b closes exactly what a does, on one level, inside the same loops: then reduce.c gives them one
  * END. */
 static bool one_loop(const ki_scope *s, kn_uop a, kn_uop b) {
-    if (a->op != KN_REDUCE || b->op != KN_REDUCE || s->level[s->at[a->id]] != s->level[s->at[b->id]]) return false;
-    if (a->nsrc != b->nsrc || memcmp(a->src + 1, b->src + 1, (a->nsrc - 1) * sizeof *a->src)) return false;
-    return memcmp(ki_scope_free(s, a), ki_scope_free(s, b), s->words * sizeof(uint64_t)) == 0;
+    if (b->op != KN_REDUCE || s->level[s->at[a->id]] != s->level[s->at[b->id]]) return false;
+    if (memcmp(ki_scope_free(s, a), ki_scope_free(s, b), s->words * sizeof(uint64_t)) != 0) return false;
+    if (a->op == KN_END) return same_loops(a, b);
+    return a->nsrc == b->nsrc && memcmp(a->src + 1, b->src + 1, (a->nsrc - 1) * sizeof *a->src) == 0;
 }
 
 /* owner[rank]: the closer that keeps the range. ENDs choose first, REDUCEs give way. True if somebody has to.

@@ -117,7 +117,7 @@ static kn_status lower(kn_ctx *k, const built *b, ki_stage to, double begun, sam
     if (!planned) return ki_plan_close(&plan), (kn_status)ki_settle_failure(k);
     ki_ir ir, tensors;
     ki_program out = {0}, function = {0};
-    ki_lower_opts o = {.threads = ki_cpu_threads(&k->env), .rough = true, .target = ki_target_chosen(&k->env, false)};
+    ki_lower_opts o = {.machine = ki_cpu_machine(&k->env), .rough = true, .target = ki_target_chosen(&k->env, false)};
     bool ok = o.target && ki_ir_open(&ir, &k->env);
     ok = ok && ki_lower(&plan.program, &ir, to, &o, &out);
     s->seconds = cli_now() - begun;

@@ -35,9 +35,7 @@ bool cli_program_open(cli *c, cli_program *p, ki_env *env) {
 }
 
 bool cli_program_lower(cli *c, cli_program *p, ki_stage to) {
-    ki_lower_opts o = {
-        .threads = ki_cpu_threads(p->env), .stream = ki_cpu_stream(p->env), .ahead = ki_cpu_ahead(p->env)};
-    o.alone = ki_setting_number(p->env, KI_VAR_ALONE);
+    ki_lower_opts o = {.machine = ki_cpu_machine(p->env)};
     if (!(o.target = ki_target_chosen(p->env, false))) return cli_program_failed(c, p), false;
     if (!ki_ir_open(&p->low_ir, p->env) || !ki_lower(&p->in, &p->low_ir, to, &o, &p->out))
         return cli_program_failed(c, p), false;

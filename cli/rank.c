@@ -78,9 +78,7 @@ static int rank(cli *c, const char *program, ki_env *env, ki_ir *ir, kn_uop kern
     if (!b) return cli_fail(c, "%s: %s", ki_kernel_name(kernel->arg.kernel), why);
     kn_uop sink;
     ki_ir *own = ki_bench_kernel(b, &sink);
-    ki_search s = {.target = ki_target_chosen(env, true), .width = 2};
-    s.machine = (ki_machine){.threads = ki_cpu_threads(env), .stream = ki_cpu_stream(env), .ahead = ki_cpu_ahead(env)};
-    s.machine.alone = ki_setting_number(env, KI_VAR_ALONE);
+    ki_search s = {.target = ki_target_chosen(env, true), .machine = ki_cpu_machine(env), .width = 2};
     ki_tune_caches(s.machine.cache);
     ki_trial *t[SAMPLE], *first = NULL;
     bool ok = s.target && ki_search_open(&s, own->env, sink, own) && ki_search_run(&s);

@@ -119,12 +119,9 @@ void ki_exec_free(ki_exec *e) {
 
 static bool lower_opts(ki_run *r, const ki_device *d, ki_lower_opts *o) {
     *o = (ki_lower_opts){
-        .rough = true, .target = ki_target_chosen(&r->k->env, true), .threads = ki_cpu_threads(&r->k->env)};
-    o->stream = ki_cpu_stream(&r->k->env);
-    o->ahead = ki_cpu_ahead(&r->k->env);
-    o->alone = ki_setting_number(&r->k->env, KI_VAR_ALONE);
+        .rough = true, .target = ki_target_chosen(&r->k->env, true), .machine = ki_cpu_machine(&r->k->env)};
     if (d->is == &ki_device_cpu) ki_tune(r, o);
-    return o->target && o->threads;
+    return o->target && o->machine.threads;
 }
 
 /* A variable's value reaches an executed program through a port. */

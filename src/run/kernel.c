@@ -82,7 +82,7 @@ static bool open_job(kn_ctx *k, kn_uop kernel, job *j) {
 /* ---- public ------------------------------------------------------------------------------------------------------ */
 
 static bool lower(kn_ctx *k, const ki_program *p, ki_stage to, ki_ir *ir, ki_program *out) {
-    ki_lower_opts o = {.threads = 1, .verify = to != KI_S_RENDER};
+    ki_lower_opts o = {.machine.threads = 1, .verify = to != KI_S_RENDER};
     return ki_ir_open(ir, &k->env) && ki_lower(p, ir, to, &o, out);
 }
 

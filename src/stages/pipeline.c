@@ -22,8 +22,7 @@
 static kn_uop enter_optimize(ki_ir *ir, const ki_lower_opts *o, kn_uop k) {
     bool open = !k->arg.kernel || !(k->arg.kernel->nopt || k->arg.kernel->optimized);
     kn_uop found = open && o->choose ? o->choose(o->user, ir, o, k) : NULL;
-    ki_machine m = {.threads = o->threads, .stream = o->stream, .ahead = o->ahead, .alone = o->alone};
-    return found ? found : ki_optimize(ir, o->target, &m, k);
+    return found ? found : ki_optimize(ir, o->target, &o->machine, k);
 }
 static kn_uop enter_expand(ki_ir *ir, const ki_lower_opts *o, kn_uop k) { return ki_expand_kernel(ir, o->target, k); }
 static kn_uop enter_select(ki_ir *ir, const ki_lower_opts *o, kn_uop k) { return ki_select(ir, o->target, k); }
@@ -248,7 +247,7 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
     ki_lower_opts o = opts ? *opts : (ki_lower_opts){0};
     ir->env->ins = ki_x86_understand;
     if (!o.target) o.target = ki_target_host();
-    if (!o.threads) o.threads = 1;
+    if (!o.machine.threads) o.machine.threads = 1;
     int set = (int)ki_setting_number(ir->env, KI_VAR_VERIFY);
     if (set > o.verify) o.verify = set;
     *out = (ki_program){.ir = ir};

@@ -7,10 +7,8 @@
 
 typedef struct ki_lower_opts {
     const ki_target *target; /* NULL: the host's */
-    unsigned threads;        /* threads the device offers; 0: 1 */
-    uint64_t stream, ahead;  /* as ki_machine */
-    uint64_t alone;          /* likewise */
-    int verify;              /* as KN_VERIFY, which counts if it is higher */
+    ki_machine machine;
+    int verify; /* as KN_VERIFY, which counts if it is higher */
     /* An optimized kernel in place of what the heuristics would make; NULL: none, and env is as it was. */
     kn_uop (*choose)(void *user, ki_ir *ir, const struct ki_lower_opts *o, kn_uop sink);
     void *user;

@@ -254,7 +254,9 @@ static void one(const char *name, const char *text, const ki_target *t, unsigned
         bound[i] = calloc((size_t)count(&p.out[i]) + 1, sizeof(double));
     bool ok = ki_eval(&p, (const void *const *)in, want, &(ki_eval_opts){.bound = bound}) == KI_OK;
     if (!ok) complain(&env, name, "interpreter");
-    ki_lower_opts o = {.target = t, .threads = threads, .stream = threads > 1}; /* past the caches, whatever its size */
+    ki_lower_opts o = {.target = t,
+                       .machine.threads = threads,
+                       .machine.stream = threads > 1}; /* past the caches, whatever its size */
     static const ki_stage stops[] = {KI_S_EXPAND, KI_S_SELECT, KI_S_LINEARIZE, KI_S_PLAN};
     for (int k = 0; k < 4 && ok && !getenv("ONLY_C"); k++) {
         if (!ki_ir_open(&low, &env)) return;

@@ -20,7 +20,7 @@ static void lowered(const char *program, const char *target, ki_stage stage, uin
     text t;
     ki_ir low;
     ki_program q = {0};
-    ki_lower_opts o = {.target = ki_target_named(target), .threads = 2, .stream = from, .verify = 1};
+    ki_lower_opts o = {.target = ki_target_named(target), .machine.threads = 2, .machine.stream = from, .verify = 1};
     ki_text_cut(out, 0);
     bool ok = text_parse(&t, &k->env, program) && ki_ir_open(&low, &k->env) && ki_lower(&t.p, &low, stage, &o, &q) &&
               ki_print(&q, out);

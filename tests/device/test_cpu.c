@@ -263,16 +263,16 @@ static void threads(void) {
     CHECK(!ki_setting_set(&env, KI_VAR_STREAM, "1e6") && env.err == KI_E_SETTING_VALUE, "KN_STREAM=1e6 is refused");
     ki_env_clear(&env);
     ki_setting_set(&env, KI_VAR_STREAM, "4096");
-    CHECK(ki_cpu_stream(&env) == 4096, "KN_STREAM=4096 is a number of bytes");
+    CHECK(ki_cpu_machine(&env).stream == 4096, "KN_STREAM=4096 is a number of bytes");
     ki_setting_set(&env, KI_VAR_STREAM, NULL);
-    CHECK(ki_cpu_stream(&env) >= 32 << 10, "without it a part of the last cache (%d KiB)",
-          (int)(ki_cpu_stream(&env) >> 10));
+    CHECK(ki_cpu_machine(&env).stream >= 32 << 10, "without it a part of the last cache (%d KiB)",
+          (int)(ki_cpu_machine(&env).stream >> 10));
     ki_setting_set(&env, KI_VAR_AHEAD, "8192");
-    CHECK(ki_cpu_ahead(&env) == 8192, "KN_AHEAD=8192 is a number of bytes");
+    CHECK(ki_cpu_machine(&env).ahead == 8192, "KN_AHEAD=8192 is a number of bytes");
     ki_setting_set(&env, KI_VAR_AHEAD, "0");
-    CHECK(ki_cpu_ahead(&env) == 0, "KN_AHEAD=0 is as most processors need");
+    CHECK(ki_cpu_machine(&env).ahead == 0, "KN_AHEAD=0 is as most processors need");
     ki_setting_set(&env, KI_VAR_AHEAD, NULL);
-    CHECK(ki_cpu_ahead(&env) == ki_cpu_under_way(), "without it as this one does");
+    CHECK(ki_cpu_machine(&env).ahead == ki_cpu_under_way(), "without it as this one does");
     ki_setting_set(&env, KI_VAR_CPU, "z80");
     ki_env_clear(&env);
     CHECK(!ki_target_chosen(&env, true) && env.err == KI_E_CPU_LEVEL && says("sse2"), "KN_CPU=z80 is refused: %s",

@@ -253,7 +253,7 @@ static int at_stage(const ki_program *p, io *d, ki_stage s, char *why, size_t ro
     int r = 0;
     if (!ki_env_open(&env) || !ki_ir_open(&ir, &env)) return -1;
     memset(d->got, 0x5a, BYTES);
-    bool ok = ki_lower(p, &ir, s, &(ki_lower_opts){.threads = 2}, &q);
+    bool ok = ki_lower(p, &ir, s, &(ki_lower_opts){.machine.threads = 2}, &q);
     for (size_t i = 0; ok && i < q.nin; i++) {
         in[i] = NULL;
         for (size_t k = 0; k < p->nin; k++)

@@ -70,7 +70,7 @@ static bool at_stage(const ki_program *p, data *d, ki_stage s) {
     ki_program q = {0};
     const void *in[32];
     bool ok = ki_env_open(&env) && ki_ir_open(&ir, &env);
-    ok = ok && ki_lower(p, &ir, s, &(ki_lower_opts){.threads = 2}, &q);
+    ok = ok && ki_lower(p, &ir, s, &(ki_lower_opts){.machine.threads = 2}, &q);
     for (size_t i = 0; ok && i < q.nin; i++) { /* its in ports are those of p, perhaps in another order */
         in[i] = NULL;
         for (size_t k = 0; k < p->nin; k++)

@@ -206,7 +206,7 @@ static bool native_agrees(const ki_program *p, arrays *d, finding *f, tally *t) 
     bool ok = true;
     for (unsigned k = 0; k < sizeof levels / sizeof *levels && ok; k++) {
         if (!all_native && only != k) continue;
-        ki_lower_opts o = {.target = ki_target_native(levels[k]), .threads = 2, .stream = 1, .verify = 1};
+        ki_lower_opts o = {.target = ki_target_native(levels[k]), .machine.threads = 2, .machine.stream = 1, .verify = 1};
         ok = stages_agree(p, d, &o, f, t);
     }
     return ok;
@@ -214,16 +214,16 @@ static bool native_agrees(const ki_program *p, arrays *d, finding *f, tally *t) 
 
 /* The loops as a search tries them. */
 static bool moves_agree(const ki_program *p, arrays *d, finding *f, tally *t) {
-    ki_lower_opts o = {.target = ki_target_named("avx2"), .threads = 3, .stream = 1, .alone = 1, .choose = random_walk};
+    ki_lower_opts o = {.target = ki_target_named("avx2"), .machine.threads = 3, .machine.stream = 1, .machine.alone = 1, .choose = random_walk};
     if (p->ir->n % 2) o.target = ki_target_native(p->ir->n % 4 == 1 ? "avx512" : "sse2");
     return stages_agree(p, d, &o, f, t);
 }
 
 static bool check_stages(const ki_program *p, arrays *d, finding *f, tally *t) {
     if (all_native) return native_agrees(p, d, f, t);
-    ki_lower_opts o = {.target = ki_target_host(), .threads = 2, .stream = 1, .verify = 1};
+    ki_lower_opts o = {.target = ki_target_host(), .machine.threads = 2, .machine.stream = 1, .verify = 1};
     /* What is only done for large kernels, done for small ones; short vectors, no fused multiply-add. */
-    ki_lower_opts eager = {.target = ki_target_named("sse2"), .threads = 3, .verify = 1, .stream = 1, .alone = 1};
+    ki_lower_opts eager = {.target = ki_target_named("sse2"), .machine.threads = 3, .verify = 1, .machine.stream = 1, .machine.alone = 1};
     return stages_agree(p, d, &o, f, t) && stages_agree(p, d, &eager, f, t) && native_agrees(p, d, f, t) &&
            moves_agree(p, d, f, t) && simplify_settles(p, f);
 }

@@ -46,23 +46,22 @@ static kn_uop random_walk(void *user, ki_ir *ir, const ki_lower_opts *o, kn_uop 
     ki_ir scratch;
     ki_opt opt[WALK_OPTS];
     ki_knobs knobs[WALK_KNOBS];
-    ki_machine machine = {.threads = o->threads, .stream = o->stream, .alone = o->alone};
     bool ok;
     ki_digest d = ki_graph_digest(ir, sink->src, sink->nsrc, &ok);
     uint64_t seed = d.a;
     uint32_t n = 0;
     (void)user;
     if (!ok || !ki_ir_open(&scratch, ir->env)) return NULL;
-    size_t settings = ki_moves_knobs(&machine, knobs, WALK_KNOBS);
+    size_t settings = ki_moves_knobs(&o->machine, knobs, WALK_KNOBS);
     if (walk_next(&seed) % 4) {
         kn_uop k = walk_make(&scratch, ir, sink, NULL, 0, false);
         const ki_knobs *at = &knobs[walk_next(&seed) % settings];
-        n = walk_take(k ? ki_opt_choose(&scratch, o->target, &machine, at, k) : NULL, opt);
+        n = walk_take(k ? ki_opt_choose(&scratch, o->target, &o->machine, at, k) : NULL, opt);
         ki_env_clear(ir->env);
     }
     for (int step = 0; step < WALK_STEPS; step++) {
         ki_nest k = {0};
-        ki_moves m = {.target = o->target, .machine = &machine, .ir = &scratch, .k = &k, .opt = opt, .nopt = n};
+        ki_moves m = {.target = o->target, .machine = &o->machine, .ir = &scratch, .k = &k, .opt = opt, .nopt = n};
         m.lanes = o->target->vector >> (2 + walk_next(&seed) % 2);
         kn_uop at = walk_make(&scratch, ir, sink, opt, n, false);
         if (at && ki_nest_open(&k, &scratch, at)) ki_moves_from(&m);
@@ -73,7 +72,7 @@ static kn_uop random_walk(void *user, ki_ir *ir, const ki_lower_opts *o, kn_uop 
             uint32_t from = which ? m.end[which - 1] : 0;
             kn_uop made = walk_make(&scratch, ir, sink, m.out + from, m.end[which] - from, true);
             bool good = made && made->arg.kernel->nopt <= WALK_OPTS && walk_small(made, &scratch) &&
-                        made->arg.kernel->threads <= o->threads;
+                        made->arg.kernel->threads <= o->machine.threads;
             if (good) n = walk_take(made, opt);
             ki_env_clear(ir->env);
             if (good) break;

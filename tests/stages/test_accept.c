@@ -42,7 +42,7 @@ static void one_stage(const ki_program *in, ki_stage s, const ki_target *target)
     ki_ir ir;
     ki_program out;
     if (!ki_ir_open(&ir, in->ir->env)) return;
-    if (ki_lower(in, &ir, s, &(ki_lower_opts){.target = target, .threads = 4}, &out)) {
+    if (ki_lower(in, &ir, s, &(ki_lower_opts){.target = target, .machine.threads = 4}, &out)) {
         kn_uop *node;
         unsigned n;
         const ki_ruleset *const *spec = ki_stage_specs(s, &n);

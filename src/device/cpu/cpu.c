@@ -23,14 +23,19 @@ unsigned ki_cpu_threads(ki_env *env) {
     return set ? set : ki_cpu_count();
 }
 
-uint64_t ki_cpu_stream(ki_env *env) {
+/* With what it is made from an output of half of the last cache fills it. */
+static uint64_t stream_from(ki_env *env) {
     uint64_t half = ki_cache_bytes() / 2;
     if (*ki_setting(env, KI_VAR_STREAM)) return ki_setting_number(env, KI_VAR_STREAM);
     return half < MOST_OWN ? half : MOST_OWN;
 }
 
-uint64_t ki_cpu_ahead(ki_env *env) {
-    return *ki_setting(env, KI_VAR_AHEAD) ? ki_setting_number(env, KI_VAR_AHEAD) : ki_cpu_under_way();
+ki_machine ki_cpu_machine(ki_env *env) {
+    bool said = *ki_setting(env, KI_VAR_AHEAD) != 0;
+    return (ki_machine){.threads = ki_cpu_threads(env),
+                        .stream = stream_from(env),
+                        .ahead = said ? ki_setting_number(env, KI_VAR_AHEAD) : ki_cpu_under_way(),
+                        .alone = ki_setting_number(env, KI_VAR_ALONE)};
 }
 
 static bool cpu_open(ki_device *d) {

@@ -45,9 +45,10 @@ void ki_tune_caches(uint64_t cache[3]) {
 static ki_digest key_of(const ki_text *t, const ki_lower_opts *o, const uint64_t *cache) {
     ki_digest key = ki_digest_bytes(t->s, t->n), build = {0};
     ki_build_id(&build);
-    const uint64_t also[] = {build.a,           build.b,    ki_cpu_model(), ki_cpu_features(), o->target->level,
-                             o->target->native, o->threads, o->stream,      o->ahead,          o->alone,
-                             cache[0],          cache[1],   cache[2]};
+    const uint64_t also[] = {build.a,          build.b,           ki_cpu_model(),     ki_cpu_features(),
+                             o->target->level, o->target->native, o->machine.threads, o->machine.stream,
+                             o->machine.ahead, o->machine.alone,  cache[0],           cache[1],
+                             cache[2]};
     for (unsigned k = 0; k < sizeof also / sizeof *also; k++) {
         key.a = ki_hash2(key.a, also[k]);
         key.b = ki_hash2(key.b ^ also[k], k + 7);
@@ -134,8 +135,8 @@ static ki_tuned *hunt_for(hunt *h, const ki_lower_opts *o, const ki_text *text, 
         return remember(r, h->key, false, NULL, 0);
     }
     ki_ir *ir = ki_bench_kernel(h->bench, &sink);
-    ki_search s = {.target = o->target, .width = width, .measure = measure, .note = note, .user = h};
-    s.machine = (ki_machine){.threads = o->threads, .stream = o->stream, .ahead = o->ahead, .alone = o->alone};
+    ki_search s = {
+        .target = o->target, .machine = o->machine, .width = width, .measure = measure, .note = note, .user = h};
     memcpy(s.machine.cache, cache, sizeof s.machine.cache);
     bool ok = ki_search_open(&s, ir->env, sink, ir);
     for (size_t i = 0; i < known->ntime && ok; i++) ok = ki_search_know(&s, known->time[i].key, known->time[i].time);

@@ -33,7 +33,8 @@ static kn_uop port_buffer(const ki_program *p, size_t i) {
 static bool open_lives(const rangeifier *r, const ki_call *c, uint32_t n, lives *l) {
     const ki_program *p = r->p;
     size_t most = (size_t)r->ir->next_buffer + 1;
-    l->least = r->opts && r->opts->stream && r->opts->stream < LEAST ? (int64_t)r->opts->stream : LEAST;
+    l->least = r->opts && r->opts->machine.stream && r->opts->machine.stream < LEAST ? (int64_t)r->opts->machine.stream
+                                                                                     : LEAST;
     for (size_t i = 0; i < p->nin + p->nout; i++) {
         kn_uop u = port_buffer(p, i);
         if (u && id_of(u) >= most) most = (size_t)id_of(u) + 1;

@@ -95,7 +95,9 @@ static inline bool apply(rewriter *w, kn_uop u, kn_uop *out) {
 
 static ki_visit *visit(rewriter *w, uint32_t id) {
     ki_visit *v = &w->memo->visit[id];
-    if (v->stamp != w->memo->epoch) *v = (ki_visit){.stamp = w->memo->epoch, .form = id <= w->o->floor ? id : 0};
+    if (v->stamp == w->memo->epoch) return v;
+    bool stays = id <= w->o->floor || (w->o->stays && w->o->stays(w->o->of, w->ir->node[id]));
+    *v = (ki_visit){.stamp = w->memo->epoch, .form = stays ? id : 0};
     return v;
 }
 
@@ -325,7 +327,7 @@ static kn_uop run(rewriter *w, kn_uop root) {
     open_memo(w);
     if (!ki_memo_room(w->memo, w->ir->n)) return nomem(w), NULL;
     if (visit(w, root->id)->form) return w->ir->node[visit(w, root->id)->form];
-    bool sweeps = w->o->driver == KI_FIXPOINT && !w->o->memo && !w->o->floor && !w->o->closed;
+    bool sweeps = w->o->driver == KI_FIXPOINT && !w->o->memo && !w->o->floor && !w->o->stays && !w->o->closed;
     bool ok = sweeps ? sweep(w, root) : push(w, root->id) && climb(w);
     if (ok) return w->ir->node[w->memo->visit[root->id].form];
     w->memo->key = 0;

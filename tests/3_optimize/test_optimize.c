@@ -71,6 +71,13 @@ static void random_ops(int w, int runs) {
         begin(), fill();
         name = build(w, &sink);
         ok = run(sink, want);
+        static const ki_optop first[] = {KI_OPT_LATE,
+                                         KI_OPT_PIPELINE}; /* two that follow each other are seldom drawn */
+        for (unsigned s = 0; s < 2 && n % 2; s++) {
+            kn_uop next = ki_apply_opt(&ir, sink, opt(first[s], 0, 0, 0, false));
+            if (next) sink = next, applied++;
+            else ki_env_clear(&env);
+        }
         for (int s = 0; s < 12 && ok; s++) {
             static const int factor[] = {2, 3, 4, 5, 7, 8, 10};
             ki_opt o = opt((ki_optop)rnd(KI_OPT_COUNT), (int)rnd(8), factor[rnd(7)], (kn_axis)rnd(KI_AX_COUNT), rnd(2));
@@ -294,6 +301,8 @@ static void refusals(void) {
     REFUSED(t, opt(KI_OPT_JOIN, 3, 0, 0, false), OPT_JOIN, "a THREAD axis joined");
     s = ki_apply_opt(&ir, m, opt(KI_OPT_STAGE, -1, 2, 0, false)); /* the copy's loops are 3 and 4 */
     REFUSED(s, opt(KI_OPT_SPLIT, 3, 2, KN_AX_THREAD, true), OPT_THREAD, "threads of a loop that fills local memory");
+    s = ki_apply_opt(&ir, m, opt(KI_OPT_SPLIT, 0, 2, KN_AX_THREAD, true));
+    REFUSED(s, opt(KI_OPT_SWAP, 1, 3, 0, false), OPT_SWAP, "threads put inside");
     s = ki_apply_opt(&ir, m, opt(KI_OPT_NOLOCALS, 0, 0, 0, false));
     REFUSED(s, opt(KI_OPT_SPLIT, 0, 2, KN_AX_LOCAL, false), OPT_NOLOCALS, "LOCAL after NOLOCALS");
     REFUSED(s, opt(KI_OPT_STAGE, 1, 1, 0, false), OPT_NOLOCALS, "STAGE after NOLOCALS");
@@ -1086,6 +1095,16 @@ static void later(void) {
             CHECK(s && agrees(ki_apply_opts(&ir, s, NULL, 0)), "and its loop cut");
             finish();
         }
+    const ki_opt once[] = {late(0), opt(KI_OPT_CUT, 2, 2, 0, false), opt(KI_OPT_PADTO, 5, 4, 0, false),
+                           opt(KI_OPT_CUT, 5, 7, 0, false)};
+    const ki_opt parts[] = {late(0), opt(KI_OPT_SPLIT, 4, 8, KN_AX_UPCAST, false), opt(KI_OPT_SWAP, 5, 4, 0, false),
+                            opt(KI_OPT_CUT, 4, 4, 0, false)};
+    begin(), fill();
+    kn_uop sink = kept(3, 64, 0), s = run(sink, want) ? ki_apply_opts(&ir, sink, once, 4) : NULL;
+    CHECK(s && agrees(s), "a row is kept once, though what a cut leaves over of its sum decides a condition");
+    s = ki_apply_opts(&ir, sink, parts, 4);
+    CHECK(s && agrees(s), "what a lane stands before is cut whole");
+    finish();
     begin();
     REFUSED(kept(1, 64, 3), late(0), OPT_LATE, "there is no other row");
     finish(), begin();
@@ -1162,6 +1181,7 @@ static void pipelining(void) {
                   m, threads);
             CHECK(sum_loops(s) == 2, "the first row's maximum, and the sum: %d loops", sum_loops(s));
             REFUSED(s, pipeline(0), OPT_PIPELINE, "two rows ahead");
+            REFUSED(s, opt(KI_OPT_CUT, 1, 16, 0, false), OPT_CUT_KIND, "one of two that go along with each other cut");
             s = s ? ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 1, 16, KN_AX_UPCAST, false)) : NULL;
             CHECK(s && agrees(ki_apply_opts(&ir, s, NULL, 0)) && sum_loops(s) == 2, "and vectors of both");
             finish();
@@ -1259,6 +1279,6 @@ int main(void) {
     repeated();
     heuristics();
     no_step_is_refused();
-    for (int w = 0; w < KERNELS; w++) random_ops(w, 12);
+    for (int w = 0; w < KERNELS; w++) random_ops(w, 40);
     return tap_done();
 }

@@ -53,20 +53,26 @@ static uint32_t own_buffers(const ki_nest *k, const uint64_t *set, kn_uop *out) 
     return n;
 }
 
-/* main and tail are whole copies of c; the loops before r are taken off both and put around the pair. */
+/* A loop of c before r; lanes stand nowhere. */
+static bool is_before(kn_uop c, kn_uop r, kn_uop loop) {
+    return !ki_is_lane(loop) && ki_place_in(c, loop) < ki_place_in(c, r);
+}
+
+/* main and tail are whole copies of c, maybe in another order; the loops before r are taken off both and put around the pair. */
 static kn_uop cut_end(ki_ir *ir, kn_uop c, kn_uop r, kn_uop main, kn_uop tail) {
-    uint32_t before = 0;
+    uint32_t n;
     kn_uop part[2] = {main, tail}, *src = ki_malloc((c->nsrc + 1) * sizeof *src), result = NULL;
     if (!src) return ki_fail(ir->env, KI_E_NOMEM), NULL;
-    while (c->src[1 + before] != r) before++;
     for (int i = 0; i < 2 && part[i]; i++) {
-        src[0] = part[i]->src[0];
-        memcpy(src + 1, part[i]->src + 1 + before, (part[i]->nsrc - 1 - before) * sizeof *src);
-        part[i] = ki_with_srcs(ir, part[i], src, part[i]->nsrc - before);
+        src[0] = part[i]->src[0], n = 1;
+        for (uint32_t j = 1; j < part[i]->nsrc; j++)
+            if (!is_before(c, r, part[i]->src[j])) src[n++] = part[i]->src[j];
+        part[i] = ki_with_srcs(ir, part[i], src, n);
     }
-    src[0] = result = ki_opn(ir, KN_GROUP, part, 2);
-    memcpy(src + 1, c->src + 1, before * sizeof *src);
-    if (before && result) result = ki_opn(ir, KN_END, src, before + 1);
+    src[0] = result = ki_opn(ir, KN_GROUP, part, 2), n = 1;
+    for (uint32_t j = 1; j < c->nsrc; j++)
+        if (is_before(c, r, c->src[j])) src[n++] = c->src[j];
+    if (n > 1 && result) result = ki_opn(ir, KN_END, src, n);
     ki_free(src);
     return result;
 }
@@ -120,6 +126,8 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     if (!ki_is_serial(r)) return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "it is no loop");
     if (c->op == KN_END && !ki_nest_independent(k, r))
         return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "its iterations depend on each other");
+    if (c->op == KN_END && ki_scope_shares(s, c))
+        return FAIL(KI_E_OPT_CUT_KIND, (int)o->axis, "a sum goes along with it");
     if (o->id < 0) o->id = (int32_t)ki_nest_next_range(k);
     uint64_t *set = ki_calloc(s->words, sizeof *set);
     ki_swap *swap = ki_calloc(s->nrange + s->n + 1, sizeof *swap);
@@ -151,7 +159,7 @@ kn_uop ki_opt_cut(ki_nest *k, ki_opt *o) {
     ki_free(swap);
     ki_free(own);
     bool sum = c->op == KN_REDUCE, decides = ki_hangs_on(k, r, sum);
-    if (decides) main = ki_decided(ir, main), tail = ki_decided(ir, tail);
+    if (decides) main = ki_decided(k, main), tail = ki_decided(k, tail);
     if (!main || !tail) return NULL;
     both = sum ? ki_op2(ir, (kn_op)c->arg.reduce.op, main, tail) : cut_end(ir, c, r, main, tail);
     if (decides && sum && adds_nothing(main)) both = tail;

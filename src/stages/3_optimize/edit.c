@@ -200,11 +200,19 @@ bool ki_hangs_on(const ki_nest *k, kn_uop r, bool alone) {
     return false;
 }
 
-kn_uop ki_decided(ki_ir *ir, kn_uop u) {
+/* An AFTER of the kernel as it was is shared, by the other part or by others: what comes before it would be done twice, written in two ways. */
+static bool is_shared(const void *nest, kn_uop u) {
+    const ki_scope *s = &((const ki_nest *)nest)->scope;
+    return u->op == KN_AFTER && u->id < s->ids && s->node[s->at[u->id]] == u;
+}
+
+kn_uop ki_decided(const ki_nest *k, kn_uop u) {
     static const ki_ruleset *const sets[] = {&ki_rules_gates, &ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod,
                                              &ki_rules_float};
-    ki_rewrite_opts o = {.sets = sets, .nsets = sizeof sets / sizeof *sets, .driver = KI_FIXPOINT};
-    return u ? ki_rewrite(ir, u, &o) : NULL;
+    ki_rewrite_opts o = {.sets = sets, .nsets = sizeof sets / sizeof *sets, .driver = KI_FIXPOINT, .of = k};
+    for (uint32_t i = 0; i < k->norders && !o.stays; i++)
+        if (k->orders[i]->op == KN_AFTER) o.stays = is_shared;
+    return u ? ki_rewrite(k->ir, u, &o) : NULL;
 }
 
 /* ---- JOIN -------------------------------------------------------------------------------------------------- */

@@ -103,10 +103,10 @@ kn_uop ki_swap_ranges(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
 kn_uop ki_swap_in_turn(ki_nest *k, kn_uop root, const ki_swap *swap, uint32_t n);
 /* Where a comparison of a loop *r with a constant changes its value: the first *r for which it has another; 0: it is none. */
 int64_t ki_changes_at(const ki_nest *k, kn_uop u, kn_uop *r);
-/* Does a comparison, a quotient or a remainder depend on r? Then a part of its loop may decide it: u rid of what bounds decide. alone: a
- * remainder, or a comparison of nothing else. */
+/* Does a comparison, a quotient or a remainder depend on r? Then a part of its loop may decide it: u, a part of the kernel, rid of
+ * what bounds decide. alone: a remainder, or a comparison of nothing else. */
 bool ki_hangs_on(const ki_nest *k, kn_uop r, bool alone);
-kn_uop ki_decided(ki_ir *ir, kn_uop u);
+kn_uop ki_decided(const ki_nest *k, kn_uop u);
 kn_uop ki_opt_padto(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_join(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_cut(ki_nest *k, ki_opt *o);

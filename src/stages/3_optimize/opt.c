@@ -111,7 +111,7 @@ static kn_uop opt_split(ki_nest *k, ki_opt *o) {
     expr = before ? ki_joined(ir, before, -1, part) : ki_joined(ir, outer, o->top ? (n + f - 1) / f : f, inner);
     /* A part of extent 1 stays a range: it is what the OptOps that follow may name. */
     kn_uop made = expr ? ki_swap_ranges(k, k->sink, &(ki_swap){r, expr, {outer, inner}}, 1) : NULL;
-    return o->target == r->arg.range.axis && ki_hangs_on(k, r, false) ? ki_decided(ir, made) : made;
+    return o->target == r->arg.range.axis && ki_hangs_on(k, r, false) ? ki_decided(k, made) : made;
 }
 
 /* A range that lanes are split off. */
@@ -184,6 +184,8 @@ static kn_uop opt_swap(ki_nest *k, ki_opt *o) {
         return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "they are not loops of one nest");
     if (c->op == KN_END && (!ki_nest_independent(k, a) || !ki_nest_independent(k, b) || parts_carried(k, c, a, b)))
         return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "iterations depend on each other");
+    if (a->arg.range.axis == KN_AX_THREAD || b->arg.range.axis == KN_AX_THREAD)
+        return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "threads stand outermost");
     if (ki_scope_has(&k->scope, a->src[0], b) || ki_scope_has(&k->scope, b->src[0], a))
         return FAIL(KI_E_OPT_SWAP, (int)o->axis, (int)o->arg, "one's extent depends on the other");
     kn_uop *src = ki_malloc(c->nsrc * sizeof *src), with, result;

@@ -166,10 +166,11 @@ kn_uop ki_opt_pipeline(ki_nest *k, ki_opt *o) {
     kn_uop reg = ki_buffer_make(ir, ki_nest_next_buffer(k), 1, (kn_dtype)p.m->dtype, KN_REG, 0), at = reg;
     uint32_t n = 0;
     home[n++] = reg;
-    for (uint32_t q = 0; q < k->scope.nrange; q++) {
-        if (k->scope.range[q] == r || !ki_scope_has(&k->scope, p.end->src[0], k->scope.range[q])) continue;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) { /* lanes of it, threads, loops around the rows */
+        kn_uop x = k->scope.range[q];
+        if (x == r || !(ki_scope_has(&k->scope, p.m, x) || ki_scope_has(&k->scope, p.end->src[0], x))) continue;
         if (n == MOST_OUTER) return FAIL("loops stand around it");
-        home[n++] = k->scope.range[q];
+        home[n++] = x;
     }
     if (n > 1) at = ki_opn(ir, KN_AFTER, home, n);
     kn_uop next = ki_op2(ir, KN_MAX, ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, r, ki_index(ir, -1)), ki_index(ir, -1)),

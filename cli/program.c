@@ -3,6 +3,7 @@
 
 #include "device/cpu/cpu.h"
 #include "io/file.h"
+#include "stages/verify.h"
 
 #include <string.h>
 
@@ -29,6 +30,9 @@ bool cli_program_open(cli *c, cli_program *p, ki_env *env) {
     if (!ki_ir_open(&p->ir, p->env) || !ki_file_read(p->env, path, &text, &n)) return cli_program_failed(c, p), false;
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     bool ok = ki_parse(&p->ir, name, (const char *)text, n, &p->in);
+    /* Anyone may have written it: it is checked unless KN_VERIFY says 0. */
+    bool unchecked = *ki_setting(p->env, KI_VAR_VERIFY) && !ki_setting_number(p->env, KI_VAR_VERIFY);
+    ok = ok && (unchecked || ki_verify_stage(&p->in));
     ki_free(text);
     if (!ok) cli_program_failed(c, p);
     return ok;

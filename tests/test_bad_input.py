@@ -96,6 +96,13 @@ def test_malformed_text(koine_session, name, text, number, line, what):
         assert f"standard input:{line}:" in err, err
 
 
+def test_a_text_is_checked_though_nobody_asks(koine_session):
+    """Operands of different shapes would be read beyond their ends."""
+    text = 'koine 1 tensor\n%a = param "a" : f32 [2, 2]\n%b = param "b" : f32 [2, 1]\n%c = mul %a %b : f32 [2, 2]\nout "y" = %c\n'
+    err = one_message(koine_session("run", "-", stdin=text, ok=False, env={"KN_VERIFY": ""}))
+    assert "KN3040: tensor: node" in err and "hint: " in err, err
+
+
 def test_a_loop_in_a_tensor_program_unchecked(koine_session):
     """Without the specs the stage itself refuses it."""
     err = one_message(koine_session("compile", "-", stdin=H + X + LOOP + O, ok=False, env={"KN_VERIFY": "0"}))

@@ -3,6 +3,7 @@
 #ifndef SHRINK_H
 #define SHRINK_H
 
+#include "stages/verify.h"
 #include "ir/program.h"
 
 #include <stdio.h>
@@ -89,7 +90,9 @@ static bool try_edit(ki_program *p, const edit *e, judge *fails, void *user) {
     ki_program q;
     if (!ir || !ki_ir_open(ir, p->ir->env)) return false;
     if (apply_edit(p, e, ir, &q)) {
-        if (fails(user, &q)) {
+        bool legal = ki_verify_stage(&q); /* what nobody may write fails for another reason */
+        ki_env_clear(ir->env);
+        if (legal && fails(user, &q)) {
             ki_program_free(p);
             ki_ir_close(p->ir);
             free(p->ir);

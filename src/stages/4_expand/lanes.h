@@ -71,6 +71,8 @@ kn_uop ki_prefix_spread(ki_ex *x, const ki_prefix *p, kn_uop all);
 bool ki_skip_left_out(ki_ir *ir, kn_uop *value, kn_uop *loop);
 /* Lowers what is pending, all of one level. */
 bool ki_expand_reduces(ki_ex *x);
+/* Do both close the same loops, in order, lanes aside? */
+bool ki_same_loops(kn_uop a, kn_uop b);
 /* The sink with RANGEs renamed such that every loop is closed in one place. */
 kn_uop ki_unshare_loops(ki_ir *ir, kn_uop sink);
 

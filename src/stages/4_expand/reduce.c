@@ -65,14 +65,7 @@ static uint32_t loops_of(kn_uop u, kn_uop *loop) {
 static bool same_nest(const ki_ex *x, kn_uop a, kn_uop b) {
     const ki_scope *s = &x->scope;
     const uint64_t *fa = ki_scope_free(s, a), *fb = ki_scope_free(s, b);
-    uint32_t i = 1, j = 1;
-    for (;; i++, j++) {
-        while (i < a->nsrc && !ki_is_loop(a->src[i])) i++;
-        while (j < b->nsrc && !ki_is_loop(b->src[j])) j++;
-        if (i >= a->nsrc || j >= b->nsrc) break;
-        if (a->src[i] != b->src[j]) return false;
-    }
-    if (i < a->nsrc || j < b->nsrc) return false;
+    if (!ki_same_loops(a, b)) return false;
     for (uint32_t r = 0; r < s->nrange; r++)
         if (ki_is_loop(s->range[r]) && ki_in_set(fa, r) != ki_in_set(fb, r)) return false;
     return true;

@@ -8,8 +8,7 @@
 
 #include <string.h>
 
-/* The loops of both, in order; lanes aside. */
-static bool same_loops(kn_uop a, kn_uop b) {
+bool ki_same_loops(kn_uop a, kn_uop b) {
     uint32_t i = 1, j = 1;
     for (;; i++, j++) {
         while (i < a->nsrc && !ki_is_loop(a->src[i])) i++;
@@ -24,7 +23,7 @@ static bool same_loops(kn_uop a, kn_uop b) {
 static bool one_loop(const ki_scope *s, kn_uop a, kn_uop b) {
     if (b->op != KN_REDUCE || s->level[s->at[a->id]] != s->level[s->at[b->id]]) return false;
     if (memcmp(ki_scope_free(s, a), ki_scope_free(s, b), s->words * sizeof(uint64_t)) != 0) return false;
-    if (a->op == KN_END) return same_loops(a, b);
+    if (a->op == KN_END) return ki_same_loops(a, b);
     return a->nsrc == b->nsrc && memcmp(a->src + 1, b->src + 1, (a->nsrc - 1) * sizeof *a->src) == 0;
 }
 

@@ -384,11 +384,11 @@ static const char *mulacc(ki_cgen *g, kn_uop u, unsigned n, const char *a, const
     kn_dtype t = (kn_dtype)u->dtype;
     ki_celem e = ki_cvalue_elem(t);
     if (!ki_is_float(t)) return settle(g, t, n, ki_cfmt(g, "(%s * %s + %s)", a, b, c));
-    if (ki_csmall(t)) { /* the product is exact in double; one rounding follows */
+    if (ki_csmall(t)) { /* the product is exact in double, the sum rounded to odd; one rounding follows */
         if (n > 1) return NULL;
         ki_cneed(g, KI_H_SMALL, KI_U8, 1);
         const char *name = ki_dtypes[t].name;
-        return ki_cfmt(g, "kn_%s_get(kn_%s_putd(__builtin_fma(%s, %s, %s)))", name, name, a, b, c);
+        return ki_cfmt(g, "kn_%s_get(kn_%s_putd(kn_fma_odd(%s, %s, %s)))", name, name, a, b, c);
     }
     if (n == 1) return ki_cfmt(g, "__builtin_fma%s(%s, %s, %s)", e == KI_F64 ? "" : "f", a, b, c);
     ki_cneed(g, KI_H_FMA, e, n);

@@ -42,7 +42,8 @@ static void try(const char *name, const char *text, size_t n, const char *level)
     bool ok = ki_env_open(&env) && ki_ir_open(&in, &env) && ki_ir_open(&ir[0], &env) && ki_ir_open(&ir[1], &env) &&
               ki_parse(&in, name, text, n, &p);
     for (int k = 0; k < 2 && ok; k++)
-        ok = ki_lower(&p, &ir[k], KI_S_RENDER, &(ki_lower_opts){.target = t, .machine.threads = 2, .rough = k == 1}, &out[k]);
+        ok = ki_lower(&p, &ir[k], KI_S_RENDER, &(ki_lower_opts){.target = t, .machine.threads = 2, .rough = k == 1},
+                      &out[k]);
     CHECK(ok, "%s, %s: %s", name, level, ok ? "lowered both ways" : env.message.s);
     if (!ok) return;
     const char *differs = compare(&out[0], &out[1], &kernels);

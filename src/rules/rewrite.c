@@ -248,7 +248,7 @@ static bool walk_step(rewriter *w, kn_uop u) {
 static bool keeps_forms(const ki_rewrite_opts *o) {
     for (unsigned k = 0; k < o->nsets; k++)
         if (!o->sets[k]->pure) return false;
-    return o->driver == KI_FIXPOINT && o->memo;
+    return o->driver == KI_FIXPOINT && o->memo && !o->stays;
 }
 
 /* Forms of another call hold only for the same rules and options, after a call that did not fail. */

@@ -377,7 +377,7 @@ typedef struct ki_rewrite_opts {
     unsigned fp;     /* KI_FP_ flags the caller allows */
     bool closed;     /* do not enter the body (source 0) of FUNCTION and CALL */
     uint32_t floor;  /* nodes with ids up to this stay as they are */
-    bool (*stays)(const void *of, kn_uop u); /* such a node does, and what is only below it; NULL: none. Not with a memo */
+    bool (*stays)(const void *of, kn_uop u); /* such a node does, and what is only below it; NULL: none */
     const void *of;
     uint64_t budget; /* rules that may fire; 0: by the size of the graph */
     void *user;      /* for `do` and extern functions: m->user */

@@ -27,6 +27,11 @@ kn_uop ki_and(ki_ir *ir, kn_uop a, kn_uop b) {
     return ki_op2(ir, KN_AND, a, b);
 }
 
+kn_uop ki_element_if(ki_ir *ir, kn_uop c, kn_uop index) {
+    ki_element e = ki_element_of(index);
+    return ki_element_uop(ir, (ki_element){e.x, ki_and(ir, e.valid, c)});
+}
+
 kn_uop ki_index_add(ki_ir *ir, kn_uop a, kn_uop b) {
     int64_t v;
     if (!a || !b) return NULL;

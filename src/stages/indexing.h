@@ -16,6 +16,8 @@ bool ki_depends(ki_ir *ir, kn_uop x, kn_uop r);
 ki_element ki_element_of(kn_uop u);
 kn_uop ki_element_uop(ki_ir *ir, ki_element e);
 kn_uop ki_and(ki_ir *ir, kn_uop a, kn_uop b); /* NULL operand: true */
+/* The index, invalid where c does not hold as well: its one condition, which others ask. */
+kn_uop ki_element_if(ki_ir *ir, kn_uop c, kn_uop index);
 /* x + c, constants folded. */
 kn_uop ki_index_add(ki_ir *ir, kn_uop a, kn_uop b);
 kn_uop ki_index_mul(ki_ir *ir, kn_uop a, kn_uop b);

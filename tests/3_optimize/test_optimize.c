@@ -71,8 +71,7 @@ static void random_ops(int w, int runs) {
         begin(), fill();
         name = build(w, &sink);
         ok = run(sink, want);
-        static const ki_optop first[] = {KI_OPT_LATE,
-                                         KI_OPT_PIPELINE}; /* two that follow each other are seldom drawn */
+        static const ki_optop first[] = {KI_OPT_LATE, KI_OPT_PIPELINE}; /* seldom drawn one after the other */
         for (unsigned s = 0; s < 2 && n % 2; s++) {
             kn_uop next = ki_apply_opt(&ir, sink, opt(first[s], 0, 0, 0, false));
             if (next) sink = next, applied++;

@@ -102,8 +102,7 @@ static bool arenas_hold(const ki_program *q, const held *h, finding *f) {
             int64_t from = u->src[1]->arg.i, to = from + u->arg.i * (int64_t)ki_itemsize((kn_dtype)u->dtype);
             while (j < n && use[j].id != h->id[at]) j++;
             if (j == 256) return true;
-            if (j == n)
-                use[n].arena = u->src[0], use[n].id = h->id[at], use[n].first = i, use[n].from = from, use[n++].to = to;
+            if (j == n) use[n].arena = u->src[0], use[n].id = h->id[at], use[n].first = i, use[n].from = from, use[n++].to = to;
             if (from < use[j].from) use[j].from = from;
             if (to > use[j].to) use[j].to = to;
             use[j].last = i;
@@ -111,8 +110,7 @@ static bool arenas_hold(const ki_program *q, const held *h, finding *f) {
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = 0; b < a; b++) {
             bool bytes = use[a].from < use[b].to && use[b].from < use[a].to;
-            if (use[a].arena != use[b].arena || !bytes || use[a].first > use[b].last || use[b].first > use[a].last)
-                continue;
+            if (use[a].arena != use[b].arena || !bytes || use[a].first > use[b].last || use[b].first > use[a].last) continue;
             return found(f, ki_stage_names[q->stage], "arena", q->ir->env, "two buffers in use at a time share memory");
         }
     return true;
@@ -189,8 +187,7 @@ static bool all_native;
 
 /* Products of bf16 or bytes are what the levels past AVX-512 are for; from fp16 on f16 is computed as it is. */
 static bool multiplies_narrow(kn_uop u) {
-    return u->op == KN_CAST && ki_dtypes[u->dtype].bits == 32 && ki_dtypes[u->src[0]->dtype].bits <= 16 &&
-           u->src[0]->dtype != KN_BOOL;
+    return u->op == KN_CAST && ki_dtypes[u->dtype].bits == 32 && ki_dtypes[u->src[0]->dtype].bits <= 16 && u->src[0]->dtype != KN_BOOL;
 }
 static bool computes_half(kn_uop u) { return u->dtype == KN_F16 && ki_is_elementwise((kn_op)u->op); }
 
@@ -209,9 +206,8 @@ static bool native_agrees(const ki_program *p, arrays *d, finding *f, tally *t) 
     bool ok = true;
     for (unsigned k = 0; k < sizeof levels / sizeof *levels && ok; k++) {
         if (!all_native && only != k) continue;
-        ki_lower_opts o = {
-            .target = ki_target_native(levels[k]), .machine.threads = 2, .machine.stream = 1, .verify = 1};
-        if (p->ir->n % 3 == 0) o.machine.ahead = 1 << 14;
+        ki_lower_opts o = {.target = ki_target_native(levels[k]), .machine.threads = 2, .machine.stream = 1, .verify = 1};
+        o.machine.ahead = p->ir->n % 3 ? 0 : 1 << 14;
         ok = stages_agree(p, d, &o, f, t);
     }
     return ok;
@@ -219,11 +215,7 @@ static bool native_agrees(const ki_program *p, arrays *d, finding *f, tally *t) 
 
 /* The loops as a search tries them. */
 static bool moves_agree(const ki_program *p, arrays *d, finding *f, tally *t) {
-    ki_lower_opts o = {.target = ki_target_named("avx2"),
-                       .machine.threads = 3,
-                       .machine.stream = 1,
-                       .machine.alone = 1,
-                       .choose = random_walk};
+    ki_lower_opts o = {.target = ki_target_named("avx2"), .machine.threads = 3, .machine.stream = 1, .machine.alone = 1, .choose = random_walk};
     if (p->ir->n % 2) o.target = ki_target_native(p->ir->n % 4 == 1 ? "avx512" : "sse2");
     return stages_agree(p, d, &o, f, t);
 }
@@ -232,8 +224,7 @@ static bool check_stages(const ki_program *p, arrays *d, finding *f, tally *t) {
     if (all_native) return native_agrees(p, d, f, t);
     ki_lower_opts o = {.target = ki_target_host(), .machine.threads = 2, .machine.stream = 1, .verify = 1};
     /* What is only done for large kernels, done for small ones; short vectors, no fused multiply-add. */
-    ki_lower_opts eager = {
-        .target = ki_target_named("sse2"), .machine.threads = 3, .verify = 1, .machine.stream = 1, .machine.alone = 1};
+    ki_lower_opts eager = {.target = ki_target_named("sse2"), .machine.threads = 3, .verify = 1, .machine.stream = 1, .machine.alone = 1};
     return stages_agree(p, d, &o, f, t) && stages_agree(p, d, &eager, f, t) && native_agrees(p, d, f, t) &&
            moves_agree(p, d, f, t) && simplify_settles(p, f);
 }
@@ -274,8 +265,7 @@ static bool same_values(const ki_port *q, const void *a, const void *b) {
         uint64_t x = 0, y = 0;
         memcpy(&x, (const char *)a + (size_t)i * size, size);
         memcpy(&y, (const char *)b + (size_t)i * size, size);
-        bool nan =
-            ki_is_float(q->dtype) && isnan(ki_f64_from_bits(q->dtype, x)) && isnan(ki_f64_from_bits(q->dtype, y));
+        bool nan = ki_is_float(q->dtype) && isnan(ki_f64_from_bits(q->dtype, x)) && isnan(ki_f64_from_bits(q->dtype, y));
         if (x != y && !nan) return false;
     }
     return true;

@@ -86,7 +86,7 @@ DEFECTS = [
     Defect("optimize", "the last thread's share is one too long", OPT + "opt.c", "bound = ki_op2(ir, KN_ADD, cut, ki_index(ir, q));", "bound = ki_op2(ir, KN_ADD, cut, ki_index(ir, q + (q > 1)));"),
     Defect("optimize", "a padded reduce adds what lies beyond", OPT + "edit.c",
            "e.src[0] = ki_op3(ir, KN_WHERE, inside, e.src[0], none);", "(void)none;"),
-    Defect("optimize", "padding is accessed", OPT + "edit.c", "if (!reg) e.src[1] = ki_element_uop(", "if (reg) e.src[1] = ki_element_uop("),
+    Defect("optimize", "padding is accessed", OPT + "edit.c", "if (!reg) e.src[1] = ki_element_if(", "if (reg) e.src[1] = ki_element_if("),
     Defect("optimize", "what a cut leaves over starts at 0", OPT + "cut.c", "x == r ? ki_op2(ir, KN_ADD, y, at) : y", "y"),
     Defect("optimize", "what a cut leaves over is one short", OPT + "cut.c", "ki_index(ir, n - o->arg)", "ki_index(ir, n - o->arg > 1 ? n - o->arg - 1 : 1)"),
     Defect("optimize", "vectors may run along a loop that carries", OPT + "nest.c", "if (u->op == KN_AFTER && carries(u, r)) return false;", "(void)carries;"),

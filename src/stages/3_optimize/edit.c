@@ -280,8 +280,7 @@ kn_uop ki_opt_join(ki_nest *k, ki_opt *o) {
 /* ---- PADTO ------------------------------------------------------------------------------------------------- */
 
 /* The extent of o->axis becomes the next multiple of o->arg; one known at launch alone, no more than o->arg, becomes that. Every
- * access that depends on the range is made invalid beyond the old extent, in its one condition, which others ask; a REDUCE over it reduces the
- * identity there. */
+ * access that depends on the range is made invalid beyond the old extent; a REDUCE over it reduces the identity there. */
 kn_uop ki_opt_padto(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
     const ki_scope *s = &k->scope;
@@ -301,8 +300,7 @@ kn_uop ki_opt_padto(ki_nest *k, ki_opt *o) {
             if (ki_is_access(u) && ki_scope_has(s, u->src[1], r)) {
                 kn_uop b = ki_storage(u);
                 bool reg = b->op == KN_BUFFER && b->arg.buffer->addrspace == KN_REG;
-                ki_element at = ki_element_of(e.src[1]);
-                if (!reg) e.src[1] = ki_element_uop(ir, (ki_element){at.x, ki_and(ir, at.valid, inside)});
+                if (!reg) e.src[1] = ki_element_if(ir, inside, e.src[1]);
             }
             /* A CUT may have written a sum that two nests share in two ways: both close r. */
             if (u->op == KN_REDUCE && ki_place_in(u, r) < u->nsrc) {
@@ -354,8 +352,7 @@ static kn_uop only_thread_0(ki_ir *ir, kn_uop nest, kn_uop thread, const ki_map 
              store = !keep && u->op == KN_STORE && buf[0] == u->src[0] && is_global(buf[0]);
         if (read || store) {
             const kn_uop *of = read ? buf : buf[0]->src;
-            ki_element at = ki_element_of(of[1]);
-            const kn_uop src[2] = {of[0], ki_element_uop(ir, (ki_element){at.x, ki_and(ir, at.valid, one)})};
+            const kn_uop src[2] = {of[0], ki_element_if(ir, one, of[1])};
             buf[0] = ki_with_src(ir, read ? u : buf[0], src);
         }
         map[i] = keep ? u : read || (store && !buf[0]) ? buf[0] : ki_with_src(ir, u, buf);

@@ -102,9 +102,8 @@ kn_uop ki_framed_read(ki_ir *ir, const ki_frame *f, kn_uop read, const ki_swap *
         }
         int64_t last = (ki_extent(p->loop) - 1) * p->step + ki_extent(p->window) - 1;
         if (f->all || p->step == 1) continue; /* every place is read */
-        ki_element at = ki_element_of(read->src[1]);
-        at.valid = ki_and(ir, at.valid, ki_op2(ir, KN_CMPLT, ki_joined(ir, y, p->step, w), ki_index(ir, last + 1)));
-        read = ki_op2(ir, KN_INDEX, read->src[0], ki_element_uop(ir, at));
+        kn_uop inside = ki_op2(ir, KN_CMPLT, ki_joined(ir, y, p->step, w), ki_index(ir, last + 1));
+        read = ki_op2(ir, KN_INDEX, read->src[0], ki_element_if(ir, inside, read->src[1]));
     }
     return read;
 }

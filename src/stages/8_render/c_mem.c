@@ -70,10 +70,10 @@ static const char *offset(ki_cgen *g, const ki_address *a, int64_t k) {
 }
 
 /* Where a vector begins, as a sum of the array and the offset: what binds less than a sum stands apart. */
-static const char *pointer(ki_cgen *g, const ki_address *a, const char *name) {
+static const char *pointer(ki_cgen *g, const ki_address *a) {
     kn_op op = a->base && a->base->nsrc > 1 && !a->start ? (kn_op)a->base->op : KN_ADD;
     bool less = op != KN_ADD && op != KN_SUB && op != KN_MUL && op != KN_IDIV && op != KN_MOD;
-    return ki_cfmt(g, less ? "%s + (%s)" : "%s + %s", name, offset(g, a, 0));
+    return ki_cfmt(g, less ? "%s + (%s)" : "%s + %s", buffer_name(g, a->buf), offset(g, a, 0));
 }
 
 /* Index of lane k as text. */
@@ -118,10 +118,9 @@ static const char *slot_name(ki_cgen *g, const ki_address *a) {
 }
 
 static const char *memory_at(ki_cgen *g, const ki_address *a) {
-    const char *name = buffer_name(g, a->buf);
-    if (a->lanes == 1) return ki_cfmt(g, "%s[%s]", name, offset(g, a, 0));
+    if (a->lanes == 1) return ki_cfmt(g, "%s[%s]", buffer_name(g, a->buf), offset(g, a, 0));
     const char *t = ki_ctype(g, ki_cmemory_elem((kn_dtype)a->buf->dtype), a->lanes);
-    return ki_cfmt(g, "*(%su *)(%s)", t, pointer(g, a, name));
+    return ki_cfmt(g, "*(%su *)(%s)", t, pointer(g, a));
 }
 
 static const char *value_type(ki_cgen *g, kn_dtype t, unsigned lanes, uint8_t w) {
@@ -234,9 +233,9 @@ void ki_cload(ki_cgen *g, kn_uop u) {
         ki_cneed(g, KI_H_SEL, e, a.lanes);
         const char *m = ki_cmask(g, gate, a.lanes, ki_celem_bytes[e]);
         ki_ctype(g, ki_cmask_elem(ki_celem_bytes[e]), a.lanes);
-        declare(g, u, 0,
-                ki_cfmt(g, "%s_mload(%s, %s, %s)", ki_ctype(g, e, a.lanes), pointer(g, &a, buffer_name(g, a.buf)), m,
-                        alt_of(g, u, a.lanes, 0)));
+        declare(
+            g, u, 0,
+            ki_cfmt(g, "%s_mload(%s, %s, %s)", ki_ctype(g, e, a.lanes), pointer(g, &a), m, alt_of(g, u, a.lanes, 0)));
         return;
     }
     ki_address f;
@@ -282,7 +281,7 @@ static bool streams(const ki_cgen *g, kn_uop u, const ki_address *a) {
 static void stream(ki_cgen *g, const ki_address *a, ki_celem e, const char *v) {
     ki_cneed(g, KI_H_STREAM, e, a->lanes);
     g->streams = true;
-    ki_cline(g, "%s_stream(%s, %s);", ki_ctype(g, e, a->lanes), pointer(g, a, buffer_name(g, a->buf)), v);
+    ki_cline(g, "%s_stream(%s, %s);", ki_ctype(g, e, a->lanes), pointer(g, a), v);
 }
 
 void ki_cstore(ki_cgen *g, kn_uop u) {
@@ -308,8 +307,7 @@ void ki_cstore(ki_cgen *g, kn_uop u) {
         ki_cneed(g, KI_H_SEL, e, a.lanes);
         ki_ctype(g, ki_cmask_elem(ki_celem_bytes[e]), a.lanes);
         const char *m = ki_cmask(g, gate, a.lanes, ki_celem_bytes[e]), *s = ki_cvector(g, v, a.lanes);
-        if (s)
-            ki_cline(g, "%s_mstore(%s, %s, %s);", ki_ctype(g, e, a.lanes), pointer(g, &a, buffer_name(g, a.buf)), m, s);
+        if (s) ki_cline(g, "%s_mstore(%s, %s, %s);", ki_ctype(g, e, a.lanes), pointer(g, &a), m, s);
         return;
     }
     const char *s = wide && !masked ? to_memory(g, v, t, a.lanes) : NULL;

@@ -7,9 +7,9 @@ const char *const ki_stage_names[KI_S_COUNT] = {
     "tensor", "callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render",
 };
 const char *const ki_space_names[3] = {"GLOBAL", "LOCAL", "REG"};
-const char *const ki_optop_names[KI_OPT_COUNT] = {"split", "padto",  "swap", "nolocals", "tc",    "stage",
-                                                  "cut",   "stream", "join", "prefetch", "scan",  "rows",
-                                                  "late",  "first",  "deal", "frame",    "terms", "pipeline"};
+const char *const ki_optop_names[KI_OPT_COUNT] = {"split",  "padto", "swap",     "nolocals", "tc",    "stage", "cut",
+                                                  "stream", "join",  "prefetch", "scan",     "rows",  "late",  "first",
+                                                  "deal",   "frame", "terms",    "pipeline", "rotate"};
 
 /* ---- ports -------------------------------------------------------------------------------------------------- */
 

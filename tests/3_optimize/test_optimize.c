@@ -87,6 +87,7 @@ static void random_ops(int w, int runs) {
             if (o.op == KI_OPT_PREFETCH) o.arg *= 32, o.id = (int)rnd(3);
             if (o.op == KI_OPT_ROWS) o.arg = (int)rnd(8), o.id = 1 + (int)rnd(9);
             if (o.op == KI_OPT_LATE || o.op == KI_OPT_PIPELINE) o.axis = (int)rnd(3);
+            if (o.op == KI_OPT_ROTATE) o.id = (int)rnd(8);
             kn_uop next = ki_apply_opt(&ir, sink, o);
             if (!next) {
                 ok = env.err != KI_E_NONE && env.err != KI_E_INTERNAL && env.err != KI_E_NOMEM &&
@@ -1222,6 +1223,57 @@ static void pipelining(void) {
     finish();
 }
 
+/* Each lane begins further on, and ends with what it has left out. */
+static ki_opt rotate(int axis, int by, uint32_t lane) {
+    ki_opt o = opt(KI_OPT_ROTATE, axis, by, 0, false);
+    o.id = (int32_t)lane;
+    return o;
+}
+static bool rotates(kn_uop sink, ki_machine m) {
+    kn_uop o = ki_optimize(&ir, ki_target_native("avx512"), &m, sink);
+    bool is = false;
+    for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) is |= o->arg.kernel->opt[i].op == KI_OPT_ROTATE;
+    return is;
+}
+static void rotating(void) {
+    ki_opt lanes = {.op = KI_OPT_SPLIT, .axis = 1, .arg = 3, .target = KN_AX_UPCAST, .id = 9};
+    for (int by = 1; by < 50; by += by < 3 ? 1 : 23)
+        for (lanes.arg = 2; lanes.arg <= 24; lanes.arg += lanes.arg < 4 ? 1 : 20)
+            for (unsigned threads = 1; threads <= 2; threads++) {
+                begin(), fill();
+                kn_uop sink = transpose(48, 50), s = run(sink, want) ? ki_apply_opt(&ir, sink, lanes) : NULL;
+                if (threads > 1) s = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 1, 2, KN_AX_THREAD, true));
+                s = s ? ki_apply_opt(&ir, s, rotate(0, by, 9)) : NULL;
+                CHECK(s && agrees(ki_apply_opts(&ir, s, NULL, 0)), "%d further on for each of %d lanes, %u threads", by,
+                      (int)lanes.arg, threads);
+                kn_uop more = ki_apply_opt(&ir, s, rotate(0, 7, 9));
+                CHECK(!more || agrees(ki_apply_opts(&ir, more, NULL, 0)), "and further");
+                ki_env_clear(&env);
+                finish();
+            }
+    lanes.arg = 3;
+    begin();
+    kn_uop s = ki_apply_opt(&ir, transpose(48, 50), lanes);
+    REFUSED(s, rotate(0, 0, 9), OPT_ROTATE, "by nothing");
+    REFUSED(s, rotate(0, 50, 9), OPT_ROTATE, "by the whole loop");
+    REFUSED(s, rotate(0, 1, 1), OPT_ROTATE, "a loop for the lane");
+    REFUSED(s, rotate(0, 1, 77), OPT_ROTATE, "for a lane that there is not");
+    finish(), begin();
+    s = ki_apply_opt(&ir, matmul(6, 5, 10), opt(KI_OPT_SPLIT, 1, 2, KN_AX_UPCAST, false));
+    REFUSED(s, rotate(2, 1, 3), OPT_ROTATE, "the loop of a sum");
+    REFUSED(s, rotate(0, 1, 3), OPT_ROTATE, "a loop in which another one is");
+    finish(), begin();
+    s = ki_apply_opt(&ir, running(6, 50), opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false));
+    REFUSED(s, rotate(1, 1, 2), OPT_ROTATE, "a loop that carries something");
+    finish(), begin();
+    const ki_machine ahead = {.threads = 1, .stream = 1, .ahead = 16384};
+    CHECK(rotates(transpose(128, 2048), ahead), "squares side by side, of rows that share a channel");
+    CHECK(!rotates(transpose(128, 2048), (ki_machine){.threads = 1, .stream = 1}), "where much is to be under way");
+    CHECK(!rotates(transpose(128, 2064), ahead), "not of rows that do not");
+    CHECK(!rotates(transpose(128, 1024), ahead), "nor of short ones");
+    finish();
+}
+
 /* Every allocation fails once: the stages say so, and lose nothing (the sanitizer's word). */
 static void no_memory(int w) {
     bool ok = true, done = false;
@@ -1254,6 +1306,7 @@ int main(void) {
     parts_and_phases();
     later();
     pipelining();
+    rotating();
     first_places();
     first_refused();
     first_chosen();

@@ -368,18 +368,26 @@ def test_lines_beside_each_other(koine, tmp_path, rows, beside):
     assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 16 * beside
 
 
-def test_two_lines_where_much_is_under_way(koine, tmp_path):
-    code = lists(koine, tmp_path / "p.kn", transposed(512, 512), KN_CPU="avx512", KN_STREAM=1, KN_AHEAD=16384)[1]
+@pytest.mark.parametrize("rows, cols, apart", [(512, 2048, 10), (8192, 2048, 5), (32768, 2048, 1), (512, 2064, 0), (528, 2048, 0), (512, 512, 0)])
+def test_two_lines_where_much_is_under_way(koine, tmp_path, rows, cols, apart):
+    """There two lines are written side by side, and the next two squares of a long row are asked for, once. Rows that share a channel are read
+    some lines apart, as far as what is stored is not too far apart."""
+    opts, code = lists(koine, tmp_path / "p.kn", transposed(rows, cols), KN_CPU="avx512", KN_STREAM=1, KN_AHEAD=16384)
     assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 32
+    long = cols > 512
+    assert opts == [(128, 1) if long else (32 * cols * 4, 1)]
+    assert len(re.findall(r"prefetchnta \[", code)) == 32 * long and len(re.findall(r"prefetcht1 \[", code)) == 32 * (not long)
+    ops = koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CPU": "avx512", "KN_CODE": "x86", "KN_STREAM": 1, "KN_AHEAD": 16384, "KN_THREADS": 1}).stdout
+    assert re.findall(r"rotate \d+ (\d+)", ops) == [str(apart)] * bool(apart), ops
 
 
 @pytest.mark.runs
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("rows, cols", [(64, 512), (160, 528), (200, 1001)])
-def test_it_moves_no_element_of_a_block(koine, tmp_path, level, rows, cols):
+@pytest.mark.parametrize("rows, cols, ahead", [(64, 512, 0), (160, 528, 0), (200, 1001, 0), (256, 2048, 16384), (384, 2304, 16384)])
+def test_it_moves_no_element_of_a_block(koine, tmp_path, level, rows, cols, ahead):
     p, x = tmp_path / "p.kn", np.random.default_rng(rows).standard_normal((rows, cols)).astype("f4")
     p.write_text("koine 1 tensor\n" + transposed(rows, cols))
     np.save(tmp_path / "x.npy", x)
     for threads in (1, 2):
-        koine("run", p, "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env={"KN_CPU": level, "KN_STREAM": 1, "KN_THREADS": threads, "KN_ALONE": 1})
+        koine("run", p, "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env={"KN_CPU": level, "KN_STREAM": 1, "KN_AHEAD": ahead, "KN_THREADS": threads, "KN_ALONE": 1})
         assert np.array_equal(np.load(tmp_path / "y.npy"), x.T * np.float32(3))

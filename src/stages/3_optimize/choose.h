@@ -199,5 +199,7 @@ void ki_choose_apart(ki_choice *c);
 bool ki_goes_in_two(const ki_choice *c, kn_uop e, kn_uop v, int64_t step);
 /* prefetch.c: inputs of as many bytes that are better asked for ahead. */
 void ki_choose_prefetches(ki_choice *c);
+/* rotate.c: last, as rotated loops go along nothing any more. */
+void ki_choose_rotations(ki_choice *c);
 
 #endif

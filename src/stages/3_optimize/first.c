@@ -55,16 +55,6 @@ static kn_uop only_loop(kn_uop u) {
     return one && ki_is_serial(u->src[1]) && ki_extent(u->src[1]) ? u->src[1] : NULL;
 }
 
-/* Does something loop, or carry a value, while r runs? */
-static bool loops_inside(const ki_nest *k, kn_uop r) {
-    bool found = false;
-    for (uint32_t i = 0; i < k->scope.n; i++) {
-        kn_uop u = k->scope.node[i];
-        found |= (u->op == KN_REDUCE || u->op == KN_END || u->op == KN_AFTER) && ki_scope_has(&k->scope, u, r);
-    }
-    return found;
-}
-
 bool ki_find_first(const ki_nest *k, kn_uop place, ki_first *p) {
     const ki_scope *s = &k->scope;
     kn_uop w = place->src[0];
@@ -77,7 +67,7 @@ bool ki_find_first(const ki_nest *k, kn_uop place, ki_first *p) {
     kn_uop y = p->most->src[0];
     if (ask.turned && y->op != ask.other->op) return false;
     if (ki_substitute(k->ir, ask.x, &p->q, &p->r, 1) != (ask.turned ? y->src[0] : y)) return false;
-    if (loops_inside(k, p->r)) return false; /* what asks says the same of q */
+    if (ki_nest_loops_inside(k, p->r)) return false; /* what asks says the same of q */
     for (uint32_t i = 0; i < s->n; i++)
         for (uint32_t j = 0; j < s->node[i]->nsrc; j++) {
             kn_uop u = s->node[i], v = u->src[j];

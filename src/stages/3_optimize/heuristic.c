@@ -406,6 +406,7 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     if (c->from && c->target->stream && !c->knobs.sums) ki_choose_streams(c);
     if (c->from && c->target->native && !c->knobs.sums) ki_choose_prefetches(c);
     if (c->target->native && !c->knobs.sums) ki_choose_terms(c);
+    if (c->from && c->target->native && !c->knobs.sums) ki_choose_rotations(c);
     if (c->open) ki_nest_close(&c->nest);
     return c->ok ? c->sink : NULL;
 }

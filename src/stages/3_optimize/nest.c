@@ -323,6 +323,15 @@ static bool carries(kn_uop u, kn_uop r) {
     return loop && other;
 }
 
+bool ki_nest_loops_inside(const ki_nest *k, kn_uop r) {
+    bool found = false;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        found |= (u->op == KN_REDUCE || u->op == KN_END || u->op == KN_AFTER) && ki_scope_has(&k->scope, u, r);
+    }
+    return found;
+}
+
 bool ki_nest_carries(const ki_nest *k, kn_uop end) {
     for (uint32_t i = 0; i < k->norders; i++) {
         kn_uop u = k->orders[i];

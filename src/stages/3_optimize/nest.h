@@ -79,6 +79,8 @@ int64_t ki_nest_shared(const ki_nest *k, kn_uop a, kn_uop b);
 bool ki_nest_independent(const ki_nest *k, kn_uop r);
 /* May iterations of r be done twice? What they store is nothing that they read. */
 bool ki_nest_laps(const ki_nest *k, kn_uop r);
+/* Does something loop, or carry a value, while r runs? */
+bool ki_nest_loops_inside(const ki_nest *k, kn_uop r);
 /* Does some loop of this END carry a value to its next iteration? */
 bool ki_nest_carries(const ki_nest *k, kn_uop end);
 /* AFTER(buf, the loops that are free in u, but the n of except[]). */
@@ -167,6 +169,7 @@ kn_uop ki_opt_scan(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_rows(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_late(ki_nest *k, ki_opt *o);
 kn_uop ki_opt_pipeline(ki_nest *k, ki_opt *o);
+kn_uop ki_opt_rotate(ki_nest *k, ki_opt *o);
 /* pipelined.c: of a kernel that PIPELINE has changed: does the access read the next row? */
 bool ki_reads_ahead(kn_uop access);
 kn_uop ki_opt_first(ki_nest *k, ki_opt *o);

@@ -248,6 +248,7 @@ static kn_uop apply(ki_nest *k, ki_opt *o) {
     case KI_OPT_TERMS: return ki_opt_terms(k, o);
     case KI_OPT_LATE: return ki_opt_late(k, o);
     case KI_OPT_PIPELINE: return ki_opt_pipeline(k, o);
+    case KI_OPT_ROTATE: return ki_opt_rotate(k, o);
     case KI_OPT_DEAL:
         if (ki_nest_opt(k, KI_OPT_NOLOCALS, NULL)) return FAIL(KI_E_OPT_NOLOCALS, "DEAL");
         return ki_opt_deal(k, o);

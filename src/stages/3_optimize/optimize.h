@@ -37,6 +37,8 @@
  *                             axis is the loop over rows; what is copied has ids from the kernel's next on
  *   PIPELINE axis             of rows with a maximum, which a sum of the row needs, or what is kept of it: the next row's is found in this row's loop of
  *                             that, the first one's before. axis is the loop over rows
+ *   ROTATE axis n             each lane of the lane `id` of the same nest goes through the loop from n iterations further on than the one before it, and
+ *                             then through those it has left out
  *   FIRST axis n              the loop looks for the first place of what is the maximum over another one: the two are one loop, which takes n
  *                             elements at a time, as lanes, which have the ids `id` and the next three
  *   TERMS axis                the innermost loop of a sum is written out, its terms added one after the other, as the loop does. It changes no node:

@@ -26,7 +26,8 @@
 #define FEW_ROWS     4
 #define FEW_TIMES    4         /* that an operand is gone through: what is read more often some cache has */
 #define BLOCK_ROWS   16        /* that lie apart and are read at once: more than the hardware looks after */
-#define SQUARES      4         /* along such rows */
+#define SQUARES      4         /* along such rows, and */
+#define FEW_SQUARES  2         /* where much is to be under way: the hardware asks for more itself */
 #define SHORTEST     16        /* iterations of a loop in an iteration of another */
 #define MOST_USES    64        /* of a panel, beside which packing it takes time */
 #define BESIDE       (1 << 20) /* bytes of a second-level cache */
@@ -541,21 +542,25 @@ static place of_window(const ki_nest *k, kn_uop param) {
 
 /* Rows far apart that a loop goes along by lines (square.c), where the hardware loses sight of them: what stands a little further on in each. Of so
  * many rows even a second cache has few places (lines of rows 16 KiB apart share them). */
-static place of_squares(const ki_nest *k, kn_uop param) {
+static place of_squares(const ki_choice *c, kn_uop param) {
+    const ki_nest *k = &c->nest;
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         kn_uop e = ki_nest_closer(k, r);
+        bool whole = true; /* lines, which one square alone reads */
         int64_t rows = 1, along = (int64_t)ki_itemsize((kn_dtype)u->dtype), next = MOST + 1;
         if (e->op != KN_END || ki_last_loop(e) != r || ki_is_gated(u)) continue;
         for (uint32_t q = 0; q < k->scope.nrange; q++) {
             kn_uop v = k->scope.range[q];
             int64_t s = step(k, u, v);
+            whole &= s < FAR || s % LEAST == 0;
             if (s && ki_is_lane(v)) *(s >= FAR ? &rows : &along) *= ki_extent(v);
             else if (s >= FAR && s < next && ki_is_serial(v) && k->closer[q] == e) next = s;
         }
         if (rows < BLOCK_ROWS || along != LEAST || step(k, u, r) != along || ki_extent(r) < SHORTEST) continue;
         bool both = next <= MOST && 2 * rows * ki_extent(r) * along <= BESIDE / 4; /* short rows: the next block */
-        return (place){.loop = r, .ahead = both ? next : SQUARES * LEAST, .second = true};
+        bool once = c->ahead && whole && !both;
+        return (place){.loop = r, .ahead = both ? next : (once ? FEW_SQUARES : SQUARES) * LEAST, .second = !once};
     }
     return (place){0};
 }
@@ -598,7 +603,7 @@ static place find_place(const ki_choice *c, kn_uop param) {
     int64_t bytes = bytes_of(param);
     place at = read_ahead(c, param);
     if (at.loop) return at;
-    if ((uint64_t)bytes >= c->from && !(at = of_squares(&c->nest, param)).loop) at = best_place(c, param);
+    if ((uint64_t)bytes >= c->from && !(at = of_squares(c, param)).loop) at = best_place(c, param);
     bool past = bytes >= BESIDE && (uint64_t)bytes / 2 >= c->from;
     if (!at.loop && bytes >= BESIDE) at = of_rows(c, param);
     if (!at.loop && past) at = of_map(c, param);

@@ -153,11 +153,12 @@ static void quarters(ki_lower *l, const ki_vreg r[4], ki_vreg part[4]) {
     part[2] = two(l, KI_X_VUNPCKLPD, x, y, -1), part[3] = two(l, KI_X_VUNPCKHPD, x, y, -1);
 }
 
-/* Asks for what the square's first one knows to be wanted further on in the row (the OptOp PREFETCH). */
+/* Asks for what the square's first one knows to be wanted further on in the row (the OptOp PREFETCH): into the second cache, or past it, as
+ * a line is read once. */
 static void ask(ki_lower *l, const ki_lval *v, ki_mop row) {
     ki_mop to = ki_lsized(row, 0);
     to.v += v->ahead;
-    if (v->ahead && to.v <= INT32_MAX) KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, to);
+    if (v->ahead && to.v <= INT32_MAX) KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHNTA, to);
 }
 
 /* AVX2: 8 rows of n, of which each register reads four elements of two. */

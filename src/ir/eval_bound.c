@@ -10,6 +10,8 @@
  *   tan pow                         2.2u, f64 3u                 over the interval; exempt across a pole
  *   compare, float to integer       exact                       exempt where the answer changes inside the bound
  *   ADD of n nonzero terms          0 if every partial sum of every tree is exact, else n + 2 roundoffs of the sum of |x|
+ *                                   of n sums of m terms each the same of n m terms, and n times their bounds: a program may
+ *                                   add all up as one (what is exact so is taken for exact as one: its terms are not known)
  *                                   f32: the least normal number for each term, if one has bits below it (*)
  *   cast of bf16 to f32             (*) a subnormal number: itself
  *   MUL of n terms                  2n roundoffs of the product, and what may underflow on the way; exempt if some tree
@@ -362,11 +364,12 @@ void ki_bound_run(const ki_apply *s, size_t n, const uint64_t *const *src, const
 
 /* ---- reductions ---------------------------------------------------------------------------------------------- */
 
-void ki_bound_acc_start(ki_bound_acc *a, kn_op op, kn_dtype t) {
+void ki_bound_acc_start(ki_bound_acc *a, kn_op op, kn_dtype t, int64_t each) {
     memset(a, 0, sizeof *a);
     a->op = (uint8_t)op;
     a->dtype = (uint8_t)t;
     a->exact = true;
+    a->each = each;
     a->low = 4096;
     if (op == KN_MUL) a->abs = a->err = a->big = a->small = 1;
 }
@@ -433,11 +436,12 @@ static double end_add(const ki_bound_acc *a, double v) {
     /* One term beside zeros: what a product underflowed to, of which contraction keeps the sign that + 0.0 takes. */
     double sign = a->count && v == 0 ? ki_ulp(t, 0) : 0;
     if (a->count <= 1) return finish(t, v, a->err + flushed + sign);
-    /* n - 1 sums, and the products where these are contracted; the interpreter's own sum in double. */
-    double own = t == KN_F64 ? n : 3,
-           slack = (n + own) * ki_roundoff(t) * (a->abs + a->err) + n * ki_ulp(t, 0) + flushed;
-    if (a->abs + a->err + slack >= ki_float_max(t)) return INFINITY;
-    return a->err + slack;
+    /* n - 1 sums, and the products where these are contracted; the interpreter's own sum in double. What a sum among the terms has lost each of them may
+     * lose, where all are added up as one. */
+    double err = a->each > 1 ? n * a->err : a->err, all = n * (double)a->each, own = t == KN_F64 ? all : 3,
+           slack = (all + own) * ki_roundoff(t) * (a->abs + err) + all * ki_ulp(t, 0) + flushed;
+    if (a->abs + err + slack >= ki_float_max(t)) return INFINITY;
+    return err + slack;
 }
 
 static double end_mul(const ki_bound_acc *a, double v) {

@@ -17,14 +17,14 @@ typedef struct acc {
     ki_bound_acc b;
 } acc;
 
-static void acc_start(acc *a, kn_op op, kn_dtype t, bool bounds) {
+static void acc_start(acc *a, kn_op op, kn_dtype t, bool bounds, int64_t each) {
     a->op = op;
     a->t = t;
     a->is_float = ki_is_float(t);
     a->over = false;
     a->i = ki_scalar_identity(op, t, true);
     a->f = a->is_float ? op == KN_MAX ? -INFINITY : ki_f64_from_bits(t, a->i) : 0;
-    if (bounds) ki_bound_acc_start(&a->b, op, t);
+    if (bounds) ki_bound_acc_start(&a->b, op, t, each);
 }
 
 static void acc_int(acc *a, uint64_t v) {
@@ -98,6 +98,19 @@ static bool emit(ki_tens *t, ki_arr *out, int64_t o, const acc *a, int64_t n) {
     return ki_arr_put_err(t->env, out, o, 1, &e, 0);
 }
 
+/* Terms of each element of u that is a sum, wherever it is moved to since; 1: it is none. */
+static int64_t terms_of(ki_tens *t, kn_uop u, kn_dtype dt) {
+    int64_t in[KI_MAX_RANK], od[KI_MAX_RANK], n = 1;
+    while (u->nsrc && u->dtype == dt) {
+        bool sum = u->op == KN_REDUCE && u->arg.reduce.op == KN_ADD, moves = ki_ops[u->op].cls == KI_C_MOVEMENT;
+        if (!sum && !moves) break;
+        int64_t all = ki_tens_dims(t, u->src[0], in), count = ki_tens_dims(t, u, od);
+        if (sum && count) n *= all / count;
+        u = u->src[0];
+    }
+    return n > 1 ? n : 1;
+}
+
 ki_arr *ki_node_reduce(ki_tens *t, kn_uop u) {
     int64_t in[KI_MAX_RANK], od[KI_MAX_RANK], total = ki_tens_dims(t, u->src[0], in), count = ki_tens_dims(t, u, od);
     kn_op op = (kn_op)u->arg.reduce.op;
@@ -108,7 +121,8 @@ ki_arr *ki_node_reduce(ki_tens *t, kn_uop u) {
     walk w;
     int64_t at[KI_CHUNK], n = count ? total / count : 0, o = 0, r = 0;
     bool ok = out && (total == 0 || ki_tape_build(t, u->src[0]));
-    acc_start(&a, op, dt, t->bounds);
+    int64_t each = t->bounds && op == KN_ADD ? terms_of(t, u->src[0], dt) : 1;
+    acc_start(&a, op, dt, t->bounds, each);
     for (; ok && n == 0 && o < count; o++) ok = emit(t, out, o, &a, 0);
     walk_start(&w, u->src[0]->type->rank, in, u->arg.reduce.axes);
     for (int64_t s = 0; ok && s < total; s += KI_CHUNK) {
@@ -123,7 +137,7 @@ ki_arr *ki_node_reduce(ki_tens *t, kn_uop u) {
             if (t->bounds) ki_bound_acc_add(&a.b, v[i * stride], err ? err[i * stride] : 0);
             if (++r < n) continue;
             ok = emit(t, out, o++, &a, n);
-            acc_start(&a, op, dt, t->bounds);
+            acc_start(&a, op, dt, t->bounds, each);
             r = 0;
         }
     }

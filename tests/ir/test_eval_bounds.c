@@ -204,7 +204,7 @@ static void trees(kn_op op, kn_dtype t) {
         double x[12], y[12], e[12];
         ki_bound_acc acc;
         double f = op == KN_MUL ? 1 : op == KN_ADD ? -0.0 : -INFINITY;
-        ki_bound_acc_start(&acc, op, t);
+        ki_bound_acc_start(&acc, op, t, 1);
         for (int k = 0; k < n; k++) {
             x[k] = rounded(t, whole ? (double)(next() % 3) : (unit() - 0.5) * 6);
             if (special && next() % 4 == 0) x[k] = any_special(t);
@@ -228,6 +228,41 @@ static void trees(kn_op op, kn_dtype t) {
     }
     CHECK(ok && exact, "reduce %s of %s: any tree is inside the bound (%d exact, %d exempt of 2000)", ki_ops[op].name,
           ki_dtypes[t].name, exact, exempt);
+}
+
+/* Sums of sums, added up as one, the large terms first: what follows is rounded to their spacing each time. Sums that are exact are taken for exact as
+ * one, too, which they need not be (eval_bound.c). */
+static void sums_of_sums(kn_dtype t) {
+    bool ok = true;
+    double most = 0;
+    for (int i = 0; i < 2000 && ok; i++) {
+        int rows = 2 + (int)(next() % 4), n = 2 + (int)(next() % 12), few = 1 + (int)(next() % 4);
+        double small = rounded(t, unit() * 16 * ki_roundoff(t)), sum = 0, got = 0, all[64];
+        ki_bound_acc whole, row;
+        ki_bound_acc_start(&whole, KN_ADD, t, n);
+        for (int r = 0; r < rows; r++) {
+            double part = 0;
+            ki_bound_acc_start(&row, KN_ADD, t, 1);
+            for (int k = 0; k < n; k++) {
+                double x = all[r * n + k] = (int)(next() % 12) < few ? -1 : small;
+                ki_bound_acc_add(&row, ki_bits_from_f64(t, x), 0);
+                part += x;
+            }
+            uint64_t v = ki_bits_from_f64(t, part);
+            ki_bound_acc_add(&whole, v, ki_bound_acc_end(&row, v));
+            sum += ki_f64_from_bits(t, v);
+        }
+        uint64_t v = ki_bits_from_f64(t, sum);
+        double bound = ki_bound_acc_end(&whole, v), want = ki_f64_from_bits(t, v);
+        for (int pass = 0; pass < 2; pass++)
+            for (int k = 0; k < rows * n; k++)
+                if ((all[k] == -1) == !pass) got = rounded(t, got + all[k]);
+        ok = got == want || bound == 0 || fabs(got - want) <= bound;
+        if (bound > 0 && fabs(got - want) / bound > most) most = fabs(got - want) / bound;
+        if (!ok) printf("# %d sums of %d: %.9g, as one %.9g, bound %.3g\n", rows, n, want, got, bound);
+    }
+    CHECK(ok && most > 0.1, "sums of sums of %s, added up as one, are inside the bound (up to %.2f of it)",
+          ki_dtypes[t].name, most);
 }
 
 static void agreement(void) {
@@ -317,6 +352,7 @@ int main(int argc, char **argv) {
         for (int op = 0; op < KI_OP_COUNT && ki_dtypes[floats[k]].bits < 32; op++)
             if (ki_is_elementwise((kn_op)op) && is_function((kn_op)op)) narrow((kn_op)op, floats[k]);
         trees(KN_ADD, floats[k]);
+        sums_of_sums(floats[k]);
         trees(KN_MUL, floats[k]);
         trees(KN_MAX, floats[k]);
     }

@@ -1267,9 +1267,9 @@ static void rotating(void) {
     REFUSED(s, rotate(1, 1, 2), OPT_ROTATE, "a loop that carries something");
     finish(), begin();
     const ki_machine ahead = {.threads = 1, .stream = 1, .ahead = 16384};
-    CHECK(rotates(transpose(128, 2048), ahead), "squares side by side, of rows that share a channel");
+    CHECK(rotates(transpose(128, 2048), ahead), "squares side by side");
     CHECK(!rotates(transpose(128, 2048), (ki_machine){.threads = 1, .stream = 1}), "where much is to be under way");
-    CHECK(!rotates(transpose(128, 2064), ahead), "not of rows that do not");
+    CHECK(!rotates(transpose(128, 2056), ahead), "not of rows that are no whole lines apart");
     CHECK(!rotates(transpose(128, 1024), ahead), "nor of short ones");
     finish();
 }

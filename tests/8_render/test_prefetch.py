@@ -368,15 +368,15 @@ def test_lines_beside_each_other(koine, tmp_path, rows, beside):
     assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 16 * beside
 
 
-@pytest.mark.parametrize("rows, cols, apart", [(512, 2048, 10), (8192, 2048, 5), (32768, 2048, 1), (512, 2064, 0), (528, 2048, 0), (512, 512, 0)])
+@pytest.mark.parametrize("rows, cols, apart", [(512, 2048, 10), (8192, 2048, 5), (32768, 2048, 1), (512, 2064, 10), (520, 2064, 0), (528, 2048, 10), (512, 512, 0)])
 def test_two_lines_where_much_is_under_way(koine, tmp_path, rows, cols, apart):
-    """There two lines are written side by side, and the next two squares of a long row are asked for, once. Rows that share a channel are read
-    some lines apart, as far as what is stored is not too far apart."""
+    """There two lines are written side by side, and the next two squares of a long row are asked for, once. Rows that are whole lines apart are
+    read some lines from each other, as far as what is stored is not too far apart."""
     opts, code = lists(koine, tmp_path / "p.kn", transposed(rows, cols), KN_CPU="avx512", KN_STREAM=1, KN_AHEAD=16384)
     assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 32
-    long = cols > 512
-    assert opts == [(128, 1) if long else (32 * cols * 4, 1)]
-    assert len(re.findall(r"prefetchnta \[", code)) == 32 * long and len(re.findall(r"prefetcht1 \[", code)) == 32 * (not long)
+    once = cols > 512
+    assert opts == [(128 if once else 32 * cols * 4, 1)]
+    assert [len(re.findall(rf"prefetch{to} \[", code)) for to in ("nta", "t1")] == [32 * once, 32 * (not once)]
     ops = koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CPU": "avx512", "KN_CODE": "x86", "KN_STREAM": 1, "KN_AHEAD": 16384, "KN_THREADS": 1}).stdout
     assert re.findall(r"rotate \d+ (\d+)", ops) == [str(apart)] * bool(apart), ops
 

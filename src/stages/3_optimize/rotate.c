@@ -1,8 +1,8 @@
 /* rotate.c: the OptOp ROTATE: each lane of a nest goes through a loop of it from another place on, a few iterations further than the lane before,
  * and from the loop's beginning at its end. Every lane sees every iteration once, in another order.
  *
- * What stands a power of two of bytes apart comes from the same memory channel, and lanes that read, or write, rows do so in all of them at
- * once: rotated, they ask several channels. */
+ * What lies a power of two of bytes apart shares sets of the caches and, as it seems, channels of memory: where lanes read rows, all of them are at such
+ * places at once. Rotated, some are elsewhere. */
 #include "stages/3_optimize/choose.h"
 #include "stages/indexing.h"
 
@@ -41,13 +41,12 @@ kn_uop ki_opt_rotate(ki_nest *k, ki_opt *o) {
 /* ---- when it pays ------------------------------------------------------------------------------------------ */
 
 enum {
-    LINE = 64, /* bytes */
-    APART =
-        10, /* lines from one lane's place to the next one's: no multiple of the channels, eight as it seems; and at most */
+    LINE = 64,      /* bytes */
+    APART = 10,     /* lines from one lane's place to the next one's, at most */
     MOST = 5 << 19, /* bytes between the rows that they store: 3.5 MiB and more took 1.1 to 1.25 times as long */
     TIMES = 8,      /* so far the loop goes */
     SIDE = 16,      /* of a square (square.c) */
-    FAR = 512       /* bytes: what lies a multiple of them apart shares a channel */
+    FAR = 512 /* bytes from which on two rows are far apart; of rows that are no whole lines apart it gains nothing */
 };
 
 /* Bytes between what two neighbouring iterations of r access; 0: nobody knows. */
@@ -56,7 +55,7 @@ static int64_t step(const ki_nest *k, kn_uop access, kn_uop r) {
     int64_t s = ki_nest_stride(k, access, r, &known);
     return known ? s * (int64_t)ki_itemsize((kn_dtype)access->dtype) : 0;
 }
-static bool is_far(int64_t bytes) { return bytes && bytes % FAR == 0; }
+static bool is_far(int64_t bytes) { return bytes >= FAR && bytes % LINE == 0; }
 
 /* Of what is read by squares of rows, and stored as rows, a line of each in every iteration of r: the lane that counts lines beside each other;
  * NULL: there is none. */

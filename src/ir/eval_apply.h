@@ -45,13 +45,13 @@ typedef struct ki_bound_acc {
     bool exact, infinite, unknown; /* all terms exact; some term is infinite or NaN; some bound is infinite */
     bool over, nan;                /* some infinity is a product that overflowed; some term is NaN */
     int64_t count;                 /* terms that are not exactly zero */
-    int64_t each;                  /* ADD: terms of each of them, that is a sum itself; 1: it is none */
+    double each;                   /* ADD: terms of each of them, that is a sum itself; 1: it is none */
     double abs, err;   /* ADD: sums of |x| and of bounds. MUL: products of |x| and of |x| + bound. MAX: bound */
     double big, small; /* MUL: products of what exceeds 1 and of what is below */
     int low, bits;     /* ADD: lowest bit set in any term. MUL: significant bits in total */
     bool zero;         /* MUL: some term is exactly zero */
 } ki_bound_acc;
-void ki_bound_acc_start(ki_bound_acc *a, kn_op op, kn_dtype t, int64_t each);
+void ki_bound_acc_start(ki_bound_acc *a, kn_op op, kn_dtype t, double each);
 void ki_bound_acc_add(ki_bound_acc *a, uint64_t bits, double err);
 double ki_bound_acc_end(const ki_bound_acc *a, uint64_t result);
 

@@ -364,7 +364,7 @@ void ki_bound_run(const ki_apply *s, size_t n, const uint64_t *const *src, const
 
 /* ---- reductions ---------------------------------------------------------------------------------------------- */
 
-void ki_bound_acc_start(ki_bound_acc *a, kn_op op, kn_dtype t, int64_t each) {
+void ki_bound_acc_start(ki_bound_acc *a, kn_op op, kn_dtype t, double each) {
     memset(a, 0, sizeof *a);
     a->op = (uint8_t)op;
     a->dtype = (uint8_t)t;
@@ -438,7 +438,7 @@ static double end_add(const ki_bound_acc *a, double v) {
     if (a->count <= 1) return finish(t, v, a->err + flushed + sign);
     /* n - 1 sums, and the products where these are contracted; the interpreter's own sum in double. What a sum among the terms has lost each of them may
      * lose, where all are added up as one. */
-    double err = a->each > 1 ? n * a->err : a->err, all = n * (double)a->each, own = t == KN_F64 ? all : 3,
+    double err = a->each > 1 ? n * a->err : a->err, all = n * a->each, own = t == KN_F64 ? all : 3,
            slack = (all + own) * ki_roundoff(t) * (a->abs + err) + all * ki_ulp(t, 0) + flushed;
     if (a->abs + err + slack >= ki_float_max(t)) return INFINITY;
     return err + slack;

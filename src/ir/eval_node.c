@@ -17,7 +17,7 @@ typedef struct acc {
     ki_bound_acc b;
 } acc;
 
-static void acc_start(acc *a, kn_op op, kn_dtype t, bool bounds, int64_t each) {
+static void acc_start(acc *a, kn_op op, kn_dtype t, bool bounds, double each) {
     a->op = op;
     a->t = t;
     a->is_float = ki_is_float(t);
@@ -99,13 +99,14 @@ static bool emit(ki_tens *t, ki_arr *out, int64_t o, const acc *a, int64_t n) {
 }
 
 /* Terms of each element of u that is a sum, wherever it is moved to since; 1: it is none. */
-static int64_t terms_of(ki_tens *t, kn_uop u, kn_dtype dt) {
-    int64_t in[KI_MAX_RANK], od[KI_MAX_RANK], n = 1;
+static double terms_of(ki_tens *t, kn_uop u, kn_dtype dt) {
+    int64_t in[KI_MAX_RANK], od[KI_MAX_RANK];
+    double n = 1;
     while (u->nsrc && u->dtype == dt) {
         bool sum = u->op == KN_REDUCE && u->arg.reduce.op == KN_ADD, moves = ki_ops[u->op].cls == KI_C_MOVEMENT;
         if (!sum && !moves) break;
         int64_t all = ki_tens_dims(t, u->src[0], in), count = ki_tens_dims(t, u, od);
-        if (sum && count) n *= all / count;
+        if (sum && count) n *= (double)(all / count);
         u = u->src[0];
     }
     return n > 1 ? n : 1;
@@ -121,7 +122,7 @@ ki_arr *ki_node_reduce(ki_tens *t, kn_uop u) {
     walk w;
     int64_t at[KI_CHUNK], n = count ? total / count : 0, o = 0, r = 0;
     bool ok = out && (total == 0 || ki_tape_build(t, u->src[0]));
-    int64_t each = t->bounds && op == KN_ADD ? terms_of(t, u->src[0], dt) : 1;
+    double each = t->bounds && op == KN_ADD ? terms_of(t, u->src[0], dt) : 1;
     acc_start(&a, op, dt, t->bounds, each);
     for (; ok && n == 0 && o < count; o++) ok = emit(t, out, o, &a, 0);
     walk_start(&w, u->src[0]->type->rank, in, u->arg.reduce.axes);

@@ -36,6 +36,7 @@ def test_a_narrow_multiply_add_rounds_once(koine, tmp_path, sign):
         assert float(re.findall(r"\[?(-?[\d.]+e[+]\d+)", out)[-1]) == pytest.approx(sign * (197 if sign > 0 else 196) / 128 * 2**60, rel=1e-6)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("level", ["avx512", "avx2", "sse2"])
 def test_where_a_vector_begins_may_be_a_shift(koine, tmp_path, level):
     p = tmp_path / "p.kn"

@@ -9,6 +9,16 @@ static ki_opt opt(ki_optop op, int axis, int arg, kn_axis target, bool top) {
     return (ki_opt){.op = (uint8_t)op, .axis = axis, .arg = arg, .target = (uint8_t)target, .top = top, .id = -1};
 }
 
+/* Is an OptOp in an optimized kernel's list? */
+static bool has(kn_uop o, ki_optop op) {
+    bool is = false;
+    for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) is |= o->arg.kernel->opt[i].op == op;
+    return is;
+}
+static bool chooses(ki_optop op, const ki_target *t, kn_uop sink, ki_machine m) {
+    return has(ki_optimize(&ir, t, &m, sink), op);
+}
+
 /* ---- tests --------------------------------------------------------------------------------------------------- */
 
 static void heuristics(void) {
@@ -809,9 +819,8 @@ static void parts_and_phases(void) {
     kn_uop mean = centred(70, 40), by;
     run(mean, want);
     by = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1, .stream = 1}, mean);
-    bool rows = false;
-    for (uint32_t i = 0; by && i < by->arg.kernel->nopt; i++) rows |= by->arg.kernel->opt[i].op == KI_OPT_ROWS;
-    CHECK(rows && agrees(by), "sums down columns that stand outside what is stored in a row go by rows");
+    CHECK(has(by, KI_OPT_ROWS) && agrees(by),
+          "sums down columns that stand outside what is stored in a row go by rows");
     finish();
     for (int w = 0; w < 2; w++) { /* one of a sum's loops around loops of its nest */
         begin(), fill();
@@ -1032,9 +1041,9 @@ static void first_chosen(void) {
     for (int n = 10; n <= 270; n += 65) {
         begin(), fill(), fill_hard(5);
         kn_uop sink = places(5, n, n, 1, false, false), o = NULL;
-        bool ok = run(sink, want), by = false;
+        bool ok = run(sink, want), by;
         o = ki_optimize(&ir, ki_target_named("avx512"), &(ki_machine){.threads = 1}, sink);
-        for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) by |= o->arg.kernel->opt[i].op == KI_OPT_FIRST;
+        by = has(o, KI_OPT_FIRST);
         CHECK(ok && same_bits(o) && by == (n > 64), "the place in a row of %d is found in %s", n,
               by ? "one pass" : "two");
         finish();
@@ -1052,9 +1061,7 @@ static void rows_chosen(void) {
         for (int i = 0; i < MOST; i++) in1[i] = in1[i] * 0.37f + 0.011f;
         ki_machine m = {.threads = threads, .alone = 1, .stream = 1};
         kn_uop o = ki_optimize(&ir, ki_target_named("avx2"), &m, columns(29, 512));
-        bool by = false;
-        for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) by |= o->arg.kernel->opt[i].op == KI_OPT_ROWS;
-        chosen &= by;
+        chosen &= has(o, KI_OPT_ROWS);
         same &= run(o, threads == 1 ? first : got) && (threads == 1 || memcmp(got, first, sizeof got) == 0);
         CHECK(o && o->arg.kernel->threads == threads, "%u threads share the columns (%u)", threads,
               o ? o->arg.kernel->threads : 0);
@@ -1074,12 +1081,7 @@ static void rows_chosen(void) {
 
 /* A row's result is stored while the next row is worked on. */
 static ki_opt late(int axis) { return opt(KI_OPT_LATE, axis, 0, 0, false); }
-static bool stores_late(kn_uop sink, ki_machine m) {
-    kn_uop o = ki_optimize(&ir, ki_target_named("avx512"), &m, sink);
-    bool is = false;
-    for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) is |= o->arg.kernel->opt[i].op == KI_OPT_LATE;
-    return is;
-}
+static bool stores_late(kn_uop sink, ki_machine m) { return chooses(KI_OPT_LATE, ki_target_named("avx512"), sink, m); }
 static void later(void) {
     for (int m = 2; m <= 33; m += m < 4 ? 1 : 29)
         for (unsigned threads = 1; threads <= 3; threads++) {
@@ -1139,10 +1141,7 @@ static kn_uop along(kn_uop sink) {
     return s ? ki_apply_opt(&ir, s, pipeline(0)) : NULL;
 }
 static bool pipelines(kn_uop sink, ki_machine m) {
-    kn_uop o = ki_optimize(&ir, ki_target_native("avx512"), &m, sink);
-    bool is = false;
-    for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) is |= o->arg.kernel->opt[i].op == KI_OPT_PIPELINE;
-    return is;
+    return chooses(KI_OPT_PIPELINE, ki_target_native("avx512"), sink, m);
 }
 /* ENDs of loops of sums, after stage 4. */
 static int sum_loops(kn_uop sink) {
@@ -1229,12 +1228,7 @@ static ki_opt rotate(int axis, int by, uint32_t lane) {
     o.id = (int32_t)lane;
     return o;
 }
-static bool rotates(kn_uop sink, ki_machine m) {
-    kn_uop o = ki_optimize(&ir, ki_target_native("avx512"), &m, sink);
-    bool is = false;
-    for (uint32_t i = 0; o && i < o->arg.kernel->nopt; i++) is |= o->arg.kernel->opt[i].op == KI_OPT_ROTATE;
-    return is;
-}
+static bool rotates(kn_uop sink, ki_machine m) { return chooses(KI_OPT_ROTATE, ki_target_native("avx512"), sink, m); }
 static void rotating(void) {
     ki_opt lanes = {.op = KI_OPT_SPLIT, .axis = 1, .arg = 3, .target = KN_AX_UPCAST, .id = 9};
     for (int by = 1; by < 50; by += by < 3 ? 1 : 23)

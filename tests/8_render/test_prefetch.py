@@ -34,12 +34,14 @@ def each(n, op):
     return f'%x = param "x" : f32 [{n}]\n%y = {op} %x\nout "y" = %y\n'
 
 
+def stage(koine, path, text, *to, **env):
+    path.write_text("koine 1 tensor\n" + text)
+    return koine("compile", path, *to, env={"KN_CODE": "x86", "KN_THREADS": 1, **env}).stdout
+
+
 def lists(koine, path, text, **env):
     """The (bytes, slot) of each PREFETCH, and the machine code."""
-    path.write_text("koine 1 tensor\n" + text)
-    env = {"KN_CODE": "x86", "KN_THREADS": 1, **env}
-    optimized = koine("compile", path, "--to", "optimize", env=env).stdout
-    code = koine("compile", path, "--target", "x86", env=env).stdout
+    optimized, code = stage(koine, path, text, "--to", "optimize", **env), stage(koine, path, text, "--target", "x86", **env)
     return [(int(b), int(s or 0)) for b, s in re.findall(r"prefetch \d+ (\d+)(?: top)?(?: #(\d+))?", optimized)], code
 
 
@@ -372,12 +374,13 @@ def test_lines_beside_each_other(koine, tmp_path, rows, beside):
 def test_two_lines_where_much_is_under_way(koine, tmp_path, rows, cols, apart):
     """There two lines are written side by side, and the next two squares of a long row are asked for, once. Rows that are whole lines apart are
     read some lines from each other, as far as what is stored is not too far apart."""
-    opts, code = lists(koine, tmp_path / "p.kn", transposed(rows, cols), KN_CPU="avx512", KN_STREAM=1, KN_AHEAD=16384)
+    program, env = (koine, tmp_path / "p.kn", transposed(rows, cols)), {"KN_CPU": "avx512", "KN_STREAM": 1, "KN_AHEAD": 16384}
+    opts, code = lists(*program, **env)
     assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 32
     once = cols > 512
     assert opts == [(128 if once else 32 * cols * 4, 1)]
     assert [len(re.findall(rf"prefetch{to} \[", code)) for to in ("nta", "t1")] == [32 * once, 32 * (not once)]
-    ops = koine("compile", tmp_path / "p.kn", "--to", "optimize", env={"KN_CPU": "avx512", "KN_CODE": "x86", "KN_STREAM": 1, "KN_AHEAD": 16384, "KN_THREADS": 1}).stdout
+    ops = stage(*program, "--to", "optimize", **env)
     assert re.findall(r"rotate \d+ (\d+)", ops) == [str(apart)] * bool(apart), ops
 
 

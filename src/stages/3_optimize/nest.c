@@ -323,6 +323,12 @@ static bool carries(kn_uop u, kn_uop r) {
     return loop && other;
 }
 
+int64_t ki_nest_step(const ki_nest *k, kn_uop access, kn_uop r) {
+    bool known;
+    int64_t s = ki_nest_stride(k, access, r, &known) * (int64_t)ki_itemsize((kn_dtype)access->dtype);
+    return !known ? 0 : s < 0 ? -s : s;
+}
+
 bool ki_nest_loops_inside(const ki_nest *k, kn_uop r) {
     bool found = false;
     for (uint32_t i = 0; i < k->scope.n; i++) {

@@ -54,6 +54,8 @@ bool ki_varies_in(const ki_nest *k, kn_uop u, kn_uop closer);
 bool ki_sums_in(const ki_nest *k, kn_uop r, int64_t least);
 /* Elements between what two neighbouring iterations of r access; *known false if r stands in an opaque term. */
 int64_t ki_nest_stride(const ki_nest *k, kn_uop access, kn_uop r, bool *known);
+/* Bytes between them, forwards or backwards; 0: the same place, or nobody knows. */
+int64_t ki_nest_step(const ki_nest *k, kn_uop access, kn_uop r);
 /* True if u is an INDEX of storage. */
 bool ki_is_access(kn_uop u);
 kn_uop ki_storage(kn_uop u); /* PARAM, BUFFER or SLICE an address is in */

@@ -79,19 +79,12 @@ static bool is_inside(const ki_nest *k, kn_uop a, kn_uop b) {
     return e == ki_nest_closer(k, b) ? ki_place_in(e, a) > ki_place_in(e, b) : ki_scope_has(&k->scope, e, b);
 }
 
-/* Bytes between what two iterations of r read; 0: the same, or nobody knows. */
-static int64_t step(const ki_nest *k, kn_uop access, kn_uop r) {
-    bool known;
-    int64_t s = ki_nest_stride(k, access, r, &known) * (int64_t)ki_itemsize((kn_dtype)access->dtype);
-    return !known ? 0 : s < 0 ? -s : s;
-}
-
 /* The innermost loop in which an access moves on; itself: there is none. */
 static kn_uop innermost(const ki_nest *k, kn_uop access) {
     kn_uop best = access;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q];
-        if (ki_is_serial(r) && step(k, access, r) && (best == access || is_inside(k, r, best))) best = r;
+        if (ki_is_serial(r) && ki_nest_step(k, access, r) && (best == access || is_inside(k, r, best))) best = r;
     }
     return best;
 }
@@ -112,7 +105,7 @@ static kn_uop next_access(const ki_nest *k, kn_uop param, bool all, uint32_t *i,
 static double covered(const ki_nest *k, kn_uop access) {
     double n = 1;
     for (uint32_t q = 0; q < k->scope.nrange; q++)
-        if (step(k, access, k->scope.range[q])) n *= (double)ki_extent(k->scope.range[q]);
+        if (ki_nest_step(k, access, k->scope.range[q])) n *= (double)ki_extent(k->scope.range[q]);
     return n;
 }
 
@@ -121,11 +114,11 @@ static int64_t next_row(const ki_nest *k, kn_uop a, kn_uop b) {
     kn_uop best = NULL;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q];
-        bool same = ki_is_serial(r) && step(k, a, r) && step(k, a, r) == step(k, b, r);
+        bool same = ki_is_serial(r) && ki_nest_step(k, a, r) && ki_nest_step(k, a, r) == ki_nest_step(k, b, r);
         if (same && (!best || is_inside(k, r, best))) best = r;
     }
     double x = covered(k, a), y = covered(k, b);
-    int64_t s = best && x < 2 * y && y < 2 * x ? step(k, a, best) : 0; /* else they read different rows */
+    int64_t s = best && x < 2 * y && y < 2 * x ? ki_nest_step(k, a, best) : 0; /* else they read different rows */
     return s >= FAR && s <= MOST_ROW ? s : 0;
 }
 
@@ -142,7 +135,8 @@ typedef struct place {
 static int64_t width(const ki_nest *k, kn_uop access) {
     int64_t n = (int64_t)ki_itemsize((kn_dtype)access->dtype);
     for (uint32_t q = 0; q < k->scope.nrange; q++)
-        if (ki_is_lane(k->scope.range[q]) && step(k, access, k->scope.range[q])) n *= ki_extent(k->scope.range[q]);
+        if (ki_is_lane(k->scope.range[q]) && ki_nest_step(k, access, k->scope.range[q]))
+            n *= ki_extent(k->scope.range[q]);
     return n;
 }
 
@@ -165,8 +159,8 @@ static int64_t rows_of(const ki_nest *k, kn_uop access) {
     int64_t far = width(k, access) + 1, rows = 1;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q];
-        if (ki_is_lane(r) && step(k, access, r) * ki_extent(r) >= far && step(k, access, r) >= LEAST)
-            far = step(k, access, r) * ki_extent(r), rows = ki_extent(r);
+        if (ki_is_lane(r) && ki_nest_step(k, access, r) * ki_extent(r) >= far && ki_nest_step(k, access, r) >= LEAST)
+            far = ki_nest_step(k, access, r) * ki_extent(r), rows = ki_extent(r);
     }
     return rows;
 }
@@ -197,7 +191,7 @@ static bool goes_far(const ki_choice *c, int64_t row) { return c->ahead && row >
 static int64_t along(const ki_choice *c, kn_uop access, kn_uop loop) {
     const ki_nest *k = &c->nest;
     kn_uop e = ki_nest_closer(k, loop);
-    int64_t s = step(k, access, loop), rows = STRIP / width(k, access);
+    int64_t s = ki_nest_step(k, access, loop), rows = STRIP / width(k, access);
     bool scan = scans(k, loop);
     int64_t terms;
     if (s < FAR && longest_sum(k, loop, &terms) && rows_of(k, access) >= FEW_ROWS)
@@ -249,7 +243,7 @@ static bool is_row(const ki_nest *k, kn_uop access) {
     int64_t item = (int64_t)ki_itemsize((kn_dtype)access->dtype);
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q];
-        if (ki_is_lane(r) && step(k, access, r) == item && ki_extent(r) * item * 2 >= LEAST) return true;
+        if (ki_is_lane(r) && ki_nest_step(k, access, r) == item && ki_extent(r) * item * 2 >= LEAST) return true;
     }
     return false;
 }
@@ -263,7 +257,8 @@ static bool is_read_again(const ki_nest *k, kn_uop param, kn_uop access, kn_uop 
         if (x == sum || x->op != KN_REDUCE || ki_terms(x) != ki_terms(sum) || !f || !g || f->k != g->k) continue;
         for (uint32_t q = 0; q < k->scope.nrange; q++) {
             kn_uop v = k->scope.range[q];
-            if (ki_is_serial(v) && step(k, u, v) && step(k, u, v) == step(k, access, v)) return true;
+            if (ki_is_serial(v) && ki_nest_step(k, u, v) && ki_nest_step(k, u, v) == ki_nest_step(k, access, v))
+                return true;
         }
     }
     return false;
@@ -278,14 +273,14 @@ static place of_sum(const ki_choice *c, kn_uop param, bool past) {
     place best = {0};
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
-        if (step(k, u, r) >= FAR) continue;
+        if (ki_nest_step(k, u, r) >= FAR) continue;
         kn_uop x = ki_nest_closer(k, r);
         bool first = c->ahead && x->op == KN_END && ki_nest_opt(k, KI_OPT_FIRST, NULL) && ki_nest_carries(k, x);
         bool apart = false, once = x->op == KN_REDUCE || first;
         for (uint32_t q = 0; q < k->scope.nrange && once; q++) {
             kn_uop v = k->scope.range[q];
-            apart |= v->arg.range.axis == KN_AX_UPCAST && step(k, u, v) >= FAR;
-            once = step(k, u, v) || ki_extent(v) == 1 || !ki_scope_has(&k->scope, x, v);
+            apart |= v->arg.range.axis == KN_AX_UPCAST && ki_nest_step(k, u, v) >= FAR;
+            once = ki_nest_step(k, u, v) || ki_extent(v) == 1 || !ki_scope_has(&k->scope, x, v);
         }
         bool keeps_pace = ki_is_narrow(c) && once && x->arg.reduce.op == KN_ADD;
         bool is_best = !best.loop || ki_extent(r) > ki_extent(best.loop);
@@ -318,7 +313,7 @@ static bool goes_apart(const ki_nest *k, kn_uop param) {
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));)
         for (uint32_t q = 0; q < k->scope.nrange; q++)
-            if (ki_is_lane(k->scope.range[q]) && step(k, u, k->scope.range[q]) >= FAR) return true;
+            if (ki_is_lane(k->scope.range[q]) && ki_nest_step(k, u, k->scope.range[q]) >= FAR) return true;
     return false;
 }
 
@@ -332,7 +327,8 @@ static place of_map(const ki_choice *c, kn_uop param) {
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         kn_uop e = ki_nest_closer(k, r), store = e->op == KN_END && ki_last_loop(e) == r ? ki_nest_store(e) : NULL;
         kn_uop to = store ? ki_storage(store->src[0]) : NULL;
-        if (!to || to->op != KN_PARAM || !is_streamed(k, to->arg.param->slot) || step(k, u, r) >= FAR || !is_row(k, u))
+        if (!to || to->op != KN_PARAM || !is_streamed(k, to->arg.param->slot) || ki_nest_step(k, u, r) >= FAR ||
+            !is_row(k, u))
             continue;
         if (ki_itemsize((kn_dtype)to->dtype) < ki_itemsize((kn_dtype)u->dtype)) continue; /* parts of lines */
         unsigned n = inputs_of(k, r, bytes_of(param) / 2);
@@ -348,14 +344,14 @@ static place of_rows(const ki_choice *c, kn_uop param) {
     const ki_nest *k = &c->nest;
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
-        if (step(k, u, r) >= FAR) continue;
+        if (ki_nest_step(k, u, r) >= FAR) continue;
         kn_uop e = ki_nest_closer(k, r);
         bool streams = c->target->streams > 1 || (c->ahead && e->src[0]->op == KN_STORE);
         if (e->op != KN_END || !ki_nest_carries(k, e) || reads_in(k, u, r) < 2) continue;
         kn_uop s = ki_nest_store(e);
         if (ki_is_narrow(c) && (!s || ki_storage(s->src[0])->op != KN_PARAM)) continue;
         for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
-            int64_t ahead = ki_is_serial(e->src[j]) ? step(k, u, e->src[j]) : 0;
+            int64_t ahead = ki_is_serial(e->src[j]) ? ki_nest_step(k, u, e->src[j]) : 0;
             if (ahead >= FAR && ahead <= MOST_ROW)
                 return (place){.loop = r, .ahead = streams ? FAR : ahead, .second = !streams};
         }
@@ -374,7 +370,7 @@ static bool is_copied(kn_uop closer, kn_uop access) {
 static place of_copy(const ki_nest *k, kn_uop param) {
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
-        int64_t one = width(k, u), apart = step(k, u, r), rows = AHEAD / one;
+        int64_t one = width(k, u), apart = ki_nest_step(k, u, r), rows = AHEAD / one;
         if (is_row(k, u) && apart > one && apart < FAR && ki_extent(r) > 2 * rows && is_copied(ki_nest_closer(k, r), u))
             return (place){.loop = r, .ahead = apart * rows};
     }
@@ -388,8 +384,8 @@ static place of_strip(const ki_choice *c, kn_uop param) {
     for (uint32_t i = 0; ki_is_narrow(c) && (u = next_access(k, param, false, &i, &r));) {
         kn_uop e = ki_nest_closer(k, r);
         uint32_t at = e->op == KN_END ? ki_place_in(e, r) : 0;
-        if (at < 2 || !is_row(k, u) || step(k, u, r) != width(k, u) || !is_copied(e, u)) continue;
-        int64_t apart = step(k, u, e->src[at - 1]);
+        if (at < 2 || !is_row(k, u) || ki_nest_step(k, u, r) != width(k, u) || !is_copied(e, u)) continue;
+        int64_t apart = ki_nest_step(k, u, e->src[at - 1]);
         if (apart >= LONG_ROW && apart <= MOST) return (place){.loop = r, .ahead = apart};
     }
     return (place){0};
@@ -401,13 +397,14 @@ static place below_windows(const ki_choice *c, kn_uop param) {
     kn_uop u, r;
     for (uint32_t i = 0; ki_is_narrow(c) && (u = next_access(k, param, false, &i, &r));) {
         int64_t rows = 0;
-        if (!ki_is_gated(u) || !is_row(k, u) || step(k, u, r) < FAR || !is_copied(ki_nest_closer(k, r), u)) continue;
+        if (!ki_is_gated(u) || !is_row(k, u) || ki_nest_step(k, u, r) < FAR || !is_copied(ki_nest_closer(k, r), u))
+            continue;
         for (uint32_t q = 0; q < k->scope.nrange; q++) {
             kn_uop lane = k->scope.range[q];
-            int64_t all = ki_is_lane(lane) ? step(k, u, lane) * ki_extent(lane) : 0;
+            int64_t all = ki_is_lane(lane) ? ki_nest_step(k, u, lane) * ki_extent(lane) : 0;
             if (all > rows && ki_is_gated_by(k, u, lane)) rows = all;
         }
-        if (rows > LEAST && rows < step(k, u, r)) return (place){.loop = r, .ahead = rows, .second = true};
+        if (rows > LEAST && rows < ki_nest_step(k, u, r)) return (place){.loop = r, .ahead = rows, .second = true};
     }
     return (place){0};
 }
@@ -435,7 +432,7 @@ static place behind_sums(const ki_nest *k, kn_uop param) {
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, true, &i, &r));) {
         kn_uop e = ki_nest_closer(k, r);
-        int64_t ahead = step(k, u, r);
+        int64_t ahead = ki_nest_step(k, u, r);
         if (e->op != KN_END || ki_last_loop(e) != r || !longest_sum(k, r, &terms) || terms < LEAST_TERMS) continue;
         if (is_row(k, u) && ahead >= LEAST && ahead <= MOST && covered(k, u) > best.worth)
             best = (place){.loop = r, .ahead = ahead, .worth = covered(k, u), .rows = rows_of(k, u)};
@@ -463,7 +460,7 @@ static bool ask_by_rows(ki_choice *c, place *p) {
 static bool in_strips(const ki_nest *k, kn_uop access) {
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop v = k->scope.range[q], e = k->closer[q], u;
-        if (!e || e->op != KN_END || !ki_is_serial(v) || step(k, access, v) != width(k, access)) continue;
+        if (!e || e->op != KN_END || !ki_is_serial(v) || ki_nest_step(k, access, v) != width(k, access)) continue;
         u = ki_last_loop(e);
         if (u != v && !ki_scope_has(&k->scope, access, u) && ki_extent(u) >= FEW_ROWS) return true;
     }
@@ -476,7 +473,7 @@ static place next_strip(const ki_nest *k, kn_uop param) {
     place best = {0};
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
-        bool sums = ki_nest_closer(k, r)->op == KN_REDUCE && step(k, u, r) >= FAR;
+        bool sums = ki_nest_closer(k, r)->op == KN_REDUCE && ki_nest_step(k, u, r) >= FAR;
         if (!sums || ki_is_gated(u) || width(k, u) < LEAST || !is_row(k, u) || !in_strips(k, u)) continue;
         if (covered(k, u) > best.worth)
             best = (place){.loop = r, .ahead = width(k, u), .worth = covered(k, u), .second = true};
@@ -505,14 +502,14 @@ static place next_rows(const ki_choice *c, kn_uop param) {
     bool shared = ki_is_narrow(c) && ki_nest_opt(k, KI_OPT_ROWS, NULL);
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         int64_t item = (int64_t)ki_itemsize((kn_dtype)u->dtype), line = LEAST / item, ahead = MOST + 1;
-        bool sums = ki_nest_closer(k, r)->op == KN_REDUCE && step(k, u, r) == item;
+        bool sums = ki_nest_closer(k, r)->op == KN_REDUCE && ki_nest_step(k, u, r) == item;
         if (!sums || ki_is_gated(u) || is_row(k, u) || rows_of(k, u) < FEW_ROWS || ki_extent(r) % line ||
             ki_extent(r) == line)
             continue;
         for (uint32_t q = 0; q < k->scope.nrange; q++) {
             kn_uop tiles = k->scope.range[q];
             bool next = ki_is_serial(tiles) && k->closer[q]->op == KN_END && ki_nest_independent(k, tiles);
-            int64_t s = next ? step(k, u, tiles) : 0;
+            int64_t s = next ? ki_nest_step(k, u, tiles) : 0;
             if (s >= FAR && s < ahead) ahead = s;
         }
         if (ahead <= MOST && covered(k, u) > best.worth &&
@@ -528,11 +525,11 @@ static place of_window(const ki_nest *k, kn_uop param) {
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         kn_uop x = ki_nest_closer(k, r);
-        int64_t by = step(k, u, r), times = 1;
+        int64_t by = ki_nest_step(k, u, r), times = 1;
         if (x->op != KN_REDUCE || ki_last_loop(x) != r || ki_is_gated(u) || is_row(k, u)) continue;
         if (by >= LEAST || by * ki_extent(r) <= LEAST || rows_of(k, u) < FEW_ROWS) continue;
         for (uint32_t j = 1; j < x->nsrc; j++) {
-            int64_t s = x->src[j] == r ? 0 : step(k, u, x->src[j]);
+            int64_t s = x->src[j] == r ? 0 : ki_nest_step(k, u, x->src[j]);
             if (s && s < by) times *= ki_extent(x->src[j]);
         }
         if (2 * times >= rows_of(k, u)) return (place){.loop = r, .ahead = by * ki_extent(r)};
@@ -552,12 +549,12 @@ static place of_squares(const ki_choice *c, kn_uop param) {
         if (e->op != KN_END || ki_last_loop(e) != r || ki_is_gated(u)) continue;
         for (uint32_t q = 0; q < k->scope.nrange; q++) {
             kn_uop v = k->scope.range[q];
-            int64_t s = step(k, u, v);
+            int64_t s = ki_nest_step(k, u, v);
             whole &= s < FAR || s % LEAST == 0;
             if (s && ki_is_lane(v)) *(s >= FAR ? &rows : &along) *= ki_extent(v);
             else if (s >= FAR && s < next && ki_is_serial(v) && k->closer[q] == e) next = s;
         }
-        if (rows < BLOCK_ROWS || along != LEAST || step(k, u, r) != along || ki_extent(r) < SHORTEST) continue;
+        if (rows < BLOCK_ROWS || along != LEAST || ki_nest_step(k, u, r) != along || ki_extent(r) < SHORTEST) continue;
         bool both = next <= MOST && 2 * rows * ki_extent(r) * along <= BESIDE / 4; /* short rows: the next block */
         bool once = c->ahead && whole && !both;
         return (place){.loop = r, .ahead = both ? next : (once ? FEW_SQUARES : SQUARES) * LEAST, .second = !once};
@@ -628,7 +625,7 @@ static bool is_packed(const ki_nest *k, kn_uop access, kn_uop r, packed *p) {
     if (ki_is_gated(access) || !is_row(k, access) || !is_copied(e, access)) return false;
     *p = (packed){.rows = 1, .bytes = width(k, access), .tiles = 1, .uses = 1};
     for (uint32_t j = e->nsrc; j-- > 1;) {
-        int64_t by = step(k, access, e->src[j]);
+        int64_t by = ki_nest_step(k, access, e->src[j]);
         if (!ki_is_serial(e->src[j])) continue;
         if (by == p->bytes && p->rows == 1) p->bytes *= ki_extent(e->src[j]);
         else if (by < p->bytes || p->rows > 1) return false;
@@ -642,12 +639,12 @@ static bool is_packed(const ki_nest *k, kn_uop access, kn_uop r, packed *p) {
     for (uint32_t q = 0; p->sum && q < s->nrange; q++) {
         kn_uop v = s->range[q];
         if (!ki_is_serial(v) || ki_nest_closer(k, v)->op != KN_END) continue;
-        if (ki_scope_has(s, e, v) && step(k, access, v) && (!next || is_inside(k, v, next))) next = v;
+        if (ki_scope_has(s, e, v) && ki_nest_step(k, access, v) && (!next || is_inside(k, v, next))) next = v;
         if (!ki_scope_has(s, p->sum, v) || ki_scope_has(s, e, v)) continue;
         p->tiles *= ki_extent(v);
-        if (!step(k, read, v)) p->uses *= ki_extent(v);
+        if (!ki_nest_step(k, read, v)) p->uses *= ki_extent(v);
     }
-    p->ahead = next ? step(k, access, next) : 0;
+    p->ahead = next ? ki_nest_step(k, access, next) : 0;
     return p->sum && p->ahead >= LEAST && p->ahead <= MOST;
 }
 
@@ -698,10 +695,11 @@ static place across_lines(const ki_nest *k, kn_uop param) {
         kn_uop e = ki_nest_closer(k, r);
         bool writes = !k->read[k->scope.at[u->id]],
              square = e->op == KN_END && ki_last_loop(e) == r && width(k, u) >= LEAST;
-        if (!writes || !square || step(k, u, r) != LEAST || !is_row(k, u)) continue;
+        if (!writes || !square || ki_nest_step(k, u, r) != LEAST || !is_row(k, u)) continue;
         for (uint32_t q = 0; q < k->scope.nrange; q++) {
             kn_uop v = k->scope.range[q];
-            if (ki_is_lane(v) && ki_extent(v) >= BLOCK_ROWS && step(k, u, v) > FAR && step(k, u, v) % LEAST)
+            if (ki_is_lane(v) && ki_extent(v) >= BLOCK_ROWS && ki_nest_step(k, u, v) > FAR &&
+                ki_nest_step(k, u, v) % LEAST)
                 return (place){.loop = r, .ahead = 2 * LEAST - (int64_t)ki_itemsize((kn_dtype)u->dtype)};
         }
     }
@@ -718,9 +716,10 @@ static place of_panel(const ki_nest *k, kn_uop access) {
     if (buf->arg.buffer->size * (int64_t)ki_itemsize((kn_dtype)buf->dtype) < 4 * FIRST) return (place){0};
     for (uint32_t j = 1; j < e->nsrc; j++)
         columns |= ki_is_lane(e->src[j]) && ki_extent(e->src[j]) >= BLOCK_ROWS &&
-                   ki_nest_stride(k, access, e->src[j], &known) == 1 && step(k, store->src[1], e->src[j]) >= FAR;
+                   ki_nest_stride(k, access, e->src[j], &known) == 1 &&
+                   ki_nest_step(k, store->src[1], e->src[j]) >= FAR;
     bool lines = columns && width(k, access) >= LEAST && is_row(k, access);
-    return lines ? (place){.loop = r, .ahead = step(k, access, r)} : (place){0};
+    return lines ? (place){.loop = r, .ahead = ki_nest_step(k, access, r)} : (place){0};
 }
 
 /* Sums that are kept while further terms are added (strips.c), more of them than a second-level cache has room for: those of the next tile. */
@@ -731,7 +730,7 @@ static place of_kept(const ki_nest *k, kn_uop access) {
     if (!store || store->src[0] != access || ki_last_loop(e) != r || !is_row(k, access)) return (place){0};
     if (buf->arg.buffer->size * (int64_t)ki_itemsize((kn_dtype)buf->dtype) <= NEAR) return (place){0};
     bool sums = longest_sum(k, r, &terms) && terms >= LEAST_TERMS;
-    return sums ? (place){.loop = r, .ahead = step(k, access, r)} : (place){0};
+    return sums ? (place){.loop = r, .ahead = ki_nest_step(k, access, r)} : (place){0};
 }
 
 void ki_choose_prefetches(ki_choice *c) {

@@ -49,12 +49,6 @@ enum {
     FAR = 512 /* bytes from which on two rows are far apart; of rows that are no whole lines apart it gains nothing */
 };
 
-/* Bytes between what two neighbouring iterations of r access; 0: nobody knows. */
-static int64_t step(const ki_nest *k, kn_uop access, kn_uop r) {
-    bool known;
-    int64_t s = ki_nest_stride(k, access, r, &known);
-    return known ? s * (int64_t)ki_itemsize((kn_dtype)access->dtype) : 0;
-}
 static bool is_far(int64_t bytes) { return bytes >= FAR && bytes % LINE == 0; }
 
 /* Of what is read by squares of rows, and stored as rows, a line of each in every iteration of r: the lane that counts lines beside each other;
@@ -65,18 +59,18 @@ static kn_uop lines_of(const ki_nest *k, kn_uop e, kn_uop r, kn_uop from) {
     if (!to || ki_storage(to)->op != KN_PARAM || ki_storage(from)->op != KN_PARAM || ki_is_gated(from)) return NULL;
     for (uint32_t j = 1; j < e->nsrc; j++) {
         kn_uop v = e->src[j];
-        int64_t in = step(k, from, v), out = step(k, to, v);
+        int64_t in = ki_nest_step(k, from, v), out = ki_nest_step(k, to, v);
         if (!ki_is_lane(v)) continue;
         reads |= ki_extent(v) == SIDE && is_far(in);
         writes |= ki_extent(v) == SIDE && is_far(out);
         if (out == LINE && is_far(in)) lines = v;
     }
-    return reads && writes && step(k, from, r) == LINE && is_far(step(k, to, r)) ? lines : NULL;
+    return reads && writes && ki_nest_step(k, from, r) == LINE && is_far(ki_nest_step(k, to, r)) ? lines : NULL;
 }
 
 /* How far r is rotated for each line: 0: not at all. */
 static int64_t lines_apart(const ki_nest *k, kn_uop e, kn_uop r) {
-    int64_t row = step(k, ki_nest_store(e)->src[0], r), n = row < 0 ? 0 : MOST / row;
+    int64_t row = ki_nest_step(k, ki_nest_store(e)->src[0], r), n = MOST / row;
     if (n > APART) n = APART;
     return TIMES * n <= ki_extent(r) ? n : 0;
 }

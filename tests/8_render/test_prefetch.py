@@ -91,17 +91,30 @@ def test_where_the_hardware_fetches_streams(koine, tmp_path, op, axis, ahead):
     (of_row(1024, 2048, 1, "add"), [16384]),
     (of_row(1024, 2048, 1, "max"), [16384]),
     (first_of_largest(1024, 2048), [16384]),     # carried
-    (of_row(1024, 2048, 0, "add"), [1024]),        # eight rows at once: what is next in each
+    (of_row(512, 4096, 0, "add"), [1024]),         # eight rows at once: what is next in each
+    (of_row(1024, 2048, 0, "add"), [8192]),        # one at a time: half as far along memory, beside the sums
+    (of_row(4096, 512, 0, "add"), [8192]),
+    (of_row(4096, 300, 0, "add"), [8 * 1200]),     # in whole rows, of which 256 columns count
+    (of_row(512, 4096, 0, "max"), [8192]),         # a maximum's rows may be longer
+    (of_row(256, 8192, 0, "max"), [1024]),
+    (of_row(512, 4000, 0, "max"), [16000]),
     (norm(64, 1024), [4 * 4096, 4 * 4096 + 1]),   # two passes, each for all lines of the next rows
     (norm(64, 4096), [16384, 16384 + 1]),
     (each(1 << 19, "exp"), [16384]),
-], ids=["sum_rows", "max_rows", "argmax_rows", "sum_columns", "rows_4K", "rows_16K", "exp"])
+], ids=["sum_rows", "max_rows", "argmax_rows", "columns", "columns_8K", "columns_2K", "columns_1200", "max_columns", "max_columns_32K", "max_columns_16000",
+        "rows_4K", "rows_16K", "exp"])
 def test_where_much_is_to_be_under_way(koine, tmp_path, text, want):
     """KN_AHEAD: so far ahead along memory, and into the first cache, which has room for two rows."""
     env = {"KN_CPU": "avx512", "KN_STREAM": 1 << 18}
     opts, code = lists(koine, tmp_path / "p.kn", text, **env, KN_AHEAD=16384)
     assert sorted(b for b, _ in opts) == want and "prefetcht0" in code and "prefetcht1" not in code
     assert lists(koine, tmp_path / "p.kn", text, **env)[0] != opts, "without it less"
+
+
+def test_a_part_of_a_row_is_not_along_memory(koine, tmp_path):
+    """Threads take parts of rows: several at once, as where less is under way."""
+    opts, _ = lists(koine, tmp_path / "p.kn", of_row(4096, 4096, 0, "max"), KN_CPU="avx512", KN_STREAM=1 << 18, KN_AHEAD=16384, KN_THREADS=2)
+    assert opts == [(1024, 1)]
 
 
 def test_no_more_than_the_first_cache_has(koine, tmp_path):

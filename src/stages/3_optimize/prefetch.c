@@ -337,26 +337,38 @@ static place of_map(const ki_choice *c, kn_uop param) {
     return (place){0};
 }
 
-/* What several rows at once are added to, or compared with (rows.c): the next rows, while these are gone through; where the hardware does that,
- * what stands a little further on in each of them, into the first cache. With AVX2 only where results are stored as they come: a vector by a
- * matrix took 1.2 times as long. */
+/* How far ahead of a row, or a thread's part of one, that goes by itself: along memory, or so many rows on. Beside what it is added to there is room in
+ * the first cache for half of what is to be under way. */
+static int64_t along_row(const ki_choice *c, int64_t bytes, int64_t next) {
+    int64_t ahead = c->ahead / 2;
+    return bytes >= c->ahead ? ahead : (ahead + bytes - 1) / bytes * next;
+}
+
+/* What rows are added to, or compared with (rows.c), several at once: the next rows, while these are gone through; where the hardware does that,
+ * what stands a little further on in each of them, into the first cache. One at a time where much is to be under way. With AVX2 only where results
+ * are stored as they come: a vector by a matrix took 1.2 times as long. */
 static place of_rows(const ki_choice *c, kn_uop param) {
     const ki_nest *k = &c->nest;
+    place best = {0};
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
-        if (ki_nest_step(k, u, r) >= FAR) continue;
-        kn_uop e = ki_nest_closer(k, r);
-        bool streams = c->target->streams > 1 || (c->ahead && e->src[0]->op == KN_STORE);
-        if (e->op != KN_END || !ki_nest_carries(k, e) || reads_in(k, u, r) < 2) continue;
-        kn_uop s = ki_nest_store(e);
-        if (ki_is_narrow(c) && (!s || ki_storage(s->src[0])->op != KN_PARAM)) continue;
-        for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
-            int64_t ahead = ki_is_serial(e->src[j]) ? ki_nest_step(k, u, e->src[j]) : 0;
-            if (ahead >= FAR && ahead <= MOST_ROW)
-                return (place){.loop = r, .ahead = streams ? FAR : ahead, .second = !streams};
+        int64_t step = ki_nest_step(k, u, r), row = step * ki_extent(r);
+        kn_uop e = ki_nest_closer(k, r), s = e->op == KN_END ? ki_nest_store(e) : NULL;
+        if (step >= FAR || e->op != KN_END || (double)row <= best.worth) continue;
+        bool deep = c->ahead && e->src[0]->op == KN_STORE, streams = deep || c->target->streams > 1;
+        bool one = reads_in(k, u, r) < 2;
+        if ((one && !deep) || (ki_is_narrow(c) && (!s || ki_storage(s->src[0])->op != KN_PARAM))) continue;
+        for (uint32_t q = 0; q < k->scope.nrange; q++) {
+            kn_uop v = k->scope.range[q], end = k->closer[q];
+            int64_t next = ki_is_serial(v) && v != r ? ki_nest_step(k, u, v) : 0;
+            bool part = one && next && end->op == KN_END && ki_scope_has(&k->scope, e, v); /* of a row that was cut */
+            if (!next || (end != e && !part) || !ki_nest_carries(k, end)) continue;
+            if (one) best = (place){.loop = r, .ahead = along_row(c, row, next), .worth = (double)row};
+            else if (next >= FAR && next <= MOST_ROW)
+                best = (place){.loop = r, .ahead = streams ? FAR : next, .second = !streams, .worth = (double)row};
         }
     }
-    return (place){0};
+    return best;
 }
 
 /* Is it what is copied to local memory? */

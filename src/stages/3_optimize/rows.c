@@ -456,6 +456,7 @@ kn_uop ki_opt_rows(ki_nest *k, ki_opt *o) {
 
 #define LEAST (1 << 20) /* bytes of a matrix: what a second-level cache holds may be read in any order */
 #define ROWS  (1 << 10) /* of such a matrix: shorter ones are as wide as a strip */
+#define LINE  64
 #define PAGES                                                                                                          \
     (1 << 13) /* bytes: shorter rows go one by one; of several at once none is long enough to be fetched ahead */
 #define PART (1 << 16) /* where there are more, their columns are taken in parts */
@@ -470,8 +471,8 @@ bool ki_choice_rows(ki_choice *c, kn_uop r, kn_uop v, int64_t rows, bool contrac
     return ki_choice_look(c, c->ok ? ki_nest_apply(&c->nest, o) : NULL), true;
 }
 
-/* Does something read a large matrix of which r counts the rows, far apart, and v is the place within one? */
-static bool reads_rows(const ki_choice *c, kn_uop r, kn_uop v) {
+/* How many bytes apart the rows of a large matrix lie which r counts, where v is the place within one; 0: nothing reads such a matrix. */
+static int64_t rows_apart(const ki_choice *c, kn_uop r, kn_uop v) {
     const ki_nest *k = &c->nest;
     int64_t least = c->from && c->from < LEAST ? (int64_t)c->from : LEAST;
     bool known[2];
@@ -481,9 +482,9 @@ static bool reads_rows(const ki_choice *c, kn_uop r, kn_uop v) {
         int64_t apart = ki_nest_stride(k, u, r, known), unit = ki_nest_stride(k, u, v, known + 1);
         if (!known[0] || !known[1] || unit != 1) continue;
         apart = (apart < 0 ? -apart : apart) * (int64_t)ki_itemsize((kn_dtype)u->dtype);
-        if (apart && apart >= least / ROWS && ki_extent(r) >= least / apart) return true;
+        if (apart && apart >= least / ROWS && ki_extent(r) >= least / apart) return apart;
     }
-    return false;
+    return 0;
 }
 
 bool ki_keeps_sums(const ki_choice *c, kn_uop e) {
@@ -493,19 +494,22 @@ bool ki_keeps_sums(const ki_choice *c, kn_uop e) {
     return local && (last->src[1]->op == KN_REDUCE || ki_nest_carries(&c->nest, e));
 }
 
-/* At once, of so many bytes each. */
-static int64_t rows_at_once(int64_t bytes, unsigned weight) {
-    return bytes < PAGES ? 1 : weight <= 10 ? 8 : weight <= 24 ? 4 : 2;
+/* At once, of so many bytes each, so many apart. Where much is to be under way, what lies along memory as it is gone through goes so as long as a
+ * first cache has room for it beside the sums: a maximum's rows may be longer, as it does more with each vector. */
+static int64_t rows_at_once(const ki_choice *c, const sums *s, int64_t bytes, int64_t apart, unsigned weight) {
+    bool along = c->ahead && s->n == 1 && !s->places && bytes == apart && bytes % LINE == 0;
+    int64_t most = along ? s->x[0]->arg.reduce.op == KN_MAX ? 2 * PAGES : PAGES : PAGES - 1;
+    return bytes <= most ? 1 : weight <= 10 ? 8 : weight <= 24 ? 4 : 2;
 }
 
 /* What the loop r inside v carries. */
 static bool choose_carried(ki_choice *c, kn_uop e, kn_uop r, kn_uop v) {
     carried sum;
     bool inside = ki_place_in(e, v) + 1 == ki_place_in(e, r) && ki_nest_carries(&c->nest, e);
-    if (!inside || !reads_rows(c, r, v) || !find_carried(&c->nest, e, r, &sum)) return false;
+    if (!inside || !rows_apart(c, r, v) || !find_carried(&c->nest, e, r, &sum)) return false;
     int64_t bytes = ki_extent(v) * (int64_t)ki_itemsize((kn_dtype)sum.old->dtype);
     /* Each stores something too, and past the caches four with AVX2 took 2.5 times as long as two. */
-    int64_t few = ki_is_narrow(c) ? 2 : 4, n = rows_at_once(bytes, ki_weight_in(&c->nest, r)) > 1 ? few : 1;
+    int64_t n = bytes < PAGES ? 1 : ki_is_narrow(c) ? 2 : 4;
     while (ki_extent(r) % n) n /= 2;
     return bytes <= KI_MOST_KEPT && ki_choice_rows(c, r, v, n, false);
 }
@@ -519,10 +523,13 @@ static bool choose_outer(ki_choice *c, kn_uop e, kn_uop v) {
         if (!r || ki_is_lane(r) || ki_scope_has(&k->scope, x, v)) continue;
         for (uint32_t q = 1; q < e->nsrc; q++) {
             kn_uop j = e->src[q];
-            int64_t n = rows_at_once(ki_extent(j) * (int64_t)ki_itemsize((kn_dtype)x->dtype), ki_weight_in(k, r));
             sums sum;
             if (j == v || !ki_is_serial(j) || ki_extent(j) < c->lanes || !ki_scope_has(&k->scope, x, j)) continue;
-            if (ki_extent(r) < 2 * n || !reads_rows(c, r, j) || find_sums(k, r, j, &sum)) continue;
+            int64_t apart = rows_apart(c, r, j);
+            if (!apart || find_sums(k, r, j, &sum)) continue;
+            int64_t bytes = ki_extent(j) * (int64_t)ki_itemsize((kn_dtype)x->dtype);
+            int64_t n = rows_at_once(c, &sum, bytes, apart, ki_weight_in(k, r));
+            if (ki_extent(r) < 2 * n) continue;
             if (sum.c.size * (int64_t)ki_itemsize((kn_dtype)x->dtype) > KI_MOST_KEPT) continue;
             return ki_choice_rows(c, r, j, n, ki_target_has(c->target, KN_MULACC));
         }
@@ -539,10 +546,11 @@ bool ki_choose_rows(ki_choice *c, kn_uop e, kn_uop v) {
     for (uint32_t i = 0; i < k->scope.n; i++) {
         kn_uop x = k->scope.node[i], r = x->op == KN_REDUCE && x->nsrc == 2 ? x->src[1] : NULL;
         sums sum;
-        if (!r || x->id > e->id || ki_is_lane(r) || !ki_scope_has(&k->scope, x, v) || !reads_rows(c, r, v)) continue;
-        if (find_sums(k, r, v, &sum)) continue;
+        if (!r || x->id > e->id || ki_is_lane(r) || !ki_scope_has(&k->scope, x, v)) continue;
+        int64_t apart = rows_apart(c, r, v);
+        if (!apart || find_sums(k, r, v, &sum)) continue;
         int64_t item = (int64_t)ki_itemsize((kn_dtype)x->dtype), bytes = ki_extent(v) * item;
-        int64_t n = rows_at_once(bytes, ki_weight_in(k, r));
+        int64_t n = rows_at_once(c, &sum, bytes, apart, ki_weight_in(k, r));
         if (ki_extent(r) < 2 * n) continue;
         if (bytes <= KI_MOST_KEPT) return ki_choice_rows(c, r, v, n, ki_target_has(c->target, KN_MULACC));
         if (ki_choice_even(c, v, PART / item)) return true;

@@ -183,6 +183,9 @@ static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
 /* How far ahead of a loop that goes along memory. */
 static int64_t far(const ki_choice *c) { return c->ahead ? c->ahead : AHEAD; }
 
+/* The same where a row is kept beside: the first cache has room for half of what is to be under way, then. */
+static int64_t beside_kept(const ki_choice *c) { return c->ahead ? c->ahead / 2 : AHEAD; }
+
 /* Where much is to be under way two rows that fit in the first cache are kept there, and each loop that goes through one asks for all of the next:
  * shared out and into the second cache, as elsewhere, layer norm took 1.2 times as long. */
 static bool goes_far(const ki_choice *c, int64_t row) { return c->ahead && row >= LONG_ROW && 2 * row <= FIRST; }
@@ -337,10 +340,9 @@ static place of_map(const ki_choice *c, kn_uop param) {
     return (place){0};
 }
 
-/* How far ahead of a row, or a thread's part of one, that goes by itself: along memory, or so many rows on. Beside what it is added to there is room in
- * the first cache for half of what is to be under way. */
+/* How far ahead of a row, or a thread's part of one, that goes by itself: along memory, or so many rows on. */
 static int64_t along_row(const ki_choice *c, int64_t bytes, int64_t next) {
-    int64_t ahead = c->ahead / 2;
+    int64_t ahead = beside_kept(c);
     return bytes >= c->ahead ? ahead : (ahead + bytes - 1) / bytes * next;
 }
 
@@ -598,12 +600,12 @@ static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
 /* What is found a row ahead (pipelined.c) is read for the first time: it is asked for, and this row, which some cache has by now, is not. */
 static place read_ahead(const ki_choice *c, kn_uop param) {
     const ki_nest *k = &c->nest;
-    place best = {0};
+    place best = {.second = !c->ahead};
+    int64_t ahead = ki_nest_opt(k, KI_OPT_LATE, NULL) ? beside_kept(c) : far(c);
     kn_uop u, r;
     for (uint32_t i = 0; ki_nest_opt(k, KI_OPT_PIPELINE, NULL) && (u = next_access(k, param, false, &i, &r));)
         if (ki_reads_ahead(u) && covered(k, u) > best.worth)
-            best = (place){
-                .loop = r, .ahead = rows_of(k, u) > 1 ? FAR : far(c), .worth = covered(k, u), .second = !c->ahead};
+            best.loop = r, best.ahead = rows_of(k, u) > 1 ? FAR : ahead, best.worth = covered(k, u);
     return best;
 }
 

@@ -117,6 +117,29 @@ def test_a_part_of_a_row_is_not_along_memory(koine, tmp_path):
     assert opts == [(1024, 1)]
 
 
+@pytest.mark.runs
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("op", ["add", "max"])
+@pytest.mark.parametrize("rows, n", [(131, 4096), (300, 2048), (1024, 300), (700, 519)])
+def test_columns_are_the_same_however_they_go(koine, tmp_path, level, op, rows, n):
+    """Row by row or several at once, by any number of threads: to the bit, zeros of either sign too; which NaN one is nobody promises."""
+    p, rng = tmp_path / "p.kn", np.random.default_rng(rows)
+    x = rng.choice(np.float32([-0.0, 0.0, -1.5, 3e-39]), (rows, n)) if op == "max" else rng.standard_normal((rows, n)).astype("f4")
+    x[rng.integers(rows, size=9), rng.integers(n, size=9)] = np.nan
+    p.write_text("koine 1 tensor\n" + of_row(rows, n, 0, op))
+    np.save(tmp_path / "x.npy", x)
+    got = []
+    for ahead, threads in [(0, 1), (16384, 1), (16384, 2), (16384, 5)]:
+        koine("run", p, "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy",
+              env={"KN_CPU": level, "KN_STREAM": 1 << 18, "KN_AHEAD": ahead, "KN_THREADS": threads, "KN_ALONE": 1})
+        got.append(np.load(tmp_path / "y.npy")[0])
+    want = np.max(x, axis=0) if op == "max" else np.sum(x, axis=0, dtype="f8")
+    assert np.allclose(got[0], want, rtol=1e-5, atol=1e-3, equal_nan=True)
+    if op == "max":
+        assert np.array_equal(np.signbit(got[0])[want == 0], ~np.any((x == 0) & ~np.signbit(x), axis=0)[want == 0])
+    assert len({(np.isnan(g).tobytes(), np.where(np.isnan(g), 0, g).tobytes()) for g in got}) == 1
+
+
 def test_no_more_than_the_first_cache_has(koine, tmp_path):
     """Rows of which it has no room for two: into the second one, as everywhere."""
     opts, code = lists(koine, tmp_path / "p.kn", norm(64, 8192), KN_CPU="avx512", KN_STREAM=1, KN_AHEAD=16384)

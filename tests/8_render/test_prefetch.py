@@ -153,6 +153,18 @@ def test_any_distance_is_one(koine, tmp_path, n):
     assert opts == [((n + 63) // 64 * 64 or 1536, 1)]
 
 
+@pytest.mark.parametrize("rows, wide, n, ahead, want", [
+    (512, 4096, 4096, 64, [64]),                     # half a line is one
+    (400, 40000, 64, 16384, [32 * 160000]),          # few columns of long rows: many rows on
+    (400, 400000, 64, 16384, []),                    # as far as that is a distance
+    (40, 4000000, 16, 16384, []),
+])
+def test_rows_too_far_on_are_not_asked_for(koine, tmp_path, rows, wide, n, ahead, want):
+    text = f'%x = param "x" : f32 [{rows}, {wide}]\n%s = shrink %x (0, 0) ({rows}, {n})\n%y = reduce max %s axes=(0)\nout "y" = %y\n'
+    opts, _ = lists(koine, tmp_path / "p.kn", text, KN_CPU="avx512", KN_STREAM=1 << 18, KN_AHEAD=ahead)
+    assert [b for b, _ in opts] == want
+
+
 @pytest.mark.parametrize("inputs, hint", [(1, "prefetcht0"), (2, "prefetcht1"), (3, None)])
 def test_what_is_stored_past_the_caches(koine, tmp_path, inputs, hint):
     """Each line of what is read once: one input into the first cache, two into the second; not what a cache has, nor what is stored in parts of lines."""

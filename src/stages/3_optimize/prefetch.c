@@ -184,7 +184,9 @@ static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
 static int64_t far(const ki_choice *c) { return c->ahead ? c->ahead : AHEAD; }
 
 /* The same where a row is kept beside: the first cache has room for half of what is to be under way, then. */
-static int64_t beside_kept(const ki_choice *c) { return c->ahead ? c->ahead / 2 : AHEAD; }
+static int64_t beside_kept(const ki_choice *c) {
+    return c->ahead >= 2 * LEAST ? c->ahead / 2 : c->ahead ? LEAST : AHEAD;
+}
 
 /* Where much is to be under way two rows that fit in the first cache are kept there, and each loop that goes through one asks for all of the next:
  * shared out and into the second cache, as elsewhere, layer norm took 1.2 times as long. */
@@ -340,10 +342,10 @@ static place of_map(const ki_choice *c, kn_uop param) {
     return (place){0};
 }
 
-/* How far ahead of a row, or a thread's part of one, that goes by itself: along memory, or so many rows on. */
+/* How far ahead of a row, or a thread's part of one, that goes by itself: along memory, or so many rows on; 0: too far. */
 static int64_t along_row(const ki_choice *c, int64_t bytes, int64_t next) {
-    int64_t ahead = beside_kept(c);
-    return bytes >= c->ahead ? ahead : (ahead + bytes - 1) / bytes * next;
+    int64_t ahead = beside_kept(c), rows = bytes >= c->ahead ? 0 : (ahead + bytes - 1) / bytes;
+    return !rows ? ahead : next <= MOST / rows ? rows * next : 0;
 }
 
 /* What rows are added to, or compared with (rows.c), several at once: the next rows, while these are gone through; where the hardware does that,
@@ -365,9 +367,8 @@ static place of_rows(const ki_choice *c, kn_uop param) {
             int64_t next = ki_is_serial(v) && v != r ? ki_nest_step(k, u, v) : 0;
             bool part = one && next && end->op == KN_END && ki_scope_has(&k->scope, e, v); /* of a row that was cut */
             if (!next || (end != e && !part) || !ki_nest_carries(k, end)) continue;
-            if (one) best = (place){.loop = r, .ahead = along_row(c, row, next), .worth = (double)row};
-            else if (next >= FAR && next <= MOST_ROW)
-                best = (place){.loop = r, .ahead = streams ? FAR : next, .second = !streams, .worth = (double)row};
+            int64_t ahead = one ? along_row(c, row, next) : next < FAR || next > MOST_ROW ? 0 : streams ? FAR : next;
+            if (ahead) best = (place){.loop = r, .ahead = ahead, .second = !streams, .worth = (double)row};
         }
     }
     return best;

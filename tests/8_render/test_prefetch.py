@@ -154,15 +154,16 @@ def test_any_distance_is_one(koine, tmp_path, n):
 
 
 @pytest.mark.parametrize("rows, wide, n, ahead, want", [
-    (512, 4096, 4096, 64, [64]),                     # half a line is one
+    (512, 4096, 4096, 64, []),                       # half a line is none
     (400, 40000, 64, 16384, [32 * 160000]),          # few columns of long rows: many rows on
     (400, 400000, 64, 16384, []),                    # as far as that is a distance
     (40, 4000000, 16, 16384, []),
 ])
 def test_rows_too_far_on_are_not_asked_for(koine, tmp_path, rows, wide, n, ahead, want):
     text = f'%x = param "x" : f32 [{rows}, {wide}]\n%s = shrink %x (0, 0) ({rows}, {n})\n%y = reduce max %s axes=(0)\nout "y" = %y\n'
-    opts, _ = lists(koine, tmp_path / "p.kn", text, KN_CPU="avx512", KN_STREAM=1 << 18, KN_AHEAD=ahead)
-    assert [b for b, _ in opts] == want
+    env = {"KN_CPU": "avx512", "KN_STREAM": 1 << 18, "KN_AHEAD": ahead}
+    opts, _ = lists(koine, tmp_path / "p.kn", text, **env)
+    assert [b for b, _ in opts] == want and "rows 1 0" in stage(koine, tmp_path / "p.kn", text, "--to", "optimize", **env)
 
 
 @pytest.mark.parametrize("inputs, hint", [(1, "prefetcht0"), (2, "prefetcht1"), (3, None)])
@@ -430,6 +431,14 @@ def test_two_lines_where_much_is_under_way(koine, tmp_path, rows, cols, apart):
     assert [len(re.findall(rf"prefetch{to} \[", code)) for to in ("nta", "t1")] == [32 * once, 32 * (not once)]
     ops = stage(*program, "--to", "optimize", **env)
     assert re.findall(r"rotate \d+ (\d+)", ops) == [str(apart)] * bool(apart), ops
+
+
+def test_what_a_sum_goes_along_too_is_not_rotated(koine, tmp_path):
+    """What is refused at last must not cost all that was chosen before it."""
+    x, wide = "%x = permute %t order=(1, 0)\n", norm(100000, 8192).split("\n", 1)[1]
+    text = f'%t = param "x" : f32 [8192, 100000]\n{x}{wide}'
+    made = stage(koine, tmp_path / "p.kn", text, "--to", "optimize", KN_CPU="avx512", KN_AHEAD=16384)
+    assert "stream 0 0" in made and "prefetch 0 128" in made and "rotate" not in made
 
 
 @pytest.mark.runs

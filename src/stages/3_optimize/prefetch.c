@@ -184,9 +184,7 @@ static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
 static int64_t far(const ki_choice *c) { return c->ahead ? c->ahead : AHEAD; }
 
 /* The same where a row is kept beside: the first cache has room for half of what is to be under way, then. */
-static int64_t beside_kept(const ki_choice *c) {
-    return c->ahead >= 2 * LEAST ? c->ahead / 2 : c->ahead ? LEAST : AHEAD;
-}
+static int64_t beside_kept(const ki_choice *c) { return c->ahead ? (c->ahead + 1) / 2 : AHEAD; }
 
 /* Where much is to be under way two rows that fit in the first cache are kept there, and each loop that goes through one asks for all of the next:
  * shared out and into the second cache, as elsewhere, layer norm took 1.2 times as long. */
@@ -342,10 +340,10 @@ static place of_map(const ki_choice *c, kn_uop param) {
     return (place){0};
 }
 
-/* How far ahead of a row, or a thread's part of one, that goes by itself: along memory, or so many rows on; 0: too far. */
+/* How far ahead of a row, or a thread's part of one, that goes by itself: along memory, or so many rows on. */
 static int64_t along_row(const ki_choice *c, int64_t bytes, int64_t next) {
-    int64_t ahead = beside_kept(c), rows = bytes >= c->ahead ? 0 : (ahead + bytes - 1) / bytes;
-    return !rows ? ahead : next <= MOST / rows ? rows * next : 0;
+    int64_t ahead = beside_kept(c);
+    return bytes >= c->ahead ? ahead : (ahead + bytes - 1) / bytes * next;
 }
 
 /* What rows are added to, or compared with (rows.c), several at once: the next rows, while these are gone through; where the hardware does that,
@@ -578,6 +576,7 @@ static place of_squares(const ki_choice *c, kn_uop param) {
 }
 
 static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
+    if (at->ahead < LEAST || at->ahead > MOST) return false;
     ki_opt o = {.op = KI_OPT_PREFETCH,
                 .axis = (int32_t)loop->arg.range.id,
                 .arg = (int32_t)at->ahead,

@@ -19,15 +19,21 @@ static bool has_others(const ki_nest *k, kn_uop r) {
     return ki_nest_loops_inside(k, r);
 }
 
+/* Why r of a nest cannot be rotated by n for each of the lanes; NULL: it can. */
+static const char *refused(const ki_nest *k, kn_uop r, kn_uop lane, int64_t n) {
+    kn_uop e = ki_nest_closer(k, r);
+    return e->op != KN_END || !ki_is_serial(r) || !ki_nest_independent(k, r)
+               ? "its iterations depend on each other, or it is no loop"
+           : has_others(k, r) ? "something else loops along it, or inside it"
+           : !lane || !ki_is_lane(lane) || ki_place_in(e, lane) >= e->nsrc ? "that is no lane of its nest"
+           : n < 1 || n >= ki_extent(r)                                    ? "so many iterations it has not"
+                                                                           : NULL;
+}
+
 kn_uop ki_opt_rotate(ki_nest *k, ki_opt *o) {
     ki_ir *ir = k->ir;
-    kn_uop r = ki_nest_range(k, (uint32_t)o->axis), e = ki_nest_closer(k, r), lane = ki_nest_range(k, (uint32_t)o->id);
-    const char *why = e->op != KN_END || !ki_is_serial(r) || !ki_nest_independent(k, r)
-                          ? "its iterations depend on each other, or it is no loop"
-                      : has_others(k, r) ? "something else loops along it, or inside it"
-                      : !lane || !ki_is_lane(lane) || ki_place_in(e, lane) >= e->nsrc ? "that is no lane of its nest"
-                      : o->arg < 1 || o->arg >= ki_extent(r)                          ? "so many iterations it has not"
-                                                                                      : NULL;
+    kn_uop r = ki_nest_range(k, (uint32_t)o->axis), lane = ki_nest_range(k, (uint32_t)o->id);
+    const char *why = refused(k, r, lane, o->arg);
     if (why) return FAIL(why);
     /* the place of a lane's iteration, counted from the first lane's beginning: which round, and where in it */
     int64_t n = ki_extent(r), rounds = ((ki_extent(lane) - 1) * o->arg + n - 1) / n + 1;
@@ -84,7 +90,7 @@ void ki_choose_rotations(ki_choice *c) {
         for (uint32_t i = 0; i < k->nreads && !lines; i++)
             if (ki_scope_has(&k->scope, k->reads[i], r)) lines = lines_of(k, e, r, k->reads[i]);
         int64_t n = lines ? lines_apart(k, e, r) : 0;
-        if (n > 0)
+        if (n > 0 && !refused(k, r, lines, n))
             ki_choice_look(c, ki_nest_apply(&c->nest, (ki_opt){.op = KI_OPT_ROTATE,
                                                                .axis = (int32_t)r->arg.range.id,
                                                                .arg = (int32_t)n,

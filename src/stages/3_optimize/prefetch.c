@@ -56,6 +56,8 @@ static bool is_streamed(const ki_nest *k, int32_t slot) {
     return false;
 }
 
+static bool is_distance(int64_t bytes) { return bytes >= LEAST && bytes <= MOST; }
+
 kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis);
     bool meets = false;
@@ -63,7 +65,7 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
         meets = ki_is_access(k->scope.node[i]) && ki_slot_of(ki_storage(k->scope.node[i])) == o->id &&
                 (ki_scope_has(&k->scope, k->scope.node[i], r) || ki_nest_closer(k, r)->op == KN_REDUCE);
     const char *why = !meets                            ? "the loop neither reads nor writes it"
-                      : o->arg < LEAST || o->arg > MOST ? "that is no distance"
+                      : !is_distance(o->arg)            ? "that is no distance"
                       : is_asked_for(k, o->id, o->axis) ? "it is already"
                                                         : NULL;
     return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, why) : k->sink;
@@ -576,7 +578,7 @@ static place of_squares(const ki_choice *c, kn_uop param) {
 }
 
 static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
-    if (at->ahead < LEAST || at->ahead > MOST) return false;
+    if (!is_distance(at->ahead)) return false;
     ki_opt o = {.op = KI_OPT_PREFETCH,
                 .axis = (int32_t)loop->arg.range.id,
                 .arg = (int32_t)at->ahead,
@@ -659,7 +661,7 @@ static bool is_packed(const ki_nest *k, kn_uop access, kn_uop r, packed *p) {
         if (!ki_nest_step(k, read, v)) p->uses *= ki_extent(v);
     }
     p->ahead = next ? ki_nest_step(k, access, next) : 0;
-    return p->sum && p->ahead >= LEAST && p->ahead <= MOST;
+    return p->sum && is_distance(p->ahead);
 }
 
 /* The next panel, or strip of panels, that comes from far: some of its lines in each tile's sum, so that memory is never asked for more than the queues

@@ -456,7 +456,6 @@ kn_uop ki_opt_rows(ki_nest *k, ki_opt *o) {
 
 #define LEAST (1 << 20) /* bytes of a matrix: what a second-level cache holds may be read in any order */
 #define ROWS  (1 << 10) /* of such a matrix: shorter ones are as wide as a strip */
-#define LINE  64
 #define PAGES                                                                                                          \
     (1 << 13) /* bytes: shorter rows go one by one; of several at once none is long enough to be fetched ahead */
 #define PART (1 << 16) /* where there are more, their columns are taken in parts */
@@ -497,7 +496,7 @@ bool ki_keeps_sums(const ki_choice *c, kn_uop e) {
 /* At once, of so many bytes each, so many apart. Where much is to be under way, what lies along memory as it is gone through goes so as long as a
  * first cache has room for it beside the sums: a maximum's rows may be longer, as it does more with each vector. */
 static int64_t rows_at_once(const ki_choice *c, const sums *s, int64_t bytes, int64_t apart, unsigned weight) {
-    bool along = c->ahead && s->n == 1 && !s->places && bytes == apart && bytes % LINE == 0;
+    bool along = c->ahead && s->n == 1 && !s->places && bytes == apart && bytes % c->target->line == 0;
     int64_t most = along ? s->x[0]->arg.reduce.op == KN_MAX ? 2 * PAGES : PAGES : PAGES - 1;
     return bytes <= most ? 1 : weight <= 10 ? 8 : weight <= 24 ? 4 : 2;
 }

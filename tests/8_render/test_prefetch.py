@@ -79,12 +79,18 @@ def test_along_rows(koine, tmp_path, level, op):
     assert "prefetch" not in lists(koine, tmp_path / "p.kn", of_row(1024, 1021, 1, op), KN_CPU=level, KN_STREAM=1 << 22)[1]
 
 
-@pytest.mark.parametrize("op", ["add", "max"])
-@pytest.mark.parametrize("axis, ahead", [(0, 1024), (1, 4096)])
-def test_where_the_hardware_fetches_streams(koine, tmp_path, op, axis, ahead):
+@pytest.mark.parametrize("text, ahead", [(of_row(1024, 2048, axis, op), n) for axis, n in ((0, 1024), (1, 4096)) for op in ("add", "max")])
+def test_where_the_hardware_fetches_streams(koine, tmp_path, text, ahead):
     """With FP16: along rows further ahead, of several rows at once what is next in each of them, into the first cache."""
-    opts, code = lists(koine, tmp_path / "p.kn", of_row(1024, 2048, axis, op), KN_CPU="fp16", KN_STREAM=1 << 20)
+    opts, code = lists(koine, tmp_path / "p.kn", text, KN_CPU="fp16", KN_STREAM=1 << 20)
     assert opts == [(ahead, 1)] and "prefetcht0" in code and "prefetcht1" not in code
+
+
+@pytest.mark.parametrize("level, want", [("fp16", [(4096, 1)]), ("avx512", []), ("avx2", [])])
+def test_what_is_largest_and_where(koine, tmp_path, level, want):
+    """Found in one pass: where the hardware fetches streams, into the second cache, as what is done to a vector takes longer than a sum."""
+    opts, code = lists(koine, tmp_path / "p.kn", first_of_largest(1024, 2048), KN_CPU=level, KN_STREAM=1 << 20)
+    assert opts == want and ("prefetcht1" in code) == bool(want) and "prefetcht0" not in code
 
 
 @pytest.mark.parametrize("text, want", [

@@ -6,6 +6,7 @@
  * The op changes no node: it stands in the kernel's list of OptOps, where the machine code is made from it. Asking for what lies
  * beyond a buffer is no access. */
 #include "stages/3_optimize/choose.h"
+#include "stages/3_optimize/dots.h"
 
 #define FAIL(...) (ki_fail(k->ir->env, __VA_ARGS__), NULL)
 #define LEAST     64
@@ -280,7 +281,8 @@ static place of_sum(const ki_choice *c, kn_uop param, bool past) {
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         if (ki_nest_step(k, u, r) >= FAR) continue;
         kn_uop x = ki_nest_closer(k, r);
-        bool first = c->ahead && x->op == KN_END && ki_nest_opt(k, KI_OPT_FIRST, NULL) && ki_nest_carries(k, x);
+        bool first =
+            (c->ahead || streams) && x->op == KN_END && ki_nest_opt(k, KI_OPT_FIRST, NULL) && ki_nest_carries(k, x);
         bool apart = false, once = x->op == KN_REDUCE || first;
         for (uint32_t q = 0; q < k->scope.nrange && once; q++) {
             kn_uop v = k->scope.range[q];
@@ -440,15 +442,17 @@ static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
     return other == first || at->loop == first ? NULL : other;
 }
 
-/* What meets the sums of a tile when they are done, and what they are stored in: the next tile's while its sums run. */
+/* What meets the sums of a tile when they are done, and what they are stored in: the next tile's while its sums run. Not where sums are AMX's: they
+ * are done so soon that asking takes the places of what they load. */
 static place behind_sums(const ki_nest *k, kn_uop param) {
     place best = {0};
     int64_t terms;
-    kn_uop u, r;
+    kn_uop u, r, x;
     for (uint32_t i = 0; (u = next_access(k, param, true, &i, &r));) {
         kn_uop e = ki_nest_closer(k, r);
         int64_t ahead = ki_nest_step(k, u, r);
-        if (e->op != KN_END || ki_last_loop(e) != r || !longest_sum(k, r, &terms) || terms < LEAST_TERMS) continue;
+        if (e->op != KN_END || ki_last_loop(e) != r || !(x = longest_sum(k, r, &terms))) continue;
+        if (terms < LEAST_TERMS || ki_is_tiled(x)) continue;
         if (is_row(k, u) && ahead >= LEAST && ahead <= MOST && covered(k, u) > best.worth)
             best = (place){.loop = r, .ahead = ahead, .worth = covered(k, u), .rows = rows_of(k, u)};
     }

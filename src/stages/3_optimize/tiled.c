@@ -13,8 +13,7 @@
      << 15) /* bytes of rows that stay in a second-level cache while tiles of others go by, and how many rows at least */
 #define LEAST_DOTS  8
 #define MOST_WINDOW 3         /* places along one axis of a window */
-#define APART       2048      /* bytes from row to row: of 32 rows 16 share a set, or more */
-#define MOST_STRIP  (1 << 17) /* bytes of a tile's rows that are copied */
+#define LONG_ROW    (1 << 12) /* bytes: a second-level cache keeps a tile's rows of no more beside panels */
 
 static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
     ki_choice_do(c, KI_OPT_SWAP, 0, false, a->arg.range.id, b->arg.range.id);
@@ -178,9 +177,9 @@ static bool channels_inside(ki_choice *c, const ki_tile *t) {
     return false;
 }
 
-/* Rows of a product of whole tiles of which a first-level cache does not hold a tile's: the sum goes in blocks, so that it does while all panels go
- * by, loop `id`, or, where that would keep too much, in each tile. Tiles begin as what is kept (5_select/tiles.c), so terms are added in the order in
- * which they were. What is decided does not hang on how many panels or rows a thread has. */
+/* Rows of a product of whole tiles, too long to stay while all panels go by: the sum goes in blocks, of which a first-level cache holds a tile's rows
+ * meanwhile, around loop `id`, or, where that would keep too much, in each tile. Tiles begin as what is kept (5_select/tiles.c), so terms are added in
+ * the order in which they were. What is decided does not hang on how many panels or rows a thread has. */
 static bool block_sum(ki_choice *c, const ki_tile *t, uint32_t sum, uint32_t id) {
     kn_uop r = ki_nest_range(&c->nest, sum), other = ki_nest_range(&c->nest, id);
     int64_t n = ki_extent(r), f = SUM_BLOCK;
@@ -197,15 +196,6 @@ static bool block_sum(ki_choice *c, const ki_tile *t, uint32_t sum, uint32_t id)
         if (made) ki_choice_mark(c, ki_nest_closer(&c->nest, made));
     }
     return c->ok;
-}
-
-/* Do the rows that a tile has beside each other lie in so few sets of the first cache that it does not keep them while panels go by? They are
- * copied, for all panels. */
-static bool shares_sets(const ki_choice *c, const ki_tile *t) {
-    bool known;
-    int64_t apart = ki_nest_stride(&c->nest, t->other, t->u, &known) * (int64_t)ki_itemsize((kn_dtype)t->other->dtype);
-    int64_t strip = t->mu * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other);
-    return t->whole && known && apart % APART == 0 && strip <= MOST_STRIP && ki_storage(t->other)->op == KN_PARAM;
 }
 
 /* Are all panels of a strip of columns (strips.c) packed at once, a row of it after the other? Where vectors are narrow: a panel's piece of a row is a
@@ -288,7 +278,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     }
     bool tiles =
         ki_is_tiled(t->reduce) && t->reduce->nsrc == 2 && t->u && t->lanes == KI_TILE_SIDE && t->mu % KI_TILE_SIDE == 0;
-    int32_t copies = tiles && !apart && shares_sets(c, t) ? ki_storage(t->other)->arg.param->slot : 0;
+    bool blocks = tiles && ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) > LONG_ROW;
     uint32_t steps = t->reduce->src[1]->arg.range.id;
     uint32_t sum[KI_MAX_RANK], sums = 0, taps = t->taps ? t->taps->arg.range.id : UINT32_MAX;
     bool copied = t->pack || ki_storage(t->streamed)->op == KN_BUFFER; /* as the sums go */
@@ -307,10 +297,9 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
                 : (t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i], false))
             return false;
     copy_windows(c, inside);
-    if (copies && !ki_choice_do(c, KI_OPT_STAGE, 0, false, u, copies)) return false;
     if (turned >= 0 && !ki_choice_do(c, KI_OPT_STAGE, 0, true, u, turned)) return false;
     for (uint32_t i = 0; i < sums && c->ok; i++) ki_join_sums(c, sum[i]);
-    if (c->ok && tiles && !block_sum(c, t, steps, t->whole ? v : u)) return false;
+    if (c->ok && blocks && !block_sum(c, t, steps, t->whole ? v : u)) return false;
     if (c->ok && taps != UINT32_MAX) ki_choice_do(c, KI_OPT_TERMS, 0, false, taps, 0);
     return c->ok;
 }

@@ -442,8 +442,8 @@ static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
     return other == first || at->loop == first ? NULL : other;
 }
 
-/* What meets the sums of a tile when they are done, and what they are stored in: the next tile's while its sums run. Not where sums are AMX's: they
- * are done so soon that asking takes the places of what they load. */
+/* What meets the sums of a tile when they are done, and what they are stored in: the next tile's while its sums run. Not where sums are AMX's:
+ * products of bf16 took 0.92 to 1.0 of their time without. */
 static place behind_sums(const ki_nest *k, kn_uop param) {
     place best = {0};
     int64_t terms;

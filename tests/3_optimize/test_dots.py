@@ -227,6 +227,16 @@ def test_panels_lie_side_by_side(koine, tmp_path):
     assert "vmovd " not in listing
 
 
+def test_nothing_is_asked_for_behind_tiles(koine, tmp_path):
+    """Lines of the result, as where sums take longer (tests/8_render/test_prefetch.py)."""
+    p = tmp_path / "p.kn"
+    text = program("bf16", "bf16", (1, 1024, 1024, 1024), 0, 0)[0]
+    p.write_text(text.replace('out "o" = %o', '%o1 = cast %o : bf16\nout "o" = %o1'))
+    for level, asked in (("amx", False), ("fp16", True)):
+        code = koine("compile", p, "--target", "x86", env={"KN_CPU": level, "KN_THREADS": "1", "KN_CODE": "x86", "KN_STREAM": str(4 << 20)}).stdout
+        assert ("prefetchw" in code) == asked and ("tdpbf16ps" in code) != asked
+
+
 def test_signs_are_turned_where_words_are_copied(koine, tmp_path):
     """A tile's rows at once, whole vectors of them, and not one word after the other at each of its uses."""
     p = tmp_path / "p.kn"

@@ -276,9 +276,8 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (also[i].row) lanes[m++] = along(c, also[i].row);
         ki_choice_mark(c, also[i].reduce);
     }
-    bool tiles =
-        ki_is_tiled(t->reduce) && t->reduce->nsrc == 2 && t->u && t->lanes == KI_TILE_SIDE && t->mu % KI_TILE_SIDE == 0;
-    bool blocks = tiles && ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) > LONG_ROW;
+    bool blocks = ki_is_tiled(t->reduce) && t->reduce->nsrc == 2 && t->u && t->lanes == KI_TILE_SIDE &&
+                  t->mu % KI_TILE_SIDE == 0 && ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) > LONG_ROW;
     uint32_t steps = t->reduce->src[1]->arg.range.id;
     uint32_t sum[KI_MAX_RANK], sums = 0, taps = t->taps ? t->taps->arg.range.id : UINT32_MAX;
     bool copied = t->pack || ki_storage(t->streamed)->op == KN_BUFFER; /* as the sums go */

@@ -413,6 +413,24 @@ static bool choose_whole_sum(ki_choice *c, kn_uop x) {
     return false;
 }
 
+#define BLOCK    64 /* iterations of a loop of long chains, */
+#define FEWEST   16
+#define CHAIN    20 /* weight of its body, and */
+#define FUNCTION 16 /* of something in it */
+
+/* Iterations of a block of a loop along v whose chains are to be cut in two (5_select/chains.c): a first cache has what is kept of it. 0: of all of it,
+ * or they are short. */
+static int64_t block_of(const ki_choice *c, kn_uop v, int64_t trips) {
+    const ki_nest *k = &c->nest;
+    bool function = false;
+    if (!c->target->native || !ki_is_narrow(c) || trips <= BLOCK || ki_weight_in(k, v) < CHAIN) return 0;
+    for (uint32_t i = 0; i < k->scope.n && !function; i++)
+        function = ki_scope_has(&k->scope, k->scope.node[i], v) && ki_weight(k->scope.node[i]) >= FUNCTION;
+    int64_t n = function ? BLOCK : 0;
+    while (n && trips % n) n--;
+    return n >= FEWEST ? n : 0;
+}
+
 void ki_choose_nest(ki_choice *c, kn_uop e) {
     ki_tile t = {0};
     if (choose_whole_nest(c, e)) return;
@@ -456,7 +474,8 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
     uint32_t part = two ? ki_nest_next_range(&c->nest) : id;
     ki_choice_mark(c, e);
     KI_CHOICE_SPLIT(c, {(kn_axis)t.v->arg.range.axis, id, half}, {KN_AX_UPCAST, id, two ? 2 : 0},
-                    {KN_AX_UPCAST, part, lanes}, {KN_AX_UPCAST, part, unroll > 1 ? unroll : 0});
+                    {KN_AX_UPCAST, part, lanes}, {KN_AX_UPCAST, part, unroll > 1 ? unroll : 0},
+                    {KN_AX_LOOP, part, two ? 0 : block_of(c, t.v, ki_extent(t.v) / (lanes * unroll))});
 }
 
 /* Does the kernel multiply rows that it keeps by what it reads? Then several rows are tiled together (tile.c), and its other

@@ -5,6 +5,7 @@
 #include "stages/4_expand/lanes.h"
 
 #include "ir/scalar.h"
+#include "stages/indexing.h"
 
 #include <string.h>
 
@@ -142,11 +143,6 @@ static kn_uop constants(ki_ex *x, const ki_affine *f) {
     return r;
 }
 
-/* a + b; b where there is no a, or it is 0. */
-static kn_uop plus(ki_ex *x, kn_uop a, kn_uop b) {
-    return !a || ki_is_const_int(a, 0) ? b : ki_op2(x->ir, KN_ADD, a, b);
-}
-
 /* f without its lane parts; *rest: the sum of its shaped terms that are not constant, or NULL. */
 static const ki_affine *scalar_part(ki_ex *x, const ki_affine *f, kn_uop *rest, bool *ok) {
     ki_affine *s = ki_arena_alloc(&x->affines.arena, sizeof *s + f->n * sizeof *s->t);
@@ -162,7 +158,7 @@ static const ki_affine *scalar_part(ki_ex *x, const ki_affine *f, kn_uop *rest, 
             s->t[s->n++] = f->t[i];
         } else if (!ki_lane_is_const(u)) {
             if (f->t[i].c != 1) u = ki_op2(x->ir, KN_MUL, u, ki_index(x->ir, f->t[i].c));
-            *rest = u ? plus(x, *rest, u) : NULL;
+            *rest = *rest ? ki_index_add(x->ir, *rest, u) : u;
             *ok &= *rest != NULL;
         }
     }
@@ -182,7 +178,7 @@ kn_uop ki_lane_steps(ki_ex *x, kn_uop r, const int64_t *coef, const int64_t *dim
         own[k] = dim[k];
         for (int64_t i = 0; i < dim[k]; i++) v[i] = (uint64_t)coef[k] * (uint64_t)i;
         kn_uop list = ki_lane_consts(x, KN_IDX, v, own);
-        ok = list && (r = plus(x, r, list));
+        ok = list && (r = r ? ki_index_add(x->ir, r, list) : list);
     }
     if (ok && !r) v[0] = 0, r = ki_lane_consts(x, KN_IDX, v, own);
     ki_free(v);
@@ -211,8 +207,8 @@ kn_uop ki_lane_index(ki_ex *x, const ki_affine *f) {
     kn_uop r = ki_affine_node(&x->affines, s);
     if (r && !ki_is_const(r) && steps_of(x, f, coef, dim)) return ki_lane_steps(x, r, coef, dim);
     kn_uop lanes = constants(x, f);
-    if (r && lanes) r = plus(x, r, lanes);
-    if (r && rest) r = plus(x, r, rest);
+    if (r && lanes) r = ki_index_add(x->ir, r, lanes);
+    if (r && rest) r = ki_index_add(x->ir, r, rest);
     return r;
 }
 

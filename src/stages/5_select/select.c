@@ -13,6 +13,7 @@ kn_uop ki_select(ki_ir *ir, const ki_target *t, kn_uop sink) {
      * lanes and index arithmetic then make may lack instructions again. */
     s = ki_decompose(ir, t, ki_tile_sums(ir, t, s));
     if (s) s = ki_lack(ir, t->level, s);
+    if (s) s = ki_cut_chains(ir, t, s);
     if (s) s = ki_devectorize(ir, t, s);
     if (s) s = ki_read_words(ir, t, s);
     if (s) s = ki_lower_index(ir, t, s);

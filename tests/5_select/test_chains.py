@@ -1,0 +1,60 @@
+"""Loops of long chains in two, below AVX-512 (5_select/chains.c): how many loops there are, and that values stay what they were, to the bit."""
+import math
+import re
+
+import numpy as np
+import pytest
+
+GELU = ['%a = mul %x 0.70710677', '%b = erf %a', '%c = add %b 1.0', '%d = mul %x 0.5', '%y = mul %d %c']
+TWICE = ['%a = tanh %x', '%y = erf %a']
+SINE = ['%y = sin %x']
+LIGHT = ['%y = mul %x 0.5']
+
+
+def text(lines, shape=(8, 4096)):
+    return "\n".join(["koine 1 tensor", f'%x = param "x" : f32 {list(shape)}', *lines, 'out "y" = %y', ""])
+
+
+def ends(koine, tmp_path, lines, level):
+    """Loops of the kernel that are closed."""
+    p = tmp_path / "p.kn"
+    p.write_text(text(lines))
+    out = koine("compile", p, "--to", "select", env={"KN_CODE": "x86", "KN_CPU": level, "KN_THREADS": "1"}).stdout
+    return len(re.findall(r"= end ", out))
+
+
+@pytest.mark.parametrize("lines, least", [(GELU, 2), (TWICE, 3), (SINE, 2)])
+def test_is_cut(koine, tmp_path, lines, least):
+    assert ends(koine, tmp_path, lines, "avx2") >= least
+    assert ends(koine, tmp_path, lines, "sse2") >= least
+    assert ends(koine, tmp_path, lines, "avx512") == 1
+
+
+def test_short_chains_stay(koine, tmp_path):
+    assert ends(koine, tmp_path, LIGHT, "avx2") == 1
+
+
+def run(koine, tmp_path, lines, level, x):
+    p = tmp_path / "p.kn"
+    p.write_text(text(lines, x.shape))
+    np.save(tmp_path / "x.npy", x)
+    koine("run", p, "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env={"KN_CODE": "x86", "KN_CPU": level, "KN_CACHE": "off"})
+    return np.load(tmp_path / "y.npy")
+
+
+# One column alone is no vector of a row: it is computed as others are.
+@pytest.mark.parametrize("lines", [GELU, TWICE, SINE])
+@pytest.mark.parametrize("level", ["avx2", "sse2"])
+@pytest.mark.parametrize("columns", [64, 1000, 1024, 4096, 4099])
+def test_same_bits(koine, tmp_path, lines, level, columns):
+    x = (np.random.default_rng(columns).standard_normal((5, columns)) * 4).astype(np.float32)
+    x.ravel()[:6] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-42]
+    got, want = run(koine, tmp_path, lines, level, x), run(koine, tmp_path, lines, level, x.reshape(-1, 1)).reshape(x.shape)
+    assert (got.view(np.uint32) == want.view(np.uint32))[~np.isnan(want)].all() and (np.isnan(got) == np.isnan(want)).all()
+
+
+def test_sums_of_chains(koine, tmp_path):
+    x = np.random.default_rng(1).standard_normal((5, 4096)).astype(np.float32)
+    want = np.vectorize(math.erf)(x.astype(np.float64)).sum(1)
+    got = run(koine, tmp_path, ["%e = erf %x", "%y = reduce add %e axes=(1)"], "avx2", x)
+    np.testing.assert_allclose(got.ravel(), want, atol=2e-3)

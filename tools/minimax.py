@@ -144,30 +144,32 @@ def near(f, a, b):
     return min((middle + k * step for k in range(-300, 301)), key=off)
 
 
-def pieces(f, shift, bits, edges, deg, first):
-    """f on 16 intervals as f(b) + d (c_1 + c_2 d + ...), d = x - b; near 0 as d + d (c_1 + ...), c_1 = 0 where first is 1. Edges are of x + shift:
-    bits of that from `bits` on choose the interval. Rows b, f(b), c_1, ... in that order."""
-    rows, worst = [[mp.mpf(0)] * 16 for _ in range(deg + 2)], mp.mpf(0)
-    for k, (lo, hi) in enumerate(zip(edges, edges[1:])):
-        lo, hi = mp.mpf(lo - shift), mp.mpf(hi - shift)
-        if k == 0:
+def pieces(f, shift, bits, end, deg):
+    """f up to `end` on at most 32 intervals as f(b) + d (c_1 + c_2 d + ...), d = x - b; near 0, where b is 0, as d + d (c_1 + ...). Five bits of x + shift, as a
+    f32, from `bits` on choose the interval. Rows b, f(b), c_1, ... in that order."""
+    rows, worst = [[mp.mpf(0)] * 32 for _ in range(deg + 2)], mp.mpf(0)
+    first = struct.unpack("I", struct.pack("f", shift))[0] >> bits
+    edge = lambda k: mp.mpf(struct.unpack("f", struct.pack("I", k << bits))[0]) - shift
+    for k in range(first, first + 32):
+        lo, hi = edge(k), edge(k + 1)
+        if lo > end:
+            break
+        if k == first:
             b, at = mp.mpf(0), mp.mpf(0)
-            c, err = fit(lambda d: (f(d) - d) / d ** (first + 1), 0, hi, deg - 1 - first, 24, lambda d: d ** (first + 1) / f(d))
-            c = [mp.mpf(0)] * first + c
+            c, err = fit(lambda d: (f(d) - d) / d, 0, hi, deg - 1, 24, lambda d: d / f(d))
         else:
             b = near(f, lo, hi)
             at = rounded(f(b), 24)
             c, err = fit(lambda d: (f(b + d) - at) / d, lo - b, hi - b, deg - 1, 24, lambda d: abs(d) / f(b + d))
-        place = struct.unpack("I", struct.pack("f", edges[k]))[0] >> bits & 15
         for row, v in zip(rows, [b, at] + c):
-            row[place] = v
+            row[k & 31] = v
         worst = max(worst, err)
     return rows, worst
 
 
 TABLES = {
-    "tanh32_table": lambda: pieces(mp.tanh, 0.75, 21, [0.75, 0.875, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10], 6, 1),
-    "erf32_table": lambda: pieces(mp.erf, 1.5, 20, [1.5, 1.625, 1.75, 1.875] + [2 + k / 4 for k in range(8)] + [4, 4.5, 5, 5.5], 5, 0),
+    "tanh32_table": lambda: pieces(mp.tanh, 0.625, 20, 9.2, 4),
+    "erf32_table": lambda: pieces(mp.erf, 1.5, 19, 3.96, 4),
 }
 
 

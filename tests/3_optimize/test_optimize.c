@@ -1140,9 +1140,10 @@ static kn_uop along(kn_uop sink) {
     kn_uop s = sink ? ki_apply_opt(&ir, sink, late(0)) : NULL;
     return s ? ki_apply_opt(&ir, s, pipeline(0)) : NULL;
 }
-static bool pipelines(kn_uop sink, ki_machine m) {
-    return chooses(KI_OPT_PIPELINE, ki_target_native("avx512"), sink, m);
+static bool pipelines_at(const char *level, kn_uop sink, ki_machine m) {
+    return chooses(KI_OPT_PIPELINE, ki_target_native(level), sink, m);
 }
+static bool pipelines(kn_uop sink, ki_machine m) { return pipelines_at("avx512", sink, m); }
 /* ENDs of loops of sums, after stage 4. */
 static int sum_loops(kn_uop sink) {
     kn_uop e = sink ? ki_expand_kernel(&ir, NULL, sink) : NULL, *node;
@@ -1195,9 +1196,11 @@ static void pipelining(void) {
                          opt(KI_OPT_SPLIT, 1, 8, KN_AX_UPCAST, false)),
             pipeline(0), OPT_PIPELINE, "loops that are not alike");
     finish(), begin();
-    CHECK(pipelines(kept_below(64, 128, 16), (ki_machine){.threads = 1, .stream = 1, .ahead = 16384}),
-          "where it is stored later");
-    CHECK(!pipelines(kept_below(64, 128, 16), (ki_machine){.threads = 1, .stream = 1}), "and much is to be under way");
+    const ki_machine past = {.threads = 1, .stream = 1}, much = {.threads = 1, .stream = 1, .ahead = 16384};
+    CHECK(pipelines_at("fp16", kept_below(64, 128, 16), much), "where it is stored later");
+    CHECK(!pipelines_at("fp16", kept_below(64, 128, 16), past), "and much is to be under way");
+    CHECK(pipelines(kept_below(64, 128, 16), past), "or no hardware fetches streams");
+    CHECK(!pipelines_at("avx2", kept_below(64, 128, 16), past), "for wide vectors");
     finish();
     begin();
     REFUSED(below_max(1, 64, 3), pipeline(0), OPT_PIPELINE, "there is no other row");

@@ -235,8 +235,10 @@ static bool fills_heavily(const ki_choice *c, pair *p) {
 
 void ki_choose_pipeline(ki_choice *c) {
     pair p;
-    /* Rows that a first cache holds wait for memory only where much must be under way for all of its rate. */
-    if (sums_heavily(c, LEAST_ROW, &p) || (c->ahead && fills_heavily(c, &p)))
+    /* Rows that a first cache holds wait for memory where much must be under way for all of its rate, or no hardware fetches streams; vectors that are
+     * narrow take longer than it. */
+    bool waits = c->ahead || (c->target->streams < 2 && !ki_is_narrow(c));
+    if (sums_heavily(c, LEAST_ROW, &p) || (waits && fills_heavily(c, &p)))
         ki_choice_do(c, KI_OPT_PIPELINE, 0, false, p.r->arg.range.id, 0);
 }
 

@@ -12,6 +12,7 @@
 #define LEAST     64
 #define MOST      (1 << 24)
 #define AHEAD     (1 << 12) /* bytes, along memory */
+#define BETWEEN   (1 << 13) /* the same of what is found beside heavy sums of other rows */
 #define STRIP     (1 << 11) /* bytes of a strip of rows to have under way */
 #define SOON      1536      /* bytes, along what a sum of little else reads */
 #define LIGHT     2         /* weight of a loop that does nothing but add up what it reads */
@@ -607,7 +608,8 @@ static bool ask_for_rows(ki_choice *c, int32_t slot, kn_uop param) {
 static place read_ahead(const ki_choice *c, kn_uop param) {
     const ki_nest *k = &c->nest;
     place best = {.second = !c->ahead};
-    int64_t ahead = ki_nest_opt(k, KI_OPT_LATE, NULL) ? beside_kept(c) : far(c);
+    int64_t row = ki_nest_opt(k, KI_OPT_LATE, NULL) ? beside_kept(c) : far(c);
+    int64_t ahead = c->ahead || c->target->streams > 1 ? row : BETWEEN;
     kn_uop u, r;
     for (uint32_t i = 0; ki_nest_opt(k, KI_OPT_PIPELINE, NULL) && (u = next_access(k, param, false, &i, &r));)
         if (ki_reads_ahead(u) && covered(k, u) > best.worth)

@@ -22,7 +22,7 @@
 enum {
     MOST = 1024,
     MOST_SQUEEZED = 256, /* items; where there are FEW registers three times as many, as a tile of four terms has */
-    LONG = 40,           /* cycles of a chain from which on the view is too short */
+    LONG = 36,           /* cycles of a chain from which on the view is too short */
     ISSUE = 4,           /* vector instructions a cycle */
     LOAD = 6,            /* cycles */
     PERMUTE = 3,         /* cycles in which a table is looked up */

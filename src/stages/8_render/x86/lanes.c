@@ -137,19 +137,28 @@ void ki_lpick(ki_lower *l, kn_uop u) {
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
+/* The words of a table, whose lanes the low bits of an index number. */
+static bool is_table(kn_uop list) { return list->op == KN_STACK && (list->nsrc == 16 || list->nsrc == 32); }
+
 kn_uop ki_lentry(kn_uop u) {
-    if (u->op != KN_INDEX || u->nsrc != 2 || !ki_lis_const(u->src[0]) || u->src[0]->op != KN_STACK) return NULL;
+    if (u->op != KN_INDEX || u->nsrc != 2 || !ki_lis_const(u->src[0]) || !is_table(u->src[0])) return NULL;
     kn_uop i = u->src[1];
-    if (i->dtype != KN_I32 || ki_is_const(i) || u->src[0]->nsrc != 16 || ki_les(u) != 4) return NULL;
+    if (i->dtype != KN_I32 || ki_is_const(i) || ki_les(u) != 4) return NULL;
     bool masked = i->op == KN_INS && strcmp(i->arg.str->s, "VPANDD") == 0 && i->nsrc == 2;
-    return masked && ki_is_const(i->src[1]) && i->src[1]->arg.i == 15 ? i->src[0] : i;
+    return masked && ki_is_const(i->src[1]) && i->src[1]->arg.i == u->src[0]->nsrc - 1 ? i->src[0] : i;
 }
 
-/* The table is permuted, a register of 64 bytes however few lanes are wanted: those behind them nobody reads. */
+/* The table is permuted, a register of 64 bytes however few lanes are wanted: those behind them nobody reads. One of 32 words is two registers. */
 void ki_llook_up(ki_lower *l, kn_uop u) {
     ki_lval *v = ki_lv(l, u);
-    ki_vreg place = ki_lvector(l, ki_lentry(u), false), table = ki_ltable(l, u->src[0]);
-    v->reg = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Z);
-    KI_LPUT(l, KI_X_VPERMPS, ki_mreg(KI_XO_Z, v->reg), ki_mreg(KI_XO_Z, place), ki_mreg(KI_XO_Z, table));
+    ki_vreg place = ki_lvector(l, ki_lentry(u), false), table = ki_ltable(l, u->src[0], 0);
+    ki_mop at = ki_mreg(KI_XO_Z, place);
+    if (u->src[0]->nsrc > 16) {
+        v->reg = ki_lmove(l, KI_RC_V, KI_XO_Z, table);
+        KI_LPUT(l, KI_X_VPERMT2PS, ki_mreg(KI_XO_Z, v->reg), at, ki_mreg(KI_XO_Z, ki_ltable(l, u->src[0], 1)));
+    } else {
+        v->reg = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Z);
+        KI_LPUT(l, KI_X_VPERMPS, ki_mreg(KI_XO_Z, v->reg), at, ki_mreg(KI_XO_Z, table));
+    }
     if (v->wide && !ki_rank(u)) v->all = ki_lall(l, v->reg, ki_les(u));
 }

@@ -26,7 +26,7 @@ typedef struct ki_lval {  /* by item */
     uint8_t branch;       /* a bool (): no value, it is compared where a gate asks */
     uint8_t within;       /* an AND: 0 <= x < c, one comparison */
     uint32_t nwide;       /* how many of its uses want it in all lanes */
-    ki_vreg reg, all;     /* itself; broadcast */
+    ki_vreg reg, all;     /* itself; broadcast, or a table's second half */
     uint32_t slice;       /* 1 + the STORE (item) whose slice it is written to at once */
     uint32_t square;      /* a LOAD or a STORE of a square (square.c): 1 + the item that starts lowest */
     uint32_t next;        /* 1 + the square's next item */
@@ -125,7 +125,7 @@ ki_vreg ki_lbits(ki_lower *l, int64_t bits);                    /* mask register
 ki_vreg ki_lfirst(ki_lower *l, unsigned n);                     /* the first n lanes */
 ki_vreg ki_lmask_exact(ki_lower *l, kn_uop u, unsigned lanes);  /* no bit set past the lanes */
 ki_vreg ki_lconst(ki_lower *l, kn_dtype t, uint64_t bits);      /* in all lanes */
-ki_vreg ki_ltable(ki_lower *l, kn_uop stack);                   /* STACK of constants */
+ki_vreg ki_ltable(ki_lower *l, kn_uop stack, unsigned half);    /* STACK of constants: 64 bytes of it */
 ki_vreg ki_lnumbers(ki_lower *l, const int32_t *v, unsigned n); /* a constant vector */
 ki_vreg ki_lfrom_general(ki_lower *l, ki_vreg r, unsigned es);  /* to the lowest lane */
 ki_vreg ki_lall(ki_lower *l, ki_vreg r, unsigned es);           /* the lowest lane to all */
@@ -219,7 +219,7 @@ void ki_lresize(ki_lower *l, kn_uop u);
 /* lanes.c: STACK, and lanes of a value */
 void ki_lstack(ki_lower *l, kn_uop u);
 void ki_lpick(ki_lower *l, kn_uop u);
-/* Which entries of a table u is: data of which the four low bits count. NULL: u is no INDEX of a table (a STACK of 16 words). */
+/* Which entries of a table u is: data of which the low bits count. NULL: u is no INDEX of a table (a STACK of 16 or 32 words). */
 kn_uop ki_lentry(kn_uop u);
 void ki_llook_up(ki_lower *l, kn_uop u);
 

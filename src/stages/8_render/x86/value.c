@@ -92,14 +92,15 @@ ki_vreg ki_lconst(ki_lower *l, kn_dtype t, uint64_t bits) {
     return r;
 }
 
-ki_vreg ki_ltable(ki_lower *l, kn_uop u) {
+ki_vreg ki_ltable(ki_lower *l, kn_uop u, unsigned half) {
     ki_lval *v = ki_lv(l, u);
-    if (v->reg || l->m.failed) return v->reg;
+    ki_vreg *r = half ? &v->all : &v->reg;
+    if (*r || l->m.failed) return *r;
     uint8_t lanes[64] = {0};
-    unsigned es = ki_les(u), n = u->nsrc * es;
-    if (n > sizeof lanes) return ki_lfail(l, u, "a vector of more than 64 bytes"), 0;
-    for (uint32_t k = 0; k < u->nsrc; k++) memcpy(lanes + k * es, &u->src[k]->arg.bits, es);
-    return v->reg = pooled(l, lanes, n < 16 ? 16 : n, 0, ki_lkind(n));
+    unsigned es = ki_les(u), most = sizeof lanes / es, n = u->nsrc - half * most;
+    if (n > most) n = most;
+    for (uint32_t k = 0; k < n; k++) memcpy(lanes + k * es, &u->src[half * most + k]->arg.bits, es);
+    return *r = pooled(l, lanes, n * es < 16 ? 16 : n * es, 0, ki_lkind(n * es));
 }
 
 ki_vreg ki_lnumbers(ki_lower *l, const int32_t *v, unsigned n) {
@@ -196,7 +197,7 @@ ki_vreg ki_lall(ki_lower *l, ki_vreg r, unsigned es) {
 
 ki_vreg ki_lvector(ki_lower *l, kn_uop u, bool all) {
     if (ki_is_const(u)) return ki_lconst(l, (kn_dtype)u->dtype, u->arg.bits);
-    if (u->op == KN_STACK && ki_lis_const(u)) return ki_ltable(l, u);
+    if (u->op == KN_STACK && ki_lis_const(u) && u->nsrc * ki_les(u) <= 64) return ki_ltable(l, u, 0);
     ki_lval *v = ki_lv(l, u);
     if (v->deferred) {
         v->deferred = 0;

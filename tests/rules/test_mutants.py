@@ -10,7 +10,7 @@ import shutil
 import pytest
 
 # Sets that write out functions: a change either breaks the promised error of one (docs/accuracy.md), or is harmless.
-FUNCTIONS = ("math32", "scale32", "pow32", "trig32", "math64", "pow64", "trig64")
+FUNCTIONS = ("math32", "scale32", "pow32", "near32", "trig32", "math64", "pow64", "trig64")
 ALL = os.environ.get("KOINE_MUTANTS") == "all"
 
 

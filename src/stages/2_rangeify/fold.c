@@ -142,9 +142,11 @@ static linear linear_in(ki_ir *ir, kn_uop e, kn_uop r) {
 /* ---- conditions --------------------------------------------------------------------------------------------- */
 
 static kn_uop neg(ki_ir *ir, kn_uop a) { return ki_index_mul(ir, a, ki_index(ir, -1)); }
-static kn_uop index_max(ki_ir *ir, kn_uop a, kn_uop b) { return !a ? b : !b ? a : ki_op2(ir, KN_MAX, a, b); }
-static kn_uop index_min(ki_ir *ir, kn_uop a, kn_uop b) {
-    return !a ? b : !b ? a : neg(ir, ki_op2(ir, KN_MAX, neg(ir, a), neg(ir, b)));
+/* The larger of two, the smaller, NULL being no bound; sign: 1, -1. */
+static kn_uop extreme(ki_ir *ir, kn_uop a, kn_uop b, int sign) {
+    kn_uop by = ki_index(ir, sign);
+    if (!a || !b) return a ? a : b;
+    return ki_index_mul(ir, ki_op2(ir, KN_MAX, ki_index_mul(ir, a, by), ki_index_mul(ir, b, by)), by);
 }
 static kn_uop floor_by(ki_ir *ir, kn_uop a, int64_t c) { return c == 1 ? a : ki_op2(ir, KN_IDIV, a, ki_index(ir, c)); }
 
@@ -152,13 +154,13 @@ static kn_uop floor_by(ki_ir *ir, kn_uop a, int64_t c) { return c == 1 ? a : ki_
 static void bound(ki_ir *ir, int64_t c, kn_uop d, bool not, ki_solved *s) {
     if (c > 0 && !not ) { /* r < -d/c, rounded up */
         kn_uop up = floor_by(ir, ki_index_add(ir, neg(ir, d), ki_index(ir, c - 1)), c);
-        s->upper = index_min(ir, s->upper, up);
+        s->upper = extreme(ir, s->upper, up, -1);
     } else if (c > 0) { /* r >= -d/c, rounded up */
-        s->lower = index_max(ir, s->lower, floor_by(ir, ki_index_add(ir, neg(ir, d), ki_index(ir, c - 1)), c));
+        s->lower = extreme(ir, s->lower, floor_by(ir, ki_index_add(ir, neg(ir, d), ki_index(ir, c - 1)), c), 1);
     } else if (!not ) { /* r > d/|c| */
-        s->lower = index_max(ir, s->lower, ki_index_add(ir, floor_by(ir, d, -c), ki_index(ir, 1)));
+        s->lower = extreme(ir, s->lower, ki_index_add(ir, floor_by(ir, d, -c), ki_index(ir, 1)), 1);
     } else { /* r <= d/|c| */
-        s->upper = index_min(ir, s->upper, ki_index_add(ir, floor_by(ir, d, -c), ki_index(ir, 1)));
+        s->upper = extreme(ir, s->upper, ki_index_add(ir, floor_by(ir, d, -c), ki_index(ir, 1)), -1);
     }
 }
 
@@ -200,7 +202,7 @@ bool ki_solve(ki_ir *ir, kn_uop cond, kn_uop r, ki_solved *s) {
 }
 
 kn_uop ki_solved_in(ki_ir *ir, const ki_solved *s, kn_uop r) {
-    kn_uop lower = index_max(ir, ki_index(ir, 0), s->lower), upper = index_min(ir, r->src[0], s->upper);
+    kn_uop lower = extreme(ir, ki_index(ir, 0), s->lower, 1), upper = extreme(ir, r->src[0], s->upper, -1);
     kn_uop above = ki_op1(ir, KN_NOT, ki_op2(ir, KN_CMPLT, s->equal, lower));
     return ki_op2(ir, KN_AND, above, ki_op2(ir, KN_CMPLT, s->equal, upper));
 }
@@ -213,7 +215,8 @@ kn_uop ki_fold_count(ki_match *m) {
         kn_uop r = m->root->src[k];
         ki_solved s;
         if (ki_depends(ir, x, r) || !ki_depends(ir, c, r) || !ki_solve(ir, c, r, &s) || s.equal) continue;
-        kn_uop zero = ki_index(ir, 0), lower = index_max(ir, zero, s.lower), upper = index_min(ir, r->src[0], s.upper);
+        kn_uop zero = ki_index(ir, 0), lower = extreme(ir, zero, s.lower, 1),
+               upper = extreme(ir, r->src[0], s.upper, -1);
         kn_uop n = ki_op2(ir, KN_MAX, ki_index_add(ir, upper, neg(ir, lower)), zero);
         kn_uop sum = n ? ki_op2(ir, KN_MUL, x, ki_cast(ir, n, (kn_dtype)x->dtype)) : NULL;
         if (sum && s.rest) sum = ki_op3(ir, KN_WHERE, s.rest, sum, z);

@@ -44,10 +44,6 @@ static bool is_none(kn_uop u, kn_op op) {
     return ki_is_float(t) ? ki_const_f64(u) == -INFINITY : u->arg.i == ki_int_min(t);
 }
 
-static kn_uop zero_of(ki_ir *ir, kn_dtype t, kn_uop like) {
-    return ki_is_float(t) ? ki_const_float(ir, t, ki_const_f64(like)) : ki_const_int(ir, t, 0);
-}
-
 static bool is_flag(kn_uop u) { return u->op == KN_CAST && u->src[0]->dtype == KN_BOOL; }
 
 /* b as where(hit, term, zero), if its last op says so; returns zero. */
@@ -90,7 +86,7 @@ static kn_uop gate_of(ki_ir *ir, kn_uop b, kn_op op, kn_uop *hit, kn_uop *term) 
     for (zero = gate(ir, b, op, hit, term); zero && *term && n;) {
         kn_dtype t = (kn_dtype)cast[--n]->dtype;
         *term = ki_cast(ir, *term, t);
-        zero = zero_of(ir, t, zero);
+        zero = ki_is_float(t) ? ki_const_float(ir, t, ki_const_f64(zero)) : ki_const_int(ir, t, 0);
     }
     return zero && *hit && *term ? zero : NULL;
 }

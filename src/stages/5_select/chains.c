@@ -12,19 +12,17 @@
  * What holds: the first half reads nothing that the loop stores or carries, so that it may run to its end before the second begins. Values are the
  * same to the bit. */
 #include "base/cpuid.h"
+#include "stages/5_select/kept.h"
 #include "stages/5_select/select.h"
-#include "stages/scope.h"
 
 enum {
-    LONG = 65,       /* cycles of a chain from which on it is cut, */
-    SHORTER = 85,    /* into parts of at most so much of it, percent */
-    LOADED = 8,      /* cycles */
-    NEAR = 5,        /* cycles from a load: computed again */
-    KEPT = 8,        /* cycles that a kept value costs */
-    MOST = 4,        /* of them */
-    MOST_LANES = 64, /* of one */
+    LONG = 65,    /* cycles of a chain from which on it is cut, */
+    SHORTER = 85, /* into parts of at most so much of it, percent */
+    LOADED = 8,   /* cycles */
+    NEAR = 5,     /* cycles from a load: computed again */
+    KEPT = 8,     /* cycles that a kept value costs */
+    MOST = 4,     /* of them */
     MOST_BYTES = 1 << 14,
-    MOST_RANGES = 32, /* around the loop */
     MOST_STORED = 16, /* buffers, by it */
     MOST_CUTS = 8     /* in a kernel */
 };
@@ -143,7 +141,7 @@ static uint32_t cut_at(chains *c, uint32_t place, kn_uop *cut) {
             bool known = !c->first[s->at[u->id]];
             for (uint32_t j = 0; j < n; j++) known |= cut[j] == u;
             if (known) continue;
-            if (n == MOST || ki_rank(u) == 0 || ki_numel(u) > MOST_LANES || ki_itemsize((kn_dtype)u->dtype) != 4)
+            if (n == MOST || ki_rank(u) == 0 || ki_numel(u) > KI_KEPT_LANES || ki_itemsize((kn_dtype)u->dtype) != 4)
                 return 0;
             cut[n++] = u;
         }
@@ -186,28 +184,15 @@ static bool find_cut(chains *c) {
     return c->ncut;
 }
 
-/* The kernel with its loop in two. Of a value's lanes those of the first axis lie side by side. */
+/* The kernel with its loop in two. */
 static kn_uop in_two(chains *c, kn_uop sink) {
     ki_ir *ir = c->ir;
-    const ki_scope *s = &c->scope;
     kn_uop r = c->range, second = ki_range_make(ir, ir->next_range, KN_AX_LOOP, r->src[0]);
     kn_uop store[MOST], place[MOST], now[MOST + 1], buf[MOST];
     for (uint32_t k = 0; k < c->ncut; k++) {
-        kn_uop v = c->cut[k], lane[MOST_LANES], from[MOST_RANGES + 1], lanes = NULL;
-        int64_t n = ki_numel(v), step = 1, dim[KI_MAX_RANK];
-        for (unsigned a = 0; a < ki_rank(v); step *= ki_dim_n(v, a++)) {
-            for (unsigned b = 0; b < ki_rank(v); b++) dim[b] = b == a ? ki_dim_n(v, a) : 1;
-            for (int64_t i = 0; i < dim[a]; i++) lane[i] = ki_index(ir, i * step);
-            if (dim[a] == 1 && (lanes || a + 1 < ki_rank(v))) continue;
-            kn_uop list = ki_reshape(ir, ki_opn(ir, KN_STACK, lane, (uint32_t)dim[a]), dim, ki_rank(v));
-            lanes = lanes ? ki_op2(ir, KN_ADD, lanes, list) : list;
-        }
-        uint32_t m = 1;
-        from[0] = buf[k] = ki_buffer_make(ir, ir->next_buffer, n * ki_extent(r), (kn_dtype)v->dtype, KN_LOCAL, 0);
-        for (uint32_t q = 0; q < s->nrange && m <= MOST_RANGES; q++)
-            if (s->range[q] != r && (ki_scope_has(s, v, s->range[q]) || s->range[q]->arg.range.axis == KN_AX_THREAD))
-                from[m++] = s->range[q];
-        kn_uop to = m > 1 ? ki_opn(ir, KN_AFTER, from, m) : buf[k], size = ki_index(ir, n);
+        kn_uop v = c->cut[k], lanes, size = ki_index(ir, ki_numel(v));
+        buf[k] = ki_buffer_make(ir, ir->next_buffer, ki_numel(v) * ki_extent(r), (kn_dtype)v->dtype, KN_LOCAL, 0);
+        kn_uop to = ki_keep_in(&c->scope, v, buf[k], r, &lanes);
         store[k] =
             ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, to, ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, r, size), lanes)), v);
         place[k] = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, second, size), lanes);

@@ -14,7 +14,7 @@ static kn_uop apply(ki_ir *ir, kn_uop u, const ki_ruleset *const *sets, unsigned
 
 kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink) {
     static const ki_ruleset *const keep[] = {&ki_rules_keep_mulacc}, *const split[] = {&ki_rules_split},
-                                   *const back[] = {&ki_rules_back};
+                                   *const back[] = {&ki_rules_back}, *const near[] = {&ki_rules_near32};
     const ki_ruleset *functions[8] = {&ki_rules_decomp};
     unsigned n = 1;
     if (t->native && t->level >= KI_CPU_AVX512_LEVEL) functions[n++] = &ki_rules_scale32;
@@ -27,6 +27,7 @@ kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink) {
         functions[n++] = &ki_rules_pow64;
         functions[n++] = &ki_rules_trig64;
     }
+    if (t->native && t->level >= KI_CPU_AVX2_LEVEL) sink = apply(ir, sink, near, 1);
     if (ki_target_has(t, KN_MULACC)) return apply(ir, sink, functions, n);
     kn_uop u = apply(ir, sink, keep, 1);
     u = apply(ir, u, functions, n);

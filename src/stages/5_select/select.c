@@ -12,6 +12,7 @@ kn_uop ki_select(ki_ir *ir, const ki_target *t, kn_uop sink) {
     /* First what is wide on the way, so that lanes are as many as the widest of it leaves room for in a register; what
      * lanes and index arithmetic then make may lack instructions again. */
     s = ki_decompose(ir, t, ki_tile_sums(ir, t, s));
+    if (s) s = ki_branch_rare(ir, t, s);
     if (s) s = ki_lack(ir, t->level, s);
     if (s) s = ki_cut_chains(ir, t, s);
     if (s) s = ki_devectorize(ir, t, s);

@@ -14,7 +14,7 @@
  * (no code), truth -> index (no code).
  * A value of data fits a vector register, whatever the rules made on the way.
  *
- * The order there: decompose and lack first, so that lanes are cut for the widest of what they make; chains; devectorize; words; lower_index; lack
+ * The order there: decompose, rare and lack first, so that lanes are cut for the widest of what they make; chains; devectorize; words; lower_index; lack
  * again for what those two made; then one rewrite with the sets of the level: select_<level>, by hand (select_x86.kr), then
  * x86_<level>, made from the table by tools/selgen.c. */
 #ifndef KI_SELECT_H
@@ -36,6 +36,7 @@ kn_uop ki_devectorize(ki_ir *ir, const ki_target *t, kn_uop sink);
 kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink);
 kn_uop ki_tile_sums(ki_ir *ir, const ki_target *t, kn_uop sink); /* native targets; tiles.c */
 kn_uop ki_read_words(ki_ir *ir, const ki_target *t, kn_uop sink); /* native targets; words.c */
+kn_uop ki_branch_rare(ki_ir *ir, const ki_target *t, kn_uop sink); /* native targets; rare.c */
 kn_uop ki_cut_chains(ki_ir *ir, const ki_target *t, kn_uop sink); /* native targets; chains.c */
 kn_uop ki_lower_index(ki_ir *ir, const ki_target *t, kn_uop sink);
 kn_uop ki_lack(ki_ir *ir, unsigned level, kn_uop sink); /* native targets; level: ki_cpu_level */

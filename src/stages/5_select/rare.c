@@ -39,10 +39,9 @@ static bool computes(kn_uop u) {
 
 /* A choice by comparing words with a number, of what takes long or what does not. */
 static bool is_choice(const rare *r, kn_uop u) {
-    kn_uop c = u->op == KN_WHERE ? u->src[0] : u;
-    if (c->op != KN_CMPLT || !ki_is_const(c->src[0]) || c->src[1]->dtype != KN_I32 || ki_numel(u) > KI_KEPT_LANES)
-        return false;
-    if (ki_itemsize((kn_dtype)u->dtype) != 4 || ki_numel(c) != ki_numel(u)) return false;
+    kn_uop c = u->op == KN_WHERE ? u->src[0] : NULL;
+    if (!c || c->op != KN_CMPLT || !ki_is_const(c->src[0]) || c->src[1]->dtype != KN_I32) return false;
+    if (ki_itemsize((kn_dtype)u->dtype) != 4 || ki_numel(c) != ki_numel(u) || ki_numel(u) > KI_KEPT_LANES) return false;
     uint32_t far = r->chain[u->src[1]->id], near = r->chain[u->src[2]->id];
     return far >= LONG && far >= LONGER * near && u->src[2]->op != KN_LOAD;
 }
@@ -85,7 +84,8 @@ static bool find_kept(rare *r) {
 
 static kn_uop branch(rare *r, const ki_scope *s, kn_uop sink) {
     ki_ir *ir = r->ir;
-    kn_uop v = r->compared->src[1], lanes, again[MOST_KEPT], update[MOST_CHOSEN], now[MOST_CHOSEN], acc[MOST_CHOSEN];
+    kn_uop v = r->compared->src[1], lanes, again[MOST_KEPT];
+    kn_uop acc[MOST_CHOSEN], place[MOST_CHOSEN], update[MOST_CHOSEN], now[MOST_CHOSEN];
     kn_uop most = ki_rank(v) ? ki_reduce(ir, v, KN_MAX, (UINT32_C(1) << ki_rank(v)) - 1) : v;
     if (most && ki_rank(most)) most = ki_reshape(ir, most, NULL, 0);
     kn_uop any =
@@ -101,17 +101,16 @@ static kn_uop branch(rare *r, const ki_scope *s, kn_uop sink) {
         kn_uop u = r->chosen[k], c = ki_substitute(ir, r->compared, r->kept, again, r->nkept),
                far = ki_substitute(ir, u->src[1], r->kept, again, r->nkept);
         acc[k] = ki_buffer_make(ir, ir->next_buffer, ki_numel(u), (kn_dtype)u->dtype, KN_REG, 0);
-        kn_uop in = ki_keep_in(s, u, acc[k], NULL, &lanes);
-        kn_uop put = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, in, lanes), u->src[2]);
-        kn_uop at = far && c && put ? ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, acc[k], put, i), lanes) : NULL;
+        kn_uop in = ki_keep_in(s, u, acc[k], NULL, &place[k]);
+        kn_uop put = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, in, place[k]), u->src[2]);
+        kn_uop at = far && c && put ? ki_op2(ir, KN_INDEX, ki_op3(ir, KN_AFTER, acc[k], put, i), place[k]) : NULL;
         update[k] = at ? ki_op2(ir, KN_STORE, at, ki_op3(ir, KN_WHERE, c, far, ki_op1(ir, KN_LOAD, at))) : NULL;
         if (!update[k]) return NULL;
     }
     kn_uop all = i && r->nchosen > 1 ? ki_opn(ir, KN_GROUP, update, r->nchosen) : i ? update[0] : NULL;
     kn_uop end = all ? ki_op2(ir, KN_END, all, i) : NULL;
     for (uint32_t k = 0; k < r->nchosen && end; k++) {
-        (void)ki_keep_in(s, r->chosen[k], acc[k], NULL, &lanes);
-        now[k] = ki_op1(ir, KN_LOAD, ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, acc[k], end), lanes));
+        now[k] = ki_op1(ir, KN_LOAD, ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, acc[k], end), place[k]));
         if (!now[k]) return NULL;
     }
     return end ? ki_substitute(ir, sink, r->chosen, now, r->nchosen) : NULL;

@@ -1,6 +1,6 @@
 /* eval_ins.c: machine instructions in a program to be interpreted: each INS becomes what it means, through the function that
  * env->ins names (the interpreter itself knows no instruction). In a LINEAR the nodes of a meaning stand where the
- * instruction stood. */
+ * instruction stood, and behind a loop, which may not have run, once more where others need them. */
 #include "ir/eval_impl.h"
 
 #include <string.h>
@@ -15,16 +15,17 @@ typedef struct swap {
         uint32_t next;
     } * stack;
     size_t depth, stack_cap;
-    uint8_t *listed; /* by id */
+    uint8_t *listed; /* by id: ITEM, MEANT */
 } swap;
+enum { ITEM = 1, MEANT = 2 }; /* of the list as it was; of a meaning */
 
 static bool room(swap *s, void *array, size_t *cap, size_t n, size_t size) {
     return ki_array_grow(array, cap, n + 1, size) || (ki_fail(s->ir->env, KI_E_NOMEM), false);
 }
 
-static bool append(swap *s, kn_uop u) {
+static bool append(swap *s, kn_uop u, uint8_t as) {
     if (!room(s, &s->list, &s->cap, s->n, sizeof(kn_uop))) return false;
-    s->listed[u->id] = 1;
+    s->listed[u->id] = as;
     s->list[s->n++] = u;
     return true;
 }
@@ -43,23 +44,38 @@ static bool append_all(swap *s, kn_uop u) {
         if (top->next < top->u->nsrc) {
             push = top->u->src[top->next++];
         } else {
-            if (!s->listed[top->u->id] && !append(s, top->u)) return false;
+            if (!s->listed[top->u->id] && !append(s, top->u, MEANT)) return false;
             s->depth--;
         }
     }
     return true;
 }
 
+/* Behind the loops and the branch that u closes. */
+static void leave(swap *s, kn_uop u, uint32_t *depth, const size_t *begun) {
+    uint32_t closed = u->op == KN_ENDIF;
+    for (uint32_t k = 1; u->op == KN_END && k < u->nsrc; k++) closed += u->src[k]->op == KN_RANGE;
+    for (; closed && *depth; closed--)
+        for (size_t i = begun[--*depth]; i < s->n; i++)
+            if (s->listed[s->list[i]->id] == MEANT) s->listed[s->list[i]->id] = 0;
+}
+
 static kn_uop relist(swap *s, kn_uop linear) {
+    size_t *begun = ki_malloc((linear->nsrc + 1) * sizeof *begun);
+    uint32_t depth = 0;
+    bool ok = begun != NULL;
     s->n = 0;
     ki_free(s->listed);
-    if (!(s->listed = ki_calloc(s->ir->n, 1))) return ki_fail(s->ir->env, KI_E_NOMEM), NULL;
-    for (uint32_t k = 0; k < linear->nsrc; k++) {
+    s->listed = ki_calloc(s->ir->n, 1);
+    if (!ok || !s->listed) ok = (ki_fail(s->ir->env, KI_E_NOMEM), false);
+    for (uint32_t k = 0; k < linear->nsrc && ok; k++) {
         kn_uop was = linear->src[k], now = s->map[was->id];
-        if (s->listed[now->id]) continue;
-        if (!(was->op == KN_INS ? append_all(s, now) : append(s, now))) return NULL;
+        if (now->op == KN_RANGE || now->op == KN_IF) begun[depth++] = s->n;
+        if (!s->listed[now->id]) ok = was->op == KN_INS ? append_all(s, now) : append(s, now, ITEM);
+        if (ok) leave(s, now, &depth, begun);
     }
-    return ki_with_srcs(s->ir, linear, s->list, (uint32_t)s->n);
+    ki_free(begun);
+    return ok ? ki_with_srcs(s->ir, linear, s->list, (uint32_t)s->n) : NULL;
 }
 
 static kn_uop one(swap *s, kn_uop u, kn_uop **src, size_t *cap) {

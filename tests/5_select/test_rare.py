@@ -100,3 +100,13 @@ def test_the_processor_agrees(koine, tmp_path, name, level, threads):
     listed = koine("compile", tmp_path / "p.kn", "--to", "plan", env=env).stdout
     koine("run", "-", "--device", "INTERP", "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/z.npy", stdin=listed)
     assert same(np.load(tmp_path / "z.npy"), got)
+
+
+def test_what_stands_behind_a_loop_that_did_not_run(koine):
+    """Two nests in a kernel: the interpreter once had the second one's constants where the first one's rare loop, which ran for no lane, had used them first."""
+    program = "koine 1 tensor\n%x = param \"x\" : f32 [4, 6] in [-1, 1]\n%y = tan %x\n%u = param \"u\" : f32 [7] in [-1, 1]\n%v = tanh %u\nout \"y\" = %y\nout \"v\" = %v\n"
+    env = {"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": "1"}
+    select, listed = (koine("compile", "-", "--to", to, env=env, stdin=program).stdout for to in ("select", "linearize"))
+    assert listed.count("= sink ") == 1 and "range" in listed
+    want, got = (koine("run", "-", "--device", "INTERP", stdin=s).stdout for s in (select, listed))
+    assert want == got and "0.6" in want

@@ -5,14 +5,12 @@ import re
 import numpy as np
 import pytest
 
+from on_arrays import run, text
+
 GELU = ['%a = mul %x 0.70710677', '%b = erf %a', '%c = add %b 1.0', '%d = mul %x 0.5', '%y = mul %d %c']
 TWICE = ['%a = tanh %x', '%y = erf %a']
 TANH = ['%y = tanh %x']
 LIGHT = ['%y = mul %x 0.5']
-
-
-def text(lines, shape=(8, 4096)):
-    return "\n".join(["koine 1 tensor", f'%x = param "x" : f32 {list(shape)}', *lines, 'out "y" = %y', ""])
 
 
 def ends(koine, tmp_path, lines, level, shape=(8, 4096)):
@@ -34,14 +32,6 @@ def test_short_chains_stay(koine, tmp_path):
     assert ends(koine, tmp_path, LIGHT, "avx2") == 1
 
 
-def run(koine, tmp_path, lines, level, x):
-    p = tmp_path / "p.kn"
-    p.write_text(text(lines, x.shape))
-    np.save(tmp_path / "x.npy", x)
-    koine("run", p, "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env={"KN_CODE": "x86", "KN_CPU": level, "KN_CACHE": "off", "KN_THREADS": "1"})
-    return np.load(tmp_path / "y.npy")
-
-
 WHOLE = 16 * 16411  # a prime number of iterations makes no blocks, and is too much to keep: one loop
 
 
@@ -54,12 +44,12 @@ def test_same_bits(koine, tmp_path, lines, level, columns):
     one = np.zeros(WHOLE, np.float32)
     one[:x.size] = x.ravel()
     assert ends(koine, tmp_path, lines, level, one.shape) == 1
-    got, want = run(koine, tmp_path, lines, level, x), run(koine, tmp_path, lines, level, one)[:x.size].reshape(x.shape)
+    got, want = run(koine, tmp_path, lines, x, level), run(koine, tmp_path, lines, one, level)[:x.size].reshape(x.shape)
     assert (got.view(np.uint32) == want.view(np.uint32))[~np.isnan(want)].all() and (np.isnan(got) == np.isnan(want)).all()
 
 
 def test_sums_of_chains(koine, tmp_path):
     x = np.random.default_rng(1).standard_normal((5, 4096)).astype(np.float32)
     want = np.vectorize(math.erf)(x.astype(np.float64)).sum(1)
-    got = run(koine, tmp_path, ["%e = erf %x", "%y = reduce add %e axes=(1)"], "avx2", x)
+    got = run(koine, tmp_path, ["%e = erf %x", "%y = reduce add %e axes=(1)"], x, "avx2")
     np.testing.assert_allclose(got.ravel(), want, atol=2e-3)

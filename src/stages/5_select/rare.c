@@ -37,10 +37,16 @@ static bool computes(kn_uop u) {
     return u->dtype != KN_IDX && (ki_is_elementwise((kn_op)u->op) || u->op == KN_INS || u->op == KN_BITCAST);
 }
 
-/* A choice by comparing words with a number, of what takes long or what does not. */
-static bool is_choice(const rare *r, kn_uop u) {
+/* By comparing words with a number. */
+static bool chooses(kn_uop u) {
     kn_uop c = u->op == KN_WHERE ? u->src[0] : NULL;
-    if (!c || c->op != KN_CMPLT || !ki_is_const(c->src[0]) || c->src[1]->dtype != KN_I32) return false;
+    return c && c->op == KN_CMPLT && ki_is_const(c->src[0]) && c->src[1]->dtype == KN_I32;
+}
+
+/* What takes long, or what does not. */
+static bool is_choice(const rare *r, kn_uop u) {
+    kn_uop c = chooses(u) ? u->src[0] : NULL;
+    if (!c) return false;
     if (ki_itemsize((kn_dtype)u->dtype) != 4 || ki_numel(c) != ki_numel(u) || ki_numel(u) > KI_KEPT_LANES) return false;
     uint32_t far = r->chain[u->src[1]->id], near = r->chain[u->src[2]->id];
     return far >= LONG && far >= LONGER * near && u->src[2]->op != KN_LOAD;
@@ -145,7 +151,9 @@ static kn_uop branch_one(rare *r, kn_uop sink, bool *more) {
 
 kn_uop ki_branch_rare(ki_ir *ir, const ki_target *t, kn_uop sink) {
     rare r = {.ir = ir};
-    bool more = t->level >= KI_CPU_AVX2_LEVEL;
+    bool more = false; /* nodes that sink does not reach cost a look */
+    for (uint32_t id = 1; sink && id <= sink->id && !more && t->level >= KI_CPU_AVX2_LEVEL; id++)
+        more = chooses(ir->node[id]);
     while (more && sink) sink = branch_one(&r, sink, &more);
     return sink;
 }

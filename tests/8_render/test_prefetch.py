@@ -1,4 +1,5 @@
 """PREFETCH: what the heuristics have machine code ask for ahead, where, and how far; that it changes no bit, at no length."""
+import itertools
 import re
 
 import numpy as np
@@ -427,16 +428,28 @@ def test_lines_beside_each_other(koine, tmp_path, rows, beside):
     assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 16 * beside
 
 
-@pytest.mark.parametrize("rows, cols, apart", [(512, 2048, 10), (8192, 2048, 5), (32768, 2048, 1), (512, 2064, 10), (520, 2064, 0), (528, 2048, 10), (512, 512, 0)])
-def test_two_lines_where_much_is_under_way(koine, tmp_path, rows, cols, apart):
-    """There two lines are written side by side, and the next two squares of a long row are asked for, once. Rows that are whole lines apart are
-    read some lines from each other, as far as what is stored is not too far apart."""
-    program, env = (koine, tmp_path / "p.kn", transposed(rows, cols)), {"KN_CPU": "avx512", "KN_STREAM": 1, "KN_AHEAD": 16384}
+@pytest.mark.parametrize("rows, cols, lines, apart, threads", [
+    (512, 2048, 3, 6, 1), (8192, 2048, 3, 4, 1), (32768, 2048, 3, 1, 1), (512, 2064, 3, 6, 1), (384, 2048, 3, 6, 1), (512, 4096, 3, 6, 2),
+    (512, 512, 3, 0, 1),                              # not of short rows
+    (520, 2064, 2, 0, 1),                             # nor where rows of results are no whole lines apart
+    (528, 2048, 2, 12, 1), (528, 4096, 2, 12, 2),     # no multiple of eight lines apart
+    (32784, 2048, 2, 1, 1),
+])
+def test_lines_where_much_is_under_way(koine, tmp_path, rows, cols, lines, apart, threads):
+    """There three lines are written side by side, or two, and the next two squares of a long row are asked for, once. Rows that are whole lines apart are
+    read some lines from each other, as far as what is stored is not too far apart. Each square is read as rows, all of them before they are permuted, and
+    stored before the next one is read, whatever is left over."""
+    program = (koine, tmp_path / "p.kn", transposed(rows, cols))
+    env = {"KN_CPU": "avx512", "KN_STREAM": 1, "KN_AHEAD": 16384, "KN_THREADS": threads, "KN_ALONE": 1}
     opts, code = lists(*program, **env)
-    assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 32
+    first = code[:code.index("    jl ")]
+    assert "nothing spilled" in code and "YMMWORD" not in first
+    assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", first)) == 16 * lines
+    read = [line.split()[0] for line in first.splitlines() if re.match(r" +(vmovups zmm\d+, ZMM|vunpck)", line)]
+    assert [k for k, _ in itertools.groupby(op[:5] for op in read)] == ["vmovu", "vunpc"] * lines
     once = cols > 512
-    assert opts == [(128 if once else 32 * cols * 4, 1)]
-    assert [len(re.findall(rf"prefetch{to} \[", code)) for to in ("nta", "t1")] == [32 * once, 32 * (not once)]
+    assert opts == [(128 if once else 16 * lines * cols * 4, 1)]
+    assert [len(re.findall(rf"prefetch{to} \[", code)) for to in ("nta", "t1")] == [16 * lines * once, 16 * lines * (not once)]
     ops = stage(*program, "--to", "optimize", **env)
     assert re.findall(r"rotate \d+ (\d+)", ops) == [str(apart)] * bool(apart), ops
 
@@ -451,7 +464,7 @@ def test_what_a_sum_goes_along_too_is_not_rotated(koine, tmp_path):
 
 @pytest.mark.runs
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("rows, cols, ahead", [(64, 512, 0), (160, 528, 0), (200, 1001, 0), (256, 2048, 16384), (384, 2304, 16384)])
+@pytest.mark.parametrize("rows, cols, ahead", [(64, 512, 0), (160, 528, 0), (200, 1001, 0), (256, 2048, 16384), (384, 2304, 16384), (400, 2304, 16384)])
 def test_it_moves_no_element_of_a_block(koine, tmp_path, level, rows, cols, ahead):
     p, x = tmp_path / "p.kn", np.random.default_rng(rows).standard_normal((rows, cols)).astype("f4")
     p.write_text("koine 1 tensor\n" + transposed(rows, cols))

@@ -94,6 +94,8 @@ kn_uop ki_crossing(const ki_choice *c, kn_uop e, kn_uop v) {
 #define HALF        4   /* columns of a square of 8 lanes (square.c) */
 #define FEW_OPS     8   /* weight of what is written out for each line of a block, and */
 #define MOST_ACROSS 100 /* of what is for ACROSS vectors of it */
+#define MANY        8   /* vectors of rows that are written several at once */
+#define CHANNELS    8   /* of memory, by lines */
 
 /* Where a copy goes along two loops as along one they are one. True if a step was made. */
 static bool join_copied(ki_choice *c, kn_uop e, kn_uop to, kn_uop from) {
@@ -154,32 +156,46 @@ static bool has_sums(const ki_nest *k) {
     return false;
 }
 
-/* Is what e stores larger than the caches, in whole lines, steps of u some lines apart? */
-static bool stores_past(const ki_choice *c, kn_uop e, kn_uop u) {
+/* Bytes between what e stores past the caches by steps of u, if that is whole lines; 0: it is not. */
+static int64_t stored_apart(const ki_choice *c, kn_uop e, kn_uop u) {
     kn_uop s = ki_nest_store(e), p = s ? ki_storage(s->src[0]) : NULL;
     bool known;
     int64_t item = p ? (int64_t)ki_itemsize((kn_dtype)p->dtype) : 0;
-    return p && p->op == KN_PARAM && (uint64_t)(ki_numel(p) * item) >= c->from &&
-           ki_nest_stride(&c->nest, s->src[0], u, &known) * item % c->target->line == 0 && known;
+    if (!p || p->op != KN_PARAM || (uint64_t)(ki_numel(p) * item) < c->from) return 0;
+    int64_t step = ki_nest_stride(&c->nest, s->src[0], u, &known) * item;
+    return known && step % c->target->line == 0 ? step : 0;
+}
+
+/* Vectors of a block's row: one where there are few, else as many as make lines of results that are stored at about the same time: two, or, past the
+ * caches, four. Where much is to be under way not four: each reads 16 more rows at once, and 64 are read at two thirds of the rate of 48 there; three
+ * where what is stored in a row shares a channel of memory, as it seems, with what is stored in all others: lines beside each other do not. */
+static int64_t vectors_of_block(const ki_choice *c, kn_uop e, kn_uop v, kn_uop u, bool halves) {
+    int64_t apart = halves ? 0 : stored_apart(c, e, u);
+    int64_t n = !apart ? 2 : !c->ahead ? 4 : apart % (CHANNELS * c->target->line) == 0 ? 3 : 2;
+    return ki_extent(v) < (MANY - MANY % n) * c->lanes ? 1 : n;
 }
 
 /* A transposing nest goes in blocks, vectors along v by ACROSS along u, or by a line where that is read in one (square.c), u innermost:
- * each cache line read is used up while it is at hand, each line written is filled at once, and those beside it: one, or, past the caches, three. Not
- * three where much is to be under way: each takes 16 more rows to read at once, and 64 are read at two thirds of the rate of 32 there.
+ * each cache line read is used up while it is at hand, each line written is filled at once, and those beside it.
  * Where a line is two vectors they are stored one after the other, of HALF a square each: what is stored past the caches is then whole lines,
  * however few of them a processor gathers at once. Of what takes more than a few instructions ACROSS vectors are as many as are worth writing
  * out; read lane by lane they took 10 to 20 times as long. */
-static void choose_blocks(ki_choice *c, kn_uop e, kn_uop v, kn_uop u) {
-    uint32_t iv = v->arg.range.id, iu = u->arg.range.id;
-    kn_uop last = ki_last_loop(e);
-    int64_t line = c->target->line / 4; /* elements, which a square of as many reads */
-    bool heavy = ki_weight_in(&c->nest, v) > FEW_OPS, halves = has_squares(c) && c->lanes < line;
-    int64_t beside = stores_past(c, e, u) && !halves && !c->ahead ? 4 : 2, n = ki_extent(u),
-            across = halves ? HALF : ACROSS;
-    if (heavy || ki_extent(v) < 8 * c->lanes) beside = 1;
-    if (!heavy && !halves && has_squares(c) && n >= line && (n % line == 0 || n % ACROSS)) across = line;
-    if (even_around(c, e, v, u, beside * c->lanes) || even_around(c, e, u, v, across)) return;
+static void choose_blocks(ki_choice *c, uint32_t iv, uint32_t iu) {
+    int64_t line = c->target->line / 4, beside, across; /* line: elements, which a square of as many reads */
+    bool halves = has_squares(c) && c->lanes < line;
+    kn_uop e, v, u;
+    do { /* what is cut off comes later: lanes of other lengths that it has would go outside of these (expand.c) */
+        v = ki_nest_range(&c->nest, iv), u = ki_nest_range(&c->nest, iu), e = ki_nest_closer(&c->nest, v);
+        bool heavy = ki_weight_in(&c->nest, v) > FEW_OPS;
+        int64_t n = ki_extent(u);
+        beside = heavy ? 1 : vectors_of_block(c, e, v, u, halves);
+        across = halves ? HALF : ACROSS;
+        if (!heavy && !halves && has_squares(c) && n >= line && (n % line == 0 || n % ACROSS)) across = line;
+        if (!even_around(c, e, v, u, beside * c->lanes) && !even_around(c, e, u, v, across)) break;
+    } while (c->ok);
+    if (!c->ok) return;
     ki_choice_mark(c, e);
+    kn_uop last = ki_last_loop(e);
     if (last != u && ki_nest_independent(&c->nest, last) &&
         !ki_choice_do(c, KI_OPT_SWAP, 0, false, iu, last->arg.range.id))
         return;
@@ -460,7 +476,7 @@ void ki_choose_nest(ki_choice *c, kn_uop e) {
     if (u && choose_across(c, e, t.v, u)) return;
     unsigned most = has_sums(&c->nest) ? FEW_OPS : MOST_ACROSS; /* sums beside it would keep no lanes */
     if (u && ki_extent(u) >= ACROSS && ki_extent(t.v) >= c->lanes && ki_weight_in(&c->nest, t.v) <= most) {
-        choose_blocks(c, e, t.v, u);
+        choose_blocks(c, t.v->arg.range.id, u->arg.range.id);
         return;
     }
     if (!c->knobs.unroll && picks_lanes(c, e, t.v)) {

@@ -558,9 +558,10 @@ static place of_window(const ki_nest *k, kn_uop param) {
 }
 
 /* Rows far apart that a loop goes along by lines (square.c), where the hardware loses sight of them: what stands a little further on in each. Of so
- * many rows even a second cache has few places (lines of rows 16 KiB apart share them). */
+ * many rows even a second cache has few places (lines of rows 16 KiB apart share them). Of several such loops that which reads most. */
 static place of_squares(const ki_choice *c, kn_uop param) {
     const ki_nest *k = &c->nest;
+    place best = {0};
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         kn_uop e = ki_nest_closer(k, r);
@@ -577,9 +578,11 @@ static place of_squares(const ki_choice *c, kn_uop param) {
         if (rows < BLOCK_ROWS || along != LEAST || ki_nest_step(k, u, r) != along || ki_extent(r) < SHORTEST) continue;
         bool both = next <= MOST && 2 * rows * ki_extent(r) * along <= BESIDE / 4; /* short rows: the next block */
         bool once = c->ahead && whole && !both;
-        return (place){.loop = r, .ahead = both ? next : (once ? FEW_SQUARES : SQUARES) * LEAST, .second = !once};
+        place p = {.loop = r, .ahead = both ? next : (once ? FEW_SQUARES : SQUARES) * LEAST, .second = !once};
+        p.worth = covered(k, u);
+        if (p.worth > best.worth) best = p;
     }
-    return (place){0};
+    return best;
 }
 
 static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {

@@ -47,11 +47,12 @@ kn_uop ki_opt_rotate(ki_nest *k, ki_opt *o) {
 /* ---- when it pays ------------------------------------------------------------------------------------------ */
 
 enum {
-    LINE = 64,      /* bytes */
-    APART = 10,     /* lines from one lane's place to the next one's, at most */
-    MOST = 5 << 19, /* bytes between the rows that they store: 3.5 MiB and more took 1.1 to 1.25 times as long */
-    TIMES = 8,      /* so far the loop goes */
-    SIDE = 16,      /* of a square (square.c) */
+    LINE = 64,              /* bytes */
+    APART = 12,             /* lines from the first lane's place to the last one's, at most */
+    MOST = 1 << 21,         /* bytes between the rows that two beside each other store, and */
+    MOST_OF_TWO = 11 << 18, /* where there are no others: of 3.5 MiB and more they took 1.1 to 1.25 times as long */
+    TIMES = 8,              /* so far the loop goes */
+    SIDE = 16,              /* of a square (square.c) */
     FAR = 512 /* bytes from which on two rows are far apart; of rows that are no whole lines apart it gains nothing */
 };
 
@@ -75,13 +76,14 @@ static kn_uop lines_of(const ki_nest *k, kn_uop e, kn_uop r, kn_uop from) {
 }
 
 /* How far r is rotated for each line: 0: not at all. */
-static int64_t lines_apart(const ki_nest *k, kn_uop e, kn_uop r) {
-    int64_t row = ki_nest_step(k, ki_nest_store(e)->src[0], r), n = MOST / row;
-    if (n > APART) n = APART;
+static int64_t lines_apart(const ki_nest *k, kn_uop e, kn_uop r, kn_uop lines) {
+    int64_t others = ki_extent(lines) - 1, row = ki_nest_step(k, ki_nest_store(e)->src[0], r);
+    int64_t n = (others > 1 ? MOST : MOST_OF_TWO) / row;
+    if (n > APART / others) n = APART / others;
     return TIMES * n <= ki_extent(r) ? n : 0;
 }
 
-/* Where much is to be under way, two squares side by side take 0.8 to 0.9 of the time so. It was measured nowhere else. */
+/* Where much is to be under way, squares side by side take 0.8 to 0.9 of the time so. It was measured nowhere else. */
 void ki_choose_rotations(ki_choice *c) {
     const ki_nest *k = &c->nest;
     for (uint32_t q = 0; c->ok && c->ahead && q < k->scope.nrange; q++) {
@@ -89,7 +91,7 @@ void ki_choose_rotations(ki_choice *c) {
         if (!e || e->op != KN_END || ki_last_loop(e) != r) continue;
         for (uint32_t i = 0; i < k->nreads && !lines; i++)
             if (ki_scope_has(&k->scope, k->reads[i], r)) lines = lines_of(k, e, r, k->reads[i]);
-        int64_t n = lines ? lines_apart(k, e, r) : 0;
+        int64_t n = lines ? lines_apart(k, e, r, lines) : 0;
         if (n > 0 && !refused(k, r, lines, n))
             ki_choice_look(c, ki_nest_apply(&c->nest, (ki_opt){.op = KI_OPT_ROTATE,
                                                                .axis = (int32_t)r->arg.range.id,

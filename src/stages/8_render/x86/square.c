@@ -186,16 +186,14 @@ static void half_lines(ki_lower *l, const ki_address *a, ki_vreg column[SIDE]) {
 
 /* 16 rows of 16, each a line that is read once: element k + 4 q in quarter q. */
 static void lines(ki_lower *l, const ki_address *a, ki_vreg column[LANES], const ki_lval *v) {
-    ki_vreg r[4], part[4][4];
-    for (unsigned g = 0; g < 4; g++) {
-        for (unsigned k = 0; k < 4; k++) {
-            r[k] = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Z);
-            ki_mop from = ki_laddress(l, a, 4 * g + k);
-            ask(l, v, from);
-            KI_LPUT(l, KI_X_VMOVUPS, ki_mreg(KI_XO_Z, r[k]), from);
-        }
-        quarters(l, r, part[g]);
+    ki_vreg r[LANES], part[4][4];
+    for (unsigned k = 0; k < LANES; k++) {
+        r[k] = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Z);
+        ki_mop from = ki_laddress(l, a, k);
+        ask(l, v, from);
+        KI_LPUT(l, KI_X_VMOVUPS, ki_mreg(KI_XO_Z, r[k]), from);
     }
+    for (unsigned g = 0; g < 4; g++) quarters(l, r + 4 * g, part[g]);
     for (unsigned k = 0; k < 4; k++)
         for (unsigned odd = 0; odd < 2; odd++) { /* quarters 0 and 2 of each, or 1 and 3 */
             ki_vreg x = two(l, KI_X_VSHUFF32X4, part[0][k], part[1][k], odd ? ODD : EVEN);

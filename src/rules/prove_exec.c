@@ -332,8 +332,10 @@ static kn_uop applied(execution *x, kn_op op, kn_dtype t, sources which, int64_t
                 ki_param_make(&x->ir, -1, t, KN_GLOBAL, 0, name, NULL, scalar ? NULL : ki_shape_src(&x->ir, &dim, 1));
         if (k == 0 && which == NEAR_0 && ki_is_int(t) && ki_itemsize(t) >= 4)
             src[k] = ki_op2(&x->ir, KN_AND, src[k], ki_const_int(&x->ir, t, 0xFFFFF));
-        if (which == NOT_ABOVE_0) /* minus its size */
-            src[k] = ki_op1(&x->ir, KN_NEG, ki_op2(&x->ir, KN_MAX, src[k], ki_op1(&x->ir, KN_NEG, src[k])));
+        if (which == NOT_ABOVE_0) {
+            kn_uop zero = ki_const_float(&x->ir, t, 0);
+            src[k] = ki_op3(&x->ir, KN_WHERE, ki_op2(&x->ir, KN_CMPLT, zero, src[k]), zero, src[k]);
+        }
     }
     kn_uop root = ki_make(&x->ir, op, t, src, (uint32_t)ki_ops[op].least, (kn_arg){.bits = 0}, 0);
     ki_env_clear(&x->env);

@@ -70,7 +70,7 @@ static kn_uop lines_of(const ki_nest *k, kn_uop e, kn_uop r, kn_uop from) {
         if (!ki_is_lane(v)) continue;
         reads |= ki_extent(v) == SIDE && is_far(in);
         writes |= ki_extent(v) == SIDE && is_far(out);
-        if (out == LINE && is_far(in)) lines = v;
+        if (out == LINE && is_far(in) && ki_extent(v) > 1) lines = v;
     }
     return reads && writes && ki_nest_step(k, from, r) == LINE && is_far(ki_nest_step(k, to, r)) ? lines : NULL;
 }

@@ -35,6 +35,7 @@ def test_short_chains_stay(koine, tmp_path):
 WHOLE = 16 * 16411  # a prime number of iterations makes no blocks, and is too much to keep: one loop
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("lines", [GELU, TWICE, TANH])
 @pytest.mark.parametrize("level", ["avx2", "sse2"])
 @pytest.mark.parametrize("columns", [64, 1000, 1024, 4096, 4099])
@@ -48,6 +49,7 @@ def test_same_bits(koine, tmp_path, lines, level, columns):
     assert (got.view(np.uint32) == want.view(np.uint32))[~np.isnan(want)].all() and (np.isnan(got) == np.isnan(want)).all()
 
 
+@pytest.mark.runs("avx2")
 def test_sums_of_chains(koine, tmp_path):
     x = np.random.default_rng(1).standard_normal((5, 4096)).astype(np.float32)
     want = np.vectorize(math.erf)(x.astype(np.float64)).sum(1)

@@ -54,7 +54,7 @@ static int32_t latency_of(kn_uop u) {
     case KN_DIV:
     case KN_SQRT: return 14;
     case KN_WHERE: return 2;
-    default: return ki_is_elementwise((kn_op)u->op) && u->op != KN_BITCAST;
+    default: return ki_is_elementwise((kn_op)u->op);
     }
 }
 

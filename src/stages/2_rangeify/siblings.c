@@ -15,7 +15,8 @@ enum {
     MOST_NESTS = 16,
     MOST_STORES = 12, /* of one loop */
     NEXT_READERS = 3, /* of a buffer that are tried with each reader */
-    TINY = 1 << 14    /* bytes a kernel touches that costs its launch alone */
+    NEXT_SMALL = 2,
+    TINY = 1 << 14 /* bytes a kernel touches that costs its launch alone */
 };
 
 typedef struct pair {
@@ -149,10 +150,10 @@ static int by_reader(const void *a, const void *b) {
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Each reader of a buffer with the next ones, each small kernel with the next small one. */
+/* Each reader of a buffer with the next ones, each small kernel with the next small ones, of which the first may need it. */
 static bool find_pairs(ki_family *f, pairs *p) {
     reader *v = ki_calloc(f->nuse + 1, sizeof *v);
-    uint32_t n = 0, small = NONE;
+    uint32_t n = 0, small[NEXT_SMALL], nsmall = 0;
     bool ok = v != NULL || nomem(f);
     for (uint32_t i = 0; i < f->nuse && ok; i++)
         if (f->use[i].read) v[n++] = (reader){f->use[i].buffer, f->fact[f->use[i].kernel].at, f->use[i].kernel};
@@ -163,8 +164,9 @@ static bool find_pairs(ki_family *f, pairs *p) {
     for (uint32_t i = 0; i < f->k->n && ok; i++) {
         uint32_t k = f->order[i];
         if (k == NONE || f->fact[k].fixed || !tiny(&f->fact[k])) continue;
-        if (small != NONE) ok = propose(f, p, small, k);
-        small = k;
+        for (uint32_t j = nsmall > NEXT_SMALL ? nsmall - NEXT_SMALL : 0; j < nsmall && ok; j++)
+            ok = propose(f, p, small[j % NEXT_SMALL], k);
+        small[nsmall++ % NEXT_SMALL] = k;
     }
     if (ok && p->n) qsort(p->v, p->n, sizeof *p->v, by_gain);
     ki_free(v);

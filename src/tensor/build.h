@@ -141,6 +141,8 @@ kn_uop ki_t_logsumexp(kn_ctx *k, kn_uop x, uint32_t axes);
 kn_uop ki_t_scan(kn_ctx *k, kn_uop x, unsigned axis, kn_op op, kn_uop identity); /* identity NULL: 0 */
 kn_uop ki_t_softmax(kn_ctx *k, kn_uop x, unsigned axis);
 kn_uop ki_t_log_softmax(kn_ctx *k, kn_uop x, unsigned axis);
+/* x in the dtype that log_softmax is computed in, and what it takes off all of a row, one after the other: its largest, the logarithm of a sum. */
+kn_uop ki_t_log_total(kn_ctx *k, kn_uop x, unsigned axis, kn_uop off[2]);
 
 /* ---- indexing and products --------------------------------------------------------------------------------- */
 

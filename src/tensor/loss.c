@@ -38,16 +38,16 @@ static bool labels_fit(kn_ctx *k, kn_uop x, kn_uop labels) {
     return true;
 }
 
-/* A weight for each class, (C,) or NULL, along x's axis of classes. */
-static kn_uop class_weights(kn_ctx *k, kn_uop x, kn_tensor weight) {
+/* A weight for each class, (C,) or NULL, along x's axis of classes, in dtype t. */
+static kn_uop class_weights(kn_ctx *k, kn_uop x, kn_tensor weight, kn_dtype t) {
     char a[128], b[128];
-    if (!weight) return L(1);
+    if (!weight) return ki_t_const(k, t, 1);
     if (ki_rank(weight->u) != 1 || ki_dim_n(weight->u, 0) != ki_dim_n(x, class_axis(x)))
         return FAIL(KI_E_CLASS_WEIGHT, k->fn, ki_shape_text(weight->u->type, a, sizeof a),
                     ki_shape_text(x->type, b, sizeof b));
     ki_shape s = {.n = ki_rank(x)};
     for (unsigned i = 0; i < s.n; i++) s.d[i].n = i == class_axis(x) ? ki_dim_n(weight->u, 0) : 1;
-    return ki_t_cast(k, ki_t_reshape_to(k, weight->u, &s), (kn_dtype)x->dtype);
+    return ki_t_cast(k, ki_t_reshape_to(k, weight->u, &s), t);
 }
 
 typedef struct scoring {
@@ -62,33 +62,56 @@ static kn_uop over_classes(kn_ctx *k, kn_uop v, kn_uop x) {
     return v ? ki_t_squeeze(k, ki_t_reduce(k, v, KN_ADD, bit), bit) : NULL;
 }
 
-/* x: log p. What a label's class has is picked by a masked sum; a mean is by the weights of what counts. */
-static kn_uop of_labels(kn_ctx *k, kn_uop x, kn_uop labels, const scoring *o, kn_reduction how) {
-    if (!x || !labels_fit(k, x, labels)) return NULL;
-    unsigned axis = class_axis(x);
+/* log p of classes, (N, C, ..), as x less what is taken off all of a row, (N, 1, ..), in turn: x itself, or log_softmax's parts (reduce.c), in dtype t. */
+typedef struct classes {
+    kn_uop x, off[2];
+    kn_dtype t;
+} classes;
+
+/* v, x or what was picked of it, less that. */
+static kn_uop less(kn_ctx *k, const classes *p, kn_uop v) {
+    for (unsigned i = 0; i < 2; i++)
+        if (p->off[i]) v = ki_t_sub(k, v, p->off[i]);
+    return ki_t_cast(k, v, p->t);
+}
+
+/* A label's class is picked by a masked sum, before anything is taken off: one value of a row alone is left to do. A label that is none has 0. A mean
+ * is by the weights of what counts. */
+static kn_uop of_labels(kn_ctx *k, const classes *p, kn_uop labels, const scoring *o, kn_reduction how) {
+    if (!p->x || !labels_fit(k, p->x, labels)) return NULL;
+    unsigned axis = class_axis(p->x);
+    uint32_t bit = UINT32_C(1) << axis;
+    int64_t n = ki_dim_n(p->x, axis);
     bool plain = !o->weight && o->ignore == KN_LOSS_IGNORE_NONE;
-    kn_dtype t = ki_index_dtype((kn_dtype)labels->dtype, ki_dim_n(x, axis));
-    kn_uop own = ki_t_unsqueeze(k, ki_t_cast(k, labels, t), axis), hit = ki_t_eq(k, ki_t_iota_axis(k, x, axis, t), own);
-    kn_uop w = class_weights(k, x, o->weight), wx = o->weight ? ki_t_mul(k, x, w) : x, zero = L(-0.0);
-    if (!w || !wx || !hit) return NULL;
-    kn_uop each = over_classes(k, ki_t_where(k, hit, wx, zero), x), counts = NULL;
-    if (o->smoothing != 0)
-        each = ki_t_add(k, ki_t_mul(k, L(1 - o->smoothing), each),
-                        ki_t_mul(k, L(o->smoothing / (double)ki_dim_n(x, axis)), over_classes(k, wx, x)));
+    kn_dtype t = ki_index_dtype((kn_dtype)labels->dtype, n);
+    kn_uop own = ki_t_cast(k, labels, t), place = ki_t_iota_axis(k, p->x, axis, t);
+    kn_uop hit = ki_t_eq(k, place, ki_t_unsqueeze(k, own, axis)), none = ki_t_lit(k, p->x, -0.0);
+    kn_uop picked = ki_t_reduce(k, ki_t_where(k, hit, p->x, none), KN_ADD, bit);
+    kn_uop x = picked ? ki_t_squeeze(k, less(k, p, picked), bit) : NULL, counts = NULL;
+    kn_uop w = class_weights(k, p->x, o->weight, p->t), mine = ki_t_const(k, p->t, 1);
+    if (!w || !x) return NULL;
+    if (p->off[0]) {
+        kn_uop from = ki_t_ge(k, own, ki_t_const(k, t, 0)), to = ki_t_le(k, own, ki_t_const(k, t, (double)n - 1));
+        x = ki_t_where(k, ki_t_binary(k, KN_AND, from, to), x, L(-0.0));
+    }
+    if (o->weight) mine = over_classes(k, ki_t_where(k, hit, w, L(-0.0)), p->x), x = ki_t_mul(k, x, mine);
+    if (o->smoothing != 0) {
+        kn_uop all = over_classes(k, ki_t_mul(k, less(k, p, p->x), w), p->x);
+        x = ki_t_add(k, ki_t_mul(k, L(1 - o->smoothing), x), ki_t_mul(k, L(o->smoothing / (double)n), all));
+    }
     if (!plain) {
-        kn_uop mine = o->weight ? over_classes(k, ki_t_where(k, hit, w, zero), x) : L(1);
         kn_uop in = ki_t_ne(k, ki_t_cast(k, labels, KN_I64), ki_t_const(k, KN_I64, (double)o->ignore));
         counts = o->ignore == KN_LOSS_IGNORE_NONE ? mine : ki_t_where(k, in, mine, L(0));
-        if (o->ignore != KN_LOSS_IGNORE_NONE) each = ki_t_where(k, in, each, L(0));
+        if (o->ignore != KN_LOSS_IGNORE_NONE) x = ki_t_where(k, in, x, L(0));
     }
     if (how == KN_LOSS_MEAN && !plain)
-        return ki_t_neg(k, ki_t_div(k, over_all(k, each, ki_t_sum), over_all(k, counts, ki_t_sum)));
-    return ki_t_neg(k, ki_t_gathered(k, each, how));
+        return ki_t_neg(k, ki_t_div(k, over_all(k, x, ki_t_sum), over_all(k, counts, ki_t_sum)));
+    return ki_t_neg(k, ki_t_gathered(k, x, how));
 }
 
 /* The same where p says how probable each class is. */
 static kn_uop of_probabilities(kn_ctx *k, kn_uop x, kn_uop p, const scoring *o, kn_reduction how) {
-    kn_uop w = x ? class_weights(k, x, o->weight) : NULL;
+    kn_uop w = x ? class_weights(k, x, o->weight, (kn_dtype)x->dtype) : NULL;
     if (!w) return NULL;
     double c = (double)ki_dim_n(x, class_axis(x));
     p = ki_t_cast(k, p, (kn_dtype)x->dtype);
@@ -100,22 +123,30 @@ static kn_uop of_probabilities(kn_ctx *k, kn_uop x, kn_uop p, const scoring *o, 
 
 static const scoring plain_scores = {.ignore = KN_LOSS_IGNORE_NONE};
 
+/* It is x already. */
+static classes given(kn_ctx *k, kn_uop x) {
+    x = ki_t_float(k, x);
+    return (classes){.x = x, .t = x ? (kn_dtype)x->dtype : KN_F32};
+}
 kn_tensor kn_nll_loss(kn_tensor log_p, kn_tensor labels) {
     ENTER("nll_loss", log_p, labels);
-    return ki_handle(k, of_labels(k, ki_t_float(k, log_p->u), labels->u, &plain_scores, KN_LOSS_MEAN));
+    const classes p = given(k, log_p->u);
+    return ki_handle(k, of_labels(k, &p, labels->u, &plain_scores, KN_LOSS_MEAN));
 }
 kn_tensor kn_nll_loss_as(kn_tensor log_p, kn_tensor labels, kn_tensor weight, int64_t ignore, kn_reduction how) {
     ENTER_("nll_loss", 4, log_p, labels, weight);
+    const classes p = given(k, log_p->u);
     const scoring o = {weight, ignore, 0};
-    return ki_handle(k, of_labels(k, ki_t_float(k, log_p->u), labels->u, &o, how));
+    return ki_handle(k, of_labels(k, &p, labels->u, &o, how));
 }
 
 static kn_uop cross_entropy(kn_ctx *k, kn_uop logits, kn_uop target, const scoring *o, kn_reduction how) {
     if (!ki_rank(logits)) return FAIL(KI_E_RANK_WANTED, k->fn, 1, 0u);
-    kn_uop x = ki_t_log_softmax(k, logits, class_axis(logits));
+    classes p = {.t = ki_fraction((kn_dtype)logits->dtype)};
+    p.x = ki_t_log_total(k, logits, class_axis(logits), p.off);
     ki_shape a = ki_shape_like(logits), b = ki_shape_like(target);
-    bool p = ki_is_float((kn_dtype)target->dtype) && ki_shape_same(&a, &b);
-    return p ? of_probabilities(k, x, target, o, how) : of_labels(k, x, target, o, how);
+    bool each = ki_is_float((kn_dtype)target->dtype) && ki_shape_same(&a, &b);
+    return each ? of_probabilities(k, less(k, &p, p.x), target, o, how) : of_labels(k, &p, target, o, how);
 }
 kn_tensor kn_cross_entropy(kn_tensor logits, kn_tensor target) {
     ENTER("cross_entropy", logits, target);

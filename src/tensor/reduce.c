@@ -372,25 +372,31 @@ kn_tensor kn_prefix_sum(kn_tensor t) {
 
 /* ---- softmax ----------------------------------------------------------------------------------------------- */
 
-static kn_uop shifted(kn_ctx *k, kn_uop x, unsigned axis) {
-    x = ki_t_float(k, x);
-    kn_uop m = x ? ki_t_reduce(k, x, KN_MAX, UINT32_C(1) << axis) : NULL;
-    return m ? ki_t_sub(k, x, ki_op1(&k->ir, KN_DETACH, m)) : NULL;
+/* A row's largest, to which no gradient goes. */
+static kn_uop largest(kn_ctx *k, kn_uop x, unsigned axis) {
+    kn_uop m = ki_t_reduce(k, x, KN_MAX, UINT32_C(1) << axis);
+    return m ? ki_op1(&k->ir, KN_DETACH, m) : NULL;
 }
 /* Exponentials and their sum in f32 at least. A row is divided by its sum once: a product by the reciprocal, which is 1 at most, as the sum
  * is 1 at least. */
 kn_uop ki_t_softmax(kn_ctx *k, kn_uop x, unsigned axis) {
     if (!x) return NULL;
     kn_dtype t = ki_fraction((kn_dtype)x->dtype);
-    kn_uop e = ki_t_exp(k, shifted(k, ki_t_cast(k, x, accumulator(t)), axis));
+    x = ki_t_cast(k, x, accumulator(t));
+    kn_uop e = ki_t_exp(k, ki_t_sub(k, x, largest(k, x, axis)));
     kn_uop sum = ki_t_reduce(k, e, KN_ADD, UINT32_C(1) << axis);
     return ki_t_cast(k, ki_t_mul(k, e, ki_t_unary(k, KN_RECIP, sum)), t);
 }
+kn_uop ki_t_log_total(kn_ctx *k, kn_uop x, unsigned axis, kn_uop off[2]) {
+    x = x ? ki_t_cast(k, x, accumulator(ki_fraction((kn_dtype)x->dtype))) : NULL;
+    off[0] = x ? largest(k, x, axis) : NULL;
+    off[1] = ki_t_log(k, ki_t_reduce(k, ki_t_exp(k, ki_t_sub(k, x, off[0])), KN_ADD, UINT32_C(1) << axis));
+    return off[1] ? x : NULL;
+}
 kn_uop ki_t_log_softmax(kn_ctx *k, kn_uop x, unsigned axis) {
     if (!x) return NULL;
-    kn_dtype t = ki_fraction((kn_dtype)x->dtype);
-    kn_uop d = shifted(k, ki_t_cast(k, x, accumulator(t)), axis);
-    return ki_t_cast(k, ki_t_sub(k, d, ki_t_log(k, ki_t_reduce(k, ki_t_exp(k, d), KN_ADD, UINT32_C(1) << axis))), t);
+    kn_uop off[2], y = ki_t_log_total(k, x, axis, off);
+    return ki_t_cast(k, ki_t_sub(k, ki_t_sub(k, y, off[0]), off[1]), ki_fraction((kn_dtype)x->dtype));
 }
 
 static kn_tensor along(kn_tensor t, int axis, const char *fn, kn_uop (*f)(kn_ctx *, kn_uop, unsigned), bool negate) {

@@ -181,3 +181,19 @@ kn_uop ki_prepare_terms(ki_match *m) {
     last = last ? ki_reduce(ir, last, KN_ADD, u->arg.reduce.axes) : NULL;
     return first && last ? ki_op2(ir, KN_ADD, first, last) : NULL;
 }
+
+/* ---- rows ------------------------------------------------------------------------------------------------------ */
+
+/* Rows of x that are long, of which nothing else needs the largest, the exponentials, their sum or its logarithm. */
+bool ki_prepare_pays(ki_match *m, const ki_val *arg, unsigned n, ki_val *out) {
+    const ki_prepare *o = m->user;
+    kn_uop x = arg[0].node, most = arg[1].node;
+    bool alone = true;
+    for (unsigned k = 1; k < n && o->users; k++) {
+        uint32_t id = arg[k].node->id;
+        alone &= id < o->n && o->users[id] <= (k == 1 ? 2 : 1);
+    }
+    out->kind = KI_V_BOOL;
+    out->i = alone && !x->type->symbolic && x->type->numel >= o->row * most->type->numel;
+    return true;
+}

@@ -76,10 +76,35 @@ kn_uop ki_range_sorted(ki_ir *ir, kn_uop u) {
     return ki_rewrite(ir, u, &o);
 }
 
+/* How many read each node of v's, counted up to three; NULL: no logarithm is taken, or env says why. */
+static uint8_t *count_users(ki_ir *ir, kn_uop v) {
+    kn_uop *node;
+    int64_t n = ki_toposort(ir, &v, 1, &node);
+    uint8_t *users = NULL;
+    bool any = false;
+    for (int64_t i = 0; i < n; i++) any |= node[i]->op == KN_LOG;
+    if (any && !(users = ki_calloc((size_t)v->id + 1, 1))) ki_fail(ir->env, KI_E_NOMEM);
+    for (int64_t i = 0; i < n && users; i++)
+        for (uint32_t k = 0; k < node[i]->nsrc; k++) users[node[i]->src[k]->id] += users[node[i]->src[k]->id] < 3;
+    if (n >= 0) ki_free(node);
+    return users;
+}
+
 kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple) {
-    ki_prepare worth = {.least = 65536, .chunks = 8, .terms = 4097, .sides = KI_MOST_SIDES, .reuse = KI_SIDE_REUSE};
+    ki_prepare worth = {
+        .least = 65536, .chunks = 8, .terms = 4097, .sides = KI_MOST_SIDES, .reuse = KI_SIDE_REUSE, .row = 256};
     static const ki_ruleset *const sets[] = {&ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod, &ki_rules_float,
-                                             &ki_rules_prepare};
+                                             &ki_rules_prepare},
+                                   *const once[] = {&ki_rules_once}, *const choose[] = {&ki_rules_choose};
     ki_rewrite_opts o = {.sets = sets, .nsets = sizeof sets / sizeof *sets, .driver = KI_FIXPOINT, .user = &worth};
-    return ki_rewrite(ir, tuple, &o);
+    kn_uop v = ki_rewrite(ir, tuple, &o), u = v;
+    uint8_t *users = v ? count_users(ir, v) : NULL;
+    if (!users) return ir->env->err == KI_E_NONE ? v : NULL;
+    worth.users = users, worth.n = v->id + 1;
+    o = (ki_rewrite_opts){.sets = once, .nsets = 1, .driver = KI_WALK, .user = &worth, .fp = KI_FP_AFN};
+    v = ki_rewrite(ir, v, &o);
+    o.sets = choose;
+    if (v && v != u) v = ki_rewrite(ir, v, &o);
+    ki_free(users);
+    return v;
 }

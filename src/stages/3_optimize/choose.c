@@ -545,6 +545,10 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
      * others as one that is. */
     if (most > 1 || tiled) unroll = 1;
     int64_t parts = c->beside == id + 1 && unroll > 1 && lanes == c->lanes ? c->target->streams : 0;
+    if (ki_is_seldom(k, x) && ki_extent(best) % (unroll * lanes)) { /* in one loop, which is run or is not */
+        (void)ki_choice_do(c, KI_OPT_PADTO, 0, false, id, unroll * lanes);
+        return;
+    }
     if (ki_choice_fit(c, best, parts ? parts : unroll)) return;
     ki_choice_mark(c, x);
     if (parts) { /* a vector of each part, in a register of its own */

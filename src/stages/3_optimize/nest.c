@@ -1,6 +1,8 @@
 /* nest.c: questions about a kernel's loops and accesses. See nest.h. */
 #include "stages/3_optimize/nest.h"
 
+#include "rules/given.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,6 +137,21 @@ bool ki_varies_in(const ki_nest *k, kn_uop u, kn_uop closer) {
     for (uint32_t j = 1; j < closer->nsrc; j++)
         if (ki_scope_has(&k->scope, u, closer->src[j])) return true;
     return false;
+}
+
+/* What is left out where c does not hold, again and again. */
+bool ki_is_seldom(const ki_nest *k, kn_uop closer) {
+    kn_uop part[KI_MAX_TERMS], *node;
+    bool found = false;
+    for (kn_uop v = closer->src[0]; closer->op == KN_REDUCE && v->op == KN_WHERE && !found; v = v->src[1]) {
+        unsigned n = ki_conjuncts(v->src[0], part);
+        for (unsigned i = 0; i < n && !found; i++) {
+            int64_t m = ki_varies_in(k, part[i], closer) ? -1 : ki_toposort(k->ir, &part[i], 1, &node);
+            for (int64_t j = 0; j < m; j++) found |= node[j]->op == KN_REDUCE;
+            if (m >= 0) ki_free(node);
+        }
+    }
+    return found;
 }
 
 bool ki_sums_in(const ki_nest *k, kn_uop r, int64_t least) {

@@ -50,6 +50,8 @@ kn_uop ki_last_loop(kn_uop closer);
 const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access);
 /* Does u depend on a loop of this END or REDUCE? */
 bool ki_varies_in(const ki_nest *k, kn_uop u, kn_uop closer);
+/* Are all terms of a sum left out where another one says so? Its loops run then not at all (4_expand/skip.c). */
+bool ki_is_seldom(const ki_nest *k, kn_uop closer);
 /* Is there a sum over a loop of at least so many terms in every iteration of r? (0: of an unknown number too.) */
 bool ki_sums_in(const ki_nest *k, kn_uop r, int64_t least);
 /* Elements between what two neighbouring iterations of r access; *known false if r stands in an opaque term. */

@@ -93,14 +93,14 @@ static kn_uop innermost(const ki_nest *k, kn_uop access) {
     return best;
 }
 
-/* The next access to the PARAM from node *i on, the innermost loop in which it moves on: *r. NULL: there is none; all: writes too. */
+/* The next access to the PARAM from node *i on, the innermost loop in which it moves on, one that runs: *r. NULL: there is none; all: writes too. */
 static kn_uop next_access(const ki_nest *k, kn_uop param, bool all, uint32_t *i, kn_uop *r) {
     while (*i < k->scope.n) {
         uint32_t at = (*i)++;
         kn_uop u = k->scope.node[at], p = all ? param_at(k, at) : param_of(k, at);
         if (p != param) continue;
         if (!k->moves[at]) k->moves[at] = ki_nest_form(k, u) ? innermost(k, u) : u;
-        if (k->moves[at] != u) return *r = k->moves[at], u;
+        if (k->moves[at] != u && !ki_is_seldom(k, ki_nest_closer(k, k->moves[at]))) return *r = k->moves[at], u;
     }
     return NULL;
 }
@@ -187,6 +187,9 @@ static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
 /* How far ahead of a loop that goes along memory. */
 static int64_t far(const ki_choice *c) { return c->ahead ? c->ahead : AHEAD; }
 
+/* The same of one that a loop goes through once and has much to do with, alone: of memory's two states the slower one is behind with less. */
+static int64_t farther(const ki_choice *c) { return c->ahead ? c->ahead + c->ahead / 2 : AHEAD; }
+
 /* The same where a row is kept beside: the first cache has room for half of what is to be under way, then. */
 static int64_t beside_kept(const ki_choice *c) { return c->ahead ? (c->ahead + 1) / 2 : AHEAD; }
 
@@ -203,7 +206,8 @@ static int64_t along(const ki_choice *c, kn_uop access, kn_uop loop) {
     int64_t terms;
     if (s < FAR && longest_sum(k, loop, &terms) && rows_of(k, access) >= FEW_ROWS)
         return 0; /* not the next tile's rows */
-    if (s < FAR) return scan || ki_weight_in(k, loop) >= WORTH_ASKING * reads_in(k, access, loop) ? far(c) : 0;
+    if (s < FAR)
+        return scan ? far(c) : ki_weight_in(k, loop) >= WORTH_ASKING * reads_in(k, access, loop) ? farther(c) : 0;
     bool pays = e->op == KN_REDUCE ? e->arg.reduce.op == KN_ADD || rows >= 4 : scan;
     return s <= MOST_ROW && pays ? s * (rows < 1 ? 1 : rows > 8 ? 8 : rows) : 0;
 }

@@ -68,7 +68,7 @@ kn_uop ki_prefix_lanes(ki_ex *x, kn_uop u);
 const ki_prefix *ki_prefix_from(const ki_ex *x, kn_uop u);
 kn_uop ki_prefix_spread(ki_ex *x, const ki_prefix *p, kn_uop all);
 /* skip.c: a sum's value and its innermost loop, terms that are left out skipped. */
-bool ki_skip_left_out(ki_ir *ir, kn_uop *value, kn_uop *loop);
+bool ki_skip_left_out(ki_ir *ir, kn_op op, kn_uop *value, kn_uop *loop);
 /* Lowers what is pending, all of one level. */
 bool ki_expand_reduces(ki_ex *x);
 /* Do both close the same loops, in order, lanes aside? */

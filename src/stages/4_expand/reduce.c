@@ -155,10 +155,9 @@ static bool open_acc(ki_ex *x, kn_uop u, bool alone, kn_uop *loop, uint32_t nloo
     kn_dtype t = (kn_dtype)u->dtype;
     int64_t n;
     if (!src) return ki_fail(ir->env, KI_E_NOMEM), false;
+    if (alone && nloop && !out && v && !ki_skip_left_out(ir, op, &v, &loop[nloop - 1])) return ki_free(src), false;
     uint32_t joined = joined_axes(x, u, v);
     if (joined) v = ki_reduce(ir, v, op, joined);
-    if (alone && op == KN_ADD && nloop && !out && !ki_skip_left_out(ir, &v, &loop[nloop - 1]))
-        return ki_free(src), false;
     a->lanes = lane_numbers(x, v, &n);
     a->buffer = ki_buffer_make(ir, ir->next_buffer, n, t, KN_REG, 0);
     kn_uop start = ki_const_bits(ir, t, ki_scalar_identity(op, t, true));

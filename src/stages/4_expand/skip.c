@@ -1,20 +1,25 @@
 /* skip.c: terms that are left out are not computed. The update acc + where(p & q, x, -0.0), p the same for all lanes and all
  * iterations of the innermost loop r, is acc + where(q, x, -0.0) in a loop r' with r' < where(p, n, 0). What x reads under p
- * needs no gate of its own any more. */
+ * needs no gate of its own any more. A maximum leaves out what is -inf likewise. p may be data, what another sum was say: then no loop is too short. */
 #include "stages/4_expand/lanes.h"
 
+#include "ir/scalar.h"
 #include "rules/given.h"
 #include "stages/indexing.h"
 
+#include <string.h>
+
 enum { WORTH = 4 }; /* iterations */
 
-static bool varies(kn_uop u, kn_uop r, ki_ir *ir, bool *ok) {
+/* Between lanes, or along r. *data: it is read from somewhere. */
+static bool varies(kn_uop u, kn_uop r, ki_ir *ir, bool *data, bool *ok) {
     kn_uop *node;
-    int64_t n = ki_rank(u) ? 0 : ki_toposort(ir, &u, 1, &node);
-    bool found = ki_rank(u) != 0;
-    if (found) return true;
-    for (int64_t i = 0; i < n; i++) found |= node[i] == r || node[i]->op == KN_LOAD;
+    if (ki_rank(u)) return true;
+    int64_t n = ki_toposort(ir, &u, 1, &node);
+    bool found = false, reads = false;
+    for (int64_t i = 0; i < n; i++) found |= node[i] == r, reads |= node[i]->op == KN_LOAD;
     if (n >= 0) ki_free(node);
+    *data |= reads && !found;
     *ok &= n >= 0;
     return found;
 }
@@ -56,19 +61,39 @@ static kn_uop without_gates(ki_ir *ir, kn_uop x, kn_uop r, const kn_uop *known, 
     return !ok ? NULL : m ? ki_substitute(ir, x, from, to, m) : x;
 }
 
-bool ki_skip_left_out(ki_ir *ir, kn_uop *value, kn_uop *loop) {
+/* What changes nothing. */
+static bool is_none(kn_op op, kn_uop u) {
+    return op == KN_ADD
+               ? ki_is_minus_zero(u)
+               : op == KN_MAX && ki_is_const(u) && u->arg.bits == ki_scalar_identity(KN_MAX, (kn_dtype)u->dtype, true);
+}
+
+/* What x is where all conditions hold that leave it out else, one in another; they are added to part[]. */
+static kn_uop kept(kn_op op, kn_uop v, kn_uop *part, unsigned *n) {
+    for (*n = 0; v->op == KN_WHERE && is_none(op, v->src[2]) && *n < KI_MAX_TERMS / 2; v = v->src[1]) {
+        kn_uop more[KI_MAX_TERMS];
+        unsigned m = ki_conjuncts(v->src[0], more);
+        if (*n + m > KI_MAX_TERMS) break;
+        memcpy(part + *n, more, m * sizeof *part);
+        *n += m;
+    }
+    return v;
+}
+
+bool ki_skip_left_out(ki_ir *ir, kn_op op, kn_uop *value, kn_uop *loop) {
     kn_uop v = *value, r = *loop, part[KI_MAX_TERMS], known[KI_MAX_TERMS], p = NULL, q = NULL;
-    if (v->op != KN_WHERE || !ki_is_minus_zero(v->src[2]) || r->op != KN_RANGE || ki_extent(r) < WORTH) return true;
-    unsigned n = ki_conjuncts(v->src[0], part), nknown = 0;
-    bool ok = true;
+    unsigned n, nknown = 0;
+    kn_uop x = kept(op, v, part, &n);
+    bool ok = true, data = false;
+    if (!n || r->op != KN_RANGE) return true;
     for (unsigned k = 0; k < n && ok; k++) {
-        if (varies(part[k], r, ir, &ok)) q = ki_and(ir, q, part[k]);
+        if (varies(part[k], r, ir, &data, &ok)) q = ki_and(ir, q, part[k]);
         else p = ki_and(ir, p, known[nknown++] = part[k]);
     }
-    if (!ok || !p) return ok;
+    if (!ok || !p || (!data && ki_extent(r) < WORTH)) return ok;
     kn_uop end = ki_op3(ir, KN_WHERE, p, r->src[0], ki_index(ir, 0)), range = end ? ki_with_src(ir, r, &end) : NULL;
-    kn_uop x = range ? without_gates(ir, v->src[1], r, known, nknown) : NULL;
+    x = range ? without_gates(ir, x, r, known, nknown) : NULL;
     if (x && q) x = ki_op3(ir, KN_WHERE, q, x, v->src[2]);
-    if (!x || !(x = ki_substitute(ir, x, &r, &range, 1))) return false;
-    return *value = x, *loop = range, true;
+    if (x) x = ki_substitute(ir, x, &r, &range, 1);
+    return x && (*value = x, *loop = range, true);
 }

@@ -1,0 +1,81 @@
+"""Cross entropy of rows that are gone through once (2_rangeify/prepare.kr), against numpy in f64: where one sum does, where it is beyond what a float
+holds, where a row or its label's value is infinite or none, on rows of whole vectors and of others."""
+import koine
+import numpy as np
+from conftest import Case
+from data import values
+
+EACH = 2
+CASES = []
+
+
+def reference(x, labels):
+    """log sum e^(x - t), t the label's; 0 of a label that is none."""
+    n, c = x.shape
+    t = x[np.arange(n), np.clip(labels, 0, c - 1)][:, None]
+    with np.errstate(all="ignore"):
+        z = x.astype(np.float64) - t
+        most = z.max(1, keepdims=True)
+        each = (np.where(np.isfinite(most), most, 0) + np.log(np.exp(z - np.where(np.isfinite(most), most, 0)).sum(1, keepdims=True)))[:, 0]
+    each = np.where(np.isinf(t[:, 0]) & (t[:, 0] < 0), np.inf, each)  # of minus infinity, which no other is less than
+    each = np.where(np.isnan(x).any(1) | (x == np.inf).any(1) | (x == -np.inf).all(1), np.nan, each)
+    return np.where((labels >= 0) & (labels < c), each, 0)
+
+
+def case(name, x, labels, **more):
+    for of, f in (("", lambda k: koine.call("cross_entropy_as", k.array(x), k.array(labels), None, koine.END, 0.0, EACH)),
+                  ("-sum", lambda k: koine.call("cross_entropy_as", k.array(x), k.array(labels), None, koine.END, 0.0, 1))):
+        want = reference(x, labels)
+        CASES.append(Case(name + of, f, (lambda want=want: want) if not of else (lambda want=want: want.sum()), **{"tol": 2e-6, "atol": 1e-6, **more}))
+
+
+for n, c in ((5, 256), (3, 300), (4, 263), (2, 1000), (1, 2056), (9, 255)):
+    labels = values(f"ce{n}{c}", (n,), np.int32, 0, c - 1)
+    x = values(f"cex{n}{c}", (n, c), np.float32, -2, 2)
+    for by in (1, 10, 44, 60, 200):  # 44: differences of up to 176, of which a sum is none that a float holds
+        case(f"{n}x{c}-by-{by}", x * np.float32(by), labels)
+    sure = x.copy()
+    sure[np.arange(n), labels] = 30
+    case(f"{n}x{c}-sure", sure, labels, atol=2e-7)
+    wrong = x.copy()
+    wrong[:, 7] = 70.0  # the sum is finite, and large
+    case(f"{n}x{c}-wrong", wrong, labels)
+    far = x.copy()
+    far[::2, c - 1] = 90.5  # each other row is gone through again
+    case(f"{n}x{c}-far", far, labels)
+    case(f"{n}x{c}-none", far, np.where(np.arange(n) % 2, labels, np.where(labels % 2, -1, c)).astype(np.int32))
+
+x, labels = values("ceodd", (8, 300), np.float32, -2, 2), np.array([0, 299, 5, 6, 7, 8, 9, 10], np.int32)
+x[0, 3], x[1, 299], x[2, 17], x[3, 6] = np.nan, np.nan, np.inf, np.inf
+x[4, ::3], x[5, 8], x[6], x[7, :] = -np.inf, -np.inf, -np.inf, 3e38
+case("odd", x, labels)
+masked = np.full((3, 300), -np.inf, np.float32)
+masked[np.arange(3), [1, 2, 3]] = [0, -500, 1e30]
+case("one-left", masked, np.array([1, 2, 3], np.int32))
+
+
+def test_case(case, device, check):
+    check(case, device)
+
+
+TEXT = """koine 1 tensor
+%x = param "x" : f32 [6, {0}]
+%t = param "t" : f32 [6, 1]
+%m = reduce max %x axes=(1)
+%b = expand %m (6, {0})
+%d = sub %x %b
+%e = exp %d
+%s = reduce add %e axes=(1)
+%l = log %s
+%tm = sub %t %m
+%y = sub %tm %l
+out "y" = %y
+"""
+
+
+def test_one_pass(koine_session):
+    """Of long rows alone, and of none whose largest, or whose sum, is needed beside, as a gradient does."""
+    for c, also, once in ((256, "", True), (255, "", False), (300, "s", False), (300, "l", False), (300, "m", False), (300, "e", False)):
+        text = TEXT.format(c) + (f'out "{also}" = %{also}\n' if also else "")
+        out = koine_session("compile", "-", "--to", "rangeify", stdin=text).stdout
+        assert ("bitcast" in out) == once, out

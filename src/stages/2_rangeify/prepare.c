@@ -2,6 +2,7 @@
 #include "stages/2_rangeify/rangeify.h"
 
 enum {
+    FEW = 8, /* values of a long sum, of which none is summed up at once */
     MOST_CHUNKS = 64,
     PART = 1024 /* terms of a product's part: of what a tile reads of both sides so much stays in the caches */
 };
@@ -81,7 +82,7 @@ kn_uop ki_prepare_chunks(ki_match *m) {
     if (u->nsrc != 1 || t->type->numel < o->least || t->type->symbolic || rank + 1 > KI_MAX_RANK) return NULL;
     for (unsigned k = 0; k < rank; k++)
         if (axes >> k & 1 && t->type->dim[k].n > n) n = t->type->dim[k].n, at = k;
-    bool few = u->type->numel < 8;
+    bool few = u->type->numel < FEW;
     if (few) {
         c = divisor(n, o->chunks);
         if (c == 0 && n > MOST_CHUNKS) c = MOST_CHUNKS;
@@ -194,6 +195,7 @@ bool ki_prepare_pays(ki_match *m, const ki_val *arg, unsigned n, ki_val *out) {
         alone &= id < o->n && o->users[id] <= (k == 1 ? 2 : 1);
     }
     out->kind = KI_V_BOOL;
-    out->i = alone && !x->type->symbolic && x->type->numel >= o->row * most->type->numel;
+    bool whole = most->type->numel >= FEW || x->type->numel < o->least || !o->least;
+    out->i = alone && whole && !x->type->symbolic && x->type->numel >= o->row * most->type->numel;
     return true;
 }

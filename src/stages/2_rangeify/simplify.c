@@ -1,4 +1,5 @@
 /* simplify.c: the rule sets rangeify runs, in one place. */
+#include "base/cpuid.h"
 #include "stages/2_rangeify/rangeify.h"
 
 #include <rules.h>
@@ -76,13 +77,13 @@ kn_uop ki_range_sorted(ki_ir *ir, kn_uop u) {
     return ki_rewrite(ir, u, &o);
 }
 
-/* How many read each node of v's, counted up to three; NULL: no logarithm is taken, or env says why. */
+/* How many read each node of v's, counted up to three; NULL: no exponential is taken, or env says why. */
 static uint8_t *count_users(ki_ir *ir, kn_uop v) {
     kn_uop *node;
     int64_t n = ki_toposort(ir, &v, 1, &node);
     uint8_t *users = NULL;
     bool any = false;
-    for (int64_t i = 0; i < n; i++) any |= node[i]->op == KN_LOG;
+    for (int64_t i = 0; i < n; i++) any |= node[i]->op == KN_EXP;
     if (any && !(users = ki_calloc((size_t)v->id + 1, 1))) ki_fail(ir->env, KI_E_NOMEM);
     for (int64_t i = 0; i < n && users; i++)
         for (uint32_t k = 0; k < node[i]->nsrc; k++) users[node[i]->src[k]->id] += users[node[i]->src[k]->id] < 3;
@@ -90,21 +91,26 @@ static uint8_t *count_users(ki_ir *ir, kn_uop v) {
     return users;
 }
 
-kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple) {
+/* Each node once: what a rule makes is not for the rule. */
+static kn_uop walk(ki_ir *ir, kn_uop v, const ki_ruleset *set, ki_prepare *worth) {
+    ki_rewrite_opts o = {.sets = &set, .nsets = 1, .driver = KI_WALK, .fp = KI_FP_AFN, .user = worth};
+    return v ? ki_rewrite(ir, v, &o) : NULL;
+}
+
+kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple, const ki_target *t) {
     ki_prepare worth = {
         .least = 65536, .chunks = 8, .terms = 4097, .sides = KI_MOST_SIDES, .reuse = KI_SIDE_REUSE, .row = 256};
-    static const ki_ruleset *const sets[] = {&ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod, &ki_rules_float,
-                                             &ki_rules_prepare},
-                                   *const once[] = {&ki_rules_once}, *const choose[] = {&ki_rules_choose};
-    ki_rewrite_opts o = {.sets = sets, .nsets = sizeof sets / sizeof *sets, .driver = KI_FIXPOINT, .user = &worth};
-    kn_uop v = ki_rewrite(ir, tuple, &o), u = v;
-    uint8_t *users = v ? count_users(ir, v) : NULL;
-    if (!users) return ir->env->err == KI_E_NONE ? v : NULL;
-    worth.users = users, worth.n = v->id + 1;
-    o = (ki_rewrite_opts){.sets = once, .nsets = 1, .driver = KI_WALK, .user = &worth, .fp = KI_FP_AFN};
-    v = ki_rewrite(ir, v, &o);
-    o.sets = choose;
-    if (v && v != u) v = ki_rewrite(ir, v, &o);
-    ki_free(users);
-    return v;
+    static const ki_ruleset *const sets[] = {&ki_rules_symbolic, &ki_rules_bool,    &ki_rules_divmod,
+                                             &ki_rules_float,    &ki_rules_prepare, &ki_rules_below};
+    uint32_t n = sizeof sets / sizeof *sets - (t->native && t->level >= KI_CPU_AVX512_LEVEL); /* without the last */
+    uint8_t *users = count_users(ir, tuple);
+    kn_uop v = tuple;
+    if (users) {
+        worth.users = users, worth.n = v->id + 1;
+        v = walk(ir, v, &ki_rules_once, &worth);
+        if (v != tuple) v = walk(ir, v, &ki_rules_choose, &worth);
+        ki_free(users);
+    }
+    ki_rewrite_opts o = {.sets = sets, .nsets = n, .driver = KI_FIXPOINT, .user = &worth};
+    return v && ir->env->err == KI_E_NONE ? ki_rewrite(ir, v, &o) : NULL;
 }

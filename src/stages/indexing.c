@@ -52,6 +52,12 @@ kn_uop ki_index_mul(ki_ir *ir, kn_uop a, kn_uop b) {
     return ki_op2(ir, KN_MUL, a, b);
 }
 
+kn_uop ki_index_extreme(ki_ir *ir, kn_uop a, kn_uop b, int sign) {
+    kn_uop by = ki_index(ir, sign);
+    if (!a || !b) return a ? a : b;
+    return ki_index_mul(ir, ki_op2(ir, KN_MAX, ki_index_mul(ir, a, by), ki_index_mul(ir, b, by)), by);
+}
+
 kn_uop ki_dim_uop(ki_ir *ir, ki_dim d) { return d.sym ? d.sym : ki_index(ir, d.n); }
 
 /* Position in axes [from, to) of a shape. Σ i·stride, outermost first, rather than Horner's nested form: so the simplifier writes

@@ -21,6 +21,8 @@ kn_uop ki_element_if(ki_ir *ir, kn_uop c, kn_uop index);
 /* x + c, constants folded. */
 kn_uop ki_index_add(ki_ir *ir, kn_uop a, kn_uop b);
 kn_uop ki_index_mul(ki_ir *ir, kn_uop a, kn_uop b);
+/* The larger of two, the smaller, NULL being no bound; sign: 1, -1. */
+kn_uop ki_index_extreme(ki_ir *ir, kn_uop a, kn_uop b, int sign);
 kn_uop ki_dim_uop(ki_ir *ir, ki_dim d);
 
 /* Row-major position in a shape, with the conjunction of the elements' conditions. */

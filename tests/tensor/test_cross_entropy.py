@@ -1,5 +1,5 @@
-"""Cross entropy of rows that are gone through once (2_rangeify/prepare.kr), against numpy in f64: where one sum does, where it is beyond what a float
-holds, where a row or its label's value is infinite or none, on rows of whole vectors and of others."""
+"""Cross entropy, and logsumexp, of rows that are gone through once (2_rangeify/prepare.kr), against numpy in f64: where one sum does, where it is beyond
+what a float holds, where a row or its label's value is infinite or none, on rows of whole vectors and of others."""
 import koine
 import numpy as np
 from conftest import Case
@@ -52,6 +52,31 @@ case("odd", x, labels)
 masked = np.full((3, 300), -np.inf, np.float32)
 masked[np.arange(3), [1, 2, 3]] = [0, -500, 1e30]
 case("one-left", masked, np.array([1, 2, 3], np.int32))
+
+
+
+
+def total(x):
+    """log sum e^x"""
+    with np.errstate(all="ignore"):
+        most = x.max(1, keepdims=True).astype(np.float64)
+        most[np.isinf(most)] = 0
+        return (np.log(np.exp(x - most).sum(1, keepdims=True)) + most)[:, 0]
+
+
+for n, c in ((9, 256), (8, 300), (3, 1000)):
+    x = values(f"lse{n}{c}", (n, c), np.float32, -2, 2)
+    probable = (x - total(x)[:, None]).astype(np.float32)
+    odd = x.copy()
+    odd[0, 3], odd[1, ::2], odd[2] = np.nan, -np.inf, -np.inf
+    more = odd.copy()
+    more[1, 7], more[0, 3] = np.inf, 3e38
+    mixed = x.copy()
+    mixed[::2, 5] = 88.5
+    for key, v in (("small", x), ("far", x * 44), ("farther", x * 200), ("below", x - 43.0), ("far-below", x - 200.0), ("above", x + 86.0),
+                   ("log-p", probable), ("odd", odd), ("more", more), ("mixed", mixed)):
+        v = v.astype(np.float32)
+        CASES.append(Case(f"logsumexp-{n}x{c}-{key}", lambda k, v=v: koine.call("logsumexp_over", k.array(v), [1], 0), lambda v=v: total(v), tol=2e-6, atol=1e-6))
 
 
 def test_case(case, device, check):

@@ -40,5 +40,6 @@ typedef struct ki_prepare {
 bool ki_prepare_pays(ki_match *m, const ki_val *arg, unsigned n, ki_val *out);
 kn_uop ki_prepare_chunks(ki_match *m);
 kn_uop ki_prepare_terms(ki_match *m);
+kn_uop ki_prepare_unneeded(ki_match *m);
 
 #endif

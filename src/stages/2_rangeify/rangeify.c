@@ -119,7 +119,7 @@ void ki_range_forget(rangeifier *r) {
 
 bool ki_rangeify(ki_program *p, const ki_lower_opts *o) {
     rangeifier r = {.ir = p->ir, .opts = o, .p = p};
-    kn_uop tuple = ki_range_prepare(p->ir, p->root->src[0], o->target);
+    kn_uop tuple = ki_range_prepare(p->ir, p->root->src[0]);
     if (tuple) tuple = copy_of_params(p, tuple);
     bool ok = tuple && settle(p, tuple) && (tuple = p->root->src[0], begin(&r, tuple)) && ki_range_facts(&r) &&
               ki_range_decide(&r) && place_outputs(&r, tuple) && ki_range_kernels(&r);

@@ -204,7 +204,7 @@ kn_uop ki_range_hide(rangeifier *r, kn_uop u, hidden *h);
 kn_uop ki_range_show(rangeifier *r, kn_uop u, const hidden *h);
 kn_uop ki_range_simplify(rangeifier *r, kn_uop u);
 /* The tensor graph before anything else: in normal form, large reduces cut. */
-kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple, const ki_target *t);
+kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple);
 /* A kernel's expressions once all is resolved: folds reduces over comparisons with ranges, too. Not what has an id up to
  * `floor`. */
 kn_uop ki_range_fold(ki_ir *ir, kn_uop u, uint32_t floor);

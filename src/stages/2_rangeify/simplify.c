@@ -1,5 +1,4 @@
 /* simplify.c: the rule sets rangeify runs, in one place. */
-#include "base/cpuid.h"
 #include "stages/2_rangeify/rangeify.h"
 
 #include <rules.h>
@@ -97,12 +96,11 @@ static kn_uop walk(ki_ir *ir, kn_uop v, const ki_ruleset *set, ki_prepare *worth
     return v ? ki_rewrite(ir, v, &o) : NULL;
 }
 
-kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple, const ki_target *t) {
+kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple) {
     ki_prepare worth = {
         .least = 65536, .chunks = 8, .terms = 4097, .sides = KI_MOST_SIDES, .reuse = KI_SIDE_REUSE, .row = 256};
-    static const ki_ruleset *const sets[] = {&ki_rules_symbolic, &ki_rules_bool,    &ki_rules_divmod,
-                                             &ki_rules_float,    &ki_rules_prepare, &ki_rules_below};
-    uint32_t n = sizeof sets / sizeof *sets - (t->native && t->level >= KI_CPU_AVX512_LEVEL); /* without the last */
+    static const ki_ruleset *const sets[] = {&ki_rules_symbolic, &ki_rules_bool, &ki_rules_divmod, &ki_rules_float,
+                                             &ki_rules_prepare};
     uint8_t *users = count_users(ir, tuple);
     kn_uop v = tuple;
     if (users) {
@@ -111,6 +109,6 @@ kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple, const ki_target *t) {
         if (v != tuple) v = walk(ir, v, &ki_rules_choose, &worth);
         ki_free(users);
     }
-    ki_rewrite_opts o = {.sets = sets, .nsets = n, .driver = KI_FIXPOINT, .user = &worth};
+    ki_rewrite_opts o = {.sets = sets, .nsets = sizeof sets / sizeof *sets, .driver = KI_FIXPOINT, .user = &worth};
     return v && ir->env->err == KI_E_NONE ? ki_rewrite(ir, v, &o) : NULL;
 }

@@ -15,6 +15,7 @@
  * y' reads AFTER(its PARAM, first): what is found a row ahead is found no sooner than what needs the first row's, so stage 4 (expand.c) meets
  * both on one level and gives them one loop. What needs m reads it before that is overwritten. The last row's maximum is found twice. */
 #include "stages/3_optimize/choose.h"
+#include "stages/indexing.h"
 
 #define FAIL(why) (ki_fail(k->ir->env, KI_E_OPT_PIPELINE, (int)o->axis, (why)), NULL)
 enum { MOST_OUTER = 4, MOST_RESULTS = 4, MOST_INPUTS = 4, MOST_FULL = 4 };
@@ -173,9 +174,7 @@ kn_uop ki_opt_pipeline(ki_nest *k, ki_opt *o) {
         home[n++] = x;
     }
     if (n > 1) at = ki_opn(ir, KN_AFTER, home, n);
-    kn_uop next = ki_op2(ir, KN_MAX, ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, r, ki_index(ir, -1)), ki_index(ir, -1)),
-                         ki_index(ir, 1 - ki_extent(r)));
-    next = ki_op2(ir, KN_MUL, next, ki_index(ir, -1));
+    kn_uop next = ki_index_extreme(ir, ki_index_add(ir, r, ki_index(ir, 1)), ki_index(ir, ki_extent(r) - 1), -1);
     if (!at || !next) return NULL;
     kn_uop y = ki_substitute(ir, p.m, &r, &none, 1);
     kn_uop z = ki_substitute(ir, p.m->src[0], (kn_uop[]){r, p.i}, (kn_uop[]){next, p.j}, 2);

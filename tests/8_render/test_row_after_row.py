@@ -14,6 +14,7 @@ EXPONENTIALS = """koine 1 tensor
 %s = reduce add %e axes=(1)
 """
 SOFTMAX = EXPONENTIALS + '%r = recip %s\n%t = expand %r ({rows}, {n})\n%y = mul %e %t\nout "y" = %y\n'
+ONCE = EXPONENTIALS + '%t = param "t" : f32 [{rows}, 1]\n%l = log %s\n%u = sub %t %m\n%y = sub %u %l\nout "y" = %y\n'
 LOG_SUM_EXP = EXPONENTIALS + '%l = log %s\n%y = add %l %m\nout "y" = %y\n'
 
 
@@ -33,7 +34,7 @@ def opts(koine, p, **env):
 @pytest.mark.runs
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("code", ["x86", "c"])
-@pytest.mark.parametrize("text, rows, n", [(SOFTMAX, 64, 256), (SOFTMAX, 97, 128), (LOG_SUM_EXP, 160, 256), (LOG_SUM_EXP, 97, 131)])
+@pytest.mark.parametrize("text, rows, n", [(SOFTMAX, 64, 256), (SOFTMAX, 97, 128), (LOG_SUM_EXP, 160, 256), (LOG_SUM_EXP, 97, 131), (ONCE, 97, 263)])
 def test_it_changes_nothing(koine, program, level, code, text, rows, n):
     p, env = program(text, rows, n), {"KN_CPU": level, "KN_CODE": code}
     runs = [koine("run", p, env={**env, **more, "KN_THREADS": t}).stdout
@@ -96,9 +97,9 @@ def test_threads_share_the_rows(koine, program, rows, n, threads):
 
 @pytest.mark.runs
 @pytest.mark.parametrize("level", ["fp16", "avx2"])
-@pytest.mark.parametrize("rows, n", [(20, 16384), (40, 16384 + 77), (40, 20000)])
-def test_a_long_row_adds_up_alike(koine, program, level, rows, n):
-    p, env = program(LOG_SUM_EXP, rows, n), {"KN_CODE": "x86", "KN_CPU": level, "KN_STREAM": 1, "KN_ALONE": 1}
+@pytest.mark.parametrize("text, rows, n", [(LOG_SUM_EXP, 20, 16384), (LOG_SUM_EXP, 40, 16384 + 77), (LOG_SUM_EXP, 40, 20000), (ONCE, 40, 16384 + 77)])
+def test_a_long_row_adds_up_alike(koine, program, level, text, rows, n):
+    p, env = program(text, rows, n), {"KN_CODE": "x86", "KN_CPU": level, "KN_STREAM": 1, "KN_ALONE": 1}
     runs = [koine("run", p, env={**env, "KN_THREADS": t}).stdout for t in (1, 2, 5)]
     assert len(set(runs)) == 1 and "y" in runs[0]
 
@@ -113,3 +114,19 @@ def test_a_long_row_goes_in_parts(koine, program):
 
     assert parts("fp16", 20000) == parts("fp16", 16384) == (True, 4)
     assert parts("avx512", 20000) == parts("fp16", 8192) == (False, 2)
+
+
+def test_a_row_is_gone_through_once(koine, program):
+    """One loop that is asked ahead, in four parts where there is FP16, and two that run where data says so."""
+    def found(more):
+        env = {"KN_CODE": "x86", "KN_THREADS": 2, "KN_STREAM": 1, **more}
+        p = program(ONCE, 40, 20000)
+        text = opts(koine, p, **env)
+        loops = re.findall(r"loop of (\S+),", koine("compile", p, "--target", "x86", env=env).stdout)
+        seldom = [n for n in loops if n.startswith("where(")]
+        assert "pipeline" not in text and len(seldom) == 2
+        return re.findall(r"prefetch \d+ (\d+)( top)? #\d+\]", text), bool(re.search(r"split \d+ 4 R top", text))
+
+    assert found({"KN_CPU": "dot", "KN_AHEAD": 16384}) == ([("24576", "")], False)
+    assert found({"KN_CPU": "dot"}) == ([("8192", " top")], False)
+    assert found({"KN_CPU": "fp16"}) == ([("1024", " top")], True)

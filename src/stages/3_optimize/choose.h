@@ -32,6 +32,7 @@ typedef struct ki_choice {
     } tile;                             /* the tile last decided: it stands for what is left after a CUT */
     uint64_t done[KI_MOST_RANGES / 64]; /* by range id */
     uint32_t beside;                    /* id + 1 of a sum's loop whose parts are gone through side by side */
+    uint32_t once;                      /* id + 1 of the loop of a sum of much that others follow seldom (ki_is_seldom) */
     bool apart;                         /* rows are read in several places (places.c), a vector of each */
     uint32_t phased;                    /* id + 1 of a loop of the nest whose sums phases.c takes apart */
 } ki_choice;
@@ -190,8 +191,8 @@ unsigned ki_work_beside(const ki_nest *k, kn_uop end, kn_uop sum, kn_uop v);
 void ki_choose_late(ki_choice *c);
 /* pipelined.c: a row's maximum that is better found while the row before is worked on, and what that adds to the weight of loop r. */
 void ki_choose_pipeline(ki_choice *c);
-/* Is the second one's row better gone through in parts? Asked before there are threads, so that no sum's order depends on them. */
-void ki_find_beside(ki_choice *c);
+/* Rows that are gone through once, and those better gone through in parts. Asked before there are threads, so that no sum's order depends on them. */
+void ki_find_long_rows(ki_choice *c);
 unsigned ki_weight_ahead(const ki_nest *k, kn_uop r);
 /* places.c: rows for their sums alone are read in several places. Before threads share them. */
 void ki_choose_apart(ki_choice *c);

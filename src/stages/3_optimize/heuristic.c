@@ -392,7 +392,7 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
         for (int cuts = 0; cuts < MOST_CUTS && ki_cut_sums(c); cuts++) {
         }
         if (c->ok) ki_choose_dots(c);
-        if (c->ok && c->from && c->target->native) ki_find_beside(c);
+        if (c->ok && c->from && c->target->native) ki_find_long_rows(c);
         if (c->ok && c->target->native) ki_choose_apart(c);
         if (c->ok) thread_kernel(c);
         if (c->ok && c->from && c->target->stream) ki_choose_late(c);

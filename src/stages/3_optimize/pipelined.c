@@ -241,11 +241,29 @@ void ki_choose_pipeline(ki_choice *c) {
         ki_choice_do(c, KI_OPT_PIPELINE, 0, false, p.r->arg.range.id, 0);
 }
 
-void ki_find_beside(ki_choice *c) {
+/* The sum that goes through a row once, where others do if need be (2_rangeify/prepare.kr): its loop. */
+static kn_uop find_once(const ki_nest *k) {
+    kn_uop loop = NULL;
+    bool seldom = false;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop x = k->closer[q], j = k->scope.range[q];
+        if (!x || x->op != KN_REDUCE || x->nsrc != 2 || !ki_is_serial(j)) continue;
+        if (ki_is_seldom(k, x)) seldom = true;
+        else if (x->arg.reduce.op == KN_ADD && ki_weight_in(k, j) >= HEAVY) loop = j;
+    }
+    return seldom ? loop : NULL;
+}
+
+void ki_find_long_rows(ki_choice *c) {
     pair p;
-    if (c->target->streams < 2 || !sums_heavily(c, LONG_ROW, &p)) return;
-    uint64_t rows = (uint64_t)ki_extent(p.r) * (uint64_t)ki_extent(p.j) * ki_itemsize((kn_dtype)p.m->dtype);
-    if (rows >= c->from) c->beside = p.j->arg.range.id + 1;
+    kn_uop e = c->sink->nsrc == 1 && c->sink->src[0]->op == KN_END ? c->sink->src[0] : NULL;
+    kn_uop once = e ? find_once(&c->nest) : NULL, j = once;
+    if (once) c->once = once->arg.range.id + 1;
+    if (!once && c->target->streams > 1 && sums_heavily(c, LONG_ROW, &p)) j = p.j;
+    if (!j || c->target->streams < 2) return;
+    uint64_t row = (uint64_t)ki_extent(j) * ki_itemsize((kn_dtype)ki_nest_closer(&c->nest, j)->dtype);
+    uint64_t rows = row * (uint64_t)ki_extent(e->src[e->nsrc - 1]);
+    if (row >= LONG_ROW && rows >= c->from) c->beside = j->arg.range.id + 1;
 }
 
 unsigned ki_weight_ahead(const ki_nest *k, kn_uop r) {

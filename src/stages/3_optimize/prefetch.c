@@ -187,8 +187,11 @@ static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
 /* How far ahead of a loop that goes along memory. */
 static int64_t far(const ki_choice *c) { return c->ahead ? c->ahead : AHEAD; }
 
-/* The same of one that a loop goes through once and has much to do with, alone: of memory's two states the slower one is behind with less. */
-static int64_t farther(const ki_choice *c) { return c->ahead ? c->ahead + c->ahead / 2 : AHEAD; }
+/* The same along a row that is gone through once: of memory's two states the slower one is behind with less, as it seems. */
+static int64_t along_once(const ki_choice *c) {
+    if (c->beside) return FAR;
+    return c->ahead ? c->ahead + c->ahead / 2 : c->target->streams > 1 ? AHEAD : BETWEEN;
+}
 
 /* The same where a row is kept beside: the first cache has room for half of what is to be under way, then. */
 static int64_t beside_kept(const ki_choice *c) { return c->ahead ? (c->ahead + 1) / 2 : AHEAD; }
@@ -204,10 +207,10 @@ static int64_t along(const ki_choice *c, kn_uop access, kn_uop loop) {
     int64_t s = ki_nest_step(k, access, loop), rows = STRIP / width(k, access);
     bool scan = scans(k, loop);
     int64_t terms;
+    if (c->once == loop->arg.range.id + 1) return along_once(c);
     if (s < FAR && longest_sum(k, loop, &terms) && rows_of(k, access) >= FEW_ROWS)
         return 0; /* not the next tile's rows */
-    if (s < FAR)
-        return scan ? far(c) : ki_weight_in(k, loop) >= WORTH_ASKING * reads_in(k, access, loop) ? farther(c) : 0;
+    if (s < FAR) return scan || ki_weight_in(k, loop) >= WORTH_ASKING * reads_in(k, access, loop) ? far(c) : 0;
     bool pays = e->op == KN_REDUCE ? e->arg.reduce.op == KN_ADD || rows >= 4 : scan;
     return s <= MOST_ROW && pays ? s * (rows < 1 ? 1 : rows > 8 ? 8 : rows) : 0;
 }
@@ -244,6 +247,7 @@ static place best_place(const ki_choice *c, kn_uop param) {
         if (goes_far(c, p.row)) p.second = false;
         if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * ki_weight_in(k, r);
         else p = (place){.loop = r, .ahead = along(c, u, r), .worth = (double)ki_extent(r) / (1 + ki_weight_in(k, r))};
+        if (c->once == r->arg.range.id + 1) p.second = !c->ahead;
         if (p.ahead && p.worth > best.worth) best = p;
     }
     return best;

@@ -4,7 +4,7 @@
 #include "ir/scalar.h"
 
 enum {
-    FEW = 8, /* values of a long sum, of which none is summed up at once */
+    FEW = 8, /* values: fewer are summed up in parts */
     MOST_CHUNKS = 64,
     PART = 1024 /* terms of a product's part: of what a tile reads of both sides so much stays in the caches */
 };

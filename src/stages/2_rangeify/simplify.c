@@ -76,13 +76,13 @@ kn_uop ki_range_sorted(ki_ir *ir, kn_uop u) {
     return ki_rewrite(ir, u, &o);
 }
 
-/* How many read each node of v's, counted up to three; NULL: no exponential is taken, or env says why. */
+/* How many read each node of v's, counted up to three; NULL: no logarithm is taken, or env says why. */
 static uint8_t *count_users(ki_ir *ir, kn_uop v) {
     kn_uop *node;
     int64_t n = ki_toposort(ir, &v, 1, &node);
     uint8_t *users = NULL;
     bool any = false;
-    for (int64_t i = 0; i < n; i++) any |= node[i]->op == KN_EXP;
+    for (int64_t i = 0; i < n; i++) any |= node[i]->op == KN_LOG;
     if (any && !(users = ki_calloc((size_t)v->id + 1, 1))) ki_fail(ir->env, KI_E_NOMEM);
     for (int64_t i = 0; i < n && users; i++)
         for (uint32_t k = 0; k < node[i]->nsrc; k++) users[node[i]->src[k]->id] += users[node[i]->src[k]->id] < 3;

@@ -32,7 +32,7 @@ typedef struct ki_choice {
     } tile;                             /* the tile last decided: it stands for what is left after a CUT */
     uint64_t done[KI_MOST_RANGES / 64]; /* by range id */
     uint32_t beside;                    /* id + 1 of a sum's loop whose parts are gone through side by side */
-    uint32_t once;                      /* id + 1 of the loop of a sum of much that others follow seldom (ki_is_seldom) */
+    uint32_t once;                      /* id + 1 of the loop of a heavy sum that others follow seldom (ki_is_seldom) */
     bool apart;                         /* rows are read in several places (places.c), a vector of each */
     uint32_t phased;                    /* id + 1 of a loop of the nest whose sums phases.c takes apart */
 } ki_choice;

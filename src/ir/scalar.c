@@ -144,6 +144,10 @@ bool ki_is_minus_zero(kn_uop u) {
     kn_dtype t = (kn_dtype)u->dtype;
     return ki_is_const(u) && ki_is_float(t) && u->arg.bits == ki_bits_from_f64(t, -0.0);
 }
+bool ki_changes_nothing(kn_op op, kn_uop u) {
+    if (op != KN_MAX) return op == KN_ADD && ki_is_minus_zero(u);
+    return ki_is_const(u) && u->arg.bits == ki_scalar_identity(KN_MAX, (kn_dtype)u->dtype, true);
+}
 double ki_const_f64(kn_uop u) { return ki_f64_from_bits((kn_dtype)u->dtype, u->arg.bits); }
 
 /* ---- storage ------------------------------------------------------------------------------------------------ */

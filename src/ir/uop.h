@@ -300,6 +300,7 @@ double ki_const_f64(kn_uop u);
 uint64_t ki_bits_from_f64(kn_dtype t, double v);
 double ki_f64_from_bits(kn_dtype t, uint64_t bits);
 bool ki_is_minus_zero(kn_uop u); /* the constant that added to anything changes nothing */
+bool ki_changes_nothing(kn_op op, kn_uop u); /* that, of a sum, or minus infinity, or the least integer, of a maximum */
 uint64_t ki_bits_wrap(kn_dtype t, int64_t v); /* integer to dtype, two's complement, as CONST stores it */
 
 /* "f32 (4096, 4096)"-like pieces into a static-free buffer of the caller. */

@@ -4,6 +4,7 @@
  * and in 64 bits for integers. A scan is the spec's prefix_sum: windows over the padded axis, reduced. */
 #include "tensor/sort.h"
 
+#include <float.h>
 #include <math.h>
 
 #define L(v) ki_t_lit(k, x, v)
@@ -84,13 +85,15 @@ static kn_uop std_of(kn_ctx *k, kn_uop x, uint32_t axes, double correction) {
     return ki_t_cast(k, ki_t_sqrt(k, ki_t_var(k, ki_t_cast(k, x, accumulator(t)), axes, correction)), t);
 }
 
-/* An infinite maximum is not subtracted: inf - inf would be NaN. */
+/* Of an infinite maximum the largest number is subtracted, or the least: inf - inf would be NaN. In this form prepare.kr knows it. */
 kn_uop ki_t_logsumexp(kn_ctx *k, kn_uop x, uint32_t axes) {
     x = ki_t_float(k, x);
     if (!nonempty(k, x, axes)) return NULL;
     kn_dtype t = (kn_dtype)x->dtype;
     x = ki_t_cast(k, x, accumulator(t));
-    kn_uop m = ki_t_reduce(k, x, KN_MAX, axes), safe = ki_t_where(k, ki_t_isinf(k, m), L(0), m);
+    kn_uop least = L(t == KN_F64 ? -DBL_MAX : -(double)FLT_MAX),
+           m = ki_t_max(k, ki_t_reduce(k, x, KN_MAX, axes), least);
+    kn_uop safe = ki_t_neg(k, ki_t_max(k, ki_t_neg(k, m), least));
     safe = safe ? ki_op1(&k->ir, KN_DETACH, safe) : NULL;
     return ki_t_cast(k, ki_t_add(k, ki_t_log(k, ki_t_sum(k, ki_t_exp(k, ki_t_sub(k, x, safe)), axes)), safe), t);
 }

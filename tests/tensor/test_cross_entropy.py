@@ -2,6 +2,7 @@
 what a float holds, where a row or its label's value is infinite or none, on rows of whole vectors and of others."""
 import koine
 import numpy as np
+import pytest
 from conftest import Case
 from data import values
 
@@ -79,6 +80,22 @@ for n, c in ((9, 256), (8, 300), (3, 1000)):
         CASES.append(Case(f"logsumexp-{n}x{c}-{key}", lambda k, v=v: koine.call("logsumexp_over", k.array(v), [1], 0), lambda v=v: total(v), tol=2e-6, atol=1e-6))
 
 
+# A row's values may be made of other rows' sums, of which none is left out where its own row needs it no more.
+w = np.zeros((300, 300), np.float32)
+w[0, 1], w[0, 2], w[1, 0] = 100, -100, 5
+CASES.append(Case("logsumexp-of-sums", lambda k: (lambda t: koine.call("logsumexp_over", t + koine.call("sum_over", t, [1], 0).reshape((1, 300)), [1], 0))(k.array(w)),
+                  lambda: total(w + w.sum(1)[None]), tol=2e-6, atol=1e-6))
+for shape, axes in (((3, 300, 2), 1), ((300, 9), 0)):
+    v = values(f"lse{shape}", shape, np.float32, -2, 2) * np.float32(40)
+    CASES.append(Case(f"logsumexp-axis-{axes}", lambda k, v=v, a=axes: koine.call("logsumexp_over", k.array(v), [a], 0),
+                      lambda v=v, a=axes: total(np.moveaxis(v, a, -1).reshape(-1, 300)).reshape(np.delete(v.shape, a)), tol=2e-6, atol=1e-6))
+for t in ("f16", "bf16"):
+    v = np.round(values(f"ce{t}", (9, 300), np.float32, -2, 2) * 8) / 2  # few bits
+    y = values(f"cel{t}", (9,), np.int32, 0, 299)
+    CASES.append(Case(f"{t}", lambda k, v=v, y=y, t=t: koine.call("cross_entropy", k.array(v.astype(np.float32)).cast(t), k.array(y)).cast("f32"), lambda v=v, y=y: reference(v, y).mean(),
+                      tol=1e-3 if t == "f16" else 8e-3, atol=0))
+
+
 def test_case(case, device, check):
     check(case, device)
 
@@ -101,7 +118,23 @@ out "y" = %y
 def test_one_pass(koine_session):
     """Of long rows alone, of none whose largest, or whose sum, is needed beside, as a gradient does, and of none so few that their sums go in parts."""
     cases = [(256, 6, "", True), (255, 6, "", False), (20000, 8, "", True), (20000, 7, "", False), (9000, 7, "", True)]
-    for c, rows, also, once in cases + [(300, 6, x, False) for x in "slme"]:
+    for c, rows, also, once in cases + [(300, 6, x, False) for x in "slmed"]:
         text = TEXT.format(c, rows) + (f'out "{also}" = %{also}\n' if also else "")
         out = koine_session("compile", "-", "--to", "rangeify", stdin=text).stdout
         assert ("bitcast" in out) == once, out
+    down = TEXT.format(300, 6).replace('%x = param "x" : f32 [6, 300]', '%z = param "x" : f32 [300, 6]\n%x = permute %z order=(1, 0)')
+    assert "bitcast" not in koine_session("compile", "-", "--to", "rangeify", stdin=down).stdout
+
+
+@pytest.mark.parametrize("shape, axis, once", [((8, 300), 1, True), ((2, 300, 4), 1, False), ((300, 8), 0, False)])
+def test_the_functions_do(tmp_path, shape, axis, once):
+    """kn_cross_entropy and kn_logsumexp_over are written as the rules know them, and rows alone, which lie along memory, are gone through once."""
+    for rule, f in (("once.total", lambda x: x.logsumexp_over((axis,), 0)), ("once.own", lambda x: x.cross_entropy(y))):
+        if rule == "once.own" and axis == 0:
+            continue
+        k, path = koine.Context("NULL"), tmp_path / rule
+        koine.load().kn_set(k.h, b"KN_TRACE", str(path).encode())
+        x, y = k.array(np.zeros(shape, np.float32)), k.array(np.zeros(shape[:1] + shape[2:], np.int32))
+        k.realize(f(x))
+        assert (rule in path.read_text()) == once
+        k.close()

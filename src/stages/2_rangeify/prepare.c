@@ -1,8 +1,6 @@
 /* prepare.c: host functions of prepare.kr. */
 #include "stages/2_rangeify/rangeify.h"
 
-#include "ir/scalar.h"
-
 enum {
     FEW = 8, /* values: fewer are summed up in parts */
     MOST_CHUNKS = 64,
@@ -187,56 +185,21 @@ kn_uop ki_prepare_terms(ki_match *m) {
 
 /* ---- rows ------------------------------------------------------------------------------------------------------ */
 
-static bool is_long(const ki_prepare *o, kn_uop x, kn_uop sum) {
-    return !x->type->symbolic && x->type->numel >= o->row * sum->type->numel;
-}
-
-/* Rows of x that are long, of which nothing else needs what is taken off, the exponentials, their sum or its logarithm. */
+/* Rows of x that are long and lie along memory, of which nothing else needs what is taken off, what is left, its exponentials, their sum or its
+ * logarithm. */
 bool ki_prepare_pays(ki_match *m, const ki_val *arg, unsigned n, ki_val *out) {
     const ki_prepare *o = m->user;
     kn_uop x = arg[0].node, off = arg[1].node;
-    bool alone = true;
+    bool alone = true, along = !x->type->symbolic && x->type->rank && x->type->numel >= o->row * off->type->numel;
     for (unsigned k = 1; k < n && o->users; k++) {
         uint32_t id = arg[k].node->id;
         alone &= id < o->n && o->users[id] <= (k == 1 ? 2 : 1);
     }
-    bool whole = off->type->numel >= FEW || x->type->numel < o->least || !o->least;
+    for (unsigned k = 0; o->row && along && k < x->type->rank; k++)
+        along = off->type->dim[k].n == (k + 1 < x->type->rank ? x->type->dim[k].n : 1);
+    for (kn_uop v = x; o->row && along && ki_range_is_view(v); v = v->src[0]) along = v->op != KN_PERMUTE;
+    bool whole = off->type->numel >= FEW || x->type->numel < o->least;
     out->kind = KI_V_BOOL;
-    out->i = alone && whole && is_long(o, x, off);
+    out->i = !o->row || (alone && along && whole);
     return true;
-}
-
-/* Sums of rows below v, one for each value of c: at most `most` of them, in order. */
-static uint32_t find_long(ki_ir *ir, const ki_prepare *o, kn_uop v, kn_uop c, kn_uop *sum, uint32_t most) {
-    kn_uop *node;
-    int64_t n = ki_toposort(ir, &v, 1, &node);
-    uint32_t found = 0;
-    for (int64_t i = 0; i < n && found < most; i++) {
-        kn_uop u = node[i];
-        bool is = u->op == KN_REDUCE && u->nsrc == 1 && u->dtype == KN_F32 && u->arg.reduce.op != KN_MUL;
-        if (is && ki_same_shape(u, c) && is_long(o, u->src[0], u)) sum[found++] = u;
-    }
-    if (n >= 0) ki_free(node);
-    return found;
-}
-
-kn_uop ki_prepare_unneeded(ki_match *m) {
-    enum { MOST = 8 };
-    int64_t dim[KI_MAX_RANK];
-    ki_ir *ir = m->ir;
-    kn_uop c = m->root->src[0], a = m->root->src[1], sum[MOST], to[MOST];
-    const ki_prepare *o = m->user;
-    if (o->row && !find_long(ir, o, c, c, sum, 1)) return NULL;
-    uint32_t n = find_long(ir, o, a, c, sum, MOST);
-    for (uint32_t k = 0; k < n; k++) {
-        kn_uop x = ki_substitute(ir, sum[k]->src[0], sum, to, k);
-        for (unsigned j = 0; x && j < x->type->rank; j++) dim[j] = x->type->dim[j].n;
-        kn_uop p = x ? ki_expand(ir, c, dim, x->type->rank) : NULL;
-        kn_op op = (kn_op)sum[k]->arg.reduce.op;
-        kn_uop none = ki_const_bits(ir, KN_F32, ki_scalar_identity(op, KN_F32, true));
-        kn_uop left = p && none ? ki_op3(ir, KN_WHERE, p, x, none) : NULL;
-        if (!left || !(to[k] = ki_with_src(ir, sum[k], &left))) return NULL;
-    }
-    kn_uop v = n ? ki_substitute(ir, a, sum, to, n) : NULL;
-    return v ? ki_with_src(ir, m->root, (kn_uop[]){c, v, m->root->src[2]}) : NULL;
 }

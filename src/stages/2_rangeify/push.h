@@ -33,13 +33,12 @@ typedef struct ki_prepare {
     int64_t terms;  /* terms a matrix product must sum up */
     int64_t sides;  /* of products, that a kernel reads at most */
     int64_t reuse;  /* products that an element of a side is in, at least */
-    int64_t row;    /* elements of a row that is worth going through once */
+    int64_t row;    /* elements of a row that is worth going through once; 0: all are */
     const uint8_t *users; /* how many read a node, by id, below n; 3: or more. NULL: nobody counted */
     uint32_t n;
 } ki_prepare;
 bool ki_prepare_pays(ki_match *m, const ki_val *arg, unsigned n, ki_val *out);
 kn_uop ki_prepare_chunks(ki_match *m);
 kn_uop ki_prepare_terms(ki_match *m);
-kn_uop ki_prepare_unneeded(ki_match *m);
 
 #endif

@@ -107,7 +107,7 @@ kn_uop ki_range_prepare(ki_ir *ir, kn_uop tuple) {
         worth.users = users, worth.n = v->id + 1;
         v = walk(ir, v, &ki_rules_once, &worth);
         if (v != tuple) v = walk(ir, v, &ki_rules_choose, &worth);
-        ki_free(users);
+        ki_free(users), worth.users = NULL;
     }
     ki_rewrite_opts o = {.sets = sets, .nsets = sizeof sets / sizeof *sets, .driver = KI_FIXPOINT, .user = &worth};
     return v && ir->env->err == KI_E_NONE ? ki_rewrite(ir, v, &o) : NULL;

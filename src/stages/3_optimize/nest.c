@@ -144,6 +144,7 @@ bool ki_is_seldom(const ki_nest *k, kn_uop closer) {
     kn_uop part[KI_MAX_TERMS], *node;
     bool found = false;
     for (kn_uop v = closer->src[0]; closer->op == KN_REDUCE && v->op == KN_WHERE && !found; v = v->src[1]) {
+        if (!ki_changes_nothing((kn_op)closer->arg.reduce.op, v->src[2])) break;
         unsigned n = ki_conjuncts(v->src[0], part);
         for (unsigned i = 0; i < n && !found; i++) {
             int64_t m = ki_varies_in(k, part[i], closer) ? -1 : ki_toposort(k->ir, &part[i], 1, &node);

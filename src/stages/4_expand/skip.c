@@ -3,7 +3,6 @@
  * needs no gate of its own any more. A maximum leaves out what is -inf likewise. p may be data, what another sum was say: then no loop is too short. */
 #include "stages/4_expand/lanes.h"
 
-#include "ir/scalar.h"
 #include "rules/given.h"
 #include "stages/indexing.h"
 
@@ -61,19 +60,12 @@ static kn_uop without_gates(ki_ir *ir, kn_uop x, kn_uop r, const kn_uop *known, 
     return !ok ? NULL : m ? ki_substitute(ir, x, from, to, m) : x;
 }
 
-/* What changes nothing. */
-static bool is_none(kn_op op, kn_uop u) {
-    return op == KN_ADD
-               ? ki_is_minus_zero(u)
-               : op == KN_MAX && ki_is_const(u) && u->arg.bits == ki_scalar_identity(KN_MAX, (kn_dtype)u->dtype, true);
-}
-
 /* What x is where all conditions hold that leave it out else, one in another; they are added to part[]. */
 static kn_uop kept(kn_op op, kn_uop v, kn_uop *part, unsigned *n) {
-    for (*n = 0; v->op == KN_WHERE && is_none(op, v->src[2]) && *n < KI_MAX_TERMS / 2; v = v->src[1]) {
+    for (*n = 0; v->op == KN_WHERE && ki_changes_nothing(op, v->src[2]) && *n < KI_MAX_TERMS / 2; v = v->src[1]) {
         kn_uop more[KI_MAX_TERMS];
         unsigned m = ki_conjuncts(v->src[0], more);
-        if (*n + m > KI_MAX_TERMS) break;
+        if (!m || *n + m > KI_MAX_TERMS) break;
         memcpy(part + *n, more, m * sizeof *part);
         *n += m;
     }

@@ -47,8 +47,8 @@ def test_memory_moved(koine):
 
 
 # The best known, where the bar is far.
-ZOO = {"resnet50_forward": 54, "resnet50_train": 280, "gpt2_forward": 8 * 12 + 4, "gpt2_train": 266, "gpt2_decode": 8 * 12 + 4,
-       "llama_decode": 7 * 16 + 4, "vit_forward": 8 * 12 + 4, "vit_train": 224, "lstm_forward": 2 * 32 + 1, "lstm_train": 138,
+ZOO = {"resnet50_forward": 54, "resnet50_train": 278, "gpt2_forward": 8 * 12 + 4, "gpt2_train": 265, "gpt2_decode": 8 * 12 + 4,
+       "llama_decode": 7 * 16 + 4, "vit_forward": 8 * 12 + 4, "vit_train": 223, "lstm_forward": 2 * 32 + 1, "lstm_train": 138,
        "unet_forward": 11, "unet_train": 32, "moe_forward": 4, "moe_train": 14}
 
 

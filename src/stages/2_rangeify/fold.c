@@ -141,9 +141,11 @@ static linear linear_in(ki_ir *ir, kn_uop e, kn_uop r) {
 
 /* ---- conditions --------------------------------------------------------------------------------------------- */
 
+static kn_uop neg(ki_ir *ir, kn_uop a) { return ki_index_mul(ir, a, ki_index(ir, -1)); }
+
 /* c·r + d < 0, or with `not` >= 0, where c != 0: r < -d/c or r >= it, rounded up, or r > d/|c| or r <= it. */
 static void bound(ki_ir *ir, int64_t c, kn_uop d, bool not, ki_solved *s) {
-    kn_uop up = c < 0 ? d : ki_index_add(ir, ki_index_mul(ir, d, ki_index(ir, -1)), ki_index(ir, c - 1));
+    kn_uop up = c < 0 ? d : ki_index_add(ir, neg(ir, d), ki_index(ir, c - 1));
     if (c != 1 && c != -1) up = ki_op2(ir, KN_IDIV, up, ki_index(ir, c < 0 ? -c : c));
     if (c < 0) up = ki_index_add(ir, up, ki_index(ir, 1));
     bool least = (c > 0) == not ;
@@ -165,17 +167,16 @@ static void solve_one(ki_ir *ir, kn_uop c, kn_uop r, ki_solved *s) {
     linear a = linear_in(ir, u->src[0], r), b = linear_in(ir, u->src[1], r);
     int64_t k;
     if (!a.ok || !b.ok || ki_sub_overflow(a.coef, b.coef, &k) || k == 0) return;
-    kn_uop d = ki_index_add(ir, a.rest, ki_index_mul(ir, b.rest, ki_index(ir, -1))); /* k·r + d compared with 0 */
+    kn_uop d = ki_index_add(ir, a.rest, neg(ir, b.rest)); /* k·r + d compared with 0 */
     if (!d) return;
-    if (op == KN_CMPGT || op == KN_CMPLE)
-        k = -k, d = ki_index_mul(ir, d, ki_index(ir, -1)), op = op == KN_CMPGT ? KN_CMPLT : KN_CMPGE;
+    if (op == KN_CMPGT || op == KN_CMPLE) k = -k, d = neg(ir, d), op = op == KN_CMPGT ? KN_CMPLT : KN_CMPGE;
     if (op == KN_CMPGE) op = KN_CMPLT, not = !not ;
     if (op == KN_CMPNE) op = KN_CMPEQ, not = !not ;
     if (op == KN_CMPLT) {
         bound(ir, k, d, not, s);
         s->other = false;
     } else if (op == KN_CMPEQ && !not &&(k == 1 || k == -1) && !s->equal) {
-        s->equal = k == 1 ? ki_index_mul(ir, d, ki_index(ir, -1)) : d;
+        s->equal = k == 1 ? neg(ir, d) : d;
         s->other = false;
     }
 }
@@ -206,7 +207,7 @@ kn_uop ki_fold_count(ki_match *m) {
         if (ki_depends(ir, x, r) || !ki_depends(ir, c, r) || !ki_solve(ir, c, r, &s) || s.equal) continue;
         kn_uop zero = ki_index(ir, 0), lower = ki_index_extreme(ir, zero, s.lower, 1),
                upper = ki_index_extreme(ir, r->src[0], s.upper, -1);
-        kn_uop n = ki_op2(ir, KN_MAX, ki_index_add(ir, upper, ki_index_mul(ir, lower, ki_index(ir, -1))), zero);
+        kn_uop n = ki_op2(ir, KN_MAX, ki_index_add(ir, upper, neg(ir, lower)), zero);
         kn_uop sum = n ? ki_op2(ir, KN_MUL, x, ki_cast(ir, n, (kn_dtype)x->dtype)) : NULL;
         if (sum && s.rest) sum = ki_op3(ir, KN_WHERE, s.rest, sum, z);
         return sum ? without(m, sum, k) : NULL;

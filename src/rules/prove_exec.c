@@ -24,12 +24,14 @@ typedef struct execution {
     ki_verdict *out;
     const ki_proof *p;
     void *room;
-    bool keep;     /* the caller's */
-    bool fresh;    /* a mutant fired where the rule does not */
-    bool loose;    /* something was compared by more than a promise */
-    double worst;  /* of functions: ulps */
-    uint64_t seed; /* of their arguments: one less than the first */
-    int64_t nodes; /* of the last one tried */
+    bool keep;                 /* the caller's */
+    bool fresh;                /* a mutant fired where the rule does not */
+    bool loose;                /* something was compared by more than a promise */
+    double worst;              /* of functions: ulps */
+    uint64_t seed;             /* of their arguments: one less than the first */
+    int64_t nodes;             /* of the last one tried */
+    const ki_promise *promise; /* of what a derivation begins with; NULL: none, */
+    kn_uop arg[2];             /* and of which arguments it is one */
 } execution;
 
 static double tolerance(kn_dtype t, bool approximate) {
@@ -342,6 +344,29 @@ static kn_uop applied(execution *x, kn_op op, kn_dtype t, sources which, int64_t
     return root;
 }
 
+/* What a derivation begins with: op(x...) for parameters of dtype t, or the whole-th expression that something is promised of. */
+typedef struct subject {
+    kn_op op;
+    kn_dtype t;
+    sources which;
+    unsigned whole;
+} subject;
+
+static kn_uop begin(execution *x, const subject *s, int64_t dim) {
+    kn_uop root, a;
+    if (s->op != KN_SINK) {
+        root = applied(x, s->op, s->t, s->which, dim);
+        x->promise = root && (s->t == KN_F32 || s->t == KN_F64) ? ki_promise_of(s->op) : NULL;
+        for (unsigned k = 0; k < 2 && root; k++) x->arg[k] = root->src[k ? root->nsrc - 1 : 0];
+    } else {
+        a = ki_param_make(&x->ir, -1, KN_F32, KN_GLOBAL, 0, "a", NULL, ki_shape_src(&x->ir, &dim, 1));
+        root = a ? ki_whole_of(&x->ir, s->whole, a) : NULL;
+        x->promise = ki_promise_of_whole(s->whole);
+        x->arg[0] = x->arg[1] = a;
+    }
+    return root;
+}
+
 /* cast(x; to) for lanes of dtype `from`. */
 static kn_uop converted(execution *x, kn_dtype from, kn_dtype to) {
     int64_t dim = ELEMENTS;
@@ -349,15 +374,14 @@ static kn_uop converted(execution *x, kn_dtype from, kn_dtype to) {
     return ki_cast(&x->ir, a, to);
 }
 
-/* A function, as the rules write it out, against what is promised of it. Where a rule that
+/* A function or expression, as the rules write it out, against what is promised of it. Where a rule that
  * takes it up does not say @fp(afn), its results are the true ones, rounded. 1 kept, -1 not, 0 not evaluated. */
 static int keeps_promise(execution *x, kn_uop root, kn_uop v, bool afn, const char **why) {
-    kn_uop part[3] = {v, root->src[0], root->src[root->nsrc - 1]};
+    kn_uop part[3] = {v, x->arg[0], x->arg[1]};
     kn_dtype t = (kn_dtype)root->dtype;
     x->nodes = v->id - root->id;
     for (unsigned k = 0; k < 6; k++) {
-        double most =
-            ki_ulps_promised((kn_op)root->op, t, !(k & 1)) * 1.01; /* two or three digits of a sample's worst */
+        double most = ki_ulps_promised(x->promise, t, !(k & 1)) * 1.01; /* two or three digits of a sample's worst */
         ki_grid g;
         if (!most || (k & 1 && x->p->fused)) continue;
         if (!afn) most = 0.5;
@@ -366,13 +390,13 @@ static int keeps_promise(execution *x, kn_uop root, kn_uop v, bool afn, const ch
         for (size_t e = 0; e < (size_t)v->type->numel; e++) {
             uint64_t in[2];
             for (unsigned j = 0; j < 2; j++) in[j] = g.bits[part[1 + j]->id][part[1 + j]->type->numel == 1 ? 0 : e];
-            double off = ki_ulps_off((kn_op)root->op, t, in, g.bits[v->id][e]);
+            double off = ki_ulps_off(x->promise, t, in, g.bits[v->id][e]);
             if (g.bad[v->id][e]) off = INFINITY;
             if (off > x->worst) x->worst = off;
             if (off <= most) continue;
             ki_text_cut(&x->out->reason, 0);
-            ki_text_printf(&x->out->reason, "left %s(%.17g", ki_ops[root->op].name, ki_f64_from_bits(t, in[0]));
-            if (root->nsrc > 1) ki_text_printf(&x->out->reason, ", %.17g", ki_f64_from_bits(t, in[1]));
+            ki_text_printf(&x->out->reason, "left %s(%.17g", ki_promise_name(x->promise), ki_f64_from_bits(t, in[0]));
+            if (part[1] != part[2]) ki_text_printf(&x->out->reason, ", %.17g", ki_f64_from_bits(t, in[1]));
             ki_text_printf(&x->out->reason, "), right %.17g: %.4g ulp off, %.3g are promised%s",
                            ki_f64_from_bits(t, g.bits[v->id][e]), off, most / (afn ? 1.01 : 1),
                            afn ? "" : " without @fp(afn)");
@@ -403,7 +427,7 @@ static int derive(execution *x, const steps *s, kn_uop root, uint64_t *instances
     kn_uop v = run_steps(x, s, root, &stats);
     ki_rule_count *count = ki_stats_for(&stats, set);
     bool fired = count && (instances ? v != root : count[x->p->rule - set->rule].hits != 0);
-    bool exact = ki_ulps_promised((kn_op)root->op, (kn_dtype)root->dtype, true) != 0;
+    bool exact = x->promise != NULL;
     int r = 0;
     if (!v && count) {
         because(x, "the right side could not be built: %s", x->env.message.s);
@@ -425,11 +449,10 @@ static int derive(execution *x, const steps *s, kn_uop root, uint64_t *instances
 }
 
 /* A changed function that kept its promise so far: once more, on other arguments. */
-static int derive_densely(execution *x, const steps *s, kn_op op, kn_dtype t, sources which, uint64_t *instances,
-                          const char **why) {
+static int derive_densely(execution *x, const steps *s, const subject *of, uint64_t *instances, const char **why) {
     int64_t n = x->nodes > 0 ? CELLS / x->nodes : DENSE;
     x->seed = 10;
-    int r = derive(x, s, applied(x, op, t, which, n < ELEMENTS ? ELEMENTS : n > DENSE ? DENSE : n), instances, why);
+    int r = derive(x, s, begin(x, of, n < ELEMENTS ? ELEMENTS : n > DENSE ? DENSE : n), instances, why);
     x->seed = 0;
     return r;
 }
@@ -453,22 +476,34 @@ static int derive_all(execution *x, const steps *s, uint64_t *instances, const c
         if (!ki_is_elementwise((kn_op)op) || op == KN_WHERE || !s->set[0]->root[op]) continue;
         bool one = ki_ops[op].least < 2;
         for (unsigned t = KN_BOOL; t < KI_DTYPE_COUNT && ok; t++) {
-            bool function = ki_ulps_promised((kn_op)op, (kn_dtype)t, true) != 0;
+            bool function = (t == KN_F32 || t == KN_F64) && ki_promise_of((kn_op)op);
             unsigned kinds = op == KN_CAST ? KI_DTYPE_COUNT : !one ? SOURCE_KINDS : function ? FUNCTION_KINDS : 1;
             for (unsigned k = op == KN_CAST ? KN_BOOL : 0; k < kinds && ok; k++) {
                 if (!one && k == NOT_ABOVE_0) continue;
                 ki_mark mark = ki_ir_mark(&x->ir);
-                kn_uop root = op != KN_CAST ? applied(x, (kn_op)op, (kn_dtype)t, (sources)k, ELEMENTS)
+                const subject of = {.op = (kn_op)op, .t = (kn_dtype)t, .which = (sources)k};
+                x->promise = NULL;
+                kn_uop root = op != KN_CAST                          ? begin(x, &of, ELEMENTS)
                               : k == t || k == KN_IDX || t == KN_IDX ? NULL
                                                                      : converted(x, (kn_dtype)t, (kn_dtype)k);
                 int r = derive(x, s, root, instances, why);
                 bool again = r == 1 && x->p->mutant && k < FUNCTION_KINDS && function;
-                if (again) r = derive_densely(x, s, (kn_op)op, (kn_dtype)t, (sources)k, instances, why);
+                if (again) r = derive_densely(x, s, &of, instances, why);
                 ok = note(&o, r);
                 ki_ir_drop(&x->ir, mark);
             }
         }
     }
+    for (unsigned k = 0; k < KI_WHOLES && ok; k++) {
+        ki_mark mark = ki_ir_mark(&x->ir);
+        const subject of = {.op = KN_SINK, .whole = k};
+        kn_uop root = begin(x, &of, ELEMENTS);
+        int r = root && s->set[0]->root[root->op] ? derive(x, s, root, instances, why) : 0;
+        if (r == 1 && x->p->mutant) r = derive_densely(x, s, &of, instances, why);
+        ok = note(&o, r);
+        ki_ir_drop(&x->ir, mark);
+    }
+    x->promise = NULL;
     return !ok ? -1 : o.left ? 2 : o.any;
 }
 

@@ -376,7 +376,8 @@ static kn_uop converted(execution *x, kn_dtype from, kn_dtype to) {
 
 /* A function or expression, as the rules write it out, against what is promised of it. Where a rule that
  * takes it up does not say @fp(afn), its results are the true ones, rounded. 1 kept, -1 not, 0 not evaluated. */
-static int keeps_promise(execution *x, kn_uop root, kn_uop v, bool afn, const char **why) {
+static int keeps_promise(execution *x, kn_uop root, kn_uop v, unsigned fp, const char **why) {
+    bool afn = (fp & KI_FP_AFN) != 0;
     kn_uop part[3] = {v, x->arg[0], x->arg[1]};
     kn_dtype t = (kn_dtype)root->dtype;
     x->nodes = v->id - root->id;
@@ -390,7 +391,7 @@ static int keeps_promise(execution *x, kn_uop root, kn_uop v, bool afn, const ch
         for (size_t e = 0; e < (size_t)v->type->numel; e++) {
             uint64_t in[2];
             for (unsigned j = 0; j < 2; j++) in[j] = g.bits[part[1 + j]->id][part[1 + j]->type->numel == 1 ? 0 : e];
-            double off = ki_ulps_off(x->promise, t, in, g.bits[v->id][e]);
+            double off = ki_ulps_off(x->promise, t, in, g.bits[v->id][e], (fp & KI_FP_NSZ) != 0);
             if (g.bad[v->id][e]) off = INFINITY;
             if (off > x->worst) x->worst = off;
             if (off <= most) continue;
@@ -408,14 +409,14 @@ static int keeps_promise(execution *x, kn_uop root, kn_uop v, bool afn, const ch
     return 1;
 }
 
-/* Whether all rules that took up a function of the program may give another value than the true one, rounded. */
-static bool may_approximate(const ki_ruleset *set, const ki_rule_count *count) {
-    bool afn = true;
+/* What all rules that took up a function of the program may do. */
+static unsigned permitted(const ki_ruleset *set, const ki_rule_count *count) {
+    unsigned fp = ~0u;
     for (uint32_t k = 0; k < set->nrule; k++) {
         const ki_pat *p = &set->pat[set->rule[k].pat];
-        if (count[k].hits && p->kind == KI_P_NODE && p->op != KN_STAGE) afn &= (set->rule[k].fp & KI_FP_AFN) != 0;
+        if (count[k].hits && p->kind == KI_P_NODE && p->op != KN_STAGE) fp &= set->rule[k].fp;
     }
-    return afn;
+    return fp;
 }
 
 /* The sets on one root. instances[k] counts what rule k of the first was tried on (NULL: x's rule alone counts). 1 it fired
@@ -435,8 +436,7 @@ static int derive(execution *x, const steps *s, kn_uop root, uint64_t *instances
     } else if (fired && mentions(&x->ir, v, KN_STAGE)) {
         r = 2;
     } else if (fired) {
-        r = exact ? keeps_promise(x, root, v, may_approximate(set, count), why)
-                  : compare(x, root, v, KI_DATA_WILD, why);
+        r = exact ? keeps_promise(x, root, v, permitted(set, count), why) : compare(x, root, v, KI_DATA_WILD, why);
         if (r == 1 && !exact) r = compare(x, root, v, KI_DATA_HARD, why);
         x->loose |= !exact;
     }

@@ -14,7 +14,7 @@ const char *ki_promise_name(const ki_promise *p);
 kn_uop ki_whole_of(ki_ir *ir, unsigned k, kn_uop x);
 /* How many units in the last place a result may be off, with mulacc fused or not; 0: nothing is promised. */
 double ki_ulps_promised(const ki_promise *p, kn_dtype t, bool fused);
-/* How many it is; in: the bits of its arguments. Infinite: another NaN, infinity, zero or sign. */
-double ki_ulps_off(const ki_promise *p, kn_dtype t, const uint64_t *in, uint64_t got);
+/* How many it is; in: the bits of its arguments. Infinite: another NaN, infinity, zero or sign (signless: but that of a zero whose argument is none). */
+double ki_ulps_off(const ki_promise *p, kn_dtype t, const uint64_t *in, uint64_t got, bool signless);
 
 #endif

@@ -7,7 +7,7 @@ import pytest
 
 from on_arrays import run, text
 
-UNITS = {"phi": 1.942, "gelu": 3.596}  # docs/accuracy.md, and what a double leaves open; of 2^-24, times |x| / 2 for gelu
+UNITS = {"phi": 1.942, "gelu": 2.601}  # docs/accuracy.md, and what a double leaves open; of 2^-24, times |x| / 2 for gelu
 C = float(np.float32(0.5**0.5))
 SUM = ["%c = mul %x 0.7071067811865476", "%e = erf %c", "%o = add %e 1.0"]
 GELU = {"half of x": ["%h = mul %x 0.5", "%y = mul %h %o"], "half at last": ["%h = mul %x %o", "%y = mul %h 0.5"], "half of the sum": ["%h = mul %o 0.5", "%y = mul %x %h"]}
@@ -43,7 +43,8 @@ def test_right(koine, tmp_path, what, lines, n):
     ok = np.isfinite(want) & np.isfinite(x)
     unit = np.maximum(2.0**-24 * (np.abs(x[ok].astype(np.float64)) / 2 if what == "gelu" else 1), 2.0**-149)
     assert (np.abs(got[ok] - want[ok]) < UNITS[what] * unit).all()
-    assert (np.signbit(got[ok]) == np.signbit(want[ok])).all()
+    rounded = (got[ok] == 0) & (x[ok] < -5.4)
+    assert (np.signbit(got[ok]) == np.signbit(want[ok]))[~rounded].all()
     if n > len(EDGES) and what == "phi":
         ends = got[:len(EDGES)]
         assert (ends[EDGES <= -5.59] == 0).all() and (ends[EDGES > 6] == 2).all()
@@ -60,12 +61,3 @@ def test_as_a_whole(koine, tmp_path, what, lines):
                          ids=["another number", "of x itself", "1 - erf"])
 def test_what_it_is_not(koine, tmp_path, lines):
     assert "scale32" in takes(koine, tmp_path, lines, "avx512")
-
-
-def test_both_share_what_they_have_in_common(koine, tmp_path):
-    """As a gelu beside its gradient does: five tables, not ten."""
-    both = [*SUM, "%h = mul %x 0.5", "%g = mul %h %o", "%y = add %g %o"]
-    assert takes(koine, tmp_path, both, "avx512") == {"gelu32", "erfc32"}
-    p = tmp_path / "p.kn"
-    p.write_text(text(both, (16,)))
-    assert koine("compile", p, "--target", "x86", env={"KN_CPU": "avx512", "KN_THREADS": "1"}).stdout.count("    vpermt2ps ") == 5

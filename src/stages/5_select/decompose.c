@@ -8,7 +8,7 @@
 #include "rules.h"
 
 static kn_uop apply(ki_ir *ir, kn_uop u, const ki_ruleset *const *sets, unsigned n) {
-    ki_rewrite_opts o = {.sets = sets, .nsets = n, .fp = KI_FP_AFN | KI_FP_CONTRACT};
+    ki_rewrite_opts o = {.sets = sets, .nsets = n, .fp = KI_FP_AFN | KI_FP_CONTRACT | KI_FP_NSZ};
     return u ? ki_rewrite(ir, u, &o) : NULL;
 }
 

@@ -167,28 +167,20 @@ def pieces(f, shift, bits, end, deg):
     return rows, worst
 
 
-def steps(f, most, start, half, bits, end, deg):
-    """f up to `end` on at most 32 intervals as c_0 + d (c_1 + ...), d = x - b. x + half + start, a f32, without the bits below `bits` is b + start, and five
-    bits of it from there on choose the interval, of which the first has b = 0 and begins with c_0 = 0, the last is a line to
-    `most` at `end`. No more than `deg` coefficients, and where fewer do 0. Rows b, c_0, c_1, ... in that order; the largest error is an absolute one."""
+def steps(f, w, deg):
+    """f about the first 32 multiples b of w as c_0 + d (c_1 + ...), d = x - b, |d| at most w / 2; b = 0 begins with c_0 = 0. Where fewer coefficients
+    do the others are 0. Rows b, c_0, c_1, ... in that order; the largest error is an absolute one."""
     rows, worst = [[mp.mpf(0)] * 32 for _ in range(deg + 2)], mp.mpf(0)
-    number = lambda k: mp.mpf(struct.unpack("f", struct.pack("I", k << bits))[0]) - start
-    first = struct.unpack("I", struct.pack("f", start + half))[0] >> bits
-    for k in range(first, first + 32):
-        b = number(k)
-        lo, hi = max(b - half, mp.mpf(0)) - b, min(number(k + 1) - half, mp.mpf(end)) - b
-        if lo + b >= end:
-            break
-        if k == first:
+    for k in range(32):
+        b, lo, hi = k * w, -w / 2, w / 2
+        if k == 0:
             c, err = fit(lambda d: f(d) / d, 0, hi, deg - 1, 24, lambda d: d / f(d))
             c, err = [mp.mpf(0)] + c, err * f(hi)
-        elif number(k + 1) - half >= end:
-            c, err = [rounded(f(b), 24), rounded((most - rounded(f(b), 24)) / hi, 24)], most - f(b + hi)
         else:
-            least = next((n for n in range(1, deg) if fit(lambda d: f(b + d), lo, hi, n, 60, one)[1] < mp.mpf(2) ** -29), deg)
+            least = next((n for n in range(deg) if fit(lambda d: f(b + d), lo, hi, n, 60, one)[1] < mp.mpf(2) ** -27.5), deg)
             c, err = fit(lambda d: f(b + d), lo, hi, least, 24, one)
         for row, v in zip(rows, [b] + c):
-            row[k & 31] = v
+            row[k] = v
         worst = max(worst, err)
     return rows, worst
 
@@ -196,7 +188,7 @@ def steps(f, most, start, half, bits, end, deg):
 TABLES = {
     "tanh32_table": lambda: pieces(mp.tanh, 0.625, 20, 9.2, 4),
     "erf32_table": lambda: pieces(mp.erf, 1.5, 19, 3.96, 4),
-    "phi32_table": lambda: steps(lambda x: mp.erf(x * rounded(mp.sqrt(0.5), 24)) / 2, mp.mpf(0.5), 1.875, 0.03125, 19, 5.59, 4),
+    "phi32_table": lambda: steps(lambda x: mp.erf(x * rounded(mp.sqrt(0.5), 24)) / 2, mp.mpf(0.25), 4),
 }
 
 

@@ -28,7 +28,8 @@ typedef enum place { IN_PATTERN, IN_RIGHT, IN_GUARD } place;
 
 static void splice(mutator *m, uint32_t from, uint32_t to, const char *with, const char *what) {
     ki_mutants *o = m->out;
-    if (m->failed) return;
+    bool same = strlen(with) == to - from && memcmp(with, m->text + from, to - from) == 0; /* equal sources swapped */
+    if (m->failed || same) return;
     if (o->n == o->cap) {
         uint32_t cap = o->cap ? o->cap * 2 : 32;
         ki_mutant *v = ki_realloc(o->v, cap, sizeof *v);

@@ -24,8 +24,8 @@ static const float ROOT_HALF = 0.70710677f;
 static long double above(long double x) { return erfcl(-x * (long double)ROOT_HALF); }
 static long double gelu(long double x) { return x / 2 * above(x); }
 static const ki_promise wholes[] = {
-    {.op = KN_ADD, .f32 = 1.941f, .of = above}, /* where products and sums are fused */
-    {.op = KN_MUL, .f32 = 2.600f, .of = gelu},
+    {.op = KN_ADD, .f32 = 2.005f, .of = above}, /* where products and sums are fused */
+    {.op = KN_MUL, .f32 = 2.746f, .of = gelu},
 };
 
 const ki_promise *ki_promise_of_whole(unsigned k) { return &wholes[k > 0]; }

@@ -273,16 +273,29 @@ def test_the_first_to_read_a_row(koine, tmp_path, n, want):
     assert len(asking) == 1 and "vmovntps" not in asking[0] and ("prefetcht1" in asking[0]) == (n > 512)
 
 
-@pytest.mark.parametrize("n, rows", [(1024, 4), (4096, 1)])
-def test_two_loops_share_the_next_row(koine, tmp_path, n, rows):
+@pytest.mark.parametrize("n, rows, level", [(1024, 4, "avx512"), (2048, 2, "avx512"), (4096, 1, "fp16")])
+def test_two_loops_share_the_next_row(koine, tmp_path, n, rows, level):
     """Of a row's three passes the two that come later: every line is asked for by one of them, of four three while the result is stored."""
-    opts, code = lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU="avx512", KN_STREAM=1)
+    opts, code = lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU=level, KN_STREAM=1)
     assert opts == [(4 * n * rows, 1)] * 2
     bodies = [([int(a) - 4 * n * rows for a in re.findall(r"prefetcht1 \[.*?\+(\d+)\]", b)], "vmovntps" in b) for b in re.split(r"\n\s*jl ", code)]
     asked = {past: lines for lines, past in bodies if lines}
     assert set(asked) == {False, True} and len(asked[True]) == 3 * len(asked[False])
     assert sorted(asked[False] + asked[True]) == list(range(0, 64 * 4 * len(asked[False]), 64))
-    assert "prefetch" not in lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU="avx512", KN_STREAM=0)[1]
+    assert "prefetch" not in lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU=level, KN_STREAM=0)[1]
+
+
+@pytest.mark.parametrize("n", [3072, 4096, 8192])
+def test_all_three_ask_where_stores_stand_in_the_way(koine, tmp_path, n):
+    """The later two for all of the next row, the first for what it reads soon."""
+    opts, code = lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU="avx512", KN_STREAM=1)
+    row = next(a for a, _ in opts)
+    assert opts == [(row, 1), (row + 1, 1), (8192, 1)] and row % (4 * n) == 0 and row >= 12288
+    bodies = [([int(a) for a in re.findall(r"prefetcht1 \[.*?\+(\d+)\]", b)], "vmovntps" in b) for b in re.split(r"\n\s*jl ", code)]
+    asked = [(lines, past) for lines, past in bodies if lines]
+    assert [past for _, past in asked] == [False, False, True]
+    assert [lines for lines, _ in asked] == [[first + 64 * k for k in range(len(lines))] for (lines, _), first in zip(asked, (8192, row, row + 1))]
+    assert len({len(lines) for lines, _ in asked}) == 1
 
 
 @pytest.mark.parametrize("rows, k, n, strip", [(64, 512, 784, 192), (64, 256, 784, 0), (64, 2048, 160, 0), (12, 512, 784, 0)])

@@ -200,6 +200,12 @@ static int64_t beside_kept(const ki_choice *c) { return c->ahead ? (c->ahead + 1
  * shared out and into the second cache, as elsewhere, layer norm took 1.2 times as long. */
 static bool goes_far(const ki_choice *c, int64_t row) { return c->ahead && row >= LONG_ROW && 2 * row <= FIRST; }
 
+/* Where wide vectors are stored and the hardware does not fetch streams (a Zen 4): what is asked for a row ahead waits behind stores, so each loop asks
+ * for all of it, not for its share, and the first one for what it reads soon. A row of 8 KiB and less has room in the first cache, with a scale and a shift. */
+static bool asks_again(const ki_choice *c, int64_t row) {
+    return !c->ahead && c->target->streams <= 1 && c->target->vector >= 64 && row > BETWEEN;
+}
+
 /* Where a loop goes along memory, or down its rows: a wide strip of what takes more than an addition is better left alone. */
 static int64_t along(const ki_choice *c, kn_uop access, kn_uop loop) {
     const ki_nest *k = &c->nest;
@@ -436,8 +442,8 @@ static place below_windows(const ki_choice *c, kn_uop param) {
 }
 
 /* Another loop that asks for half of what `at` does, so that memory is busy for longer: it goes through the same row, by as wide vectors, and
- * has at least half as much to do. NULL: there is none, or one of the two is the first to read the row: it waits for what was asked for. */
-static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
+ * has at least half as much to do. NULL: there is none, or one of the two is the first to read the row (*reads_first): it waits for what was asked for. */
+static kn_uop shares(const ki_nest *k, kn_uop param, const place *at, kn_uop *reads_first) {
     kn_uop first = NULL, other = NULL, mine = NULL, u, r;
     for (uint32_t i = 0; !mine && (u = next_access(k, param, false, &i, &r));)
         if (r == at->loop) mine = u;
@@ -448,6 +454,7 @@ static kn_uop shares(const ki_nest *k, kn_uop param, const place *at) {
             (!other || ki_weight_in(k, r) > ki_weight_in(k, other)))
             other = r;
     }
+    *reads_first = first;
     return other == first || at->loop == first ? NULL : other;
 }
 
@@ -712,11 +719,13 @@ static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
         at = behind_sums(&c->nest, param);
         if (at.loop && ask_by_rows(c, &at)) return true;
     }
-    kn_uop other = at.row ? shares(&c->nest, param, &at) : NULL;
-    uint32_t id = other ? other->arg.range.id : 0;
-    bool asked = at.loop && ask(c, slot, at.loop, &at);
-    if (goes_far(c, at.row)) at.ahead++; /* the same lines, but not shared out, as what is the same is */
-    if (asked && other) (void)ask(c, slot, ki_nest_range(&c->nest, id), &at);
+    kn_uop first = NULL, other = at.row ? shares(&c->nest, param, &at, &first) : NULL;
+    uint32_t id = other ? other->arg.range.id : 0, first_id = first ? first->arg.range.id : 0;
+    bool asked = at.loop && ask(c, slot, at.loop, &at), again = asks_again(c, at.row);
+    if (again || goes_far(c, at.row)) at.ahead++; /* the same lines, but not shared out, as what is the same is */
+    if (asked && other) asked = ask(c, slot, ki_nest_range(&c->nest, id), &at);
+    at.ahead = BETWEEN;
+    if (asked && other && again) (void)ask(c, slot, ki_nest_range(&c->nest, first_id), &at);
     return false;
 }
 

@@ -81,14 +81,16 @@ void ki_free(void *p) {
 
 /* ---- blocks of data -------------------------------------------------------------------------------------------- */
 
-/* From here on malloc's heap would keep holes the system never sees again; what is larger than a shelf has maps of its own. */
-enum { LARGE = 4 << 20 };
+/* From LARGE on malloc's heap would keep holes the system never sees again; what is larger than a shelf has maps of its own. From PAGES on what lies at
+ * one place in two blocks does so in a page: loads do not wait for stores beside them, and rows take turns in a cache's sets (layer norm's scale and
+ * shift elsewhere in their pages: 1.05 to 1.08 of its time on a Zen 4). */
+enum { LARGE = 4 << 20, PAGES = 8 << 10, PAGE = 4 << 10 };
 
 void *ki_data_alloc(size_t n) {
     bool clear;
     if (must_fail()) return NULL;
     void *p = n <= KI_MOST_DATA ? ki_block_alloc(KI_DATA, n, &clear) : NULL;
-    return p ? p : n < LARGE ? aligned(64, n ? n : 1) : ki_map(n);
+    return p ? p : n < LARGE ? aligned(n < PAGES ? 64 : PAGE, n ? n : 1) : ki_map(n);
 }
 
 void ki_data_free(void *p, size_t n) {

@@ -86,11 +86,18 @@ void ki_free(void *p) {
  * shift elsewhere in their pages: 1.05 to 1.08 of its time on a Zen 4). */
 enum { LARGE = 4 << 20, PAGES = 8 << 10, PAGE = 4 << 10 };
 
+/* As long as it is asked for, where aligned() would round up to pages and hide what reads beyond it. */
+static void *paged(size_t n) {
+    void *p;
+    return posix_memalign(&p, PAGE, n) ? NULL : p;
+}
+
 void *ki_data_alloc(size_t n) {
     bool clear;
     if (must_fail()) return NULL;
     void *p = n <= KI_MOST_DATA ? ki_block_alloc(KI_DATA, n, &clear) : NULL;
-    return p ? p : n < LARGE ? aligned(n < PAGES ? 64 : PAGE, n ? n : 1) : ki_map(n);
+    if (p) return p;
+    return n < PAGES ? aligned(64, n ? n : 1) : n < LARGE ? paged(n) : ki_map(n);
 }
 
 void ki_data_free(void *p, size_t n) {

@@ -344,12 +344,12 @@ static kn_uop applied(execution *x, kn_op op, kn_dtype t, sources which, int64_t
     return root;
 }
 
-/* What a derivation begins with: op(x...) for parameters of dtype t, or the whole-th expression that something is promised of. */
+/* What a derivation begins with: op(x...) for parameters of dtype t, or the expression that something is promised of, in an order; op is KN_SINK then. */
 typedef struct subject {
     kn_op op;
     kn_dtype t;
     sources which;
-    unsigned whole;
+    unsigned order;
 } subject;
 
 static kn_uop begin(execution *x, const subject *s, int64_t dim) {
@@ -360,8 +360,8 @@ static kn_uop begin(execution *x, const subject *s, int64_t dim) {
         for (unsigned k = 0; k < 2 && root; k++) x->arg[k] = root->src[k ? root->nsrc - 1 : 0];
     } else {
         a = ki_param_make(&x->ir, -1, KN_F32, KN_GLOBAL, 0, "a", NULL, ki_shape_src(&x->ir, &dim, 1));
-        root = a ? ki_whole_of(&x->ir, s->whole, a) : NULL;
-        x->promise = ki_promise_of_whole(s->whole);
+        root = a ? ki_whole_of(&x->ir, s->order, a) : NULL;
+        x->promise = ki_promise_of_whole();
         x->arg[0] = x->arg[1] = a;
     }
     return root;
@@ -376,8 +376,7 @@ static kn_uop converted(execution *x, kn_dtype from, kn_dtype to) {
 
 /* A function or expression, as the rules write it out, against what is promised of it. Where a rule that
  * takes it up does not say @fp(afn), its results are the true ones, rounded. 1 kept, -1 not, 0 not evaluated. */
-static int keeps_promise(execution *x, kn_uop root, kn_uop v, unsigned fp, const char **why) {
-    bool afn = (fp & KI_FP_AFN) != 0;
+static int keeps_promise(execution *x, kn_uop root, kn_uop v, bool afn, const char **why) {
     kn_uop part[3] = {v, x->arg[0], x->arg[1]};
     kn_dtype t = (kn_dtype)root->dtype;
     x->nodes = v->id - root->id;
@@ -391,7 +390,7 @@ static int keeps_promise(execution *x, kn_uop root, kn_uop v, unsigned fp, const
         for (size_t e = 0; e < (size_t)v->type->numel; e++) {
             uint64_t in[2];
             for (unsigned j = 0; j < 2; j++) in[j] = g.bits[part[1 + j]->id][part[1 + j]->type->numel == 1 ? 0 : e];
-            double off = ki_ulps_off(x->promise, t, in, g.bits[v->id][e], (fp & KI_FP_NSZ) != 0);
+            double off = ki_ulps_off(x->promise, t, in, g.bits[v->id][e]);
             if (g.bad[v->id][e]) off = INFINITY;
             if (off > x->worst) x->worst = off;
             if (off <= most) continue;
@@ -409,14 +408,14 @@ static int keeps_promise(execution *x, kn_uop root, kn_uop v, unsigned fp, const
     return 1;
 }
 
-/* What all rules that took up a function of the program may do. */
-static unsigned permitted(const ki_ruleset *set, const ki_rule_count *count) {
-    unsigned fp = ~0u;
+/* Whether all rules that took up a function of the program may give another value than the true one, rounded. */
+static bool may_approximate(const ki_ruleset *set, const ki_rule_count *count) {
+    bool afn = true;
     for (uint32_t k = 0; k < set->nrule; k++) {
         const ki_pat *p = &set->pat[set->rule[k].pat];
-        if (count[k].hits && p->kind == KI_P_NODE && p->op != KN_STAGE) fp &= set->rule[k].fp;
+        if (count[k].hits && p->kind == KI_P_NODE && p->op != KN_STAGE) afn &= (set->rule[k].fp & KI_FP_AFN) != 0;
     }
-    return fp;
+    return afn;
 }
 
 /* The sets on one root. instances[k] counts what rule k of the first was tried on (NULL: x's rule alone counts). 1 it fired
@@ -436,7 +435,8 @@ static int derive(execution *x, const steps *s, kn_uop root, uint64_t *instances
     } else if (fired && mentions(&x->ir, v, KN_STAGE)) {
         r = 2;
     } else if (fired) {
-        r = exact ? keeps_promise(x, root, v, permitted(set, count), why) : compare(x, root, v, KI_DATA_WILD, why);
+        r = exact ? keeps_promise(x, root, v, may_approximate(set, count), why)
+                  : compare(x, root, v, KI_DATA_WILD, why);
         if (r == 1 && !exact) r = compare(x, root, v, KI_DATA_HARD, why);
         x->loose |= !exact;
     }
@@ -496,7 +496,7 @@ static int derive_all(execution *x, const steps *s, uint64_t *instances, const c
     }
     for (unsigned k = 0; k < KI_WHOLES && ok; k++) {
         ki_mark mark = ki_ir_mark(&x->ir);
-        const subject of = {.op = KN_SINK, .whole = k};
+        const subject of = {.op = KN_SINK, .order = k};
         kn_uop root = begin(x, &of, ELEMENTS);
         int r = root && s->set[0]->root[root->op] ? derive(x, s, root, instances, why) : 0;
         if (r == 1 && x->p->mutant) r = derive_densely(x, s, &of, instances, why);

@@ -45,7 +45,7 @@ static void *churn(void *seed) {
         ki_data_free(h->p, h->n);
         *h = (struct held){.n = size_of(&x), .mark = (unsigned char)(i * 7 + (int)(uintptr_t)seed)};
         h->p = ki_data_alloc(h->n);
-        good = good && h->p && (uintptr_t)h->p % 64 == 0;
+        good = good && h->p && (uintptr_t)h->p % (h->n < 8 << 10 ? 64 : 4096) == 0;
         if (good) paint(h);
     }
     for (int i = 0; i < BLOCKS; i++) {

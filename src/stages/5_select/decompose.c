@@ -8,21 +8,14 @@
 #include "rules.h"
 
 static kn_uop apply(ki_ir *ir, kn_uop u, const ki_ruleset *const *sets, unsigned n) {
-    ki_rewrite_opts o = {.sets = sets, .nsets = n, .fp = KI_FP_AFN | KI_FP_CONTRACT | KI_FP_NSZ};
+    ki_rewrite_opts o = {.sets = sets, .nsets = n, .fp = KI_FP_AFN | KI_FP_CONTRACT};
     return u ? ki_rewrite(ir, u, &o) : NULL;
-}
-
-/* What stands there by chance, of earlier stages, costs two walks and no more. */
-static bool holds(const ki_ir *ir, kn_op op) {
-    for (uint32_t id = 1; id < ir->n; id++)
-        if (ir->node[id]->op == op) return true;
-    return false;
 }
 
 kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink) {
     static const ki_ruleset *const keep[] = {&ki_rules_keep_mulacc}, *const split[] = {&ki_rules_split},
-                                   *const back[] = {&ki_rules_back}, *const near[] = {&ki_rules_near32},
-                                   *const gelu[] = {&ki_rules_gelu32}, *const erfc[] = {&ki_rules_erfc32};
+                                   *const back[] = {&ki_rules_back},
+                                   *const before[] = {&ki_rules_near32, &ki_rules_gelu32};
     bool native = t->native, wide = native && t->level >= KI_CPU_AVX512_LEVEL;
     const ki_ruleset *functions[8] = {&ki_rules_decomp};
     unsigned n = 1;
@@ -36,8 +29,7 @@ kn_uop ki_decompose(ki_ir *ir, const ki_target *t, kn_uop sink) {
         functions[n++] = &ki_rules_pow64;
         functions[n++] = &ki_rules_trig64;
     }
-    if (wide && holds(ir, KN_ERF)) sink = apply(ir, apply(ir, sink, gelu, 1), erfc, 1);
-    if (native && t->level >= KI_CPU_AVX2_LEVEL) sink = apply(ir, sink, near, 1);
+    if (native && t->level >= KI_CPU_AVX2_LEVEL) sink = apply(ir, sink, before, wide ? 2 : 1);
     if (ki_target_has(t, KN_MULACC)) return apply(ir, sink, functions, n);
     kn_uop u = apply(ir, sink, keep, 1);
     u = apply(ir, u, functions, n);

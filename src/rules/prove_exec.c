@@ -356,7 +356,7 @@ static kn_uop begin(execution *x, const subject *s, int64_t dim) {
     kn_uop root, a;
     if (s->op != KN_SINK) {
         root = applied(x, s->op, s->t, s->which, dim);
-        x->promise = root && (s->t == KN_F32 || s->t == KN_F64) ? ki_promise_of(s->op) : NULL;
+        x->promise = root ? ki_promise_of(s->op, s->t) : NULL;
         for (unsigned k = 0; k < 2 && root; k++) x->arg[k] = root->src[k ? root->nsrc - 1 : 0];
     } else {
         a = ki_param_make(&x->ir, -1, KN_F32, KN_GLOBAL, 0, "a", NULL, ki_shape_src(&x->ir, &dim, 1));
@@ -476,7 +476,7 @@ static int derive_all(execution *x, const steps *s, uint64_t *instances, const c
         if (!ki_is_elementwise((kn_op)op) || op == KN_WHERE || !s->set[0]->root[op]) continue;
         bool one = ki_ops[op].least < 2;
         for (unsigned t = KN_BOOL; t < KI_DTYPE_COUNT && ok; t++) {
-            bool function = (t == KN_F32 || t == KN_F64) && ki_promise_of((kn_op)op);
+            bool function = ki_promise_of((kn_op)op, (kn_dtype)t) != NULL;
             unsigned kinds = op == KN_CAST ? KI_DTYPE_COUNT : !one ? SOURCE_KINDS : function ? FUNCTION_KINDS : 1;
             for (unsigned k = op == KN_CAST ? KN_BOOL : 0; k < kinds && ok; k++) {
                 if (!one && k == NOT_ABOVE_0) continue;

@@ -6,7 +6,7 @@
 
 typedef struct ki_promise ki_promise;
 
-const ki_promise *ki_promise_of(kn_op op); /* NULL: none */
+const ki_promise *ki_promise_of(kn_op op, kn_dtype t); /* NULL: none */
 const ki_promise *ki_promise_of_whole(void);
 const char *ki_promise_name(const ki_promise *p);
 /* gelu(x), f32, its factors in one of so many orders. */

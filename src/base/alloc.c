@@ -81,15 +81,15 @@ void ki_free(void *p) {
 
 /* ---- blocks of data -------------------------------------------------------------------------------------------- */
 
-/* From LARGE on malloc's heap would keep holes the system never sees again; what is larger than a shelf has maps of its own. From PAGES on what lies at
+/* From LARGE on malloc's heap would keep holes the system never sees again; what is larger than a shelf has maps of its own. From KI_PAGED on what lies at
  * one place in two blocks does so in a page: loads do not wait for stores beside them, and rows take turns in a cache's sets (layer norm's scale and
  * shift elsewhere in their pages: 1.05 to 1.08 of its time on a Zen 4). */
-enum { LARGE = 4 << 20, PAGES = 8 << 10, PAGE = 4 << 10 };
+enum { LARGE = 4 << 20 };
 
 /* As long as it is asked for, where aligned() would round up to pages and hide what reads beyond it. */
 static void *paged(size_t n) {
     void *p;
-    return posix_memalign(&p, PAGE, n) ? NULL : p;
+    return posix_memalign(&p, KI_PAGE, n) ? NULL : p;
 }
 
 void *ki_data_alloc(size_t n) {
@@ -97,7 +97,7 @@ void *ki_data_alloc(size_t n) {
     if (must_fail()) return NULL;
     void *p = n <= KI_MOST_DATA ? ki_block_alloc(KI_DATA, n, &clear) : NULL;
     if (p) return p;
-    return n < PAGES ? aligned(64, n ? n : 1) : n < LARGE ? paged(n) : ki_map(n);
+    return n < KI_PAGED ? aligned(64, n ? n : 1) : n < LARGE ? paged(n) : ki_map(n);
 }
 
 void ki_data_free(void *p, size_t n) {

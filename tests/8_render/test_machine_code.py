@@ -229,6 +229,21 @@ out "y" = %25                           : f32 [4]
 """
 
 
+KEPT = """koine 1 tensor
+%1 = param "x"                          : f32 [64, SIZE] @CPU
+%2 = reduce max %1 axes=(1)
+%3 = expand %2 (64, SIZE)
+%4 = sub %1 %3
+%5 = exp %4
+%6 = reduce add %5 axes=(1)
+%7 = recip %6
+%8 = expand %7 (64, SIZE)
+%9 = mul %5 %8
+in none
+out "y" = %9
+"""
+
+
 def staged(koine, tmp_path, size, ok=True):
     p = tmp_path / "staged.kn"
     p.write_text(STAGED.format(size=size, last=size - 4))
@@ -240,6 +255,23 @@ def test_frames(koine, tmp_path, size):
     """From none to many pages: each is touched in turn."""
     got, want = staged(koine, tmp_path, size)
     assert got.stdout == want
+
+
+@pytest.mark.parametrize("size, align", [(1000, 64), (2047, 64), (2048, 4096), (3000, 4096)])
+def test_long_arrays_of_a_frame_begin_with_a_page(koine, tmp_path, size, align):
+    """As large blocks of data do: what stands a little further on in its page than what is read beside it is waited for."""
+    p = tmp_path / "staged.kn"
+    p.write_text(STAGED.format(size=size, last=size - 4))
+    code = koine("compile", p, "--target", "x86", env={"KN_CODE": "x86"}).stdout
+    assert re.search(r"^    and rsp, (-\d+)", code, re.M).group(1) == str(-align) and re.search(r"\[rsp\+\w+\*4\]|\[rsp\]", code)
+    assert sum(map(int, re.findall(r"^    sub rsp, (\d+)", code, re.M))) % align == 0
+
+
+@pytest.mark.parametrize("size, align", [(1040, 64), (2048, 4096)])
+def test_so_do_those_of_c(koine, tmp_path, size, align):
+    p = tmp_path / "kept.kn"
+    p.write_text(KEPT.replace("SIZE", str(size)))
+    assert f"_Alignas({align}) f32" in koine("compile", p, "--target", "c", env={"KN_CODE": "c"}).stdout
 
 
 def test_a_frame_too_large_is_refused(koine, tmp_path):

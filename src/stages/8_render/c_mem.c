@@ -49,9 +49,10 @@ void ki_cdeclare_storage(ki_cgen *g) {
         }
         const char *name = buffer_name(g, r->buf);
         if (size * ki_celem_bytes[e] <= STACK_MOST) {
-            ki_cline(g, "_Alignas(64) %s %s[%lld];", ki_celem_name[e], name, (long long)size);
+            ki_cline(g, "_Alignas(%u) %s %s[%lld];", (unsigned)r->align, ki_celem_name[e], name, (long long)size);
         } else {
-            ki_cline(g, "static _Thread_local _Alignas(64) %s %s_[%lld];", ki_celem_name[e], name, (long long)size);
+            ki_cline(g, "static _Thread_local _Alignas(%u) %s %s_[%lld];", (unsigned)r->align, ki_celem_name[e], name,
+                     (long long)size);
             ki_cline(g, "%s *const %s = %s_;", ki_celem_name[e], name, name);
         }
     }

@@ -100,6 +100,20 @@ static bool list_locals(ki_locals *s, ki_env *env, const kn_uop *inst, uint32_t 
     return true;
 }
 
+/* The first long one begins with a page, so that what stands beside it in rows of the inputs does so in each run: softmax took 1.1 to 1.2 of its time
+ * in one start of eight, where the kept row stood up to 256 bytes further on in its page. The others as they follow, which lie at other places in theirs:
+ * attention, all of whose arrays began with pages, took 1.045. */
+static void align_arrays(ki_locals *s) {
+    bool paged = false;
+    for (uint32_t k = 0; k < s->n; k++) {
+        ki_local *b = &s->local[k];
+        uint64_t bytes = (uint64_t)b->buf->arg.buffer->size * ki_itemsize((kn_dtype)b->buf->dtype);
+        bool page = !b->split && !paged && bytes >= KI_PAGED;
+        b->align = page ? KI_PAGE : 64;
+        paged |= page;
+    }
+}
+
 bool ki_locals_open(ki_locals *s, ki_env *env, const kn_uop *inst, uint32_t n, uint32_t top) {
     *s = (ki_locals){0};
     if (!list_locals(s, env, inst, n, top)) return false;
@@ -114,6 +128,7 @@ bool ki_locals_open(ki_locals *s, ki_env *env, const kn_uop *inst, uint32_t n, u
         else if (u->op != KN_LOAD && b->arg.param->slot >= 0 && b->arg.param->slot < 4096)
             s->written[b->arg.param->slot >> 6] |= UINT64_C(1) << (b->arg.param->slot & 63);
     }
+    align_arrays(s);
     return true;
 }
 

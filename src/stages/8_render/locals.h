@@ -28,6 +28,7 @@ uint32_t ki_variable_place(kn_uop kernel, kn_uop variable, uint32_t seen);
 typedef struct ki_local { /* a REG or LOCAL BUFFER */
     kn_uop buf;
     bool split;
+    uint16_t align;  /* an array: what its place is a multiple of, bytes */
     uint16_t *start; /* split: element -> first element of its slice, plus 1 */
     uint8_t *lanes;  /* split: first element -> lanes of its slice; 0: no slice begins here */
 } ki_local;

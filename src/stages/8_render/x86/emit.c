@@ -339,9 +339,13 @@ static void put(emit *e, const ki_mins *i) {
 
 /* ---- the frame --------------------------------------------------------------------------------------------------- */
 
-enum { PAGE = 4096 };
-
 static ki_x86_op r64(unsigned n) { return ki_x86_reg(KI_XO_R64, n); }
+
+static void touch(ki_asm *a) {
+    ki_x86_op top = ki_x86_mem(KI_X_RSP, KI_X_NOREG, 1, 0), none = {0};
+    top.size = 8;
+    ki_asm_put(a, KI_X_OR_EB, top, ki_x86_imm(0), none);
+}
 
 static void put_entry(emit *e, uint64_t frame) {
     ki_asm *a = e->a;
@@ -351,26 +355,23 @@ static void put_entry(emit *e, uint64_t frame) {
     for (unsigned k = 0; k < sizeof saved; k++)
         if (e->m->used[KI_RC_G] >> saved[k] & 1) ki_asm_put(a, KI_X_PUSH, r64(saved[k]), none, none);
     if (!frame) return;
-    ki_asm_put(a, KI_X_AND_EI, r64(KI_X_RSP), ki_x86_imm(-64), none);
     /* A page at a time: each is touched before the next, so that the one that guards the stack is met. */
+    ki_asm_put(a, KI_X_AND_EI, r64(KI_X_RSP), ki_x86_imm(-(int64_t)e->m->align), none);
+    if (e->m->align >= KI_PAGE) touch(a);
     uint64_t left = frame;
-    for (; left > PAGE && left <= 4 * PAGE; left -= PAGE) {
-        ki_asm_put(a, KI_X_SUB_EI, r64(KI_X_RSP), ki_x86_imm(PAGE), none);
-        ki_x86_op top = ki_x86_mem(KI_X_RSP, KI_X_NOREG, 1, 0);
-        top.size = 8;
-        ki_asm_put(a, KI_X_OR_EB, top, ki_x86_imm(0), none);
+    for (; left > KI_PAGE && left <= 4 * KI_PAGE; left -= KI_PAGE) {
+        ki_asm_put(a, KI_X_SUB_EI, r64(KI_X_RSP), ki_x86_imm(KI_PAGE), none);
+        touch(a);
     }
-    if (left > 4 * PAGE) {
+    if (left > 4 * KI_PAGE) {
         uint32_t again = ki_asm_label(a);
-        ki_x86_op top = ki_x86_mem(KI_X_RSP, KI_X_NOREG, 1, 0);
-        top.size = 8;
-        ki_asm_put(a, KI_X_MOV_OI, ki_x86_reg(KI_XO_R32, KI_X_RAX), ki_x86_imm((int64_t)(left / PAGE)), none);
+        ki_asm_put(a, KI_X_MOV_OI, ki_x86_reg(KI_XO_R32, KI_X_RAX), ki_x86_imm((int64_t)(left / KI_PAGE)), none);
         ki_asm_bind(a, again);
-        ki_asm_put(a, KI_X_SUB_EI, r64(KI_X_RSP), ki_x86_imm(PAGE), none);
-        ki_asm_put(a, KI_X_OR_EB, top, ki_x86_imm(0), none);
+        ki_asm_put(a, KI_X_SUB_EI, r64(KI_X_RSP), ki_x86_imm(KI_PAGE), none);
+        touch(a);
         ki_asm_put(a, KI_X_DEC, r64(KI_X_RAX), none, none);
         ki_asm_put(a, KI_X_JNE, ki_x86_to(again), none, none);
-        left %= PAGE;
+        left %= KI_PAGE;
     }
     if (left) ki_asm_put(a, KI_X_SUB_EI, r64(KI_X_RSP), ki_x86_imm((int64_t)left), none);
 }
@@ -392,10 +393,10 @@ static void put_exit(emit *e, uint64_t frame) {
 
 bool ki_memit(ki_mir *m, ki_asm *a) {
     emit e = {.m = m, .a = a};
-    uint64_t frame = (m->frame + 63) / 64 * 64;
+    uint64_t frame = (m->frame + m->align - 1) / m->align * m->align;
     if (m->failed) return false;
-    if (frame > KI_FRAME_MOST)
-        return ki_fail(m->env, KI_E_X86_FRAME, (unsigned long long)frame, (unsigned long long)KI_FRAME_MOST), false;
+    if (m->frame > KI_FRAME_MOST)
+        return ki_fail(m->env, KI_E_X86_FRAME, (unsigned long long)m->frame, (unsigned long long)KI_FRAME_MOST), false;
     put_entry(&e, frame);
     for (uint32_t k = 0; k < m->n && !m->failed; k++) {
         const ki_mins *i = e.now = &m->ins[k];

@@ -24,7 +24,7 @@ bool ki_lplan_memory(ki_lower *l) {
         size_t size = (size_t)b->buf->arg.buffer->size;
         l->slices[k] = at;
         if (b->split) at += size;
-        else l->home[k] = ki_mframe_take(&l->m, size * ki_les(b->buf), 64);
+        else l->home[k] = ki_mframe_take(&l->m, size * ki_les(b->buf), b->align);
     }
     return true;
 }

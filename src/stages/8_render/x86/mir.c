@@ -8,7 +8,7 @@
 enum { FRONT = 48 }; /* instructions of most entries, or more */
 
 bool ki_mir_open(ki_mir *m, ki_env *env, const ki_target *t, uint32_t n) {
-    *m = (ki_mir){.env = env, .target = t, .nv = 1, .nvector = t->nvector};
+    *m = (ki_mir){.env = env, .target = t, .nv = 1, .nvector = t->nvector, .align = 64};
     m->features = ki_cpu_level_features(t->level);
     m->sse = !(m->features & KI_CPU_BIT(KI_CPU_AVX));
     if (!ki_array_grow(&m->block, &m->cap, n + (size_t)FRONT, sizeof *m->ins) ||
@@ -90,6 +90,7 @@ uint32_t ki_mloop_open(ki_mir *m, float trips) {
 
 uint64_t ki_mframe_take(ki_mir *m, uint64_t bytes, unsigned align) {
     m->frame = (m->frame + align - 1) / align * align;
+    if (m->align < align) m->align = align;
     uint64_t at = m->frame;
     m->frame += bytes;
     return at;

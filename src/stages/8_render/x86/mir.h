@@ -88,7 +88,8 @@ typedef struct ki_mir {
     ki_mloop *loop; /* in the order they begin */
     uint32_t nloop;
     size_t loop_cap;
-    uint64_t frame;                  /* bytes of locals and temporaries so far */
+    uint64_t frame;                  /* bytes of locals and temporaries so far, */
+    unsigned align;                  /* and to what it is to be aligned */
     uint64_t used[KI_RC_COUNT];      /* regs.c: registers given away, one bit each */
     uint8_t scratch[KI_RC_COUNT][3]; /* regs.c: what reloads go through, and others where there are none; NOREG none */
     uint32_t spills;                 /* virtual registers in memory */
@@ -118,7 +119,7 @@ ki_mins *ki_mput(ki_mir *m, unsigned form, uint32_t at, unsigned nop, const ki_m
 uint32_t ki_mloop_open(ki_mir *m, float trips);
 /* Entry and body to one list. */
 bool ki_mir_join(ki_mir *m);
-/* Bytes of the frame, aligned to their own size (a power of two) up to 64. */
+/* Bytes of the frame, aligned to a power of two, with all of the frame. */
 uint64_t ki_mframe_take(ki_mir *m, uint64_t bytes, unsigned align);
 
 /* regs.c: gives each virtual register a register or a place in the frame. */

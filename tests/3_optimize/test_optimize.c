@@ -299,7 +299,10 @@ static void refusals(void) {
     CHECK(ki_apply_opt(&ir, m, o), "an output is asked for ahead");
     o.axis = 2, o.id = 1;
     CHECK((t = ki_apply_opt(&ir, m, o)) != NULL, "an operand is asked for ahead");
-    REFUSED(t, o, OPT_PREFETCH, "twice");
+    CHECK(ki_apply_opt(&ir, t, o), "and once more");
+    o.arg = 8192;
+    REFUSED(t, o, OPT_PREFETCH, "at two distances");
+    o.arg = 4096;
     o.axis = 1, o.id = 0;
     CHECK(ki_apply_opt(&ir, t, o), "and another one by another loop");
     o = opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false);

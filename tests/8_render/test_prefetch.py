@@ -22,6 +22,12 @@ def norm(rows, n):
             f'%q = mul %d %d\n%v = reduce add %q axes=(1)\n%r = sqrt %v\n%e = expand %r ({rows}, {n})\n%y = mul %d %e\nout "y" = %y\n')
 
 
+def scaled(rows, n):
+    """By the root of each row's squares."""
+    return (f'%x = param "x" : f32 [{rows}, {n}]\n%q = mul %x %x\n%v = reduce add %q axes=(1)\n%r = sqrt %v\n%e = expand %r ({rows}, {n})\n'
+            f'%y = mul %x %e\nout "y" = %y\n')
+
+
 def first_of_largest(rows, n):
     """Of each row its largest element's first place, counted from the end."""
     return (f'%x = param "x" : f32 [{rows}, {n}]\n%m = reduce max %x axes=(1)\n%b = expand %m ({rows}, {n})\n%e = eq %x %b\n%n = ne %x %x\n%h = or %e %n\n'
@@ -44,6 +50,12 @@ def lists(koine, path, text, **env):
     """The (bytes, slot) of each PREFETCH, and the machine code."""
     optimized, code = stage(koine, path, text, "--to", "optimize", **env), stage(koine, path, text, "--target", "x86", **env)
     return [(int(b), int(s or 0)) for b, s in re.findall(r"prefetch \d+ (\d+)(?: top)?(?: #(\d+))?", optimized)], code
+
+
+def loops_that_ask(code):
+    """Of each innermost loop that asks, in order: the distances, and whether it stores past the caches."""
+    loops = [(list(map(int, re.findall(r"prefetcht1 \[.*?\+(\d+)\]", b))), "vmovntps" in b) for b in re.split(r"\n\s*jl ", code)]
+    return [loop for loop in loops if loop[0]]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -265,9 +277,7 @@ def test_rows_that_fill_the_first_cache(koine, tmp_path, n, rows):
 @pytest.mark.parametrize("n, want", [(512, (2048, 1)), (1024, (1536, 1)), (2048, (1536, 1)), (4096, (16384, 1))])
 def test_the_first_to_read_a_row(koine, tmp_path, n, want):
     """Of two passes: it asks, for little where it would wait for much and the other has the row in the first cache."""
-    text = (f'%x = param "x" : f32 [64, {n}]\n%q = mul %x %x\n%v = reduce add %q axes=(1)\n%r = sqrt %v\n%e = expand %r (64, {n})\n%y = mul %x %e\n'
-            f'out "y" = %y\n')
-    opts, code = lists(koine, tmp_path / "p.kn", text, KN_CPU="avx512", KN_STREAM=1)
+    opts, code = lists(koine, tmp_path / "p.kn", scaled(65, n), KN_CPU="avx512", KN_STREAM=1)
     assert opts == [want]
     asking = [b for b in re.split(r"\n\s*jl ", code) if "prefetch" in b]
     assert len(asking) == 1 and "vmovntps" not in asking[0] and ("prefetcht1" in asking[0]) == (n > 512)
@@ -276,26 +286,66 @@ def test_the_first_to_read_a_row(koine, tmp_path, n, want):
 @pytest.mark.parametrize("n, rows, level", [(1024, 4, "avx512"), (2048, 2, "avx512"), (4096, 1, "fp16")])
 def test_two_loops_share_the_next_row(koine, tmp_path, n, rows, level):
     """Of a row's three passes the two that come later: every line is asked for by one of them, of four three while the result is stored."""
-    opts, code = lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU=level, KN_STREAM=1)
+    opts, code = lists(koine, tmp_path / "p.kn", norm(65, n), KN_CPU=level, KN_STREAM=1)
     assert opts == [(4 * n * rows, 1)] * 2
-    bodies = [([int(a) - 4 * n * rows for a in re.findall(r"prefetcht1 \[.*?\+(\d+)\]", b)], "vmovntps" in b) for b in re.split(r"\n\s*jl ", code)]
-    asked = {past: lines for lines, past in bodies if lines}
+    asked = {past: [a - 4 * n * rows for a in lines] for lines, past in loops_that_ask(code)}
     assert set(asked) == {False, True} and len(asked[True]) == 3 * len(asked[False])
     assert sorted(asked[False] + asked[True]) == list(range(0, 64 * 4 * len(asked[False]), 64))
-    assert "prefetch" not in lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU=level, KN_STREAM=0)[1]
+    assert "prefetch" not in lists(koine, tmp_path / "p.kn", norm(65, n), KN_CPU=level, KN_STREAM=0)[1]
 
 
 @pytest.mark.parametrize("n", [3072, 4096, 8192])
 def test_all_three_ask_where_stores_stand_in_the_way(koine, tmp_path, n):
-    """The later two for all of the next row, the first for what it reads soon."""
-    opts, code = lists(koine, tmp_path / "p.kn", norm(64, n), KN_CPU="avx512", KN_STREAM=1)
+    """The later two for all of the next row, the first for what it reads soon. Rows that no two divide: they go by themselves."""
+    opts, code = lists(koine, tmp_path / "p.kn", norm(65, n), KN_CPU="avx512", KN_STREAM=1)
     row = next(a for a, _ in opts)
     assert opts == [(row, 1), (row + 1, 1), (8192, 1)] and row % (4 * n) == 0 and row >= 12288
-    bodies = [([int(a) for a in re.findall(r"prefetcht1 \[.*?\+(\d+)\]", b)], "vmovntps" in b) for b in re.split(r"\n\s*jl ", code)]
-    asked = [(lines, past) for lines, past in bodies if lines]
+    asked = loops_that_ask(code)
     assert [past for _, past in asked] == [False, False, True]
     assert [lines for lines, _ in asked] == [[first + 64 * k for k in range(len(lines))] for (lines, _), first in zip(asked, (8192, row, row + 1))]
     assert len({len(lines) for lines, _ in asked}) == 1
+
+
+@pytest.mark.parametrize("text", [norm, scaled])
+@pytest.mark.parametrize("n", [2048, 4096, 32768])
+def test_two_rows_at_once_where_stores_stand_in_the_way(koine, tmp_path, text, n):
+    """The next two while these are stored, each line four times, and by the first loop, which waits for it, what it reads soon."""
+    p, env = tmp_path / "p.kn", {"KN_CPU": "avx512", "KN_STREAM": 1}
+    opts, code = lists(koine, p, text(64, n), **env)
+    assert opts == [(8 * n, 1)] * 4 + [(8192, 1)]
+    assert re.search(r"opts=\[split 0 2 u", stage(koine, p, text(64, n), "--to", "optimize", **env))
+    (first, _), (stores, past) = loops_that_ask(code)
+    assert past and first == [8192 + row * 4 * n + 64 * k for row in (0, 1) for k in range(len(first) // 2)]
+    assert stores == [8 * n + row * 4 * n + 64 * k for row in (0, 1) for k in range(len(stores) // 8) for _ in range(4)]
+
+
+@pytest.mark.parametrize("text, env", [
+    (norm(63, 4096), {}), (norm(64, 1024), {}), (norm(64, 65536), {}), (softmax(64, 4096), {}), (norm(64, 4096), {"KN_CPU": "fp16"}),
+    (norm(64, 4096), {"KN_CPU": "avx2"}), (norm(64, 4096), {"KN_AHEAD": 16384}), (norm(64, 4096), {"KN_STREAM": 0}),
+    (of_row(64, 4096, 1, "add"), {}), (of_row(64, 4096, 0, "add"), {}),
+], ids=["odd", "short", "long", "kept", "fp16", "avx2", "ahead", "near", "sums", "columns"])
+def test_else_they_go_one_by_one(koine, tmp_path, text, env):
+    assert "split 0 2 u" not in stage(koine, tmp_path / "p.kn", text, "--to", "optimize", **{"KN_CPU": "avx512", "KN_STREAM": 1, **env})
+
+
+@pytest.mark.runs("avx512")
+@pytest.mark.parametrize("rows, n", [(64, 2048), (6, 4096), (10, 2051), (6, 32768)])
+def test_a_row_is_the_same_beside_another(koine, tmp_path, rows, n):
+    """To the bit, on any number of threads: of rows one more than these, which go one by one, all but the last."""
+    x = np.random.default_rng(n).standard_normal((rows + 1, n), dtype=np.float32)
+    got = {}
+    for m, threads in ((rows, 1), (rows, 2), (rows, 5), (rows + 1, 1)):
+        np.save(tmp_path / "x.npy", x[:m])
+        p = tmp_path / "p.kn"
+        p.write_text("koine 1 tensor\n" + norm(m, n))
+        koine("run", p, "--in", f"x={tmp_path / 'x.npy'}", "--out", f"y={tmp_path / 'y.npy'}", env={"KN_CPU": "avx512", "KN_CODE": "x86", "KN_STREAM": 1, "KN_ALONE": 1, "KN_THREADS": threads})
+        got[m, threads] = np.load(tmp_path / "y.npy")
+    for y in got.values():
+        assert y[:rows].tobytes() == got[rows + 1, 1][:rows].tobytes()
+    x = x.astype(np.float64)
+    d = x - x.mean(axis=1, keepdims=True)
+    want = d * np.sqrt((d * d).sum(axis=1, keepdims=True))
+    assert np.allclose(got[rows + 1, 1], want, rtol=1e-4, atol=1e-3 * n ** 0.5)
 
 
 @pytest.mark.parametrize("rows, k, n, strip", [(64, 512, 784, 192), (64, 256, 784, 0), (64, 2048, 160, 0), (12, 512, 784, 0)])

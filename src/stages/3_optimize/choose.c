@@ -520,7 +520,7 @@ void ki_choose_reduce(ki_choice *c, kn_uop x) {
     bool tiled = tiles_rows(k) || c->apart;
     for (uint32_t q = 0; q < s->nrange; q++) { /* lanes it has already */
         if (!ki_is_lane(s->range[q]) || !ki_scope_has(s, x->src[0], s->range[q])) continue;
-        if (!tiled || reads_along(k, x, s->range[q], 0)) {
+        if ((!tiled && !c->paired) || reads_along(k, x, s->range[q], 0)) {
             ki_choice_mark(c, x);
             return;
         }

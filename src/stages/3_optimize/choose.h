@@ -33,6 +33,7 @@ typedef struct ki_choice {
     uint64_t done[KI_MOST_RANGES / 64]; /* by range id */
     uint32_t beside;                    /* id + 1 of a sum's loop whose parts are gone through side by side */
     uint32_t once;                      /* id + 1 of the loop of a heavy sum that others follow seldom (ki_is_seldom) */
+    bool paired;                        /* rows go two beside each other (pairs.c) */
     bool apart;                         /* rows are read in several places (places.c), a vector of each */
     uint32_t phased;                    /* id + 1 of a loop of the nest whose sums phases.c takes apart */
 } ki_choice;
@@ -198,7 +199,11 @@ unsigned ki_weight_ahead(const ki_nest *k, kn_uop r);
 void ki_choose_apart(ki_choice *c);
 /* Does e go along v, in steps of so many elements, in two places? */
 bool ki_goes_in_two(const ki_choice *c, kn_uop e, kn_uop v, int64_t step);
-/* prefetch.c: inputs of as many bytes that are better asked for ahead. */
+/* pairs.c: rows that are gone through several times go in pairs. */
+void ki_choose_pairs(ki_choice *c);
+/* prefetch.c: is what is asked for far ahead lost behind stores of wide vectors past the caches? */
+bool ki_waits_behind_stores(const ki_choice *c);
+/* Inputs of as many bytes that are better asked for ahead. */
 void ki_choose_prefetches(ki_choice *c);
 /* rotate.c: last, as rotated loops go along nothing any more. */
 void ki_choose_rotations(ki_choice *c);

@@ -9,6 +9,7 @@
  *  - Threads split an outer loop when the kernel's work is worth waking them.
  *  - An output larger than the caches, written line by line and not read again, is written past them.
  *  - A row's result is stored while the next one is worked on, where that is the only time that memory has to write.
+ *  - Rows that are gone through several times go in pairs, where stores stand in the way of what is asked for (pairs.c).
  *  - What is summed up down the columns of a large matrix goes row by row, several at a time.
  *  - Rows by rows, both along the sum, go in strips whose results are kept, and then transposed to where they are stored (strips.c).
  *  - A long sum of products that both operands lie along is added up part by part, around a block of results (parts.c).
@@ -395,6 +396,7 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
         if (c->ok && c->from && c->target->native) ki_find_long_rows(c);
         if (c->ok && c->target->native) ki_choose_apart(c);
         if (c->ok) thread_kernel(c);
+        if (c->ok && c->from && c->target->native) ki_choose_pairs(c);
         if (c->ok && c->from && c->target->stream) ki_choose_late(c);
         if (c->ok && c->from && c->target->native && !c->knobs.sums) ki_choose_pipeline(c);
     }

@@ -17,6 +17,7 @@
 #define STRIP     (1 << 11) /* bytes of a strip of rows to have under way */
 #define SOON      1536      /* bytes, along what a sum of little else reads */
 #define LIGHT     2         /* weight of a loop that does nothing but add up what it reads */
+#define OFTEN     4         /* times that what may be lost is asked for */
 #define FAR       (1 << 10) /* bytes from which on two places are of different rows */
 #define MOST_ROW  (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
 #define FIRST     (1 << 15) /* bytes of a first cache: what does not leave room in it waits behind it */
@@ -45,12 +46,13 @@ static kn_uop param_at(const ki_nest *k, uint32_t i) {
 static kn_uop param_of(const ki_nest *k, uint32_t i) { return k->read[i] ? param_at(k, i) : NULL; }
 
 enum { ANY = -1 };
-static bool is_asked_for(const ki_nest *k, int32_t slot, int32_t loop) {
+static const ki_opt *asked_for(const ki_nest *k, int32_t slot, int32_t loop) {
     const ki_opt *o = NULL;
     while ((o = ki_nest_opt(k, KI_OPT_PREFETCH, o)))
-        if (o->id == slot && (loop == ANY || o->axis == loop)) return true;
-    return false;
+        if (o->id == slot && (loop == ANY || o->axis == loop)) return o;
+    return NULL;
 }
+static bool is_asked_for(const ki_nest *k, int32_t slot, int32_t loop) { return asked_for(k, slot, loop) != NULL; }
 
 static bool is_streamed(const ki_nest *k, int32_t slot) {
     const ki_opt *o = NULL;
@@ -67,10 +69,11 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
     for (uint32_t i = 0; i < k->scope.n && !meets; i++)
         meets = ki_is_access(k->scope.node[i]) && ki_slot_of(ki_storage(k->scope.node[i])) == o->id &&
                 (ki_scope_has(&k->scope, k->scope.node[i], r) || ki_nest_closer(k, r)->op == KN_REDUCE);
-    const char *why = !meets                            ? "the loop neither reads nor writes it"
-                      : !is_distance(o->arg)            ? "that is no distance"
-                      : is_asked_for(k, o->id, o->axis) ? "it is already"
-                                                        : NULL;
+    const ki_opt *asked = asked_for(k, o->id, o->axis);
+    const char *why = !meets                                                    ? "the loop neither reads nor writes it"
+                      : !is_distance(o->arg)                                    ? "that is no distance"
+                      : asked && (asked->arg != o->arg || asked->top != o->top) ? "it is already, at another distance"
+                                                                                : NULL;
     return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, why) : k->sink;
 }
 
@@ -201,11 +204,13 @@ static int64_t beside_kept(const ki_choice *c) { return c->ahead ? (c->ahead + 1
  * shared out and into the second cache, as elsewhere, layer norm took 1.2 times as long. */
 static bool goes_far(const ki_choice *c, int64_t row) { return c->ahead && row >= LONG_ROW && 2 * row <= FIRST; }
 
-/* Where wide vectors are stored and the hardware does not fetch streams (a Zen 4): what is asked for a row ahead waits behind stores, so each loop asks
- * for all of it, not for its share, and the first one for what it reads soon (rows of 8 KiB took 1.08 of the time so). */
-static bool asks_again(const ki_choice *c, int64_t row) {
-    return !c->ahead && c->target->streams <= 1 && c->target->vector >= 64 && row > ROOM;
+/* Where wide vectors are stored and the hardware does not fetch streams (a Zen 4). */
+bool ki_waits_behind_stores(const ki_choice *c) {
+    return !c->ahead && c->target->streams <= 1 && c->target->vector >= 64;
 }
+
+/* There each loop asks for all of the next row, not for its share, and the first one for what it reads soon (rows of 8 KiB took 1.08 of the time so). */
+static bool asks_again(const ki_choice *c, int64_t row) { return ki_waits_behind_stores(c) && row > ROOM; }
 
 /* Where a loop goes along memory, or down its rows: a wide strip of what takes more than an addition is better left alone. */
 static int64_t along(const ki_choice *c, kn_uop access, kn_uop loop) {
@@ -710,6 +715,23 @@ static bool ask_for_panel(ki_choice *c, int32_t slot, kn_uop param) {
            ask(c, slot, ki_nest_range(&c->nest, id), &best);
 }
 
+/* Rows that go in pairs (pairs.c): the next two are asked for by the loop that stores these, each line OFTEN, and what stands a little further on by the
+ * first loop to read them. Asked for once they take 1.2 to 1.25 of the time. */
+static bool ask_for_pairs(ki_choice *c, int32_t slot, kn_uop param, place *at) {
+    const ki_nest *k = &c->nest;
+    kn_uop u, r, first = NULL, last = NULL;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
+        if (!first || ki_nest_closer(k, r)->id < ki_nest_closer(k, first)->id) first = r;
+        if (stores_result(ki_nest_closer(k, r))) last = r;
+    }
+    if (!last || last == first) return false;
+    for (int n = 0; n < OFTEN; n++)
+        if (!ask(c, slot, last, at)) return true;
+    at->ahead = BETWEEN;
+    (void)ask(c, slot, first, at);
+    return true;
+}
+
 /* The PARAM's strips are asked for once no loop is split any more. True if a loop was split: all is to be looked at anew. */
 static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
     int64_t bytes = bytes_of(param);
@@ -720,6 +742,7 @@ static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
         at = behind_sums(&c->nest, param);
         if (at.loop && ask_by_rows(c, &at)) return true;
     }
+    if (c->paired && at.row && ask_for_pairs(c, slot, param, &at)) return false;
     kn_uop first = NULL, other = at.row ? shares(&c->nest, param, &at, &first) : NULL;
     uint32_t id = other ? other->arg.range.id : 0, first_id = first ? first->arg.range.id : 0;
     bool asked = at.loop && ask(c, slot, at.loop, &at), again = asks_again(c, at.row);

@@ -177,29 +177,45 @@ static bool reads_ahead(const ki_lower *l, const ki_kernel *info, int32_t slot) 
     return false;
 }
 
+/* Do both ask for the same lines? */
+static bool is_same(const ki_opt *o, const ki_opt *p) {
+    return p->op == o->op && p->id == o->id && p->arg == o->arg && p->top == o->top;
+}
+
+/* Does the loop do so once more? */
+static bool is_repeated(const ki_kernel *info, uint32_t k) {
+    uint32_t i = 0;
+    while (i < k && !(is_same(&info->opt[i], &info->opt[k]) && info->opt[i].axis == info->opt[k].axis)) i++;
+    return i < k;
+}
+
 /* The OptOps PREFETCH: the LOADs and STOREs of whole vectors, and the squares, that stand in the loop, in none inside it. What several loops ask for is shared
- * out by lines. */
+ * out by lines; what a loop asks for several times is not. */
 static void find_ahead(ki_lower *l, const ki_kernel *info) {
     for (uint32_t k = 0; info && k < info->nopt; k++) {
         const ki_opt *o = &info->opt[k];
         uint16_t part = 0, parts = 0, share = 0;
-        for (uint32_t i = 0; i < info->nopt && o->op == KI_OPT_PREFETCH; i++) {
+        uint8_t often = 0;
+        if (o->op != KI_OPT_PREFETCH || is_repeated(info, k)) continue;
+        for (uint32_t i = 0; i < info->nopt; i++) {
             const ki_opt *p = &info->opt[i];
-            if (p->op != o->op || p->id != o->id || p->arg != o->arg || p->top != o->top) continue;
+            if (!is_same(o, p)) continue;
+            often += p->axis == o->axis;
+            if (is_repeated(info, i)) continue;
             uint16_t n = share_of(l, (uint32_t)p->axis);
             part += i < k ? n : 0, parts += n;
             if (i == k) share = n;
         }
         int64_t depth = 0;
-        bool next = o->op == KI_OPT_PREFETCH && reads_ahead(l, info, o->id);
-        for (uint32_t i = 0; i < l->n && o->op == KI_OPT_PREFETCH; i++) {
+        bool next = reads_ahead(l, info, o->id);
+        for (uint32_t i = 0; i < l->n; i++) {
             kn_uop u = l->inst[i];
             if (u->op == KN_RANGE && (depth || u->arg.range.id == (uint32_t)o->axis)) depth++;
             if (u->op == KN_END && depth) depth = depth < u->nsrc ? 0 : depth - (u->nsrc - 1);
             kn_uop from = l->val[i].square && u->op == KN_LOAD ? l->local.address[i].buf : NULL;
             bool square = from && from->op == KN_PARAM && from->arg.param->slot == o->id;
             if (depth != 1 || (!square && !ki_lmoves_vector(l, u, o->id)) || (next && !is_ahead(u))) continue;
-            l->val[i].ahead = o->arg, l->val[i].second = o->top;
+            l->val[i].ahead = o->arg, l->val[i].second = o->top, l->val[i].often = often;
             l->val[i].part = part, l->val[i].parts = parts, l->val[i].share = share;
         }
     }

@@ -33,6 +33,7 @@ typedef struct ki_lval {  /* by item */
     int32_t ahead;        /* a LOAD, a STORE: bytes ahead of it to be asked for, 0: none */
     uint16_t part, parts; /* from which of how many lines on, */
     uint16_t share;       /* so many */
+    uint8_t often;        /* so many times */
     uint8_t second;       /* a LOAD: of all but the first cache */
     uint8_t terms;        /* a LOAD of one element: it asks in rows of the loop around it */
     uint8_t parks;        /* an END behind which a slice may be parked */

@@ -140,7 +140,8 @@ static void ask_ahead(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
     int64_t of = (nth % v->parts + v->parts) % v->parts;
     if (of < v->part || of >= v->part + v->share) return;
     o.v += ahead;
-    KI_LPUT(l, u->op == KN_STORE ? KI_X_PREFETCHW : v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, ki_lsized(o, 0));
+    for (unsigned k = 0; k < v->often; k++)
+        KI_LPUT(l, u->op == KN_STORE ? KI_X_PREFETCHW : v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, ki_lsized(o, 0));
 }
 
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load) {

@@ -469,11 +469,13 @@ def transposed(rows, cols):
 
 
 @pytest.mark.parametrize("rows, cols, ahead, lines", [
-    (512, 1024, 256, 64),            # 64 rows, four lines further on in each
-    (512, 1056, 256, 64),
-    (512, 16384, 256, 64),
-    (528, 1024, 256, 64),            # what a cut leaves asks for nothing
-    (512, 512, 64 * 512 * 4, 64),    # of short rows the next block's
+    (512, 1024, 256, 128),           # 128 rows, four lines further on in each
+    (512, 1056, 256, 128),
+    (512, 16384, 256, 128),
+    (512, 32768, 256, 64),           # fewer of rows so far apart
+    (528, 1024, 256, 128),           # what a cut leaves asks for nothing
+    (512, 512, 256, 128),
+    (512, 256, 128 * 256 * 4, 128),  # of short rows the next block's
     (512, 128, 0, 0),                  # too few lines in a row
 ])
 def test_squares_rows(koine, tmp_path, rows, cols, ahead, lines):
@@ -484,11 +486,22 @@ def test_squares_rows(koine, tmp_path, rows, cols, ahead, lines):
     assert "prefetch" not in lists(koine, tmp_path / "p.kn", transposed(rows, cols), KN_CPU="avx512", KN_STREAM=0)[1]
 
 
-@pytest.mark.parametrize("rows, beside", [(512, 4), (528, 4), (520, 2)])
-def test_lines_beside_each_other(koine, tmp_path, rows, beside):
-    """Past the caches four lines of a row are written one soon after another; of rows that are no whole lines apart two."""
-    code = lists(koine, tmp_path / "p.kn", transposed(rows, 512), KN_CPU="avx512", KN_STREAM=1)[1]
-    assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 16 * beside
+@pytest.mark.parametrize("rows, cols, level, lines, apart", [
+    (512, 512, "avx512", 8, 1), (512, 16384, "avx512", 8, 1), (16384, 512, "avx512", 8, 1), (528, 512, "avx512", 8, 1),
+    (520, 512, "avx512", 8, 0),                                                                # of rows that are no whole lines apart
+    (2048, 2048, "avx512", 16, 1), (2048, 8192, "avx512", 16, 1), (8192, 2048, "avx512", 16, 1),
+    (2064, 2048, "avx512", 16, 1), (2192, 2048, "avx512", 8, 1), (2048, 16384, "avx512", 8, 1), # what is left is cut off; no whole blocks; rows far apart
+    (512, 32768, "avx512", 4, 1), (32768, 512, "avx512", 4, 1),                                # and further
+    (512, 512, "fp16", 4, 0), (2048, 2048, "fp16", 4, 0), (520, 512, "fp16", 2, 0),            # other processors
+])
+def test_lines_beside_each_other(koine, tmp_path, rows, cols, level, lines, apart):
+    """Past the caches some lines of a row are written one soon after another; where stores wait for memory more of them, each an iteration further on than
+    the one before, as long as rows are not far apart."""
+    program, env = (koine, tmp_path / "p.kn", transposed(rows, cols)), {"KN_CPU": level, "KN_STREAM": 1}
+    code = lists(*program, **env)[1]
+    assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 16 * lines and "nothing spilled" in code
+    ops = stage(*program, "--to", "optimize", **env)
+    assert re.findall(r"rotate \d+ (\d+)", ops) == [str(apart)] * bool(apart), ops
 
 
 @pytest.mark.parametrize("rows, cols, lines, apart, threads", [
@@ -527,7 +540,7 @@ def test_what_a_sum_goes_along_too_is_not_rotated(koine, tmp_path):
 
 @pytest.mark.runs
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("rows, cols, ahead", [(64, 512, 0), (160, 528, 0), (200, 1001, 0), (256, 2048, 16384), (384, 2304, 16384), (400, 2304, 16384)])
+@pytest.mark.parametrize("rows, cols, ahead", [(64, 512, 0), (160, 528, 0), (200, 1001, 0), (2064, 2048, 0), (256, 2048, 16384), (384, 2304, 16384), (400, 2304, 16384)])
 def test_it_moves_no_element_of_a_block(koine, tmp_path, level, rows, cols, ahead):
     p, x = tmp_path / "p.kn", np.random.default_rng(rows).standard_normal((rows, cols)).astype("f4")
     p.write_text("koine 1 tensor\n" + transposed(rows, cols))

@@ -76,22 +76,24 @@ static kn_uop lines_of(const ki_nest *k, kn_uop e, kn_uop r, kn_uop from) {
 }
 
 /* How far r is rotated for each line: 0: not at all. */
-static int64_t lines_apart(const ki_nest *k, kn_uop e, kn_uop r, kn_uop lines) {
-    int64_t others = ki_extent(lines) - 1, row = ki_nest_step(k, ki_nest_store(e)->src[0], r);
-    int64_t n = (others > 1 ? MOST : MOST_OF_TWO) / row;
-    if (n > APART / others) n = APART / others;
+static int64_t lines_apart(const ki_choice *c, kn_uop e, kn_uop r, kn_uop lines) {
+    int64_t others = ki_extent(lines) - 1, row = ki_nest_step(&c->nest, ki_nest_store(e)->src[0], r);
+    int64_t n = (others > 1 ? MOST : MOST_OF_TWO) / row, most = c->ahead ? APART / others : 1;
+    if (n > most) n = most;
     return TIMES * n <= ki_extent(r) ? n : 0;
 }
 
-/* Where much is to be under way, squares side by side take 0.8 to 0.9 of the time so. It was measured nowhere else. */
+/* Where much is to be under way, squares side by side take 0.8 to 0.9 of the time so; where stores wait for memory (a Zen 4), by one iteration for each
+ * line, 0.9. It was measured nowhere else. */
 void ki_choose_rotations(ki_choice *c) {
     const ki_nest *k = &c->nest;
-    for (uint32_t q = 0; c->ok && c->ahead && q < k->scope.nrange; q++) {
+    bool pays = c->ahead || ki_waits_behind_stores(c);
+    for (uint32_t q = 0; c->ok && pays && q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q], e = k->closer[q], lines = NULL;
         if (!e || e->op != KN_END || ki_last_loop(e) != r) continue;
         for (uint32_t i = 0; i < k->nreads && !lines; i++)
             if (ki_scope_has(&k->scope, k->reads[i], r)) lines = lines_of(k, e, r, k->reads[i]);
-        int64_t n = lines ? lines_apart(k, e, r, lines) : 0;
+        int64_t n = lines ? lines_apart(c, e, r, lines) : 0;
         if (n > 0 && !refused(k, r, lines, n))
             ki_choice_look(c, ki_nest_apply(&c->nest, (ki_opt){.op = KI_OPT_ROTATE,
                                                                .axis = (int32_t)r->arg.range.id,

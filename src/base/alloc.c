@@ -81,9 +81,8 @@ void ki_free(void *p) {
 
 /* ---- blocks of data -------------------------------------------------------------------------------------------- */
 
-/* From LARGE on malloc's heap would keep holes the system never sees again; what is larger than a shelf has maps of its own. From KI_PAGED on what lies at
- * one place in two blocks does so in a page: loads do not wait for stores beside them, and rows take turns in a cache's sets (layer norm's scale and
- * shift elsewhere in their pages: 1.05 to 1.08 of its time on a Zen 4). */
+/* From LARGE on malloc's heap would keep holes the system never sees again; what is larger than a shelf has maps of its own. Layer norm's scale
+ * and shift elsewhere in their pages than its rows are took 1.05 to 1.08 of its time on a Zen 4. */
 enum { LARGE = 4 << 20 };
 
 /* As long as it is asked for, where aligned() would round up to pages and hide what reads beyond it. */

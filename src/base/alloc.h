@@ -20,7 +20,7 @@ void ki_free(void *p);
 /* What is as large as KI_PAGED, or larger, begins with a page: what lies at one place in two blocks does so in a page, and a load does not wait for a store
  * that stands a little further on in its own. */
 enum { KI_PAGE = 4 << 10, KI_PAGED = 8 << 10 };
-/* n bytes for data: else aligned by 64 bytes, contents undefined. A large block is pages of its own, huge ones where the system has
+/* n bytes for data: aligned by 64 bytes if smaller, contents undefined. A large block is pages of its own, huge ones where the system has
  * them, and goes back to the system when it is freed. */
 void *ki_data_alloc(size_t n);
 void ki_data_free(void *p, size_t n);

@@ -1268,7 +1268,11 @@ static void rotating(void) {
     finish(), begin();
     const ki_machine ahead = {.threads = 1, .stream = 1, .ahead = 16384};
     CHECK(rotates(transpose(128, 2048), ahead), "squares side by side");
-    CHECK(!rotates(transpose(128, 2048), (ki_machine){.threads = 1, .stream = 1}), "where much is to be under way");
+    CHECK(rotates(transpose(128, 2048), (ki_machine){.threads = 1, .stream = 1}), "where stores are in the way too");
+    CHECK(!rotates(transpose(128, 2048), (ki_machine){.threads = 1, .stream = 1 << 24}), "past the caches");
+    CHECK(!chooses(KI_OPT_ROTATE, ki_target_native("fp16"), transpose(128, 2048),
+                   (ki_machine){.threads = 1, .stream = 1}),
+          "nowhere else");
     CHECK(!rotates(transpose(128, 2056), ahead), "not of rows that are no whole lines apart");
     CHECK(!rotates(transpose(128, 512), ahead), "nor of short ones");
     finish();

@@ -307,7 +307,7 @@ def test_all_three_ask_where_stores_stand_in_the_way(koine, tmp_path, n):
 
 
 @pytest.mark.parametrize("text", [norm, scaled])
-@pytest.mark.parametrize("n", [2048, 4096, 32768])
+@pytest.mark.parametrize("n", [2048, 3000, 4096, 32768])
 def test_two_rows_at_once_where_stores_stand_in_the_way(koine, tmp_path, text, n):
     """The next two while these are stored, each line four times, and by the first loop, which waits for it, what it reads soon."""
     p, env = tmp_path / "p.kn", {"KN_CPU": "avx512", "KN_STREAM": 1}
@@ -319,11 +319,25 @@ def test_two_rows_at_once_where_stores_stand_in_the_way(koine, tmp_path, text, n
     assert stores == [8 * n + row * 4 * n + 64 * k for row in (0, 1) for k in range(len(stores) // 8) for _ in range(4)]
 
 
+def total(rows, n):
+    """Less the logarithm of its exponentials' sum: found in one pass, or else in three."""
+    return (f'%x = param "x" : f32 [{rows}, {n}]\n%m = reduce max %x axes=(1)\n%a = max %m -3.4028234663852886e38\n%b = neg %a\n%c = max %b -3.4028234663852886e38\n'
+            f'%d = neg %c\n%z = detach %d\n%w = expand %z ({rows}, {n})\n%f = sub %x %w\n%e = exp %f\n%s = reduce add %e axes=(1)\n%l = log %s\n%t = add %l %z\n'
+            f'%q = expand %t ({rows}, {n})\n%y = sub %x %q\nout "y" = %y\n')
+
+
+def of_columns(text):
+    """The same of a matrix whose rows lie down columns."""
+    shape = re.search(r'f32 \[(\d+), (\d+)\]', text)
+    return text.replace(shape[0], f"f32 [{shape[2]}, {shape[1]}]").replace("%x", "%p", 1).replace("\n", "\n%x = permute %p order=(1, 0)\n", 1)
+
+
 @pytest.mark.parametrize("text, env", [
+    (total(64, 4096), {}), (of_columns(norm(64, 4096)), {}), (norm(64, 4096).replace("out \"y\" = %y", "%h = cast %y : f16\nout \"y\" = %h"), {}),
     (norm(63, 4096), {}), (norm(64, 1024), {}), (norm(64, 65536), {}), (softmax(64, 4096), {}), (norm(64, 4096), {"KN_CPU": "fp16"}),
     (norm(64, 4096), {"KN_CPU": "avx2"}), (norm(64, 4096), {"KN_AHEAD": 16384}), (norm(64, 4096), {"KN_STREAM": 0}),
     (of_row(64, 4096, 1, "add"), {}), (of_row(64, 4096, 0, "add"), {}),
-], ids=["odd", "short", "long", "kept", "fp16", "avx2", "ahead", "near", "sums", "columns"])
+], ids=["seldom", "columns_of_x", "narrower", "odd", "short", "long", "kept", "fp16", "avx2", "ahead", "near", "sums", "columns"])
 def test_else_they_go_one_by_one(koine, tmp_path, text, env):
     assert "split 0 2 u" not in stage(koine, tmp_path / "p.kn", text, "--to", "optimize", **{"KN_CPU": "avx512", "KN_STREAM": 1, **env})
 
@@ -502,6 +516,12 @@ def test_lines_beside_each_other(koine, tmp_path, rows, cols, level, lines, apar
     assert len(re.findall(r"vmovntps ZMMWORD PTR \[.*\], zmm", code[:code.index("    jl ")])) == 16 * lines and "nothing spilled" in code
     ops = stage(*program, "--to", "optimize", **env)
     assert re.findall(r"rotate \d+ (\d+)", ops) == [str(apart)] * bool(apart), ops
+
+
+def test_nor_where_another_matrix_is_read_beside_it(koine, tmp_path):
+    text = ('%x = param "x" : f32 [2048, 2048]\n%a = param "a" : f32 [2048, 2048]\n%t = permute %x order=(1, 0)\n%y = mul %t %a\nout "y" = %y\n')
+    ops = stage(koine, tmp_path / "p.kn", text, "--to", "optimize", KN_CPU="avx512", KN_STREAM=1)
+    assert "rotate" not in ops and re.search(r"split \d+ 4 u", ops), ops
 
 
 @pytest.mark.parametrize("rows, cols, lines, apart, threads", [

@@ -163,31 +163,32 @@ static bool has_sums(const ki_nest *k) {
 /* Bytes between what e stores past the caches by steps of u; 0: it does not, or that is not known. */
 static int64_t stored_apart(const ki_choice *c, kn_uop e, kn_uop u) {
     kn_uop s = ki_nest_store(e), p = s ? ki_storage(s->src[0]) : NULL;
-    bool known;
     int64_t item = p ? (int64_t)ki_itemsize((kn_dtype)p->dtype) : 0;
-    if (!p || p->op != KN_PARAM || (uint64_t)(ki_numel(p) * item) < c->from) return 0;
-    int64_t step = ki_nest_stride(&c->nest, s->src[0], u, &known) * item;
-    return known ? step : 0;
+    bool past = p && p->op == KN_PARAM && (uint64_t)(ki_numel(p) * item) >= c->from;
+    return past ? ki_nest_step(&c->nest, s->src[0], u) : 0;
 }
 
-/* The most bytes between what is read along u for steps of v. */
+/* Bytes between what is read along u for steps of v, where nothing else is read along v; 0: there is something else, or it is not known. */
 static int64_t read_apart(const ki_nest *k, kn_uop v, kn_uop u) {
-    int64_t most = 0;
-    bool known[2];
+    kn_uop read = NULL;
+    bool known;
     for (uint32_t i = 0; i < k->nreads; i++) {
-        int64_t step = ki_nest_stride(k, k->reads[i], v, known) * (int64_t)ki_itemsize((kn_dtype)k->reads[i]->dtype);
-        bool along = ki_nest_stride(k, k->reads[i], u, known + 1) == 1 && known[0] && known[1];
-        if (along && step > most) most = step;
+        if (!ki_scope_has(&k->scope, k->reads[i]->src[1], v)) continue;
+        if (read) return 0;
+        read = k->reads[i];
     }
-    return most;
+    return read && ki_nest_stride(k, read, u, &known) == 1 && known ? ki_nest_step(k, read, v) : 0;
 }
 
-/* Lines of results that a block stores beside each other where stores wait for memory (a Zen 4): of 4096 rows by 16 KiB 16 took 0.83, eight 0.9 of the
- * time of four. Each is so many more rows that are read at once: what is read of rows further apart shares a few sets of the second cache. */
+/* Lines of results that a block stores beside each other where what is asked for is lost behind stores (a Zen 4), each an iteration further on than the one
+ * before (rotate.c): of 4096 rows by 16 KiB 16 took 0.83, eight 0.9, four 0.93 of the time of four that are not. Each is so many more rows that are read at
+ * once: what is read of rows further apart shares a few sets of the second cache. Little is to be left over, and nothing else read: of another matrix
+ * beside it eight took 1.4 to 1.9 times as long. */
 static int64_t many_lines(const ki_choice *c, kn_uop v, int64_t read, int64_t stored) {
     int64_t least = read < stored ? read : stored, most = read < stored ? stored : read;
-    if (most > FURTHEST) return 4;
-    return least >= NOT_NEAR && most <= NOT_FAR && ki_extent(v) % (MOST_LINES * c->lanes) == 0 ? MOST_LINES : 8;
+    int64_t n = ki_extent(v), left = n % (8 * c->lanes);
+    if (most > FURTHEST || 8 * left > n) return 4;
+    return least >= NOT_NEAR && most <= NOT_FAR && (n - left) % (MOST_LINES * c->lanes) == 0 ? MOST_LINES : 8;
 }
 
 /* Vectors of a block's row: one where there are few, else as many as make lines of results that are stored at about the same time: two, or, past the
@@ -196,7 +197,8 @@ static int64_t many_lines(const ki_choice *c, kn_uop v, int64_t read, int64_t st
  * other do not. */
 static int64_t vectors_of_block(const ki_choice *c, kn_uop e, kn_uop v, kn_uop u, bool halves) {
     int64_t apart = halves ? 0 : stored_apart(c, e, u), line = c->target->line, n = 2;
-    if (apart && has_squares(c) && ki_waits_behind_stores(c)) n = many_lines(c, v, read_apart(&c->nest, v, u), apart);
+    int64_t read = apart && has_squares(c) && ki_waits_behind_stores(c) ? read_apart(&c->nest, v, u) : 0;
+    if (read) n = many_lines(c, v, read, apart);
     else if (apart && apart % line == 0) n = !c->ahead ? 4 : apart % (CHANNELS * line) == 0 ? 3 : 2;
     return ki_extent(v) < (n < MANY ? MANY - MANY % n : n) * c->lanes ? 1 : n;
 }

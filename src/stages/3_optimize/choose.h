@@ -201,7 +201,7 @@ void ki_choose_apart(ki_choice *c);
 bool ki_goes_in_two(const ki_choice *c, kn_uop e, kn_uop v, int64_t step);
 /* pairs.c: rows that are gone through several times go in pairs. */
 void ki_choose_pairs(ki_choice *c);
-/* prefetch.c: is what is asked for far ahead lost behind stores of wide vectors past the caches? */
+/* prefetch.c: is what is asked for lost behind stores of wide vectors past the caches? */
 bool ki_waits_behind_stores(const ki_choice *c);
 /* Inputs of as many bytes that are better asked for ahead. */
 void ki_choose_prefetches(ki_choice *c);

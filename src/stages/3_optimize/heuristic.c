@@ -9,7 +9,7 @@
  *  - Threads split an outer loop when the kernel's work is worth waking them.
  *  - An output larger than the caches, written line by line and not read again, is written past them.
  *  - A row's result is stored while the next one is worked on, where that is the only time that memory has to write.
- *  - Rows that are gone through several times go in pairs, where stores stand in the way of what is asked for (pairs.c).
+ *  - Rows that are gone through several times go in pairs, where what is asked for is lost behind stores (pairs.c).
  *  - What is summed up down the columns of a large matrix goes row by row, several at a time.
  *  - Rows by rows, both along the sum, go in strips whose results are kept, and then transposed to where they are stored (strips.c).
  *  - A long sum of products that both operands lie along is added up part by part, around a block of results (parts.c).

@@ -8,19 +8,20 @@
 #include "stages/3_optimize/choose.h"
 #include "stages/3_optimize/dots.h"
 
-#define FAIL(...) (ki_fail(k->ir->env, __VA_ARGS__), NULL)
-#define LEAST     64
-#define MOST      (1 << 24)
-#define AHEAD     (1 << 12) /* bytes, along memory */
-#define BETWEEN   (1 << 13) /* the same of what is found beside heavy sums of other rows */
-#define ROOM      (1 << 13) /* bytes of a row for which the first cache has room beside a scale and a shift */
-#define STRIP     (1 << 11) /* bytes of a strip of rows to have under way */
-#define SOON      1536      /* bytes, along what a sum of little else reads */
-#define LIGHT     2         /* weight of a loop that does nothing but add up what it reads */
-#define OFTEN     4         /* times that what may be lost is asked for */
-#define FAR       (1 << 10) /* bytes from which on two places are of different rows */
-#define MOST_ROW  (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
-#define FIRST     (1 << 15) /* bytes of a first cache: what does not leave room in it waits behind it */
+#define FAIL(...)  (ki_fail(k->ir->env, __VA_ARGS__), NULL)
+#define LEAST      64
+#define MOST       (1 << 24)
+#define AHEAD      (1 << 12) /* bytes, along memory */
+#define BETWEEN    (1 << 13) /* the same of what is found beside heavy sums of other rows */
+#define ROOM       (1 << 13) /* bytes of a row for which the first cache has room beside a scale and a shift */
+#define STRIP      (1 << 11) /* bytes of a strip of rows to have under way */
+#define SOON       1536      /* bytes, along what a sum of little else reads */
+#define LIGHT      2         /* weight of a loop that does nothing but add up what it reads */
+#define OFTEN      4         /* times that what may be lost is asked for */
+#define MOST_TIMES 8
+#define FAR        (1 << 10) /* bytes from which on two places are of different rows */
+#define MOST_ROW   (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
+#define FIRST      (1 << 15) /* bytes of a first cache: what does not leave room in it waits behind it */
 #define LONG_ROW                                                                                                       \
     (1 << 12) /* bytes of a row that has no room in the first cache beside this one and what else is gone through */
 #define TIME_AHEAD   (1 << 14) /* bytes of such rows, at least: memory's answer takes longer than one of them */
@@ -69,10 +70,13 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
     for (uint32_t i = 0; i < k->scope.n && !meets; i++)
         meets = ki_is_access(k->scope.node[i]) && ki_slot_of(ki_storage(k->scope.node[i])) == o->id &&
                 (ki_scope_has(&k->scope, k->scope.node[i], r) || ki_nest_closer(k, r)->op == KN_REDUCE);
-    const ki_opt *asked = asked_for(k, o->id, o->axis);
+    const ki_opt *asked = asked_for(k, o->id, o->axis), *same = NULL;
+    unsigned times = 0;
+    while ((same = ki_nest_opt(k, KI_OPT_PREFETCH, same))) times += same->id == o->id && same->axis == o->axis;
     const char *why = !meets                                                    ? "the loop neither reads nor writes it"
                       : !is_distance(o->arg)                                    ? "that is no distance"
-                      : asked && (asked->arg != o->arg || asked->top != o->top) ? "it is already, at another distance"
+                      : asked && (asked->arg != o->arg || asked->top != o->top) ? "it is already, otherwise"
+                      : times >= MOST_TIMES                                     ? "it is already, often enough"
                                                                                 : NULL;
     return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, why) : k->sink;
 }
@@ -720,7 +724,11 @@ static bool ask_for_panel(ki_choice *c, int32_t slot, kn_uop param) {
 static bool ask_for_pairs(ki_choice *c, int32_t slot, kn_uop param, place *at) {
     const ki_nest *k = &c->nest;
     kn_uop u, r, first = NULL, last = NULL;
+    double most = 0;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));)
+        if (covered(k, u) > most) most = covered(k, u);
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
+        if (2 * covered(k, u) < most) continue; /* what a cut left */
         if (!first || ki_nest_closer(k, r)->id < ki_nest_closer(k, first)->id) first = r;
         if (stores_result(ki_nest_closer(k, r))) last = r;
     }

@@ -47,9 +47,9 @@ kn_uop ki_opt_rotate(ki_nest *k, ki_opt *o) {
 /* ---- when it pays ------------------------------------------------------------------------------------------ */
 
 enum {
-    LINE = 64,              /* bytes */
-    APART = 12,             /* lines from the first lane's place to the last one's, at most */
-    MOST = 1 << 21,         /* bytes between the rows that two beside each other store, and */
+    LINE = 64,      /* bytes */
+    APART = 12,     /* lines from the first lane's place to the last one's, at most, where much is to be under way */
+    MOST = 1 << 21, /* bytes between the rows that two beside each other store, and */
     MOST_OF_TWO = 11 << 18, /* where there are no others: of 3.5 MiB and more they took 1.1 to 1.25 times as long */
     TIMES = 8,              /* so far the loop goes */
     SIDE = 16,              /* of a square (square.c) */
@@ -83,17 +83,24 @@ static int64_t lines_apart(const ki_choice *c, kn_uop e, kn_uop r, kn_uop lines)
     return TIMES * n <= ki_extent(r) ? n : 0;
 }
 
-/* Where much is to be under way, squares side by side take 0.8 to 0.9 of the time so; where stores wait for memory (a Zen 4), by one iteration for each
- * line, 0.9. It was measured nowhere else. */
+/* Where much is to be under way, squares side by side take 0.8 to 0.9 of the time so; where what is asked for is lost behind stores (a Zen 4), by one
+ * iteration for each line, 0.83 to 0.93, past the caches, if nothing else is read (of another matrix beside it 1.4). It was measured nowhere else. */
+static bool pays(const ki_choice *c, kn_uop e, kn_uop r) {
+    kn_uop to = ki_storage(ki_nest_store(e)->src[0]);
+    uint64_t bytes = (uint64_t)ki_numel(to) * ki_itemsize((kn_dtype)to->dtype);
+    uint32_t reads = 0;
+    for (uint32_t i = 0; i < c->nest.nreads; i++) reads += ki_scope_has(&c->nest.scope, c->nest.reads[i], r);
+    return c->ahead || (ki_waits_behind_stores(c) && bytes >= c->from && reads == 1);
+}
+
 void ki_choose_rotations(ki_choice *c) {
     const ki_nest *k = &c->nest;
-    bool pays = c->ahead || ki_waits_behind_stores(c);
-    for (uint32_t q = 0; c->ok && pays && q < k->scope.nrange; q++) {
+    for (uint32_t q = 0; c->ok && q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q], e = k->closer[q], lines = NULL;
         if (!e || e->op != KN_END || ki_last_loop(e) != r) continue;
         for (uint32_t i = 0; i < k->nreads && !lines; i++)
             if (ki_scope_has(&k->scope, k->reads[i], r)) lines = lines_of(k, e, r, k->reads[i]);
-        int64_t n = lines ? lines_apart(c, e, r, lines) : 0;
+        int64_t n = lines && pays(c, e, r) ? lines_apart(c, e, r, lines) : 0;
         if (n > 0 && !refused(k, r, lines, n))
             ki_choice_look(c, ki_nest_apply(&c->nest, (ki_opt){.op = KI_OPT_ROTATE,
                                                                .axis = (int32_t)r->arg.range.id,

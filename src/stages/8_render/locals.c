@@ -100,8 +100,8 @@ static bool list_locals(ki_locals *s, ki_env *env, const kn_uop *inst, uint32_t 
     return true;
 }
 
-/* The first long one begins with a page, so that what stands beside it in rows of the inputs does so in each run: softmax took 1.1 to 1.2 of its time
- * in one start of eight, where the kept row stood up to 256 bytes further on in its page. The others as they follow, which lie at other places in theirs:
+/* The first long one begins with a page, so that what stands beside it in rows of the inputs does so in each run: softmax took 1.13 to 1.26 of its
+ * time in one start of eight, where the kept row stood up to 256 bytes further on in its page. The others as they follow, which lie at other places in theirs:
  * attention, all of whose arrays began with pages, took 1.045. */
 static void align_arrays(ki_locals *s) {
     bool paged = false;

@@ -119,7 +119,7 @@ ki_mins *ki_mput(ki_mir *m, unsigned form, uint32_t at, unsigned nop, const ki_m
 uint32_t ki_mloop_open(ki_mir *m, float trips);
 /* Entry and body to one list. */
 bool ki_mir_join(ki_mir *m);
-/* Bytes of the frame, aligned to a power of two, with all of the frame. */
+/* Bytes of the frame, aligned to a power of two; the frame begins with such a multiple too. */
 uint64_t ki_mframe_take(ki_mir *m, uint64_t bytes, unsigned align);
 
 /* regs.c: gives each virtual register a register or a place in the frame. */

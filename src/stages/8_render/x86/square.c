@@ -158,7 +158,8 @@ static void quarters(ki_lower *l, const ki_vreg r[4], ki_vreg part[4]) {
 static void ask(ki_lower *l, const ki_lval *v, ki_mop row) {
     ki_mop to = ki_lsized(row, 0);
     to.v += v->ahead;
-    if (v->ahead && to.v <= INT32_MAX) KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHNTA, to);
+    for (unsigned k = 0; v->ahead && to.v <= INT32_MAX && k < v->often; k++)
+        KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHNTA, to);
 }
 
 /* AVX2: 8 rows of n, of which each register reads four elements of two. */

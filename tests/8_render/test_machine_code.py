@@ -263,7 +263,7 @@ def test_long_arrays_of_a_frame_begin_with_a_page(koine, tmp_path, size, align):
     p = tmp_path / "staged.kn"
     p.write_text(STAGED.format(size=size, last=size - 4))
     code = koine("compile", p, "--target", "x86", env={"KN_CODE": "x86"}).stdout
-    assert re.search(r"^    and rsp, (-\d+)", code, re.M).group(1) == str(-align) and re.search(r"\[rsp\+\w+\*4\]|\[rsp\]", code)
+    assert re.search(r"^    and rsp, (-\d+)", code, re.M).group(1) == str(-align)
     assert sum(map(int, re.findall(r"^    sub rsp, (\d+)", code, re.M))) % align == 0
 
 

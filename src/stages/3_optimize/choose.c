@@ -163,20 +163,23 @@ static bool has_sums(const ki_nest *k) {
 /* Bytes between what e stores past the caches by steps of u; 0: it does not, or that is not known. */
 static int64_t stored_apart(const ki_choice *c, kn_uop e, kn_uop u) {
     kn_uop s = ki_nest_store(e), p = s ? ki_storage(s->src[0]) : NULL;
-    int64_t item = p ? (int64_t)ki_itemsize((kn_dtype)p->dtype) : 0;
-    bool past = p && p->op == KN_PARAM && (uint64_t)(ki_numel(p) * item) >= c->from;
-    return past ? ki_nest_step(&c->nest, s->src[0], u) : 0;
+    return p && p->op == KN_PARAM && ki_is_past(c, p) ? ki_nest_step(&c->nest, s->src[0], u) : 0;
+}
+
+kn_uop ki_only_read(const ki_nest *k, kn_uop r) {
+    kn_uop read = NULL;
+    for (uint32_t i = 0; i < k->nreads; i++) {
+        if (!ki_scope_has(&k->scope, k->reads[i], r)) continue;
+        if (read) return NULL;
+        read = k->reads[i];
+    }
+    return read;
 }
 
 /* Bytes between what is read along u for steps of v, where nothing else is read along v; 0: there is something else, or it is not known. */
 static int64_t read_apart(const ki_nest *k, kn_uop v, kn_uop u) {
-    kn_uop read = NULL;
+    kn_uop read = ki_only_read(k, v);
     bool known;
-    for (uint32_t i = 0; i < k->nreads; i++) {
-        if (!ki_scope_has(&k->scope, k->reads[i]->src[1], v)) continue;
-        if (read) return 0;
-        read = k->reads[i];
-    }
     return read && ki_nest_stride(k, read, u, &known) == 1 && known ? ki_nest_step(k, read, v) : 0;
 }
 

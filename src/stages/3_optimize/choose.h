@@ -201,7 +201,13 @@ void ki_choose_apart(ki_choice *c);
 bool ki_goes_in_two(const ki_choice *c, kn_uop e, kn_uop v, int64_t step);
 /* pairs.c: rows that are gone through several times go in pairs. */
 void ki_choose_pairs(ki_choice *c);
-/* prefetch.c: is what is asked for lost behind stores of wide vectors past the caches? */
+/* Is a PARAM so large that it is better written past the caches? */
+static inline bool ki_is_past(const ki_choice *c, kn_uop param) {
+    return c->from && (uint64_t)ki_numel(param) * ki_itemsize((kn_dtype)param->dtype) >= c->from;
+}
+/* choose.c: the one access that reads along r; NULL: none, or several do. */
+kn_uop ki_only_read(const ki_nest *k, kn_uop r);
+/* prefetch.c: is what is asked for lost, as it seems, behind stores of wide vectors past the caches? */
 bool ki_waits_behind_stores(const ki_choice *c);
 /* Inputs of as many bytes that are better asked for ahead. */
 void ki_choose_prefetches(ki_choice *c);

@@ -164,6 +164,6 @@ void ki_choose_late(ki_choice *c) {
     kn_uop r = e->src[e->nsrc - 2], p = e->src[0]->op == KN_STORE ? ki_storage(e->src[0]->src[0]) : NULL;
     if (!p || p->op != KN_PARAM || ki_extent(r) < LEAST_ROWS || find_loops(k, r, &f) || find_values(k, &f)) return;
     int64_t item = (int64_t)ki_itemsize((kn_dtype)p->dtype), n = ki_extent(f.j);
-    if ((uint64_t)(ki_numel(p) * item) < c->from || n * item > MOST_ROW || n % (4 * c->lanes)) return;
+    if (!ki_is_past(c, p) || n * item > MOST_ROW || n % (4 * c->lanes)) return;
     if (ki_weight_in(k, f.loop) >= HEAVY) ki_choice_do(c, KI_OPT_LATE, 0, false, r->arg.range.id, 0);
 }

@@ -51,7 +51,7 @@ void ki_choose_pairs(ki_choice *c) {
     if (!store || e->nsrc < 3 || ki_storage(store->src[0])->op != KN_PARAM || !ki_waits_behind_stores(c)) return;
     kn_uop to = ki_storage(store->src[0]), v = e->src[e->nsrc - 1], r = e->src[e->nsrc - 2];
     int64_t item = (int64_t)ki_itemsize((kn_dtype)to->dtype), row = ki_extent(v) * item;
-    if ((uint64_t)(ki_numel(to) * item) < c->from || row < LEAST || row > MOST) return;
+    if (!ki_is_past(c, to) || row < LEAST || row > MOST) return;
     if (!ki_is_serial(v) || !ki_is_serial(r) || !ki_extent(r) || ki_extent(r) % 2) return;
     if (!ki_nest_independent(k, r) || !sums_rows(k, e, r, v) || !reads_again(k, r, v, item)) return;
     c->paired = ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, r->arg.range.id, 2);

@@ -48,10 +48,9 @@ void ki_choose_apart(ki_choice *c) {
 bool ki_goes_in_two(const ki_choice *c, kn_uop e, kn_uop v, int64_t step) {
     const ki_nest *k = &c->nest;
     kn_uop store = ki_nest_store(e), to = store ? ki_storage(store->src[0]) : NULL;
-    uint64_t bytes = to ? (uint64_t)ki_numel(to) * ki_itemsize((kn_dtype)to->dtype) : 0;
     bool known, others = false;
     uint32_t operands = 0;
-    if (!ki_is_narrow(c) || !c->from || !c->target->native || bytes < c->from || to->op != KN_PARAM) return false;
+    if (!ki_is_narrow(c) || !c->target->native || !to || to->op != KN_PARAM || !ki_is_past(c, to)) return false;
     for (uint32_t j = 1; j < e->nsrc; j++) others |= e->src[j] != v && e->src[j]->arg.range.axis != KN_AX_THREAD;
     for (uint32_t i = 0; i < k->nreads; i++) {
         kn_uop u = k->reads[i];

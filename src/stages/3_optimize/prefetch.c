@@ -18,7 +18,7 @@
 #define SOON       1536      /* bytes, along what a sum of little else reads */
 #define LIGHT      2         /* weight of a loop that does nothing but add up what it reads */
 #define OFTEN      4         /* times that what may be lost is asked for */
-#define MOST_TIMES 8
+#define MOST_TIMES 8         /* that anything is asked for */
 #define FAR        (1 << 10) /* bytes from which on two places are of different rows */
 #define MOST_ROW   (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
 #define FIRST      (1 << 15) /* bytes of a first cache: what does not leave room in it waits behind it */

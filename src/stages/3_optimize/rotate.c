@@ -86,11 +86,8 @@ static int64_t lines_apart(const ki_choice *c, kn_uop e, kn_uop r, kn_uop lines)
 /* Where much is to be under way, squares side by side take 0.8 to 0.9 of the time so; where what is asked for is lost behind stores (a Zen 4), by one
  * iteration for each line, 0.83 to 0.93, past the caches, if nothing else is read (of another matrix beside it 1.4). It was measured nowhere else. */
 static bool pays(const ki_choice *c, kn_uop e, kn_uop r) {
-    kn_uop to = ki_storage(ki_nest_store(e)->src[0]);
-    uint64_t bytes = (uint64_t)ki_numel(to) * ki_itemsize((kn_dtype)to->dtype);
-    uint32_t reads = 0;
-    for (uint32_t i = 0; i < c->nest.nreads; i++) reads += ki_scope_has(&c->nest.scope, c->nest.reads[i], r);
-    return c->ahead || (ki_waits_behind_stores(c) && bytes >= c->from && reads == 1);
+    bool past = ki_is_past(c, ki_storage(ki_nest_store(e)->src[0]));
+    return c->ahead || (ki_waits_behind_stores(c) && past && ki_only_read(&c->nest, r));
 }
 
 void ki_choose_rotations(ki_choice *c) {

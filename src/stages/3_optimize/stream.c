@@ -88,7 +88,7 @@ static bool in_lines(const ki_choice *c, int32_t slot, unsigned item) {
 
 bool ki_goes_past(const ki_choice *c, const ki_tile *t) {
     kn_uop store = ki_nest_store(ki_nest_closer(&c->nest, t->v)), to = store ? ki_storage(store->src[0]) : NULL;
-    return c->from && to && (uint64_t)ki_numel(to) * (uint64_t)ki_itemsize((kn_dtype)to->dtype) >= c->from;
+    return to && ki_is_past(c, to);
 }
 
 bool ki_stores_by_rows(const ki_choice *c, kn_uop e, const ki_tile *t) {
@@ -109,7 +109,7 @@ void ki_choose_streams(ki_choice *c) {
         if (!p || p->op != KN_PARAM || u->arg.i || !ki_is_access(u->src[0])) continue;
         int32_t slot = p->arg.param->slot;
         unsigned item = (unsigned)ki_itemsize((kn_dtype)p->dtype);
-        if ((uint64_t)ki_numel(p) * item < c->from || is_read(&c->nest, slot) || !in_lines(c, slot, item)) continue;
+        if (!ki_is_past(c, p) || is_read(&c->nest, slot) || !in_lines(c, slot, item)) continue;
         if (ki_choice_do(c, KI_OPT_STREAM, 0, false, (uint32_t)slot, 0)) i = 0;
     }
 }

@@ -182,7 +182,7 @@ static bool is_same(const ki_opt *o, const ki_opt *p) {
     return p->op == o->op && p->id == o->id && p->arg == o->arg && p->top == o->top;
 }
 
-/* Does the loop do so once more? */
+/* Has the loop been given the same before? */
 static bool is_repeated(const ki_kernel *info, uint32_t k) {
     uint32_t i = 0;
     while (i < k && !(is_same(&info->opt[i], &info->opt[k]) && info->opt[i].axis == info->opt[k].axis)) i++;

@@ -28,13 +28,14 @@ def scaled(rows, n):
             f'%y = mul %x %e\nout "y" = %y\n')
 
 
-def first_of_largest(rows, n):
-    """Of each row its largest element's first place, counted from the end."""
-    return (f'%x = param "x" : f32 [{rows}, {n}]\n%m = reduce max %x axes=(1)\n%b = expand %m ({rows}, {n})\n%e = eq %x %b\n%n = ne %x %x\n%h = or %e %n\n'
-            f'%o = reshape 1:i32 (1)\n%os = expand %o ({n})\n%p = pad %os ({n - 1}) ({2 * n - 1})\n%p2 = reshape %p (1, {2 * n - 1})\n'
-            f'%px = expand %p2 ({n + 1}, {2 * n - 1})\n%p1 = reshape %px ({(n + 1) * (2 * n - 1)})\n%c = shrink %p1 (0) ({2 * n * n})\n'
-            f'%w = reshape %c ({n}, {2 * n})\n%v = shrink %w (0, 0) ({n}, {n})\n%k = reduce add %v axes=(1)\n%t = sub {n + 1} %k\n'
-            f'%u = reshape %t (1, {n})\n%f = expand %u ({rows}, {n})\n%s = where %h %f 0\n%y = reduce max %s axes=(1)\nout "y" = %y\n')
+def first_of_largest(rows, n, axis=1):
+    """Of each row, or column, its largest element's first place, counted from the end."""
+    m, across = ((n, f"(1, {n})"), (rows, f"({rows}, 1)"))[axis == 0]
+    return (f'%x = param "x" : f32 [{rows}, {n}]\n%m = reduce max %x axes=({axis})\n%b = expand %m ({rows}, {n})\n%e = eq %x %b\n%n = ne %x %x\n%h = or %e %n\n'
+            f'%o = reshape 1:i32 (1)\n%os = expand %o ({m})\n%p = pad %os ({m - 1}) ({2 * m - 1})\n%p2 = reshape %p (1, {2 * m - 1})\n'
+            f'%px = expand %p2 ({m + 1}, {2 * m - 1})\n%p1 = reshape %px ({(m + 1) * (2 * m - 1)})\n%c = shrink %p1 (0) ({2 * m * m})\n'
+            f'%w = reshape %c ({m}, {2 * m})\n%v = shrink %w (0, 0) ({m}, {m})\n%k = reduce add %v axes=(1)\n%t = sub {m + 1} %k\n'
+            f'%u = reshape %t {across}\n%f = expand %u ({rows}, {n})\n%s = where %h %f 0\n%y = reduce max %s axes=({axis})\nout "y" = %y\n')
 
 
 def each(n, op):
@@ -135,23 +136,35 @@ def test_a_part_of_a_row_is_not_along_memory(koine, tmp_path):
     assert opts == [(1024, 1)]
 
 
+@pytest.mark.parametrize("n, want, without", [
+    (1024, (8, 2), (1, 4)), (8192, (8, 2), (8, 1)), (16384, (8, 1), (8, 1)), (528, (8, 1), (1, 1)), (1000, (1, 1), (1, 1)),
+])
+def test_what_is_largest_down_columns(koine, tmp_path, n, want, without):
+    """Where much is to be under way (KN_AHEAD) eight rows at once, if they are whole lines, and two vectors beside each other, if they are not too long."""
+    for ahead, steps in (16384, want), (0, without):
+        text = stage(koine, tmp_path / "p.kn", first_of_largest(1024, n, 0), "--to", "optimize", KN_CPU="avx512", KN_STREAM=1 << 18, KN_AHEAD=ahead)
+        last = max(map(int, re.findall(r"split (\d+) 16 u", text)))
+        beside = re.findall(rf"split {last} (\d) u", text) or [1]
+        assert (int(re.search(r"rows \d+ \d+ top #(\d)", text)[1]), int(beside[0])) == steps
+
+
 @pytest.mark.runs
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("op", ["add", "max"])
+@pytest.mark.parametrize("op", ["add", "max", "first"])
 @pytest.mark.parametrize("rows, n", [(131, 4096), (300, 2048), (1024, 300), (700, 519)])
 def test_columns_are_the_same_however_they_go(koine, tmp_path, level, op, rows, n):
     """Row by row or several at once, by any number of threads: to the bit, zeros of either sign too; which NaN one is nobody promises."""
     p, rng = tmp_path / "p.kn", np.random.default_rng(rows)
-    x = rng.choice(np.float32([-0.0, 0.0, -1.5, 3e-39]), (rows, n)) if op == "max" else rng.standard_normal((rows, n)).astype("f4")
+    x = rng.choice(np.float32([-0.0, 0.0, -1.5, 3e-39]), (rows, n)) if op != "add" else rng.standard_normal((rows, n)).astype("f4")
     x[rng.integers(rows, size=9), rng.integers(n, size=9)] = np.nan
-    p.write_text("koine 1 tensor\n" + of_row(rows, n, 0, op))
+    p.write_text("koine 1 tensor\n" + (first_of_largest(rows, n, 0) if op == "first" else of_row(rows, n, 0, op)))
     np.save(tmp_path / "x.npy", x)
     got = []
     for ahead, threads in [(0, 1), (16384, 1), (16384, 2), (16384, 5)]:
         koine("run", p, "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy",
               env={"KN_CPU": level, "KN_STREAM": 1 << 18, "KN_AHEAD": ahead, "KN_THREADS": threads, "KN_ALONE": 1})
         got.append(np.load(tmp_path / "y.npy")[0])
-    want = np.max(x, axis=0) if op == "max" else np.sum(x, axis=0, dtype="f8")
+    want = {"max": lambda: np.max(x, axis=0), "first": lambda: rows - np.argmax(x, axis=0), "add": lambda: np.sum(x, axis=0, dtype="f8")}[op]()
     assert np.allclose(got[0], want, rtol=1e-5, atol=1e-4, equal_nan=True)
     if op == "max":
         assert np.array_equal(np.signbit(got[0])[want == 0], ~np.any((x == 0) & ~np.signbit(x), axis=0)[want == 0])

@@ -6,6 +6,7 @@ import time
 
 KINDS = ["fma", "dot_bf16", "dot_i8", "amx_bf16", "amx_i8", "read", "copy", "triad"]
 UNIT = {"read": "GB/s", "copy": "GB/s", "triad": "GB/s"}
+ARRAY = 128 << 20  # bytes of each of probe.c's: of what is read again and again a last cache keeps a part, the more the smaller that is
 PEAKS = {"fma": ["fma"], "bf16": ["amx_bf16", "dot_bf16", "fma"], "i8": ["amx_i8", "dot_i8"]}  # the best the processor has
 
 
@@ -21,13 +22,21 @@ class Ceilings:
         self.reads = {}  # by bytes and threads
 
     def look(self, kind, threads, times=1):
-        seen = [self.rate(KINDS.index(kind), threads) for _ in range(times)]
-        self.best[kind, threads] = max(seen + [self.best.get((kind, threads), 0.0)])
+        for _ in range(times):
+            self.measure(kind, 0, threads)
         return self.best[kind, threads]
 
-    def read_of(self, size, threads):
+    def measure(self, kind, amount, threads):
+        """Operations or bytes a second where so much is done. More than probe.c's arrays is read from one as large."""
+        if kind == "read" and amount > ARRAY:
+            return self.read_of(amount, threads, 1)
+        seen = self.rate(KINDS.index(kind), threads)
+        self.best[kind, threads] = max(seen, self.best.get((kind, threads), 0.0))
+        return seen
+
+    def read_of(self, size, threads, times=2):
         """Bytes a second where so many are read once: of more than the last cache holds they come from memory."""
-        seen = self.read(size, threads, 2)
+        seen = self.read(size, threads, times)
         self.reads[size, threads] = max(seen, self.reads.get((size, threads), 0.0))
         return seen if seen > 0 else self.look("read", threads, 5)
 
@@ -47,17 +56,17 @@ class Ceilings:
         """The seconds that so much work takes, by kind: the median of calls for so long, after one that wakes the machine up."""
         took = {}
         for kind, amount in work.items():
-            self.look(kind, threads)
+            self.measure(kind, amount, threads)
             end, rates = time.perf_counter() + seconds, []
             while not rates or time.perf_counter() < end:
-                rates.append(self.rate(KINDS.index(kind), threads))
-            self.best[kind, threads] = max([self.best[kind, threads], *rates])
+                rates.append(self.measure(kind, amount, threads))
             took[kind] = amount / statistics.median(rates)
         return took
 
     def least(self, work, threads):
         """The seconds at the best rates seen."""
-        return max(amount / self.best[kind, threads] for kind, amount in work.items())
+        best = {kind: kind == "read" and self.reads.get((amount, threads)) or self.best[kind, threads] for kind, amount in work.items()}
+        return max(amount / best[kind] for kind, amount in work.items())
 
     def records(self):
         for (kind, threads), rate in sorted(self.best.items(), key=lambda b: (b[0][1], KINDS.index(b[0][0]))):

@@ -99,6 +99,7 @@ typedef struct ki_opt { /* one OptOp of the specification */
     int32_t arg;       /* factor, multiple, other axis, ... */
     int32_t id;        /* SPLIT, STAGE: id of the new RANGE or BUFFER */
 } ki_opt;
+#define KI_MOST_LED 32 /* PREFETCH: up to here iterations, no bytes */
 typedef enum ki_optop { KI_OPT_SPLIT, KI_OPT_PADTO, KI_OPT_SWAP, KI_OPT_NOLOCALS, KI_OPT_TC, KI_OPT_STAGE, KI_OPT_CUT, KI_OPT_STREAM, KI_OPT_JOIN, KI_OPT_PREFETCH, KI_OPT_SCAN, KI_OPT_ROWS, KI_OPT_LATE, KI_OPT_FIRST, KI_OPT_DEAL, KI_OPT_FRAME, KI_OPT_TERMS, KI_OPT_PIPELINE, KI_OPT_ROTATE, KI_OPT_COUNT } ki_optop;
 typedef struct ki_kernel { /* SINK, PROGRAM; NULL arg: not a kernel */
     uint32_t len;  /* name */

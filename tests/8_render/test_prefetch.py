@@ -581,3 +581,41 @@ def test_it_moves_no_element_of_a_block(koine, tmp_path, level, rows, cols, ahea
     for threads in (1, 2):
         koine("run", p, "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env={"KN_CPU": level, "KN_STREAM": 1, "KN_AHEAD": ahead, "KN_THREADS": threads, "KN_ALONE": 1})
         assert np.array_equal(np.load(tmp_path / "y.npy"), x.T * np.float32(3))
+
+
+def looked_up(words, n, width):
+    """Rows of a table that numbers lead to, those beyond it zeros."""
+    return (f'%i = param "i" : i32 [{n}]\n%x = param "x" : f32 [{words}, {width}]\n%o = reshape 1:i32 (1)\n%s = expand %o ({words})\n'
+            f'%p = pad %s ({words - 1}) ({2 * words - 1})\n%p2 = reshape %p (1, {2 * words - 1})\n%px = expand %p2 ({words + 1}, {2 * words - 1})\n'
+            f'%p1 = reshape %px ({(words + 1) * (2 * words - 1)})\n%c = shrink %p1 (0) ({2 * words * words})\n%w = reshape %c ({words}, {2 * words})\n'
+            f'%v = shrink %w (0, 0) ({words}, {words})\n%k = reduce add %v axes=(1)\n%r = reshape %k (1, {words}, 1)\n%t = sub %r 1\n'
+            f'%te = expand %t ({n}, {words}, {width})\n%ir = reshape %i ({n}, 1, 1)\n%ie = expand %ir ({n}, {words}, {width})\n%h = eq %te %ie\n'
+            f'%xr = reshape %x (1, {words}, {width})\n%xe = expand %xr ({n}, {words}, {width})\n%y = where %h %xe -0.0\n%z = reduce add %y axes=(1)\n'
+            f'%q = reshape %z ({n}, {width})\nout "y" = %q\n')
+
+
+@pytest.mark.parametrize("width, times", [(16, 0), (32, 8), (128, 8), (256, 6), (768, 2), (2048, 1), (5000, 1)])
+def test_where_numbers_lead(koine, tmp_path, width, times):
+    """A row that a number leads to is asked for while those before it are copied: one iteration, or several, ahead; the last ones read no number beyond."""
+    opts, code = lists(koine, tmp_path / "p.kn", looked_up(40000, 100, width), KN_CPU="avx512", KN_STREAM=1 << 21)
+    assert [b for b, s in opts if s == 2] == [times] * (times > 0)
+    assert bool(re.search(r"cmovge (\w+), \w+ .*\n\s+movsxd \w+, DWORD PTR \[\1\]", code)) == (times > 0)
+    asked = re.findall(r"prefetcht0 \[(\w+)\+(\w+)\*4(?:\+(\d+))?\].*\n\s+vmovups \w+, \w+ PTR \[(\w+)\+(\w+)\*4(?:\+(\d+))?\]", code)
+    assert bool(asked) == (times > 0) and all(a[1:3] == a[4:6] and a[0] != a[3] for a in asked), "what is read, counted from somewhere else"
+    if times:
+        assert re.search(rf"lea (\w+), \[\w+\+{times}\] .*\n\s+cmp \1, 100 ", code)
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("n, width", [(1, 64), (2, 768), (7, 64), (100, 100), (33, 257)])
+def test_looking_up_gives_the_rows(koine, tmp_path, level, n, width):
+    p, rng, words = tmp_path / "p.kn", np.random.default_rng(n), 200
+    p.write_text("koine 1 tensor\n" + looked_up(words, n, width))
+    x, i = rng.standard_normal((words, width)).astype("f4"), rng.integers(-3, words + 3, n).astype("i4")
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "i.npy", i)
+    want = np.where(((i >= 0) & (i < words))[:, None], x[np.clip(i, 0, words - 1)], 0)
+    for threads in 1, 2, 5:
+        koine("run", p, "--in", f"x={tmp_path}/x.npy", "--in", f"i={tmp_path}/i.npy", "--out", f"y={tmp_path}/y.npy",
+              env={"KN_CPU": level, "KN_STREAM": 1 << 10, "KN_THREADS": threads, "KN_ALONE": 1})
+        assert np.array_equal(np.load(tmp_path / "y.npy"), want)

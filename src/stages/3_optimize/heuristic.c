@@ -406,7 +406,7 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
         else ki_choose_reduce(c, u);
     }
     if (c->from && c->target->stream && !c->knobs.sums) ki_choose_streams(c);
-    if (c->from && c->target->native && !c->knobs.sums) ki_choose_prefetches(c);
+    if (c->from && c->target->native && !c->knobs.sums) ki_choose_prefetches(c), ki_choose_led(c);
     if (c->target->native && !c->knobs.sums) ki_choose_terms(c);
     if (c->from && c->target->native && !c->knobs.sums) ki_choose_rotations(c);
     if (c->open) ki_nest_close(&c->nest);

@@ -24,7 +24,8 @@
  *   STREAM slot               what is written to PARAM `slot` goes past the caches; it must not be read in the kernel
  *   PREFETCH axis bytes top?  the loop asks the caches for what stands so far ahead of what it, no loop inside it, reads or writes of
  *                             PARAM `id`, or writes to the LOCAL buffer -1 - id; top: all but the first cache. Of loops that ask for the same each asks for every so many-th line;
- *                             one that is given it several times asks as often for each.
+ *                             one that is given it several times asks as often for each. n up to 32 (KI_MOST_LED): for what a number that the
+ *                             loop reads element by element leads to n iterations later.
  *                             A sum's loop that goes along one line element by element asks once, before it begins; one that goes along rows
  *                             which its lanes lie in asks for them row by row, in each iteration for as many lines; one that goes along rows in
  *                             steps of less than a line, and the loops around it through the same lines again (a window), in each of their

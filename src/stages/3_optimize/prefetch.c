@@ -3,6 +3,7 @@
  * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, not of many of them at once,
  * not the next row, strip of rows, or panel to be packed, while this one, in the cache by now, is gone through again, and not what a tile of sums is added
  * to and stored in.
+ * What data leads to (no distance) is led.c's.
  * The op changes no node: it stands in the kernel's list of OptOps, where the machine code is made from it. Asking for what lies
  * beyond a buffer is no access. */
 #include "stages/3_optimize/choose.h"
@@ -53,7 +54,7 @@ static const ki_opt *asked_for(const ki_nest *k, int32_t slot, int32_t loop) {
         if (o->id == slot && (loop == ANY || o->axis == loop)) return o;
     return NULL;
 }
-static bool is_asked_for(const ki_nest *k, int32_t slot, int32_t loop) { return asked_for(k, slot, loop) != NULL; }
+bool ki_is_asked_for(const ki_nest *k, int32_t slot, int32_t loop) { return asked_for(k, slot, loop) != NULL; }
 
 static bool is_streamed(const ki_nest *k, int32_t slot) {
     const ki_opt *o = NULL;
@@ -64,17 +65,24 @@ static bool is_streamed(const ki_nest *k, int32_t slot) {
 
 static bool is_distance(int64_t bytes) { return bytes >= LEAST && bytes <= MOST; }
 
+/* Is it an access that the loop is around, or of what follows a sum's loop; one that what the loop reads leads to? */
+static bool asks_of(const ki_nest *k, kn_uop access, kn_uop r, bool led) {
+    return led ? ki_led_by(k, access) == r
+               : ki_scope_has(&k->scope, access, r) || ki_nest_closer(k, r)->op == KN_REDUCE;
+}
+
 kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
     kn_uop r = ki_nest_range(k, (uint32_t)o->axis);
-    bool meets = false;
-    for (uint32_t i = 0; i < k->scope.n && !meets; i++)
-        meets = ki_is_access(k->scope.node[i]) && ki_slot_of(ki_storage(k->scope.node[i])) == o->id &&
-                (ki_scope_has(&k->scope, k->scope.node[i], r) || ki_nest_closer(k, r)->op == KN_REDUCE);
+    bool meets = false, led = o->arg >= 1 && o->arg <= KI_MOST_LED;
+    for (uint32_t i = 0; i < k->scope.n && !meets; i++) {
+        kn_uop u = k->scope.node[i];
+        meets = ki_is_access(u) && ki_slot_of(ki_storage(u)) == o->id && asks_of(k, u, r, led);
+    }
     const ki_opt *asked = asked_for(k, o->id, o->axis), *same = NULL;
     unsigned times = 0;
     while ((same = ki_nest_opt(k, KI_OPT_PREFETCH, same))) times += same->id == o->id && same->axis == o->axis;
     const char *why = !meets                                                    ? "the loop neither reads nor writes it"
-                      : !is_distance(o->arg)                                    ? "that is no distance"
+                      : !led && !is_distance(o->arg)                            ? "that is no distance"
                       : asked && (asked->arg != o->arg || asked->top != o->top) ? "it is already, otherwise"
                       : times >= MOST_TIMES                                     ? "it is already, often enough"
                                                                                 : NULL;
@@ -85,18 +93,16 @@ static int64_t bytes_of(kn_uop param) { return ki_numel(param) * (int64_t)ki_ite
 
 /* ---- when it pays ------------------------------------------------------------------------------------------ */
 
-/* Of two loops that stand in one another, is a the inner one? */
-static bool is_inside(const ki_nest *k, kn_uop a, kn_uop b) {
+bool ki_is_inside(const ki_nest *k, kn_uop a, kn_uop b) {
     kn_uop e = ki_nest_closer(k, a);
     return e == ki_nest_closer(k, b) ? ki_place_in(e, a) > ki_place_in(e, b) : ki_scope_has(&k->scope, e, b);
 }
 
-/* The innermost loop in which an access moves on; itself: there is none. */
-static kn_uop innermost(const ki_nest *k, kn_uop access) {
+kn_uop ki_innermost(const ki_nest *k, kn_uop access) {
     kn_uop best = access;
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q];
-        if (ki_is_serial(r) && ki_nest_step(k, access, r) && (best == access || is_inside(k, r, best))) best = r;
+        if (ki_is_serial(r) && ki_nest_step(k, access, r) && (best == access || ki_is_inside(k, r, best))) best = r;
     }
     return best;
 }
@@ -107,7 +113,7 @@ static kn_uop next_access(const ki_nest *k, kn_uop param, bool all, uint32_t *i,
         uint32_t at = (*i)++;
         kn_uop u = k->scope.node[at], p = all ? param_at(k, at) : param_of(k, at);
         if (p != param) continue;
-        if (!k->moves[at]) k->moves[at] = ki_nest_form(k, u) ? innermost(k, u) : u;
+        if (!k->moves[at]) k->moves[at] = ki_nest_form(k, u) ? ki_innermost(k, u) : u;
         if (k->moves[at] != u && !ki_is_seldom(k, ki_nest_closer(k, k->moves[at]))) return *r = k->moves[at], u;
     }
     return NULL;
@@ -127,7 +133,7 @@ static int64_t next_row(const ki_nest *k, kn_uop a, kn_uop b) {
     for (uint32_t q = 0; q < k->scope.nrange; q++) {
         kn_uop r = k->scope.range[q];
         bool same = ki_is_serial(r) && ki_nest_step(k, a, r) && ki_nest_step(k, a, r) == ki_nest_step(k, b, r);
-        if (same && (!best || is_inside(k, r, best))) best = r;
+        if (same && (!best || ki_is_inside(k, r, best))) best = r;
     }
     double x = covered(k, a), y = covered(k, b);
     int64_t s = best && x < 2 * y && y < 2 * x ? ki_nest_step(k, a, best) : 0; /* else they read different rows */
@@ -683,13 +689,13 @@ static bool is_packed(const ki_nest *k, kn_uop access, kn_uop r, packed *p) {
     }
     kn_uop buf = ki_storage(ki_nest_store(e)->src[0]), read = NULL;
     for (uint32_t i = 0; i < s->n && !p->sum; i++) {
-        kn_uop u = s->node[i], x = k->read[i] && ki_storage(u) == buf ? innermost(k, u) : u;
+        kn_uop u = s->node[i], x = k->read[i] && ki_storage(u) == buf ? ki_innermost(k, u) : u;
         if (x != u && ki_nest_closer(k, x)->op == KN_REDUCE) p->sum = ki_nest_closer(k, x), read = u;
     }
     for (uint32_t q = 0; p->sum && q < s->nrange; q++) {
         kn_uop v = s->range[q];
         if (!ki_is_serial(v) || ki_nest_closer(k, v)->op != KN_END) continue;
-        if (ki_scope_has(s, e, v) && ki_nest_step(k, access, v) && (!next || is_inside(k, v, next))) next = v;
+        if (ki_scope_has(s, e, v) && ki_nest_step(k, access, v) && (!next || ki_is_inside(k, v, next))) next = v;
         if (!ki_scope_has(s, p->sum, v) || ki_scope_has(s, e, v)) continue;
         p->tiles *= ki_extent(v);
         if (!ki_nest_step(k, read, v)) p->uses *= ki_extent(v);
@@ -783,7 +789,7 @@ static place across_lines(const ki_nest *k, kn_uop param) {
 /* A strip's panels (strips.c) that squares are copied to, larger than a first cache: their lines come from a further one to be written. The
  * next square's. */
 static place of_panel(const ki_nest *k, kn_uop access) {
-    kn_uop buf = ki_storage(access), r = ki_nest_form(k, access) ? innermost(k, access) : access;
+    kn_uop buf = ki_storage(access), r = ki_nest_form(k, access) ? ki_innermost(k, access) : access;
     bool known, columns = false;
     kn_uop e = r != access ? ki_nest_closer(k, r) : access, store = e->op == KN_END ? ki_nest_store(e) : NULL;
     if (!store || store->src[0] != access || !ki_is_access(store->src[1]) || ki_last_loop(e) != r) return (place){0};
@@ -798,7 +804,7 @@ static place of_panel(const ki_nest *k, kn_uop access) {
 
 /* Sums that are kept while further terms are added (strips.c), more of them than a second-level cache has room for: those of the next tile. */
 static place of_kept(const ki_nest *k, kn_uop access) {
-    kn_uop buf = ki_storage(access), r = ki_nest_form(k, access) ? innermost(k, access) : access;
+    kn_uop buf = ki_storage(access), r = ki_nest_form(k, access) ? ki_innermost(k, access) : access;
     kn_uop e = r != access ? ki_nest_closer(k, r) : access, store = e->op == KN_END ? ki_nest_store(e) : NULL;
     int64_t terms;
     if (!store || store->src[0] != access || ki_last_loop(e) != r || !is_row(k, access)) return (place){0};
@@ -812,13 +818,13 @@ void ki_choose_prefetches(ki_choice *c) {
     for (uint32_t i = 0; c->ok && c->open && ki_is_narrow(c) && i < k->scope.n; i++) {
         kn_uop p = param_of(k, i); /* before other loops split their sums */
         int32_t slot = p && bytes_of(p) >= SECOND ? p->arg.param->slot : -1;
-        if (slot >= 0 && !is_asked_for(k, slot, ANY) && ask_for_panel(c, slot, p)) i = UINT32_MAX;
+        if (slot >= 0 && !ki_is_asked_for(k, slot, ANY) && ask_for_panel(c, slot, p)) i = UINT32_MAX;
     }
     for (int last = 0; last < 2; last++)
         for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
             kn_uop p = param_at(k, i); /* in order of access: whose loop is split first decides how others may be */
             int32_t slot = p ? p->arg.param->slot : -1;
-            if (slot < 0 || is_asked_for(k, slot, ANY) || (!last && is_streamed(k, slot))) continue;
+            if (slot < 0 || ki_is_asked_for(k, slot, ANY) || (!last && is_streamed(k, slot))) continue;
             place at = last && bytes_of(p) > SECOND ? next_strip(k, p) : (place){0};
             if (at.loop) (void)ask(c, slot, at.loop, &at);
             else if (!last && ask_for(c, slot, p)) i = UINT32_MAX;
@@ -833,7 +839,7 @@ void ki_choose_prefetches(ki_choice *c) {
         if (result) at = across_lines(k, p);
         if (local && !read) at = of_panel(k, u);
         if (local && read && ki_is_narrow(c)) at = of_kept(k, u);
-        if (at.loop && !is_asked_for(k, ki_slot_of(p), (int32_t)at.loop->arg.range.id))
+        if (at.loop && !ki_is_asked_for(k, ki_slot_of(p), (int32_t)at.loop->arg.range.id))
             (void)ask(c, ki_slot_of(p), at.loop, &at);
     }
 }

@@ -294,3 +294,66 @@ void ki_lask_copied(ki_lower *l, const ki_opt *o) {
             KI_LPUT(l, KI_X_PREFETCHT1, ki_lsized(lines, 0));
         }
 }
+
+/* ---- where data leads ---------------------------------------------------------------------------------------- */
+
+/* Does the CAST make an index of what the LOAD, one element, reads further on in each iteration of the loop it stands in? */
+static bool leads(const ki_lower *l, kn_uop cast, kn_uop loop) {
+    kn_uop d = cast->op == KN_CAST && cast->dtype == KN_IDX ? cast->src[0] : NULL;
+    if (!d || d->op != KN_LOAD || d->nsrc != 1 || (d->dtype != KN_I32 && d->dtype != KN_I64)) return false;
+    const ki_address *a = ki_lplace(l, d);
+    return a->buf->op == KN_PARAM && a->lanes == 1 && moves_on(a->base, loop) > 0;
+}
+
+void ki_lfind_led(ki_lower *l, const ki_opt *o) {
+    uint32_t i = 0, cast[MOST_NESTED], casts = 0;
+    while (i < l->n && !(l->inst[i]->op == KN_RANGE && l->inst[i]->arg.range.id == (uint32_t)o->axis)) i++;
+    if (i == l->n) return;
+    kn_uop loop = l->inst[i];
+    for (int64_t depth = 1; ++i < l->n && depth > 0;) {
+        kn_uop u = l->inst[i];
+        if (u->op == KN_RANGE) depth++;
+        if (u->op == KN_END) depth -= u->nsrc - 1;
+        if (depth == 1 && casts < MOST_NESTED && leads(l, u, loop)) cast[casts++] = i;
+        const ki_address *a = u->op == KN_LOAD ? &l->local.address[i] : NULL;
+        if (!a || a->buf->op != KN_PARAM || a->buf->arg.param->slot != o->id) continue;
+        for (uint32_t k = 0; k < casts; k++) {
+            ki_lval *by = &l->val[cast[k]];
+            if (!moves_on(a->base, l->inst[cast[k]])) continue;
+            if (!by->leads) by->leads = i + 1, by->ahead = o->arg;
+            const ki_address *first = &l->local.address[by->leads - 1];
+            bool alike = moves_on(first->base, l->inst[cast[k]]) == moves_on(a->base, l->inst[cast[k]]) &&
+                         moves_on(first->base, loop) == moves_on(a->base, loop) && first->buf == a->buf;
+            if (alike) l->val[i].led = cast[k] + 1;
+        }
+    }
+}
+
+/* The last iterations ask for where they are themselves led to: there may be no further element to read. */
+void ki_lask_next(ki_lower *l, kn_uop cast) {
+    const struct ki_lloop *p = l->depth ? &l->loop[l->depth - 1] : NULL;
+    ki_lval *v = ki_lv(l, cast);
+    const ki_address *a = &l->local.address[v->leads - 1], *d = ki_lplace(l, cast->src[0]);
+    if (!p || !p->range) return;
+    int64_t es = ki_les(a->buf), on = v->ahead * moves_on(d->base, p->range) * ki_les(d->buf),
+            by = moves_on(a->base, cast) * es;
+    ki_mop at = ki_laddress(l, d, 0), base = ki_lbase(l, a->buf);
+    base.v += v->ahead * moves_on(a->base, p->range) * es;
+    if (on < 1 || at.v + on > INT32_MAX || by != (int32_t)by || base.v != (int32_t)base.v) return;
+    ki_mop g[4];
+    for (int k = 0; k < 4; k++) g[k] = ki_mreg(KI_XO_R64, ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64));
+    KI_LPUT(l, KI_X_LEA, g[0], ki_lsized(at, 0));
+    at.v += on;
+    KI_LPUT(l, KI_X_LEA, g[1], ki_lsized(at, 0));
+    KI_LPUT(l, KI_X_LEA, g[2], (ki_mop){.kind = KI_XO_MEM, .reg = p->counter, .scale = 1, .v = v->ahead});
+    if (ki_is_const(p->bound) && p->bound->arg.i <= INT32_MAX) KI_LPUT(l, KI_X_CMP_EI, g[2], ki_mimm(p->bound->arg.i));
+    else KI_LPUT(l, KI_X_CMP_GE, g[2], ki_mreg(KI_XO_R64, ki_lgeneral(l, p->bound)));
+    KI_LPUT(l, KI_X_CMOVGE, g[1], g[0]);
+    ki_mop next = {.kind = KI_XO_MEM, .reg = g[1].reg, .scale = 1};
+    KI_LPUT(l, d->buf->dtype == KN_I64 ? KI_X_MOV_GE : KI_X_MOVSXD, g[3], ki_lsized(next, ki_les(d->buf)));
+    KI_LPUT(l, KI_X_SUB_GE, g[3], ki_mreg(KI_XO_R64, v->reg));
+    KI_LPUT(l, KI_X_IMUL_I, g[3], g[3], ki_mimm(by));
+    v->all = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
+    base.index = g[3].reg, base.scale = 1;
+    KI_LPUT(l, KI_X_LEA, ki_mreg(KI_XO_R64, v->all), ki_lsized(base, 0));
+}

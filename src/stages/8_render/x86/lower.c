@@ -197,6 +197,10 @@ static void find_ahead(ki_lower *l, const ki_kernel *info) {
         uint16_t part = 0, parts = 0, share = 0;
         uint8_t often = 0;
         if (o->op != KI_OPT_PREFETCH || is_repeated(info, k)) continue;
+        if (o->arg <= KI_MOST_LED) {
+            ki_lfind_led(l, o);
+            continue;
+        }
         for (uint32_t i = 0; i < info->nopt; i++) {
             const ki_opt *p = &info->opt[i];
             if (!is_same(o, p)) continue;
@@ -454,7 +458,10 @@ static void cast(ki_lower *l, kn_uop u) {
 
 static void lower_value(ki_lower *l, kn_uop u) {
     if (!l->val[l->now].uses || ki_is_const(u) || l->val[l->now].induction) return;
-    if (ki_lindex(l, u)) return;
+    if (ki_lindex(l, u)) {
+        if (l->val[l->now].leads) ki_lask_next(l, u);
+        return;
+    }
     switch ((kn_op)u->op) {
     case KN_LOAD:
         if (!l->val[l->now].deferred) ki_lload(l, u);

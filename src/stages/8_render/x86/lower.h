@@ -36,6 +36,8 @@ typedef struct ki_lval {  /* by item */
     uint8_t often;        /* so many times */
     uint8_t second;       /* a LOAD: of all but the first cache */
     uint8_t terms;        /* a LOAD of one element: it asks in rows of the loop around it */
+    uint32_t leads;       /* a CAST of what is read, that other LOADs' places are found by: 1 + the first of them */
+    uint32_t led;         /* such a LOAD: 1 + the CAST, whose `all` is where the buffer would begin if it led there in the next iteration */
     uint8_t parks;        /* an END behind which a slice may be parked */
     uint32_t induction;   /* 1 + which: it is not made where it stands */
 } ki_lval;
@@ -186,6 +188,9 @@ void ki_lask_terms(ki_lower *l, kn_uop loop, const ki_opt *o);
 /* In each iteration of a sum's loop that has just been opened: some of the rows that a copy before it has read of the PARAM, so many bytes further
  * on: all of them in all tiles that stand in the loops around both. */
 void ki_lask_copied(ki_lower *l, const ki_opt *o);
+/* PREFETCH of no distance: who leads and who is led by it; where the CAST that has just been lowered leads to in the next iteration of its loop. */
+void ki_lfind_led(ki_lower *l, const ki_opt *o);
+void ki_lask_next(ki_lower *l, kn_uop cast);
 ki_vreg ki_lslice(ki_lower *l, const ki_address *a); /* 0: no slice */
 
 void ki_lget(ki_lower *l, ki_vreg r, unsigned bytes, ki_mop from); /* a power of two of bytes, to a vector register */

@@ -127,16 +127,32 @@ static void ask_terms(ki_lower *l, const ki_lval *v, ki_mop o) {
     }
 }
 
+/* Is it the first of a line's bytes that stand there? */
+static bool begins_line(const ki_lower *l, ki_mop o, int64_t bytes) {
+    int64_t line = l->m.target->line;
+    return (o.v % line + line) % line < bytes;
+}
+
+/* Where data leads to in the next iteration of the loop that it is read in (ki_lask_next). */
+static void ask_next(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
+    const ki_lval *v = ki_lv(l, u);
+    ki_vreg next = v->led ? l->val[v->led - 1].all : 0;
+    if (!next || (a->lanes > 1 && !begins_line(l, o, (int64_t)a->lanes * ki_les(a->buf)))) return;
+    o.reg = next;
+    KI_LPUT(l, KI_X_PREFETCHT0, ki_lsized(o, 0));
+}
+
 /* The OptOp PREFETCH: once a line. */
 static void ask_ahead(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
     const ki_lval *v = ki_lv(l, u);
+    ask_next(l, u, a, o);
     if (v->terms) {
         ask_terms(l, v, o);
         return;
     }
     int64_t ahead = v->ahead, line = l->m.target->line, bytes = (int64_t)a->lanes * ki_les(a->buf);
     int64_t within = (o.v % line + line) % line, nth = (o.v - within) / line;
-    if (!ahead || within >= bytes || o.v + ahead > INT32_MAX) return;
+    if (!ahead || !begins_line(l, o, bytes) || o.v + ahead > INT32_MAX) return;
     int64_t of = (nth % v->parts + v->parts) % v->parts;
     if (of < v->part || of >= v->part + v->share) return;
     o.v += ahead;
@@ -578,7 +594,9 @@ static void load_gated(ki_lower *l, kn_uop u, const ki_address *a, kn_uop gate) 
     ki_vreg alt = u->dtype == KN_BOOL ? ki_lbytes(l, u->src[1], n) : ki_lvector(l, u->src[1], true);
     ki_vreg r = ki_lmove(l, KI_RC_V, ki_lkind(n * es), alt); /* a copy: it is written once more */
     uint32_t past = skip_unless(l, gate);
-    ki_lget(l, r, n * es, ki_laddress(l, a, 0));
+    ki_mop from = ki_laddress(l, a, 0);
+    ask_next(l, u, a, from);
+    ki_lget(l, r, n * es, from);
     here(l, past);
     finish_load(l, u, r, n);
 }

@@ -47,6 +47,10 @@ struct ki_pool {
     struct start {
         ki_pool *pool;
         unsigned self;
+#if defined(__linux__)
+        cpu_set_t may; /* where it may run; what stands behind it is under the lock */
+        bool away;     /* it sleeps with leave to wake on any of these but one */
+#endif
     } * start;
     _Atomic(ki_task *) fn;
     _Atomic(void *) arg;
@@ -188,29 +192,37 @@ static int64_t now_ns(void) {
 
 #if defined(__linux__)
 /* A worker that is woken on the caller's core waits there until the caller's time is up, which may be a kernel's length; some
- * kernels do put it there. So it falls asleep with leave to wake on any core but that one. `all`: where it may run. */
-static void leave_core(const cpu_set_t *all, int cpu) {
-    cpu_set_t set = *all;
+ * kernels do put it there. So it falls asleep with leave to wake on any core but that one, which another caller, or the same one after it slept, changes. */
+static void leave_core(pthread_t worker, const struct start *s, int cpu) {
+    cpu_set_t set = s->may;
     if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_CLR(cpu, &set);
-    if (CPU_COUNT(&set)) sched_setaffinity(0, sizeof set, &set);
+    if (CPU_COUNT(&set)) pthread_setaffinity_np(worker, sizeof set, &set);
 }
-static void sleep_until(ki_pool *p, uint64_t seen) {
-    cpu_set_t all;
-    bool known = sched_getaffinity(0, sizeof all, &all) == 0;
-    if (known) leave_core(&all, atomic_load(&p->caller_cpu));
+static void sleep_until(struct start *s, uint64_t seen) {
+    ki_pool *p = s->pool;
+    s->away = sched_getaffinity(0, sizeof s->may, &s->may) == 0;
+    if (s->away) leave_core(pthread_self(), s, atomic_load(&p->caller_cpu));
     while (atomic_load(&p->generation) == seen) pthread_cond_wait(&p->work, &p->lock);
-    if (known) leave_core(&all, -1);
+    if (s->away) leave_core(pthread_self(), s, -1);
+    s->away = false;
+}
+static void make_way(ki_pool *p, int cpu) {
+    for (unsigned k = 1; k < p->threads; k++)
+        if (p->start[k].away) leave_core(p->worker[k], &p->start[k], cpu);
 }
 static int this_cpu(void) { return sched_getcpu(); }
 #else
-static void sleep_until(ki_pool *p, uint64_t seen) {
+static void sleep_until(struct start *s, uint64_t seen) {
+    ki_pool *p = s->pool;
     while (atomic_load(&p->generation) == seen) pthread_cond_wait(&p->work, &p->lock);
 }
+static void make_way(ki_pool *p, int cpu) { (void)p, (void)cpu; }
 static int this_cpu(void) { return -1; }
 #endif
 
 /* The generation after `seen`: spins, then sleeps. */
-static uint64_t await_work(ki_pool *p, uint64_t seen) {
+static uint64_t await_work(struct start *s, uint64_t seen) {
+    ki_pool *p = s->pool;
     uint64_t g = seen;
     for (int64_t until = now_ns() + p->hot_ns; now_ns() < until;)
         for (int i = 0; i < 64; i++) {
@@ -219,7 +231,7 @@ static uint64_t await_work(ki_pool *p, uint64_t seen) {
         }
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->sleepers, 1);
-    sleep_until(p, seen);
+    sleep_until(s, seen);
     atomic_fetch_sub(&p->sleepers, 1);
     pthread_mutex_unlock(&p->lock);
     return atomic_load(&p->generation);
@@ -229,7 +241,7 @@ static void *worker_main(void *arg) {
     struct start *s = arg;
     ki_pool *p = s->pool;
     for (uint64_t g = 0;;) {
-        g = await_work(p, g);
+        g = await_work(s, g);
         if (atomic_load(&p->stop)) return NULL;
         help(p, s->self, g);
     }
@@ -237,10 +249,11 @@ static void *worker_main(void *arg) {
 
 /* A new generation for all to see; wakes those who sleep. */
 static void announce(ki_pool *p, uint64_t generation) {
-    atomic_store(&p->caller_cpu, this_cpu());
+    int cpu = this_cpu(), last = atomic_exchange(&p->caller_cpu, cpu);
     atomic_store(&p->generation, generation);
     if (!atomic_load(&p->sleepers)) return;
     pthread_mutex_lock(&p->lock);
+    if (cpu != last) make_way(p, cpu);
     pthread_cond_broadcast(&p->work);
     pthread_mutex_unlock(&p->lock);
 }
@@ -321,7 +334,7 @@ static unsigned start_workers(ki_pool *p, unsigned threads) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     for (; made < threads; made++) {
-        p->start[made] = (struct start){p, made};
+        p->start[made] = (struct start){.pool = p, .self = made};
         if (pthread_create(&p->worker[made], &attr, worker_main, &p->start[made])) break;
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -2,10 +2,13 @@
 #include "base/thread.h"
 #include "../tap.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct counts {
@@ -26,6 +29,55 @@ static bool once_each(ki_pool *p, counts *c, int64_t n) {
         if (c->hit[i] != 1 || c->plain[i] != i * 3) return false;
     return true;
 }
+
+#if defined(__linux__)
+/* Two cores this process may run on; false: it has one. */
+static bool two_cores(int core[2]) {
+    cpu_set_t set;
+    int n = 0;
+    if (sched_getaffinity(0, sizeof set, &set)) return false;
+    for (int k = 0; k < CPU_SETSIZE && n < 2; k++)
+        if (CPU_ISSET(k, &set)) core[n++] = k;
+    return n == 2;
+}
+
+static void go_to(int core) {
+    cpu_set_t all, one;
+    sched_getaffinity(0, sizeof all, &all);
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    sched_setaffinity(0, sizeof all, &all);
+}
+
+typedef struct place {
+    int core;
+    pthread_t thread;
+} place;
+
+static void where(void *arg, int64_t i) {
+    ((place *)arg)[i] = (place){sched_getcpu(), pthread_self()};
+    for (clock_t until = clock() + CLOCKS_PER_SEC / 1000; clock() < until;) continue;
+}
+
+/* A caller that has moved to another core since its workers fell asleep is not in their way. */
+static void test_moved(void) {
+    int core[2], same = 0;
+    place at[2];
+    if (!two_cores(core)) return;
+    ki_pool *p = ki_pool_open(2);
+    for (int k = 0; k < 20; k++) {
+        go_to(core[k % 2]);
+        ki_pool_run(p, 2, where, at);
+        usleep(5000);
+        go_to(core[(k + 1) % 2]);
+        ki_pool_run(p, 2, where, at);
+        same += at[0].core == at[1].core && !pthread_equal(at[0].thread, at[1].thread);
+    }
+    ki_pool_close(p);
+    CHECK(same <= 5, "workers wake away from the caller's core (%d of 20 do not)", same);
+}
+#endif
 
 static void sum(void *arg, int64_t i) { atomic_fetch_add((_Atomic int64_t *)arg, i); }
 
@@ -52,6 +104,9 @@ int main(void) {
     ki_pool_run(p, n, sum, &total);
     CHECK(total == n * (n - 1) / 2, "more tasks than a batch holds");
     ki_pool_close(p);
+#if defined(__linux__)
+    test_moved();
+#endif
     for (int i = 0; i < 50; i++) ki_pool_close(ki_pool_open(3));
     CHECK(1, "pools open and close without running");
     free(c);

@@ -6,7 +6,7 @@ import time
 
 KINDS = ["fma", "dot_bf16", "dot_i8", "amx_bf16", "amx_i8", "read", "copy", "triad"]
 UNIT = {"read": "GB/s", "copy": "GB/s", "triad": "GB/s"}
-ARRAY = 128 << 20  # bytes of each of probe.c's: of what is read again and again a last cache keeps a part, the more the smaller that is
+ARRAY = 128 << 20  # bytes of each of probe.c's (FLOATS): of what is read again and again a last cache keeps a part, the more the smaller that is
 PEAKS = {"fma": ["fma"], "bf16": ["amx_bf16", "dot_bf16", "fma"], "i8": ["amx_i8", "dot_i8"]}  # the best the processor has
 
 
@@ -65,7 +65,7 @@ class Ceilings:
 
     def least(self, work, threads):
         """The seconds at the best rates seen."""
-        best = {kind: kind == "read" and self.reads.get((amount, threads)) or self.best[kind, threads] for kind, amount in work.items()}
+        best = {kind: kind == "read" and amount > ARRAY and self.reads[amount, threads] or self.best[kind, threads] for kind, amount in work.items()}
         return max(amount / best[kind] for kind, amount in work.items())
 
     def records(self):

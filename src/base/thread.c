@@ -28,6 +28,7 @@ enum {
     MAX_BATCH = (1 << TASK_BITS) - 1,
     MAX_THREADS = 1024,
     SPIN = 4000,
+    FEW_CORES = 4,
     LINE = 64,
     STACK = 16 << 20,
     STEP = 1 << 20,
@@ -48,8 +49,8 @@ struct ki_pool {
         ki_pool *pool;
         unsigned self;
 #if defined(__linux__)
-        cpu_set_t may; /* where it may run; what stands behind it is under the lock */
-        bool away;     /* it sleeps with leave to wake on any of these but one */
+        cpu_set_t may; /* under the lock: where it may run, */
+        bool away;     /* and that it sleeps with leave to wake on any of these but one */
 #endif
     } * start;
     _Atomic(ki_task *) fn;
@@ -192,7 +193,7 @@ static int64_t now_ns(void) {
 
 #if defined(__linux__)
 /* A worker that is woken on the caller's core waits there until the caller's time is up, which may be a kernel's length; some
- * kernels do put it there. So it falls asleep with leave to wake on any core but that one, which another caller, or the same one after it slept, changes. */
+ * kernels do put it there. So it falls asleep with leave to wake on any core but that one; where the next run comes from another, make_way. */
 static void leave_core(pthread_t worker, const struct start *s, int cpu) {
     cpu_set_t set = s->may;
     if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_CLR(cpu, &set);
@@ -206,9 +207,10 @@ static void sleep_until(struct start *s, uint64_t seen) {
     if (s->away) leave_core(pthread_self(), s, -1);
     s->away = false;
 }
+/* Of many cores one more that is taken is no matter, and each worker is a call of the system. */
 static void make_way(ki_pool *p, int cpu) {
     for (unsigned k = 1; k < p->threads; k++)
-        if (p->start[k].away) leave_core(p->worker[k], &p->start[k], cpu);
+        if (p->start[k].away && CPU_COUNT(&p->start[k].may) <= FEW_CORES) leave_core(p->worker[k], &p->start[k], cpu);
 }
 static int this_cpu(void) { return sched_getcpu(); }
 #else

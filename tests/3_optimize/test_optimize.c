@@ -94,7 +94,7 @@ static void random_ops(int w, int runs) {
             if (o.op == KI_OPT_STAGE || o.op == KI_OPT_DEAL || o.op == KI_OPT_FRAME)
                 o.arg = 1 + (int)rnd(2), o.axis = (int)rnd(5) - 1;
             if (o.op == KI_OPT_NOLOCALS && rnd(4)) continue;
-            if (o.op == KI_OPT_PREFETCH) o.arg *= 32, o.id = (int)rnd(3);
+            if (o.op == KI_OPT_PREFETCH) o.arg *= rnd(4) ? 32 : 1, o.id = (int)rnd(3);
             if (o.op == KI_OPT_ROWS) o.arg = (int)rnd(8), o.id = 1 + (int)rnd(9);
             if (o.op == KI_OPT_LATE || o.op == KI_OPT_PIPELINE) o.axis = (int)rnd(3);
             if (o.op == KI_OPT_ROTATE) o.id = (int)rnd(8);
@@ -202,6 +202,15 @@ static void added_places(bool both) {
     REFUSED(s, opt(KI_OPT_SWAP, 0, 1, 0, false), OPT_SWAP, "the order of what is added to places");
     REFUSED(s, opt(KI_OPT_CUT, 1, 3, 0, false), OPT_CUT_KIND, "what is added to places cut");
     REFUSED(s, opt(KI_OPT_STAGE, 0, 0, 0, false), OPT_STAGE, "a copy of what is added to");
+    ki_opt led = opt(KI_OPT_PREFETCH, 1, 1, 0, false);
+    led.id = 0;
+    CHECK(ki_apply_opt(&ir, s, led), "places that the loop's numbers lead to, asked for an iteration before");
+    led.arg = KI_MOST_LED + 1;
+    REFUSED(s, led, OPT_PREFETCH, "no distance, and too many iterations");
+    led.arg = 1, led.top = true;
+    REFUSED(s, led, OPT_PREFETCH, "places asked for, but not into the first cache");
+    led.top = false, led.axis = 2;
+    REFUSED(s, led, OPT_PREFETCH, "places that a loop's numbers do not lead to");
     CHECK(ki_apply_opt(&ir, s, opt(KI_OPT_STAGE, 0, 1, 0, false)), "a copy of what is only read");
     kn_uop lanes = ki_apply_opt(&ir, s, opt(KI_OPT_SPLIT, 2, 4, KN_AX_UPCAST, false));
     CHECK(both == (lanes != NULL), "lanes behind the places, if these stay inside their row");
@@ -289,6 +298,8 @@ static void refusals(void) {
     CHECK(ki_apply_opt(&ir, m, o), "a sum's loop may ask ahead for where the sum goes");
     o.id = 1, o.arg = 63;
     REFUSED(m, o, OPT_PREFETCH, "less than a line ahead");
+    o.arg = 1;
+    REFUSED(m, o, OPT_PREFETCH, "an iteration ahead of what no number leads to");
     o.arg = (1 << 24) + 1;
     REFUSED(m, o, OPT_PREFETCH, "further than any cache holds");
     o.arg = 4096, o.axis = 7;

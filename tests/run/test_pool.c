@@ -60,22 +60,24 @@ static void where(void *arg, int64_t i) {
     for (clock_t until = clock() + CLOCKS_PER_SEC / 1000; clock() < until;) continue;
 }
 
-/* A caller that has moved to another core since its workers fell asleep is not in their way. */
+/* A caller that has moved to another core since its workers fell asleep is not in their way. Where it did both tasks itself, other processes held the
+ * worker up. */
 static void test_moved(void) {
-    int core[2], same = 0;
+    int core[2], same = 0, both = 0;
     place at[2];
     if (!two_cores(core)) return;
     ki_pool *p = ki_pool_open(2);
-    for (int k = 0; k < 20; k++) {
+    for (int k = 0; k < 200 && both < 20; k++) {
         go_to(core[k % 2]);
         ki_pool_run(p, 2, where, at);
-        usleep(5000);
+        usleep(10000);
         go_to(core[(k + 1) % 2]);
         ki_pool_run(p, 2, where, at);
-        same += at[0].core == at[1].core && !pthread_equal(at[0].thread, at[1].thread);
+        if (pthread_equal(at[0].thread, at[1].thread)) continue;
+        both++, same += at[0].core == at[1].core;
     }
     ki_pool_close(p);
-    CHECK(same <= 5, "workers wake away from the caller's core (%d of 20 do not)", same);
+    CHECK(both && same <= both / 4, "workers wake away from the caller's core (%d of %d do not)", same, both);
 }
 #endif
 

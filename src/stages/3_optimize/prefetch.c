@@ -3,7 +3,7 @@
  * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, not of many of them at once,
  * not the next row, strip of rows, or panel to be packed, while this one, in the cache by now, is gone through again, and not what a tile of sums is added
  * to and stored in.
- * What data leads to (no distance) is led.c's.
+ * What numbers lead to, iterations later, is led.c's.
  * The op changes no node: it stands in the kernel's list of OptOps, where the machine code is made from it. Asking for what lies
  * beyond a buffer is no access. */
 #include "stages/3_optimize/choose.h"
@@ -81,12 +81,14 @@ kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
     const ki_opt *asked = asked_for(k, o->id, o->axis), *same = NULL;
     unsigned times = 0;
     while ((same = ki_nest_opt(k, KI_OPT_PREFETCH, same))) times += same->id == o->id && same->axis == o->axis;
-    const char *why = !meets                                                    ? "the loop neither reads nor writes it"
-                      : !led && !is_distance(o->arg)                            ? "that is no distance"
+    const char *why = !meets && led                  ? "no number that the loop reads leads to it"
+                      : !meets                       ? "the loop neither reads nor writes it"
+                      : led && o->top                ? "it goes to the first cache"
+                      : !led && !is_distance(o->arg) ? "that is no distance"
                       : asked && (asked->arg != o->arg || asked->top != o->top) ? "it is already, otherwise"
                       : times >= MOST_TIMES                                     ? "it is already, often enough"
                                                                                 : NULL;
-    return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, why) : k->sink;
+    return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, led ? "iterations" : "bytes", why) : k->sink;
 }
 
 static int64_t bytes_of(kn_uop param) { return ki_numel(param) * (int64_t)ki_itemsize((kn_dtype)param->dtype); }

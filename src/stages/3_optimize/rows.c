@@ -494,14 +494,15 @@ bool ki_keeps_sums(const ki_choice *c, kn_uop e) {
 }
 
 /* At once, of so many bytes each, so many apart. Where much is to be under way, what lies along memory as it is gone through goes so as long as a
- * first cache has room for it beside the sums: a maximum's rows may be longer, as it does more with each vector. Argmax of rows of whole lines takes
- * eight there however short they are (4 KiB: 0.8 of the time one by one took, 0.55 where two threads have as much of each). */
-static int64_t rows_at_once(const ki_choice *c, const sums *s, int64_t bytes, int64_t apart, unsigned weight) {
+ * first cache has room for it beside the sums: a maximum's rows may be longer, as it does more with each vector. Argmax of many short rows of
+ * whole lines takes eight there (4 KiB: 0.8 of the time one by one took, 0.55 where two threads have as much of each). */
+static int64_t rows_at_once(const ki_choice *c, const sums *s, int64_t bytes, int64_t apart, int64_t rows,
+                            unsigned weight) {
     bool lines = c->ahead && bytes % c->target->line == 0 && apart % c->target->line == 0;
-    if (lines && s->places) return 8;
-    int64_t most = !lines || s->n > 1 || bytes != apart ? PAGES - 1
-                   : s->x[0]->arg.reduce.op == KN_MAX   ? 2 * PAGES
-                                                        : PAGES;
+    if (lines && s->places && bytes < PAGES && rows >= 16) return 8;
+    int64_t most = !lines || s->n > 1 || s->places || bytes != apart ? PAGES - 1
+                   : s->x[0]->arg.reduce.op == KN_MAX                ? 2 * PAGES
+                                                                     : PAGES;
     return bytes <= most ? 1 : weight <= 10 ? 8 : weight <= 24 ? 4 : 2;
 }
 
@@ -531,7 +532,7 @@ static bool choose_outer(ki_choice *c, kn_uop e, kn_uop v) {
             int64_t apart = rows_apart(c, r, j);
             if (!apart || find_sums(k, r, j, &sum)) continue;
             int64_t bytes = ki_extent(j) * (int64_t)ki_itemsize((kn_dtype)x->dtype);
-            int64_t n = rows_at_once(c, &sum, bytes, apart, ki_weight_in(k, r));
+            int64_t n = rows_at_once(c, &sum, bytes, apart, ki_extent(r), ki_weight_in(k, r));
             if (ki_extent(r) < 2 * n) continue;
             if (sum.c.size * (int64_t)ki_itemsize((kn_dtype)x->dtype) > KI_MOST_KEPT) continue;
             return ki_choice_rows(c, r, j, n, ki_target_has(c->target, KN_MULACC));
@@ -553,7 +554,7 @@ bool ki_choose_rows(ki_choice *c, kn_uop e, kn_uop v) {
         int64_t apart = rows_apart(c, r, v);
         if (!apart || find_sums(k, r, v, &sum)) continue;
         int64_t item = (int64_t)ki_itemsize((kn_dtype)x->dtype), bytes = ki_extent(v) * item;
-        int64_t n = rows_at_once(c, &sum, bytes, apart, ki_weight_in(k, r));
+        int64_t n = rows_at_once(c, &sum, bytes, apart, ki_extent(r), ki_weight_in(k, r));
         if (ki_extent(r) < 2 * n) continue;
         if (bytes <= KI_MOST_KEPT) return ki_choice_rows(c, r, v, n, ki_target_has(c->target, KN_MULACC));
         if (ki_choice_even(c, v, PART / item)) return true;

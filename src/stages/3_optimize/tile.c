@@ -305,9 +305,13 @@ static bool is_exp(const ki_nest *k, kn_uop v) {
     return is;
 }
 
-/* Argmax of rows whose two kept ones are not too long, where much is to be under way: 0.93 of the time with two vectors side by side. */
+/* Argmax (what is kept of the columns is two choices by one condition) of rows that are not too long, where much is to be under way: 0.93 of the time
+ * with two vectors side by side. */
 static bool goes_by_two(const ki_choice *c, kn_uop e, kn_uop v) {
-    return c->ahead && e->src[0]->op == KN_GROUP && ki_extent(v) <= KEPT_PLACES && ki_extent(v) % (2 * c->lanes) == 0;
+    kn_uop g = e->src[0], a = g->op == KN_GROUP && g->nsrc == 2 ? g->src[0]->src[1] : NULL,
+           b = a ? g->src[1]->src[1] : NULL;
+    bool places = a && a->op == KN_WHERE && b->op == KN_WHERE && a->src[0] == b->src[0];
+    return places && c->ahead && !c->knobs.unroll && ki_extent(v) <= KEPT_PLACES && ki_extent(v) % (2 * c->lanes) == 0;
 }
 
 void ki_find_tile(ki_choice *c, kn_uop e, ki_tile *t) {

@@ -297,12 +297,25 @@ void ki_lask_copied(ki_lower *l, const ki_opt *o) {
 
 /* ---- where data leads ---------------------------------------------------------------------------------------- */
 
-/* Does the CAST make an index of what the LOAD, one element, reads further on in each iteration of the loop it stands in? */
+/* Does the CAST make an index of what the LOAD, one element, reads evenly further on in each iteration of the loop it stands in? */
 static bool leads(const ki_lower *l, kn_uop cast, kn_uop loop) {
-    kn_uop d = cast->op == KN_CAST && cast->dtype == KN_IDX ? cast->src[0] : NULL;
+    kn_uop d = cast->op == KN_CAST && cast->dtype == KN_IDX ? cast->src[0] : NULL, rest[MOST_NESTED];
     if (!d || d->op != KN_LOAD || d->nsrc != 1 || (d->dtype != KN_I32 && d->dtype != KN_I64)) return false;
     const ki_address *a = ki_lplace(l, d);
-    return a->buf->op == KN_PARAM && a->lanes == 1 && moves_on(a->base, loop) > 0;
+    int64_t by = 0;
+    uint32_t n = a->buf->op == KN_PARAM && a->lanes == 1 ? split_index(a->base, &loop, 1, &by, rest) : UINT32_MAX;
+    if (n == UINT32_MAX || by < 1) return false;
+    for (uint32_t k = 0; k < n; k++) /* known before the loop: no part of it goes on otherwise */
+        if (!ki_is_const(rest[k]) && l->at[rest[k]->id] > l->at[loop->id]) return false;
+    return true;
+}
+
+/* Which of the CASTs the access's place is found by, if it is one alone. */
+static uint32_t led_by(const ki_lower *l, const ki_address *a, const uint32_t *cast, uint32_t casts) {
+    uint32_t by = UINT32_MAX, found = 0;
+    for (uint32_t k = 0; k < casts; k++)
+        if (moves_on(a->base, l->inst[cast[k]])) by = cast[k], found++;
+    return found == 1 ? by : UINT32_MAX;
 }
 
 void ki_lfind_led(ki_lower *l, const ki_opt *o) {
@@ -316,16 +329,15 @@ void ki_lfind_led(ki_lower *l, const ki_opt *o) {
         if (u->op == KN_END) depth -= u->nsrc - 1;
         if (depth == 1 && casts < MOST_NESTED && leads(l, u, loop)) cast[casts++] = i;
         const ki_address *a = u->op == KN_LOAD ? &l->local.address[i] : NULL;
-        if (!a || a->buf->op != KN_PARAM || a->buf->arg.param->slot != o->id) continue;
-        for (uint32_t k = 0; k < casts; k++) {
-            ki_lval *by = &l->val[cast[k]];
-            if (!moves_on(a->base, l->inst[cast[k]])) continue;
-            if (!by->leads) by->leads = i + 1, by->ahead = o->arg;
-            const ki_address *first = &l->local.address[by->leads - 1];
-            bool alike = moves_on(first->base, l->inst[cast[k]]) == moves_on(a->base, l->inst[cast[k]]) &&
-                         moves_on(first->base, loop) == moves_on(a->base, loop) && first->buf == a->buf;
-            if (alike) l->val[i].led = cast[k] + 1;
-        }
+        if (!a || a->buf->op != KN_PARAM || a->buf->arg.param->slot != o->id || !a->affine) continue;
+        if (a->lanes > 1 ? a->stride != 1 : depth > 1) continue; /* elements of a row one by one: each line as often */
+        uint32_t by = led_by(l, a, cast, casts);
+        if (by == UINT32_MAX) continue;
+        if (!l->val[by].leads) l->val[by].leads = i + 1, l->val[by].ahead = o->arg;
+        const ki_address *first = &l->local.address[l->val[by].leads - 1];
+        bool alike = moves_on(first->base, l->inst[by]) == moves_on(a->base, l->inst[by]) &&
+                     moves_on(first->base, loop) == moves_on(a->base, loop) && first->buf == a->buf;
+        if (alike) l->val[i].led = by + 1;
     }
 }
 

@@ -324,6 +324,10 @@ static const ki_kernel *info_of(const ki_lower *l) {
 
 #define SOME_TRIPS 8 /* of a loop whose bound only running tells */
 
+static bool asks_bytes(const ki_opt *o, kn_uop loop) {
+    return o->op == KI_OPT_PREFETCH && (uint32_t)o->axis == loop->arg.range.id && o->arg > KI_MOST_LED;
+}
+
 static void open_loop(ki_lower *l, kn_uop u) {
     struct ki_lloop *p = &l->loop[l->depth++];
     kn_uop bound = u->src[0];
@@ -336,8 +340,7 @@ static void open_loop(ki_lower *l, kn_uop u) {
     const ki_kernel *info = info_of(l);
     bool sum = info && u->arg.range.axis == KN_AX_REDUCE;
     for (uint32_t k = 0; sum && k < info->nopt; k++)
-        if (info->opt[k].op == KI_OPT_PREFETCH && (uint32_t)info->opt[k].axis == u->arg.range.id)
-            ki_lask_lines(l, u, &info->opt[k]), ki_lask_terms(l, u, &info->opt[k]);
+        if (asks_bytes(&info->opt[k], u)) ki_lask_lines(l, u, &info->opt[k]), ki_lask_terms(l, u, &info->opt[k]);
     KI_LPUT(l, KI_X_MOV_OI, ki_mreg(KI_XO_R32, p->counter), ki_mimm(0));
     if (bound->lo.i < 1) { /* it may run no time */
         p->done = ki_asm_label(l->a);
@@ -352,7 +355,7 @@ static void open_loop(ki_lower *l, kn_uop u) {
     KI_LPUT(l, KI_M_LABEL, head);
     for (uint32_t k = 0; sum && k < info->nopt; k++) {
         const ki_opt *o = &info->opt[k];
-        if (o->op != KI_OPT_PREFETCH || (uint32_t)o->axis != u->arg.range.id) continue;
+        if (!asks_bytes(o, u)) continue;
         if (o->top) ki_lask_copied(l, o);
         else ki_lask_rows(l, p->counter, ki_is_const(bound) ? bound->arg.i : 0, o->id, o->arg);
     }

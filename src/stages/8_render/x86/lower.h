@@ -26,18 +26,18 @@ typedef struct ki_lval {  /* by item */
     uint8_t branch;       /* a bool (): no value, it is compared where a gate asks */
     uint8_t within;       /* an AND: 0 <= x < c, one comparison */
     uint32_t nwide;       /* how many of its uses want it in all lanes */
-    ki_vreg reg, all;     /* itself; broadcast, or a table's second half */
+    ki_vreg reg, all;     /* itself; broadcast, a table's second half, or what `led` says */
     uint32_t slice;       /* 1 + the STORE (item) whose slice it is written to at once */
     uint32_t square;      /* a LOAD or a STORE of a square (square.c): 1 + the item that starts lowest */
     uint32_t next;        /* 1 + the square's next item */
-    int32_t ahead;        /* a LOAD, a STORE: bytes ahead of it to be asked for, 0: none */
+    int32_t ahead;        /* a LOAD, a STORE: bytes ahead of it to be asked for, 0: none; a CAST that leads: iterations */
     uint16_t part, parts; /* from which of how many lines on, */
     uint16_t share;       /* so many */
     uint8_t often;        /* so many times */
     uint8_t second;       /* a LOAD: of all but the first cache */
     uint8_t terms;        /* a LOAD of one element: it asks in rows of the loop around it */
     uint32_t leads;       /* a CAST of what is read, that other LOADs' places are found by: 1 + the first of them */
-    uint32_t led;         /* such a LOAD: 1 + the CAST, whose `all` is where the buffer would begin if it led there in the next iteration */
+    uint32_t led;         /* such a LOAD: 1 + the CAST, whose `all` is where the buffer would begin for it to read what it will, so many iterations later */
     uint8_t parks;        /* an END behind which a slice may be parked */
     uint32_t induction;   /* 1 + which: it is not made where it stands */
 } ki_lval;
@@ -188,7 +188,7 @@ void ki_lask_terms(ki_lower *l, kn_uop loop, const ki_opt *o);
 /* In each iteration of a sum's loop that has just been opened: some of the rows that a copy before it has read of the PARAM, so many bytes further
  * on: all of them in all tiles that stand in the loops around both. */
 void ki_lask_copied(ki_lower *l, const ki_opt *o);
-/* PREFETCH of no distance: who leads and who is led by it; where the CAST that has just been lowered leads to in the next iteration of its loop. */
+/* PREFETCH by iterations: who leads and who is led by it; where the CAST that has just been lowered leads to so many iterations later. */
 void ki_lfind_led(ki_lower *l, const ki_opt *o);
 void ki_lask_next(ki_lower *l, kn_uop cast);
 ki_vreg ki_lslice(ki_lower *l, const ki_address *a); /* 0: no slice */

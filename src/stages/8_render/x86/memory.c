@@ -133,7 +133,7 @@ static bool begins_line(const ki_lower *l, ki_mop o, int64_t bytes) {
     return (o.v % line + line) % line < bytes;
 }
 
-/* Where data leads to in the next iteration of the loop that it is read in (ki_lask_next). */
+/* Where a number leads to some iterations later (ki_lask_next). */
 static void ask_next(ki_lower *l, kn_uop u, const ki_address *a, ki_mop o) {
     const ki_lval *v = ki_lv(l, u);
     ki_vreg next = v->led ? l->val[v->led - 1].all : 0;

@@ -219,6 +219,21 @@ static void added_places(bool both) {
     finish();
 }
 
+/* out[t] = a[idx[d]][t]: of a loop of one iteration no later number leads anywhere. */
+static void looked_up_once(void) {
+    for (int n = 1; n <= 2; n++) {
+        begin();
+        kn_uop d = rng(KN_AX_LOOP, n), t = rng(KN_AX_LOOP, 4), row = ki_cast(&ir, at(param(2, KN_I32, 8), d), KN_IDX);
+        kn_uop x = at(param(1, KN_F32, 192), add(mul(row, I(4)), t)), out = param(0, KN_F32, 8);
+        kn_uop s = sink1(ki_opn(&ir, KN_END, (kn_uop[]){store(out, add(mul(d, I(4)), t), x), d, t}, 3));
+        ki_opt led = opt(KI_OPT_PREFETCH, 0, 1, 0, false);
+        led.id = 1;
+        if (n == 1) REFUSED(s, led, OPT_PREFETCH, "places of the next iteration where there is one alone");
+        else CHECK(ki_apply_opt(&ir, s, led), "and where there are two");
+        finish();
+    }
+}
+
 /* out[i][j] = sum over d of p[i][d] p[4 + j][d], as scores of queries and keys that lie in one matrix: what i, the innermost loop, leaves where it is. */
 static void one_of_two_reads(void) {
     begin(), fill();
@@ -363,6 +378,7 @@ static void refusals(void) {
     REFUSED(sc, opt(KI_OPT_SPLIT, 0, 2, KN_AX_UPCAST, false), OPT_SPLIT, "lanes of a scatter");
     finish();
 
+    looked_up_once();
     for (int both = 0; both < 2; both++) added_places(both);
 
     begin(); /* out[i + 1] = out[i] */

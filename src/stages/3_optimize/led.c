@@ -16,7 +16,8 @@ kn_uop ki_led_by(const ki_nest *k, kn_uop access) {
         for (uint32_t q = 0; q < k->scope.nrange; q++)
             lanes |= ki_is_lane(k->scope.range[q]) && ki_scope_has(&k->scope, d, k->scope.range[q]);
         kn_uop loop = ki_innermost(k, d);
-        if (!lanes && loop != d && !ki_is_gated(d)) return loop;
+        if (!lanes && loop != d && ki_extent(loop) != 1 && !ki_is_gated(d))
+            return loop; /* of one iteration none is later */
     }
     return NULL;
 }

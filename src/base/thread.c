@@ -18,7 +18,6 @@
 #if defined(__linux__)
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #endif
 #include <unistd.h>
@@ -49,8 +48,8 @@ struct ki_pool {
         ki_pool *pool;
         unsigned self;
 #if defined(__linux__)
-        cpu_set_t may; /* under the lock: where it may run, */
-        bool away;     /* and that it sleeps with leave to wake on any of these but one */
+        cpu_set_t may, now; /* under the lock: where it may run, and wake: */
+        bool away;          /* it sleeps with leave to wake on any of these but one */
 #endif
     } * start;
     _Atomic(ki_task *) fn;
@@ -59,6 +58,7 @@ struct ki_pool {
     _Alignas(LINE) _Atomic int64_t left;        /* tasks that have not returned */
     _Atomic int sleepers, caller_sleeps, stop;
     _Atomic int caller_cpu; /* where the last run was announced */
+    unsigned forks;         /* of this process's ancestors, when it was opened */
     pthread_mutex_t lock;
     pthread_cond_t work, done;
 };
@@ -193,15 +193,18 @@ static int64_t now_ns(void) {
 
 #if defined(__linux__)
 /* A worker that is woken on the caller's core waits there until the caller's time is up, which may be a kernel's length; some
- * kernels do put it there. So it falls asleep with leave to wake on any core but that one; where the next run comes from another, make_way. */
-static void leave_core(pthread_t worker, const struct start *s, int cpu) {
-    cpu_set_t set = s->may;
+ * kernels do put it there. So it falls asleep with leave to wake on any core but that one; where the next run comes from another, make_way. Where
+ * somebody else has said meanwhile where it may run that holds. */
+static void leave_core(pthread_t worker, struct start *s, int cpu) {
+    cpu_set_t set = s->may, now;
     if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_CLR(cpu, &set);
-    if (CPU_COUNT(&set)) pthread_setaffinity_np(worker, sizeof set, &set);
+    if (pthread_getaffinity_np(worker, sizeof now, &now) || !CPU_EQUAL(&now, &s->now)) s->away = false;
+    else if (CPU_COUNT(&set) && pthread_setaffinity_np(worker, sizeof set, &set) == 0) s->now = set;
 }
 static void sleep_until(struct start *s, uint64_t seen) {
     ki_pool *p = s->pool;
     s->away = sched_getaffinity(0, sizeof s->may, &s->may) == 0;
+    s->now = s->may;
     if (s->away) leave_core(pthread_self(), s, atomic_load(&p->caller_cpu));
     while (atomic_load(&p->generation) == seen) pthread_cond_wait(&p->work, &p->lock);
     if (s->away) leave_core(pthread_self(), s, -1);
@@ -311,48 +314,56 @@ void ki_pool_run(ki_pool *p, int64_t n, ki_task *fn, void *arg) {
         run_batch(p, n - b.base < MAX_BATCH ? n - b.base : MAX_BATCH, run_one_of_batch, &b);
 }
 
+/* ---- forks ---------------------------------------------------------------------------------------------------- */
+
+static atomic_uint forks;
+static void count_fork(void) { atomic_fetch_add(&forks, 1); }
+static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, count_fork); }
+
+bool ki_pool_is_left(const ki_pool *p) { return p && p->forks != atomic_load_explicit(&forks, memory_order_relaxed); }
+
 /* ---- life ---------------------------------------------------------------------------------------------------- */
 
 unsigned ki_pool_threads(const ki_pool *p) { return p ? p->threads : 1; }
 
 static void pool_free(ki_pool *p) {
-    pthread_mutex_destroy(&p->lock);
-    pthread_cond_destroy(&p->work);
-    pthread_cond_destroy(&p->done);
     ki_free(p->share);
     ki_free(p->worker);
     ki_free(p->start);
     ki_free(p);
 }
 
-/* Workers take no signals, which are the host's, and have room for what kernels keep on their stacks. They read
- * p->threads only after the first run was announced. */
-static unsigned start_workers(ki_pool *p, unsigned threads) {
+/* Of a thread that takes no signals, which are the host's, and has room for what kernels keep on its stack. False: there is none. */
+static bool start_thread(pthread_t *t, void *(*main)(void *), void *arg) {
     sigset_t all, old;
     pthread_attr_t attr;
-    unsigned made = 1;
-    if (pthread_attr_init(&attr)) return made;
+    if (pthread_attr_init(&attr)) return false;
     pthread_attr_setstacksize(&attr, STACK);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    for (; made < threads; made++) {
-        p->start[made] = (struct start){.pool = p, .self = made};
-        if (pthread_create(&p->worker[made], &attr, worker_main, &p->start[made])) break;
-    }
+    bool made = pthread_create(t, &attr, main, arg) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
+    return made;
+}
+
+/* Workers read p->threads only after the first run was announced. */
+static unsigned start_workers(ki_pool *p, unsigned threads) {
+    unsigned made = 1;
+    for (; made < threads; made++) {
+        p->start[made] = (struct start){.pool = p, .self = made};
+        if (!start_thread(&p->worker[made], worker_main, &p->start[made])) break;
+    }
     return made;
 }
 
 ki_pool *ki_pool_open(unsigned threads) {
     if (threads < 1) threads = 1;
     if (threads > MAX_THREADS) threads = MAX_THREADS;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     ki_pool *p = ki_aligned(LINE, sizeof *p);
     if (!p) return NULL;
     memset(p, 0, sizeof *p);
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->work, NULL);
-    pthread_cond_init(&p->done, NULL);
     p->share = ki_aligned(LINE, threads * sizeof *p->share);
     p->worker = ki_calloc(threads, sizeof *p->worker);
     p->start = ki_calloc(threads, sizeof *p->start);
@@ -361,6 +372,11 @@ ki_pool *ki_pool_open(unsigned threads) {
         return NULL;
     }
     memset(p->share, 0, threads * sizeof *p->share);
+    pthread_once(&once, watch_forks);
+    p->forks = atomic_load(&forks);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->work, NULL);
+    pthread_cond_init(&p->done, NULL);
     p->hot_ns = threads <= ki_cpu_count() ? HOT_NS : 0;
     p->caller_cpu = this_cpu();
     unsigned made = start_workers(p, threads);
@@ -368,15 +384,37 @@ ki_pool *ki_pool_open(unsigned threads) {
     return p;
 }
 
-void ki_pool_close(ki_pool *p) {
-    if (!p) return;
+static void end_workers(ki_pool *p) {
     atomic_store(&p->stop, 1);
     announce(p, atomic_load(&p->generation) + 1);
     for (unsigned k = 1; k < p->threads; k++) pthread_join(p->worker[k], NULL);
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->work);
+    pthread_cond_destroy(&p->done);
+}
+
+void ki_pool_close(ki_pool *p) {
+    if (!p) return;
+    if (!ki_pool_is_left(p)) end_workers(p);
     pool_free(p);
 }
 
 /* ---- the caller's stack ---------------------------------------------------------------------------------------- */
+
+static void *stack_main(void *arg) {
+    const batch *b = arg;
+    b->fn(b->arg, b->base);
+    return NULL;
+}
+
+/* In a thread of its own, which is made for it. */
+static bool elsewhere(ki_task *fn, void *arg) {
+    batch b = {fn, arg, 0};
+    pthread_t t;
+    bool made = start_thread(&t, stack_main, &b);
+    if (made) pthread_join(t, NULL);
+    return made;
+}
 
 #if defined(__linux__)
 /* Frame by frame: memory checkers take a longer step for another stack. */
@@ -386,22 +424,46 @@ static KI_NOINLINE void reach(size_t n) { /* whole steps */
     if (n > STEP) reach(n - STEP);
     frame[1] = frame[0]; /* no tail call */
 }
+
+/* Where the calling thread's stack is, and how far down it is there: the first thread's grows as it is touched, all others' from the beginning. */
+typedef struct stack {
+    uintptr_t low, high, there;
+} stack;
+
+static stack find_stack(void) {
+    pthread_attr_t attr;
+    stack s = {0};
+    void *low;
+    size_t n;
+    if (pthread_getattr_np(pthread_self(), &attr)) return s;
+    if (pthread_attr_getstack(&attr, &low, &n) == 0) s.low = (uintptr_t)low, s.high = s.low + n;
+    pthread_attr_destroy(&attr);
+    s.there = getpid() == (pid_t)syscall(SYS_gettid) ? s.high : s.low;
+    return s;
+}
+
+/* Where there is no memory left for a stack that grows the process dies, so it grows now. Of what is not the thread's own (a coroutine's) nothing is
+ * known. */
+static bool has_room(void) {
+    static _Thread_local stack s;
+    char here;
+    uintptr_t at = (uintptr_t)&here;
+    if (!s.high) s = find_stack();
+    if (at < s.low || at >= s.high || at - s.low < ROOM) return false;
+    if (at - ROOM >= s.there) return true;
+    void *p = mmap(NULL, ROOM + STEP, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return false;
+    (void)munmap(p, ROOM + STEP);
+    reach(ROOM);
+    s.there = at - ROOM;
+    return true;
+}
+#else
+static bool has_room(void) { return false; }
 #endif
 
-bool ki_stack_room(void) {
-#if defined(__linux__)
-    static _Thread_local bool there;
-    struct rlimit most;
-    size_t n = ROOM;
-    there = there || getpid() != (pid_t)syscall(SYS_gettid); /* others have theirs from the beginning */
-    if (there) return true;
-    if (getrlimit(RLIMIT_STACK, &most) == 0 && most.rlim_cur / 4 * 3 < n)
-        n = (size_t)most.rlim_cur / 4 * 3 / STEP * STEP;
-    void *p = mmap(NULL, n + STEP, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return false;
-    (void)munmap(p, n + STEP);
-    if (n) reach(n);
-    there = true;
-#endif
+bool ki_with_stack(ki_task *fn, void *arg) {
+    if (!has_room()) return elsewhere(fn, arg);
+    fn(arg, 0);
     return true;
 }

@@ -27,14 +27,17 @@ ki_pool *ki_pool_open(unsigned threads);
 void ki_pool_close(ki_pool *p);
 unsigned ki_pool_threads(const ki_pool *p);
 
+/* Does it belong to the process that this one was forked from? Its workers are there and not here: it is to be closed, which joins none. */
+bool ki_pool_is_left(const ki_pool *p);
+
 /* Runs fn(arg, i) for 0 <= i < n, and returns when all have returned. Their effects are visible to the caller. */
 void ki_pool_run(ki_pool *p, int64_t n, ki_task *fn, void *arg);
 
 /* The largest frame of a kernel, in bytes. */
 enum { KI_FRAME_MOST = 4 << 20 };
 
-/* Has the calling thread a stack for what kernels keep there? The first thread's grows as it is touched, and where there is no memory left
- * for that the process dies: so it grows now. False: there is none. */
-bool ki_stack_room(void);
+/* Runs fn(arg, 0) where a stack has room for what kernels keep there: on the caller's, or, of which little is left, on that of a thread made for it.
+ * False: there is no memory for either. */
+bool ki_with_stack(ki_task *fn, void *arg);
 
 #endif

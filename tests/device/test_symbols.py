@@ -20,7 +20,7 @@ def test_gdb_knows_kernels(koine, root, tmp_path):
     r = subprocess.run(["gdb", "-nx", "-batch", "-x", script, "--args", str(koine.path), "run", str(example)], text=True,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, env=koine.env(KN_CODE="x86", KN_THREADS="1"))
     assert re.search(rf"^{name} \+ \d+ in section \.text of <in-memory@", r.stdout, re.M), r.stdout
-    assert re.search(rf"^#0 .* in {name} ", r.stdout, re.M) and re.search(r"^#1 .* in cpu_submit", r.stdout, re.M), r.stdout
+    assert re.search(rf"^#0 .* in {name} ", r.stdout, re.M) and re.search(r"^#1 .* in run_all", r.stdout, re.M), r.stdout
 
 
 def perf_map(koine, root, **env):

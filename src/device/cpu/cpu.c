@@ -73,21 +73,32 @@ static void run_thread(void *arg, int64_t thread) {
 
 ki_pool *ki_cpu_pool(ki_device *d) {
     cpu *c = d->is == &ki_device_cpu ? d->state : NULL;
+    if (c && ki_pool_is_left(c->pool)) ki_pool_close(c->pool), c->pool = NULL;
     if (c && !c->pool) c->pool = ki_pool_open(ki_cpu_threads(d->env));
     return c ? c->pool : NULL;
 }
 
-static bool cpu_submit(ki_device *d, const ki_launch *l, size_t n) {
-    if (!ki_stack_room()) return ki_fail(d->env, KI_E_NOMEM), false;
-    for (const ki_launch *end = l + n; l < end; l++) {
+typedef struct launches {
+    ki_device *d;
+    const ki_launch *l;
+    size_t n;
+} launches;
+static void run_all(void *arg, int64_t i) {
+    const launches *all = (const launches *)arg + i;
+    for (const ki_launch *l = all->l, *end = l + all->n; l < end; l++) {
         if (l->copy) {
             memmove(l->buf[0], l->buf[1], l->bytes);
         } else if (l->threads <= 1) {
             l->entry(l->buf, l->var, 0);
         } else {
-            ki_pool_run(ki_cpu_pool(d), l->threads, run_thread, (void *)l);
+            ki_pool_run(ki_cpu_pool(all->d), l->threads, run_thread, (void *)l);
         }
     }
+}
+
+static bool cpu_submit(ki_device *d, const ki_launch *l, size_t n) {
+    launches all = {d, l, n};
+    if (!ki_with_stack(run_all, &all)) return ki_fail(d->env, KI_E_NOMEM), false;
     d->stats.launched += n;
     return true;
 }

@@ -1,7 +1,8 @@
 /* base.h: contexts, statuses, dtypes, devices: what every other header needs. C99 and C++ clean.
  *
  * The library never prints, aborts or exits. A context is used by one thread at a time and shares nothing mutable
- * with other contexts. */
+ * with other contexts. Kernels keep up to 4 MiB on a stack: where the calling thread's has less room they run in a thread
+ * made for it. After fork() the child may use and close the contexts that its one thread was not in the middle of. */
 #ifndef KN_BASE_H
 #define KN_BASE_H
 

@@ -10,7 +10,9 @@ H = "koine 1 tensor\n"
 X = '%x = param "x" : f32 [4, 4]\n'
 O = 'out "y" = %y\n'
 LOOP = "%r = range 0 LOOP 4\n%y = index %x %r %r\n"
-
+CALLIFY = ("koine 1 callify\n%p = param slot=0 : f32 [8]\n%n = neg %p\n%s = sqrt %p\n%t = tuple %n %s\n%b = buffer 0 GLOBAL size=8 : f32 [8]\n"
+           "%f = function %t %b\n%y = gettuple %f at=0\n%z = gettuple %f at=1\nin \"x\" = %b : f32 [8]\nroot %f\n")
+Y, Z = 'out "y" = %y : f32 [8]\n', 'out "z" = %z : f32 [8]\n'
 # name, text, number, line, part of the message
 TEXTS = [
     ("empty file", "", 2002, None, ""),
@@ -75,6 +77,10 @@ TEXTS = [
     ("a kernel of too many inputs", H + "".join(f'%x{i} = param "x{i}" : f32 [4]\n' for i in range(70))
      + "%y = stack " + " ".join(f"%x{i}" for i in range(70)) + "\n" + O, 4004, None, "64 buffers"),
     ("a shape that never ends", H + X + "%y = reshape %x (4, 4\n" + O, 2009, 3, "')'"),
+    ("outputs in another order", CALLIFY + Z + Y, 4050, None, "order of the TUPLE"),
+    ("an output twice", CALLIFY + Y + Z.replace("%z", "%y"), 4050, None, "order of the TUPLE"),
+    ("an output too few", CALLIFY + Z, 4050, None, "for each element"),
+    ("an output too many", CALLIFY + Y + Z + Z.replace('"z"', '"w"'), 4050, None, "for each element"),
     ("a kernel that is none", "koine 1 rangeify\n" + X + "%s = sink %x name=\"k\"\nroot %s\n" + 'out "y" = %x : f32 [4, 4]\n', 4050, None, "LINEAR"),
 ]
 

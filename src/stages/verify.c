@@ -56,13 +56,26 @@ static bool bad_form(const ki_program *p, kn_uop u, const char *what) {
            false;
 }
 
+/* What stage 2 takes for granted: output i is element i of the root's TUPLE, or a buffer that it is assigned to. */
+static bool outputs_are_in_order(const ki_program *p) {
+    if (p->nout != p->root->src[0]->nsrc) return bad_form(p, p->root, "an output for each element of the TUPLE");
+    for (size_t i = 0; i < p->nout; i++) {
+        kn_uop u = p->out[i].node;
+        bool is_element = u->op == KN_GETTUPLE && u->src[0] == p->root && u->arg.i == (int64_t)i;
+        if (!is_element && u->op != KN_BUFFER)
+            return bad_form(p, u, "outputs in the order of the TUPLE, each GETTUPLE(root) or what is assigned");
+    }
+    return true;
+}
+
 static bool root_is_right(const ki_program *p) {
     kn_uop r = p->root;
     if (!r) return bad_form(p, r, "a root");
     if (p->stage == KI_S_TENSOR) return r->op == KN_SINK || bad_form(p, r, "a SINK of the outputs as the root");
     if (p->stage == KI_S_CALLIFY)
-        return (r->op == KN_FUNCTION && r->src[0]->op == KN_TUPLE) ||
-               bad_form(p, r, "FUNCTION(TUPLE(...), ...) as the root");
+        return r->op == KN_FUNCTION && r->src[0]->op == KN_TUPLE
+                   ? outputs_are_in_order(p)
+                   : bad_form(p, r, "FUNCTION(TUPLE(...), ...) as the root");
     if (r->op != KN_LINEAR) return bad_form(p, r, "a LINEAR of CALLs as the root");
     for (uint32_t i = 0; i < r->nsrc; i++) {
         kn_uop c = r->src[i], body = c->op == KN_CALL ? c->src[0] : NULL;

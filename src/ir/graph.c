@@ -419,7 +419,7 @@ int64_t ki_eval_index(ki_ir *ir, kn_uop u, const kn_uop *var, const int64_t *val
     kn_uop *order;
     int64_t count = ki_toposort(ir, &u, 1, &order), result = 0;
     int64_t *v = count < 0 ? NULL : ki_calloc(ir->n, sizeof *v);
-    *ok = v != NULL;
+    *ok = v || (ki_fail(ir->env, KI_E_NOMEM), false);
     for (int64_t i = 0; i < count && *ok; i++) {
         size_t k = 0;
         while (k < n && var[k] != order[i]) k++;

@@ -29,34 +29,38 @@ kn_status kn_bind(kn_ctx *k, const char *name, int64_t value) {
     return (kn_status)ki_settle_failure(k);
 }
 
-bool ki_bound_value(const ki_run *r, const char *name, int64_t *value) {
-    for (size_t i = 0; i < r->nbinding; i++)
-        if (strcmp(r->binding[i].name, name) == 0) return *value = r->binding[i].value, true;
+bool ki_variable_holds(ki_env *env, const char *name, int64_t lo, int64_t hi, int64_t value) {
+    if (value >= lo && value <= hi) return true;
+    ki_fail(env, KI_E_VARIABLE_RANGE, name, (long long)value, (long long)lo, (long long)hi);
     return false;
 }
 
 bool ki_bind_variables(ki_run *r, const ki_exec *e) {
-    ki_env *env = &r->k->env;
+bool ki_variable_now(kn_ctx *k, const char *name, int64_t lo, int64_t hi, int64_t *value) {
+    const ki_run *r = k->run; /* NULL: nothing was bound yet */
+    for (size_t i = 0; r && i < r->nbinding; i++)
+        if (strcmp(r->binding[i].name, name) == 0)
+            return ki_variable_holds(&k->env, name, lo, hi, *value = r->binding[i].value);
+    return ki_fail(&k->env, KI_E_VARIABLE_UNBOUND, name), false;
+}
+
     if (e->nvar > r->value_cap) {
         int64_t *v = ki_realloc(r->value, e->nvar, sizeof *v);
-        if (!v) return ki_fail(env, KI_E_NOMEM), false;
+        if (!v) return ki_fail(&r->k->env, KI_E_NOMEM), false;
         r->value = v;
         r->value_cap = e->nvar;
     }
     for (uint32_t v = 0; v < e->nvar; v++) {
         const ki_sched_var *x = &e->var[v];
-        if (!ki_bound_value(r, x->name, &r->value[v])) return ki_fail(env, KI_E_VARIABLE_UNBOUND, x->name), false;
-        if (r->value[v] >= x->lo && r->value[v] <= x->hi) continue;
-        ki_fail(env, KI_E_VARIABLE_RANGE, x->name, (long long)r->value[v], (long long)x->lo, (long long)x->hi);
-        return false;
+        if (!ki_variable_now(r->k, x->name, x->lo, x->hi, &r->value[v])) return false;
     }
     return true;
 }
 
 /* ---- storage ----------------------------------------------------------------------------------------------------- */
 
-/* Memory for a BUFFER on d, if it has none yet. */
-static bool have_storage(kn_ctx *k, ki_device *d, kn_uop buffer) {
+/* Memory for a BUFFER on d. */
+static bool make_storage(kn_ctx *k, ki_device *d, kn_uop buffer) {
     ki_storage *s = ki_storage_of(k, buffer);
     if (s->data) return true;
     size_t bytes = (size_t)buffer->type->numel * ki_itemsize((kn_dtype)buffer->dtype);

@@ -1,4 +1,5 @@
 /* Realising tensors: results, the schedule cache, assignments, storage, variables, what is counted, and failures. */
+#include "base/alloc.h"
 #include "run/run.h"
 #include "../tap.h"
 
@@ -161,6 +162,50 @@ static void variables(const char *device) {
     kn_bind(k, "m", 0);
     CHECK(kn_to_host(more, NULL, 0) == KN_OK, "%s: and of none (%s)", device, kn_message(k));
     CHECK(!kn_data(more) && strstr(kn_message(k), "kn_to_host"), "%s: which has no place", device);
+    kn_close(k);
+}
+
+/* Sizes that variables have, of data, which nothing computes: the same messages as of what is computed. */
+static void sizes(const char *device) {
+    kn_ctx *k = kn_open(device);
+    kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(6)), n = kn_variable(k, "n", 1, 6);
+    kn_tensor some = kn_shrink(x, KN_LIST(0), KN_SHAPE(kn_sym(n)));
+    float out[6] = {-1};
+    CHECK(kn_to_host(some, out, 12) == KN_BAD_ARGUMENT && strstr(kn_message(k), "'n' has no value"),
+          "%s: a size that was never bound: %s", device, kn_message(k));
+    kn_clear(k);
+    kn_bind(k, "n", 3);
+    CHECK(SAME(some, 1, 2, 3), "%s: one that is (%s)", device, kn_message(k));
+    static const int outside[] = {-1, 0, 7, 100};
+    for (int i = 0; i < 4; i++) {
+        kn_bind(k, "n", outside[i]);
+        size_t bytes = outside[i] > 0 ? 4 * (size_t)outside[i] : 0;
+        CHECK(kn_to_host(some, out, bytes) == KN_BAD_ARGUMENT && strstr(kn_message(k), "outside [1, 6]") &&
+                  out[0] == -1,
+              "%s: %d is outside its bounds: %s", device, outside[i], kn_message(k));
+        kn_clear(k);
+    }
+    kn_tensor m = kn_variable(k, "m", 0, 1), one = kn_shrink(x, KN_LIST(0), KN_SHAPE(kn_sym(m)));
+    kn_bind(k, "m", 1);
+    CHECK(kn_item(one) == 1, "%s: the only element (%s)", device, kn_message(k));
+    kn_bind(k, "m", 0);
+    CHECK(isnan(kn_item(one)) && strstr(kn_message(k), "0 elements"), "%s: when there is none: %s", device,
+          kn_message(k));
+    kn_clear(k);
+    kn_bind(k, "m", 2);
+    CHECK(isnan(kn_item(one)) && strstr(kn_message(k), "outside [0, 1]"), "%s: or too many: %s", device, kn_message(k));
+    kn_clear(k);
+    kn_bind(k, "n", 2);
+    kn_tensor less = kn_shrink(x, KN_LIST(0), KN_SHAPE(kn_sym(kn_subs(n, 3))));
+    CHECK(kn_to_host(less, out, 0) == KN_BAD_ARGUMENT && strstr(kn_message(k), "KN5024"), "%s: less than nothing: %s",
+          device, kn_message(k));
+    kn_clear(k);
+    kn_bind(k, "n", 5);
+    CHECK(SAME(less, 1, 2), "%s: a size computed of a variable (%s)", device, kn_message(k));
+    kn_tensor data = kn_cast(kn_sum(kn_from_host(k, (int[]){1, 2}, KN_I32, KN_SHAPE(2))), KN_IDX);
+    CHECK(kn_to_host(kn_shrink(x, KN_LIST(0), KN_SHAPE(kn_sym(data))), out, 12) == KN_UNSUPPORTED &&
+              strstr(kn_message(k), "KN5025"),
+          "%s: of data: %s", device, kn_message(k));
     kn_close(k);
 }
 
@@ -393,6 +438,7 @@ int main(void) {
         values(devices[i]);
         assigns(devices[i]);
         variables(devices[i]);
+        sizes(devices[i]);
     }
     storage();
     training();

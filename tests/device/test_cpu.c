@@ -158,6 +158,12 @@ static void compilers(void) {
     CHECK(compile(d, &way, 1) && result(d, &way) == 1, "without them it optimizes");
     ki_device_close(d);
     char *path = strdup(getenv("PATH") ? getenv("PATH") : ""), *cc = getenv("CC") ? strdup(getenv("CC")) : NULL;
+    ki_setting_set(&env, KI_VAR_CC, "/usr/bin/env cc -O0");
+    CHECK(compile(d, &way, 1) && result(d, &way) == 2, "another compiler counts from then on");
+    uint64_t runs = d->stats.compiler_runs;
+    ki_setting_set(&env, KI_VAR_CC, NULL);
+    CHECK(compile(d, &way, 1) && result(d, &way) == 1 && d->stats.compiler_runs == runs,
+          "and what the first one made is still known");
     setenv("PATH", "/nowhere", 1);
     unsetenv("CC");
     d = fresh();

@@ -209,6 +209,30 @@ static void sizes(const char *device) {
     kn_close(k);
 }
 
+/* What a setting says about code holds from then on: what was made ready before is made anew. */
+static void settings(void) {
+    static const struct {
+        const char *name, *value;
+    } other[] = {{"KN_THREADS", "77"},    {"KN_ALONE", "7"},   {"KN_CPU", "sse2"},  {"KN_CODE", "c"},
+                 {"KN_BEAM", "3"},        {"KN_STREAM", "77"}, {"KN_AHEAD", "77"},  {"KN_CC", "cc -O1"},
+                 {"KN_DEVICE", "INTERP"}, {"KN_PERF", "1"},    {"KN_CACHE", "off"}, {"KN_SEED", "7"}};
+    int code = 0, marked = 0;
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        kn_ctx *k = kn_open("NULL");
+        kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(6));
+        kn_realize(kn_muls(x, 3));
+        kn_set(k, other[i].name, other[i].value);
+        kn_realize(kn_muls(x, 3));
+        bool anew = kn_stats_of(k).programs == 2;
+        CHECK(anew == (i < 8), "%s: %s (%s)", other[i].name, anew ? "another program" : "the same program",
+              kn_message(k));
+        code += anew;
+        kn_close(k);
+    }
+    for (int v = 0; v < KI_VAR_COUNT; v++) marked += ki_vars[v].code;
+    CHECK(code == marked, "each of the %d settings that code depends on was looked at", marked);
+}
+
 static void failures(void) {
     kn_ctx *k = kn_open("CPU");
     kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(2, 3));
@@ -440,6 +464,7 @@ int main(void) {
         variables(devices[i]);
         sizes(devices[i]);
     }
+    settings();
     storage();
     training();
     failures();

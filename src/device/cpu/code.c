@@ -38,9 +38,10 @@ static double now(void) {
 
 /* ---- in memory ----------------------------------------------------------------------------------------------- */
 
-static ki_digest text_key(const char *cflags, const ki_kernel_text *k) {
+static ki_digest text_key(const ki_device *on, const char *cflags, const ki_kernel_text *k) {
+    const char *cc = ki_setting(on->env, KI_VAR_CC);
     ki_digest d = ki_digest_bytes(k->text, k->n);
-    d.a = ki_hash_bytes(d.a, cflags, strlen(cflags));
+    d.a = ki_hash_bytes(ki_hash_bytes(d.a, cflags, strlen(cflags)), cc, strlen(cc));
     d.b = ki_hash_bytes(d.b, k->name, strlen(k->name));
     return d;
 }
@@ -121,7 +122,7 @@ static bool take_symbols(ki_code *c, ki_device *d, const char *cflags, part *p, 
         void *symbol = dlsym(p->object, name);
         if (!symbol) return ki_fail(d->env, KI_E_CODE_LOAD, k[i]->name), false;
         memcpy(&k[i]->entry, &symbol, sizeof symbol); /* ISO C has no cast for this */
-        ki_entries_put(&c->known, text_key(cflags, k[i]), k[i]->entry);
+        ki_entries_put(&c->known, text_key(d, cflags, k[i]), k[i]->entry);
     }
     return true;
 }
@@ -160,10 +161,17 @@ static bool compile_missing(ki_code *c, ki_device *d, unsigned jobs, const char 
 }
 
 static bool open_tools(ki_code *c, ki_env *env) {
-    if (c->opened) return true;
-    if (!ki_cc_find(env, &c->cc)) return false;
-    if (!ki_code_cache_open(env, &c->cache)) return ki_cc_free(&c->cc), false;
-    return c->opened = true;
+/* The compiler that KN_CC asks for now. */
+static bool find_compiler(ki_code *c, ki_env *env) {
+    const char *said = ki_setting(env, KI_VAR_CC);
+    if (c->cc.path && strcmp(c->cc_said.s, said) == 0) return true;
+    ki_cc_free(&c->cc);
+    ki_text_free(&c->cc_said);
+    ki_text_put(&c->cc_said, said);
+    return c->cc_said.oom ? (ki_fail(env, KI_E_NOMEM), false) : ki_cc_find(env, &c->cc);
+}
+
+    return find_compiler(c, env) && (c->cache.temp || ki_code_cache_open(env, &c->cache));
 }
 
 bool ki_code_compile(ki_code *c, ki_device *d, unsigned jobs, const char *cflags, ki_kernel_text *k, size_t n) {
@@ -173,7 +181,7 @@ bool ki_code_compile(ki_code *c, ki_device *d, unsigned jobs, const char *cflags
     if (!list || !ki_entries_room(&c->known, n)) return ki_free(list), ki_fail(d->env, KI_E_NOMEM), false;
     /* Kernels of equal text, which stand near each other, are compiled once. */
     for (size_t i = 0; i < n; i++) {
-        k[i].entry = ki_entries_find(&c->known, text_key(cflags, &k[i]));
+        k[i].entry = ki_entries_find(&c->known, text_key(d, cflags, &k[i]));
         if (k[i].entry) continue;
         bool listed = false;
         for (size_t j = missing; j-- > 0 && !listed && missing - j <= 64;)
@@ -183,7 +191,7 @@ bool ki_code_compile(ki_code *c, ki_device *d, unsigned jobs, const char *cflags
     }
     bool ok = !missing || (open_tools(c, d->env) && compile_missing(c, d, jobs, cflags, list, missing));
     for (size_t i = 0; i < n && ok; i++)
-        if (!k[i].entry) k[i].entry = ki_entries_find(&c->known, text_key(cflags, &k[i]));
+        if (!k[i].entry) k[i].entry = ki_entries_find(&c->known, text_key(d, cflags, &k[i]));
     ki_free(list);
     d->stats.compile_seconds += now() - start;
     return ok;
@@ -195,5 +203,6 @@ void ki_code_close(ki_code *c) {
     ki_entries_free(&c->known);
     ki_cc_free(&c->cc);
     ki_code_cache_close(&c->cache);
+    ki_text_free(&c->cc_said);
     *c = (ki_code){0};
 }

@@ -3,6 +3,7 @@
 
 #include "base/cpuid.h"
 #include "base/text.h"
+#include "run/search/tune.h"
 
 #include <link.h>
 #include <string.h>
@@ -58,30 +59,33 @@ static bool program_digest(const ki_program *p, ki_digest *d) {
     return ok;
 }
 
+bool ki_machine_key(const ki_lower_opts *o, bool measured, ki_digest *key) {
+    const ki_machine *m = &o->machine;
+    ki_digest build = {0};
+    bool known = ki_build_id(&build);
+    const uint64_t all[] = {build.a,    build.b,   ki_cpu_features(), o->target->level, o->target->native,
+                            m->threads, m->stream, m->ahead,          m->alone};
+    *key = ki_digest_also(*key, all, sizeof all / sizeof *all);
+    if (measured) {
+        uint64_t times[4] = {ki_cpu_model()};
+        ki_tune_caches(times + 1);
+        *key = ki_digest_also(*key, times, 4);
+    }
+    return known;
+}
+
 bool ki_kept_key(ki_run *r, const ki_program *p, const ki_lower_opts *o, ki_digest *key) {
     ki_env *env = &r->k->env;
-    ki_digest id;
     /* Who looks at the stages wants to see them run. */
     bool watched =
         ki_setting_number(env, KI_VAR_VERIFY) || *ki_setting(env, KI_VAR_DEBUG) || *ki_setting(env, KI_VAR_TRACE);
-    if (!o->target->native || watched || !ki_build_id(&id) || !program_digest(p, key)) return false;
-    const uint64_t also[] = {id.a,
-                             id.b,
-                             ki_cpu_features(),
-                             o->target->level,
-                             o->machine.threads,
-                             o->machine.stream,
-                             o->machine.ahead,
-                             o->machine.alone,
-                             p->nin,
-                             p->nout,
-                             ki_setting_number(env, KI_VAR_BEAM)};
-    for (unsigned k = 0; k < sizeof also / sizeof *also; k++) {
-        key->a = ki_hash2(key->a, also[k]);
-        key->b = ki_hash2(key->b ^ also[k], k + 1);
-    }
-    if (!r->cache.temp && !ki_code_cache_open(env, &r->cache)) return false;
-    return r->cache.dir != NULL;
+    const uint64_t also[] = {p->nin, p->nout, o->choose ? ki_setting_number(env, KI_VAR_BEAM) : 0};
+    if (!o->target->native || watched || env->err != KI_E_NONE) return false;
+    bool ok = program_digest(p, key) && ki_machine_key(o, o->choose != NULL, key) &&
+              (r->cache.temp || ki_code_cache_open(env, &r->cache)) && r->cache.dir;
+    if (ok) *key = ki_digest_also(*key, also, sizeof also / sizeof *also);
+    else ki_env_clear(env); /* that it is not kept is no failure */
+    return ok;
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */

@@ -443,6 +443,44 @@ static void no_memory_to_assign(void) {
     CHECK(good && tried > 20, "each of %d allocations may fail where several are assigned", tried);
 }
 
+/* What adds to what was there adds once, and nobody hears of it before it has: a step that was never run, or one that was. */
+static bool adds_once(const char *device, bool known, uint64_t n, kn_status *s) {
+    kn_ctx *k = kn_open(device);
+    kn_tensor p = kn_param(kn_from_host(k, six, KN_F32, KN_SHAPE(6))), old = NULL, twice = NULL;
+    kn_realize(p);
+    for (int i = !known; i < 2; i++) {
+        kn_scope_open(k);
+        if (i) old = kn_hand_up(kn_muls(p, 3));
+        kn_assign(p, kn_adds(p, 1));
+        if (i) twice = kn_hand_up(kn_muls(p, 2));
+        ki_alloc_fail(i ? n : 0, 0);
+        *s = i ? kn_realize(p, twice) : kn_realize(p);
+        ki_alloc_fail(0, 0);
+        kn_scope_close(k);
+    }
+    float a = (float)known;
+    bool good = *s == KN_OK ? kn_check(old) != KN_OK : *s == KN_NOMEM && kn_check(old) == KN_OK;
+    kn_clear(k);
+    good = good && kn_realize(p, twice) == KN_OK && kn_check(old) != KN_OK && kn_pending(k, 0, NULL) == 0 &&
+           SAME(p, 2 + a, 3 + a, 4 + a, 5 + a, 6 + a, 7 + a) &&
+           SAME(twice, 4 + 2 * a, 6 + 2 * a, 8 + 2 * a, 10 + 2 * a, 12 + 2 * a, 14 + 2 * a);
+    if (!good) printf("# %d: %d %s\n", (int)n, (int)*s, kn_message(k));
+    kn_close(k);
+    return good;
+}
+
+static void no_memory_to_add(const char *device, bool known) {
+    uint64_t n = 0, noticed = 0;
+    bool good = true;
+    kn_status s;
+    for (int in_a_row = 0; good && in_a_row < 30; in_a_row = s == KN_OK ? in_a_row + 1 : 0) {
+        good = adds_once(device, known, ++n, &s);
+        noticed += s != KN_OK;
+    }
+    CHECK(good && noticed > 10, "%s: a step %s: any of %d allocations may fail, of which %d were noticed", device,
+          known ? "known" : "new", (int)n, (int)noticed);
+}
+
 static void counts(void) {
     kn_ctx *k = kn_open("NULL");
     CHECK(kn_stats_of(k).programs == 0, "nothing yet");
@@ -479,6 +517,7 @@ int main(void) {
     no_memory("c");
     no_memory("x86");
     no_memory_to_assign();
+    for (int i = 0; i < 4; i++) no_memory_to_add(devices[i / 2], i % 2);
     counts();
     return tap_done();
 }

@@ -16,6 +16,22 @@ typedef struct build {
     bool known;
 } build;
 
+bool ki_build_id_in(const void *notes, size_t n, ki_digest *id) {
+    ElfW(Nhdr) h;
+    for (const char *at = notes; n >= sizeof h;) {
+        memcpy(&h, at, sizeof h);
+        uint64_t name = sizeof h + ((uint64_t)h.n_namesz + 3) / 4 * 4, end = name + h.n_descsz,
+                 next = (end + 3) / 4 * 4;
+        if (end > n) return false;
+        if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 && memcmp(at + sizeof h, "GNU", 4) == 0)
+            return *id = ki_digest_bytes(at + name, h.n_descsz), true;
+        if (next > n) return false; /* the last one need not be filled up */
+        at += next;
+        n -= next;
+    }
+    return false;
+}
+
 /* The build id (a note the linker writes) of the object that holds `here`. */
 static int look_at(struct dl_phdr_info *info, size_t size, void *arg) {
     build *b = arg;
@@ -25,16 +41,10 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[k];
         ours |= h->p_type == PT_LOAD && b->here - (info->dlpi_addr + h->p_vaddr) < h->p_memsz;
     }
-    for (unsigned k = 0; ours && k < info->dlpi_phnum; k++) {
+    for (unsigned k = 0; ours && k < info->dlpi_phnum && !b->known; k++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[k];
-        const char *at = (const char *)(info->dlpi_addr + h->p_vaddr), *end = at + h->p_memsz;
-        while (h->p_type == PT_NOTE && !b->known && (size_t)(end - at) > sizeof(ElfW(Nhdr))) {
-            const ElfW(Nhdr) *n = (const void *)at;
-            const char *name = at + sizeof *n, *id = name + (n->n_namesz + 3) / 4 * 4;
-            if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 && memcmp(name, "GNU", 4) == 0)
-                b->id = ki_digest_bytes(id, n->n_descsz), b->known = true;
-            at = id + (n->n_descsz + 3) / 4 * 4;
-        }
+        const void *at = (const void *)(info->dlpi_addr + h->p_vaddr);
+        b->known = h->p_type == PT_NOTE && ki_build_id_in(at, h->p_memsz, &b->id);
     }
     return ours;
 }
@@ -99,7 +109,7 @@ bool ki_kept_find(ki_run *r, ki_digest key, ki_ir *ir, ki_program *out) {
     if (ok && out->stage == KI_S_RENDER) return true;
     if (ok) ki_program_free(out);
     ki_env_clear(&r->k->env);
-    (void)ki_ir_reset(ir);
+    (void)ki_ir_reset(ir); /* an open store has the memory that this takes */
     return false;
 }
 

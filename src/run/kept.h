@@ -11,6 +11,8 @@
 
 /* What this build of the library is; false: the linker did not say. */
 bool ki_build_id(ki_digest *id);
+/* The build id among ELF's notes, n bytes; false: it is not there. */
+bool ki_build_id_in(const void *notes, size_t n, ki_digest *id);
 /* Adds to a key what lowering depends on besides the program: this build, the machine and what settings say of it; measured: also what
  * times depend on. False: without the build, of which the linker did not say what it is. */
 bool ki_machine_key(const ki_lower_opts *o, bool measured, ki_digest *key);

@@ -57,15 +57,17 @@ static void write_part(part *p, ki_kernel_text *const *k) {
     }
 }
 
-static ki_digest part_key(const ki_code *c, const char *cflags, const ki_text *source) {
+/* p->key, of what write_part wrote. False: no memory. */
+static bool part_key(const ki_code *c, const char *cflags, part *p) {
     ki_text head = {0};
     ki_text_put(&head, VERSION_TEXT KI_C_FLAGS " " LINK_FLAGS " ");
     ki_text_printf(&head, "%s\n%s\n", cflags, c->cc.identity.s);
-    ki_digest a = ki_digest_bytes(source->s, source->n);
-    a.a = ki_hash_bytes(a.a, head.s ? head.s : "", head.n);
-    a.b = ki_hash_bytes(a.b, head.s ? head.s : "", head.n);
+    bool ok = !head.oom && !p->source.oom;
+    p->key = ki_digest_bytes(p->source.s, p->source.n);
+    if (ok) p->key.a = ki_hash_bytes(p->key.a, head.s, head.n);
+    if (ok) p->key.b = ki_hash_bytes(p->key.b, head.s, head.n);
     ki_text_free(&head);
-    return a;
+    return ok;
 }
 
 /* Splits a copy of the flags at its spaces. */
@@ -136,9 +138,8 @@ static bool compile_missing(ki_code *c, ki_device *d, unsigned jobs, const char 
     bool ok = true;
     for (size_t j = 0; j < parts && ok; j++) {
         write_part(&p[j], k);
-        if (p[j].source.oom) ok = (ki_fail(d->env, KI_E_NOMEM), false);
+        ok = part_key(c, cflags, &p[j]) || (ki_fail(d->env, KI_E_NOMEM), false);
         if (!ok) break;
-        p[j].key = part_key(c, cflags, &p[j].source);
         p[j].object = ki_code_cache_load(&c->cache, p[j].key);
         if (p[j].object) d->stats.cached += p[j].to - p[j].from;
         else ok = start_part(c, d, cflags, &p[j]);
@@ -160,7 +161,6 @@ static bool compile_missing(ki_code *c, ki_device *d, unsigned jobs, const char 
     return ok;
 }
 
-static bool open_tools(ki_code *c, ki_env *env) {
 /* The compiler that KN_CC asks for now. */
 static bool find_compiler(ki_code *c, ki_env *env) {
     const char *said = ki_setting(env, KI_VAR_CC);
@@ -171,6 +171,7 @@ static bool find_compiler(ki_code *c, ki_env *env) {
     return c->cc_said.oom ? (ki_fail(env, KI_E_NOMEM), false) : ki_cc_find(env, &c->cc);
 }
 
+static bool open_tools(ki_code *c, ki_env *env) {
     return find_compiler(c, env) && (c->cache.temp || ki_code_cache_open(env, &c->cache));
 }
 
@@ -202,7 +203,7 @@ void ki_code_close(ki_code *c) {
     ki_free(c->object);
     ki_entries_free(&c->known);
     ki_cc_free(&c->cc);
-    ki_code_cache_close(&c->cache);
     ki_text_free(&c->cc_said);
+    ki_code_cache_close(&c->cache);
     *c = (ki_code){0};
 }

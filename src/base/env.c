@@ -19,7 +19,7 @@ static const error_row errors[KI_E_COUNT] = {
 };
 
 const ki_var_info ki_vars[KI_VAR_COUNT] = {
-#define KI_ENV(name, def, numbers, doc) [KI_VAR_##name] = {"KN_" #name, def, numbers, doc},
+#define KI_ENV(name, def, numbers, code, doc) [KI_VAR_##name] = {"KN_" #name, def, numbers, code, doc},
 #include "base/env.def"
 #undef KI_ENV
 };

@@ -30,13 +30,15 @@ typedef struct ki_loc {
 } ki_loc;
 
 typedef enum ki_var {
-#define KI_ENV(name, def, numbers, doc) KI_VAR_##name,
+#define KI_ENV(name, def, numbers, code, doc) KI_VAR_##name,
 #include "base/env.def"
 #undef KI_ENV
     KI_VAR_COUNT
 } ki_var;
 typedef struct ki_var_info {
-    const char *name, *def, *numbers, *doc;
+    const char *name, *def, *numbers;
+    bool code; /* what a program is made into depends on it */
+    const char *doc;
 } ki_var_info;
 extern const ki_var_info ki_vars[KI_VAR_COUNT];
 

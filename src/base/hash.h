@@ -53,5 +53,10 @@ static inline ki_digest ki_digest_bytes(const void *data, size_t n) {
     return (ki_digest){ki_hash_bytes(UINT64_C(0x6b6f696e65), data, n),
                        ki_hash_bytes(UINT64_C(0x6469616c656374), data, n)};
 }
+/* The same with n numbers more. */
+static inline ki_digest ki_digest_also(ki_digest d, const uint64_t *v, size_t n) {
+    for (size_t i = 0; i < n; i++) d = (ki_digest){ki_hash2(d.a, v[i]), ki_hash2(d.b ^ v[i], i + 1)};
+    return d;
+}
 
 #endif

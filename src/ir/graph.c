@@ -367,7 +367,7 @@ ki_digest ki_graph_digest(ki_ir *ir, const kn_uop *root, size_t nroot, bool *ok)
     ki_digest total = {UINT64_C(0x6b6f696e65), UINT64_C(0x75706f)};
     int64_t count = ki_toposort(ir, root, nroot, &order);
     ki_digest *d = count < 0 ? NULL : ki_calloc(ir->n, sizeof *d);
-    *ok = d != NULL;
+    *ok = d || (ki_fail(ir->env, KI_E_NOMEM), false);
     for (int64_t i = 0; i < count && d; i++) {
         kn_uop u = order[i];
         uint64_t head = (uint64_t)u->op << 40 | (uint64_t)u->dtype << 32 | u->nsrc, body;
@@ -419,7 +419,7 @@ int64_t ki_eval_index(ki_ir *ir, kn_uop u, const kn_uop *var, const int64_t *val
     kn_uop *order;
     int64_t count = ki_toposort(ir, &u, 1, &order), result = 0;
     int64_t *v = count < 0 ? NULL : ki_calloc(ir->n, sizeof *v);
-    *ok = v != NULL;
+    *ok = v || (ki_fail(ir->env, KI_E_NOMEM), false);
     for (int64_t i = 0; i < count && *ok; i++) {
         size_t k = 0;
         while (k < n && var[k] != order[i]) k++;

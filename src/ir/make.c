@@ -68,6 +68,7 @@ kn_uop ki_bitcast(ki_ir *ir, kn_uop a, kn_dtype t) {
 kn_uop ki_param_make(ki_ir *ir, int slot, kn_dtype t, kn_addrspace as, unsigned device, const char *name,
                      const int64_t *lohi, kn_uop shape) {
     size_t len = name ? strlen(name) : 0;
+    if (!shape && ir->env->err != KI_E_NONE) return NULL; /* a shape that could not be made, perhaps */
     _Alignas(16) char raw[sizeof(ki_param) + 256] = {0};
     ki_param *k = (ki_param *)raw;
     if (len > 255) return ki_fail(ir->env, KI_E_ARG_INVALID, "param", "a name has at most 255 bytes"), NULL;

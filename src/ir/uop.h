@@ -349,7 +349,7 @@ static inline void ki_map_set(ki_map *m, kn_uop u, kn_uop to) { m->set[u->id] = 
 kn_uop ki_substitute(ki_ir *ir, kn_uop root, const kn_uop *from, const kn_uop *to, size_t n);
 /* The same for several roots at once, in place. False: out of memory or an ill-formed result. */
 bool ki_substitute_all(ki_ir *ir, kn_uop *root, size_t nroot, const kn_uop *from, const kn_uop *to, size_t n);
-/* 128 bits of the graph's content: equal graphs of any two stores have equal digests. */
+/* 128 bits of the graph's content: equal graphs of any two stores have equal digests. *ok false: out of memory, env says so. */
 ki_digest ki_graph_digest(ki_ir *ir, const kn_uop *root, size_t nroot, bool *ok);
 /* u's arg, its payload interned in another store; .p is NULL if that failed. */
 kn_arg ki_import_arg(ki_ir *to, kn_uop u);

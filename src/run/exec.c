@@ -261,11 +261,10 @@ static bool thin_out(ki_run *r) {
 }
 
 ki_digest ki_exec_settings(ki_run *r, const ki_device *d) {
-    const ki_env *env = &r->k->env;
-    static const ki_var text[] = {KI_VAR_CPU, KI_VAR_THREADS, KI_VAR_STREAM, KI_VAR_CODE};
-    ki_digest all = {ki_hash2(d->id, ki_setting_number(env, KI_VAR_ALONE)), ki_setting_number(env, KI_VAR_BEAM)};
-    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
-        const char *s = ki_setting(env, text[i]);
+    ki_digest all = {d->id, 0};
+    for (int v = 0; v < KI_VAR_COUNT; v++) {
+        if (!ki_vars[v].code) continue;
+        const char *s = ki_setting(&r->k->env, (ki_var)v);
         size_t n = strlen(s);
         all = (ki_digest){ki_hash_bytes(all.a, s, n), ki_hash_bytes(all.b, s, n)};
     }

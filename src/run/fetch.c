@@ -35,27 +35,39 @@ static ki_storage *realized(kn_tensor t, const char *fn, kn_uop *at) {
 }
 
 /* The size of an axis with the variables' present values. */
-static bool dim_now(kn_ctx *k, const ki_dim *d, int64_t *n) {
+static bool size_now(kn_ctx *k, unsigned axis, kn_uop sym, int64_t *n) {
     kn_uop *order, *var = NULL;
     int64_t *value = NULL;
     size_t m = 0;
-    if (!d->sym) return *n = d->n, true;
-    int64_t count = ki_toposort(&k->ir, &d->sym, 1, &order);
+    int64_t count = ki_toposort(&k->ir, &sym, 1, &order);
     bool ok = count >= 0 && (var = ki_calloc((size_t)count, sizeof *var)) &&
               (value = ki_calloc((size_t)count, sizeof *value));
     if (!ok) ki_fail(&k->env, KI_E_NOMEM);
     for (int64_t i = 0; i < count && ok; i++) {
-        if (order[i]->op != KN_PARAM) continue;
-        const char *name = order[i]->arg.param->name;
-        var[m] = order[i];
-        ok = ki_bound_value(k->run, name, &value[m++]);
-        if (!ok) ki_fail(&k->env, KI_E_VARIABLE_UNBOUND, name);
+        kn_uop v = order[i];
+        if (!ki_is_variable(v)) continue;
+        var[m] = v;
+        ok = ki_variable_now(k, v->arg.param->name, v->lo.i, v->hi.i, &value[m++]);
     }
-    if (ok) *n = ki_eval_index(&k->ir, d->sym, var, value, m, &ok);
+    if (ok) *n = ki_eval_index(&k->ir, sym, var, value, m, &ok);
+    if (!ok) ki_fail(&k->env, KI_E_SIZE_OF_DATA, axis); /* unless the reason has been said */
     ki_free(order);
     ki_free(var);
     ki_free(value);
-    return ok && *n >= 0 && *n <= d->n;
+    return ok;
+}
+
+/* The same of all axes, and how many elements that makes. */
+static bool shape_now(kn_ctx *k, const ki_type *t, int64_t *dim, size_t *numel) {
+    *numel = 1;
+    for (unsigned a = 0; a < t->rank; a++) {
+        const ki_dim *d = &t->dim[a];
+        dim[a] = d->n;
+        if (d->sym && !size_now(k, a, d->sym, &dim[a])) return false;
+        if (dim[a] < 0 || dim[a] > d->n) return ki_fail(&k->env, KI_E_SIZE_NOW, a, dim[a], d->n), false;
+        *numel *= (size_t)dim[a];
+    }
+    return true;
 }
 
 static bool copy_out(const ki_storage *s, size_t offset, void *to, size_t bytes) {
@@ -90,13 +102,9 @@ kn_status kn_to_host(kn_tensor t, void *to, size_t bytes) {
     ki_settle_failure(k);
     kn_uop at = NULL;
     ki_storage *s = realized(t, "to_host", &at);
-    size_t item = s ? ki_itemsize((kn_dtype)t->u->dtype) : 0, need = item;
-    bool ok = s != NULL;
-    for (unsigned a = 0; ok && a < t->u->type->rank; a++) {
-        ok = dim_now(k, &t->u->type->dim[a], &dim[a]);
-        need *= ok ? (size_t)dim[a] : 1;
-    }
-    if (ok && need != bytes) ki_fail(&k->env, KI_E_HOST_SIZE, need, bytes);
+    size_t item = s ? ki_itemsize((kn_dtype)t->u->dtype) : 0, numel;
+    bool ok = s && shape_now(k, t->u->type, dim, &numel);
+    if (ok && numel * item != bytes) ki_fail(&k->env, KI_E_HOST_SIZE, numel * item, bytes);
     else if (ok && t->u->type->symbolic) copy_part(s, at, dim, to, item);
     else if (ok) copy_out(s, 0, to, bytes);
     return (kn_status)ki_settle_failure(k);
@@ -125,9 +133,13 @@ double kn_item(kn_tensor t) {
         ki_fail(&k->env, KI_E_NOT_ONE_ELEMENT, (long long)ki_numel(t->u));
     } else {
         kn_uop at;
+        int64_t dim[KI_MAX_RANK];
+        size_t numel;
         ki_storage *s = realized(t, "item", &at);
         kn_dtype dt = s ? (kn_dtype)t->u->dtype : KN_VOID;
-        if (s && copy_out(s, 0, &bits, ki_itemsize(dt))) v = ki_f64_from_bits(dt, ki_storage_get(dt, &bits, 0));
+        bool ok = s && shape_now(k, t->u->type, dim, &numel);
+        if (ok && numel != 1) ki_fail(&k->env, KI_E_NOT_ONE_ELEMENT, (long long)numel);
+        else if (ok && copy_out(s, 0, &bits, ki_itemsize(dt))) v = ki_f64_from_bits(dt, ki_storage_get(dt, &bits, 0));
     }
     ki_settle_failure(k);
     return v;

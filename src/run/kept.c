@@ -3,6 +3,7 @@
 
 #include "base/cpuid.h"
 #include "base/text.h"
+#include "run/search/tune.h"
 
 #include <link.h>
 #include <string.h>
@@ -15,6 +16,22 @@ typedef struct build {
     bool known;
 } build;
 
+bool ki_build_id_in(const void *notes, size_t n, ki_digest *id) {
+    ElfW(Nhdr) h;
+    for (const char *at = notes; n >= sizeof h;) {
+        memcpy(&h, at, sizeof h);
+        uint64_t name = sizeof h + ((uint64_t)h.n_namesz + 3) / 4 * 4, end = name + h.n_descsz,
+                 next = (end + 3) / 4 * 4;
+        if (end > n) return false;
+        if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 && memcmp(at + sizeof h, "GNU", 4) == 0)
+            return *id = ki_digest_bytes(at + name, h.n_descsz), true;
+        if (next > n) return false; /* the last one need not be filled up */
+        at += next;
+        n -= next;
+    }
+    return false;
+}
+
 /* The build id (a note the linker writes) of the object that holds `here`. */
 static int look_at(struct dl_phdr_info *info, size_t size, void *arg) {
     build *b = arg;
@@ -24,16 +41,10 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[k];
         ours |= h->p_type == PT_LOAD && b->here - (info->dlpi_addr + h->p_vaddr) < h->p_memsz;
     }
-    for (unsigned k = 0; ours && k < info->dlpi_phnum; k++) {
+    for (unsigned k = 0; ours && k < info->dlpi_phnum && !b->known; k++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[k];
-        const char *at = (const char *)(info->dlpi_addr + h->p_vaddr), *end = at + h->p_memsz;
-        while (h->p_type == PT_NOTE && !b->known && (size_t)(end - at) > sizeof(ElfW(Nhdr))) {
-            const ElfW(Nhdr) *n = (const void *)at;
-            const char *name = at + sizeof *n, *id = name + (n->n_namesz + 3) / 4 * 4;
-            if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 && memcmp(name, "GNU", 4) == 0)
-                b->id = ki_digest_bytes(id, n->n_descsz), b->known = true;
-            at = id + (n->n_descsz + 3) / 4 * 4;
-        }
+        const void *at = (const void *)(info->dlpi_addr + h->p_vaddr);
+        b->known = h->p_type == PT_NOTE && ki_build_id_in(at, h->p_memsz, &b->id);
     }
     return ours;
 }
@@ -58,30 +69,33 @@ static bool program_digest(const ki_program *p, ki_digest *d) {
     return ok;
 }
 
+bool ki_machine_key(const ki_lower_opts *o, bool measured, ki_digest *key) {
+    const ki_machine *m = &o->machine;
+    ki_digest build = {0};
+    bool known = ki_build_id(&build);
+    const uint64_t all[] = {build.a,    build.b,   ki_cpu_features(), o->target->level, o->target->native,
+                            m->threads, m->stream, m->ahead,          m->alone};
+    *key = ki_digest_also(*key, all, sizeof all / sizeof *all);
+    if (measured) {
+        uint64_t times[4] = {ki_cpu_model()};
+        ki_tune_caches(times + 1);
+        *key = ki_digest_also(*key, times, 4);
+    }
+    return known;
+}
+
 bool ki_kept_key(ki_run *r, const ki_program *p, const ki_lower_opts *o, ki_digest *key) {
     ki_env *env = &r->k->env;
-    ki_digest id;
     /* Who looks at the stages wants to see them run. */
     bool watched =
         ki_setting_number(env, KI_VAR_VERIFY) || *ki_setting(env, KI_VAR_DEBUG) || *ki_setting(env, KI_VAR_TRACE);
-    if (!o->target->native || watched || !ki_build_id(&id) || !program_digest(p, key)) return false;
-    const uint64_t also[] = {id.a,
-                             id.b,
-                             ki_cpu_features(),
-                             o->target->level,
-                             o->machine.threads,
-                             o->machine.stream,
-                             o->machine.ahead,
-                             o->machine.alone,
-                             p->nin,
-                             p->nout,
-                             ki_setting_number(env, KI_VAR_BEAM)};
-    for (unsigned k = 0; k < sizeof also / sizeof *also; k++) {
-        key->a = ki_hash2(key->a, also[k]);
-        key->b = ki_hash2(key->b ^ also[k], k + 1);
-    }
-    if (!r->cache.temp && !ki_code_cache_open(env, &r->cache)) return false;
-    return r->cache.dir != NULL;
+    const uint64_t also[] = {p->nin, p->nout, o->choose ? ki_setting_number(env, KI_VAR_BEAM) : 0};
+    if (!o->target->native || watched || env->err != KI_E_NONE) return false;
+    bool ok = program_digest(p, key) && ki_machine_key(o, o->choose != NULL, key) &&
+              (r->cache.temp || ki_code_cache_open(env, &r->cache)) && r->cache.dir;
+    if (ok) *key = ki_digest_also(*key, also, sizeof also / sizeof *also);
+    else ki_env_clear(env); /* that it is not kept is no failure */
+    return ok;
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
@@ -95,7 +109,7 @@ bool ki_kept_find(ki_run *r, ki_digest key, ki_ir *ir, ki_program *out) {
     if (ok && out->stage == KI_S_RENDER) return true;
     if (ok) ki_program_free(out);
     ki_env_clear(&r->k->env);
-    (void)ki_ir_reset(ir);
+    (void)ki_ir_reset(ir); /* an open store has the memory that this takes */
     return false;
 }
 

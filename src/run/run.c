@@ -119,15 +119,10 @@ bool ki_prepare(kn_ctx *k, const char *device, const ki_program *const *p, size_
     return d && ki_exec_make(r, d, p, n, out);
 }
 
-static bool check_variable(ki_env *env, const ki_sched_var *v, int64_t value) {
-    if (ki_is_float(v->dtype) || (value >= v->lo && value <= v->hi)) return true;
-    ki_fail(env, KI_E_VARIABLE_RANGE, v->name, (long long)value, (long long)v->lo, (long long)v->hi);
-    return false;
-}
-
 /* Inputs by port of e, from those by port of p. A variable's value stands in its input. */
 static bool take_inputs(ki_run *r, const ki_exec *e, const ki_program *p, void *const *in, void **to, int64_t *var) {
     ki_env *env = &r->k->env;
+    const ki_sched_var *x = e->var;
     uint8_t *known = ki_calloc(e->nvar, 1);
     bool ok = known || (ki_fail(env, KI_E_NOMEM), false);
     for (size_t i = 0; i < e->nin && ok; i++) {
@@ -137,13 +132,13 @@ static bool take_inputs(ki_run *r, const ki_exec *e, const ki_program *p, void *
             ki_fail(env, KI_E_INPUT_MISSING, o >= 0 ? p->in[o].name : "?");
             ok = false;
         } else if (v >= 0) {
-            var[v] = (int64_t)ki_storage_get(e->var[v].dtype, to[i], 0);
+            var[v] = (int64_t)ki_storage_get(x[v].dtype, to[i], 0);
             known[v] = 1;
-            ok = check_variable(env, &e->var[v], var[v]);
+            ok = ki_variable_holds(env, x[v].name, x[v].lo, x[v].hi, var[v]);
         }
     }
     for (uint32_t v = 0; v < e->nvar && ok; v++)
-        if (!known[v]) ok = (ki_fail(env, KI_E_VARIABLE_UNBOUND, e->var[v].name), false);
+        if (!known[v]) ok = (ki_fail(env, KI_E_VARIABLE_UNBOUND, x[v].name), false);
     ki_free(known);
     return ok;
 }

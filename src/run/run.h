@@ -119,8 +119,10 @@ bool ki_copy_passed_through(const ki_exec *e, void *const *in, void *const *out)
 kn_captured *ki_captured_new(ki_run *r, ki_exec *e, void **in, void **out, const kn_uop *in_buffer,
                              const kn_uop *out_buffer);
 void ki_captured_close(kn_captured *c);
-/* The value kn_bind gave a variable; false: none. */
-bool ki_bound_value(const ki_run *r, const char *name, int64_t *value);
+/* Whether a variable's bounds have the value; false: env says so. */
+bool ki_variable_holds(ki_env *env, const char *name, int64_t lo, int64_t hi, int64_t value);
+/* The value kn_bind gave a variable; false: none, or one outside its bounds, and env says so. */
+bool ki_variable_now(kn_ctx *k, const char *name, int64_t lo, int64_t hi, int64_t *value);
 
 /* A program of stage rangeify that launches one kernel, a SINK of ir: a port in and out for each PARAM slot, in order,
  * and one in for each variable. The ports are the caller's to free, in any case. */

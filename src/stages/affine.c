@@ -6,7 +6,8 @@
 
 static ki_affine *fresh(ki_affines *a, uint32_t cap) {
     ki_affine *f = ki_arena_alloc(&a->arena, sizeof *f + cap * sizeof *f->t);
-    if (f) f->k = 0, f->n = 0;
+    if (!f) return ki_fail(a->ir->env, KI_E_NOMEM), NULL;
+    f->k = 0, f->n = 0;
     return f;
 }
 
@@ -19,7 +20,7 @@ const ki_affine *ki_affine_leaf(ki_affines *a, kn_uop x) {
 }
 
 const ki_affine *ki_affine_add(ki_affines *a, const ki_affine *f, const ki_affine *g, int64_t s) {
-    ki_affine *h = fresh(a, f->n + g->n);
+    ki_affine *h = f && g ? fresh(a, f->n + g->n) : NULL;
     int64_t c;
     if (!h || ki_mul_overflow(g->k, s, &c) || ki_add_overflow(f->k, c, &h->k)) return NULL;
     for (uint32_t i = 0, j = 0; i < f->n || j < g->n;) {

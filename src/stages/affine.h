@@ -30,7 +30,7 @@ typedef struct ki_affines {
 const ki_affine *ki_affine_leaf(ki_affines *a, kn_uop x);
 /* The form of u (dtype index), given those of its sources; NULL when it has none but ki_affine_leaf. */
 const ki_affine *ki_affine_of(ki_affines *a, kn_uop u, const ki_affine *const *src);
-/* f + s * g. NULL on overflow or out of memory. */
+/* f + s * g. NULL on overflow or out of memory (then env says so, as all here do), or where f or g is. */
 const ki_affine *ki_affine_add(ki_affines *a, const ki_affine *f, const ki_affine *g, int64_t s);
 /* Bounds, false if unbounded. */
 bool ki_affine_bounds(const ki_affine *f, int64_t *lo, int64_t *hi);

@@ -288,9 +288,8 @@ bool ki_lower(const ki_program *in, ki_ir *ir, ki_stage to, const ki_lower_opts 
         if (ok && o.verify >= 3) ok = ki_verify_meaning(in, out);
     }
     ki_watch_stage(ir->env, "tensor", NULL, 0); /* what is rewritten next is the front end's (gradients) */
-    if (!ok) {
-        if (ir->env->err == KI_E_NONE) ki_fail(ir->env, KI_E_INTERNAL, "a stage failed and did not say why");
-        ki_program_free(out);
-    }
-    return ok;
+    if (!ok && ir->env->err == KI_E_NONE) ki_fail(ir->env, KI_E_INTERNAL, "a stage failed and did not say why");
+    if (ok && ir->env->err == KI_E_NONE) return true;
+    ki_program_free(out); /* what was made although something failed may lack it */
+    return false;
 }

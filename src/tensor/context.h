@@ -137,14 +137,17 @@ typedef struct ki_plan {
     size_t nassign; /* the first nassign roots are assignments: they write ki_assigned_buffer(root) */
     kn_uop function; /* all roots are results of this one, whose arguments are buffers; NULL: it is not so */
     ki_program program;
+    struct ki_changes *changes; /* what tensors are to become, once it is known; NULL: not yet */
 } ki_plan;
 /* False: env has the failure of the first bad tensor. An empty plan (n 0) means that all is realised already. */
 bool ki_plan_open(kn_ctx *k, const kn_tensor *t, size_t n, ki_plan *plan);
 bool ki_plan_program(kn_ctx *k, ki_plan *plan); /* makes plan->program, of a plan that is not empty */
-/* When it has run: value[i] is what root[i] has become, a view (RESHAPE) of a new BUFFER made by ki_buffer_new; for
- * an assignment the run layer passes NULL. Every live tensor that reads root[i] now reads value[i]; tensors that
+/* Before it runs, so that nothing can fail once something is overwritten: value[i] is what root[i] is to become, a view (RESHAPE)
+ * of a new BUFFER made by ki_buffer_new; for an assignment the run layer passes NULL. Nothing can be seen of it yet. */
+bool ki_plan_prepare(kn_ctx *k, ki_plan *plan, const kn_uop *value);
+/* When it has run, and no tensor has come or gone meanwhile: every live tensor that read root[i] now reads value[i]; tensors that
  * still need the old value of an assigned BUFFER become error tensors. */
-bool ki_plan_done(kn_ctx *k, const ki_plan *plan, const kn_uop *value);
+void ki_plan_done(kn_ctx *k, const ki_plan *plan);
 void ki_plan_close(ki_plan *plan);
 /* The buffers with these ids hold something else now, which no assign has told: tensors still to be computed from them are stale, and
  * no gradient reaches through. */

@@ -166,20 +166,58 @@ bool ki_plan_open(kn_ctx *k, const kn_tensor *t, size_t n, ki_plan *plan) {
     return ok;
 }
 
+/* ---- afterwards -------------------------------------------------------------------------------------------- */
+
+/* Tensors, and a node for each. */
+typedef struct nodes {
+    struct kn_tensor_s **t;
+    kn_uop *u;
+    size_t n, tcap, ucap;
+} nodes;
+
+static bool add_node(kn_ctx *k, nodes *v, struct kn_tensor_s *t, kn_uop u) {
+    if (!ki_array_grow(&v->t, &v->tcap, v->n + 1, sizeof(struct kn_tensor_s *)) ||
+        !ki_array_grow(&v->u, &v->ucap, v->n + 1, sizeof *v->u))
+        return ki_fail(&k->env, KI_E_NOMEM), false;
+    v->t[v->n] = t;
+    v->u[v->n++] = u;
+    return true;
+}
+
+struct ki_changes {
+    overwritten o;  /* none, where nothing is assigned */
+    uint32_t from;  /* the least id of a root */
+    uint8_t *value; /* by id from there on: a root that is no assign */
+    nodes shown;    /* the tensors that may read a root, and what they will show; */
+    nodes past;     /* all that are to remember what they were computed from, and that */
+};
+
+static void changes_free(struct ki_changes *a) {
+    if (!a) return;
+    close_overwritten(&a->o);
+    ki_free(a->value);
+    ki_free(a->shown.t), ki_free(a->shown.u);
+    ki_free(a->past.t), ki_free(a->past.u);
+    ki_free(a);
+}
+
 void ki_plan_close(ki_plan *plan) {
     if (plan->program.ir) ki_program_free(&plan->program);
     ki_free(plan->root);
+    changes_free(plan->changes);
     *plan = (ki_plan){0};
 }
 
-/* ---- afterwards -------------------------------------------------------------------------------------------- */
+static bool is_stale(const overwritten *o, kn_uop u) {
+    if (!o->stale || !o->stale[u->id]) return false;
+    kn_uop base = ki_view_base(u);
+    return !base || (base->op != KN_BUFFER && o->stale[base->id]); /* any other view shows the new value */
+}
 
 static void mark_stale(kn_ctx *k, const overwritten *o) {
     for (struct kn_tensor_s *t = k->tensors; t; t = t->next) {
         if (t->past && o->reads[t->past->id]) t->past = NULL, t->cut = 1;
-        if (!t->u || !o->stale[t->u->id]) continue;
-        kn_uop base = ki_view_base(t->u);
-        if (base && (base->op == KN_BUFFER || !o->stale[base->id])) continue; /* a view: it shows the new value */
+        if (!t->u || !is_stale(o, t->u)) continue;
         ki_views_drop(k, t);
         t->u = NULL;
         t->dead = KI_STALE;
@@ -187,109 +225,88 @@ static void mark_stale(kn_ctx *k, const overwritten *o) {
     }
 }
 
-/* The live tensors that may read a root: what is data already, and older than all of them, is not looked at, so that a realize costs
- * what it is about and not what lives beside it. */
-typedef struct readers {
-    struct kn_tensor_s **t;
-    kn_uop *u; /* theirs */
-    size_t n, cap, ucap;
-    uint32_t from; /* the least id of a root */
-    bool failed;
-} readers;
-
-static void add_readers(readers *r, struct kn_tensor_s *list) {
-    for (struct kn_tensor_s *t = list; t && !r->failed; t = t->view_next) {
-        if (t->u->id < r->from) continue;
-        r->failed = !ki_array_grow(&r->t, &r->cap, r->n + 1, sizeof(struct kn_tensor_s *)) ||
-                    !ki_array_grow(&r->u, &r->ucap, r->n + 1, sizeof *r->u);
-        if (!r->failed) r->t[r->n] = t, r->u[r->n++] = t->u;
-    }
-}
-
-/* Views of data that are roots themselves: each buffer's views once. */
-static void add_views(kn_ctx *k, const ki_plan *plan, readers *r) {
-    ki_map *seen = ki_map_take(&k->ir);
-    r->failed |= !seen;
-    for (size_t i = 0; i < plan->n && !r->failed; i++) {
-        kn_uop base = ki_view_base(plan->root[i]);
-        if (!base || base->op != KN_BUFFER || ki_map_get(seen, base)) continue;
-        ki_map_set(seen, base, base);
-        add_readers(r, k->view[base->id]);
-    }
-    ki_map_give(&k->ir, seen);
-}
-
-static bool find_readers(kn_ctx *k, const ki_plan *plan, readers *r) {
-    *r = (readers){.from = UINT32_MAX};
-    for (size_t i = 0; i < plan->n; i++)
-        if (plan->root[i]->id < r->from) r->from = plan->root[i]->id;
-    add_readers(r, k->open);
-    for (uint32_t id = r->from; id < k->ir.n && id < k->nview; id++) /* what is still to be assigned */
-        if (k->view[id] && k->ir.node[id]->op == KN_AFTER) add_readers(r, k->view[id]);
-    add_views(k, plan, r);
-    return !r->failed || (ki_fail(&k->env, KI_E_NOMEM), false);
-}
-
-/* Realised values remember the graph they came from, unless that no longer gives them. */
-static bool remember(kn_ctx *k, const ki_plan *plan, const overwritten *o, const readers *r) {
-    uint8_t *root = ki_calloc(k->ir.n - r->from, 1);
-    if (!root) return ki_fail(&k->env, KI_E_NOMEM), false;
-    for (size_t i = plan->nassign; i < plan->n; i++) root[plan->root[i]->id - r->from] = 1;
-    for (size_t i = 0; i < r->n; i++) {
-        struct kn_tensor_s *t = r->t[i];
-        if (!root[t->u->id - r->from]) continue;
-        t->cut = o->reads && o->reads[t->u->id];
-        t->past = t->cut ? NULL : t->u;
-    }
-    ki_free(root);
+static bool add_readers(kn_ctx *k, struct ki_changes *a, struct kn_tensor_s *list) {
+    for (struct kn_tensor_s *t = list; t; t = t->view_next)
+        if (t->u->id >= a->from && !is_stale(&a->o, t->u) && !add_node(k, &a->shown, t, t->u)) return false;
     return true;
 }
 
-/* What tensors were computed from, by what assigns left. */
-static bool replace_pasts(kn_ctx *k, const ki_plan *plan, const kn_uop *to) {
-    size_t n = 0;
-    for (struct kn_tensor_s *t = plan->nassign ? k->tensors : NULL; t; t = t->next) n += t->past != NULL;
-    if (!n) return true;
-    kn_uop *u = ki_malloc(n * sizeof *u);
-    if (!u) return ki_fail(&k->env, KI_E_NOMEM), false;
-    n = 0;
-    for (struct kn_tensor_s *t = k->tensors; t; t = t->next)
-        if (t->past) u[n++] = t->past;
-    bool ok = ki_substitute_all(&k->ir, u, n, plan->root, to, plan->nassign);
-    n = 0;
-    for (struct kn_tensor_s *t = k->tensors; ok && t; t = t->next)
-        if (t->past) t->past = u[n++];
-    ki_free(u);
+/* Views of data that are roots themselves: each buffer's views once. */
+static bool add_views(kn_ctx *k, const ki_plan *plan, struct ki_changes *a) {
+    ki_map *seen = ki_map_take(&k->ir);
+    bool ok = seen != NULL;
+    for (size_t i = 0; i < plan->n && ok; i++) {
+        kn_uop base = ki_view_base(plan->root[i]);
+        if (!base || base->op != KN_BUFFER || ki_map_get(seen, base)) continue;
+        ki_map_set(seen, base, base);
+        ok = add_readers(k, a, k->view[base->id]);
+    }
+    ki_map_give(&k->ir, seen);
     return ok;
 }
 
-/* The readers, with value[i] for root[i]; their pasts only with what assigns left. */
-static bool replace(kn_ctx *k, const ki_plan *plan, const kn_uop *value, readers *r) {
+/* The live tensors that may read a root: what is data already, and older than all of them, is not looked at, so that a realize costs
+ * what it is about and not what lives beside it. */
+static bool find_readers(kn_ctx *k, const ki_plan *plan, struct ki_changes *a) {
+    bool ok = add_readers(k, a, k->open);
+    for (uint32_t id = a->from; id < k->ir.n && id < k->nview && ok; id++) /* what is still to be assigned */
+        if (k->view[id] && k->ir.node[id]->op == KN_AFTER) ok = add_readers(k, a, k->view[id]);
+    return ok && add_views(k, plan, a);
+}
+
+static bool find_values(kn_ctx *k, const ki_plan *plan, struct ki_changes *a) {
+    a->from = UINT32_MAX;
+    for (size_t i = 0; i < plan->n; i++)
+        if (plan->root[i]->id < a->from) a->from = plan->root[i]->id;
+    if (!(a->value = ki_calloc(k->ir.n - a->from, 1))) return ki_fail(&k->env, KI_E_NOMEM), false;
+    for (size_t i = plan->nassign; i < plan->n; i++) a->value[plan->root[i]->id - a->from] = 1;
+    return true;
+}
+
+static bool is_value(const struct ki_changes *a, kn_uop u) {
+    return u && u->id >= a->from && a->value[u->id - a->from];
+}
+
+/* Where something is assigned, all that tensors were computed from, or will have been, unless that no longer gives them. */
+static bool find_pasts(kn_ctx *k, const ki_plan *plan, struct ki_changes *a) {
+    for (struct kn_tensor_s *t = plan->nassign ? k->tensors : NULL; t; t = t->next) {
+        kn_uop past = is_value(a, t->u) ? t->u : t->past;
+        if (past && !a->o.reads[past->id] && !add_node(k, &a->past, t, past)) return false;
+    }
+    return true;
+}
+
+/* value[i] for root[i]; in pasts only what assigns leave. */
+static bool replace(kn_ctx *k, const ki_plan *plan, const kn_uop *value, struct ki_changes *a) {
     kn_uop *to = ki_malloc(plan->n * sizeof *to);
     if (!to) return ki_fail(&k->env, KI_E_NOMEM), false;
     for (size_t i = 0; i < plan->n; i++) to[i] = i < plan->nassign ? ki_assigned_buffer(plan->root[i]) : value[i];
-    bool ok = replace_pasts(k, plan, to) && ki_substitute_all(&k->ir, r->u, r->n, plan->root, to, plan->n) &&
-              ki_views_room(k, k->ir.n);
-    for (size_t i = 0; ok && i < r->n; i++) {
-        ki_views_drop(k, r->t[i]);
-        r->t[i]->u = r->u[i];
-        ki_views_add(k, r->t[i]);
-    }
+    bool ok = ki_substitute_all(&k->ir, a->past.u, a->past.n, plan->root, to, plan->nassign) &&
+              ki_substitute_all(&k->ir, a->shown.u, a->shown.n, plan->root, to, plan->n) && ki_views_room(k, k->ir.n);
     ki_free(to);
     return ok;
 }
 
-bool ki_plan_done(kn_ctx *k, const ki_plan *plan, const kn_uop *value) {
-    overwritten o = {NULL, NULL};
-    readers r = {0};
-    if (plan->n == 0) return true;
-    bool ok = !plan->nassign || find_overwritten(k, plan, &o);
-    if (ok && o.stale) mark_stale(k, &o);
-    ok = ok && find_readers(k, plan, &r) && remember(k, plan, &o, &r) && replace(k, plan, value, &r);
-    ki_free(r.t);
-    ki_free(r.u);
-    close_overwritten(&o);
-    return ok;
+bool ki_plan_prepare(kn_ctx *k, ki_plan *plan, const kn_uop *value) {
+    struct ki_changes *a = plan->changes = ki_calloc(1, sizeof *a);
+    if (!a) return ki_fail(&k->env, KI_E_NOMEM), false;
+    return (!plan->nassign || find_overwritten(k, plan, &a->o)) && find_values(k, plan, a) &&
+           find_readers(k, plan, a) && find_pasts(k, plan, a) && replace(k, plan, value, a);
+}
+
+void ki_plan_done(kn_ctx *k, const ki_plan *plan) {
+    struct ki_changes *a = plan->changes;
+    for (size_t i = 0; i < a->shown.n; i++) { /* realised values remember the graph they came from */
+        struct kn_tensor_s *t = a->shown.t[i];
+        if (is_value(a, t->u)) t->past = t->u, t->cut = 0;
+    }
+    if (plan->nassign) mark_stale(k, &a->o);
+    for (size_t i = 0; i < a->past.n; i++) a->past.t[i]->past = a->past.u[i];
+    for (size_t i = 0; i < a->shown.n; i++) {
+        ki_views_drop(k, a->shown.t[i]);
+        a->shown.t[i]->u = a->shown.u[i];
+        ki_views_add(k, a->shown.t[i]);
+    }
 }
 
 bool ki_overwritten(kn_ctx *k, const uint32_t *buffer, size_t n) {

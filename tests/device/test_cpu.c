@@ -1,11 +1,13 @@
 /* The CPU device: compiling, the two caches and what may happen to the one on disk, the compiler's absence and its
  * errors, names of devices, memory. */
 #include "base/cpuid.h"
+#include "device/cpu/cache.h"
 #include "device/cpu/cpu.h"
 #include "device/device.h"
 #include "../tap.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -156,6 +158,12 @@ static void compilers(void) {
     way.entry = NULL;
     d = fresh();
     CHECK(compile(d, &way, 1) && result(d, &way) == 1, "without them it optimizes");
+    ki_setting_set(&env, KI_VAR_CC, "/usr/bin/env cc -O0");
+    CHECK(compile(d, &way, 1) && result(d, &way) == 2, "another compiler counts from then on");
+    uint64_t runs = d->stats.compiler_runs;
+    ki_setting_set(&env, KI_VAR_CC, NULL);
+    CHECK(compile(d, &way, 1) && result(d, &way) == 1 && d->stats.compiler_runs == runs,
+          "and what the first one made is still known");
     ki_device_close(d);
     char *path = strdup(getenv("PATH") ? getenv("PATH") : ""), *cc = getenv("CC") ? strdup(getenv("CC")) : NULL;
     setenv("PATH", "/nowhere", 1);
@@ -216,6 +224,79 @@ static void compilers(void) {
     for (struct dirent *e; f && (e = readdir(f));) left += strncmp(e->d_name, ".koine", 6) == 0;
     if (f) closedir(f);
     CHECK(left == 0, "no temporary file is left behind");
+}
+
+/* A file of a process that was killed while it wrote it, so long ago that it is not one of those that write now. */
+static void left_behind(void) {
+    static const char *const name[] = {".koine-killed.so", ".koine-killed.kn", ".koine-writes.kn"};
+    const struct timespec long_ago[] = {{1000000000, 0}, {1000000000, 0}};
+    char path[3][512];
+    clean();
+    for (int i = 0; i < 3; i++) {
+        snprintf(path[i], sizeof path[i], "%s/%s", dir, name[i]);
+        FILE *f = fopen(path[i], "w");
+        if (f) fclose(f);
+        if (i < 2) utimensat(AT_FDCWD, path[i], long_ago, 0);
+    }
+    ki_kernel_text k = kernel("add", TEXT("add", "1"));
+    ki_device *d = fresh();
+    CHECK(compile(d, &k, 1) && access(path[0], F_OK) && access(path[1], F_OK), "what was left behind is removed");
+    CHECK(access(path[2], F_OK) == 0, "what is being written is not");
+    unlink(path[2]);
+    ki_device_close(d);
+}
+
+/* Whatever allocation fails, an object is kept under its own key or not at all. The compiler copies what a real one made. */
+static void no_memory(void) {
+    char made[512], path[512], script[512], copy[512], text[2048];
+    clean();
+    ki_kernel_text k = kernel("add", TEXT("add", "1"));
+    ki_device *d = fresh();
+    bool good = compile(d, &k, 1) && only_file(path, sizeof path);
+    ki_device_close(d);
+    snprintf(copy, sizeof copy, "%s/.made", dir);
+    snprintf(script, sizeof script, "%s/.copy", dir);
+    snprintf(text, sizeof text, "#!/bin/sh\nwhile [ $1 != -o ]; do shift; done\ncp %s $2\n", copy);
+    good = good && rename(path, copy) == 0;
+    FILE *f = fopen(script, "w");
+    fputs(text, f);
+    fclose(f);
+    chmod(script, 0700);
+    ki_setting_set(&env, KI_VAR_CC, script);
+    int n = 0, failed = 0;
+    for (int in_a_row = 0; good && in_a_row < 10;) {
+        clean();
+        d = fresh();
+        k.entry = NULL;
+        ki_alloc_fail((uint64_t)++n, 0);
+        bool ok = compile(d, &k, 1);
+        ki_alloc_fail(0, 0);
+        good =
+            ok ? result(d, &k) == 12 : env.err == KI_E_NOMEM || env.err == KI_E_CC_MISSING || env.err == KI_E_TEMP_FILE;
+        ki_device_close(d);
+        bool kept = only_file(made, sizeof made);
+        d = fresh();
+        k.entry = NULL;
+        good = good && compile(d, &k, 1) && d->stats.cached == kept;
+        ki_device_close(d);
+        if (!good) printf("# %d: %s\n", n, env.message.s);
+        failed += !ok;
+        in_a_row = ok ? in_a_row + 1 : 0;
+    }
+    CHECK(good && failed > 10, "each of %d allocations may fail, and what is kept is found", n);
+    ki_setting_set(&env, KI_VAR_CC, NULL);
+    unlink(script);
+    unlink(copy);
+    ki_code_cache c;
+    for (n = 1; n < 3; n++) {
+        ki_env_clear(&env);
+        ki_alloc_fail((uint64_t)n, 1);
+        CHECK(!ki_code_cache_open(&env, &c) && env.err == KI_E_NOMEM && !c.dir && !c.temp,
+              "a cache that has no memory from the %d. allocation on has nothing", n);
+        ki_alloc_fail(0, 0);
+        ki_code_cache_close(&c);
+    }
+    ki_env_clear(&env);
 }
 
 static void many(void) {
@@ -345,6 +426,8 @@ int main(void) {
     compiles();
     disk();
     compilers();
+    left_behind();
+    no_memory();
     many();
     threads();
     names();

@@ -93,6 +93,13 @@ def test_it_depends_on_the_level(run, small):
         assert [run(small, KN_CPU=level).searched for level in ("avx2", "sse2")] == [searched, searched]
 
 
+def test_a_device_that_does_not_search(run, small, tmp_path):
+    """What it keeps is what the heuristics choose: found where nobody asks for a search, and not where somebody does."""
+    assert run(small, KN_DEVICE="NULL").searched == 0
+    assert "0 cached" in run(small).log and len(records(tmp_path)) == 1
+    assert "1 cached" in run(small, KN_BEAM="0").log and "1 cached" in run(small).log
+
+
 def test_kernels_that_are_alike_are_searched_for_once(run, tmp_path):
     p = tmp_path / "two.kn"
     p.write_text("""koine 1 tensor

@@ -291,6 +291,39 @@ static void no_memory(void) {
           (unsigned long long)noticed, (unsigned long long)n);
 }
 
+/* A capture that fails has not run: what it adds is added once. Nor is a first value there that failed, for a step not to begin with. */
+static bool adds_once(const char *device, bool has_value, uint64_t n, bool *good) {
+    kn_ctx *k = kn_open(device);
+    kn_tensor p = kn_param(kn_full(k, KN_SHAPE(2), 5, KN_F32));
+    kn_captured *step = NULL;
+    if (has_value) kn_realize(p), kn_assign(p, kn_adds(p, 1));
+    ki_alloc_fail(n, 0);
+    if (has_value) step = kn_capture(p);
+    else kn_realize(p);
+    ki_alloc_fail(0, 0);
+    *good = !kn_error(k);
+    bool told = has_value ? *good == (step != NULL) : *good || kn_error(k) == KN_NOMEM;
+    kn_clear(k);
+    if (!has_value) kn_assign(p, kn_adds(p, 1));
+    if (!step) step = kn_capture(p);
+    bool right =
+        step && kn_item(kn_select(p, 0, 1)) == 6 && kn_replay(step) == KN_OK && kn_item(kn_select(p, 0, 1)) == 7;
+    if (!told || !right) printf("# %d: %s\n", (int)n, kn_message(k));
+    kn_close(k);
+    return told && right;
+}
+
+static void no_memory_to_add(const char *device, bool has_value) {
+    uint64_t n = 0, noticed = 0;
+    bool ok = true, good;
+    for (int in_a_row = 0; ok && in_a_row < 50; in_a_row = good ? in_a_row + 1 : 0) {
+        ok = adds_once(device, has_value, ++n, &good);
+        noticed += !good;
+    }
+    CHECK(ok && noticed > 30, "%s: a place %s: added once, whichever of %d allocations fails", device,
+          has_value ? "that has a value" : "without one", (int)n);
+}
+
 int main(void) {
     static const char *const devices[] = {"CPU", "INTERP"};
     for (int i = 0; i < 2; i++) {
@@ -304,5 +337,6 @@ int main(void) {
     }
     driven_out();
     no_memory();
+    for (int i = 0; i < 4; i++) no_memory_to_add(devices[i / 2], i % 2);
     return tap_done();
 }

@@ -1,4 +1,5 @@
 /* Realising tensors: results, the schedule cache, assignments, storage, variables, what is counted, and failures. */
+#include "base/alloc.h"
 #include "run/run.h"
 #include "../tap.h"
 
@@ -162,6 +163,74 @@ static void variables(const char *device) {
     CHECK(kn_to_host(more, NULL, 0) == KN_OK, "%s: and of none (%s)", device, kn_message(k));
     CHECK(!kn_data(more) && strstr(kn_message(k), "kn_to_host"), "%s: which has no place", device);
     kn_close(k);
+}
+
+/* Sizes that variables have, of data, which nothing computes: the same messages as of what is computed. */
+static void sizes(const char *device) {
+    kn_ctx *k = kn_open(device);
+    kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(6)), n = kn_variable(k, "n", 1, 6);
+    kn_tensor some = kn_shrink(x, KN_LIST(0), KN_SHAPE(kn_sym(n)));
+    float out[6] = {-1};
+    CHECK(kn_to_host(some, out, 12) == KN_BAD_ARGUMENT && strstr(kn_message(k), "'n' has no value"),
+          "%s: a size that was never bound: %s", device, kn_message(k));
+    kn_clear(k);
+    kn_bind(k, "n", 3);
+    CHECK(SAME(some, 1, 2, 3), "%s: one that is (%s)", device, kn_message(k));
+    static const int outside[] = {-1, 0, 7, 100};
+    for (int i = 0; i < 4; i++) {
+        kn_bind(k, "n", outside[i]);
+        size_t bytes = outside[i] > 0 ? 4 * (size_t)outside[i] : 0;
+        CHECK(kn_to_host(some, out, bytes) == KN_BAD_ARGUMENT && strstr(kn_message(k), "outside [1, 6]") &&
+                  out[0] == -1,
+              "%s: %d is outside its bounds: %s", device, outside[i], kn_message(k));
+        kn_clear(k);
+    }
+    kn_tensor m = kn_variable(k, "m", 0, 1), one = kn_shrink(x, KN_LIST(0), KN_SHAPE(kn_sym(m)));
+    kn_bind(k, "m", 1);
+    CHECK(kn_item(one) == 1, "%s: the only element (%s)", device, kn_message(k));
+    kn_bind(k, "m", 0);
+    CHECK(isnan(kn_item(one)) && strstr(kn_message(k), "0 elements"), "%s: when there is none: %s", device,
+          kn_message(k));
+    kn_clear(k);
+    kn_bind(k, "m", 2);
+    CHECK(isnan(kn_item(one)) && strstr(kn_message(k), "outside [0, 1]"), "%s: or too many: %s", device, kn_message(k));
+    kn_clear(k);
+    kn_bind(k, "n", 2);
+    kn_tensor less = kn_shrink(x, KN_LIST(0), KN_SHAPE(kn_sym(kn_subs(n, 3))));
+    CHECK(kn_to_host(less, out, 0) == KN_BAD_ARGUMENT && strstr(kn_message(k), "KN5024"), "%s: less than nothing: %s",
+          device, kn_message(k));
+    kn_clear(k);
+    kn_bind(k, "n", 5);
+    CHECK(SAME(less, 1, 2), "%s: a size computed of a variable (%s)", device, kn_message(k));
+    kn_tensor data = kn_cast(kn_sum(kn_from_host(k, (int[]){1, 2}, KN_I32, KN_SHAPE(2))), KN_IDX);
+    CHECK(kn_to_host(kn_shrink(x, KN_LIST(0), KN_SHAPE(kn_sym(data))), out, 12) == KN_UNSUPPORTED &&
+              strstr(kn_message(k), "KN5025"),
+          "%s: of data: %s", device, kn_message(k));
+    kn_close(k);
+}
+
+/* What a setting says about code holds from then on: what was made ready before is made anew. */
+static void settings(void) {
+    static const struct {
+        const char *name, *value;
+    } other[] = {{"KN_THREADS", "77"},    {"KN_ALONE", "7"},   {"KN_CPU", "sse2"},  {"KN_CODE", "c"},
+                 {"KN_BEAM", "3"},        {"KN_STREAM", "77"}, {"KN_AHEAD", "77"},  {"KN_CC", "cc -O1"},
+                 {"KN_DEVICE", "INTERP"}, {"KN_PERF", "1"},    {"KN_CACHE", "off"}, {"KN_SEED", "7"}};
+    int code = 0, marked = 0;
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        kn_ctx *k = kn_open("NULL");
+        kn_tensor x = kn_from_host(k, six, KN_F32, KN_SHAPE(6));
+        kn_realize(kn_muls(x, 3));
+        kn_set(k, other[i].name, other[i].value);
+        kn_realize(kn_muls(x, 3));
+        bool anew = kn_stats_of(k).programs == 2;
+        CHECK(anew == (i < 8), "%s: %s (%s)", other[i].name, anew ? "another program" : "the same program",
+              kn_message(k));
+        code += anew;
+        kn_close(k);
+    }
+    for (int v = 0; v < KI_VAR_COUNT; v++) marked += ki_vars[v].code;
+    CHECK(code == marked, "each of the %d settings that code depends on was looked at", marked);
 }
 
 static void failures(void) {
@@ -374,6 +443,44 @@ static void no_memory_to_assign(void) {
     CHECK(good && tried > 20, "each of %d allocations may fail where several are assigned", tried);
 }
 
+/* What adds to what was there adds once, and nobody hears of it before it has: a step that was never run, or one that was. */
+static bool adds_once(const char *device, bool known, uint64_t n, kn_status *s) {
+    kn_ctx *k = kn_open(device);
+    kn_tensor p = kn_param(kn_from_host(k, six, KN_F32, KN_SHAPE(6))), old = NULL, twice = NULL;
+    kn_realize(p);
+    for (int i = !known; i < 2; i++) {
+        kn_scope_open(k);
+        if (i) old = kn_hand_up(kn_muls(p, 3));
+        kn_assign(p, kn_adds(p, 1));
+        if (i) twice = kn_hand_up(kn_muls(p, 2));
+        ki_alloc_fail(i ? n : 0, 0);
+        *s = i ? kn_realize(p, twice) : kn_realize(p);
+        ki_alloc_fail(0, 0);
+        kn_scope_close(k);
+    }
+    float a = (float)known;
+    bool good = *s == KN_OK ? kn_check(old) != KN_OK : *s == KN_NOMEM && kn_check(old) == KN_OK;
+    kn_clear(k);
+    good = good && kn_realize(p, twice) == KN_OK && kn_check(old) != KN_OK && kn_pending(k, 0, NULL) == 0 &&
+           SAME(p, 2 + a, 3 + a, 4 + a, 5 + a, 6 + a, 7 + a) &&
+           SAME(twice, 4 + 2 * a, 6 + 2 * a, 8 + 2 * a, 10 + 2 * a, 12 + 2 * a, 14 + 2 * a);
+    if (!good) printf("# %d: %d %s\n", (int)n, (int)*s, kn_message(k));
+    kn_close(k);
+    return good;
+}
+
+static void no_memory_to_add(const char *device, bool known) {
+    uint64_t n = 0, noticed = 0;
+    bool good = true;
+    kn_status s;
+    for (int in_a_row = 0; good && in_a_row < 30; in_a_row = s == KN_OK ? in_a_row + 1 : 0) {
+        good = adds_once(device, known, ++n, &s);
+        noticed += s != KN_OK;
+    }
+    CHECK(good && noticed > 10, "%s: a step %s: any of %d allocations may fail, of which %d were noticed", device,
+          known ? "known" : "new", (int)n, (int)noticed);
+}
+
 static void counts(void) {
     kn_ctx *k = kn_open("NULL");
     CHECK(kn_stats_of(k).programs == 0, "nothing yet");
@@ -393,7 +500,9 @@ int main(void) {
         values(devices[i]);
         assigns(devices[i]);
         variables(devices[i]);
+        sizes(devices[i]);
     }
+    settings();
     storage();
     training();
     failures();
@@ -408,6 +517,7 @@ int main(void) {
     no_memory("c");
     no_memory("x86");
     no_memory_to_assign();
+    for (int i = 0; i < 4; i++) no_memory_to_add(devices[i / 2], i % 2);
     counts();
     return tap_done();
 }

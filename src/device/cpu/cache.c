@@ -11,9 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { KEEP_FILES = 4096, PRUNE_EVERY = 256 };
+enum { KEEP_FILES = 4096, PRUNE_EVERY = 256, KEEP_TEMPORARY = 24 * 60 * 60 }; /* seconds */
+
+#define TEMPORARY ".koine-"
 
 typedef struct trailer {
     char magic[8];
@@ -57,6 +60,12 @@ static void tell(ki_env *env) {
         ki_log(env, "KN_CACHE=%s: %s; compiled kernels are not kept\n", set, strerror(errno));
 }
 
+void ki_code_cache_close(ki_code_cache *c) {
+    ki_free(c->dir);
+    ki_free(c->temp);
+    *c = (ki_code_cache){0};
+}
+
 bool ki_code_cache_open(ki_env *env, ki_code_cache *c) {
     const char *set = ki_setting(env, KI_VAR_CACHE), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     *c = (ki_code_cache){0};
@@ -71,13 +80,9 @@ bool ki_code_cache_open(ki_env *env, ki_code_cache *c) {
         tell(env);
         c->temp = other_folder();
     }
-    return c->temp || (ki_fail(env, KI_E_NOMEM), false);
-}
-
-void ki_code_cache_close(ki_code_cache *c) {
-    ki_free(c->dir);
-    ki_free(c->temp);
-    *c = (ki_code_cache){0};
+    if (c->temp) return true;
+    ki_code_cache_close(c);
+    return ki_fail(env, KI_E_NOMEM), false;
 }
 
 static char *path_of(const ki_code_cache *c, ki_digest key, const char *suffix) {
@@ -147,7 +152,7 @@ static bool is_kept(const ki_code_cache *c) { return c->dir && c->temp && strcmp
 
 /* NULL: no memory, or (errno) no such file can be made. */
 static char *new_file(const char *folder) {
-    char *path = folder ? format(folder, "/.koine-XXXXXX.so") : NULL;
+    char *path = folder ? format(folder, "/" TEMPORARY "XXXXXX.so") : NULL;
     int fd = path ? mkstemps(path, 3) : -1;
     if (fd >= 0) return close(fd), path;
     ki_free(path);
@@ -159,11 +164,13 @@ char *ki_code_cache_new(ki_env *env, ki_code_cache *c) {
     char *path = new_file(c->temp);
     if (!path && errno && is_kept(c)) { /* it looked as if it could be written */
         tell(env);
+        char *other = other_folder();
+        if (!other) return ki_fail(env, KI_E_NOMEM), NULL;
         ki_free(c->temp);
-        c->temp = other_folder();
+        c->temp = other;
         path = new_file(c->temp);
     }
-    if (!path && (!c->temp || !errno)) ki_fail(env, KI_E_NOMEM);
+    if (!path && !errno) ki_fail(env, KI_E_NOMEM);
     else if (!path) ki_fail(env, KI_E_TEMP_FILE, c->temp, strerror(errno));
     return path;
 }
@@ -194,6 +201,11 @@ static int older(const void *a, const void *b) {
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
+/* What a process that was killed had begun. */
+static bool is_left(const char *name, const struct stat *st) {
+    return strncmp(name, TEMPORARY, strlen(TEMPORARY)) == 0 && time(NULL) - st->st_mtim.tv_sec > KEEP_TEMPORARY;
+}
+
 /* Keeps the folder from growing for ever: the files longest unused go. */
 static void prune(const char *dir) {
     DIR *d = opendir(dir);
@@ -202,9 +214,9 @@ static void prune(const char *dir) {
     struct stat st;
     for (struct dirent *e; d && (e = readdir(d));) {
         size_t len = strlen(e->d_name);
-        if (len != 35 || (strcmp(e->d_name + 32, ".so") && strcmp(e->d_name + 32, ".kn")) ||
-            fstatat(dirfd(d), e->d_name, &st, 0))
-            continue;
+        if (fstatat(dirfd(d), e->d_name, &st, 0)) continue;
+        if (is_left(e->d_name, &st)) unlinkat(dirfd(d), e->d_name, 0);
+        if (len != 35 || (strcmp(e->d_name + 32, ".so") && strcmp(e->d_name + 32, ".kn"))) continue;
         if (n == cap) {
             entry *p = ki_realloc(v, cap = cap ? cap * 2 : 1024, sizeof *p);
             if (!p) break;
@@ -241,7 +253,7 @@ void *ki_code_cache_store(ki_env *env, ki_code_cache *c, ki_digest key, char *pa
 }
 
 void ki_code_cache_write(ki_code_cache *c, ki_digest key, const char *suffix, const char *text, size_t n) {
-    char *path = is_kept(c) ? format(c->temp, "/.koine-XXXXXX.kn") : NULL, *to = path_of(c, key, suffix);
+    char *path = is_kept(c) ? format(c->temp, "/" TEMPORARY "XXXXXX.kn") : NULL, *to = path_of(c, key, suffix);
     int fd = path ? mkstemps(path, 3) : -1;
     bool ok = fd >= 0 && to && ki_fd_write(fd, text, n);
     if (fd >= 0) ok = close(fd) == 0 && ok;

@@ -2,8 +2,8 @@
  * made ready (.kn, run/kept.h), searches (.opt, run/search; these are small and dear, and stay when the oldest files go).
  *
  * A file ends in a trailer (magic, length, digest of its bytes, its key), so one that was cut, damaged or renamed is
- * noticed and simply made again. Files appear by rename, so no reader ever sees a part. A folder that cannot be made or
- * written is no error: code is then compiled into a temporary file. */
+ * noticed and simply made again. Files appear by rename, so no reader ever sees a part; what a process was writing when it was killed
+ * goes after a day. A folder that cannot be made or written is no error: code is then compiled into a temporary file. */
 #ifndef KI_CACHE_H
 #define KI_CACHE_H
 

@@ -38,9 +38,10 @@ static double now(void) {
 
 /* ---- in memory ----------------------------------------------------------------------------------------------- */
 
-static ki_digest text_key(const char *cflags, const ki_kernel_text *k) {
+static ki_digest text_key(const ki_device *on, const char *cflags, const ki_kernel_text *k) {
+    const char *cc = ki_setting(on->env, KI_VAR_CC);
     ki_digest d = ki_digest_bytes(k->text, k->n);
-    d.a = ki_hash_bytes(d.a, cflags, strlen(cflags));
+    d.a = ki_hash_bytes(ki_hash_bytes(d.a, cflags, strlen(cflags)), cc, strlen(cc));
     d.b = ki_hash_bytes(d.b, k->name, strlen(k->name));
     return d;
 }
@@ -56,15 +57,17 @@ static void write_part(part *p, ki_kernel_text *const *k) {
     }
 }
 
-static ki_digest part_key(const ki_code *c, const char *cflags, const ki_text *source) {
+/* p->key, of what write_part wrote. False: no memory. */
+static bool part_key(const ki_code *c, const char *cflags, part *p) {
     ki_text head = {0};
     ki_text_put(&head, VERSION_TEXT KI_C_FLAGS " " LINK_FLAGS " ");
     ki_text_printf(&head, "%s\n%s\n", cflags, c->cc.identity.s);
-    ki_digest a = ki_digest_bytes(source->s, source->n);
-    a.a = ki_hash_bytes(a.a, head.s ? head.s : "", head.n);
-    a.b = ki_hash_bytes(a.b, head.s ? head.s : "", head.n);
+    bool ok = !head.oom && !p->source.oom;
+    p->key = ki_digest_bytes(p->source.s, p->source.n);
+    if (ok) p->key.a = ki_hash_bytes(p->key.a, head.s, head.n);
+    if (ok) p->key.b = ki_hash_bytes(p->key.b, head.s, head.n);
     ki_text_free(&head);
-    return a;
+    return ok;
 }
 
 /* Splits a copy of the flags at its spaces. */
@@ -121,7 +124,7 @@ static bool take_symbols(ki_code *c, ki_device *d, const char *cflags, part *p, 
         void *symbol = dlsym(p->object, name);
         if (!symbol) return ki_fail(d->env, KI_E_CODE_LOAD, k[i]->name), false;
         memcpy(&k[i]->entry, &symbol, sizeof symbol); /* ISO C has no cast for this */
-        ki_entries_put(&c->known, text_key(cflags, k[i]), k[i]->entry);
+        ki_entries_put(&c->known, text_key(d, cflags, k[i]), k[i]->entry);
     }
     return true;
 }
@@ -135,9 +138,8 @@ static bool compile_missing(ki_code *c, ki_device *d, unsigned jobs, const char 
     bool ok = true;
     for (size_t j = 0; j < parts && ok; j++) {
         write_part(&p[j], k);
-        if (p[j].source.oom) ok = (ki_fail(d->env, KI_E_NOMEM), false);
+        ok = part_key(c, cflags, &p[j]) || (ki_fail(d->env, KI_E_NOMEM), false);
         if (!ok) break;
-        p[j].key = part_key(c, cflags, &p[j].source);
         p[j].object = ki_code_cache_load(&c->cache, p[j].key);
         if (p[j].object) d->stats.cached += p[j].to - p[j].from;
         else ok = start_part(c, d, cflags, &p[j]);
@@ -159,11 +161,18 @@ static bool compile_missing(ki_code *c, ki_device *d, unsigned jobs, const char 
     return ok;
 }
 
+/* The compiler that KN_CC asks for now. */
+static bool find_compiler(ki_code *c, ki_env *env) {
+    const char *said = ki_setting(env, KI_VAR_CC);
+    if (c->cc.path && strcmp(c->cc_said.s, said) == 0) return true;
+    ki_cc_free(&c->cc);
+    ki_text_free(&c->cc_said);
+    ki_text_put(&c->cc_said, said);
+    return c->cc_said.oom ? (ki_fail(env, KI_E_NOMEM), false) : ki_cc_find(env, &c->cc);
+}
+
 static bool open_tools(ki_code *c, ki_env *env) {
-    if (c->opened) return true;
-    if (!ki_cc_find(env, &c->cc)) return false;
-    if (!ki_code_cache_open(env, &c->cache)) return ki_cc_free(&c->cc), false;
-    return c->opened = true;
+    return find_compiler(c, env) && (c->cache.temp || ki_code_cache_open(env, &c->cache));
 }
 
 bool ki_code_compile(ki_code *c, ki_device *d, unsigned jobs, const char *cflags, ki_kernel_text *k, size_t n) {
@@ -173,7 +182,7 @@ bool ki_code_compile(ki_code *c, ki_device *d, unsigned jobs, const char *cflags
     if (!list || !ki_entries_room(&c->known, n)) return ki_free(list), ki_fail(d->env, KI_E_NOMEM), false;
     /* Kernels of equal text, which stand near each other, are compiled once. */
     for (size_t i = 0; i < n; i++) {
-        k[i].entry = ki_entries_find(&c->known, text_key(cflags, &k[i]));
+        k[i].entry = ki_entries_find(&c->known, text_key(d, cflags, &k[i]));
         if (k[i].entry) continue;
         bool listed = false;
         for (size_t j = missing; j-- > 0 && !listed && missing - j <= 64;)
@@ -183,7 +192,7 @@ bool ki_code_compile(ki_code *c, ki_device *d, unsigned jobs, const char *cflags
     }
     bool ok = !missing || (open_tools(c, d->env) && compile_missing(c, d, jobs, cflags, list, missing));
     for (size_t i = 0; i < n && ok; i++)
-        if (!k[i].entry) k[i].entry = ki_entries_find(&c->known, text_key(cflags, &k[i]));
+        if (!k[i].entry) k[i].entry = ki_entries_find(&c->known, text_key(d, cflags, &k[i]));
     ki_free(list);
     d->stats.compile_seconds += now() - start;
     return ok;
@@ -194,6 +203,7 @@ void ki_code_close(ki_code *c) {
     ki_free(c->object);
     ki_entries_free(&c->known);
     ki_cc_free(&c->cc);
+    ki_text_free(&c->cc_said);
     ki_code_cache_close(&c->cache);
     *c = (ki_code){0};
 }

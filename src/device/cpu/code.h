@@ -9,9 +9,9 @@
 
 typedef struct ki_code {
     ki_cc cc;
-    ki_code_cache cache;
-    bool opened; /* cc and cache are: at the first compilation, so that settings made before it count */
-    ki_entries known; /* by text, name and flags */
+    ki_text cc_said;     /* what KN_CC said when it was found */
+    ki_code_cache cache; /* opened at the first compilation, so that a setting made before it counts */
+    ki_entries known;    /* by text, name, flags and KN_CC */
     void **object; /* loaded shared objects */
     size_t nobject;
 } ki_code;

@@ -1,7 +1,6 @@
 /* tune.c: see tune.h. */
 #include "run/search/tune.h"
 
-#include "base/cpuid.h"
 #include "base/thread.h"
 #include "run/kept.h"
 
@@ -42,17 +41,9 @@ void ki_tune_caches(uint64_t cache[3]) {
     cache[2] = ki_cache_bytes();
 }
 
-static ki_digest key_of(const ki_text *t, const ki_lower_opts *o, const uint64_t *cache) {
-    ki_digest key = ki_digest_bytes(t->s, t->n), build = {0};
-    ki_build_id(&build);
-    const uint64_t also[] = {build.a,          build.b,           ki_cpu_model(),     ki_cpu_features(),
-                             o->target->level, o->target->native, o->machine.threads, o->machine.stream,
-                             o->machine.ahead, o->machine.alone,  cache[0],           cache[1],
-                             cache[2]};
-    for (unsigned k = 0; k < sizeof also / sizeof *also; k++) {
-        key.a = ki_hash2(key.a, also[k]);
-        key.b = ki_hash2(key.b ^ also[k], k + 7);
-    }
+static ki_digest key_of(const ki_text *t, const ki_lower_opts *o) {
+    ki_digest key = ki_digest_bytes(t->s, t->n);
+    (void)ki_machine_key(o, true, &key);
     return key;
 }
 
@@ -159,7 +150,7 @@ static ki_tuned *look_up(ki_run *r, ki_ir *ir, const ki_lower_opts *o, kn_uop si
     unsigned width = (unsigned)ki_setting_number(&r->k->env, KI_VAR_BEAM);
     ki_tune_caches(cache);
     if (!ki_tune_text(&r->k->env, ir, sink, &text)) return ki_text_free(&text), NULL;
-    hunt h = {.r = r, .key = key_of(&text, o, cache), .name = ki_kernel_name(sink->arg.kernel), .begun = ki_now()};
+    hunt h = {.r = r, .key = key_of(&text, o), .name = ki_kernel_name(sink->arg.kernel), .begun = ki_now()};
     h.told = h.begun;
     if (!(t = find(r, h.key)) && (r->cache.temp || ki_code_cache_open(&r->k->env, &r->cache))) {
         size_t n;

@@ -267,6 +267,7 @@ static kn_uop without_versions(ki_ir *ir, kn_uop sink) {
     size_t m = 0;
     int64_t n = ki_toposort(ir, &sink, 1, &order);
     bool ok = n >= 0 && (from = ki_calloc((size_t)n + 1, sizeof *from)) && (to = ki_calloc((size_t)n + 1, sizeof *to));
+    if (!ok) ki_fail(ir->env, KI_E_NOMEM);
     for (int64_t i = 0; ok && i < n; i++)
         if (order[i]->tag && order[i]->op == KN_STORE)
             from[m] = order[i], ok = (to[m++] = ki_with_tag(ir, order[i], 0)) != NULL;
@@ -299,6 +300,7 @@ static bool number(rangeifier *r, kn_uop sink, ki_call *c) {
     if (!(sink = without_versions(ir, sink)) || !(sink = with_rows(ir, sink))) return false;
     int64_t n = ki_postorder(ir, &sink, 1, &order);
     bool ok = n >= 0 && (from = ki_calloc((size_t)n + 1, sizeof *from)) && (to = ki_calloc((size_t)n + 1, sizeof *to));
+    if (!ok) ki_fail(ir->env, KI_E_NOMEM);
     c->nbuffer = c->narg = 0;
     for (int64_t i = 0; ok && i < n; i++)
         if (order[i]->op == KN_STORE && is_global(memory_of(order[i]->src[0])))

@@ -53,7 +53,7 @@ static bool begin(rangeifier *r, kn_uop tuple) {
 static kn_uop copy_of_params(const ki_program *p, kn_uop tuple) {
     ki_ir *ir = p->ir;
     kn_uop *s = ki_calloc(tuple->nsrc + 1, sizeof *s), t = NULL;
-    bool ok = s != NULL;
+    bool ok = s || (ki_fail(ir->env, KI_E_NOMEM), false);
     for (uint32_t i = 0; ok && i < tuple->nsrc; i++) {
         kn_uop v = tuple->src[i], b = v;
         while (b->op == KN_RESHAPE) b = b->src[0];

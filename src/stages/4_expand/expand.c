@@ -316,8 +316,8 @@ static bool map_node(ki_ex *x, uint32_t i) {
     kn_uop u = x->scope.node[i];
     bool each = ki_is_elementwise((kn_op)u->op) || (u->op == KN_INS && u->nsrc <= 3);
     if (!(each ? map_elementwise(x, i, u) : map_other(x, i, u))) return false;
-    if (u->dtype == KN_IDX && !x->form[i] && x->val[i]) x->form[i] = ki_affine_leaf(&x->affines, x->val[i]);
-    return true;
+    bool opaque = u->dtype == KN_IDX && !x->form[i] && x->val[i];
+    return !opaque || (x->form[i] = ki_affine_leaf(&x->affines, x->val[i]));
 }
 
 /* ---- the stage ---------------------------------------------------------------------------------------------- */

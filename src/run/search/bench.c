@@ -3,6 +3,7 @@
  * checks, the rest small. */
 #include "run/search/tune.h"
 
+#include "base/cgroup.h"
 #include "base/thread.h"
 #include "ir/scalar.h"
 #include "run/search/sample.h"
@@ -10,7 +11,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 struct ki_bench {
     kn_ctx *k;
@@ -136,9 +136,8 @@ static const char *take_buffers(ki_bench *b, const kn_uop *node, size_t n) {
         if (!p || !p->bounded || ki_is_float((kn_dtype)p->dtype)) return "a variable has no bounds";
         b->var[nvar++] = p->hi;
     }
-    long all = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    if (all > 0 && bytes / (size_t)page > (size_t)all / 8)
-        return "its buffers take too much memory to be there several times";
+    uint64_t all = ki_memory_bytes();
+    if (all && bytes > all / 8) return "its buffers take too much memory to be there several times";
     for (size_t i = 0; i < n; i++)
         if (node[i]->op == KN_PARAM && node[i]->arg.param->slot >= 0) param[node[i]->arg.param->slot & 255] = node[i];
     note_access(b->on.buffer, node, n);

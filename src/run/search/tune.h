@@ -1,7 +1,7 @@
 /* tune.h: KN_BEAM=n: a kernel's OptOps are searched for, once, when a program with it is made ready; from then on they are found.
  *
  *   KN_BEAM=4 koine run model.kn              the first run searches, and says what it finds; the next one measures nothing
- *   kn_set(k, "BEAM", "4");                   the same for what a program's context makes ready from here on
+ *   kn_set(k, "KN_BEAM", "4");                the same for what a program's context makes ready from here on
  *   KN_BEAM=4 make bench                      the networks, each kernel searched for
  *
  * A search runs in a context of its own, on random data of the kernel's real sizes, each trial in a child (sample.h): whatever a

@@ -85,7 +85,7 @@ static int rank(cli *c, const char *program, ki_env *env, ki_ir *ir, kn_uop kern
     if (ok) {
         size_t n = choose(&s, t);
         first = &s.trial[0];
-        ok = ki_bench_measure(b, &first, 1, 0, false) && ki_bench_measure(b, t, n, 0, false);
+        ok = ki_bench_measure(b, &first, 1, 0, false) && ki_search_compares(&s) && ki_bench_measure(b, t, n, 0, false);
         if (ok) print(c, program, ki_kernel_name(kernel->arg.kernel), &s, t, n);
         ki_text *said = ki_bench_said(b);
         if (said->n) fprintf(stderr, "%s", said->s);

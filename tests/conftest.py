@@ -9,7 +9,7 @@ A test whose machine code of a level is run too, not only looked at, says so: `@
 parameter `level` is the level. Where the processor has less, it is left out (not skipped), and the last lines say how many were.
 
 Fixtures: `build` (folder), `koine` (runs the command), `libkoine` (path of the shared library), `levels` (what this processor runs, sse2 first),
-`once` (what takes long is made by one worker, for all), `work` (= tmp_path).
+`once` (what takes long is made by one worker, for all), `preload` (a C source that stands before a program's own functions), `work` (= tmp_path).
 Helpers for test modules: none to import; all is fixtures.
 """
 import collections
@@ -309,3 +309,13 @@ def koine_session(tmp_path_factory):
 @pytest.fixture(scope="session")
 def libkoine():
     return BUILD / "libkoine.so"
+
+
+@pytest.fixture
+def preload(tmp_path):
+    """preload(source in C, flags...) -> the LD_PRELOAD that loads it before all else, but for the sanitizers' runtime, which insists on being first."""
+    def made(source, *flags):
+        (tmp_path / "shim.c").write_text(source)
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", *flags, "-o", tmp_path / "shim.so", tmp_path / "shim.c", "-ldl"], check=True)
+        return f"{os.environ.get('LD_PRELOAD', '')} {tmp_path / 'shim.so'}"
+    return made

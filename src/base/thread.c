@@ -6,6 +6,7 @@
 #include "base/thread.h"
 
 #include "base/alloc.h"
+#include "base/cgroup.h"
 #include "base/gnu.h"
 
 #include <pthread.h>
@@ -73,43 +74,11 @@ static inline void relax(void) {
 
 /* ---- how many ------------------------------------------------------------------------------------------------ */
 
-/* "quota period" or "max period" of a cgroup v2 file; 0 = no limit. */
-static unsigned quota_of(const char *path) {
-    FILE *f = fopen(path, "re");
-    long long quota = 0, period = 0;
-    if (!f) return 0;
-    int got = fscanf(f, "%lld %lld", &quota, &period);
-    fclose(f);
-    if (got != 2 || quota <= 0 || period <= 0) return 0;
-    return (unsigned)((quota + period - 1) / period);
-}
-
-/* The tightest quota on the way from this process's group up to the root. */
-static unsigned find_limit(void) {
-    char line[1024], dir[1024] = "", path[1200];
-    unsigned best = 0;
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    while (f && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = 0;
-        if (strncmp(line, "0::/", 4) == 0) snprintf(dir, sizeof dir, "%s", line + 3);
-    }
-    if (f) fclose(f);
-    for (;;) {
-        snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", strcmp(dir, "/") ? dir : "");
-        unsigned q = quota_of(path);
-        if (q && (!best || q < best)) best = q;
-        char *cut = strrchr(dir, '/');
-        if (!cut) break;
-        *cut = 0;
-    }
-    return best;
-}
-
 /* Files of the system are read once in a process: reading them takes as long as compiling a small kernel. */
-static unsigned cgroup_limit(void) {
-    static atomic_uint known; /* plus one; 0: not yet */
-    unsigned n = atomic_load_explicit(&known, memory_order_relaxed);
-    if (!n) atomic_store_explicit(&known, n = find_limit() + 1, memory_order_relaxed);
+static uint64_t quota(void) {
+    static _Atomic(uint64_t) known; /* plus one; 0: not yet */
+    uint64_t n = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!n) atomic_store_explicit(&known, n = ki_cgroup_limit("cpu.max") + 1, memory_order_relaxed);
     return n - 1;
 }
 
@@ -120,8 +89,8 @@ unsigned ki_cpu_count(void) {
     if (sched_getaffinity(0, sizeof set, &set) == 0) n = CPU_COUNT(&set);
 #endif
     if (n < 1) n = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned limit = cgroup_limit();
-    if (limit && (long)limit < n) n = limit;
+    uint64_t limit = quota();
+    if (limit && n > 0 && limit < (uint64_t)n) n = (long)limit;
     return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (unsigned)n;
 }
 

@@ -1,6 +1,6 @@
 /* test_search.c: search on a clock of its own. Whatever it tries computes what the kernel computes (the machine of stage 4's
  * tests), it never ends worse than the heuristics, the same search twice is the same, one that was stopped goes on where it was,
- * and a trial that failed is never chosen. */
+ * a trial that failed is never chosen, and where the heuristics' list gives no time nothing is. */
 #include "kernels.h"
 #include "stages/3_optimize/search.h"
 #include "stages/verify.h"
@@ -10,38 +10,55 @@
 /* ---- a clock that a table could be: what a list takes is drawn from its content -------------------------------- */
 
 typedef struct fake {
-    unsigned calls, asked, again, stop; /* stop: give up after so many calls; 0: never */
+    unsigned calls, asked, again, stop; /* stop: give up after so many calls, half-way through one; 0: never */
     uint64_t salt;
-    unsigned broken;   /* one in so many does not run; 0: none */
-    bool twice;        /* something was asked for a second time that was known */
-    bool first_breaks; /* the heuristics' list does not run */
-    const ki_trial *first;
+    unsigned broken;    /* one in so many does not run; 0: none */
+    bool twice;         /* something was asked for a second time that was known */
+    bool first_breaks;  /* the heuristics' list does not run */
+    bool breaks_again;  /* only when it is asked for again */
+    unsigned noted;     /* times there were at the last note */
+    bool noted_nothing; /* some note was of a search with no time of the heuristics' list */
+    ki_digest first;    /* the heuristics' list */
 } fake;
+
+static bool is_first(const fake *f, const ki_trial *t) { return t->key.a == f->first.a && t->key.b == f->first.b; }
 
 static double drawn(const fake *f, const ki_trial *t) {
     uint64_t h = ki_hash_bytes(f->salt, &t->key, sizeof t->key);
-    if (f->first_breaks && t == f->first) return (double)INFINITY;
-    if (f->broken && t != f->first && h % f->broken == 0) return (double)INFINITY;
+    if (f->first_breaks && is_first(f, t)) return (double)INFINITY;
+    if (f->broken && !is_first(f, t) && h % f->broken == 0) return (double)INFINITY;
     return 1e-3 * (1 + (double)(h >> 40) / (1 << 24));
 }
 static bool fake_measure(void *user, ki_trial *const *t, size_t n, double best, bool again) {
     fake *f = user;
     (void)best;
-    if (!f->calls) f->first = t[0];
-    if (f->stop && f->calls >= f->stop) return false;
+    if (!f->calls) f->first = t[0]->key;
+    bool stops = f->stop && f->calls >= f->stop;
+    if (stops) n = again ? 0 : n / 2;
     f->calls++;
     for (size_t i = 0; i < n; i++) {
         if (!again && t[i]->time > 0) f->twice = true;
-        t[i]->time = drawn(f, t[i]);
+        t[i]->time = again && f->breaks_again && is_first(f, t[i]) ? (double)INFINITY : drawn(f, t[i]);
     }
     *(again ? &f->again : &f->asked) += (unsigned)n;
-    return true;
+    return !stops;
+}
+static unsigned times_of(const ki_search *s) {
+    unsigned n = 0;
+    for (size_t i = 0; i < s->n; i++) n += s->trial[i].time > 0;
+    return n;
+}
+static void fake_note(void *user, const ki_search *s) {
+    fake *f = user;
+    f->noted = times_of(s);
+    f->noted_nothing |= !(s->trial[0].time > 0 && s->trial[0].time < (double)INFINITY);
 }
 
 static ki_search search_of(kn_uop sink, const char *target, unsigned threads, fake *f) {
     ki_search s = {
         .target = ki_target_native(target), .machine = {.threads = threads, .alone = 1, .stream = 1}, .width = 1};
     s.measure = f ? fake_measure : NULL;
+    s.note = f ? fake_note : NULL;
     s.user = f;
     CHECK(ki_search_open(&s, &env, sink, &ir), "a search opens");
     return s;
@@ -107,19 +124,24 @@ static void never_worse(void) {
     CHECK(ok && found, "what is found is never slower than the heuristics', nor measured twice");
 }
 
-/* The heuristics' list does not even run: another one is taken; nothing runs: the heuristics' stands. */
+/* The heuristics' list does not even run, at first or in the end: there is nothing to compare others with, and nothing is found. */
 static void broken(void) {
     kn_uop sink;
     begin();
     build(1, &sink);
     fake f = {.salt = 3, .first_breaks = true};
     ki_search s = search_of(sink, "avx2", 1, &f);
-    CHECK(ki_search_run(&s) && s.best != 0 && ki_search_best(&s)->time < (double)INFINITY,
-          "a heuristic that does not run is not kept");
+    CHECK(!ki_search_run(&s) && !s.done && f.asked == 1 && !f.noted_nothing && !s.trial[0].grown,
+          "where the heuristics' list does not run the search ends, and nothing is noted");
     ki_search_close(&s);
-    f = (fake){.salt = 3, .first_breaks = true, .broken = 1};
+    f = (fake){.salt = 3, .breaks_again = true};
     s = search_of(sink, "avx2", 1, &f);
-    CHECK(ki_search_run(&s) && s.best == 0, "where nothing runs the heuristics' list stands");
+    CHECK(!ki_search_run(&s) && !s.done && f.again && f.noted == f.asked && !f.noted_nothing,
+          "nor is anything found where it does not run again, and what was measured stays");
+    ki_search_close(&s);
+    f = (fake){.salt = 3, .broken = 1};
+    s = search_of(sink, "avx2", 1, &f);
+    CHECK(ki_search_run(&s) && s.best == 0, "where nothing else runs the heuristics' list stands");
     ki_search_close(&s);
     finish();
 }
@@ -157,7 +179,7 @@ static void resumed(void) {
     for (unsigned stop = 1; stop < whole.calls && ok; stop++) {
         fake f = {.salt = 9, .stop = stop}, g = {.salt = 9};
         ki_search a = search_of(sink, "avx512", 1, &f), b = search_of(sink, "avx512", 1, &g);
-        ok = !ki_search_run(&a) && !a.done;
+        ok = !ki_search_run(&a) && !a.done && f.noted == f.asked && times_of(&a) == f.asked && !f.noted_nothing;
         for (size_t i = 0; i < a.n; i++)
             if (a.trial[i].time > 0) ok = ok && ki_search_know(&b, a.trial[i].key, a.trial[i].time);
         ok = ok && ki_search_run(&b) && b.done && !g.twice && f.asked + g.asked == whole.asked && same_trials(&b, &s);

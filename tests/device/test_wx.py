@@ -1,6 +1,5 @@
 """No page is writable and executable at once: neither what the process's maps show, while code is being made and while it runs, nor what
 it ever asks the kernel for (a library loaded before all others sees each call)."""
-import os
 import re
 import subprocess
 import threading
@@ -45,17 +44,10 @@ __attribute__((constructor)) static void breaks(void) { mprotect(mmap(0, 4096, P
 """
 
 
-def shim(folder, *flags):
-    (folder / "shim.c").write_text(SHIM)
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", *flags, "-o", folder / "shim.so", folder / "shim.c", "-ldl"], check=True)
-    return folder / "shim.so"
-
-
-def watched(koine, tmp_path, lib, args, **env):
+def watched(koine, tmp_path, preload, args, **env):
     """What it asked for (lines of the shim), and every line of its maps that was both, as often as they could be read."""
     log = tmp_path / "log"
-    before = f"{os.environ.get('LD_PRELOAD', '')} {lib}"  # behind the runtime of the sanitizers, which insists on being first
-    env = koine.env(LD_PRELOAD=before, SHIM_LOG=str(log), KN_CACHE="off", KN_VERIFY="0", **env)
+    env = koine.env(LD_PRELOAD=preload, SHIM_LOG=str(log), KN_CACHE="off", KN_VERIFY="0", **env)
     p = subprocess.Popen([koine.path, *map(str, args)], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     both, seen = set(), [0]
 
@@ -80,15 +72,15 @@ JOBS = [("train", ["train", "digits", "--steps", "4"], {}), ("threads", ["run", 
 
 
 @pytest.mark.parametrize("name, args, env", JOBS, ids=[j[0] for j in JOBS])
-def test_never_both(koine, tmp_path, name, args, env):
-    asked, both, seen = watched(koine, tmp_path, shim(tmp_path), args, KN_CODE="x86", **env)
+def test_never_both(koine, tmp_path, preload, name, args, env):
+    asked, both, seen = watched(koine, tmp_path, preload(SHIM), args, KN_CODE="x86", **env)
     sealed = [x for x in asked if x == "mprotect -x own"]
     assert sealed and (seen > 3 or name != "train"), (asked, seen)
     assert not both and not [x for x in asked if " wx " in x]
     assert not [x for x in asked if x.startswith("mmap") and x.endswith("own")], "code is written before it may run"
 
 
-def test_it_would_be_seen(koine, tmp_path):
+def test_it_would_be_seen(koine, tmp_path, preload):
     """One page that is both, for a fifth of a second, at the start."""
-    asked, both, _ = watched(koine, tmp_path, shim(tmp_path, "-DBREAK"), ["run", ROOT / "examples/conv.kn"], KN_CODE="x86")
+    asked, both, _ = watched(koine, tmp_path, preload(SHIM, "-DBREAK"), ["run", ROOT / "examples/conv.kn"], KN_CODE="x86")
     assert both and "mprotect wx own" in asked

@@ -50,3 +50,11 @@ def test_the_page_is_true(tool, build, sanitized):
     if os.environ.get("KN_BLESS"):
         (ROOT / "docs/functions.md").write_text(page)
     assert page == (ROOT / "docs/functions.md").read_text(), "make docs"
+
+
+def test_settings_are_named_as_they_are():
+    """What documents and headers show of kn_set and kn_get."""
+    names = {f"KN_{n}" for n in re.findall(r"^KI_ENV\((\w+)", (ROOT / "src/base/env.def").read_text(), re.M)}
+    files = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "include").rglob("*.h"), *(ROOT / "src").rglob("*.h")]
+    shown = {(f.name, n) for f in files for n in re.findall(r'\bkn_[gs]et\(\w+, "(\w*)"', f.read_text())}
+    assert shown and not [s for s in shown if s[1] not in names]

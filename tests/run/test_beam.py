@@ -1,6 +1,8 @@
-"""KN_BEAM=n: a kernel's loops are searched for once and found from then on; stopped, it goes on; whatever happened to its file, the
-answer is that of the heuristics, up to the order of sums."""
+"""KN_BEAM=n: a kernel's loops are searched for once and found from then on; stopped, or short of processes, it goes on; whatever happened to
+its file, the answer is that of the heuristics, up to the order of sums."""
+import os
 import re
+import signal
 import subprocess
 import time
 
@@ -159,17 +161,22 @@ def test_a_full_folder(koine, small, tmp_path):
     assert not records(tmp_path) and not list((tmp_path / "cache").glob(".koine*"))
 
 
-def test_stopped_and_gone_on_with(koine, run, tmp_path):
+@pytest.mark.parametrize("how", ["killed", "Ctrl-C"])
+def test_stopped_and_gone_on_with(koine, run, tmp_path, how):
     p = tmp_path / "long.kn"
     p.write_text(MATMUL.format(160, 160, 160))
     env = koine.env(KN_CODE="x86", KN_CACHE=str(tmp_path / "cache"), KN_VERIFY="0", KN_BEAM="6")
-    begun = subprocess.Popen([koine.path, "run", p], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    begun = subprocess.Popen([koine.path, "run", p], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     for _ in range(2400):
         if records(tmp_path) or begun.poll() is not None:
             break
         time.sleep(0.05)
-    begun.kill()
-    begun.wait()
+    if how == "killed":
+        begun.kill()
+    else:
+        os.killpg(begun.pid, signal.SIGINT)  # as a terminal sends it: to its children too
+    assert -begun.wait(60) in (signal.SIGKILL, signal.SIGINT, 0)
     file, = records(tmp_path)
     known = file.read_text(errors="replace")
     if "\nfound " in known:
@@ -181,3 +188,59 @@ def test_stopped_and_gone_on_with(koine, run, tmp_path):
     assert "\nfound 6 " in after and after.count("\ntime ") == times + got.measured
     kept = set(re.findall(r"time (\w+ \w+) \w+", known))
     assert kept <= set(re.findall(r"time (\w+ \w+) \w+", after))
+
+
+# Only so many processes as PROCESSES says.
+FEW = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) static void compilers_are_as_they_are(void) { unsetenv("LD_PRELOAD"); }
+static int may(void) { static int n; return n++ < atoi(getenv("PROCESSES")); }
+pid_t fork(void) {
+    pid_t (*real)(void);
+    *(void **)&real = dlsym(RTLD_NEXT, "fork");
+    return may() ? real() : (errno = EAGAIN, -1);
+}
+int posix_spawn(pid_t *p, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *a, char *const *v, char *const *e) {
+    int (*real)(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *, char *const *);
+    *(void **)&real = dlsym(RTLD_NEXT, "posix_spawn");
+    return may() ? real(p, path, fa, a, v, e) : EAGAIN;
+}
+"""
+
+
+# In C each list takes a process to compile it too, and the answer's own is there from the plain run.
+@pytest.mark.parametrize("code, processes", [("x86", 0), ("x86", 1), ("x86", 9), ("c", 2)])
+def test_too_few_processes(run, small, tmp_path, preload, code, processes):
+    """What could not be run was not measured: nothing is found and no program kept, and a later search goes on from what was."""
+    env = {"KN_THREADS": "1", "KN_CODE": code}
+    plain = run(small, **env, KN_BEAM="0")
+    drop_programs(tmp_path)
+    few = run(small, **env, LD_PRELOAD=preload(FEW), PROCESSES=processes)
+    assert "given up, a run could not be made" in few.log and "defect" not in few.log and few.y.tobytes() == plain.y.tobytes()
+    assert not list((tmp_path / "cache").glob("*.kn")) and len(records(tmp_path)) == (processes > 0)
+    known = "".join(f.read_text(errors="replace") for f in records(tmp_path))
+    assert "\nfound " not in known
+    kept = set(re.findall(r"time (\w+ \w+ \w+)", known))
+    assert {t for t in kept if "7ff0000000000000" not in t} if processes else not kept
+    later = run(small, **env)
+    assert later.searched == 1 and ("some before" in later.log) == (processes > 0) and agrees(later.y, plain.y)
+    after = records(tmp_path)[0].read_text(errors="replace")
+    assert "\nfound 1 " in after and {t.rsplit(" ", 1)[0] for t in kept} <= set(re.findall(r"time (\w+ \w+) \w+", after))
+    assert run(small, **env).searched == 0
+
+
+def test_many_threads(run, tmp_path):
+    """Lists for more threads than there are cores are run as well: what is found is compared with a time. (Where it is not, within what a
+    busy machine gives, the search says so.)"""
+    p = tmp_path / "many.kn"
+    p.write_text(MATMUL.format(192, 24, 32))
+    got = run(p, KN_THREADS="96", KN_ALONE="1")
+    assert got.searched == 1 and not re.search(r"\b(inf|nan)\b|no time ", got.log), got.log
+    assert re.search(r"us -> |ms -> |given up", got.log), got.log
+    for f in records(tmp_path):
+        assert not re.search(r"\nfound .*7ff0000000000000", f.read_text(errors="replace"))

@@ -3,6 +3,7 @@
  * checks, the rest small. */
 #include "run/search/tune.h"
 
+#include "base/cgroup.h"
 #include "base/thread.h"
 #include "ir/scalar.h"
 #include "run/search/sample.h"
@@ -10,7 +11,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 struct ki_bench {
     kn_ctx *k;
@@ -136,9 +136,8 @@ static const char *take_buffers(ki_bench *b, const kn_uop *node, size_t n) {
         if (!p || !p->bounded || ki_is_float((kn_dtype)p->dtype)) return "a variable has no bounds";
         b->var[nvar++] = p->hi;
     }
-    long all = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    if (all > 0 && bytes / (size_t)page > (size_t)all / 8)
-        return "its buffers take too much memory to be there several times";
+    uint64_t all = ki_memory_bytes();
+    if (all && bytes > all / 8) return "its buffers take too much memory to be there several times";
     for (size_t i = 0; i < n; i++)
         if (node[i]->op == KN_PARAM && node[i]->arg.param->slot >= 0) param[node[i]->arg.param->slot & 255] = node[i];
     note_access(b->on.buffer, node, n);
@@ -204,13 +203,14 @@ static void say(ki_bench *b, const ki_trial *t, const char *what) {
 
 static void say_outcome(ki_bench *b, const ki_trial *t, const ki_sample *s) {
     char text[200];
-    if (s->outcome == KI_CRASHED)
+    if (s->outcome == KI_CRASHED && !s->signal)
+        snprintf(text, sizeof text, "ended, and what this process does with SIGCHLD hides how");
+    else if (s->outcome == KI_CRASHED)
         snprintf(text, sizeof text, "crashed, signal %d: a defect of the compiler", s->signal);
     else if (s->outcome == KI_WRONG)
         snprintf(text, sizeof text, "element %zu of buffer %zu is %g, not %g: a defect of the compiler", s->at,
                  s->buffer, s->got, s->expected);
-    else if (s->outcome == KI_NO_CHILD) snprintf(text, sizeof text, "could not be run");
-    else return; /* too slow is no defect */
+    else return; /* too slow is no defect, nor is what could not be run */
     say(b, t, text);
 }
 
@@ -223,61 +223,70 @@ static bool make(ki_bench *b, const ki_trial *t, ki_ir *ir, ki_program *p) {
     return ki_kernel_program(ir, sink, p);
 }
 
-/* Kernels ready to be called: all at once, or, if one of them cannot be made, each for itself. */
-static void compile(ki_bench *b, const ki_program *p, ki_trial *const *t, size_t n, ki_exec **out) {
+/* No memory, no process, no file: what failed says nothing of the list that it failed for. */
+static bool lacking(const ki_env *e) {
+    return e->status == KI_NOMEM || e->status == KI_IO || (e->status == KI_DEVICE && e->err != KI_E_CC_FAILED);
+}
+
+/* Kernels ready to be called: all at once, or, if one of them cannot be made, each for itself. False: the means are lacking. */
+static bool compile(ki_bench *b, const ki_program *p, ki_trial *const *t, size_t n, ki_exec **out) {
     const ki_program **list = ki_calloc(n + 1, sizeof *list);
     size_t *at = ki_calloc(n + 1, sizeof *at), m = 0;
     ki_exec **made = ki_calloc(n + 1, sizeof *made);
     for (size_t i = 0; list && at && made && i < n; i++)
         if (p[i].root) list[m] = &p[i], at[m++] = i;
-    bool all = m && ki_exec_make(b->r, b->device, list, m, made);
+    bool all = m && ki_exec_make(b->r, b->device, list, m, made), ok = list && at && made;
     for (size_t i = 0; i < m; i++) {
         ki_env_clear(&b->k->env);
         if (!all && !ki_exec_make(b->r, b->device, &list[i], 1, &made[i])) {
-            if (b->k->env.err != KI_E_LANE_AXES) say(b, t[at[i]], b->k->env.message.s ? b->k->env.message.s : "?");
+            if (lacking(&b->k->env)) ok = false;
+            else if (b->k->env.err != KI_E_LANE_AXES) say(b, t[at[i]], b->k->env.message.s ? b->k->env.message.s : "?");
             made[i] = NULL;
         }
         out[at[i]] = made[i];
     }
     ki_env_clear(&b->k->env);
     ki_free(list), ki_free(at), ki_free(made);
+    return ok;
 }
 
-/* Runs those that were made. */
-static void sample(ki_bench *b, ki_trial *const *t, size_t n, ki_exec *const *e, double best, bool again) {
+/* Runs those that were made. False: some could not be run; those that were have their times, or, again, none has a new one. */
+static bool sample(ki_bench *b, ki_trial *const *t, size_t n, ki_exec *const *e, double best, bool again) {
     ki_sample *v = ki_calloc(n + 1, sizeof *v);
     size_t *at = ki_calloc(n + 1, sizeof *at), m = 0;
-    for (size_t i = 0; v && at && i < n; i++) {
-        t[i]->time = (double)INFINITY;
+    double *least = ki_calloc(n + 1, sizeof *least);
+    bool ok = v && at && least;
+    for (size_t i = 0; ok && i < n; i++) {
+        least[i] = (double)INFINITY;
         if (!e[i] || e[i]->schedule->nlaunch != 1) continue;
         const ki_launch *l = &e[i]->schedule->launch[0];
         v[m] = (ki_sample){.entry = l->entry, .threads = l->threads};
         at[m++] = i;
     }
-    for (int turn = 0; turn < (again ? 3 : 1); turn++) { /* by turns: a slower minute hits all of them */
-        ki_sample_all(&b->on, v, m, best);
+    for (int turn = 0; ok && turn < (again ? 3 : 1); turn++) { /* by turns: a slower minute hits all of them */
+        ok = ki_sample_all(&b->on, v, m, best);
         for (size_t i = 0; i < m; i++) {
-            if (v[i].outcome == KI_RAN && v[i].seconds < t[at[i]]->time) t[at[i]]->time = v[i].seconds;
+            if (v[i].outcome == KI_NO_CHILD) least[at[i]] = 0;
+            if (v[i].outcome == KI_RAN && v[i].seconds < least[at[i]]) least[at[i]] = v[i].seconds;
             if (v[i].outcome != KI_RAN && !turn) say_outcome(b, t[at[i]], &v[i]);
         }
     }
-    ki_free(v), ki_free(at);
+    for (size_t i = 0; i < n && (ok || (least && !again)); i++) t[i]->time = least[i];
+    ki_free(v), ki_free(at), ki_free(least);
+    return ok;
 }
 
 bool ki_bench_measure(ki_bench *b, ki_trial *const *t, size_t n, double best, bool again) {
     ki_ir *ir = ki_calloc(n + 1, sizeof *ir);
     ki_program *p = ki_calloc(n + 1, sizeof *p);
     ki_exec **e = ki_calloc(n + 1, sizeof *e);
-    bool ok = ir && p && e;
+    bool room = ir && p && e, ok = room;
     for (size_t i = 0; i < n && ok; i++) {
-        if (!make(b, t[i], &ir[i], &p[i])) p[i].root = NULL;
+        if (!make(b, t[i], &ir[i], &p[i])) p[i].root = NULL, ok = !lacking(&b->k->env);
         ki_env_clear(&b->k->env);
     }
-    if (ok) {
-        compile(b, p, t, n, e);
-        sample(b, t, n, e, best, again);
-    }
-    for (size_t i = 0; i < n && ok; i++) {
+    ok = ok && compile(b, p, t, n, e) && sample(b, t, n, e, best, again);
+    for (size_t i = 0; i < n && room; i++) {
         ki_exec_free(e[i]);
         ki_program_free(&p[i]);
         if (ir[i].env) ki_ir_close(&ir[i]);

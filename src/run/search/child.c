@@ -142,6 +142,7 @@ static void measure(runner *r) {
     const ki_sampling *s = r->c->on;
     ki_report *p = r->c->report;
     restore(r, r->c->sample->threads > 1);
+    atomic_store(&p->state, KI_REPORT_BEGUN);
     lead(r);
     for (size_t i = 0; i < s->nbuffer; i++) {
         if (!s->buffer[i].written) continue;
@@ -165,12 +166,27 @@ static void measure(runner *r) {
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
+enum { FAULTS = 8, ENDS = 4 };
+static const int fault[FAULTS] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS, SIGXCPU};
+static const int end[ENDS] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP}; /* whole groups of processes, mostly */
+
+bool ki_child_fault(int sig) {
+    for (int i = 0; i < FAULTS; i++)
+        if (fault[i] == sig) return true;
+    return false;
+}
+
+/* Faults end it, and so does what ends others, unless the host ignores that. All else stays blocked: it is the host's. */
 static void settle(const ki_child *c) {
-    static const int fatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS, SIGXCPU};
-    sigset_t none;
-    sigemptyset(&none);
-    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) signal(fatal[i], SIG_DFL);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    sigset_t blocked;
+    struct sigaction was;
+    sigfillset(&blocked);
+    for (int i = 0; i < FAULTS; i++) signal(fault[i], SIG_DFL), sigdelset(&blocked, fault[i]);
+    for (int i = 0; i < ENDS; i++) {
+        if (sigaction(end[i], NULL, &was) || was.sa_handler != SIG_IGN) signal(end[i], SIG_DFL);
+        sigdelset(&blocked, end[i]);
+    }
+    sigprocmask(SIG_SETMASK, &blocked, NULL);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != c->parent) leave(); /* it was gone before that */

@@ -1,6 +1,7 @@
 /* sample.c: children that run a kernel and report, and the parent that waits for them. See sample.h. */
 #include "run/search/sample.h"
 
+#include "base/alloc.h"
 #include "run/search/child.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_THREADS = 64, MOST_JOBS = 16 };
+enum { MOST_JOBS = 16 };
 
 /* ---- memory: a page that nothing may touch behind each buffer -------------------------------------------------- */
 
@@ -83,9 +84,9 @@ static bool share(ki_sampling *s) {
 typedef struct job {
     ki_sample *sample; /* NULL: none */
     ki_report *report; /* shared with its children */
-    pid_t pid[MOST_THREADS];
+    pid_t *pid;        /* 0: it is gone */
     unsigned n;
-    int signal; /* by which one of them ended */
+    int signal; /* by which one of them ended that was not ended here */
     int end;    /* readable once all children are gone */
     double deadline;
 } job;
@@ -104,36 +105,43 @@ static bool reap(pid_t pid, bool wait, int *status) {
     return p != 0;
 }
 
-/* One child is gone: how, if it was no kill of ours. */
-static void note_end(job *j, unsigned i, int status) {
+/* One child is gone. ours: it was sent a SIGKILL from here, so having ended by that says nothing. A fault says most. */
+static void note_end(job *j, unsigned i, int status, bool ours) {
+    int sig = status != -1 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     j->pid[i] = 0;
-    if (status != -1 && WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) j->signal = WTERMSIG(status);
+    if (sig && !(ours && sig == SIGKILL) && !ki_child_fault(j->signal)) j->signal = sig;
+}
+
+/* Only a run that was begun, and that nobody ended from outside (for want of memory, by Ctrl-C), says something of the kernel. */
+static ki_outcome outcome_of(const job *j, bool late) {
+    uint32_t state = j->report->state;
+    if (state == KI_REPORT_RAN) return KI_RAN;
+    if (state == KI_REPORT_WRONG) return KI_WRONG;
+    if (state == KI_REPORT_NONE || (j->signal && !ki_child_fault(j->signal))) return KI_NO_CHILD;
+    return late ? KI_TIMED_OUT : KI_CRASHED;
+}
+
+static void release(job *j) {
+    if (j->report && j->report != MAP_FAILED) munmap(j->report, sizeof *j->report);
+    ki_free(j->pid);
+    *j = (job){0};
 }
 
 /* Ends all of a job's children and says what came of it. */
 static void finish(job *j, bool late) {
     ki_sample *s = j->sample;
     const ki_report *r = j->report;
+    int status;
     for (unsigned i = 0; i < j->n; i++)
         if (j->pid[i]) kill(j->pid[i], SIGKILL); /* one that crashed has its own signal already */
-    for (unsigned i = 0; i < j->n; i++) {
-        int status;
-        if (j->pid[i]) reap(j->pid[i], true, &status), note_end(j, i, status);
-    }
+    for (unsigned i = 0; i < j->n; i++)
+        if (j->pid[i]) reap(j->pid[i], true, &status), note_end(j, i, status, true);
     close(j->end);
-    s->seconds = (double)INFINITY;
+    s->outcome = outcome_of(j, late);
     s->signal = j->signal;
-    if (r->state == KI_REPORT_RAN) {
-        s->outcome = KI_RAN;
-        s->seconds = r->seconds;
-    } else if (r->state == KI_REPORT_WRONG) {
-        s->outcome = KI_WRONG;
-        s->buffer = r->buffer, s->at = r->at, s->got = r->got, s->expected = r->expected;
-    } else {
-        s->outcome = late ? KI_TIMED_OUT : KI_CRASHED;
-    }
-    munmap(j->report, sizeof *j->report);
-    j->sample = NULL;
+    if (s->outcome == KI_RAN) s->seconds = r->seconds;
+    if (s->outcome == KI_WRONG) s->buffer = r->buffer, s->at = r->at, s->got = r->got, s->expected = r->expected;
+    release(j);
 }
 
 /* A run that is to be waited for: several of the best's, and never less than the floor, for a busy machine is no fault. */
@@ -143,23 +151,32 @@ static double patience(const ki_sampling *s, double best) {
     return best > 0 ? least + 20 * best : 20 * least;
 }
 
-static bool start(ki_sampling *s, ki_sample *v, double best, job *j) {
-    int fd[2];
-    *j = (job){.sample = v};
-    v->seconds = (double)INFINITY, v->outcome = KI_NO_CHILD;
-    if (v->threads > MOST_THREADS || (v->threads > 1 && !share(s))) return j->sample = NULL, false;
-    j->report = mmap(NULL, sizeof *j->report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (j->report == MAP_FAILED) return j->sample = NULL, false;
-    if (pipe2(fd, O_CLOEXEC)) return munmap(j->report, sizeof *j->report), j->sample = NULL, false;
-    ki_child c = {s, v, j->report, best, pages(1), getpid()};
-    unsigned want = v->threads ? v->threads : 1;
-    j->end = fd[0];
+/* As many children as are wanted, or fewer. They begin with all signals blocked: no handler of the host's runs in one. */
+static void populate(job *j, const ki_child *c, unsigned want) {
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
     for (; j->n < want; j->n++) {
         pid_t pid = fork();
-        if (pid == 0) ki_child_run(&c, j->n);
+        if (pid == 0) ki_child_run(c, j->n);
         if (pid < 0) break;
         j->pid[j->n] = pid;
     }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* False: there are no children for it, and none is left. */
+static bool start(ki_sampling *s, ki_sample *v, double best, job *j) {
+    int fd[2];
+    unsigned want = v->threads ? v->threads : 1;
+    if (want > 1 && !share(s)) return false;
+    j->pid = ki_calloc(want, sizeof *j->pid);
+    j->report = mmap(NULL, sizeof *j->report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (!j->pid || j->report == MAP_FAILED || pipe2(fd, O_CLOEXEC)) return release(j), false;
+    ki_child c = {s, v, j->report, best, pages(1), getpid()};
+    j->sample = v;
+    j->end = fd[0];
+    populate(j, &c, want);
     close(fd[1]);
     j->deadline = now() + patience(s, best);
     if (j->n == want) return true;
@@ -173,9 +190,9 @@ static void look(job *j, int wait_ms) {
     struct pollfd p = {.fd = j->end, .events = POLLIN};
     int status;
     poll(&p, 1, wait_ms);
-    bool over = (p.revents & (POLLHUP | POLLIN)) || j->report->state >= KI_REPORT_RAN;
-    for (unsigned i = 0; i < j->n && !over; i++)
-        if (j->pid[i] && reap(j->pid[i], false, &status)) note_end(j, i, status), over = true;
+    bool gone = p.revents & POLLHUP, over = gone || j->report->state >= KI_REPORT_RAN;
+    for (unsigned i = 0; i < j->n; i++)
+        if (j->pid[i] && reap(j->pid[i], gone, &status)) note_end(j, i, status, false), over = true;
     bool late = !over && now() > j->deadline;
     if (over || late) finish(j, late);
 }
@@ -186,27 +203,42 @@ static void set_want(ki_sampling *s) {
         if (s->buffer[i].written) s->buffer[i].most = ki_sample_largest(&s->buffer[i]);
 }
 
-void ki_sample_all(ki_sampling *s, ki_sample *v, size_t n, double best) {
+/* The one that sets the results, and what has threads, runs alone. */
+static bool may_start(const ki_sampling *s, const job *jobs, unsigned most, const ki_sample *next) {
+    unsigned running = 0;
+    bool alone = !s->has_want || next->threads > 1;
+    for (unsigned i = 0; i < most; i++) {
+        if (!jobs[i].sample) continue;
+        running++;
+        alone |= jobs[i].sample->threads > 1;
+    }
+    return running < (alone ? 1 : most);
+}
+
+static job *free_job(job *jobs) {
+    while (jobs->sample) jobs++;
+    return jobs;
+}
+
+bool ki_sample_all(ki_sampling *s, ki_sample *v, size_t n, double best) {
     job jobs[MOST_JOBS] = {0};
     unsigned most = s->jobs < 1 ? 1 : s->jobs > MOST_JOBS ? MOST_JOBS : s->jobs, running = 0;
-    for (size_t next = 0; next < n || running;) {
-        /* The one that sets the results, and what has threads, runs alone. */
-        bool alone = next < n && (!s->has_want || v[next].threads > 1);
-        for (unsigned i = 0; i < most && next < n && running < (alone ? 1 : most); i++) {
-            if (jobs[i].sample) continue;
-            if (start(s, &v[next++], best, &jobs[i])) running++;
-            alone = next < n && (!s->has_want || v[next].threads > 1 || v[next - 1].threads > 1);
-            if (alone) break;
-        }
+    bool ok = true;
+    for (size_t i = 0; i < n; i++) v[i].seconds = (double)INFINITY, v[i].outcome = KI_NO_CHILD;
+    for (size_t next = 0; (ok && next < n) || running;) {
+        while (ok && next < n && may_start(s, jobs, most, &v[next]))
+            if ((ok = start(s, &v[next++], best, free_job(jobs)))) running++;
         for (unsigned i = 0; i < most; i++) {
             ki_sample *was = jobs[i].sample;
             if (!was) continue;
             look(&jobs[i], running > 1 ? 1 : 5);
             if (jobs[i].sample) continue;
             running--;
+            ok &= was->outcome != KI_NO_CHILD;
             if (was->outcome != KI_RAN) continue;
             if (!s->has_want) set_want(s);
             if (best == 0 || was->seconds < best) best = was->seconds;
         }
     }
+    return ok;
 }

@@ -5,7 +5,9 @@
  * a process with threads leaves a child in which only what is safe in a signal handler may be called, since another thread may
  * have held any lock. So all that needs a lock is done before: kernels are compiled, loaded and sealed, inputs made. The child
  * maps its outputs, reads the clock, calls the kernel, compares and ends, all by system calls and plain loops. The threads of a kernel are as many children that share the outputs and meet at a counter. Children die with their
- * parent, leave no core, and are waited for by process id; no signal handler of the caller's is touched. */
+ * parent, and of what ends processes from a terminal, leave no core, and are waited for by process id; no signal handler of the caller's is touched, nor run in a child.
+ *
+ * What did not even begin, or was ended from outside (for want of memory, by Ctrl-C), was not measured: KI_NO_CHILD. */
 #ifndef KI_SAMPLE_H
 #define KI_SAMPLE_H
 
@@ -40,7 +42,7 @@ typedef struct ki_sample {
     uint32_t threads;
     double seconds; /* out: of one run, the least of several; INFINITY unless it ran */
     ki_outcome outcome;
-    int signal;                /* KI_CRASHED: by which */
+    int signal;                /* KI_CRASHED: by which; 0: it ended in some way that the host's handling of SIGCHLD hides */
     size_t buffer, at;         /* KI_WRONG: the first element that is */
     double got, expected;
 } ki_sample;
@@ -52,7 +54,7 @@ bool ki_sampling_open(ki_sampling *s, ki_env *env);
 void ki_sampling_seal(ki_sampling *s);
 void ki_sampling_close(ki_sampling *s);
 /* Runs them. best: seconds of the best so far, 0: unknown; what takes several times as long is given up. The first sample that ever
- * runs sets what the others' results are compared with. */
-void ki_sample_all(ki_sampling *s, ki_sample *v, size_t n, double best);
+ * runs sets what the others' results are compared with. False: from some KI_NO_CHILD on no more were begun, which are KI_NO_CHILD too. */
+bool ki_sample_all(ki_sampling *s, ki_sample *v, size_t n, double best);
 
 #endif

@@ -55,11 +55,11 @@ static ki_tuned *find(ki_run *r, ki_digest key) {
     return NULL;
 }
 
-static ki_tuned *remember(ki_run *r, ki_digest key, bool found, const ki_opt *opt, uint32_t n) {
+static ki_tuned *remember(ki_run *r, ki_digest key, bool found, bool lasts, const ki_opt *opt, uint32_t n) {
     ki_opt *own = ki_calloc(n + 1, sizeof *own);
     if (!own || !ki_array_grow(&r->tuned, &r->tuned_cap, r->ntuned + 1, sizeof *r->tuned)) return ki_free(own), NULL;
     if (n) memcpy(own, opt, n * sizeof *own);
-    r->tuned[r->ntuned] = (ki_tuned){key, found, own, n};
+    r->tuned[r->ntuned] = (ki_tuned){key, found, lasts, own, n};
     return &r->tuned[r->ntuned++];
 }
 
@@ -81,9 +81,14 @@ typedef struct hunt {
 } hunt;
 
 static void time_put(ki_text *t, double s) {
-    if (!(s < (double)INFINITY)) ki_text_put(t, "no time");
-    else if (s < 1e-3) ki_text_printf(t, "%.2f us", 1e6 * s);
+    if (s < 1e-3) ki_text_printf(t, "%.2f us", 1e6 * s);
     else ki_text_printf(t, "%.3f ms", 1e3 * s);
+}
+
+static void tell_failures(hunt *h) {
+    ki_text *said = ki_bench_said(h->bench);
+    if (said->n) ki_log(&h->r->k->env, "search %s: lists that failed and are not used:\n%s", h->name, said->s);
+    ki_text_cut(said, 0);
 }
 
 /* What is known goes to disk; what failed, and now and then how far it is, to the log. */
@@ -92,9 +97,7 @@ static void note(void *user, const ki_search *s) {
     ki_text t = {0};
     if (ki_record_write(s, h->name, &t)) ki_code_cache_write(&h->r->cache, h->key, SUFFIX, t.s, t.n);
     ki_text_cut(&t, 0);
-    ki_text *said = ki_bench_said(h->bench);
-    if (said->n) ki_log(&h->r->k->env, "search %s: lists that failed and are not used:\n%s", h->name, said->s);
-    ki_text_cut(said, 0);
+    tell_failures(h);
     if (s->done || ki_now() - h->told > 1) {
         ki_text_printf(&t, "search %s: ", h->name);
         time_put(&t, s->trial[0].time);
@@ -113,6 +116,16 @@ static bool measure(void *user, ki_trial *const *t, size_t n, double best, bool 
     return ki_bench_measure(((hunt *)user)->bench, t, n, best, again);
 }
 
+/* It did not end. The next process may fare better, so nothing that lasts says that there is nothing to find. */
+static ki_tuned *give_up(hunt *h, const ki_search *s) {
+    bool ran = s->trial[0].time < (double)INFINITY;
+    tell_failures(h);
+    ki_log(&h->r->k->env, "search %s: given up, %s; the heuristics' list is used\n", h->name,
+           ran ? "a run could not be made, or was ended from outside"
+               : "the heuristics' list gives no time to compare others with");
+    return ran ? NULL : remember(h->r, h->key, false, false, NULL, 0);
+}
+
 /* The search, from what is on record. */
 static ki_tuned *hunt_for(hunt *h, const ki_lower_opts *o, const ki_text *text, const ki_record *known, unsigned width,
                           const uint64_t *cache) {
@@ -123,7 +136,7 @@ static ki_tuned *hunt_for(hunt *h, const ki_lower_opts *o, const ki_text *text, 
     h->bench = ki_bench_open(&r->k->env, text->s, text->n, &why);
     if (!h->bench) {
         ki_log(&r->k->env, "search %s: not searched for, %s\n", h->name, why);
-        return remember(r, h->key, false, NULL, 0);
+        return remember(r, h->key, false, true, NULL, 0);
     }
     ki_ir *ir = ki_bench_kernel(h->bench, &sink);
     ki_search s = {
@@ -132,10 +145,9 @@ static ki_tuned *hunt_for(hunt *h, const ki_lower_opts *o, const ki_text *text, 
     bool ok = ki_search_open(&s, ir->env, sink, ir);
     for (size_t i = 0; i < known->ntime && ok; i++) ok = ki_search_know(&s, known->time[i].key, known->time[i].time);
     r->searched++;
-    if (ok && ki_search_run(&s)) {
-        const ki_trial *b = ki_search_best(&s);
-        t = remember(r, h->key, true, b->opt, b->nopt);
-    }
+    const ki_trial *b = ok && ki_search_run(&s) ? ki_search_best(&s) : NULL;
+    if (b) t = remember(r, h->key, true, true, b->opt, b->nopt);
+    else if (ok) t = give_up(h, &s);
     r->measured += s.fresh;
     ki_search_close(&s);
     ki_bench_close(h->bench);
@@ -157,7 +169,7 @@ static ki_tuned *look_up(ki_run *r, ki_ir *ir, const ki_lower_opts *o, kn_uop si
         char *s = ki_code_cache_read(&r->cache, h.key, SUFFIX, &n);
         if (s) ki_record_read(&record, s, n);
         ki_free(s);
-        if (record.width >= width && width) t = remember(r, h.key, true, record.opt, record.nopt);
+        if (record.width >= width && width) t = remember(r, h.key, true, true, record.opt, record.nopt);
         else t = hunt_for(&h, o, &text, &record, width, cache);
     }
     ki_record_free(&record);
@@ -171,7 +183,7 @@ static kn_uop choose(void *user, ki_ir *ir, const ki_lower_opts *o, kn_uop sink)
     if (ir->env->err != KI_E_NONE) return NULL;
     ki_tuned *t = look_up(r, ir, o, sink);
     kn_uop made = t && t->found ? ki_apply_opts(ir, sink, t->opt, t->nopt) : NULL;
-    if (!t || (t->found && !made)) r->unsettled++;
+    if (!t || !t->lasts || (t->found && !made)) r->unsettled++;
     ki_env_clear(ir->env);
     return made;
 }

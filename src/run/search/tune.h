@@ -1,7 +1,7 @@
 /* tune.h: KN_BEAM=n: a kernel's OptOps are searched for, once, when a program with it is made ready; from then on they are found.
  *
  *   KN_BEAM=4 koine run model.kn              the first run searches, and says what it finds; the next one measures nothing
- *   kn_set(k, "BEAM", "4");                   the same for what a program's context makes ready from here on
+ *   kn_set(k, "KN_BEAM", "4");                the same for what a program's context makes ready from here on
  *   KN_BEAM=4 make bench                      the networks, each kernel searched for
  *
  * A search runs in a context of its own, on random data of the kernel's real sizes, each trial in a child (sample.h): whatever a
@@ -10,7 +10,8 @@
  * without its name, this build, the processor's model, features and caches, the level, threads and the settings that optimize looks at. A file
  * that is cut, damaged, another's or of another build is not used: the search is made again. A search that was stopped goes on: it
  * is the same search, which asks the file before the clock. Folders that cannot be written: it is made again by each process.
- * What cannot be measured (memory, a variable without bounds) is left to the heuristics. */
+ * What cannot be measured (memory, a variable without bounds) is left to the heuristics. What could not be run (no process, no memory for
+ * it, killed from outside) is not a measurement: that search is given up, and goes on when the kernel is next made ready. */
 #ifndef KI_TUNE_H
 #define KI_TUNE_H
 
@@ -20,6 +21,7 @@
 typedef struct ki_tuned { /* what was decided for a kernel */
     ki_digest key;
     bool found; /* false: the heuristics are to choose */
+    bool lasts; /* false: in this process alone */
     ki_opt *opt;
     uint32_t nopt;
 } ki_tuned;

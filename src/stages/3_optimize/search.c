@@ -232,11 +232,11 @@ static bool measure(ki_search *s, const size_t *at, size_t n, bool again) {
     return ok;
 }
 
-/* The heuristics' first, for what others may take depends on it. */
+/* The heuristics' first: what others may take depends on it, and whether there is anything to compare them with. */
 static bool measure_round(ki_search *s) {
     size_t want = (size_t)A_ROUND * s->width, n = 0, *at = ki_calloc(want + 1, sizeof *at);
     if (!at) return ki_fail(s->env, KI_E_NOMEM), false;
-    bool ok = s->trial[0].time > 0 || measure(s, &n, 1, false);
+    bool ok = (s->trial[0].time > 0 || measure(s, &n, 1, false)) && ki_search_compares(s);
     if (ok) n = pick(s, UNMEASURED, at, want);
     if (ok && n) ok = measure(s, at, n, false);
     ki_free(at);
@@ -264,7 +264,7 @@ static bool finals(ki_search *s) {
     size_t at[FINALISTS + 1], n = pick(s, MEASURED, at, FINALISTS), first = 0;
     while (first < n && at[first]) first++;
     if (first == n) at[n++] = 0;
-    if (n > 1 && !measure(s, at, n, true)) return false;
+    if (n > 1 && !(measure(s, at, n, true) && ki_search_compares(s))) return false;
     s->best = 0;
     for (size_t i = 0; i < n; i++) {
         const ki_trial *t = &s->trial[at[i]], *b = ki_search_best(s);
@@ -291,7 +291,7 @@ bool ki_search_run(ki_search *s) {
         idle = before > 0 && least(s) > before * GROWING ? idle + 1 : 0;
         size_t best;
         if (pick(s, MEASURED, &best, 1)) s->best = best;
-        if (ok && s->note) s->note(s->user, s);
+        if (s->note && ki_search_compares(s)) s->note(s->user, s); /* of a round that was given up, too */
         if (ok && !grow_round(s) && !pick(s, UNMEASURED, &best, 1)) break;
     }
     s->done = ok && finals(s);

@@ -11,12 +11,14 @@
  *       for each trial on record: ki_search_know(&s, key, seconds); ki_search_run(&s);
  *
  * Trial 0 is the heuristics' list: it is measured as all others are, and what is found is taken only if it is faster, so a search
- * never ends worse. Two lists that make the same kernel are one trial. What is tried, and in which order, depends on the kernel,
+ * never ends worse; where it gives no time there is nothing to compare others with, and the search is given up. Two lists that make the same kernel are one trial. What is tried, and in which order, depends on the kernel,
  * the target, the machine and the times alone. Nothing here fails for a trial's sake: what is refused is not a trial. */
 #ifndef KI_SEARCH_H
 #define KI_SEARCH_H
 
 #include "stages/3_optimize/optimize.h"
+
+#include <math.h>
 
 typedef struct ki_trial {
     ki_opt *opt;
@@ -32,7 +34,7 @@ typedef struct ki_search {
     ki_machine machine;
     unsigned width; /* 1 and up: how many trials are gone on with, and by how much more is measured */
     /* Sets t[k]->time of each; again: it is known, but not well enough to decide. best: the least so far, 0: none. False: it
-     * is no use to go on. NULL: the model decides. */
+     * is no use to go on; those that could not be measured are left as they were. NULL: the model decides. */
     bool (*measure)(void *user, ki_trial *const *t, size_t n, double best, bool again);
     void (*note)(void *user, const struct ki_search *s);
     void *user;
@@ -57,8 +59,10 @@ bool ki_search_open(ki_search *s, ki_env *env, kn_uop sink, ki_ir *from);
 void ki_search_close(ki_search *s);
 /* What a trial took when it was measured. */
 bool ki_search_know(ki_search *s, ki_digest key, double time);
-/* False: measure gave up, or out of memory; best is the best that is known. */
+/* False: measure gave up, trial 0 gave no time, or out of memory; best is the best that is known. */
 bool ki_search_run(ki_search *s);
+/* Trial 0 has a time. */
+static inline bool ki_search_compares(const ki_search *s) { return s->trial[0].time > 0 && s->trial[0].time < (double)INFINITY; }
 static inline const ki_trial *ki_search_best(const ki_search *s) { return &s->trial[s->best]; }
 
 /* ---- parts ------------------------------------------------------------------------------------------------- */

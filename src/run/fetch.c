@@ -96,8 +96,9 @@ kn_status kn_to_host(kn_tensor t, void *to, size_t bytes) {
         ok = dim_now(k, &t->u->type->dim[a], &dim[a]);
         need *= ok ? (size_t)dim[a] : 1;
     }
-    if (ok && need != bytes) ki_fail(&k->env, KI_E_HOST_SIZE, need, bytes);
-    else if (ok && t->u->type->symbolic) copy_part(s, at, dim, to, item);
+    if (ok && need != bytes) ki_fail(&k->env, KI_E_HOST_SIZE, need, bytes), ok = false;
+    ok = ok && (!bytes || ki_given(k, "to_host", "to", to));
+    if (ok && t->u->type->symbolic) copy_part(s, at, dim, to, item);
     else if (ok) copy_out(s, 0, to, bytes);
     return (kn_status)ki_settle_failure(k);
 }

@@ -548,9 +548,15 @@ int main() {
     kn_status s = kn_realize(x, y);
     kn_uop u = kn_u(k, "add", kn_u_int(k, KN_I32, 1), kn_u_int(k, KN_I32, 2));
     kn_close(k);
-    return s != KN_OK || !u;
+    return s != KN_OK || !u || kn_stats_of(NULL).programs;
 }
 """
+
+
+def test_koine_h_is_all_of_them(root):
+    """But here.h, which tensor.h includes."""
+    folder = root / "include/koine"
+    assert set(re.findall(r"#include <koine/(\w+\.h)>", (folder / "koine.h").read_text())) == {h.name for h in folder.glob("*.h")} - {"koine.h", "here.h"}
 
 
 @pytest.mark.parametrize("compiler, flags", [("c++", ["-std=c++11", "-x", "c++"]), ("c++", ["-std=c++20", "-x", "c++"]), ("cc", ["-std=c99", "-x", "c", "-Dmain(...)=main(void)"]),

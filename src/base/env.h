@@ -30,13 +30,13 @@ typedef struct ki_loc {
 } ki_loc;
 
 typedef enum ki_var {
-#define KI_ENV(name, def, numbers, doc) KI_VAR_##name,
+#define KI_ENV(name, def, takes, doc) KI_VAR_##name,
 #include "base/env.def"
 #undef KI_ENV
     KI_VAR_COUNT
 } ki_var;
 typedef struct ki_var_info {
-    const char *name, *def, *numbers, *doc;
+    const char *name, *def, *takes, *doc;
 } ki_var_info;
 extern const ki_var_info ki_vars[KI_VAR_COUNT];
 
@@ -79,7 +79,7 @@ void ki_env_clear(ki_env *e);
 
 const char *ki_setting(const ki_env *e, ki_var v);
 uint64_t ki_setting_number(const ki_env *e, ki_var v); /* of one that takes numbers; 0 if it has none and no default */
-/* Sets (value copied) or, with NULL or "", resets to the default. False after a failure: no memory, no such number. */
+/* Sets (value copied) or, with NULL or "", resets to the default. False after a failure: no memory, no such number or word. */
 bool ki_setting_set(ki_env *e, ki_var v, const char *value);
 
 void ki_log(ki_env *e, const char *fmt, ...) KI_PRINTF(2, 3);

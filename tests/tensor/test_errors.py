@@ -386,6 +386,7 @@ MISUSES = {
     "not a value": ("KN1106", ["const"], lambda k: k.from_graph(koine.load().kn_u_int(koine.Context("NULL").h, 8, 1))),
     "no node": ("KN1109", ["from_graph", "the node"], lambda k: k.from_graph(None)),
     "setting": ("KN1107", ["KN_COLOUR"], lambda k: koine.load().kn_set(k.h, b"KN_COLOUR", b"1") and T(k, None)),
+    "setting word": ("KN1111", ["KN_CPU=zzz", "one of sse2 avx2"], lambda k: koine.load().kn_set(k.h, b"KN_CPU", b"zzz") and T(k, None)),
     "setting value": ("KN1111", ["KN_VERIFY=7", "0..3"], lambda k: koine.load().kn_set(k.h, b"KN_VERIFY", b"7") and T(k, None)),
     "no data": ("KN1109", ["from_host"], lambda k: T(k, koine.load().kn_from_host(k.h, None, 14, koine.ints((2,))))),
 }

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include "base/cpuid.h"
+#include "device/device.h"
 #include "ir/dtype.h"
 #include "stages/target.h"
 
@@ -64,6 +65,8 @@ static int info(cli *c) {
     }
     print_dtypes(c->json);
     print_settings(&env, c->json);
+    unsigned unit;
+    (void)ki_device_parse(&env, NULL, &unit); /* a default that is none is told too */
     int rc = env.err ? cli_fail(c, "%s", env.message.s) : CLI_OK;
     ki_env_close(&env);
     return rc;

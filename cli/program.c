@@ -64,7 +64,10 @@ ki_stage cli_stage(const cli *c, const char *name) {
     for (int s = 0; s < KI_S_COUNT; s++)
         if (strcmp(name, ki_stage_names[s]) == 0) return (ki_stage)s;
     const char *near = cli_near(name, stage_word, NULL);
+    ki_text all = {0};
+    for (int s = 0; s < KI_S_COUNT; s++) ki_text_printf(&all, " %s", ki_stage_names[s]);
     if (near) cli_usage(c, "no stage %s; did you mean %s?", name, near);
-    else cli_usage(c, "no stage %s; stages: callify rangeify optimize expand select linearize plan render", name);
+    else cli_usage(c, "no stage %s; stages:%s", name, all.s ? all.s : "");
+    ki_text_free(&all);
     return KI_S_COUNT;
 }

@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct runner {
     cli *c;
@@ -21,13 +23,13 @@ typedef struct runner {
     int64_t seed;
 } runner;
 
-/* "NAME=rest" for this port: the rest, else NULL. The last one given counts. */
+/* "NAME=rest" for this port: the rest, else NULL. */
 static const char *given_for(const runner *r, const char *option, const char *name) {
-    const char *s, *found = NULL;
+    const char *s;
     size_t n = strlen(name);
     for (int i = 0; (s = cli_nth(r->c, option, i)); i++)
-        if (strncmp(s, name, n) == 0 && s[n] == '=') found = s + n + 1;
-    return found;
+        if (strncmp(s, name, n) == 0 && s[n] == '=') return s + n + 1;
+    return NULL;
 }
 
 static bool known(const ki_port *port, size_t n, const char *s, size_t len) {
@@ -36,13 +38,35 @@ static bool known(const ki_port *port, size_t n, const char *s, size_t len) {
     return false;
 }
 
-/* Every --in and --out must name a port. */
+/* A file that is written twice keeps one of the two; a device or a pipe takes both. */
+static bool is_one_file(const char *a, const char *b) {
+    struct stat st;
+    return strcmp(a, b) == 0 && (stat(a, &st) || S_ISREG(st.st_mode));
+}
+
+/* Nothing before the i-th --in or --out is of its port, or to its file. */
+static bool is_first(const runner *r, const char *option, int i) {
+    const char *s = cli_nth(r->c, option, i), *file = strchr(s, '=') + 1;
+    for (int j = 0; j < i; j++) {
+        const char *before = cli_nth(r->c, option, j), *other = strchr(before, '=') + 1;
+        if (other - before == file - s && memcmp(before, s, (size_t)(file - s)) == 0)
+            return cli_usage(r->c, "--%s %s: given before, as %s", option, s, other), false;
+        if (strcmp(option, "out") == 0 && is_one_file(file, other))
+            return cli_usage(r->c, "--%s %s: --%s %s is to be written there", option, s, option, before), false;
+    }
+    return true;
+}
+
+/* Every --in and --out must name a port, each another one. */
 static bool check_names(const runner *r, const char *option, const ki_port *port, size_t n) {
     const char *s;
     for (int i = 0; (s = cli_nth(r->c, option, i)); i++) {
         const char *eq = strchr(s, '=');
         if (!eq) return cli_usage(r->c, "--%s %s: expected NAME=FILE", option, s), false;
-        if (known(port, n, s, (size_t)(eq - s))) continue;
+        if (known(port, n, s, (size_t)(eq - s))) {
+            if (!is_first(r, option, i)) return false;
+            continue;
+        }
         fprintf(stderr, "koine run: --%s %s: the program has no such %sput; it has", option, s, option);
         for (size_t p = 0; p < n; p++) fprintf(stderr, " %s", port[p].name);
         fputs(n ? "\n" : " none\n", stderr);
@@ -112,6 +136,11 @@ static bool input(runner *r, const ki_port *port, ki_array *a) {
         if (from) return put_number(r, port, from, a);
         make_up(r, port, a);
         return true;
+    }
+    if (port->rank == 0 && access(from, F_OK) != 0) {
+        cli_fail(r->c, "--in %s=%s: neither a number nor a file that is there; input %s is %s ()", port->name, from,
+                 port->name, ki_dtypes[port->dtype].name);
+        return false;
     }
     if (!ki_npy_read(r->p.env, from, a)) return false;
     if (a->dtype == stored(port->dtype) && a->rank == port->rank &&

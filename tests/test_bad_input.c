@@ -182,7 +182,7 @@ static void callbacks(void) {
     const kn_rule_callback table[] = {{"to_f64", to_f64, NULL}, {NULL, NULL, NULL}};
     const char *text = "ruleset s\na : -x:f32 => do(to_f64) @opaque(\"to test\")\n";
     told("rules: a callback there is not", !kn_rules_load(k, "bad.kr", text, NULL), "bad.kr:2:");
-    told("rules: no text", !kn_rules_load(k, "bad.kr", NULL, NULL), "KN1020");
+    told("rules: no text", !kn_rules_load(k, "bad.kr", NULL, NULL), "KN1109");
     kn_rules *r = kn_rules_load(k, "bad.kr", text, table);
     kn_uop u = kn_u(k, "neg", kn_u_input(k, "x", KN_F32, S(4)));
     told("rules: a callback that changes the dtype", !kn_rewrite(k, r, "s", u, KN_WALK, NULL), "KN3022: rule a");

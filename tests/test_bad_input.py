@@ -139,6 +139,11 @@ FILES = [
     ("a fraction for an integer", ["run", "n.kn", "--in", "n=2.5"], "whole number"),
     ("a full disk", ["run", "p.kn", "--out", "y=/dev/full"], "KN6002: cannot write /dev/full: No space left"),
     ("an output that is a folder", ["run", "p.kn", "--out", "y=."], "Is a directory"),
+    ("an output to two files", ["run", "p.kn", "--out", "y=a.npy", "--out", "y=b.npy"], "--out y=b.npy: given before, as a.npy"),
+    ("an input from two files", ["run", "p.kn", "--in", "x=x.npy", "--in", "x=x.npy"], "--in x=x.npy: given before, as x.npy"),
+    ("two outputs to one file", ["run", "two.kn", "--out", "y=a.npy", "--out", "z=a.npy"], "--out z=a.npy: --out y=a.npy is to be written there"),
+    ("a word for a number", ["run", "n.kn", "--in", "n=abc"], "--in n=abc: neither a number nor a file that is there; input n is index ()"),
+    ("a stage that no name is near to", ["compile", "p.kn", "--to", "bogus"], "stages: tensor callify rangeify"),
     ("two programs", ["run", "p.kn", "q.kn"], "too many words"),
     ("no program", ["run"], "something is missing"),
     ("a target there is not", ["compile", "p.kn", "--target", "ptx"], "there are c"),
@@ -194,6 +199,7 @@ def folder(koine_session):
     (cwd / "p.kn").write_text(H + X + "%y = neg %x\n" + O)
     (cwd / "q.kn").write_text(koine_session("compile", "p.kn", "--to", "plan").stdout)
     (cwd / "huge.kn").write_text(H + '%x = param "x" : f32 [1000000, 1000000, 1000]\n%y = neg %x\n' + O)
+    (cwd / "two.kn").write_text(H + X + "%y = neg %x\n%z = add %x %x\n" + O + 'out "z" = %z\n')
     (cwd / "n.kn").write_text(H + '%n = param "n" bounds=[1, 4] : index\n%y = add %n 1\n' + O)
     (cwd / "x.npy").write_bytes(npy(b"4, 4", b"\0" * 64))
     (cwd / "images.npy").write_bytes(npy(b"20, 8, 8", b"\0" * 20 * 64 * 4))
@@ -240,8 +246,9 @@ SETTINGS = [
     ("no threads", {"KN_THREADS": "0"}, ["compile", "p.kn"], "1..1024"),
     ("a level of checks there is not", {"KN_VERIFY": "9"}, ["run", "p.kn"], "0..3"),
     ("a seed that is a word", {"KN_SEED": "abc"}, ["train", "digits", "--steps", "1"], "KN_SEED=abc"),
-    ("a processor there is not", {"KN_CPU": "mips"}, ["run", "p.kn"], "sse2"),
-    ("a processor to write for there is not", {"KN_CPU": "mips"}, ["compile", "p.kn"], "sse2"),
+    ("a processor there is not", {"KN_CPU": "mips"}, ["run", "p.kn"], "KN_CPU=mips: expected one of sse2"),
+    ("a processor to write for there is not", {"KN_CPU": "mips"}, ["compile", "p.kn"], "KN_CPU=mips: expected one of sse2"),
+    ("a language of kernels there is not", {"KN_CODE": "llvm"}, ["run", "p.kn"], "KN_CODE=llvm: expected one of x86 c"),
     ("a stage to print there is not", {"KN_DEBUG": "rangeify,nosuch"}, ["run", "p.kn"], "KN4052: KN_DEBUG: no stage is named 'nosuch'"),
     ("a default device there is not", {"KN_DEVICE": "TPU"}, ["run", "p.kn"], "CPU, INTERP, NULL"),
     ("a unit there is not", {"KN_DEVICE": "CPU:64"}, ["run", "p.kn"], "0 to 63"),
@@ -264,6 +271,10 @@ def test_settings_that_only_cost_time_are_told_and_passed_over(koine_session, fo
         for code in ("c", "x86"):
             r = koine_session("run", "p.kn", cwd=folder, env={"KN_CODE": code, "KN_VERIFY": "0", **env})
             assert "y : f32 (4, 4)" in r.stdout and what in r.stderr, r.stderr
+
+
+def test_outputs_to_what_is_no_file_may_share_it(koine_session, folder):
+    koine_session("run", "two.kn", "--out", "y=/dev/null", "--out", "z=/dev/null", cwd=folder)
 
 
 def test_a_damaged_cache_is_no_obstacle(koine_session, folder, tmp_path):

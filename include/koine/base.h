@@ -56,7 +56,8 @@ KN_API kn_ctx *kn_open(const char *device);
 /* Frees the context and everything in it. NULL is allowed. */
 KN_API void kn_close(kn_ctx *k);
 
-/* Status and text of the first failure since the last kn_clear; KN_OK and "" if none. */
+/* Status and text of the first failure since the last kn_clear; KN_OK and "" if none. Of no context (NULL) KN_NOMEM, and every call
+ * given it does nothing and returns NULL, 0 or KN_BAD_ARGUMENT. */
 KN_API kn_status kn_error(const kn_ctx *k);
 KN_API const char *kn_message(const kn_ctx *k);
 KN_API void kn_clear(kn_ctx *k);

@@ -11,7 +11,7 @@ extern "C" {
 typedef struct kn_device_info {
     const char *name; /* "CPU" */
     const char *doc;  /* one line */
-    const char *kind; /* "c" (compiled), "interpreted", "none" */
+    const char *kind; /* "compiled", "interpreted", "none": nothing runs */
 } kn_device_info;
 
 /* The i-th kind of device, 0 when there is no i-th. */
@@ -22,9 +22,9 @@ typedef struct kn_stats {
     uint64_t programs; /* compiled */
     uint64_t replays;  /* runs of a program, compiled or found again */
     uint64_t kernels_launched;
-    uint64_t kernels_compiled; /* by the C compiler */
+    uint64_t kernels_compiled; /* and not found on disk, whoever made their code */
     uint64_t kernels_cached;   /* found on disk */
-    uint64_t compiler_runs;    /* processes */
+    uint64_t compiler_runs;    /* of the C compiler */
     uint64_t kernels_searched; /* KN_BEAM: for which OptOps were searched for, or gone on with */
     uint64_t trials_measured;  /* that were run for it */
     double lower_seconds;      /* from graph to source text */

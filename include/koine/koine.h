@@ -3,6 +3,7 @@
 #define KN_KOINE_H
 
 #include <koine/base.h>
+#include <koine/device.h>
 #include <koine/uop.h>
 #include <koine/rules.h>
 #include <koine/tensor.h>

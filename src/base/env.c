@@ -19,7 +19,7 @@ static const error_row errors[KI_E_COUNT] = {
 };
 
 const ki_var_info ki_vars[KI_VAR_COUNT] = {
-#define KI_ENV(name, def, numbers, code, doc) [KI_VAR_##name] = {"KN_" #name, def, numbers, code, doc},
+#define KI_ENV(name, def, takes, code, doc) [KI_VAR_##name] = {"KN_" #name, def, takes, code, doc},
 #include "base/env.def"
 #undef KI_ENV
 };
@@ -38,6 +38,16 @@ static bool number_in(const char *s, const char *numbers, uint64_t *value) {
     errno = 0;
     *value = strtoull(s, &end, 0);
     return *s >= '0' && *s <= '9' && *end == 0 && errno == 0 && *value >= lo && *value <= hi;
+}
+
+static bool takes_numbers(const char *takes) { return strstr(takes, "..") != NULL; }
+
+/* Whether s is one of the words, which spaces part. */
+static bool word_in(const char *s, const char *words) {
+    size_t n = strlen(s);
+    for (const char *w = words; *w; w += strcspn(w, " "), w += *w == ' ')
+        if (strcspn(w, " ") == n && memcmp(w, s, n) == 0) return true;
+    return false;
 }
 
 bool ki_env_open(ki_env *e) {
@@ -145,15 +155,18 @@ const char *ki_setting(const ki_env *e, ki_var v) { return e->var[v] ? e->var[v]
 
 uint64_t ki_setting_number(const ki_env *e, ki_var v) {
     uint64_t n = 0;
-    number_in(ki_setting(e, v), ki_vars[v].numbers, &n);
+    number_in(ki_setting(e, v), ki_vars[v].takes, &n);
     return n;
 }
 
 bool ki_setting_set(ki_env *e, ki_var v, const char *value) {
     uint64_t n;
+    const char *takes = ki_vars[v].takes;
+    bool numbers = takes_numbers(takes);
     if (value && !*value) value = NULL;
-    if (value && *ki_vars[v].numbers && !number_in(value, ki_vars[v].numbers, &n))
-        return ki_fail(e, KI_E_SETTING_VALUE, ki_vars[v].name, value, ki_vars[v].numbers), false;
+    if (value && *takes && !(numbers ? number_in(value, takes, &n) : word_in(value, takes)))
+        return ki_fail(e, KI_E_SETTING_VALUE, ki_vars[v].name, value, numbers ? "a whole number in" : "one of", takes),
+               false;
     char *p = value ? copy(value) : NULL;
     if (value && !p) return ki_fail(e, KI_E_NOMEM), false;
     ki_free(e->var[v]);

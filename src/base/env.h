@@ -30,13 +30,13 @@ typedef struct ki_loc {
 } ki_loc;
 
 typedef enum ki_var {
-#define KI_ENV(name, def, numbers, code, doc) KI_VAR_##name,
+#define KI_ENV(name, def, takes, code, doc) KI_VAR_##name,
 #include "base/env.def"
 #undef KI_ENV
     KI_VAR_COUNT
 } ki_var;
 typedef struct ki_var_info {
-    const char *name, *def, *numbers;
+    const char *name, *def, *takes;
     bool code; /* what a program is made into depends on it */
     const char *doc;
 } ki_var_info;
@@ -81,7 +81,7 @@ void ki_env_clear(ki_env *e);
 
 const char *ki_setting(const ki_env *e, ki_var v);
 uint64_t ki_setting_number(const ki_env *e, ki_var v); /* of one that takes numbers; 0 if it has none and no default */
-/* Sets (value copied) or, with NULL or "", resets to the default. False after a failure: no memory, no such number. */
+/* Sets (value copied) or, with NULL or "", resets to the default. False after a failure: no memory, no such number or word. */
 bool ki_setting_set(ki_env *e, ki_var v, const char *value);
 
 void ki_log(ki_env *e, const char *fmt, ...) KI_PRINTF(2, 3);

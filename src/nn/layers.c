@@ -1,8 +1,14 @@
-/* layers.c: parameters of the common layers and their use. Built on the public functions only. */
-#define KN_NO_LOC
-#include <koine/nn.h>
+/* layers.c: parameters of the common layers and their use. */
+#include "tensor/build.h"
 
 #include <math.h>
+
+/* What using no layer gives. */
+static kn_tensor no_layer(const char *fn, kn_tensor x) {
+    ENTER(fn, x);
+    ki_given(k, fn, "the layer", NULL);
+    return ki_handle(k, NULL);
+}
 
 /* Kept, in storage of its own. */
 static kn_tensor parameter(kn_tensor init) { return kn_keep(kn_param(init)); }
@@ -16,7 +22,9 @@ kn_linear_layer kn_linear_new(kn_ctx *k, int64_t in, int64_t out, int bias) {
     if (bias) l.bias = uniform(k, KN_SHAPE(out), in);
     return l;
 }
-kn_tensor kn_linear_apply(const kn_linear_layer *l, kn_tensor x) { return kn_linear(x, l->weight, l->bias); }
+kn_tensor kn_linear_apply(const kn_linear_layer *l, kn_tensor x) {
+    return l ? kn_linear(x, l->weight, l->bias) : no_layer("linear_apply", x);
+}
 
 kn_conv2d_layer kn_conv2d_new(kn_ctx *k, int64_t in, int64_t out, int size, int stride, int padding, int bias) {
     kn_conv2d_layer l = {NULL, NULL, stride, padding, 1, 1};
@@ -26,6 +34,7 @@ kn_conv2d_layer kn_conv2d_new(kn_ctx *k, int64_t in, int64_t out, int size, int 
     return l;
 }
 kn_tensor kn_conv2d_apply(const kn_conv2d_layer *l, kn_tensor x) {
+    if (!l) return no_layer("conv2d_apply", x);
     return kn_conv2d(x, l->weight, l->bias, l->stride, l->padding, l->dilation, l->groups);
 }
 
@@ -36,6 +45,7 @@ kn_norm_layer kn_layer_norm_new(kn_ctx *k, int64_t size) {
     return l;
 }
 kn_tensor kn_layer_norm_apply(const kn_norm_layer *l, kn_tensor x) {
+    if (!l) return no_layer("layer_norm_apply", x);
     return kn_layer_norm(x, 1, l->weight, l->bias, l->eps);
 }
 
@@ -47,6 +57,7 @@ kn_norm_layer kn_batch_norm_new(kn_ctx *k, int64_t channels) {
     return l;
 }
 kn_tensor kn_batch_norm_apply(const kn_norm_layer *l, kn_tensor x, int training) {
+    if (!l) return no_layer("batch_norm_apply", x);
     if (training) return kn_batch_norm_train(x, l->mean, l->var, l->weight, l->bias, l->momentum, l->eps);
     return kn_batch_norm(x, l->mean, l->var, l->weight, l->bias, l->eps);
 }

@@ -42,6 +42,7 @@ static kn_status new_rate(kn_optim *o, float rate) {
 }
 
 static kn_optim *open_optim(kn_ctx *k, const kn_tensor *params, size_t n, kind kind, double rate, size_t moments) {
+    if (!k || (n && !ki_given(k, kind == SGD ? "sgd" : "adam", "params", params))) return NULL;
     kn_optim *o = ki_calloc(1, sizeof *o);
     if (!o) return NULL;
     o->k = k, o->kind = kind, o->n = n;
@@ -86,6 +87,7 @@ void kn_optim_free(kn_optim *o) {
 static bool is_captured(const kn_optim *o) { return ki_storage_of(o->k, ki_buffer_under(o->rate->u))->held; }
 
 kn_status kn_optim_rate(kn_optim *o, double rate) {
+    if (!o) return KN_BAD_ARGUMENT;
     if (o->pending && !is_captured(o)) return new_rate(o, (float)rate);
     kn_status s = o->pending ? kn_realize_at(NULL, 0, o->nstate, o->state) : KN_OK; /* by the old one */
     if (s) return s;
@@ -95,8 +97,8 @@ kn_status kn_optim_rate(kn_optim *o, double rate) {
 }
 
 size_t kn_optim_state(const kn_optim *o, const kn_tensor **out) {
-    *out = o->state;
-    return o->nstate;
+    if (out) *out = o ? o->state : NULL;
+    return o ? o->nstate : 0;
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------ */
@@ -121,6 +123,7 @@ static kn_status adam(kn_optim *o, size_t i, kn_tensor g, kn_tensor rate, kn_ten
 }
 
 kn_status kn_optim_step(kn_optim *o, kn_tensor loss) {
+    if (!o) return KN_BAD_ARGUMENT;
     kn_tensor *g = ki_calloc(o->n + 1, sizeof *g), c1 = NULL, r2 = NULL;
     if (!g) return no_memory(o->k);
     o->pending = 1;
@@ -142,6 +145,7 @@ kn_status kn_optim_step(kn_optim *o, kn_tensor loss) {
 /* All that is to be assigned: what the step writes, and what its loss moves besides (running statistics). captured, if not NULL: the step is
  * kept. */
 static kn_status realized(kn_optim *o, kn_tensor extra, kn_captured **captured) {
+    if (!o) return KN_BAD_ARGUMENT;
     size_t n = kn_pending(o->k, 0, NULL);
     kn_tensor *t = ki_malloc((n + o->nstate + 1) * sizeof *t);
     if (!t) return no_memory(o->k);

@@ -52,7 +52,16 @@ const ki_origins *ki_watch_origins(const ki_ir *ir) {
     return w && w->ir == ir ? &w->origins : NULL;
 }
 
-static void put_line(const ki_watch *w, const ki_ruleset *set, const ki_rule *rule, kn_uop before, kn_uop after) {
+/* What cannot be written is lost, which is told once. */
+static void put_text(ki_env *env, const char *s) {
+    ki_watch *w = env->watch;
+    if (fputs(s, w->trace) >= 0 || w->lost) return;
+    w->lost = true;
+    ki_log(env, "KN_TRACE=%s: %s; the trace is not whole\n", ki_setting(env, KI_VAR_TRACE), strerror(errno));
+}
+
+static void put_line(ki_env *env, const ki_ruleset *set, const ki_rule *rule, kn_uop before, kn_uop after) {
+    const ki_watch *w = env->watch;
     ki_text t = {0};
     ki_text_printf(&t, "%s %s.%s %s:%u: ", w->stage, set->name, ki_rule_name(set, rule), set->source,
                    (unsigned)rule->line);
@@ -60,14 +69,14 @@ static void put_line(const ki_watch *w, const ki_ruleset *set, const ki_rule *ru
     ki_text_put(&t, " => ");
     ki_term_put(&t, after, LEVELS);
     ki_text_put(&t, "\n");
-    if (t.s && !t.oom) fputs(t.s, w->trace);
+    if (t.s && !t.oom) put_text(env, t.s);
     ki_text_free(&t);
 }
 
 bool ki_watch_rewrite(ki_ir *ir, const ki_ruleset *set, const ki_rule *rule, kn_uop before, kn_uop after,
                       uint32_t since) {
     ki_watch *w = ir->env->watch;
-    if (w->trace) put_line(w, set, rule, before, after);
+    if (w->trace) put_line(ir->env, set, rule, before, after);
     if (w->ir != ir) ki_origins_free(&w->origins);
     w->ir = ir;
     ki_origins_note(&w->origins, ir, set, rule, before, since);

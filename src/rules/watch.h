@@ -11,6 +11,7 @@
 enum { KI_WATCH_SPECS = 12 };
 typedef struct ki_watch {
     FILE *trace;       /* NULL: none */
+    bool lost;         /* a line could not be written, which was told */
     const char *stage; /* now running */
     const ki_ruleset *spec[KI_WATCH_SPECS];
     unsigned nspec; /* 0: what is made is not checked */

@@ -202,7 +202,7 @@ kn_status kn_write(kn_tensor t, const void *from, size_t bytes) {
     size_t need = b ? (size_t)b->type->numel * ki_itemsize((kn_dtype)b->dtype) : 0;
     ki_storage *s = b ? ki_storage_of(k, b) : NULL;
     if (b && need != bytes) ki_fail(&k->env, KI_E_WRITE_SIZE, need, bytes);
-    else if (b && bytes && mark(k, &b->arg.buffer->id, 1)) {
+    else if (b && bytes && ki_given(k, "write", "from", from) && mark(k, &b->arg.buffer->id, 1)) {
         if (s->device && !s->borrowed) s->device->is->copy(s->device, KI_COPY_IN, s->data, from, bytes);
         else memcpy(s->data, from, bytes);
     }

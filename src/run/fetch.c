@@ -104,8 +104,9 @@ kn_status kn_to_host(kn_tensor t, void *to, size_t bytes) {
     ki_storage *s = realized(t, "to_host", &at);
     size_t item = s ? ki_itemsize((kn_dtype)t->u->dtype) : 0, numel;
     bool ok = s && shape_now(k, t->u->type, dim, &numel);
-    if (ok && numel * item != bytes) ki_fail(&k->env, KI_E_HOST_SIZE, numel * item, bytes);
-    else if (ok && t->u->type->symbolic) copy_part(s, at, dim, to, item);
+    if (ok && numel * item != bytes) ki_fail(&k->env, KI_E_HOST_SIZE, numel * item, bytes), ok = false;
+    ok = ok && (!bytes || ki_given(k, "to_host", "to", to));
+    if (ok && t->u->type->symbolic) copy_part(s, at, dim, to, item);
     else if (ok) copy_out(s, 0, to, bytes);
     return (kn_status)ki_settle_failure(k);
 }

@@ -71,6 +71,7 @@ static void close_job(job *j) {
 
 static bool open_job(kn_ctx *k, kn_uop kernel, job *j) {
     *j = (job){0};
+    if (!k) return false;
     ki_settle_failure(k);
     if (!kernel) return fail(&k->env, "it is NULL: an earlier constructor failed");
     if (kernel->op != KN_SINK || !kernel->arg.kernel)
@@ -96,7 +97,7 @@ kn_status kn_kernel_check(kn_ctx *k, kn_uop kernel) {
         ki_ir_close(&ir);
     }
     close_job(&j);
-    return (kn_status)ki_settle_failure(k);
+    return k ? (kn_status)ki_settle_failure(k) : KN_BAD_ARGUMENT;
 }
 
 static char *source_of(const ki_program *p) {
@@ -115,8 +116,8 @@ char *kn_kernel_source(kn_ctx *k, kn_uop kernel, const char *target) {
     ki_ir ir = {0};
     ki_program low = {0};
     char *text = NULL;
-    if (open_job(k, kernel, &j)) {
-        if (!target || strcmp(target, "c") != 0) ki_fail(&k->env, KI_E_KERNEL_TARGET, target ? target : "(null)");
+    if (open_job(k, kernel, &j) && ki_given(k, "kernel_source", "target", target)) {
+        if (strcmp(target, "c") != 0) ki_fail(&k->env, KI_E_KERNEL_TARGET, target);
         else if (lower(k, &j.p, KI_S_RENDER, &ir, &low) && !(text = source_of(&low))) ki_fail(&k->env, KI_E_NOMEM);
     }
     if (ir.env) {
@@ -124,7 +125,7 @@ char *kn_kernel_source(kn_ctx *k, kn_uop kernel, const char *target) {
         ki_ir_close(&ir);
     }
     close_job(&j);
-    ki_settle_failure(k);
+    if (k) ki_settle_failure(k);
     return text;
 }
 
@@ -132,8 +133,9 @@ kn_status kn_kernel_run(kn_ctx *k, kn_uop kernel, void *const *buffers, size_t n
     job j;
     if (open_job(k, kernel, &j)) {
         if (n != j.p.nin) ki_fail(&k->env, KI_E_KERNEL_POINTERS, (unsigned)j.p.nin, n);
-        else ki_run_program(k, &j.p, k->env.device[k->device], buffers, buffers);
+        else if (!n || ki_given(k, "kernel_run", "buffers", buffers))
+            ki_run_program(k, &j.p, k->env.device[k->device], buffers, buffers);
     }
     close_job(&j);
-    return (kn_status)ki_settle_failure(k);
+    return k ? (kn_status)ki_settle_failure(k) : KN_BAD_ARGUMENT;
 }

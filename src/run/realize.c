@@ -13,7 +13,9 @@
 /* ---- variables --------------------------------------------------------------------------------------------------- */
 
 kn_status kn_bind(kn_ctx *k, const char *name, int64_t value) {
+    if (!k) return KN_BAD_ARGUMENT;
     ki_settle_failure(k);
+    if (!ki_given(k, "bind", "name", name)) return (kn_status)ki_settle_failure(k);
     ki_run *r = ki_run_of(k);
     size_t i = 0;
     while (r && i < r->nbinding && strcmp(r->binding[i].name, name)) i++;
@@ -255,7 +257,7 @@ bool ki_realize(kn_ctx *k, const kn_tensor *t, size_t n, kn_uop *place, kn_captu
 /* ---- public ------------------------------------------------------------------------------------------------------ */
 
 kn_ctx *ki_context_of(const kn_tensor *t, size_t n) {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; t && i < n; i++)
         if (t[i]) return t[i]->k;
     return NULL;
 }

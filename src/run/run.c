@@ -79,7 +79,7 @@ int kn_device_at(size_t i, kn_device_info *out) {
     for (size_t k = 0; k <= i; k++)
         if (!ki_device_classes[k]) return 0;
     const ki_device_class *c = ki_device_classes[i];
-    *out = (kn_device_info){c->name, c->doc, !c->runs ? "none" : c->execute ? "interpreted" : "compiled"};
+    if (out) *out = (kn_device_info){c->name, c->doc, !c->runs ? "none" : c->execute ? "interpreted" : "compiled"};
     return 1;
 }
 

@@ -84,7 +84,6 @@ static bool runs(const ki_target *t, bool here) {
 const ki_target *ki_target_chosen(ki_env *env, bool here) {
     const char *set = ki_setting(env, KI_VAR_CPU), *code = ki_setting(env, KI_VAR_CODE);
     bool native = *code ? strcmp(code, "x86") == 0 : ki_target_host() != &targets[GENERIC];
-    if (*code && !native && strcmp(code, "c") != 0) return ki_fail(env, KI_E_CODE_KIND, code), NULL;
     const char *name = *set ? set : ki_target_host()->name;
     const ki_target *t = native ? ki_target_native(name) : ki_target_named(name);
     if (t && runs(t, here)) return t;

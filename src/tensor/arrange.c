@@ -18,7 +18,8 @@ static kn_status all_bad(kn_tensor *out, size_t n, kn_tensor bad) {
 
 kn_status kn_broadcast_tensors(const kn_tensor *t, size_t n, kn_tensor *out) {
     kn_ctx *k;
-    if (!t || !n) return KN_OK;
+    if (!n) return KN_OK;
+    if (!out) return ki_no_out("broadcast_tensors", t, n);
     kn_tensor bad = ki_enter(&k, "broadcast_tensors", t, n, 0);
     if (bad || !k) return all_bad(out, n, bad);
     kn_uop whole = t[0]->u;
@@ -43,7 +44,8 @@ kn_tensor kn_atleast(kn_tensor t, int rank) {
 kn_status kn_meshgrid(const kn_tensor *t, size_t n, int xy, kn_tensor *out) {
     kn_ctx *k;
     ki_shape s = {0};
-    if (!t || !n) return KN_OK;
+    if (!n) return KN_OK;
+    if (!out) return ki_no_out("meshgrid", t, n);
     kn_tensor bad = ki_enter(&k, "meshgrid", t, n, 0);
     if (bad || !k) return all_bad(out, n, bad);
     if (n > KI_MAX_RANK) return FAIL(KI_E_RANK_TOO_LARGE, k->fn, KI_MAX_RANK), all_bad(out, n, ki_handle(k, NULL));
@@ -87,6 +89,7 @@ kn_tensor kn_fliplr(kn_tensor t) { return flipped(t, 1, "fliplr"); }
 
 kn_status kn_unstack(kn_tensor t, int axis, kn_tensor *out) {
     kn_ctx *k;
+    if (!out) return ki_no_out("unstack", &t, 1);
     kn_tensor bad = ki_enter(&k, "unstack", &t, 1, 0);
     if (bad || !k) return kn_check(bad);
     int a = ki_axis(k, axis, ki_rank(t->u));
@@ -147,10 +150,10 @@ kn_tensor kn_pad_mode(kn_tensor t, kn_ints pads, const char *mode, double value)
     kn_uop x = t->u;
     unsigned rank = ki_rank(x);
     int m = CONSTANT;
-    while (mode && m <= CIRCULAR && strcmp(mode, name[m]) != 0) m++;
-    if (!mode || m > CIRCULAR)
-        return FAIL(KI_E_MODE, k->fn, mode ? mode : "(null)", "constant, reflect, symmetric, replicate or circular"),
-               ki_handle(k, NULL);
+    if (!ki_given(k, k->fn, "mode", mode)) return ki_handle(k, NULL);
+    while (m <= CIRCULAR && strcmp(mode, name[m]) != 0) m++;
+    if (m > CIRCULAR)
+        return FAIL(KI_E_MODE, k->fn, mode, "constant, reflect, symmetric, replicate or circular"), ki_handle(k, NULL);
     if (m == CONSTANT) return kn_pad(t, pads, value);
     if (pads.n != 2 * (int64_t)rank) return FAIL(KI_E_PAD_COUNT, 2 * rank, (long long)pads.n), ki_handle(k, NULL);
     if (!ki_shape_known(k, x)) return ki_handle(k, NULL);

@@ -114,10 +114,10 @@ kn_tensor kn_param(kn_tensor x) {
 
 size_t kn_pending(kn_ctx *k, size_t n, kn_tensor *out) {
     size_t found = 0;
-    if (k->settled) return 0;
+    if (!k || k->settled) return 0;
     for (uint32_t id = 1; id < k->nview && id < k->ir.n; id++) {
         if (!k->view[id] || k->ir.node[id]->op != KN_AFTER) continue;
-        if (found < n) out[found] = k->view[id];
+        if (out && found < n) out[found] = k->view[id];
         found++;
     }
     k->settled = !found;

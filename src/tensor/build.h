@@ -27,8 +27,17 @@ kn_tensor ki_enter(kn_ctx **k, const char *fn, const kn_tensor *t, size_t n, uns
         if (bad_ || !k) return bad_;                                                                          \
     } while (0)
 #define ENTER(fn, ...) ENTER_(fn, 0, __VA_ARGS__)
-/* A call that takes the context itself. */
-#define ENTER_CTX(name) (ki_settle_failure(k), k->fn = name, k->operand[0] = k->operand[1] = NULL)
+/* A call that takes the context itself; without one (kn_open had no memory) it returns NULL. */
+#define ENTER_CTX(name)                      \
+    do {                                     \
+        if (!k) return NULL;                 \
+        ki_begin(k, name);                   \
+    } while (0)
+static inline void ki_begin(kn_ctx *k, const char *name) {
+    ki_settle_failure(k);
+    k->fn = name;
+    k->operand[0] = k->operand[1] = NULL;
+}
 #define FAIL(...) ki_none(ki_fail(&k->env, __VA_ARGS__))
 static inline kn_uop ki_none(int status) { return (void)status, NULL; }
 

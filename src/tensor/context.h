@@ -122,6 +122,10 @@ int ki_settle_failure(kn_ctx *k);
 kn_tensor ki_handle(kn_ctx *k, kn_uop u);
 /* True if t may be used; else its failure is env's. fn: name of the public function, for the message. */
 bool ki_usable(kn_tensor t, const char *fn);
+/* True if a pointer was given; else the failure that it was not is env's. what: the parameter, as the header names it. */
+bool ki_given(kn_ctx *k, const char *fn, const char *what, const void *p);
+/* The status of a call on tensors that was given nowhere to put its results. */
+kn_status ki_no_out(const char *fn, const kn_tensor *t, size_t n);
 
 void ki_handles_close(kn_ctx *k);
 

@@ -31,7 +31,7 @@ kn_tensor kn_from_host(kn_ctx *k, const void *data, kn_dtype t, kn_ints shape) {
     size_t bytes;
     if (!dtype_ok(k, t) || !ki_shape_read(k, shape, &s)) return ki_handle(k, NULL);
     kn_uop b = host_buffer(k, t, &s, &st, &bytes);
-    if (b && !data && bytes) return FAIL(KI_E_NULL_DATA, "from_host"), ki_handle(k, NULL);
+    if (b && bytes && !ki_given(k, "from_host", "data", data)) return ki_handle(k, NULL);
     if (!b || !ki_storage_host(k, st, bytes)) return ki_handle(k, NULL);
     if (bytes) memcpy(st->data, data, bytes);
     return ki_handle(k, ki_t_reshape_to(k, b, &s));
@@ -44,7 +44,7 @@ kn_tensor kn_borrow_host(kn_ctx *k, void *data, kn_dtype t, kn_ints shape, void 
     size_t bytes;
     if (!dtype_ok(k, t) || !ki_shape_read(k, shape, &s)) return ki_handle(k, NULL);
     kn_uop b = host_buffer(k, t, &s, &st, &bytes);
-    if (b && !data && bytes) return FAIL(KI_E_NULL_DATA, "borrow_host"), ki_handle(k, NULL);
+    if (b && bytes && !ki_given(k, "borrow_host", "data", data)) return ki_handle(k, NULL);
     if (!b) return ki_handle(k, NULL);
     if ((uintptr_t)data % ki_itemsize(t)) return FAIL(KI_E_UNALIGNED, (unsigned)ki_itemsize(t)), ki_handle(k, NULL);
     st->data = data;

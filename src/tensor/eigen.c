@@ -74,6 +74,7 @@ kn_status kn_eigh(kn_tensor x, kn_tensor *out) {
     kn_ctx *k;
     kn_dtype t;
     kn_uop w, v;
+    if (!out) return ki_no_out("eigh", &x, 1);
     kn_tensor bad = ki_enter(&k, "eigh", &x, 1, 0);
     if (bad || !k) return ki_two_bad(out, 2, bad);
     if (!eigh(k, x, &w, &v, &t)) return ki_two_bad(out, 2, ki_handle(k, NULL));

@@ -382,7 +382,7 @@ kn_tensor kn_einsum(const char *expression, const kn_tensor *t, size_t n) {
     kn_tensor bad = ki_enter(&k, "einsum", t, n, 0);
     if (bad || !k) return bad;
     if (n > MOST) return FAIL(KI_E_EINSUM_MANY, n, (int)MOST), ki_handle(k, NULL);
-    if (!expression) return FAIL(KI_E_EINSUM_TEXT, "", "no expression given"), ki_handle(k, NULL);
+    if (!ki_given(k, k->fn, "expression", expression)) return ki_handle(k, NULL);
     return ki_handle(k, einsum_of(k, expression, t, (unsigned)n));
 }
 

@@ -175,13 +175,16 @@ static kn_status all_bad(kn_ctx *k, kn_tensor bad, kn_tensor *out, size_t n) {
 
 static kn_status trace(kn_ctx *k, const char *name, bool again, kn_fn f, void *user, const kn_tensor *in, size_t nin,
                        kn_tensor *out, size_t nout) {
-    ENTER_CTX(name);
+    if (!k) return KN_BAD_ARGUMENT;
+    ki_begin(k, name);
+    if ((nout && !ki_given(k, name, "out", out)) || (nin && !ki_given(k, name, "in", in)))
+        return (kn_status)ki_settle_failure(k);
     list from = {0}, args = {0};
     uint32_t before = 0;
     uint64_t collections = k->collections;
     kn_ctx *own;
     kn_tensor bad = ki_enter(&own, name, in, nin, 0);
-    if (bad) return all_bad(k, bad, out, nout);
+    if (bad || !ki_given(k, name, "the function", (const void *)(uintptr_t)f)) return all_bad(k, bad, out, nout);
     kn_tensor *hold = ki_malloc((nin + 1) * sizeof *hold);
     kn_uop *res = ki_malloc((nout + 1) * sizeof *res), fn = NULL;
     bool ok = hold && res;
@@ -197,7 +200,7 @@ static kn_status trace(kn_ctx *k, const char *name, bool again, kn_fn f, void *u
         for (size_t i = 0; i < nout; i++) out[i] = NULL;
         before = k->ir.n;
         f(user, hold, out);
-        ENTER_CTX(name);
+        ki_begin(k, name);
     }
     for (size_t i = 0; i < nout && ok; i++) {
         if (!out[i] || !(ok = ki_usable(out[i], name))) {

@@ -478,6 +478,14 @@ static kn_status all_bad(kn_tensor bad, kn_tensor *out, size_t n) {
     return kn_check(bad);
 }
 
+/* Of a call on y without a list that it needs. */
+static kn_status not_given(const char *fn, kn_tensor y, const char *what, kn_tensor *out, size_t nout) {
+    kn_ctx *k;
+    kn_tensor bad = ki_enter(&k, fn, &y, 1, 0);
+    if (!bad && k) ki_given(k, fn, what, NULL), bad = ki_handle(k, NULL);
+    return all_bad(bad, out, out ? nout : 0);
+}
+
 static bool has_derivative(kn_ctx *k, const char *what, kn_tensor t) {
     return ki_is_float((kn_dtype)t->u->dtype) || FAIL(KI_E_GRAD_DTYPE, k->fn, what, ki_dtypes[t->u->dtype].name);
 }
@@ -512,6 +520,8 @@ static kn_status differentiate(const char *fn, derive *f, bool along, kn_tensor 
                                const kn_tensor *wrt, size_t n, kn_tensor *out, size_t nout) {
     kn_ctx *k = NULL;
     size_t nv = along ? n : 1;
+    const char *missing = n && !wrt ? "wrt" : nv && !v ? "v" : nout && !out ? "out" : NULL;
+    if (missing) return not_given(fn, y, missing, out, nout);
     kn_tensor *all = ki_malloc((n + nv + 1) * sizeof *all), bad = NULL;
     if (all) {
         all[0] = y;

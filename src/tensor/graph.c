@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define BEGIN (ki_settle_failure(k), k->fn = "graph")
+#define BEGIN ENTER_CTX("graph")
 /* A constructor's failure is the context's; the result says so by NULL. */
 static kn_uop end(kn_ctx *k, kn_uop u) {
     ki_settle_failure(k);
@@ -11,8 +11,9 @@ static kn_uop end(kn_ctx *k, kn_uop u) {
 }
 
 static bool op_named(kn_ctx *k, const char *name, kn_op *op) {
-    *op = name ? ki_op_named(name, strlen(name)) : KI_OP_COUNT;
-    return *op != KI_OP_COUNT || FAIL(KI_E_OP_NAME, name ? name : "(null)");
+    if (!ki_given(k, k->fn, "op", name)) return false;
+    *op = ki_op_named(name, strlen(name));
+    return *op != KI_OP_COUNT || FAIL(KI_E_OP_NAME, name);
 }
 static bool dtype_known(kn_ctx *k, kn_dtype t) {
     return ((unsigned)t < KI_DTYPE_COUNT && t != KN_VOID) ||
@@ -22,7 +23,7 @@ static bool dtype_known(kn_ctx *k, kn_dtype t) {
 kn_uop kn_u_make(kn_ctx *k, const char *op, size_t n, const kn_uop *src) {
     BEGIN;
     kn_op o;
-    if (!op_named(k, op, &o)) return end(k, NULL);
+    if (!op_named(k, op, &o) || (n && !ki_given(k, k->fn, "src", src))) return end(k, NULL);
     for (size_t i = 0; i < n; i++)
         if (!src[i]) return k->first_status ? NULL : (FAIL(KI_E_NULL_SOURCE, op, (unsigned)i), end(k, NULL));
     int kind = ki_ops[o].arg;
@@ -45,8 +46,9 @@ kn_uop kn_u_param(kn_ctx *k, int slot, kn_dtype t, int64_t size) {
     return end(k, ki_param_make(&k->ir, slot, t, KN_GLOBAL, 0, NULL, NULL, ki_shape_src(&k->ir, &size, 1)));
 }
 kn_uop ki_t_variable(kn_ctx *k, const char *name, int64_t lo, int64_t hi) {
-    if (!name || !*name || lo < 0 || lo > hi || hi > INT64_C(1) << 47)
-        return FAIL(KI_E_VARIABLE, name ? name : "(null)", (long long)lo, (long long)hi);
+    if (!ki_given(k, k->fn, "name", name)) return NULL;
+    if (!*name || lo < 0 || lo > hi || hi > INT64_C(1) << 47)
+        return FAIL(KI_E_VARIABLE, name, (long long)lo, (long long)hi);
     return ki_param_make(&k->ir, -1, KN_IDX, KN_GLOBAL, 0, name, (int64_t[]){lo, hi}, NULL);
 }
 kn_uop kn_u_variable(kn_ctx *k, const char *name, int64_t lo, int64_t hi) {
@@ -78,7 +80,7 @@ kn_uop kn_u_range(kn_ctx *k, kn_uop bound, kn_axis_type axis) {
 }
 kn_uop kn_u_special(kn_ctx *k, const char *name, kn_uop bound) {
     BEGIN;
-    if (!bound) return end(k, NULL);
+    if (!bound || !ki_given(k, k->fn, "name", name)) return end(k, NULL);
     return end(k, ki_str_op(&k->ir, KN_SPECIAL, KN_IDX, name, strlen(name), &bound, 1));
 }
 kn_uop kn_u_cast(kn_ctx *k, kn_uop x, kn_dtype t) {
@@ -133,7 +135,7 @@ kn_uop kn_u_reduce(kn_ctx *k, kn_uop x, const char *op, kn_ints axes) {
 }
 kn_uop kn_u_reduce_ranges(kn_ctx *k, kn_uop x, const char *op, size_t n, const kn_uop *ranges) {
     BEGIN;
-    return end(k, reduce(k, x, op, 0, n, ranges));
+    return end(k, !n || ki_given(k, k->fn, "ranges", ranges) ? reduce(k, x, op, 0, n, ranges) : NULL);
 }
 kn_uop kn_u_get(kn_ctx *k, kn_uop tuple, int64_t i) {
     BEGIN;
@@ -141,7 +143,7 @@ kn_uop kn_u_get(kn_ctx *k, kn_uop tuple, int64_t i) {
 }
 kn_uop kn_u_kernel(kn_ctx *k, const char *name, kn_uop effect) {
     BEGIN;
-    if (!effect || !name) return end(k, NULL);
+    if (!effect || !ki_given(k, k->fn, "name", name)) return end(k, NULL);
     size_t len = strlen(name), bytes = sizeof(ki_kernel) + len + 1;
     ki_kernel *info = ki_calloc(1, bytes);
     if (!info) return FAIL(KI_E_NOMEM), end(k, NULL);
@@ -168,19 +170,25 @@ static bool bounded(kn_uop u, bool is_float) {
 }
 int kn_uop_bounds_int(kn_uop u, int64_t *lo, int64_t *hi) {
     if (!bounded(u, false)) return 0;
-    return *lo = u->lo.i, *hi = u->hi.i, 1;
+    if (lo) *lo = u->lo.i;
+    if (hi) *hi = u->hi.i;
+    return 1;
 }
 int kn_uop_bounds_float(kn_uop u, double *lo, double *hi) {
     if (!bounded(u, true)) return 0;
-    return *lo = u->lo.f, *hi = u->hi.f, 1;
+    if (lo) *lo = u->lo.f;
+    if (hi) *hi = u->hi.f;
+    return 1;
 }
 int kn_uop_const_int(kn_uop u, int64_t *v) {
     if (!u || u->op != KN_CONST || ki_is_float((kn_dtype)u->dtype)) return 0;
-    return *v = u->arg.i, 1;
+    if (v) *v = u->arg.i;
+    return 1;
 }
 int kn_uop_const_float(kn_uop u, double *v) {
     if (!u || u->op != KN_CONST || !ki_is_float((kn_dtype)u->dtype)) return 0;
-    return *v = ki_const_f64(u), 1;
+    if (v) *v = ki_const_f64(u);
+    return 1;
 }
 
 char *kn_uop_text(kn_ctx *k, kn_uop root) {
@@ -188,7 +196,7 @@ char *kn_uop_text(kn_ctx *k, kn_uop root) {
     ki_text t = {0};
     bool ok = root && ki_print_graph(&k->ir, root, &t);
     if (ok) return ki_text_take(&t);
-    if (k->env.err == KI_E_NONE) FAIL(KI_E_NOT_A_VALUE, "(null)");
+    if (!root) ki_given(k, k->fn, "the node", root);
     ki_text_free(&t);
     return end(k, NULL), NULL;
 }

@@ -128,7 +128,7 @@ static char *with_place(const char *text, const char *file, int line) {
 }
 
 kn_tensor kn_at_(kn_tensor t, const char *file, int line) {
-    if (!t || t->loc.file || t->dead) return t;
+    if (!t || !file || t->loc.file || t->dead) return t;
     t->loc = (ki_loc){file, line};
     if (t->u || !t->message) return t;
     char *m = with_place(t->message, file, line);
@@ -185,12 +185,25 @@ bool ki_usable(kn_tensor t, const char *fn) {
     return false;
 }
 
+bool ki_given(kn_ctx *k, const char *fn, const char *what, const void *p) {
+    if (!p) ki_fail(&k->env, KI_E_NULL_GIVEN, fn, what);
+    return p != NULL;
+}
+
+kn_status ki_no_out(const char *fn, const kn_tensor *t, size_t n) {
+    kn_ctx *k;
+    kn_tensor bad = ki_enter(&k, fn, t, n, 0);
+    if (bad || !k) return kn_check(bad);
+    ki_given(k, fn, "out", NULL);
+    return (kn_status)ki_settle_failure(k);
+}
+
 /* ---- entering a public call -------------------------------------------------------------------------------- */
 
 /* Returns NULL when all operands may be used; else what the call returns. */
 kn_tensor ki_enter(kn_ctx **out, const char *fn, const kn_tensor *t, size_t n, unsigned optional) {
     kn_ctx *k = NULL;
-    for (size_t i = 0; i < n && !k; i++)
+    for (size_t i = 0; t && i < n && !k; i++)
         if (t[i]) k = t[i]->k;
     *out = k;
     if (!k) return NULL;
@@ -219,12 +232,13 @@ kn_tensor ki_enter(kn_ctx **out, const char *fn, const kn_tensor *t, size_t n, u
 /* ---- scopes ------------------------------------------------------------------------------------------------ */
 
 void kn_scope_open(kn_ctx *k) {
+    if (!k) return;
     k->depth++;
     if (k->depth < KI_SCOPES) k->opened[k->depth] = k->births;
 }
 
 void kn_scope_close(kn_ctx *k) {
-    if (!k->depth) return;
+    if (!k || !k->depth) return;
     uint64_t since = k->depth < KI_SCOPES ? k->opened[k->depth] : 0;
     for (struct kn_tensor_s *t = k->tensors, *next; t && t->born > since; t = next) {
         next = t->next;
@@ -276,9 +290,9 @@ kn_ints kn_shape(kn_tensor t) {
 }
 kn_uop kn_graph(kn_tensor t) { return t ? t->u : NULL; }
 kn_tensor kn_from_graph(kn_ctx *k, kn_uop u) {
-    ki_settle_failure(k);
+    ENTER_CTX("from_graph");
     if (u && (u->dtype == KN_VOID || u->id >= k->ir.n || k->ir.node[u->id] != u))
         ki_fail(&k->env, KI_E_NOT_A_VALUE, ki_ops[u->op].name), u = NULL;
-    else if (!u && k->env.err == KI_E_NONE) ki_fail(&k->env, KI_E_NOT_A_VALUE, "(null)");
+    else if (!u && k->env.err == KI_E_NONE) ki_given(k, k->fn, "the node", u);
     return ki_handle(k, u);
 }

@@ -187,9 +187,10 @@ kn_tensor kn_index(kn_tensor x, const kn_tensor *idx, size_t n) {
     kn_ctx *k;
     kn_tensor all[KI_MAX_RANK + 1] = {x};
     places p;
-    for (size_t i = 0; i < n && i < KI_MAX_RANK; i++) all[i + 1] = idx[i];
+    for (size_t i = 0; idx && i < n && i < KI_MAX_RANK; i++) all[i + 1] = idx[i];
     kn_tensor bad = ki_enter(&k, "index", all, (n < KI_MAX_RANK ? n : KI_MAX_RANK) + 1, ~1u);
     if (bad || !k) return bad;
+    if (n && !ki_given(k, k->fn, "idx", idx)) return ki_handle(k, NULL);
     if (!x) return FAIL(KI_E_TENSOR_NULL, "index", 0u), ki_handle(k, NULL);
     for (size_t i = 0; i < n && i < KI_MAX_RANK; i++)
         if (idx[i] && idx[i]->u->dtype == KN_BOOL) return bad_mask(k, idx[i]->u, x->u), ki_handle(k, NULL);
@@ -314,8 +315,9 @@ static kn_uop index_put(kn_ctx *k, kn_tensor x, const kn_tensor *idx, size_t n, 
 static kn_tensor enter_put(kn_ctx **k, const char *fn, kn_tensor x, const kn_tensor *idx, size_t n, kn_tensor value) {
     kn_tensor all[KI_MAX_RANK + 2] = {x, value};
     size_t m = n < KI_MAX_RANK ? n : KI_MAX_RANK;
-    for (size_t i = 0; i < m; i++) all[i + 2] = idx[i];
-    return ki_enter(k, fn, all, m + 2, ~3u);
+    for (size_t i = 0; idx && i < m; i++) all[i + 2] = idx[i];
+    kn_tensor bad = ki_enter(k, fn, all, m + 2, ~3u);
+    return bad || !*k || !n || ki_given(*k, fn, "idx", idx) ? bad : ki_handle(*k, NULL);
 }
 
 kn_tensor kn_index_put(kn_tensor x, const kn_tensor *idx, size_t n, kn_tensor value, int add) {
@@ -432,9 +434,10 @@ kn_tensor kn_scatter_reduce(kn_tensor x, int axis, kn_tensor idx, kn_tensor valu
     static const char *const name[] = {
         [SUM] = "sum", [PROD] = "prod", [MEAN] = "mean", [AMAX] = "amax", [AMIN] = "amin"};
     ENTER("scatter_reduce", x, idx, value);
-    for (int i = SUM; how && i <= AMIN; i++)
+    if (!ki_given(k, k->fn, "how", how)) return ki_handle(k, NULL);
+    for (int i = SUM; i <= AMIN; i++)
         if (strcmp(how, name[i]) == 0) return along(k, x, axis, idx, value, i, include_self != 0);
-    return FAIL(KI_E_MODE, "scatter_reduce", how ? how : "(null)", "sum, prod, mean, amax or amin"), ki_handle(k, NULL);
+    return FAIL(KI_E_MODE, "scatter_reduce", how, "sum, prod, mean, amax or amin"), ki_handle(k, NULL);
 }
 
 kn_tensor kn_one_hot(kn_tensor idx, int64_t classes, kn_dtype dtype) {

@@ -71,6 +71,7 @@ static bool whole_qr(kn_ctx *k, kn_uop a, int64_t kept, kn_uop *q, kn_uop *r) {
 kn_status kn_qr(kn_tensor x, int complete, kn_tensor *out) {
     kn_ctx *k;
     kn_dtype t;
+    if (!out) return ki_no_out("qr", &x, 1);
     kn_tensor bad = ki_enter(&k, "qr", &x, 1, 0);
     if (bad || !k) return ki_two_bad(out, 2, bad);
     kn_uop a = ki_matrices(k, x->u, complete ? KI_ANY_WHOLE : KI_ANY, KI_LARGEST, &t), q, r;

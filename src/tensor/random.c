@@ -22,6 +22,7 @@
 /* ---- streams ------------------------------------------------------------------------------------------------ */
 
 void kn_manual_seed(kn_ctx *k, uint64_t seed) {
+    if (!k) return;
     k->rng_seed = seed;
     k->rng_counter = 0;
 }

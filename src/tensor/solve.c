@@ -194,6 +194,7 @@ kn_status kn_slogdet(kn_tensor x, kn_tensor *out) {
     kn_ctx *k;
     kn_dtype t;
     elimination e;
+    if (!out) return ki_no_out("slogdet", &x, 1);
     kn_tensor bad = ki_enter(&k, "slogdet", &x, 1, 0);
     if (bad || !k) return ki_two_bad(out, 2, bad);
     kn_uop a = ki_matrices(k, x->u, KI_SQUARE, KI_LARGEST, &t);

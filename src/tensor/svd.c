@@ -112,6 +112,7 @@ kn_status kn_svd(kn_tensor x, int complete, kn_tensor *out) {
     kn_dtype t;
     singular s;
     bool wide;
+    if (!out) return ki_no_out("svd", &x, 1);
     kn_tensor bad = ki_enter(&k, "svd", &x, 1, 0);
     if (bad || !k) return ki_two_bad(out, 3, bad);
     if (!svd(k, x->u, complete, &s, &wide, &t)) return ki_two_bad(out, 3, ki_handle(k, NULL));
@@ -172,9 +173,9 @@ kn_tensor kn_matrix_norm(kn_tensor x, const char *ord, int keep) {
     kn_dtype t = ki_fraction((kn_dtype)a->dtype);
     unsigned rank = ki_rank(a);
     size_t o = 0;
-    while (ord && o < 8 && strcmp(ord, name[o]) != 0) o++;
-    if (!ord || o == 8)
-        return FAIL(KI_E_MODE, k->fn, ord ? ord : "(null)", "fro, nuc, 1, -1, 2, -2, inf or -inf"), ki_handle(k, NULL);
+    if (!ki_given(k, k->fn, "ord", ord)) return ki_handle(k, NULL);
+    while (o < 8 && strcmp(ord, name[o]) != 0) o++;
+    if (o == 8) return FAIL(KI_E_MODE, k->fn, ord, "fro, nuc, 1, -1, 2, -2, inf or -inf"), ki_handle(k, NULL);
     if (rank < 2) return FAIL(KI_E_RANK_WANTED, k->fn, 2, rank), ki_handle(k, NULL);
     uint32_t both = row_bit(a) | column_bit(a);
     bool least = name[o][0] == '-';

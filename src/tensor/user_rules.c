@@ -57,13 +57,12 @@ static ki_callback *translate(const kn_rule_callback *c) {
 }
 
 kn_rules *kn_rules_load(kn_ctx *k, const char *source, const char *text, const kn_rule_callback *callbacks) {
-    ki_settle_failure(k);
-    k->fn = "rules_load";
+    ENTER_CTX("rules_load");
     kn_rules *r = ki_calloc(1, sizeof *r);
     ki_callback *table = translate(callbacks);
     bool good = r && table;
     if (!good) ki_fail(&k->env, KI_E_NOMEM);
-    if (good && !text) good = (ki_fail(&k->env, KI_E_ARG_INVALID, "rules_load", "the text is NULL"), false);
+    good = good && ki_given(k, k->fn, "text", text);
     if (good) good = ki_rules_load(&k->env, source ? source : "rules", text, strlen(text), table, &r->r);
     if (good) r->callback = callbacks;
     ki_free(table);
@@ -79,8 +78,7 @@ void kn_rules_free(kn_rules *r) {
 }
 
 kn_uop kn_rewrite(kn_ctx *k, const kn_rules *r, const char *set, kn_uop root, kn_rewrite_how how, void *user) {
-    ki_settle_failure(k);
-    k->fn = "rewrite";
+    ENTER_CTX("rewrite");
     if (!r || !root) return NULL;
     const ki_ruleset *s = NULL;
     for (unsigned i = 0; i < r->r.nset && !s; i++)

@@ -206,6 +206,7 @@ static kn_status all_bad(kn_tensor *out, int64_t n, kn_tensor bad) {
 kn_status kn_split(kn_tensor t, int axis, kn_ints sizes, kn_tensor *out) {
     kn_ctx *k;
     int64_t at = 0, n = sizes.n > KN_MAX_LIST ? 0 : sizes.n;
+    if (!out) return ki_no_out("split", &t, 1);
     kn_tensor bad = ki_enter(&k, "split", &t, 1, 0);
     if (bad || !k) return all_bad(out, n, bad);
     int a = ki_axis(k, axis, ki_rank(t->u));
@@ -231,6 +232,7 @@ kn_status kn_split(kn_tensor t, int axis, kn_ints sizes, kn_tensor *out) {
 
 kn_status kn_chunk(kn_tensor t, int axis, int n, kn_tensor *out) {
     kn_ctx *k;
+    if (!out) return ki_no_out("chunk", &t, 1);
     kn_tensor bad = ki_enter(&k, "chunk", &t, 1, 0);
     if (bad || !k) return all_bad(out, n, bad);
     int a = ki_axis(k, axis, ki_rank(t->u));

@@ -117,6 +117,13 @@ def test_info_lists_every_setting_and_dtype(koine, root):
     assert all(name in text for name in settings)
 
 
+@pytest.mark.parametrize("name, value", [("KN_THREADS", "many"), ("KN_CPU", "bogus"), ("KN_CODE", "llvm"), ("KN_DEVICE", "bogus")])
+def test_info_says_which_setting_is_none(koine, name, value):
+    """Behind the table, which says what it could be."""
+    r = koine("info", env={name: value}, ok=False)
+    assert r.returncode == 1 and name in r.stdout and value in r.stderr and value not in r.stdout.split("\n\n")[0], (r.stdout, r.stderr)
+
+
 def test_a_full_disk_is_a_failure(koine):
     import os
     import subprocess

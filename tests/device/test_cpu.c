@@ -354,10 +354,15 @@ static void threads(void) {
     CHECK(ki_cpu_machine(&env).ahead == 0, "KN_AHEAD=0 is as most processors need");
     ki_setting_set(&env, KI_VAR_AHEAD, NULL);
     CHECK(ki_cpu_machine(&env).ahead == ki_cpu_under_way(), "without it as this one does");
-    ki_setting_set(&env, KI_VAR_CPU, "z80");
+    CHECK(!ki_setting_set(&env, KI_VAR_CPU, "z80") && env.err == KI_E_SETTING_VALUE && says("sse2"),
+          "KN_CPU=z80 is refused: %s", env.message.s);
     ki_env_clear(&env);
-    CHECK(!ki_target_chosen(&env, true) && env.err == KI_E_CPU_LEVEL && says("sse2"), "KN_CPU=z80 is refused: %s",
-          env.message.s);
+    bool all = true;
+    for (int l = 0; l < KI_CPU_LEVELS; l++) all = all && ki_setting_set(&env, KI_VAR_CPU, ki_cpu_level_names[l]);
+    CHECK(all, "KN_CPU takes the name of every level");
+    bool here = ki_cpu_host_level() + 1 == KI_CPU_LEVELS;
+    CHECK(here || (ki_target_chosen(&env, false) && !ki_target_chosen(&env, true) && env.err == KI_E_CPU_LEVEL),
+          "above the processor's own it is to write for, not to run");
     ki_setting_set(&env, KI_VAR_CPU, "sse2");
     ki_env_clear(&env);
     CHECK(ki_target_chosen(&env, true) && !strcmp(ki_target_chosen(&env, true)->name, "sse2"),
@@ -365,9 +370,8 @@ static void threads(void) {
     ki_setting_set(&env, KI_VAR_CODE, "x86");
     CHECK(ki_target_chosen(&env, true) && ki_target_chosen(&env, true) == ki_target_native("sse2"),
           "KN_CODE=x86: the same level, in machine code");
-    ki_setting_set(&env, KI_VAR_CODE, "pascal");
-    CHECK(!ki_target_chosen(&env, true) && env.err == KI_E_CODE_KIND && says("x86"), "KN_CODE=pascal is refused: %s",
-          env.message.s);
+    CHECK(!ki_setting_set(&env, KI_VAR_CODE, "pascal") && env.err == KI_E_SETTING_VALUE && says("x86"),
+          "KN_CODE=pascal is refused: %s", env.message.s);
     ki_env_clear(&env);
     ki_setting_set(&env, KI_VAR_CODE, NULL);
     ki_setting_set(&env, KI_VAR_CPU, NULL);

@@ -36,6 +36,11 @@ def test_the_examples_fire_a_good_part_of_the_rules(lines):
     assert len(fired) > 30, sorted(fired)
 
 
+def test_a_trace_that_cannot_be_written_is_told_once(koine_session, programs):
+    r = koine_session("run", programs[0], env={"KN_TRACE": "/dev/full"})
+    assert r.stdout and r.stderr.count("KN_TRACE=/dev/full: No space left on device; the trace is not whole") == 1, r.stderr
+
+
 def test_nothing_changes_where_somebody_watches(koine_session, programs, tmp_path):
     for p in programs[:4]:
         plain = koine_session("compile", p, "--to", "render").stdout

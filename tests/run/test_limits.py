@@ -1,5 +1,6 @@
 """What a process may not have: memory (at any size of its address space), room for files, a folder it may write to. A clear message,
 or the answer: never a crash, never another answer, nothing left behind."""
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -13,9 +14,9 @@ STEP = 1 << 14
 @pytest.fixture
 def limited(koine, tmp_path):
     """koine under limits {prlimit's option: bytes}: exit code, stdout, stderr."""
-    def go(*args, limits, stdin=None, **env):
+    def go(*args, limits, stdin=None, timeout=600, **env):
         env = koine.env(**{"KN_CACHE": str(tmp_path / "cache"), "KN_VERIFY": "0", "KN_THREADS": "2", **env})
-        r = subprocess.run([*koine.under(limits), koine.path, *map(str, args)], env=env, input=stdin, capture_output=True, text=True, timeout=600)
+        r = subprocess.run([*koine.under(limits), koine.path, *map(str, args)], env=env, input=stdin, capture_output=True, text=True, timeout=timeout)
         return r.returncode, r.stdout, r.stderr
     return go
 
@@ -132,3 +133,60 @@ def test_no_threads_are_to_be_had(limited, koine):
     want = koine("run", program).stdout
     rc, out, err = limited("run", program, limits={"nproc": 1}, KN_THREADS="5", KN_ALONE="1")
     assert (rc == 0 and out == want) or (rc == 1 and refusal(err)), (rc, err)
+
+
+FULL = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static int is_full(const char *path) { return strncmp(path, getenv("FULL"), strlen(getenv("FULL"))) == 0; }
+ssize_t write(int fd, const void *data, size_t n) {
+    static ssize_t (*real)(int, const void *, size_t);
+    char link[64], path[4096];
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "write");
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t at = readlink(link, path, sizeof path - 1);
+    path[at > 0 ? at : 0] = 0;
+    return is_full(path) ? errno = ENOSPC, -1 : real(fd, data, n);
+}
+int statvfs(const char *path, struct statvfs *v) {
+    static int (*real)(const char *, struct statvfs *);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "statvfs");
+    int r = real(path, v);
+    if (r == 0 && is_full(path)) v->f_bavail = 1;
+    return r;
+}
+"""
+
+
+@pytest.mark.parametrize("code", ["c", "x86"])
+def test_a_file_system_that_is_full(limited, koine, tmp_path, code):
+    """New names can be had and nothing written to them (a library loaded before all others sees to it): the answer, told once."""
+    (tmp_path / "full.c").write_text(FULL)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "full.so", tmp_path / "full.c", "-ldl"], check=True)
+    program, folder = ROOT / "examples/softmax.kn", tmp_path / "cache"
+    want = koine("run", program, env={"KN_CODE": code}).stdout
+    before = f"{os.environ.get('LD_PRELOAD', '')} {tmp_path / 'full.so'}"
+    for _ in range(2):
+        rc, out, err = limited("run", program, limits={}, KN_CODE=code, LD_PRELOAD=before, FULL=str(folder))
+        assert (rc, out) == (0, want), err
+        assert err.count("compiled kernels are not kept") == 1 and f"KN_CACHE={folder}: No space left" in err, err
+        assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("code, suffix", [("c", "so"), ("x86", "kn")])
+def test_a_pipe_in_place_of_a_file(limited, tmp_path, code, suffix):
+    """Nobody writes to it: it is not waited for, and what was made takes its place."""
+    program = ROOT / "examples/softmax.kn"
+    want = limited("run", program, limits={}, KN_CODE=code)[1]
+    file, = (tmp_path / "cache").glob(f"*.{suffix}")
+    file.unlink()
+    os.mkfifo(file)
+    rc, out, err = limited("run", program, limits={}, timeout=60, KN_CODE=code)
+    assert (rc, out) == (0, want) and " 0 cached" in err and file.is_file(), err

@@ -383,8 +383,10 @@ MISUSES = {
     "null operand": ("KN1103", ["operand 1"], lambda k: t(k, 2).add(None)),
     "symbolic data": ("KN1123", ["rand"], lambda k: k.rand((k.variable("n", 1, 4).sym(), 2))),
     "symbolic tile": ("KN1122", ["tile", "<=4"], lambda k: t(k, 4).shrink((0,), (k.variable("n", 1, 4).sym(),)).tile((2,))),
-    "not a value": ("KN1106", ["null"], lambda k: k.from_graph(None)),
+    "not a value": ("KN1106", ["const"], lambda k: k.from_graph(koine.load().kn_u_int(koine.Context("NULL").h, 8, 1))),
+    "no node": ("KN1109", ["from_graph", "the node"], lambda k: k.from_graph(None)),
     "setting": ("KN1107", ["KN_COLOUR"], lambda k: koine.load().kn_set(k.h, b"KN_COLOUR", b"1") and T(k, None)),
+    "setting word": ("KN1111", ["KN_CPU=zzz", "one of sse2 avx2"], lambda k: koine.load().kn_set(k.h, b"KN_CPU", b"zzz") and T(k, None)),
     "setting value": ("KN1111", ["KN_VERIFY=7", "0..3"], lambda k: koine.load().kn_set(k.h, b"KN_VERIFY", b"7") and T(k, None)),
     "no data": ("KN1109", ["from_host"], lambda k: T(k, koine.load().kn_from_host(k.h, None, 14, koine.ints((2,))))),
 }
@@ -547,9 +549,15 @@ int main() {
     kn_status s = kn_realize(x, y);
     kn_uop u = kn_u(k, "add", kn_u_int(k, KN_I32, 1), kn_u_int(k, KN_I32, 2));
     kn_close(k);
-    return s != KN_OK || !u;
+    return s != KN_OK || !u || kn_stats_of(NULL).programs;
 }
 """
+
+
+def test_koine_h_is_all_of_them(root):
+    """But here.h, which tensor.h includes."""
+    folder = root / "include/koine"
+    assert set(re.findall(r"#include <koine/(\w+\.h)>", (folder / "koine.h").read_text())) == {h.name for h in folder.glob("*.h")} - {"koine.h", "here.h"}
 
 
 @pytest.mark.parametrize("compiler, flags", [("c++", ["-std=c++11", "-x", "c++"]), ("c++", ["-std=c++20", "-x", "c++"]), ("cc", ["-std=c99", "-x", "c", "-Dmain(...)=main(void)"]),

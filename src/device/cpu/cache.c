@@ -11,10 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { KEEP_FILES = 4096, PRUNE_EVERY = 256, KEEP_TEMPORARY = 24 * 60 * 60 }; /* seconds */
+enum {
+    KEEP_FILES = 4096,
+    PRUNE_EVERY = 256,
+    KEEP_TEMPORARY = 24 * 60 * 60, /* seconds */
+    ROOM = 1 << 20                 /* for an object, its source and what the compiler says */
+};
 
 #define TEMPORARY ".koine-"
 
@@ -54,10 +60,11 @@ static char *other_folder(void) {
 }
 
 /* errno says why a folder that was asked for is no use. */
-static void tell(ki_env *env) {
-    const char *set = ki_setting(env, KI_VAR_CACHE);
-    if (*set && strcmp(set, "off") != 0)
-        ki_log(env, "KN_CACHE=%s: %s; compiled kernels are not kept\n", set, strerror(errno));
+static void tell(ki_code_cache *c) {
+    const char *set = ki_setting(c->env, KI_VAR_CACHE);
+    if (!c->told && *set && strcmp(set, "off") != 0)
+        ki_log(c->env, "KN_CACHE=%s: %s; compiled kernels are not kept\n", set, strerror(errno ? errno : EIO));
+    c->told = true;
 }
 
 void ki_code_cache_close(ki_code_cache *c) {
@@ -68,7 +75,7 @@ void ki_code_cache_close(ki_code_cache *c) {
 
 bool ki_code_cache_open(ki_env *env, ki_code_cache *c) {
     const char *set = ki_setting(env, KI_VAR_CACHE), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    *c = (ki_code_cache){0};
+    *c = (ki_code_cache){.env = env};
     bool off = strcmp(set, "off") == 0;
     if (!off && *set) c->dir = format(set, "");
     else if (!off && xdg && *xdg == '/') c->dir = format(xdg, "/koine");
@@ -77,7 +84,7 @@ bool ki_code_cache_open(ki_env *env, ki_code_cache *c) {
         c->temp = format(c->dir, "");
     } else {
         /* A folder that cannot be written may still be read. */
-        tell(env);
+        tell(c);
         c->temp = other_folder();
     }
     if (c->temp) return true;
@@ -94,10 +101,10 @@ static char *path_of(const ki_code_cache *c, ki_digest key, const char *suffix) 
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */
 
-/* The whole file, ki_malloc'ed. Only a regular file that nobody else could have written. */
+/* The whole file, ki_malloc'ed. Only a regular file that nobody else could have written; a pipe in its place is not waited for. */
 static char *read_own(const char *path, size_t *n) {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return NULL;
     bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == geteuid() || st.st_uid == 0) &&
               !(st.st_mode & 022) && st.st_size > 0;
@@ -159,11 +166,18 @@ static char *new_file(const char *folder) {
     return NULL;
 }
 
+/* As far as can be told: a folder that is full takes new names, but nothing in them. */
+static bool has_room(const char *folder) {
+    struct statvfs v;
+    if (statvfs(folder, &v) || !v.f_blocks || v.f_bavail * (uint64_t)v.f_frsize >= ROOM) return true;
+    return errno = ENOSPC, false;
+}
+
 char *ki_code_cache_new(ki_env *env, ki_code_cache *c) {
     errno = 0;
-    char *path = new_file(c->temp);
+    char *path = !is_kept(c) || has_room(c->temp) ? new_file(c->temp) : NULL;
     if (!path && errno && is_kept(c)) { /* it looked as if it could be written */
-        tell(env);
+        tell(c);
         char *other = other_folder();
         if (!other) return ki_fail(env, KI_E_NOMEM), NULL;
         ki_free(c->temp);
@@ -240,6 +254,7 @@ static void stored(ki_code_cache *c) {
 void *ki_code_cache_store(ki_env *env, ki_code_cache *c, ki_digest key, char *path) {
     char *to = is_kept(c) ? path_of(c, key, ".so") : NULL;
     bool kept = to && seal(path, key) && rename(path, to) == 0;
+    if (to && !kept) tell(c);
     void *object = dlopen(kept ? to : path, RTLD_NOW | RTLD_LOCAL);
     if (!object) {
         const char *why = dlerror();
@@ -254,10 +269,12 @@ void *ki_code_cache_store(ki_env *env, ki_code_cache *c, ki_digest key, char *pa
 
 void ki_code_cache_write(ki_code_cache *c, ki_digest key, const char *suffix, const char *text, size_t n) {
     char *path = is_kept(c) ? format(c->temp, "/" TEMPORARY "XXXXXX.kn") : NULL, *to = path_of(c, key, suffix);
-    int fd = path ? mkstemps(path, 3) : -1;
+    int fd = path ? mkstemps(path, 3) : -1, why = 0;
     bool ok = fd >= 0 && to && ki_fd_write(fd, text, n);
+    if (!ok) why = errno;
     if (fd >= 0) ok = close(fd) == 0 && ok;
     ok = ok && seal(path, key) && rename(path, to) == 0;
+    if (!ok && path && to) errno = why ? why : errno, tell(c);
     if (ok) stored(c);
     else if (fd >= 0) unlink(path);
     ki_free(path);

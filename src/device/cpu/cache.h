@@ -3,7 +3,8 @@
  *
  * A file ends in a trailer (magic, length, digest of its bytes, its key), so one that was cut, damaged or renamed is
  * noticed and simply made again. Files appear by rename, so no reader ever sees a part; what a process was writing when it was killed
- * goes after a day. A folder that cannot be made or written is no error: code is then compiled into a temporary file. */
+ * goes after a day. A folder that cannot be made or written, or is full, is no error: code is then compiled into a temporary file
+ * elsewhere, and the log is told once. */
 #ifndef KI_CACHE_H
 #define KI_CACHE_H
 
@@ -13,6 +14,8 @@
 typedef struct ki_code_cache {
     char *dir;  /* NULL: off */
     char *temp; /* where new files are made; never NULL */
+    ki_env *env; /* whose log is told why nothing is kept */
+    bool told;
     unsigned stored;
 } ki_code_cache;
 

@@ -31,8 +31,7 @@ static bool slot_for(maker *m, kn_uop buffer, uint32_t *slot) {
             s->slot = v;
             m->slot_cap = cap;
         }
-        size_t bytes = (size_t)buffer->type->numel * ki_itemsize((kn_dtype)buffer->dtype);
-        s->slot[s->nslot] = (ki_sched_slot){bytes, 0};
+        s->slot[s->nslot] = (ki_sched_slot){(size_t)ki_nbytes(buffer), 0};
         m->slot_of[buffer->id] = (int32_t)s->nslot++;
     }
     *slot = (uint32_t)m->slot_of[buffer->id];

@@ -111,9 +111,9 @@ static bool add_launch(maker *m, kn_uop call) {
         s->nkernel++;
     } else if (body->op == KN_LOAD) {
         if (nbuf != 2) return malformed(m, body, "a copy takes two buffers");
-        size_t to = s->slot[s->arg[s->narg - 2].slot].bytes, from = s->slot[s->arg[s->narg - 1].slot].bytes;
+        int64_t to = ki_nbytes(call->src[1]), from = ki_nbytes(call->src[2]);
         l->copy = true;
-        l->bytes = to < from ? to : from;
+        l->bytes = (size_t)(to < from ? to : from);
     } else {
         return malformed(m, body, "only PROGRAMs and copies can be launched");
     }

@@ -53,8 +53,7 @@ static bool find_aliases(ki_run *r, ki_exec *e, const ki_program *low) {
 }
 
 static bool note_variable(ki_run *r, ki_exec *e, const ki_param *p, int32_t *number) {
-    for (*number = 0; *number < (int32_t)e->nvar; ++*number)
-        if (strcmp(e->var[*number].name, p->name) == 0) return true;
+    if (ki_sched_var_find(e->var, e->nvar, p, number)) return true;
     ki_sched_var *v = ki_realloc(e->var, e->nvar + 1, sizeof *v);
     if (!v) return nomem(r);
     e->var = v;

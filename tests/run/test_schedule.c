@@ -117,6 +117,20 @@ static void refuses(void) {
     ki_program_free(&p);
 }
 
+/* A variable is known by its name: where kernels state other bounds it lies within them all. */
+static void narrows(void) {
+    const int64_t bounds[][2] = {{0, 9}, {2, 20}};
+    kn_uop x = buffer(15, 8, KN_F32), kernel = program("none", 1, SIG("none") "{}"), calls[2];
+    for (int i = 0; i < 2; i++) {
+        kn_uop v = ki_param_make(&ir, -1, KN_IDX, KN_GLOBAL, 0, "v", bounds[i], NULL);
+        calls[i] = ki_op3(&ir, KN_CALL, kernel, x, v);
+    }
+    ki_program p = {.ir = &ir, .stage = KI_S_RENDER, .root = ki_opn(&ir, KN_LINEAR, calls, 2)};
+    ki_schedule *s = ki_schedule_make(&p);
+    CHECK(s && s->nvar == 1 && s->var[0].lo == 2 && s->var[0].hi == 9, "one variable, within all of its bounds");
+    ki_schedule_free(s);
+}
+
 /* LINEAR(CALL(LOAD, to, from)) */
 static kn_uop copy(kn_uop to, kn_uop from) {
     ki_load arg;
@@ -166,6 +180,7 @@ int main(void) {
     device = ki_device_open(&env, ki_device_id(&env, "CPU"));
     replays();
     refuses();
+    narrows();
     copies();
     copies_parts();
     ki_device_close(device);

@@ -26,7 +26,6 @@ typedef struct launches {
     uint64_t budget;
 } launches;
 
-static int64_t bytes_of(kn_uop u) { return u->type->numel * (int64_t)ki_itemsize((kn_dtype)u->dtype); }
 static bool is_variable(kn_uop u) { return u->op == KN_PARAM && u->type->rank == 0; }
 
 /* Storage of a CALL's argument: BUFFER, PARAM, or a SLICE, AFTER, RESHAPE of one. */
@@ -47,12 +46,12 @@ static bool locate(launches *l, kn_uop u, void **data, int64_t *bytes) {
     }
     storage *s = &l->at[u->id];
     if (!s->data) {
-        s->bytes = bytes_of(u);
+        s->bytes = ki_nbytes(u);
         s->mine = true;
         if (!(s->data = ki_malloc((size_t)(s->bytes ? s->bytes : 1)))) return ki_fail(l->env, KI_E_NOMEM), false;
         memset(s->data, UNSET, (size_t)s->bytes);
     }
-    *bytes = bytes_of(top);
+    *bytes = ki_nbytes(top);
     if (offset < 0 || *bytes > s->bytes || offset > s->bytes - *bytes) {
         ki_fail(l->env, KI_E_EVAL_BOUNDS, ki_ops[top->op].name, top->id, (long long)offset, (long long)s->bytes);
         return false;

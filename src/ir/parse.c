@@ -111,23 +111,18 @@ static bool port_type(file *f, ki_port *q, const ki_said *said) {
     if (!said->type) return true;
     bool same = said->dtype == q->dtype && (!said->dims || said->rank == q->rank);
     for (unsigned k = 0; same && said->dims && k < q->rank; k++) same = said->dim[k] == q->dim[k];
-    size_t n = said->end - said->at;
-    int shown = (int)(n > 160 ? 160 : n);
-    if (!same && f->p->stage == KI_S_TENSOR)
-        return KI_READ_FAIL(r, KI_E_TEXT_PORT_TYPE, said->at, q->name, shown, r->text + said->at);
+    if (!same && f->p->stage == KI_S_TENSOR) return ki_read_unlike(r, KI_E_TEXT_PORT_TYPE, q->name, said, q->node);
     q->dtype = said->dtype;
     if (said->dims) {
         q->rank = said->rank;
         for (unsigned k = 0; k < q->rank; k++) q->dim[k] = said->dim[k];
     }
+    /* The buffer's own size: kernels write all of what the user's array is then the memory of. */
     int64_t bytes = (int64_t)ki_itemsize(q->dtype);
     for (unsigned k = 0; k < q->rank; k++)
         if (ki_mul_overflow(bytes, q->dim[k], &bytes)) bytes = INT64_MAX, k = q->rank;
-    int64_t room;
-    if (ki_mul_overflow(ki_numel(q->node), (int64_t)ki_itemsize((kn_dtype)q->node->dtype), &room)) room = INT64_MAX;
-    if (bytes > room || bytes == INT64_MAX)
-        return KI_READ_FAIL(r, KI_E_TEXT_PORT_TYPE, said->at, q->name, shown, r->text + said->at);
-    return true;
+    if (bytes == ki_nbytes(q->node) && bytes < INT64_MAX) return true;
+    return ki_read_unlike(r, KI_E_TEXT_PORT_TYPE, q->name, said, q->node);
 }
 
 /* in "x" = %3 : f32 [4, 4] in [-4, 4]; out "y" = %9 : f32 [4]. The word was read at `at`. */

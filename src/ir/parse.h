@@ -132,6 +132,8 @@ typedef struct ki_said {
     int64_t axis_no;
 } ki_said;
 bool ki_read_type(ki_reader *r, ki_said *said);
+/* Fails: what stands there is not u's type. id: of "whose is that, the text says this". */
+bool ki_read_unlike(ki_reader *r, ki_err id, const char *whose, const ki_said *said, kn_uop u);
 /* " f32 [4, 4] @CPU axis=0", as the printer writes it (print.c). */
 void ki_type_put(ki_text *t, const ki_env *env, kn_dtype dtype, const ki_type *type);
 void ki_string_put(ki_text *t, const char *s, size_t n);

@@ -61,17 +61,18 @@ static bool type_holds(const ki_said *said, kn_uop u) {
     return true;
 }
 
-static bool check_type(ki_reader *r, const ki_said *said, kn_uop u) {
-    if (type_holds(said, u)) return true;
+bool ki_read_unlike(ki_reader *r, ki_err id, const char *whose, const ki_said *said, kn_uop u) {
     ki_text is = {0};
     ki_type_put(&is, r->ir->env, (kn_dtype)u->dtype, u->type);
     size_t n = said->end - said->at;
-    if (is.s)
-        KI_READ_FAIL(r, KI_E_TEXT_TYPE, said->at, ki_ops[u->op].name, is.s, (int)(n > 160 ? 160 : n),
-                     r->text + said->at);
+    if (is.s) KI_READ_FAIL(r, id, said->at, whose, is.s, (int)(n > 160 ? 160 : n), r->text + said->at);
     else ki_read_nomem(r);
     ki_text_free(&is);
     return false;
+}
+
+static bool check_type(ki_reader *r, const ki_said *said, kn_uop u) {
+    return type_holds(said, u) || ki_read_unlike(r, KI_E_TEXT_TYPE, ki_ops[u->op].name, said, u);
 }
 
 /* ---- names -------------------------------------------------------------------------------------------------- */

@@ -282,6 +282,11 @@ static inline bool ki_same_dim(ki_dim a, ki_dim b) { return a.n == b.n && a.sym 
 static inline bool ki_is_one(ki_dim d) { return d.n == 1 && !d.sym; }
 static inline int64_t ki_dim_n(kn_uop u, unsigned k) { return u->type->dim[k].n; }
 static inline int64_t ki_numel(kn_uop u) { return u->type->numel; }
+/* Bytes of all its elements; INT64_MAX: more than that. */
+static inline int64_t ki_nbytes(kn_uop u) {
+    int64_t n;
+    return ki_mul_overflow(ki_numel(u), (int64_t)ki_itemsize((kn_dtype)u->dtype), &n) ? INT64_MAX : n;
+}
 static inline bool ki_is_const(kn_uop u) { return u->op == KN_CONST; }
 /* Outside kernels a PARAM without a shape is a variable: a named scalar, which stays itself at every stage. */
 static inline bool ki_is_variable(kn_uop u) { return u->op == KN_PARAM && u->nsrc == 0; }

@@ -199,7 +199,7 @@ kn_status kn_write(kn_tensor t, const void *from, size_t bytes) {
     kn_ctx *k = t->k;
     ki_settle_failure(k);
     kn_uop b = settle(k) ? place_of(t) : NULL;
-    size_t need = b ? (size_t)b->type->numel * ki_itemsize((kn_dtype)b->dtype) : 0;
+    size_t need = b ? (size_t)ki_nbytes(b) : 0;
     ki_storage *s = b ? ki_storage_of(k, b) : NULL;
     if (b && need != bytes) ki_fail(&k->env, KI_E_WRITE_SIZE, need, bytes);
     else if (b && bytes && ki_given(k, "write", "from", from) && mark(k, &b->arg.buffer->id, 1)) {

@@ -17,13 +17,6 @@ static bool nomem(ki_run *r) { return ki_fail(&r->k->env, KI_E_NOMEM), false; }
 
 /* ---- ports ----------------------------------------------------------------------------------------------------- */
 
-static size_t port_bytes(const ki_port *q) {
-    int64_t n = q->node->type->numel;
-    if (q->rank) n = 1;
-    for (unsigned k = 0; k < q->rank; k++) n *= q->dim[k];
-    return (size_t)n * ki_itemsize(q->dtype);
-}
-
 /* The first of these ports that is a node, by its id: 1 + its place, 0: none is. NULL: out of memory. */
 static uint32_t *ports_by_node(ki_run *r, const ki_program *p, const ki_port *port, size_t n) {
     uint32_t *first = ki_calloc(p->ir->n, sizeof *first);
@@ -60,8 +53,7 @@ static bool find_aliases(ki_run *r, ki_exec *e, const ki_program *low) {
 }
 
 static bool note_variable(ki_run *r, ki_exec *e, const ki_param *p, int32_t *number) {
-    for (*number = 0; *number < (int32_t)e->nvar; ++*number)
-        if (strcmp(e->var[*number].name, p->name) == 0) return true;
+    if (ki_sched_var_find(e->var, e->nvar, p, number)) return true;
     ki_sched_var *v = ki_realloc(e->var, e->nvar + 1, sizeof *v);
     if (!v) return nomem(r);
     e->var = v;
@@ -88,12 +80,13 @@ static bool take_ports(ki_run *r, ki_exec *e, const ki_program *given, const ki_
     e->nout = low->nout;
     for (size_t i = 0; i < low->nin; i++) {
         const ki_port *q = &low->in[i];
-        e->in[i] = (ki_exec_port){port_bytes(q), -1, -1, -1, -1};
+        e->in[i] = (ki_exec_port){(size_t)ki_nbytes(q->node), -1, -1, -1, -1};
         if (q->node->op == KN_PARAM && q->node->type->rank == 0 && !q->node->nsrc &&
             !note_variable(r, e, q->node->arg.param, &e->in[i].variable))
             return false;
     }
-    for (size_t j = 0; j < low->nout; j++) e->out[j] = (ki_exec_port){port_bytes(&low->out[j]), -1, -1, -1, -1};
+    for (size_t j = 0; j < low->nout; j++)
+        e->out[j] = (ki_exec_port){(size_t)ki_nbytes(low->out[j].node), -1, -1, -1, -1};
     return find_origins(r, e, given, low) && find_aliases(r, e, low);
 }
 

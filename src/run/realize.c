@@ -65,7 +65,7 @@ bool ki_bind_variables(ki_run *r, const ki_exec *e) {
 /* Memory for a BUFFER on d. */
 static bool make_storage(kn_ctx *k, ki_device *d, kn_uop buffer) {
     ki_storage *s = ki_storage_of(k, buffer);
-    size_t bytes = (size_t)buffer->type->numel * ki_itemsize((kn_dtype)buffer->dtype);
+    size_t bytes = (size_t)ki_nbytes(buffer);
     s->data = d->is->alloc(d, bytes);
     if (!s->data) return false;
     s->device = d;

@@ -31,8 +31,7 @@ static bool slot_for(maker *m, kn_uop buffer, uint32_t *slot) {
             s->slot = v;
             m->slot_cap = cap;
         }
-        size_t bytes = (size_t)buffer->type->numel * ki_itemsize((kn_dtype)buffer->dtype);
-        s->slot[s->nslot] = (ki_sched_slot){bytes, 0};
+        s->slot[s->nslot] = (ki_sched_slot){(size_t)ki_nbytes(buffer), 0};
         m->slot_of[buffer->id] = (int32_t)s->nslot++;
     }
     *slot = (uint32_t)m->slot_of[buffer->id];
@@ -51,10 +50,21 @@ static bool argument(maker *m, kn_uop u, ki_sched_arg *a) {
     return slot_for(m, u, &a->slot);
 }
 
+static bool is_bounded(const ki_param *p) { return p->bounded && !ki_is_float((kn_dtype)p->dtype); }
+
+bool ki_sched_var_find(ki_sched_var *v, uint32_t n, const ki_param *p, int32_t *number) {
+    uint32_t i = 0;
+    while (i < n && strcmp(v[i].name, p->name)) i++;
+    *number = (int32_t)i;
+    if (i == n) return false;
+    if (is_bounded(p) && p->lo > v[i].lo) v[i].lo = p->lo;
+    if (is_bounded(p) && p->hi < v[i].hi) v[i].hi = p->hi;
+    return true;
+}
+
 bool ki_sched_var_make(const ki_param *p, ki_sched_var *out) {
-    bool bounded = p->bounded && !ki_is_float((kn_dtype)p->dtype);
-    *out = (ki_sched_var){ki_malloc(p->len + 1), (kn_dtype)p->dtype, bounded ? p->lo : INT64_MIN,
-                          bounded ? p->hi : INT64_MAX};
+    *out = (ki_sched_var){ki_malloc(p->len + 1), (kn_dtype)p->dtype, is_bounded(p) ? p->lo : INT64_MIN,
+                          is_bounded(p) ? p->hi : INT64_MAX};
     if (out->name) memcpy(out->name, p->name, p->len + 1);
     return out->name != NULL;
 }
@@ -63,8 +73,7 @@ bool ki_sched_var_make(const ki_param *p, ki_sched_var *out) {
 static bool variable(maker *m, kn_uop u, int32_t *number) {
     ki_schedule *s = m->s;
     const ki_param *p = u->arg.param;
-    for (*number = 0; *number < (int32_t)s->nvar; ++*number)
-        if (strcmp(s->var[*number].name, p->name) == 0) return true;
+    if (ki_sched_var_find(s->var, s->nvar, p, number)) return true;
     if (s->nvar == m->var_cap) {
         uint32_t cap = m->var_cap ? m->var_cap * 2 : 8;
         ki_sched_var *v = ki_realloc(s->var, cap, sizeof *v);
@@ -112,9 +121,9 @@ static bool add_launch(maker *m, kn_uop call) {
         s->nkernel++;
     } else if (body->op == KN_LOAD) {
         if (nbuf != 2) return malformed(m, body, "a copy takes two buffers");
-        size_t to = s->slot[s->arg[s->narg - 2].slot].bytes, from = s->slot[s->arg[s->narg - 1].slot].bytes;
+        int64_t to = ki_nbytes(call->src[1]), from = ki_nbytes(call->src[2]);
         l->copy = true;
-        l->bytes = to < from ? to : from;
+        l->bytes = (size_t)(to < from ? to : from);
     } else {
         return malformed(m, body, "only PROGRAMs and copies can be launched");
     }

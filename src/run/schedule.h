@@ -18,6 +18,8 @@ typedef struct ki_sched_var {
     kn_dtype dtype;
     int64_t lo, hi; /* bounds, of integers */
 } ki_sched_var;
+/* The number of p's variable, by its name, among n of them, and its bounds within p's; false: there is none. */
+bool ki_sched_var_find(ki_sched_var *v, uint32_t n, const ki_param *p, int32_t *number);
 /* Name and bounds of p; false when out of memory. */
 bool ki_sched_var_make(const ki_param *p, ki_sched_var *out);
 

@@ -131,6 +131,13 @@ static const bad cases[] = {
     {T "%x = param \"x\" : f32 in [0, 1]\nin \"x\" = %x\n" OUT, KI_E_TEXT_PORT_MIXED, 2, 22, NULL},
     {R "%b = buffer 0 GLOBAL size=4 : f32\nroot %b\nroot %b\n", KI_E_TEXT_ROOTS, 4, 1, NULL},
     {R "%b = buffer 0 GLOBAL size=4 : f32\nroot %b\nin \"x\" = %b : f32 [5]\n", KI_E_TEXT_PORT_TYPE, 4, 15, NULL},
+    /* all of a port's buffer is the user's array: smaller than what kernels write it would be written past its end */
+    {R "%b = buffer 0 GLOBAL size=4 : f32\nroot %b\nin \"x\" = %b : f32 [2]\n", KI_E_TEXT_PORT_TYPE, 4, 15,
+     "its node is f32 [4], the text says f32 [2]"},
+    {R "%b = buffer 0 GLOBAL size=4 : f32\nroot %b\nout \"y\" = %b : f32 [2]\n", KI_E_TEXT_PORT_TYPE, 4, 16, NULL},
+    {R "%b = buffer 0 GLOBAL size=4 : f32\nroot %b\nout \"y\" = %b : f32 []\n", KI_E_TEXT_PORT_TYPE, 4, 16, NULL},
+    {R "%b = buffer 0 GLOBAL size=4 : f32\nroot %b\nout \"y\" = %b : i8\n", KI_E_TEXT_PORT_TYPE, 4, 16, NULL},
+    {R "%n = param \"n\" bounds=[1, 4] : index\nroot %n\nin \"n\" = %n : i32 []\n", KI_E_TEXT_PORT_TYPE, 4, 15, NULL},
     {R "root\n", KI_E_TEXT_WANTED, 2, 5, NULL},
 };
 

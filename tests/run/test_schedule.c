@@ -117,14 +117,33 @@ static void refuses(void) {
     ki_program_free(&p);
 }
 
-static void copies(void) {
-    kn_uop a = buffer(11, 4, KN_I32), b = buffer(12, 4, KN_I32);
+/* A variable is known by its name: where kernels state other bounds it lies within them all. */
+static void narrows(void) {
+    const int64_t bounds[][2] = {{0, 9}, {2, 20}};
+    kn_uop x = buffer(15, 8, KN_F32), kernel = program("none", 1, SIG("none") "{}"), calls[2];
+    for (int i = 0; i < 2; i++) {
+        kn_uop v = ki_param_make(&ir, -1, KN_IDX, KN_GLOBAL, 0, "v", bounds[i], NULL);
+        calls[i] = ki_op3(&ir, KN_CALL, kernel, x, v);
+    }
+    ki_program p = {.ir = &ir, .stage = KI_S_RENDER, .root = ki_opn(&ir, KN_LINEAR, calls, 2)};
+    ki_schedule *s = ki_schedule_make(&p);
+    CHECK(s && s->nvar == 1 && s->var[0].lo == 2 && s->var[0].hi == 9, "one variable, within all of its bounds");
+    ki_schedule_free(s);
+}
+
+/* LINEAR(CALL(LOAD, to, from)) */
+static kn_uop copy(kn_uop to, kn_uop from) {
     ki_load arg;
     memset(&arg, 0, sizeof arg);
     arg.device = (uint16_t)device->id;
-    kn_uop load = ki_make(&ir, KN_LOAD, KN_VOID, &a, 1, (kn_arg){.p = ki_intern(&ir, &arg, sizeof arg)}, 0);
-    kn_uop src[] = {load, b, a}, call = ki_opn(&ir, KN_CALL, src, 3);
-    ki_program p = {.ir = &ir, .stage = KI_S_RENDER, .root = ki_opn(&ir, KN_LINEAR, &call, 1)};
+    kn_uop load = ki_make(&ir, KN_LOAD, KN_VOID, &from, 1, (kn_arg){.p = ki_intern(&ir, &arg, sizeof arg)}, 0);
+    kn_uop src[] = {load, to, from}, call = ki_opn(&ir, KN_CALL, src, 3);
+    return ki_opn(&ir, KN_LINEAR, &call, 1);
+}
+
+static void copies(void) {
+    kn_uop a = buffer(11, 4, KN_I32), b = buffer(12, 4, KN_I32);
+    ki_program p = {.ir = &ir, .stage = KI_S_RENDER, .root = copy(b, a)};
     ki_program_port(&p, false, "a", 1, a);
     ki_program_port(&p, true, "b", 1, b);
     ki_schedule *s = ki_schedule_make(&p);
@@ -136,12 +155,34 @@ static void copies(void) {
     ki_program_free(&p);
 }
 
+/* Of parts of buffers what they hold is copied, and nothing behind them. */
+static void copies_parts(void) {
+    enum { PART = 16, ALL = 3 * PART };
+    kn_uop a = buffer(13, ALL, KN_I32), b = buffer(14, ALL, KN_I32);
+    ki_program p = {
+        .ir = &ir, .stage = KI_S_RENDER, .root = copy(slice(b, PART, PART, KN_I32), slice(a, 2 * PART, PART, KN_I32))};
+    ki_program_port(&p, false, "a", 1, a);
+    ki_program_port(&p, true, "b", 1, b);
+    ki_schedule *s = ki_schedule_make(&p);
+    int32_t x[2 * ALL], y[2 * ALL];
+    bool right = s && s->launch[0].copy && s->launch[0].bytes == PART * sizeof *x;
+    for (int i = 0; i < 2 * ALL; i++) x[i] = i, y[i] = -i;
+    if (s) s->base[0] = x, s->base[1] = y;
+    right = right && compile(s, &p) && ki_schedule_run(s, device, NULL, NULL);
+    for (int i = 0; i < 2 * ALL; i++) right = right && y[i] == (i / PART == 1 ? i + PART : -i);
+    CHECK(right, "a copy of a part ends with it");
+    ki_schedule_free(s);
+    ki_program_free(&p);
+}
+
 int main(void) {
     if (!ki_env_open(&env) || !ki_ir_open(&ir, &env)) return 1;
     device = ki_device_open(&env, ki_device_id(&env, "CPU"));
     replays();
     refuses();
+    narrows();
     copies();
+    copies_parts();
     ki_device_close(device);
     ki_ir_close(&ir);
     ki_env_close(&env);

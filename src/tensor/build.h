@@ -33,11 +33,7 @@ kn_tensor ki_enter(kn_ctx **k, const char *fn, const kn_tensor *t, size_t n, uns
         if (!k) return NULL;                 \
         ki_begin(k, name);                   \
     } while (0)
-static inline void ki_begin(kn_ctx *k, const char *name) {
-    ki_settle_failure(k);
-    k->fn = name;
-    k->operand[0] = k->operand[1] = NULL;
-}
+void ki_begin(kn_ctx *k, const char *fn); /* of a context that is there */
 #define FAIL(...) ki_none(ki_fail(&k->env, __VA_ARGS__))
 static inline kn_uop ki_none(int status) { return (void)status, NULL; }
 

@@ -200,6 +200,12 @@ kn_status ki_no_out(const char *fn, const kn_tensor *t, size_t n) {
 
 /* ---- entering a public call -------------------------------------------------------------------------------- */
 
+void ki_begin(kn_ctx *k, const char *fn) {
+    ki_settle_failure(k);
+    k->fn = fn;
+    k->operand[0] = k->operand[1] = NULL;
+}
+
 /* Returns NULL when all operands may be used; else what the call returns. */
 kn_tensor ki_enter(kn_ctx **out, const char *fn, const kn_tensor *t, size_t n, unsigned optional) {
     kn_ctx *k = NULL;

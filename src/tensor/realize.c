@@ -248,10 +248,10 @@ static bool add_views(kn_ctx *k, const ki_plan *plan, struct ki_changes *a) {
 /* The live tensors that may read a root: what is data already, and older than all of them, is not looked at, so that a realize costs
  * what it is about and not what lives beside it. */
 static bool find_readers(kn_ctx *k, const ki_plan *plan, struct ki_changes *a) {
-    bool ok = add_readers(k, a, k->open);
-    for (uint32_t id = a->from; id < k->ir.n && id < k->nview && ok; id++) /* what is still to be assigned */
-        if (k->view[id] && k->ir.node[id]->op == KN_AFTER) ok = add_readers(k, a, k->view[id]);
-    return ok && add_views(k, plan, a);
+    if (!add_readers(k, a, k->open)) return false;
+    for (uint32_t id = a->from; id < k->ir.n && id < k->nview; id++) /* what is still to be assigned */
+        if (k->view[id] && k->ir.node[id]->op == KN_AFTER && !add_readers(k, a, k->view[id])) return false;
+    return add_views(k, plan, a);
 }
 
 static bool find_values(kn_ctx *k, const ki_plan *plan, struct ki_changes *a) {

@@ -84,7 +84,7 @@ kn_uop ki_lane_fold(ki_ex *x, kn_op op, kn_dtype t, const kn_uop *src, uint32_t 
     if (nsrc == 0 || nsrc > 3) return NULL;
     for (unsigned k = 0; k < x->nlane; k++) dim[k] = 1;
     for (uint32_t i = 0; i < nsrc; i++) {
-        if (!ki_lane_is_const(src[i]) || (ki_rank(src[i]) && ki_rank(src[i]) != x->nlane)) return NULL;
+        if (!src[i] || !ki_lane_is_const(src[i]) || (ki_rank(src[i]) && ki_rank(src[i]) != x->nlane)) return NULL;
         in[i] = (kn_dtype)src[i]->dtype;
         for (unsigned k = 0; k < ki_rank(src[i]); k++)
             if (ki_dim_n(src[i], k) > 1) dim[k] = ki_dim_n(src[i], k);

@@ -55,3 +55,13 @@ def test_sums_of_chains(koine, tmp_path):
     want = np.vectorize(math.erf)(x.astype(np.float64)).sum(1)
     got = run(koine, tmp_path, ["%e = erf %x", "%y = reduce add %e axes=(1)"], x, "avx2")
     np.testing.assert_allclose(got.ravel(), want, atol=2e-3)
+
+
+@pytest.mark.runs("avx2")
+def test_one_value_for_all_lanes_is_not_kept(koine, tmp_path):
+    """A row's sum, which each lane of the row reads: of what is kept each lane has its own."""
+    lines = ["%m = reduce max %x axes=(1)", "%mx = expand %m (2048, 8)", "%d = sub %x %mx", "%e = exp %d", "%s = reduce add %e axes=(1)",
+             "%i = recip %s", "%ix = expand %i (2048, 8)", "%p = mul %e %ix", "%y = erf %p"]
+    x = np.random.default_rng(2).standard_normal((2048, 8)).astype(np.float32)
+    e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    np.testing.assert_allclose(run(koine, tmp_path, lines, x, "avx2"), np.vectorize(math.erf)(e / e.sum(1, keepdims=True)), atol=1e-6)

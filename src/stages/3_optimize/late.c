@@ -47,6 +47,7 @@ static const char *find_loops(const ki_nest *k, kn_uop r, late *f) {
         if (u->op == KN_END && u != e) f->fill = u;
     }
     if (!f->fill || !f->buf) return "no loop inside fills a buffer";
+    if (!ki_scope_has(&k->scope, f->fill, r)) return "the buffer is filled once for all rows";
     kn_uop put = f->fill->src[0], to = put->op == KN_STORE && put->nsrc == 2 ? put->src[0] : NULL;
     f->loop = f->fill->src[1];
     if (f->fill->nsrc != 2 || !to || to->nsrc != 2 || to->src[1] != f->loop || ki_extent(f->loop) != ki_extent(f->j) ||

@@ -46,6 +46,8 @@ int64_t ki_panel_uses(const ki_nest *k, kn_uop e, const ki_tile *t) {
 }
 
 bool ki_may_pack(const ki_nest *k, kn_uop e, kn_uop x, kn_uop a, int64_t n, kn_uop u) {
+    for (uint32_t j = 1; j < x->nsrc; j++)
+        if (ki_extent(x->src[j]) < 1) return false; /* a panel of a length known at launch has no size */
     return ki_terms(x) * n * ki_word_bytes(k, a) <= KI_MOST_PACKED && alone(k, e, a, u);
 }
 

@@ -822,15 +822,20 @@ void ki_choose_prefetches(ki_choice *c) {
         int32_t slot = p && bytes_of(p) >= SECOND ? p->arg.param->slot : -1;
         if (slot >= 0 && !ki_is_asked_for(k, slot, ANY) && ask_for_panel(c, slot, p)) i = UINT32_MAX;
     }
-    for (int last = 0; last < 2; last++)
+    for (int last = 0; last < 2; last++) {
+        uint64_t tried = 0; /* by slot: nothing has changed since, and each try looks at all accesses */
         for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
             kn_uop p = param_at(k, i); /* in order of access: whose loop is split first decides how others may be */
             int32_t slot = p ? p->arg.param->slot : -1;
-            if (slot < 0 || ki_is_asked_for(k, slot, ANY) || (!last && is_streamed(k, slot))) continue;
+            uint64_t bit = slot >= 0 && slot < 64 ? UINT64_C(1) << slot : 0;
+            if (slot < 0 || tried & bit) continue;
+            tried |= bit;
+            if (ki_is_asked_for(k, slot, ANY) || (!last && is_streamed(k, slot))) continue;
             place at = last && bytes_of(p) > SECOND ? next_strip(k, p) : (place){0};
             if (at.loop) (void)ask(c, slot, at.loop, &at);
-            else if (!last && ask_for(c, slot, p)) i = UINT32_MAX;
+            else if (!last && ask_for(c, slot, p)) i = UINT32_MAX, tried = 0;
         }
+    }
     bool strips = c->ok && c->open && c->target->twice && ki_nest_opt(k, KI_OPT_ROWS, NULL);
     for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
         kn_uop u = k->scope.node[i], p = ki_is_access(u) ? ki_storage(u) : NULL;

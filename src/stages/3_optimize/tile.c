@@ -209,6 +209,7 @@ static bool tile_along(ki_choice *c, kn_uop e, ki_tile *t) {
     if (c->tile.v == t->v->arg.range.id + 1)
         t->nv = c->tile.nv, t->mu = c->tile.mu, t->mw = c->tile.mw, t->cut = c->tile.cut, t->parts = c->tile.parts;
     else ki_size_tile(c, e, t);
+    if (!t->w) t->mw = 1; /* what a CUT leaves may have none */
     t->step = t->nv * t->lanes;
     t->pack = ki_worth_packing(c, e, t);
     t->whole = ki_is_packed_whole(c, e, t);

@@ -141,8 +141,8 @@ static uint32_t cut_at(chains *c, uint32_t place, kn_uop *cut) {
             bool known = !c->first[s->at[u->id]];
             for (uint32_t j = 0; j < n; j++) known |= cut[j] == u;
             if (known) continue;
-            if (n == MOST || ki_rank(u) == 0 || ki_numel(u) > KI_KEPT_LANES || ki_itemsize((kn_dtype)u->dtype) != 4)
-                return 0;
+            bool lanes = ki_numel(u) > 1 && ki_numel(u) <= KI_KEPT_LANES;
+            if (n == MOST || !lanes || ki_itemsize((kn_dtype)u->dtype) != 4) return 0;
             cut[n++] = u;
         }
     return n;
@@ -167,6 +167,12 @@ static int32_t rest_of(chains *c, const kn_uop *cut, uint32_t n) {
     return longest;
 }
 
+static int64_t bytes_of(const kn_uop *cut, uint32_t n) {
+    int64_t bytes = 0;
+    for (uint32_t k = 0; k < n; k++) bytes += 4 * ki_numel(cut[k]);
+    return bytes;
+}
+
 static bool find_cut(chains *c) {
     int32_t longest = measure(c), best = longest * SHORTER / 100;
     kn_uop cut[MOST];
@@ -175,7 +181,7 @@ static bool find_cut(chains *c) {
         int32_t d = c->depth[i];
         if (d * 4 < longest || d >= best || c->scope.node[i]->op == KN_BITCAST) continue;
         uint32_t n = cut_at(c, i, cut);
-        if (n == 0 || n * ki_numel(c->scope.node[i]) * 4 * ki_extent(c->range) > MOST_BYTES) continue;
+        if (n == 0 || bytes_of(cut, n) * ki_extent(c->range) > MOST_BYTES) continue;
         int32_t rest = rest_of(c, cut, n), cost = (rest > d ? rest : d) + KEPT * (int32_t)n;
         if (cost >= best) continue;
         best = cost, c->ncut = n;

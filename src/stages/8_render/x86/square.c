@@ -258,8 +258,14 @@ void ki_lstore_square(ki_lower *l, kn_uop u) {
             ki_mins *low_half = KI_LPUT(l, KI_X_VMOVUPS_ST, to, ki_mreg(KI_XO_Y, r));
             if (few) low_half->mask = few;
             to = ki_laddress(l, &a, 8 * h + 4 + k);
-            if (few) KI_LPUT(l, KI_X_VEXTRACTF32X8, to, ki_mreg(KI_XO_Z, r), ki_mimm(1))->mask = few;
-            else KI_LPUT(l, KI_X_VEXTRACTF64X4, to, ki_mreg(KI_XO_Z, r), ki_mimm(1));
+            if (!few) {
+                KI_LPUT(l, KI_X_VEXTRACTF64X4, to, ki_mreg(KI_XO_Z, r), ki_mimm(1));
+                continue;
+            }
+            /* Not at once: a masked extract to memory faults on the lanes that it leaves out. */
+            ki_vreg high_half = ki_vreg_new(&l->m, KI_RC_V, KI_XO_Y);
+            KI_LPUT(l, KI_X_VEXTRACTF64X4, ki_mreg(KI_XO_Y, high_half), ki_mreg(KI_XO_Z, r), ki_mimm(1));
+            KI_LPUT(l, KI_X_VMOVUPS_ST, to, ki_mreg(KI_XO_Y, high_half))->mask = few;
         }
     }
 }

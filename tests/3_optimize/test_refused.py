@@ -111,7 +111,7 @@ out "y" = %y
 
 def test_many_reads_of_one_input_are_asked_about_once(koine):
     """700 reads of one array: what each of them was asked once took minutes, each of all others."""
-    lines = ['koine 1 tensor', '%x = param "x" : f32 [4096, 2456]']
+    lines = ['koine 1 tensor', '%x = param "x" : f32 [4096, 2756]']
     for k in range(700):
         lines += [f"%t{k} = shrink %x (0, {k}) (4096, 2056)", f"%m{k} = mul %t{k} {k + 1}.5"]
         lines += [f"%s{k} = add %{'s' if k > 1 else 'm'}{k - 1} %m{k}"] if k else []

@@ -117,3 +117,12 @@ def test_many_reads_of_one_input_are_asked_about_once(koine):
         lines += [f"%s{k} = add %{'s' if k > 1 else 'm'}{k - 1} %m{k}"] if k else []
     text = "\n".join([*lines, "%y = cast %s699 : f16", 'out "y" = %y', ""])
     koine("compile", "-", "--target", "x86", stdin=text, env={"KN_CPU": "avx512", "KN_STREAM": "1", "KN_THREADS": "1"}, timeout=120)
+
+
+def test_rows_that_no_stack_holds_are_not_kept(koine):
+    """Sixteen sums down columns each keep a row of 256 KiB: together more than a kernel's frame may have, which refused the program."""
+    lines = ['koine 1 tensor', '%x = param "x" : f32 [64, 65536]']
+    for k in range(16):
+        lines += [f"%m{k} = mul %x {k + 1}.5", f"%s{k} = reduce add %m{k} axes=(0)", f"%y{k} = reshape %s{k} (65536)"]
+    text = "\n".join([*lines, *(f'out "y{k}" = %y{k}' for k in range(16)), ""])
+    koine("compile", "-", "--target", "x86", stdin=text, env={"KN_CPU": "avx512", "KN_THREADS": "1"})

@@ -450,6 +450,8 @@ kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, const k
         c.knobs.pack = less[i].pack, c.knobs.mu = less[i].mu;
         chosen = choose(&c, m, sink);
     }
+    /* Rows that are kept: as it stands it runs at least. */
+    if (chosen && !from.knobs.mu && is_too_large(ir, chosen)) return sink;
     if (chosen || c.even || !clean || ir->env->status == KI_NOMEM) return chosen;
     /* A step was refused that wants a constant bound: with even parts only. */
     ki_env_clear(ir->env);

@@ -161,6 +161,7 @@ def test_a_full_folder(koine, small, tmp_path):
     assert not records(tmp_path) and not list((tmp_path / "cache").glob(".koine*"))
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # JAX, where another test has it in this process, warns of any
 @pytest.mark.parametrize("how", ["killed", "Ctrl-C"])
 def test_stopped_and_gone_on_with(koine, run, tmp_path, how):
     p = tmp_path / "long.kn"

@@ -146,7 +146,7 @@ def test_scalar_inputs_of_every_dtype(koine, stage):
 
 @pytest.mark.parametrize("dtype, value, what", [
     ("i32", "2.5", "expected a whole number"), ("u8", "256", "from 0 to 255"), ("i8", "-129", "from -128 to 127"),
-    ("bool", "2", "from 0 to 1"), ("u64", "-1", "from 0 to 18446744073709551615"), ("f32", "abc", "cannot read abc"),
+    ("bool", "2", "from 0 to 1"), ("u64", "-1", "from 0 to 18446744073709551615"), ("f32", "abc", "neither a number nor a file"),
 ])
 def test_a_scalar_that_does_not_fit_is_told(koine, dtype, value, what):
     text = f'koine 1 tensor\n%x = param "x" : {dtype} []\n%y = max %x %x\nout "y" = %y\n'

@@ -6,6 +6,7 @@ import os
 import re
 
 import koine
+import pytest
 from koine import _abi
 
 P = _abi.P
@@ -148,6 +149,7 @@ def pointers():
     return [(f, i) for f in functions() for i, (kind, name) in enumerate(f.params) if kind.endswith("*") or kind in ("kn_tensor", "kn_uop", "kn_fn", "release")]
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # JAX, where another test has it in this process, warns of any
 def test_no_pointer_is_taken_on_trust():
     wrong, tried = {}, pointers()
     assert len(tried) > 600

@@ -389,8 +389,7 @@ ki_digest ki_graph_digest(ki_ir *ir, const kn_uop *root, size_t nroot, bool *ok)
     return total;
 }
 
-/* One step of ki_eval_index; false for an op that is no integer arithmetic, or on overflow. */
-static bool eval_step(kn_uop u, const int64_t *v, int64_t *out) {
+bool ki_index_step(kn_uop u, const int64_t *v, int64_t *out) {
     int64_t a = u->nsrc > 0 ? v[u->src[0]->id] : 0, b = u->nsrc > 1 ? v[u->src[1]->id] : 0;
     switch ((kn_op)u->op) {
     case KN_CONST: return *out = u->arg.i, !ki_is_float((kn_dtype)u->dtype);
@@ -424,7 +423,7 @@ int64_t ki_eval_index(ki_ir *ir, kn_uop u, const kn_uop *var, const int64_t *val
         size_t k = 0;
         while (k < n && var[k] != order[i]) k++;
         if (k < n) v[order[i]->id] = value[k];
-        else if (order[i]->op != KN_STACK) *ok = eval_step(order[i], v, &v[order[i]->id]);
+        else if (order[i]->op != KN_STACK) *ok = ki_index_step(order[i], v, &v[order[i]->id]);
     }
     if (*ok) result = v[u->id];
     ki_free(order);

@@ -368,5 +368,7 @@ typedef bool ki_renamer(void *user, ki_ir *to, kn_uop u, kn_arg *arg, uint32_t *
 kn_uop ki_import_renamed(ki_ir *to, ki_ir *from, const kn_uop *list, uint32_t n, ki_renamer *rename, void *user);
 /* Value of a symbolic index expression (constants, variables and integer arithmetic) when var[i] = value[i]. */
 int64_t ki_eval_index(ki_ir *ir, kn_uop u, const kn_uop *var, const int64_t *value, size_t n, bool *ok);
+/* One step of it, v by id; false for an op that is no integer arithmetic, or on overflow. */
+bool ki_index_step(kn_uop u, const int64_t *v, int64_t *out);
 
 #endif

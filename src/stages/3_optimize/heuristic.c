@@ -336,12 +336,35 @@ static bool has_thread(kn_uop e) {
     return false;
 }
 
+/* Of every nest that is a tile's the columns that are no whole vectors, for nests of their own, which stay with thread 0: whatever threads leave over of
+ * the rows goes the ways of one thread. True if a cut was made. */
+static bool cut_columns(ki_choice *c) {
+    for (uint32_t i = 0; c->ok && i < c->sink->nsrc; i++) {
+        kn_uop e = c->sink->src[i];
+        ki_tile t = {0};
+        if (e->op != KN_END) continue;
+        c->lanes = ki_nest_lanes(c, e);
+        ki_find_tile(c, e, &t);
+        bool rest = t.u && t.v && t.reduce && ki_extent(t.v) > c->lanes && ki_extent(t.v) % c->lanes;
+        if (!rest || !ki_nest_independent(&c->nest, t.u) || !ki_nest_independent(&c->nest, t.v)) continue;
+        uint32_t u = t.u->arg.range.id, v = t.v->arg.range.id;
+        bool inside = ki_place_in(e, t.u) <
+                      ki_place_in(e, t.v); /* what is cut off has its columns outermost, as where threads are none */
+        if (inside && !ki_choice_do(c, KI_OPT_SWAP, 0, false, u, v)) return false;
+        (void)ki_choice_even(c, ki_nest_range(&c->nest, v), c->lanes);
+        return c->ok && (!inside || ki_choice_do(c, KI_OPT_SWAP, 0, false, v, u));
+    }
+    return false;
+}
+
 /* Every nest of the kernel, over the same threads; one that cannot be split, and what a cut leaves over, stays with thread
  * 0. */
 static void thread_kernel(ki_choice *c) {
     uint32_t known = ki_nest_next_range(&c->nest);
     uint64_t tried[KI_MOST_RANGES / 64] = {0};
     if (c->threads < 2 || work_of(&c->nest) < c->alone) return;
+    while (c->knobs.whole && cut_columns(c)) {
+    }
     for (bool more = true; more && c->ok;) {
         more = false;
         for (uint32_t i = 0; c->ok && i < c->sink->nsrc && !more; i++) {

@@ -205,6 +205,7 @@ typedef struct ki_knobs {
     uint8_t stream;     /* 1: never */
     uint8_t plain;      /* 1: no register tiles */
     uint8_t sums;       /* 1: only what decides in which order sums are added up */
+    uint8_t whole;      /* 1: columns of a tile that are no whole vectors are cut off before threads share the loops */
     uint32_t threads;   /* at most so many */
 } ki_knobs;
 /* knobs: NULL, all 0. NULL: a step was refused, env says which. */
@@ -212,5 +213,9 @@ kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, const k
 /* orders.c: a kernel's sums of floats are shared out to threads. Two kernels add up their sums in the same order. */
 bool ki_shares_sums(ki_ir *ir, kn_uop sink);
 bool ki_same_orders(ki_ir *ir, kn_uop a, kn_uop b);
+/* where.c: a number for the places, `at` each, to which the loops of `of` and `or` (NULL: none) store, the same for the same places. False: they are not
+ * known. */
+bool ki_where(const ki_scope *s, kn_uop at, kn_uop of, kn_uop or, uint64_t *number);
+uint64_t ki_where_add(uint64_t a, uint64_t b); /* of all places of both, which share none */
 
 #endif

@@ -302,8 +302,16 @@ kn_uop ki_apply_opts(ki_ir *ir, kn_uop sink, const ki_opt *opt, uint32_t n) {
     return sink ? finish(ir, sink) : NULL;
 }
 
+static uint32_t threads_of(ki_ir *ir, kn_uop sink) {
+    const kn_uop *node;
+    int64_t n = ki_reach_above(ir, &sink, 1, 0, &node);
+    for (int64_t i = 0; i < n; i++)
+        if (node[i]->op == KN_RANGE && node[i]->arg.range.axis == KN_AX_THREAD) return (uint32_t)ki_extent(node[i]);
+    return 1;
+}
+
 /* What the heuristics choose: for as many threads as there are, or the most that add up as one thread does, if that is more
- * than half of them; in several parts for each only where that adds up so too. */
+ * than half of them, what is no whole vector with one of them where that helps; in several parts for each only where that adds up so too. */
 static kn_uop choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop sink) {
     ki_machine some = *m;
     kn_uop chosen = ki_opt_choose(ir, t, m, NULL, sink), alone;
@@ -312,10 +320,12 @@ static kn_uop choose(ki_ir *ir, const ki_target *t, const ki_machine *m, kn_uop 
     if (!(alone = ki_opt_choose(ir, t, &some, &(ki_knobs){.sums = 1}, sink))) return NULL;
     if (ki_same_orders(ir, alone, chosen)) return chosen;
     some.single = true;
-    for (some.threads = m->threads; chosen && some.threads * 2 > m->threads; some.threads--) {
-        chosen = ki_opt_choose(ir, t, &some, NULL, sink);
-        if (chosen && ki_same_orders(ir, alone, chosen)) return chosen;
-    }
+    for (some.threads = m->threads; chosen && some.threads * 2 > m->threads; some.threads--)
+        for (uint8_t whole = 0; chosen && whole < 2; whole++) {
+            chosen = ki_opt_choose(ir, t, &some, &(ki_knobs){.whole = whole}, sink);
+            bool enough = chosen && (!whole || threads_of(ir, chosen) >= some.threads);
+            if (enough && ki_same_orders(ir, alone, chosen)) return chosen;
+        }
     some.threads = 1;
     return chosen ? ki_opt_choose(ir, t, &some, NULL, sink) : NULL;
 }

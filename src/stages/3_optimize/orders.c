@@ -1,12 +1,11 @@
 /* orders.c: how the sums of floats of a kernel are added up: what has to be the same whatever the number of threads. Of each sum
  * what it adds, wherever that is read from, and the loops and lanes it runs over; as a set, since a CUT makes two sums of one. Where
- * a CUT's two parts add up in different orders, each must be that of the same elements: of the same places in the result. Where these are not known (a
- * quotient, a bound that hangs on the thread, a loop that is padded or laps) about as many elements must be of each beside the other, and
- * the same one comes first. About, since a loop that is padded, or laps, counts some that are none, or twice. */
+ * a CUT's two parts add up in different orders, each must be that of the same places of the result (where.c). Where no order has lanes they differ
+ * in terms alone that a mask or a CUT leaves out: about as many elements of each beside the other are enough then, and the same one first; about,
+ * since a loop that is padded, or laps, counts some that are none, or twice. */
 #include "stages/3_optimize/dots.h"
 
 #include "base/hash.h"
-#include "rules/indexmath.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +15,10 @@ typedef struct order {
     uint64_t many;  /* elements; of WHOLE, those of all orders of what it is: one more nest may have them all again */
     int64_t first;  /* the least place of the result that has it; once they are related, one of these: */
     bool lanes;     /* among its loops */
-    uint64_t where; /* all places: find_where; 0: they are not known, or need not be */
-    kn_uop sum, at; /* a REDUCE, and what it is stored at; NULL */
-    kn_uop kept;    /* what reads it for that, where it is kept first */
+    uint64_t where; /* all places (ki_where), if they are */
+    enum { ANYWHERE, KNOWN, UNKNOWN } place; /* ANYWHERE: it need not be known */
+    kn_uop sum, at;                          /* a REDUCE, and what it is stored at; NULL */
+    kn_uop kept;                             /* what reads it for that, where it is kept first */
 } order;
 enum { AT_ONCE = -1, BEGINS, LATER };
 typedef struct orders {
@@ -130,70 +130,42 @@ static order order_of_rows(const ki_scope *s, kn_uop u, kn_uop start, const uint
     return (order){.what = h, .how = terms == 1 ? 0 : ki_hash2(0, terms << 1), .many = elements_of(s, u, along)};
 }
 
-/* The store to an output, that with the least place, which each node has to do with, what is kept on the way by who reads it; NULL: none. kept: the read
- * of that, the last one on the way. */
+/* The least place of a store, whatever a condition says of it. */
+static int64_t least_of(kn_uop access) {
+    kn_uop at = access->src[1];
+    return at->op == KN_WHERE ? at->src[1]->lo.i : at->lo.i;
+}
+
+/* Of two accesses to outputs the one that says where a sum is: in the first output, the least place. */
+static bool comes_before(kn_uop a, kn_uop b) {
+    int32_t x = ki_slot_of(ki_storage(a)), y = ki_slot_of(ki_storage(b));
+    return x != y ? x < y : least_of(a) < least_of(b);
+}
+
+/* The access by which each node gets to an output, what is kept on the way by who reads it; NULL: none. kept: the read of that, the last one on the
+ * way. */
 static void find_places(const ki_scope *s, kn_uop *to, kn_uop *kept) {
     for (uint32_t i = 0; i < s->n; i++) to[i] = kept[i] = NULL;
     for (uint32_t i = s->n; i-- > 0;) {
         kn_uop u = s->node[i], out = u->op == KN_STORE && u->src[0]->op == KN_INDEX ? ki_storage(u->src[0]) : NULL;
-        if (out && out->op == KN_PARAM) to[i] = u->src[0]->src[1];
+        if (out && out->op == KN_PARAM) to[i] = u->src[0];
         kn_uop from = ki_is_access(u) ? ki_storage(u) : NULL;
         if (from && from->op == KN_BUFFER && !kept[i]) kept[i] = u;
         for (uint32_t k = 0; k < u->nsrc && to[i]; k++) {
             uint32_t j = ki_scope_at(s, u->src[k]);
-            if (!to[j] || to[i]->lo.i < to[j]->lo.i) to[j] = to[i], kept[j] = kept[i];
+            if (!to[j] || comes_before(to[i], to[j])) to[j] = to[i], kept[j] = kept[i];
         }
     }
 }
 
-/* Arithmetic modulo the prime 2^61 - 1. */
-#define PRIME ((UINT64_C(1) << 61) - 1)
-static uint64_t mod_mul(uint64_t a, uint64_t b) {
-    ki_int128 p = (ki_int128)a * (ki_int128)b;
-    uint64_t r = (uint64_t)(p & (ki_int128)PRIME) + (uint64_t)(p >> 61);
-    return r >= PRIME ? r - PRIME : r;
-}
-static uint64_t mod_add(uint64_t a, uint64_t b) { return a + b >= PRIME ? a + b - PRIME : a + b; }
-
-/* q^n, and in *sum 1 + q + ... + q^(n - 1). */
-static uint64_t mod_power(uint64_t q, uint64_t n, uint64_t *sum) {
-    uint64_t power = 1;
-    *sum = 0;
-    int bit = 63;
-    while (bit > 0 && !(n >> bit)) bit--;
-    for (; bit >= 0; bit--) {
-        *sum = mod_mul(*sum, mod_add(power, 1));
-        power = mod_mul(power, power);
-        if (n >> bit & 1) *sum = mod_add(mod_mul(*sum, q), 1), power = mod_mul(power, q);
-    }
-    return power;
-}
-
-/* The places at which a result, stored at `at`, has the sum, loops that neither it nor what reads it stands in aside: of each place p the term z^p, of a
- * polynomial that two sets of places share at a z drawn by nobody who knows them if they are the same, however loops were split and cut. False: they are
- * not known. */
-static bool find_where(const ki_scope *s, kn_uop sum, kn_uop kept, kn_uop at, uint64_t *where) {
-    const uint64_t z = UINT64_C(0x17a3c5e9d1f2b846);
-    ki_linear l;
-    uint64_t rest;
-    if (!ki_linear_of(at, &l) || l.k < 0) return false;
-    *where = mod_power(z, (uint64_t)l.k, &rest);
-    for (unsigned i = 0; i < l.n; i++) {
-        if (l.term[i]->op != KN_RANGE || l.coef[i] < 1 || !ki_extent(l.term[i])) return false;
-        if (!ki_scope_has(s, sum, l.term[i]) && !(kept && ki_scope_has(s, kept->src[1], l.term[i]))) continue;
-        mod_power(mod_power(z, (uint64_t)l.coef[i], &rest), (uint64_t)ki_extent(l.term[i]), &rest);
-        *where = mod_mul(*where, rest);
-    }
-    return true;
-}
-
 /* Where each order of one sum is, if one of them has lanes. Else they differ in terms that a mask or a CUT leaves out, which are zeros. */
 static void locate(const ki_scope *s, order *of, uint32_t n) {
-    bool lanes = false, known = of[0].how != of[n - 1].how;
+    bool lanes = false;
     for (uint32_t i = 0; i < n; i++) lanes |= of[i].lanes;
-    for (uint32_t i = 0; i < n && (known = known && lanes && of[i].sum && of[i].at); i++)
-        known = find_where(s, of[i].sum, of[i].kept, of[i].at, &of[i].where);
-    for (uint32_t i = 0; i < n && !known; i++) of[i].where = 0;
+    for (uint32_t i = 0; i < n && lanes && of[0].how != of[n - 1].how; i++) {
+        kn_uop kept = of[i].kept ? of[i].kept->src[1] : NULL;
+        of[i].place = of[i].at && ki_where(s, of[i].at, of[i].sum, kept, &of[i].where) ? KNOWN : UNKNOWN;
+    }
 }
 
 /* Those that are the same, n of them, as one; how many are left. */
@@ -205,7 +177,8 @@ static uint32_t merge(order *of, uint32_t n) {
             continue;
         }
         of[m - 1].many += of[i].many;
-        of[m - 1].where = mod_add(of[m - 1].where, of[i].where);
+        of[m - 1].where = ki_where_add(of[m - 1].where, of[i].where);
+        if (of[i].place == UNKNOWN) of[m - 1].place = UNKNOWN;
         if (of[i].first < of[m - 1].first) of[m - 1].first = of[i].first;
     }
     return m;
@@ -236,10 +209,10 @@ static uint32_t find_sums(const ki_scope *s, const ki_kernel *info, uint64_t *wh
         what[u->id] = what_of(u, what);
         of[n] = is_sum(u) ? order_of(s, u, info, what) : start ? order_of_rows(s, u, start, what) : (order){0};
         if (!of[n].many) continue;
-        of[n].first = to[i] ? to[i]->lo.i : INT64_MAX;
-        of[n].sum = start ? NULL : u;
+        of[n].first = to[i] ? least_of(to[i]) : INT64_MAX;
+        of[n].sum = u;
         of[n].kept = kept[i];
-        of[n++].at = to[i];
+        of[n++].at = to[i] ? to[i]->src[1] : NULL;
     }
     return n;
 }
@@ -271,7 +244,8 @@ static bool find_orders(ki_ir *ir, kn_uop sink, orders *o) {
 static bool is_alike(const order *a, const order *b) {
     bool about = a->many * 4 <= b->many * 5 && b->many * 4 <= a->many * 5;
     bool place = a->first == b->first || a->first == AT_ONCE || b->first == AT_ONCE;
-    return by_value(a, b) == 0 && (a->where && b->where ? a->where == b->where : about && place);
+    if (by_value(a, b) != 0 || a->place != b->place || a->place == UNKNOWN) return false;
+    return a->place == KNOWN ? a->where == b->where : about && place;
 }
 
 bool ki_same_orders(ki_ir *ir, kn_uop a, kn_uop b) {

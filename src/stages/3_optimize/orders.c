@@ -1,7 +1,7 @@
 /* orders.c: how the sums of floats of a kernel are added up: what has to be the same whatever the number of threads. Of each sum
  * what it adds, wherever that is read from, and the loops and lanes it runs over; as a set, since a CUT makes two sums of one. Where
- * a CUT's two parts add up in different orders, each must be that of the same places of the result (where.c). Where no order has lanes they differ
- * in terms alone that a mask or a CUT leaves out: about as many elements of each beside the other are enough then, and the same one first; about,
+ * a CUT's two parts add up in different orders, each must be that of the same places of the result (where.c). Where no order has lanes, and
+ * none as many terms as another, they differ in terms alone that a mask or a CUT leaves out: about as many elements of each beside the other are enough then, and the same one first; about,
  * since a loop that is padded, or laps, counts some that are none, or twice. */
 #include "stages/3_optimize/dots.h"
 
@@ -12,6 +12,7 @@
 
 typedef struct order {
     uint64_t what, how;
+    uint64_t terms; /* of each element, what is padded included */
     uint64_t many;  /* elements; of WHOLE, those of all orders of what it is: one more nest may have them all again */
     int64_t first;  /* the least place of the result that has it; once they are related, one of these: */
     bool lanes;     /* among its loops */
@@ -26,7 +27,8 @@ typedef struct orders {
     uint32_t n;
 } orders;
 
-#define WHOLE (UINT64_C(1) << 20)
+#define WHOLE       (UINT64_C(1) << 20)
+#define MOST_BESIDE 64 /* orders that are looked at for each */
 
 static int by_value(const void *a, const void *b) {
     const order *x = a, *y = b;
@@ -83,18 +85,19 @@ static bool is_whole_tiles(const ki_scope *s, kn_uop sum) {
 }
 
 static order order_of(const ki_scope *s, kn_uop sum, const ki_kernel *info, const uint64_t *what) {
-    uint64_t h = 0, n = 1;
+    uint64_t h = 0, n = 1, terms = 1;
     bool lanes = false;
     for (uint32_t j = 1; j < sum->nsrc; j++) {
         kn_uop r = sum->src[j];
         lanes |= ki_is_lane(r);
+        terms *= (uint64_t)ki_extent(r);
         n *= (uint64_t)ki_extent(r);
         if (j + 1 < sum->nsrc && is_part_inside(info, r, sum->src[j + 1])) continue;
         if (n != 1) h = ki_hash2(h, n << 1 | ki_is_lane(r));
         n = 1;
     }
     if (is_whole_tiles(s, sum)) h = ki_hash2(h, KI_TILE_SIDE);
-    return (order){.what = what[sum->id], .how = h, .many = elements_of(s, sum, NULL), .lanes = lanes};
+    return (order){.what = what[sum->id], .how = h, .terms = terms, .many = elements_of(s, sum, NULL), .lanes = lanes};
 }
 
 /* The last of the terms that v adds to *before: what it is, 0: v is none such. */
@@ -127,7 +130,8 @@ static order order_of_rows(const ki_scope *s, kn_uop u, kn_uop start, const uint
         if (last_term(v, what, &before) != term) return (order){0};
     kn_uop along = u->src[0]->src[0]->src[2];
     uint64_t terms = (uint64_t)(first + rows * ki_extent(along));
-    return (order){.what = h, .how = terms == 1 ? 0 : ki_hash2(0, terms << 1), .many = elements_of(s, u, along)};
+    return (order){
+        .what = h, .how = terms == 1 ? 0 : ki_hash2(0, terms << 1), .terms = terms, .many = elements_of(s, u, along)};
 }
 
 /* The least place of a store, whatever a condition says of it. */
@@ -158,11 +162,21 @@ static void find_places(const ki_scope *s, kn_uop *to, kn_uop *kept) {
     }
 }
 
-/* Where each order of one sum is, if one of them has lanes. Else they differ in terms that a mask or a CUT leaves out, which are zeros. */
+/* Does one of them have lanes, or as many terms as another in another order? Else they differ in terms that a mask or a CUT leaves out, which are zeros. */
+static bool may_differ(const order *of, uint32_t n) {
+    bool differ = false;
+    for (uint32_t i = 0; i < n && !differ; i++) {
+        differ = of[i].lanes;
+        for (uint32_t j = i + 1; j < n && j - i < MOST_BESIDE && !differ; j++)
+            differ = of[j].how != of[i].how && of[j].terms == of[i].terms;
+    }
+    return differ && of[0].how != of[n - 1].how;
+}
+
+/* Where each order of one sum is, where it matters. */
 static void locate(const ki_scope *s, order *of, uint32_t n) {
-    bool lanes = false;
-    for (uint32_t i = 0; i < n; i++) lanes |= of[i].lanes;
-    for (uint32_t i = 0; i < n && lanes && of[0].how != of[n - 1].how; i++) {
+    bool differ = may_differ(of, n);
+    for (uint32_t i = 0; i < n && differ; i++) {
         kn_uop kept = of[i].kept ? of[i].kept->src[1] : NULL;
         of[i].place = of[i].at && ki_where(s, of[i].at, of[i].sum, kept, &of[i].where) ? KNOWN : UNKNOWN;
     }

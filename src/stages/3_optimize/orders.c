@@ -1,8 +1,8 @@
 /* orders.c: how the sums of floats of a kernel are added up: what has to be the same whatever the number of threads. Of each sum
  * what it adds, wherever that is read from, and the loops and lanes it runs over; as a set, since a CUT makes two sums of one. Where
  * a CUT's two parts add up in different orders, each must be that of the same places of the result (where.c). Where no order has lanes, and
- * none as many terms as another, they differ in terms alone that a mask or a CUT leaves out: about as many elements of each beside the other are enough then, and the same one first; about,
- * since a loop that is padded, or laps, counts some that are none, or twice. */
+ * none as many terms as another, they differ in terms alone that a mask or a CUT leaves out: about as many elements of each beside the other are
+ * enough then, and the same one first; about, since a loop that is padded, or laps, counts some that are none, or twice. */
 #include "stages/3_optimize/dots.h"
 
 #include "base/hash.h"

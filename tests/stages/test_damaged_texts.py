@@ -9,8 +9,8 @@ import pytest
 
 STAGES = ["callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render"]
 KERNELS = STAGES[1:]
-# No index is made of data in these, so where their accesses lead the loops say.
-PROGRAMS = ["matmul", "softmax", "layernorm", "conv", "cumsum", "log_softmax", "attention"]
+# No index and no loop's end is made of data in these, so where their accesses lead the loops say.
+PROGRAMS = ["matmul", "softmax", "layernorm", "conv", "cumsum", "linear_relu", "attention"]
 
 
 @pytest.fixture(scope="module")
@@ -156,10 +156,10 @@ def a_word(rng, line):
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_texts_damaged_at_random(text_of, run, name, stage):
-    """No device crashes, and what the interpreter refuses the CPU refuses too, but for what only some iterations in the midst do."""
+    """No device crashes, and what the interpreter refuses the CPU refuses too, but for accesses that only some iterations in the midst make."""
     rng = random.Random(f"{name} {stage}")
     lines = text_of(name, stage).split("\n")
-    refused = passed = 0
+    refused = passed = missed = 0
     while refused + passed < 12:
         k = rng.randrange(1, len(lines) - 1)
         line = rng.choice([a_number, a_number, a_name, a_word])(rng, lines[k])
@@ -171,4 +171,7 @@ def test_texts_damaged_at_random(text_of, run, name, stage):
         assert not (cpu and cpu[0]) or "hint: " in cpu[1], cpu
         refused += bool(cpu and cpu[0])
         passed += not (cpu and cpu[0])
-        assert not told or not told[0] or cpu[0] or "KN450[23]" in told[1], (told, text)
+        if cpu and not cpu[0] and told and told[0]:
+            assert re.search("KN450[23]: ", told[1]), (told, text)
+            missed += 1
+    assert missed <= 2

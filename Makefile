@@ -109,7 +109,7 @@ $(LIBA): $(LIBOBJ) $(GENOBJ)
 # What runs once a call of the user's or once a kernel, not once a node, is built small; so is what reads and writes text and files and
 # what searches, which waits for clocks.
 $(addprefix $(B)/src/,tensor/unary.o tensor/binary.o tensor/view.o tensor/reduce.o tensor/network.o stages/8_render/c_helpers.o \
-    stages/8_render/c.o stages/8_render/c_expr.o stages/8_render/c_mem.o ir/print.o ir/parse_lex.o ir/parse_node.o ir/parse_arg.o \
+    stages/verify.o stages/8_render/c.o stages/8_render/c_expr.o stages/8_render/c_mem.o ir/eval_launch.o ir/eval_reach.o ir/print.o ir/parse_lex.o ir/parse_node.o ir/parse_arg.o \
     rules/parse.o rules/terms.o rules/pattern.o rules/check.o rules/compile.o rules/mutate.o \
     stages/3_optimize/cost.o stages/3_optimize/moves.o stages/3_optimize/search.o \
     $(addprefix run/search/,bench.o child.o record.o sample.o tune.o) $(addprefix device/cpu/,cache.o cc.o code.o) \

@@ -16,6 +16,11 @@ static void log_line(void *user, const char *text) {
     fputs(text, stderr);
 }
 
+/* Anyone may have written a text: it is checked unless KN_VERIFY says 0. */
+static bool unchecked(const ki_env *env) {
+    return *ki_setting(env, KI_VAR_VERIFY) && !ki_setting_number(env, KI_VAR_VERIFY);
+}
+
 bool cli_program_open(cli *c, cli_program *p, ki_env *env) {
     *p = (cli_program){.env = env};
     if (!env) {
@@ -30,12 +35,18 @@ bool cli_program_open(cli *c, cli_program *p, ki_env *env) {
     if (!ki_ir_open(&p->ir, p->env) || !ki_file_read(p->env, path, &text, &n)) return cli_program_failed(c, p), false;
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     bool ok = ki_parse(&p->ir, name, (const char *)text, n, &p->in);
-    /* Anyone may have written it: it is checked unless KN_VERIFY says 0. */
-    bool unchecked = *ki_setting(p->env, KI_VAR_VERIFY) && !ki_setting_number(p->env, KI_VAR_VERIFY);
-    ok = ok && (unchecked || ki_verify_stage(&p->in));
+    ok = ok && (unchecked(p->env) || ki_verify_text(&p->in));
     ki_free(text);
     if (!ok) cli_program_failed(c, p);
     return ok;
+}
+
+bool cli_program_fits(cli *c, const cli_program *p, void *const *in) {
+    size_t i = 0;
+    while (i < p->in.nin && !ki_is_variable(p->in.in[i].node)) i++;
+    bool fits = i == p->in.nin || unchecked(p->env) || ki_verify_calls(&p->in, (const void *const *)in);
+    if (!fits) cli_program_failed(c, p);
+    return fits;
 }
 
 bool cli_program_lower(cli *c, cli_program *p, ki_stage to) {

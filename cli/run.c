@@ -231,6 +231,7 @@ static int run_program(runner *r) {
     const ki_program *p = &r->p.in;
     if (!check_names(r, "in", p->in, p->nin) || !check_names(r, "out", p->out, p->nout)) return CLI_USAGE;
     if (!allocate(r)) return r->p.env->err ? cli_program_failed(r->c, &r->p) : CLI_FAILED;
+    if (!cli_program_fits(r->c, &r->p, r->inp)) return CLI_FAILED;
     double begun = cli_now();
     if (!ki_run_program(r->k, p, cli_str(r->c, "device", NULL), r->inp, r->outp))
         return cli_program_failed(r->c, &r->p);

@@ -13,6 +13,7 @@
 typedef struct ki_eval_opts {
     uint64_t budget;      /* steps (elements and instructions); 0 = no limit */
     double *const *bound; /* tensor and callify: for each output an array for the error bounds (ki_agree), or NULL */
+    bool dry; /* rangeify and later: without memory: do calls and accesses fit? Kernels that cannot be run pass. in: for the variables, or NULL */
 } ki_eval_opts;
 
 /* in[i], out[i]: the arrays of p's ports. o may be NULL. Returns KI_OK, or a status with the failure in the store's env.

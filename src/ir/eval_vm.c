@@ -30,26 +30,36 @@ void ki_vm_free(ki_vm *vm) {
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
+/* Bytes from the start of what it lies in to its end; INT64_MAX: more than that. */
+static int64_t end_of(const ki_mem *m) {
+    int64_t n;
+    bool far =
+        ki_mul_overflow(m->size, (int64_t)ki_itemsize((kn_dtype)m->dtype), &n) || ki_add_overflow(n, m->offset, &n);
+    return far ? INT64_MAX : n;
+}
+
+bool ki_vm_fits(const ki_vm *vm, ki_env *env, const int64_t *bytes) {
+    for (uint32_t i = 0; i < vm->nmem; i++) {
+        const ki_mem *m = &vm->mem[i];
+        bool argument = m->slot != KI_NOSLOT, inner = !argument && m->parent != KI_NOSLOT;
+        int64_t need = end_of(m), have = argument ? bytes[m->slot]
+                                         : inner  ? end_of(&vm->mem[m->parent])
+                                                  : INT64_MAX - 1;
+        if (need <= have && m->offset >= 0) continue;
+        return ki_fail(env, KI_E_EVAL_BUFFER, argument ? m->slot : i, (long long)have, (long long)need), false;
+    }
+    return true;
+}
+
 static bool bind_memory(run *r, void *const *buf, const int64_t *bytes) {
+    if (!ki_vm_fits(r->vm, r->env, bytes)) return false;
     for (uint32_t i = 0; i < r->vm->nmem; i++) {
         const ki_mem *m = &r->vm->mem[i];
-        int64_t item = (int64_t)ki_itemsize((kn_dtype)m->dtype), need = m->offset + m->size * item;
+        int64_t need = end_of(m);
         r->size[i] = m->size;
-        if (m->slot != KI_NOSLOT) {
-            if (need > bytes[m->slot] || m->offset < 0) {
-                ki_fail(r->env, KI_E_EVAL_BUFFER, m->slot, (long long)bytes[m->slot], (long long)need);
-                return false;
-            }
-            r->base[i] = (char *)buf[m->slot] + m->offset;
-        } else if (m->parent != KI_NOSLOT) {
-            const ki_mem *p = &r->vm->mem[m->parent];
-            int64_t have = p->offset + p->size * (int64_t)ki_itemsize((kn_dtype)p->dtype);
-            if (need > have || m->offset < 0)
-                return ki_fail(r->env, KI_E_EVAL_BUFFER, i, (long long)have, (long long)need), false;
-            r->base[i] = r->base[m->parent] + (m->offset - p->offset);
-        } else if (!(r->base[i] = ki_malloc((size_t)(need ? need : 1)))) {
-            return ki_fail(r->env, KI_E_NOMEM), false;
-        }
+        if (m->slot != KI_NOSLOT) r->base[i] = (char *)buf[m->slot] + m->offset;
+        else if (m->parent != KI_NOSLOT) r->base[i] = r->base[m->parent] + (m->offset - r->vm->mem[m->parent].offset);
+        else if (!(r->base[i] = ki_malloc((size_t)(need ? need : 1)))) return ki_fail(r->env, KI_E_NOMEM), false;
     }
     return true;
 }
@@ -148,21 +158,28 @@ static bool reduction(run *r, const ki_instr *i) {
     return true;
 }
 
-static bool extract(run *r, const ki_instr *i) {
-    const ki_extract *x = &r->vm->extracts[i->c];
-    for (uint32_t l = 0; l < i->lanes; l++) {
-        int64_t rest = l, at = 0, stride = 1;
-        for (unsigned k = x->rank; k-- > 0; stride *= x->dim[k]) {
-            int64_t c = rest % x->count[k];
-            rest /= x->count[k];
-            if (x->index[k] != KI_NOSLOT) c = (int64_t)r->slot[x->index[k] + (uint64_t)c];
-            if (c < 0 || c >= x->dim[k]) {
-                ki_fail(r->env, KI_E_EVAL_BOUNDS, ki_ops[i->op].name, i->node, (long long)c, (long long)x->dim[k]);
-                return false;
-            }
-            at += c * stride;
+bool ki_vm_lane(const ki_vm *vm, ki_env *env, const ki_instr *i, const uint64_t *slot, uint32_t l, uint32_t *from) {
+    const ki_extract *x = &vm->extracts[i->c];
+    int64_t rest = l, at = 0, stride = 1;
+    for (unsigned k = x->rank; k-- > 0; stride *= x->dim[k]) {
+        int64_t c = rest % x->count[k];
+        rest /= x->count[k];
+        if (x->index[k] != KI_NOSLOT) c = (int64_t)slot[x->index[k] + (uint64_t)c];
+        if (c < 0 || c >= x->dim[k]) {
+            ki_fail(env, KI_E_EVAL_BOUNDS, ki_ops[i->op].name, i->node, (long long)c, (long long)x->dim[k]);
+            return false;
         }
-        r->slot[i->dst + l] = r->slot[i->a + (uint64_t)at];
+        at += c * stride;
+    }
+    *from = i->a + (uint32_t)at;
+    return true;
+}
+
+static bool extract(run *r, const ki_instr *i) {
+    uint32_t from;
+    for (uint32_t l = 0; l < i->lanes; l++) {
+        if (!ki_vm_lane(r->vm, r->env, i, r->slot, l, &from)) return false;
+        r->slot[i->dst + l] = r->slot[from];
     }
     return true;
 }

@@ -1,4 +1,5 @@
-/* eval_vm.h: the instructions a kernel becomes. Private to eval_kernel.c (makes them) and eval_vm.c (runs them).
+/* eval_vm.h: the instructions a kernel becomes. Private to eval_kernel.c (makes them), eval_vm.c (runs them)
+ * and eval_reach.c (asks where they lead).
  *
  * A value is `lanes` consecutive 8-byte slots of one frame. Loops are RANGE ... END by jump; all else is in line. */
 #ifndef KI_EVAL_VM_H
@@ -79,5 +80,12 @@ struct ki_vm {
     uint32_t nslot, nargs, ntrailing;
     bool barrier;
 };
+
+/* eval_vm.c: has each PARAM slot's argument, of so many bytes, room for what the kernel takes it for? */
+bool ki_vm_fits(const ki_vm *vm, ki_env *env, const int64_t *bytes);
+/* The same: the slot that lane l of an EXTRACT is. False: there is none, env says so. */
+bool ki_vm_lane(const ki_vm *vm, ki_env *env, const ki_instr *i, const uint64_t *slot, uint32_t l, uint32_t *from);
+/* eval_reach.c: does the kernel stay in its memory, as far as loops and variables (var NULL: not these) alone say where it goes? */
+bool ki_vm_stays(const ki_vm *vm, ki_env *env, const int64_t *var);
 
 #endif

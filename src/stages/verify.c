@@ -6,6 +6,8 @@
 #include "ir/eval.h"
 #include "ir/scalar.h"
 #include "rules/watch.h"
+#include "stages/scope.h"
+#include "stages/x86/x86.h"
 
 #include <rules.h>
 
@@ -16,7 +18,7 @@
 
 /* A node is legal when one of the stage's specs accepts it. From select on, kernels, their lists and the calls have a
  * spec each. */
-enum { MOST_SPECS = 4 };
+enum { MOST_SPECS = 4, MOST_LANES = 65536 };
 static const ki_ruleset *const spec[KI_S_COUNT][MOST_SPECS] = {
     [KI_S_TENSOR] = {&ki_rules_spec_tensor},
     [KI_S_CALLIFY] = {&ki_rules_spec_callify},
@@ -153,6 +155,64 @@ bool ki_verify_stage(const ki_program *p) {
            ki_verify(p->ir, p->root, has_native(p) ? native_spec[p->stage] : spec[p->stage], specs_of(p->stage), false,
                      ki_watch_origins(p->ir), ki_stage_names[p->stage]) &&
            (p->stage < KI_S_LINEARIZE || lines_run(p));
+}
+
+/* ---- texts --------------------------------------------------------------------------------------------------- */
+
+/* The arguments of the root FUNCTION are memory, of what each PARAM takes. */
+static bool arguments_fit(const ki_program *p) {
+    kn_uop *order, root = p->root, bad = NULL;
+    for (uint32_t k = 1; k < root->nsrc; k++)
+        if (root->src[k]->op != KN_BUFFER || root->src[k]->arg.buffer->addrspace != KN_GLOBAL)
+            return bad_form(p, root->src[k], "a GLOBAL BUFFER as an argument of the FUNCTION");
+    int64_t n = ki_toposort(p->ir, root->src, 1, &order);
+    for (int64_t i = 0; i < n && !bad; i++) {
+        kn_uop u = order[i], a;
+        if (u->op != KN_PARAM || ki_is_variable(u)) continue;
+        uint32_t slot = (uint32_t)u->arg.param->slot;
+        a = slot < root->nsrc - 1 ? root->src[slot + 1] : NULL;
+        if (!a || a->dtype != u->dtype || ki_numel(a) != ki_numel(u)) bad = u;
+    }
+    if (n >= 0) ki_free(order);
+    return n >= 0 &&
+           (!bad || bad_form(p, bad, "the FUNCTION's argument at its slot, of its dtype and as many elements"));
+}
+
+/* A kernel is launched on as many threads as it counts; its lanes are few enough to be written out. */
+static bool axes_fit(const ki_program *p, kn_uop kernel) {
+    kn_uop *order;
+    int64_t n = ki_toposort(p->ir, &kernel, 1, &order), threads = 1, lanes = 1;
+    bool runs = true;
+    for (int64_t i = 0; i < n; i++) {
+        kn_uop u = order[i];
+        if (u->op == KN_SPECIAL || (u->op == KN_RANGE && u->arg.range.axis == KN_AX_THREAD)) threads = u->src[0]->hi.i;
+        if (ki_is_lane(u) && u->src[0]->hi.i > lanes) lanes = u->src[0]->hi.i;
+        runs &= u->op != KN_RANGE || u->src[0]->hi.i > 0;
+    }
+    if (n >= 0) ki_free(order);
+    bool fit = !kernel->arg.kernel || kernel->arg.kernel->threads == threads;
+    if (n >= 0 && !fit) return bad_form(p, kernel, "threads= the extent of its THREAD axis, 1 where there is none");
+    if (n >= 0 && !runs) return bad_form(p, kernel, "ranges that may run at least once");
+    return n >= 0 && (lanes <= MOST_LANES || bad_form(p, kernel, "UPCAST and UNROLL ranges of at most 65536 lanes"));
+}
+
+bool ki_verify_calls(const ki_program *p, const void *const *in) {
+    if (p->stage < KI_S_RANGEIFY) return true;
+    ki_env *env = p->ir->env;
+    ki_mark mark = ki_ir_mark(p->ir);
+    env->ins = ki_x86_understand;
+    bool ok = ki_eval(p, in, NULL, &(ki_eval_opts){.dry = true}) == KI_OK;
+    if (env->err == KI_E_EVAL_VARIABLE) ki_env_clear(env), ok = true;
+    ki_ir_drop(p->ir, mark);
+    return ok;
+}
+
+bool ki_verify_text(const ki_program *p) {
+    bool ok = ki_verify_stage(p);
+    for (uint32_t i = 0; ok && p->stage >= KI_S_RANGEIFY && i < p->root->nsrc; i++)
+        ok = axes_fit(p, p->root->src[i]->src[0]);
+    if (ok && p->stage == KI_S_CALLIFY) ok = arguments_fit(p);
+    return ok && ki_verify_calls(p, NULL);
 }
 
 /* ---- meaning ------------------------------------------------------------------------------------------------- */

@@ -7,6 +7,11 @@
 
 /* Spec of p's stage, its root and, from linearize on, the order of its instructions. False: env says where. */
 bool ki_verify_stage(const ki_program *p);
+/* The same, and what is so of all that koine itself lowers, but may not be of what others write or edit: calls pass what their kernels take, and
+ * accesses stay in their memory as far as loops say where they lead. */
+bool ki_verify_text(const ki_program *p);
+/* The last two of the ports' values, or of any (NULL). A variable outside its bounds is left to who runs it. */
+bool ki_verify_calls(const ki_program *p, const void *const *in);
 /* Specs of a stage: a node is legal when one of them accepts it. */
 const ki_ruleset *const *ki_stage_specs(ki_stage s, unsigned *n);
 /* The same of one kernel in a store of its own. */

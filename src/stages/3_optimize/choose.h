@@ -157,7 +157,7 @@ bool ki_goes_past(const ki_choice *c, const ki_tile *t);
 bool ki_stores_by_rows(const ki_choice *c, kn_uop end, const ki_tile *t);
 /* A sum's loop reads one value up to a place, and another one from there on: it is cut there. True if a step was made. */
 bool ki_cut_sums(ki_choice *c);
-/* Does a condition of a choice that has a sum in it hang on u? */
+/* Does a condition of a choice that has a sum in it hang on u? NULL: is there such a choice? */
 bool ki_chooses_sum(const ki_nest *k, kn_uop u);
 /* phases.c: what remainders decide is taken apart; true if a step was made. */
 bool ki_choose_phases(ki_choice *c, kn_uop end);

@@ -405,12 +405,14 @@ static place of_rows(const ki_choice *c, kn_uop param) {
     const ki_nest *k = &c->nest;
     place best = {0};
     kn_uop u, r;
+    kn_uop last = NULL;
+    bool one = false; /* is the last one the only read in its loop? */
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         int64_t step = ki_nest_step(k, u, r), row = step * ki_extent(r);
         kn_uop e = ki_nest_closer(k, r), s = e->op == KN_END ? ki_nest_store(e) : NULL;
         if (step >= FAR || e->op != KN_END || (double)row <= best.worth) continue;
         bool deep = c->ahead && e->src[0]->op == KN_STORE, streams = deep || c->target->streams > 1;
-        bool one = reads_in(k, u, r) < 2;
+        if (r != last) one = reads_in(k, u, r) < 2, last = r;
         if ((one && !deep) || (ki_is_narrow(c) && (!s || ki_storage(s->src[0])->op != KN_PARAM))) continue;
         for (uint32_t q = 0; q < k->scope.nrange; q++) {
             kn_uop v = k->scope.range[q], end = k->closer[q];
@@ -832,38 +834,34 @@ static place of_kept(const ki_nest *k, kn_uop access) {
 
 /* PARAMs that were looked at since a loop was last split: each look goes through all accesses. */
 #define SLOTS 256 /* a kernel's are below (run/kernel.c); of others each access is a look */
-typedef struct looks {
-    uint64_t at[SLOTS / 64];
-} looks;
-
-static bool is_new(looks *seen, int32_t slot) {
+static bool is_new(uint64_t *seen, int32_t slot) {
     if (slot < 0 || slot >= SLOTS) return slot >= 0;
-    bool is = !ki_in_set(seen->at, (uint32_t)slot);
-    seen->at[slot / 64] |= UINT64_C(1) << slot % 64;
+    bool is = !ki_in_set(seen, (uint32_t)slot);
+    seen[slot / 64] |= UINT64_C(1) << slot % 64;
     return is;
 }
 
 void ki_choose_prefetches(ki_choice *c) {
     const ki_nest *k = &c->nest;
-    looks seen = {0};
+    uint64_t seen[SLOTS / 64] = {0};
     for (uint32_t i = 0; c->ok && c->open && ki_is_narrow(c) && i < k->scope.n; i++) {
         kn_uop p = param_of(k, i); /* before other loops split their sums */
         int32_t slot = p && bytes_of(p) >= SECOND ? p->arg.param->slot : -1;
-        if (is_new(&seen, slot) && !ki_is_asked_for(k, slot, ANY) && ask_for_panel(c, slot, p))
-            i = UINT32_MAX, seen = (looks){0};
+        if (is_new(seen, slot) && !ki_is_asked_for(k, slot, ANY) && ask_for_panel(c, slot, p))
+            i = UINT32_MAX, memset(seen, 0, sizeof seen);
     }
     for (int last = 0; last < 2; last++) {
-        seen = (looks){0};
+        memset(seen, 0, sizeof seen);
         for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
             kn_uop p = param_at(k, i); /* in order of access: whose loop is split first decides how others may be */
             int32_t slot = p ? p->arg.param->slot : -1;
-            if (!is_new(&seen, slot) || ki_is_asked_for(k, slot, ANY) || (!last && is_streamed(k, slot))) continue;
+            if (!is_new(seen, slot) || ki_is_asked_for(k, slot, ANY) || (!last && is_streamed(k, slot))) continue;
             place at = last && bytes_of(p) > SECOND ? next_strip(k, p) : (place){0};
             if (at.loop) (void)ask(c, slot, at.loop, &at);
-            else if (!last && ask_for(c, slot, p)) i = UINT32_MAX, seen = (looks){0};
+            else if (!last && ask_for(c, slot, p)) i = UINT32_MAX, memset(seen, 0, sizeof seen);
         }
     }
-    seen = (looks){0};
+    memset(seen, 0, sizeof seen);
     bool strips = c->ok && c->open && c->target->twice && ki_nest_opt(k, KI_OPT_ROWS, NULL);
     for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
         kn_uop u = k->scope.node[i], p = ki_is_access(u) ? ki_storage(u) : NULL;
@@ -871,7 +869,7 @@ void ki_choose_prefetches(ki_choice *c) {
         bool result = large && !read && !is_streamed(k, p->arg.param->slot);
         bool local = strips && p && p->op == KN_BUFFER && p->arg.buffer->addrspace == KN_LOCAL;
         place at = {0};
-        if (result && is_new(&seen, p->arg.param->slot)) at = across_lines(k, p);
+        if (result && is_new(seen, p->arg.param->slot)) at = across_lines(k, p);
         if (local && !read) at = of_panel(k, u);
         if (local && read && ki_is_narrow(c)) at = of_kept(k, u);
         if (at.loop && !ki_is_asked_for(k, ki_slot_of(p), (int32_t)at.loop->arg.range.id))

@@ -1,6 +1,7 @@
 """Large shapes, of which random programs have none: whatever the machine is like the heuristics choose something, and what they would like besides but
 must not do, which is refused, does not cost what was chosen before. Kernels are only compiled."""
 import random
+import resource
 
 import pytest
 
@@ -56,3 +57,44 @@ def test_something_is_chosen(koine, tmp_path, seed, threads):
         p.write_text(program(rng))
         made = [koine("compile", p, "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": "avx512", "KN_THREADS": threads, "KN_AHEAD": a}).stdout for a in AHEAD]
         assert len({"opts=" in m for m in made}) == 1, p.read_text()
+
+
+def columns(nests, rows, cols):
+    """A maximum and a sum of each column of products of one array, all in one kernel."""
+    text = f'koine 1 tensor\n%x = param "x" : f32 [{rows}, {cols}]\n'
+    for i in range(nests):
+        text += f'%q{i} = mul %x {1.0 + i}\n%m{i} = reduce max %q{i} axes=(0)\n%s{i} = reduce add %q{i} axes=(0)\n'
+    return text + "".join(f'out "{r}{i}" = %{r}{i}\n' for i in range(nests) for r in "ms")
+
+
+def seconds(koine, path, text, cpu):
+    """Of the processor's time, to choose: the least of three."""
+    def once():
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        koine("compile", path, "--to", "optimize", env={"KN_CODE": "x86", "KN_CPU": cpu, "KN_THREADS": 1})
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    path.write_text(text)
+    return min(once() for _ in range(3))
+
+
+@pytest.mark.parametrize("cpu", ["avx512", "avx2"])
+def test_what_is_asked_for_is_chosen_fast(koine, tmp_path, cpu):
+    """Nobody asks for what a cache has, so choosing that for a small array takes no time: a large one in as many nests takes little more."""
+    small, large = (seconds(koine, tmp_path / "p.kn", columns(8, *shape), cpu) for shape in [(64, 128), (4096, 4096)])
+    assert large < 10 * small + 0.05
+
+
+def shuffled(pieces):
+    """Of one array, pieces in another order."""
+    text, whole = f'koine 1 tensor\n%x = param "x" : f32 [{64 * pieces}, 100]\n', "%p0"
+    for i in range(pieces):
+        text += f"%c{i} = shrink %x ({64 * (7 * i % pieces)}, 0) (64, 100)\n%p{i} = pad %c{i} ({64 * i}, 0) ({64 * pieces}, 100)\n"
+        if i:
+            text, whole = text + f"%s{i} = add {whole} %p{i}\n", f"%s{i}"
+    return text + f'out "y" = {whole}\n'
+
+
+def test_many_pieces_are_chosen_fast(koine, tmp_path):
+    """Each is read and compared for by itself; what is asked of all of them is asked once. Eight times as many take little more than eight times."""
+    few, many = (seconds(koine, tmp_path / "p.kn", shuffled(n), "avx512") for n in (512, 4096))
+    assert many < 20 * few + 0.05

@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "ir/scalar.h"
 #include "run/search/sample.h"
+#include "stages/scope.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -96,21 +97,50 @@ static void fill(const ki_sample_buffer *b, kn_uop param, int64_t bound, uint64_
     }
 }
 
-/* By how much results may differ: sums are added up in other orders. */
-static void find_slack(ki_bench *b, const kn_uop *node, size_t n) {
-    double terms = 1;
-    bool decides = false;
-    for (size_t i = 0; i < n; i++) {
-        kn_uop u = node[i];
-        double own = 1;
-        for (uint32_t j = 1; u->op == KN_REDUCE && j < u->nsrc; j++)
-            if (u->src[j]->op == KN_RANGE && u->src[j]->hi.i < INT32_MAX) own *= (double)u->src[j]->hi.i + 1;
-        if (own > terms) terms = own;
-        if (u->nsrc && ki_is_float((kn_dtype)u->src[0]->dtype) && u->op != KN_STORE && u->op != KN_INDEX)
-            decides |= u->dtype == KN_BOOL || ki_is_int((kn_dtype)u->dtype);
+/* Sets, by place, of the loops along which a value's floats vary as random ones do, all their bits, not in whether they are there. */
+static void find_random(const ki_scope *s, uint64_t *set) {
+    for (uint32_t i = 0; i < s->n; i++) {
+        kn_uop u = s->node[i];
+        bool load = u->op == KN_INDEX && ki_itemsize((kn_dtype)u->dtype) >= 4;
+        for (uint32_t w = 0; w < s->words && load; w++) set[i * s->words + w] = s->free[i * s->words + w];
+        for (uint32_t j = 0; j < u->nsrc; j++)
+            for (uint32_t w = 0; w < s->words && u->op != KN_INDEX && ki_is_float((kn_dtype)u->src[j]->dtype); w++)
+                set[i * s->words + w] |= set[s->at[u->src[j]->id] * s->words + w];
     }
-    b->on.slack = ldexp(16 + 4 * sqrt(terms), -24);
-    b->on.decides = decides;
+}
+
+/* In units in the last place how far two orders of a sum may be apart: errors of random terms go both ways, those of one that is added again and
+ * again all go the same way. */
+static double apart(const ki_scope *s, const uint64_t *random, kn_uop sum) {
+    const uint64_t *varies = random + (size_t)s->at[sum->src[0]->id] * s->words;
+    double terms = 1, again = 1;
+    for (uint32_t j = 1; j < sum->nsrc; j++) {
+        kn_uop r = sum->src[j];
+        double n = r->op == KN_RANGE && r->hi.i < INT32_MAX ? (double)r->hi.i + 1 : 1;
+        terms *= n;
+        if (r->op == KN_RANGE && !ki_in_set(varies, ki_scope_rank(s, r))) again *= n;
+    }
+    return fmin(4 * sqrt(terms * again), fmax(4 * sqrt(terms), 2 * terms));
+}
+
+/* By how much results may differ: sums are added up in other orders. False: out of memory. */
+static bool find_slack(ki_bench *b) {
+    ki_scope s;
+    double most = 4;
+    bool ok = ki_scope_open(&s, &b->ir, b->sink);
+    uint64_t *random = ok ? ki_calloc((size_t)s.n * s.words + 1, sizeof *random) : NULL;
+    if (random) find_random(&s, random);
+    for (uint32_t i = 0; i < s.n && random; i++) {
+        kn_uop u = s.node[i];
+        if (u->op == KN_REDUCE) most = fmax(most, apart(&s, random, u));
+        if (u->nsrc && ki_is_float((kn_dtype)u->src[0]->dtype) && u->op != KN_STORE && u->op != KN_INDEX)
+            b->on.decides |= u->dtype == KN_BOOL || ki_is_int((kn_dtype)u->dtype);
+    }
+    b->on.slack = ldexp(16 + most, -24);
+    ok = random != NULL;
+    ki_free(random);
+    ki_scope_close(&s);
+    return ok;
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
@@ -160,8 +190,7 @@ static const char *open_bench(ki_bench *b, const ki_env *like, const char *text,
     b->sink = b->p.root->src[0]->src[0];
     int64_t count = ki_toposort(&b->ir, &b->sink, 1, &node);
     if (count < 0) return "there is no memory";
-    find_slack(b, node, (size_t)count);
-    const char *why = take_buffers(b, node, (size_t)count);
+    const char *why = find_slack(b) ? take_buffers(b, node, (size_t)count) : "there is no memory";
     ki_free(node);
     return why;
 }

@@ -333,7 +333,7 @@ bool ki_chooses_sum(const ki_nest *k, kn_uop u) {
     for (uint32_t i = 0; i < s->n; i++) {
         kn_uop w = s->node[i], p = w->op == KN_WHERE && w->dtype != KN_IDX ? w->src[0] : NULL;
         if (!p || !(w->src[1]->op == KN_REDUCE || s->level[s->at[w->src[1]->id]])) continue;
-        if (is_part_of(u, p)) return true;
+        if (!u || is_part_of(u, p)) return true;
     }
     return false;
 }
@@ -342,7 +342,8 @@ bool ki_chooses_sum(const ki_nest *k, kn_uop u) {
  * made. */
 static bool cut_values(ki_choice *c, kn_uop e) {
     const ki_nest *k = &c->nest;
-    for (uint32_t i = 0; i < k->scope.n; i++) {
+    bool any = ki_chooses_sum(k, NULL); /* else there are as many comparisons as pieces, and each would be looked for */
+    for (uint32_t i = 0; any && i < k->scope.n; i++) {
         kn_uop r;
         if (k->scope.node[i]->op != KN_CMPLT) continue;
         int64_t at = ki_changes_at(k, k->scope.node[i], &r);

@@ -157,7 +157,7 @@ bool ki_goes_past(const ki_choice *c, const ki_tile *t);
 bool ki_stores_by_rows(const ki_choice *c, kn_uop end, const ki_tile *t);
 /* A sum's loop reads one value up to a place, and another one from there on: it is cut there. True if a step was made. */
 bool ki_cut_sums(ki_choice *c);
-/* Does a condition of a choice that has a sum in it hang on u? */
+/* Does a condition of a choice that has a sum in it hang on u? NULL: is there such a choice? */
 bool ki_chooses_sum(const ki_nest *k, kn_uop u);
 /* phases.c: what remainders decide is taken apart; true if a step was made. */
 bool ki_choose_phases(ki_choice *c, kn_uop end);
@@ -211,10 +211,6 @@ kn_uop ki_only_read(const ki_nest *k, kn_uop r);
 bool ki_waits_behind_stores(const ki_choice *c);
 /* Inputs of as many bytes that are better asked for ahead. */
 void ki_choose_prefetches(ki_choice *c);
-/* Of two loops that stand in one another, is a the inner one? */
-bool ki_is_inside(const ki_nest *k, kn_uop a, kn_uop b);
-/* The innermost loop in which an access moves on; itself: there is none. */
-kn_uop ki_innermost(const ki_nest *k, kn_uop access);
 /* Does the loop (-1: any) ask for what is in this slot? */
 bool ki_is_asked_for(const ki_nest *k, int32_t slot, int32_t loop);
 /* led.c: the loop that reads, element by element, where an access goes; NULL: there is none. */

@@ -164,6 +164,20 @@ bool ki_sums_in(const ki_nest *k, kn_uop r, int64_t least) {
     return false;
 }
 
+kn_uop ki_longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
+    kn_uop longest = NULL;
+    *most = 0;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop x = k->closer[q];
+        int64_t terms = 1;
+        if (!x || x->op != KN_REDUCE || x == longest || !ki_scope_has(&k->scope, x, r)) continue;
+        for (uint32_t j = 1; j < x->nsrc; j++)
+            if (ki_is_serial(x->src[j]) && ki_mul_overflow(terms, ki_extent(x->src[j]), &terms)) terms = 0;
+        if (terms > *most) *most = terms, longest = x;
+    }
+    return longest;
+}
+
 const ki_affine *ki_nest_form(const ki_nest *k, kn_uop access) {
     kn_uop idx = access->src[1];
     return idx->dtype == KN_IDX ? k->form[k->scope.at[idx->id]] : NULL;
@@ -343,8 +357,23 @@ static bool carries(kn_uop u, kn_uop r) {
 
 int64_t ki_nest_step(const ki_nest *k, kn_uop access, kn_uop r) {
     bool known;
+    if (!ki_scope_has(&k->scope, access, r)) return 0; /* of most loops: no term needs looking at */
     int64_t s = ki_nest_stride(k, access, r, &known) * (int64_t)ki_itemsize((kn_dtype)access->dtype);
     return !known ? 0 : s < 0 ? -s : s;
+}
+
+bool ki_is_inside(const ki_nest *k, kn_uop a, kn_uop b) {
+    kn_uop e = ki_nest_closer(k, a);
+    return e == ki_nest_closer(k, b) ? ki_place_in(e, a) > ki_place_in(e, b) : ki_scope_has(&k->scope, e, b);
+}
+
+kn_uop ki_innermost(const ki_nest *k, kn_uop access) {
+    kn_uop best = access;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q];
+        if (ki_is_serial(r) && ki_nest_step(k, access, r) && (best == access || ki_is_inside(k, r, best))) best = r;
+    }
+    return best;
 }
 
 bool ki_nest_loops_inside(const ki_nest *k, kn_uop r) {

@@ -54,10 +54,16 @@ bool ki_varies_in(const ki_nest *k, kn_uop u, kn_uop closer);
 bool ki_is_seldom(const ki_nest *k, kn_uop closer);
 /* Is there a sum over a loop of at least so many terms in every iteration of r? (0: of an unknown number too.) */
 bool ki_sums_in(const ki_nest *k, kn_uop r, int64_t least);
+/* The longest sum in every iteration of r, and how many terms one after the other it has; NULL: there is none. */
+kn_uop ki_longest_sum(const ki_nest *k, kn_uop r, int64_t *most);
 /* Elements between what two neighbouring iterations of r access; *known false if r stands in an opaque term. */
 int64_t ki_nest_stride(const ki_nest *k, kn_uop access, kn_uop r, bool *known);
 /* Bytes between them, forwards or backwards; 0: the same place, or nobody knows. */
 int64_t ki_nest_step(const ki_nest *k, kn_uop access, kn_uop r);
+/* Of two loops that stand in one another, is a the inner one? */
+bool ki_is_inside(const ki_nest *k, kn_uop a, kn_uop b);
+/* The innermost loop in which an access moves on; itself: there is none. */
+kn_uop ki_innermost(const ki_nest *k, kn_uop access);
 /* True if u is an INDEX of storage. */
 bool ki_is_access(kn_uop u);
 kn_uop ki_storage(kn_uop u); /* PARAM, BUFFER or SLICE an address is in */

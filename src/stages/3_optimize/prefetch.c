@@ -9,6 +9,8 @@
 #include "stages/3_optimize/choose.h"
 #include "stages/3_optimize/dots.h"
 
+#include <string.h>
+
 #define FAIL(...)  (ki_fail(k->ir->env, __VA_ARGS__), NULL)
 #define LEAST      64
 #define MOST       (1 << 24)
@@ -95,20 +97,6 @@ static int64_t bytes_of(kn_uop param) { return ki_numel(param) * (int64_t)ki_ite
 
 /* ---- when it pays ------------------------------------------------------------------------------------------ */
 
-bool ki_is_inside(const ki_nest *k, kn_uop a, kn_uop b) {
-    kn_uop e = ki_nest_closer(k, a);
-    return e == ki_nest_closer(k, b) ? ki_place_in(e, a) > ki_place_in(e, b) : ki_scope_has(&k->scope, e, b);
-}
-
-kn_uop ki_innermost(const ki_nest *k, kn_uop access) {
-    kn_uop best = access;
-    for (uint32_t q = 0; q < k->scope.nrange; q++) {
-        kn_uop r = k->scope.range[q];
-        if (ki_is_serial(r) && ki_nest_step(k, access, r) && (best == access || ki_is_inside(k, r, best))) best = r;
-    }
-    return best;
-}
-
 /* The next access to the PARAM from node *i on, the innermost loop in which it moves on, one that runs: *r. NULL: there is none; all: writes too. */
 static kn_uop next_access(const ki_nest *k, kn_uop param, bool all, uint32_t *i, kn_uop *r) {
     while (*i < k->scope.n) {
@@ -137,9 +125,10 @@ static int64_t next_row(const ki_nest *k, kn_uop a, kn_uop b) {
         bool same = ki_is_serial(r) && ki_nest_step(k, a, r) && ki_nest_step(k, a, r) == ki_nest_step(k, b, r);
         if (same && (!best || ki_is_inside(k, r, best))) best = r;
     }
+    int64_t s = best ? ki_nest_step(k, a, best) : 0;
+    if (s < FAR || s > MOST_ROW) return 0;
     double x = covered(k, a), y = covered(k, b);
-    int64_t s = best && x < 2 * y && y < 2 * x ? ki_nest_step(k, a, best) : 0; /* else they read different rows */
-    return s >= FAR && s <= MOST_ROW ? s : 0;
+    return x < 2 * y && y < 2 * x ? s : 0; /* else they read different rows */
 }
 
 typedef struct place {
@@ -185,21 +174,6 @@ static int64_t rows_of(const ki_nest *k, kn_uop access) {
     return rows;
 }
 
-/* The longest sum in every iteration of r, and how many terms one after the other it has; NULL: there is none. */
-static kn_uop longest_sum(const ki_nest *k, kn_uop r, int64_t *most) {
-    kn_uop longest = NULL;
-    *most = 0;
-    for (uint32_t q = 0; q < k->scope.nrange; q++) {
-        kn_uop x = k->closer[q];
-        int64_t terms = 1;
-        if (!x || x->op != KN_REDUCE || x == longest || !ki_scope_has(&k->scope, x, r)) continue;
-        for (uint32_t j = 1; j < x->nsrc; j++)
-            if (ki_is_serial(x->src[j]) && ki_mul_overflow(terms, ki_extent(x->src[j]), &terms)) terms = 0;
-        if (terms > *most) *most = terms, longest = x;
-    }
-    return longest;
-}
-
 /* How far ahead of a loop that goes along memory. */
 static int64_t far(const ki_choice *c) { return c->ahead ? c->ahead : AHEAD; }
 
@@ -232,7 +206,7 @@ static int64_t along(const ki_choice *c, kn_uop access, kn_uop loop) {
     bool scan = scans(k, loop);
     int64_t terms;
     if (c->once == loop->arg.range.id + 1) return along_once(c);
-    if (s < FAR && longest_sum(k, loop, &terms) && rows_of(k, access) >= FEW_ROWS)
+    if (s < FAR && ki_longest_sum(k, loop, &terms) && rows_of(k, access) >= FEW_ROWS)
         return 0; /* not the next tile's rows */
     if (s < FAR) return scan || ki_weight_in(k, loop) >= WORTH_ASKING * reads_in(k, access, loop) ? far(c) : 0;
     bool pays = e->op == KN_REDUCE ? e->arg.reduce.op == KN_ADD || rows >= 4 : scan;
@@ -249,31 +223,71 @@ static bool stores_result(kn_uop closer) {
     return store && ki_storage(store->src[0])->op == KN_PARAM;
 }
 
+/* A read of a PARAM. Of reads in one loop that differ in a constant, as unrolled ones do, all that is asked has one answer: the first one's. */
+typedef struct reader {
+    kn_uop access, loop;
+    uint32_t first, last; /* of those alike; last: where it is the first */
+    place at;             /* what its loop could ask for, once that was looked at */
+} reader;
+
+static bool is_alike(const ki_nest *k, const reader *a, const reader *b) {
+    const ki_affine *f = ki_nest_form(k, a->access), *g = ki_nest_form(k, b->access);
+    return a->loop == b->loop && a->access->dtype == b->access->dtype && f->n == g->n &&
+           !memcmp(f->t, g->t, f->n * sizeof *f->t);
+}
+
+/* All of them, in order; to be freed. NULL: none, or no memory, which env says. */
+static reader *readers_of(const ki_nest *k, kn_uop param, uint32_t *n) {
+    kn_uop u, r;
+    uint32_t m = *n = 0;
+    for (uint32_t i = 0; next_access(k, param, false, &i, &r);) m++;
+    reader *a = m ? ki_calloc(m, sizeof *a) : NULL;
+    if (m && !a) ki_fail(k->ir->env, KI_E_NOMEM);
+    for (uint32_t i = 0; a && (u = next_access(k, param, false, &i, &r)); ++*n) {
+        a[*n] = (reader){.access = u, .loop = r, .first = *n};
+        for (uint32_t j = *n; j-- > 0 && a[*n].first == *n;)
+            if (is_alike(k, &a[j], &a[*n])) a[*n].first = a[j].first;
+        a[a[*n].first].last = *n;
+    }
+    return a;
+}
+
+/* What the loop of one of them could ask for. */
+static place place_of(const ki_choice *c, const reader *a, uint32_t n, const reader *x) {
+    const ki_nest *k = &c->nest;
+    kn_uop u = x->access, r = x->loop;
+    place p = {.loop = r};
+    bool result = stores_result(ki_nest_closer(k, r)), waits = ki_weight_in(k, r) < WORTH_ASKING;
+    for (uint32_t j = 0, last = 0; j < n; j++) {
+        int64_t ahead = a[j].first != j || a[j].loop == r ? 0 : next_row(k, u, a[j].access);
+        if (ahead) waits &= ki_nest_closer(k, r)->id < ki_nest_closer(k, a[j].loop)->id;
+        if (ahead && a[j].last >= last) p.ahead = ahead, last = a[j].last;
+    }
+    p.row = p.ahead;
+    p.second = p.row >= LONG_ROW;
+    if (p.second && waits && 2 * p.row < FIRST) p.ahead = SOON, p.row = 0;
+    else if (p.second) p.ahead *= (TIME_AHEAD + p.row - 1) / p.row;
+    if (goes_far(c, p.row)) p.second = false;
+    if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * ki_weight_in(k, r);
+    else p = (place){.loop = r, .ahead = along(c, u, r), .worth = (double)ki_extent(r) / (1 + ki_weight_in(k, r))};
+    if (c->once == r->arg.range.id + 1) p.second = !c->ahead;
+    return p;
+}
+
 /* Of the loops that read a PARAM: of several that go through the same row that which has most to do meanwhile, the stores of the
  * kernel's result aside; else the longest, that which has least to do. Where that is the first to read the row, which waits for what was
  * asked for, less is under way, as long as the first cache keeps the row for the others. */
 static place best_place(const ki_choice *c, kn_uop param) {
-    const ki_nest *k = &c->nest;
     place best = {0};
-    kn_uop u, r, v, q;
-    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
-        if (r == best.loop) continue;
-        place p = {.loop = r};
-        bool result = stores_result(ki_nest_closer(k, r)), waits = ki_weight_in(k, r) < WORTH_ASKING;
-        for (uint32_t j = 0; (v = next_access(k, param, false, &j, &q));) {
-            int64_t ahead = q == r ? 0 : next_row(k, u, v);
-            if (ahead) p.ahead = ahead, waits &= ki_nest_closer(k, r)->id < ki_nest_closer(k, q)->id;
-        }
-        p.row = p.ahead;
-        p.second = p.row >= LONG_ROW;
-        if (p.second && waits && 2 * p.row < FIRST) p.ahead = SOON, p.row = 0;
-        else if (p.second) p.ahead *= (TIME_AHEAD + p.row - 1) / p.row;
-        if (goes_far(c, p.row)) p.second = false;
-        if (p.ahead) p.worth = (result ? 1e15 : 2e15) + (double)ki_extent(r) * ki_weight_in(k, r);
-        else p = (place){.loop = r, .ahead = along(c, u, r), .worth = (double)ki_extent(r) / (1 + ki_weight_in(k, r))};
-        if (c->once == r->arg.range.id + 1) p.second = !c->ahead;
-        if (p.ahead && p.worth > best.worth) best = p;
+    uint32_t n;
+    reader *a = readers_of(&c->nest, param, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        reader *x = &a[a[i].first];
+        if (x->loop == best.loop) continue;
+        if (!x->at.loop) x->at = place_of(c, a, n, x);
+        if (x->at.ahead && x->at.worth > best.worth) best = x->at;
     }
+    ki_free(a);
     return best;
 }
 
@@ -372,7 +386,8 @@ static place of_map(const ki_choice *c, kn_uop param) {
             continue;
         if (ki_itemsize((kn_dtype)to->dtype) < ki_itemsize((kn_dtype)u->dtype)) continue; /* parts of lines */
         unsigned n = inputs_of(k, r, bytes_of(param) / 2);
-        if (n <= MOST_INPUTS && !longest_sum(k, r, &terms)) return (place){.loop = r, .ahead = STRIP, .second = n > 1};
+        if (n <= MOST_INPUTS && !ki_longest_sum(k, r, &terms))
+            return (place){.loop = r, .ahead = STRIP, .second = n > 1};
     }
     return (place){0};
 }
@@ -390,12 +405,14 @@ static place of_rows(const ki_choice *c, kn_uop param) {
     const ki_nest *k = &c->nest;
     place best = {0};
     kn_uop u, r;
+    kn_uop last = NULL;
+    bool one = false; /* is the last one the only read in its loop? */
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         int64_t step = ki_nest_step(k, u, r), row = step * ki_extent(r);
         kn_uop e = ki_nest_closer(k, r), s = e->op == KN_END ? ki_nest_store(e) : NULL;
         if (step >= FAR || e->op != KN_END || (double)row <= best.worth) continue;
         bool deep = c->ahead && e->src[0]->op == KN_STORE, streams = deep || c->target->streams > 1;
-        bool one = reads_in(k, u, r) < 2;
+        if (r != last) one = reads_in(k, u, r) < 2, last = r;
         if ((one && !deep) || (ki_is_narrow(c) && (!s || ki_storage(s->src[0])->op != KN_PARAM))) continue;
         for (uint32_t q = 0; q < k->scope.nrange; q++) {
             kn_uop v = k->scope.range[q], end = k->closer[q];
@@ -485,7 +502,7 @@ static place behind_sums(const ki_nest *k, kn_uop param) {
     for (uint32_t i = 0; (u = next_access(k, param, true, &i, &r));) {
         kn_uop e = ki_nest_closer(k, r);
         int64_t ahead = ki_nest_step(k, u, r);
-        if (e->op != KN_END || ki_last_loop(e) != r || !(x = longest_sum(k, r, &terms))) continue;
+        if (e->op != KN_END || ki_last_loop(e) != r || !(x = ki_longest_sum(k, r, &terms))) continue;
         if (terms < LEAST_TERMS || ki_is_tiled(x)) continue;
         if (is_row(k, u) && ahead >= LEAST && ahead <= MOST && covered(k, u) > best.worth)
             best = (place){.loop = r, .ahead = ahead, .worth = covered(k, u), .rows = rows_of(k, u)};
@@ -497,7 +514,7 @@ static place behind_sums(const ki_nest *k, kn_uop param) {
  * outermost loop of the longest sum that the loop of tiles is around. True if that loop had to be made first. */
 static bool ask_by_rows(ki_choice *c, place *p) {
     int64_t terms;
-    kn_uop longest = longest_sum(&c->nest, p->loop, &terms), first = NULL;
+    kn_uop longest = ki_longest_sum(&c->nest, p->loop, &terms), first = NULL;
     for (uint32_t j = longest->nsrc; j-- > 1;)
         if (ki_is_serial(longest->src[j])) first = longest->src[j];
     int64_t n = first ? ki_extent(first) : 0, trips = p->rows;
@@ -811,31 +828,40 @@ static place of_kept(const ki_nest *k, kn_uop access) {
     int64_t terms;
     if (!store || store->src[0] != access || ki_last_loop(e) != r || !is_row(k, access)) return (place){0};
     if (buf->arg.buffer->size * (int64_t)ki_itemsize((kn_dtype)buf->dtype) <= NEAR) return (place){0};
-    bool sums = longest_sum(k, r, &terms) && terms >= LEAST_TERMS;
+    bool sums = ki_longest_sum(k, r, &terms) && terms >= LEAST_TERMS;
     return sums ? (place){.loop = r, .ahead = ki_nest_step(k, access, r)} : (place){0};
+}
+
+/* PARAMs that were looked at since a loop was last split: each look goes through all accesses. */
+#define SLOTS 256 /* a kernel's are below (run/kernel.c); of others each access is a look */
+static bool is_new(uint64_t *seen, int32_t slot) {
+    if (slot < 0 || slot >= SLOTS) return slot >= 0;
+    bool is = !ki_in_set(seen, (uint32_t)slot);
+    seen[slot / 64] |= UINT64_C(1) << slot % 64;
+    return is;
 }
 
 void ki_choose_prefetches(ki_choice *c) {
     const ki_nest *k = &c->nest;
+    uint64_t seen[SLOTS / 64] = {0};
     for (uint32_t i = 0; c->ok && c->open && ki_is_narrow(c) && i < k->scope.n; i++) {
         kn_uop p = param_of(k, i); /* before other loops split their sums */
         int32_t slot = p && bytes_of(p) >= SECOND ? p->arg.param->slot : -1;
-        if (slot >= 0 && !ki_is_asked_for(k, slot, ANY) && ask_for_panel(c, slot, p)) i = UINT32_MAX;
+        if (is_new(seen, slot) && !ki_is_asked_for(k, slot, ANY) && ask_for_panel(c, slot, p))
+            i = UINT32_MAX, memset(seen, 0, sizeof seen);
     }
     for (int last = 0; last < 2; last++) {
-        uint64_t tried = 0; /* by slot: nothing has changed since, and each try looks at all accesses */
+        memset(seen, 0, sizeof seen);
         for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
             kn_uop p = param_at(k, i); /* in order of access: whose loop is split first decides how others may be */
             int32_t slot = p ? p->arg.param->slot : -1;
-            uint64_t bit = slot >= 0 && slot < 64 ? UINT64_C(1) << slot : 0;
-            if (slot < 0 || tried & bit) continue;
-            tried |= bit;
-            if (ki_is_asked_for(k, slot, ANY) || (!last && is_streamed(k, slot))) continue;
+            if (!is_new(seen, slot) || ki_is_asked_for(k, slot, ANY) || (!last && is_streamed(k, slot))) continue;
             place at = last && bytes_of(p) > SECOND ? next_strip(k, p) : (place){0};
             if (at.loop) (void)ask(c, slot, at.loop, &at);
-            else if (!last && ask_for(c, slot, p)) i = UINT32_MAX, tried = 0;
+            else if (!last && ask_for(c, slot, p)) i = UINT32_MAX, memset(seen, 0, sizeof seen);
         }
     }
+    memset(seen, 0, sizeof seen);
     bool strips = c->ok && c->open && c->target->twice && ki_nest_opt(k, KI_OPT_ROWS, NULL);
     for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
         kn_uop u = k->scope.node[i], p = ki_is_access(u) ? ki_storage(u) : NULL;
@@ -843,7 +869,7 @@ void ki_choose_prefetches(ki_choice *c) {
         bool result = large && !read && !is_streamed(k, p->arg.param->slot);
         bool local = strips && p && p->op == KN_BUFFER && p->arg.buffer->addrspace == KN_LOCAL;
         place at = {0};
-        if (result) at = across_lines(k, p);
+        if (result && is_new(seen, p->arg.param->slot)) at = across_lines(k, p);
         if (local && !read) at = of_panel(k, u);
         if (local && read && ki_is_narrow(c)) at = of_kept(k, u);
         if (at.loop && !ki_is_asked_for(k, ki_slot_of(p), (int32_t)at.loop->arg.range.id))

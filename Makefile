@@ -111,9 +111,9 @@ $(LIBA): $(LIBOBJ) $(GENOBJ)
 $(addprefix $(B)/src/,tensor/unary.o tensor/binary.o tensor/view.o tensor/reduce.o tensor/network.o stages/8_render/c_helpers.o \
     stages/verify.o stages/8_render/c.o stages/8_render/c_expr.o stages/8_render/c_mem.o ir/eval_launch.o ir/eval_reach.o ir/print.o ir/parse_lex.o ir/parse_node.o ir/parse_arg.o \
     rules/parse.o rules/terms.o rules/pattern.o rules/check.o rules/compile.o rules/mutate.o \
-    stages/3_optimize/cost.o stages/3_optimize/moves.o stages/3_optimize/search.o \
+    stages/3_optimize/cost.o stages/3_optimize/moves.o stages/3_optimize/search.o stages/3_optimize/where.o \
     $(addprefix run/search/,bench.o child.o record.o sample.o tune.o) $(addprefix device/cpu/,cache.o cc.o code.o) \
-    $(addprefix tensor/,einsum.o solve.o svd.o qr.o eigen.o user_rules.o)): \
+    $(addprefix tensor/,index.o count.o sort.o loss.o fft.o einsum.o solve.o svd.o qr.o eigen.o user_rules.o)): \
     private CFLAGS += -Os
 # What runs once a node, in every compilation, is built as fast as it gets.
 $(addprefix $(B)/src/,ir/uop.o ir/graph.o ir/make.o ir/type.o ir/bounds.o rules/rewrite.o rules/match.o rules/build.o rules/expr.o \

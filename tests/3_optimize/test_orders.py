@@ -43,3 +43,27 @@ def test_two_threads_share_them(koine, m, k, n):
     said = koine("compile", "-", "--to", "optimize", stdin=PRODUCT.format(m=m, k=k, n=n),
                  env={"KN_THREADS": 2, "KN_ALONE": "1", "KN_CPU": "avx2", "KN_CODE": "x86"})
     assert re.search(r"threads=2 ", said.stdout), said.stdout
+
+
+ROWS = """koine 1 tensor
+%x = param "x" : f32 [{m}, {n}]
+%s = reduce {op} %x axes=(1)
+%y = reshape %s ({m})
+out "y" = %y
+"""
+
+
+@pytest.mark.parametrize("op", ["add", "max"])
+@pytest.mark.parametrize("m, n, threads, parts", [(4096, 4096, 2, 16), (16384, 4096, 2, 64), (1000, 4096, 2, 2), (128, 1024, 2, 2), (4096, 4096, 3, 3), (1 << 20, 16, 2, 2)])
+def test_rows_in_memory_go_in_parts(koine, op, m, n, threads, parts):
+    """A MiB each and no less, of each place that is read at once, so that one thread that is held up leaves some to the others."""
+    said = koine("compile", "-", "--to", "optimize", stdin=ROWS.format(op=op, m=m, n=n),
+                 env={"KN_THREADS": threads, "KN_ALONE": "1", "KN_CPU": "avx2", "KN_CODE": "x86"})
+    assert re.findall(r"threads=(\d+)", said.stdout) == [str(parts)], said.stdout
+
+
+def test_parts_are_for_one_sum_of_each_row(koine, root):
+    """Softmax goes through its row again, and asks for the next one, which the next part of another thread would not have."""
+    text = (root / "examples/softmax.kn").read_text().replace("32, 64", "4096, 4096").replace("32, 1", "4096, 1")
+    said = koine("compile", "-", "--to", "optimize", stdin=text, env={"KN_THREADS": 2, "KN_ALONE": "1", "KN_CPU": "avx2", "KN_CODE": "x86"})
+    assert re.findall(r"threads=(\d+)", said.stdout) == ["2"], said.stdout

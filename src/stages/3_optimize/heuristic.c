@@ -158,7 +158,10 @@ static unsigned widest(const ki_target *t, const ki_nest *k, kn_uop reduce) {
 
 #define WORTH_THREADS  100000.0
 #define MANY_POSITIONS 3000 /* beside which packing filters once more takes little */
-#define MANY_PANELS    8    /* of a thread, beside which the rest of its part is little */
+#define MOST_PARTS     32   /* of a thread, and */
+#define PART_BYTES     (1 << 20)
+#define LONG_ROW       (1 << 10)
+#define MANY_PANELS    8 /* of a thread, beside which the rest of its part is little */
 
 /* Threads for an extent: an exact divisor not far below what there is, else all, leaving a remainder. */
 static int64_t thread_count(int64_t n, unsigned threads) {
@@ -283,13 +286,33 @@ static int64_t parts_of_images(const ki_choice *c, const ki_tile *tile, kn_uop r
     return p;
 }
 
+/* A sum, or a maximum, of rows that follow each other in memory: a thread that memory, or who shares the core, holds up leaves parts to the others. */
+static int64_t parts_of_rows(const ki_nest *k, kn_uop r, int64_t t) {
+    int64_t p = MOST_PARTS, bytes = INT64_MAX;
+    kn_uop sum = NULL;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop u = k->scope.node[i];
+        if (u->op != KN_REDUCE || u->nsrc < 2) continue;
+        if (sum) return 1;
+        sum = u;
+    }
+    for (uint32_t i = 0; sum && i < k->nreads; i++) {
+        int64_t item = (int64_t)ki_itemsize((kn_dtype)k->reads[i]->dtype), row = ki_nest_step(k, k->reads[i], r);
+        if (ki_nest_step(k, k->reads[i], sum->src[sum->nsrc - 1]) != item || row < LONG_ROW) return 1;
+        if (row < bytes) bytes = row;
+    }
+    while (p > 1 && (ki_extent(r) % (p * t) || ki_extent(r) / (p * t) < PART_BYTES / bytes)) p /= 2;
+    return sum ? p : 1;
+}
+
 /* Parts of r for each of t threads, of which one that is late leaves some to the others: several where a part copies nothing that another
  * does too, in a kernel of one sum of products. Around a tile's loops each part reads the other operand. */
 static int64_t parts_each(const ki_choice *c, const ki_tile *tile, kn_uop r, int64_t unit, int64_t t) {
     const ki_scope *s = &c->nest.scope;
     bool known;
     uint32_t sums = 0;
-    if (c->single || c->count || t != c->threads || c->sink->nsrc != 1 || !tile->reduce) return 1;
+    if (c->single || c->count || t != c->threads || c->sink->nsrc != 1) return 1;
+    if (!tile->reduce) return parts_of_rows(&c->nest, r, t);
     if (tile->pack) return unit == 1 ? parts_of_images(c, tile, r, t) : 1;
     bool copied = ki_nest_stride(&c->nest, tile->streamed, tile->v, &known) != 1;
     if (copied && (r == tile->u || !ki_scope_has(s, tile->streamed, r))) return 1;

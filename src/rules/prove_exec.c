@@ -360,9 +360,10 @@ static kn_uop begin(execution *x, const subject *s, int64_t dim) {
         for (unsigned k = 0; k < 2 && root; k++) x->arg[k] = root->src[k ? root->nsrc - 1 : 0];
     } else {
         a = ki_param_make(&x->ir, -1, KN_F32, KN_GLOBAL, 0, "a", NULL, ki_shape_src(&x->ir, &dim, 1));
-        root = a ? ki_whole_of(&x->ir, s->order, a) : NULL;
-        x->promise = ki_promise_of_whole();
-        x->arg[0] = x->arg[1] = a;
+        kn_uop b = ki_param_make(&x->ir, -1, KN_F32, KN_GLOBAL, 0, "b", NULL, ki_shape_src(&x->ir, &dim, 1));
+        root = a && b ? ki_whole_of(&x->ir, s->order, a, b) : NULL;
+        x->promise = ki_promise_of_whole(s->order);
+        x->arg[0] = a, x->arg[1] = b;
     }
     return root;
 }

@@ -24,10 +24,29 @@ static const float ROOT_HALF = 0.70710677f;
 static long double gelu(long double x) { return x / 2 * erfcl(-x * (long double)ROOT_HALF); }
 static const ki_promise whole = {.op = KN_MUL, .f32 = 2.746f, .of = gelu};
 
-const ki_promise *ki_promise_of_whole(void) { return &whole; }
-const char *ki_promise_name(const ki_promise *p) { return p == &whole ? "gelu" : ki_ops[p->op].name; }
+/* e^x that a sum takes up, s + e^x: beyond the sum's own rounding, in units of e^x. */
+static const ki_promise added = {.op = KN_ADD, .f32 = 2.091f, .of = expl};
 
-kn_uop ki_whole_of(ki_ir *ir, unsigned order, kn_uop x) {
+static double added_off(long double x, long double s, long double g) {
+    long double top = ldexpl(1, 128), power = expl(x), want = s + (power < top ? power : power + INFINITY);
+    int e, f;
+    if (isinf(want)) return g == want ? 0 : INFINITY;
+    if (isnan(want) || isnan(g)) return isnan(want) && isnan(g) ? 0 : INFINITY;
+    if (fabsl(want) >= top) want = copysignl(top, want);
+    if (isinf(g)) g = copysignl(top, g);
+    (void)frexpl(power, &e), (void)frexpl(want, &f);
+    e = e < -125 ? -125 : e > 128 ? 128 : e, f = f < -125 ? -125 : f;
+    long double off = fabsl(g - want) - ldexpl(0.5L, f - 24);
+    return off > 0 ? (double)ldexpl(off, 24 - e) : 0;
+}
+
+const ki_promise *ki_promise_of_whole(unsigned order) { return order < 3 ? &whole : &added; }
+const char *ki_promise_name(const ki_promise *p) {
+    return p == &whole ? "gelu" : p == &added ? "the sum of b and e^a for a, b = " : ki_ops[p->op].name;
+}
+
+kn_uop ki_whole_of(ki_ir *ir, unsigned order, kn_uop x, kn_uop s) {
+    if (order == 3) return ki_op2(ir, KN_ADD, s, ki_op1(ir, KN_EXP, x));
     kn_uop half = ki_const_float(ir, KN_F32, 0.5), c = ki_const_float(ir, KN_F32, (double)ROOT_HALF);
     kn_uop sum = ki_op2(ir, KN_ADD, ki_op1(ir, KN_ERF, ki_op2(ir, KN_MUL, x, c)), ki_const_float(ir, KN_F32, 1));
     switch (order) {
@@ -51,6 +70,7 @@ double ki_ulps_promised(const ki_promise *p, kn_dtype t, bool fused) {
 double ki_ulps_off(const ki_promise *p, kn_dtype t, const uint64_t *in, uint64_t got) {
     int digits = t == KN_F32 ? 24 : 53, least = t == KN_F32 ? -125 : -1021, most = t == KN_F32 ? 128 : 1024, e;
     long double x = (long double)ki_f64_from_bits(t, in[0]), g = (long double)ki_f64_from_bits(t, got);
+    if (p == &added) return added_off(x, (long double)ki_f64_from_bits(t, in[1]), g);
     long double want = p->of ? p->of(x) : powl(x, (long double)ki_f64_from_bits(t, in[1]));
     if (isnan(want) || isnan(g)) return isnan(want) && isnan(g) ? 0 : INFINITY;
     if (!signbit(g) != !signbit(want)) return INFINITY;

@@ -1,4 +1,5 @@
-/* prove_ulps.h: what is promised of the functions that rules write out, of gelu, which they write out as a whole, and of a sum that takes up a power. Private to the prover. */
+/* prove_ulps.h: what is promised of the functions that rules write out, of gelu, which they write out as a whole, and of a sum that takes up a power.
+ * Private to the prover. */
 #ifndef KI_PROVE_ULPS_H
 #define KI_PROVE_ULPS_H
 

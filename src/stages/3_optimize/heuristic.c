@@ -371,8 +371,8 @@ static bool cut_columns(ki_choice *c) {
         bool rest = t.u && t.v && t.reduce && ki_extent(t.v) > c->lanes && ki_extent(t.v) % c->lanes;
         if (!rest || !ki_nest_independent(&c->nest, t.u) || !ki_nest_independent(&c->nest, t.v)) continue;
         uint32_t u = t.u->arg.range.id, v = t.v->arg.range.id;
-        bool inside = ki_place_in(e, t.u) <
-                      ki_place_in(e, t.v); /* what is cut off has its columns outermost, as where threads are none */
+        /* What is cut off has its columns outermost, as where there are no threads. */
+        bool inside = ki_place_in(e, t.u) < ki_place_in(e, t.v);
         if (inside && !ki_choice_do(c, KI_OPT_SWAP, 0, false, u, v)) return false;
         (void)ki_choice_even(c, ki_nest_range(&c->nest, v), c->lanes);
         return c->ok && (!inside || ki_choice_do(c, KI_OPT_SWAP, 0, false, v, u));

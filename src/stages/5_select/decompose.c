@@ -35,10 +35,13 @@ static kn_uop add_powers(ki_ir *ir, kn_uop sink) {
     kn_uop *node;
     int64_t count = sink ? ki_toposort(ir, &sink, 1, &node) : -1;
     if (count < 0) return NULL;
-    readers r = {.n = ir->n, .of = ki_calloc(ir->n, 1)};
+    bool any = false;
+    for (int64_t i = 0; i < count && !any; i++) any = node[i]->op == KN_EXP;
+    readers r = {.n = ir->n, .of = any ? ki_calloc(ir->n, 1) : NULL};
     for (int64_t i = 0; i < count && r.of; i++)
         for (uint32_t j = 0; j < node[i]->nsrc; j++) r.of[node[i]->src[j]->id] += r.of[node[i]->src[j]->id] < 2;
     ki_free(node);
+    if (!any) return sink;
     ki_rewrite_opts o = {.sets = sets, .nsets = 1, .fp = KI_FP_AFN | KI_FP_CONTRACT, .user = &r};
     kn_uop u = r.of ? ki_rewrite(ir, sink, &o) : (ki_fail(ir->env, KI_E_NOMEM), NULL);
     ki_free(r.of);

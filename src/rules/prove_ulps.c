@@ -40,13 +40,13 @@ static double added_off(long double x, long double s, long double g) {
     return off > 0 ? (double)ldexpl(off, 24 - e) : 0;
 }
 
-const ki_promise *ki_promise_of_whole(unsigned order) { return order < 3 ? &whole : &added; }
+const ki_promise *ki_promise_of_whole(unsigned order) { return order == KI_SUM_OF_POWER ? &added : &whole; }
 const char *ki_promise_name(const ki_promise *p) {
     return p == &whole ? "gelu" : p == &added ? "the sum of b and e^a for a, b = " : ki_ops[p->op].name;
 }
 
 kn_uop ki_whole_of(ki_ir *ir, unsigned order, kn_uop x, kn_uop s) {
-    if (order == 3) return ki_op2(ir, KN_ADD, s, ki_op1(ir, KN_EXP, x));
+    if (order == KI_SUM_OF_POWER) return ki_op2(ir, KN_ADD, s, ki_op1(ir, KN_EXP, x));
     kn_uop half = ki_const_float(ir, KN_F32, 0.5), c = ki_const_float(ir, KN_F32, (double)ROOT_HALF);
     kn_uop sum = ki_op2(ir, KN_ADD, ki_op1(ir, KN_ERF, ki_op2(ir, KN_MUL, x, c)), ki_const_float(ir, KN_F32, 1));
     switch (order) {

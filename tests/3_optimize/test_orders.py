@@ -63,7 +63,7 @@ def test_rows_in_memory_go_in_parts(koine, op, m, n, threads, parts):
 
 
 def test_parts_are_for_one_sum_of_each_row(koine, root):
-    """Softmax goes through its row again, and asks for the next one, which the next part of another thread would not have."""
+    """Kernels of several sums gained nothing by more parts, some lost."""
     text = (root / "examples/softmax.kn").read_text().replace("32, 64", "4096, 4096").replace("32, 1", "4096, 1")
     said = koine("compile", "-", "--to", "optimize", stdin=text, env={"KN_THREADS": 2, "KN_ALONE": "1", "KN_CPU": "avx2", "KN_CODE": "x86"})
     assert re.findall(r"threads=(\d+)", said.stdout) == ["2"], said.stdout

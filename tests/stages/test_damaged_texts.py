@@ -1,5 +1,6 @@
 """Texts of every stage with mistakes in them: calls that pass something else than their kernels take, loops and numbers that lead out of
 memory. Where a mistake cannot be proved to be none it is told, with a number and a remedy; nothing crashes."""
+import itertools
 import random
 import re
 import signal
@@ -79,15 +80,19 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("stage", KERNELS)
-@pytest.mark.parametrize("name", ["matmul", "softmax", "conv"])
-@pytest.mark.parametrize("mistake", MISTAKES)
+def can_be_made(mistake, name, stage):
+    """From plan on loops and sizes are operands of instructions; threads share the product alone."""
+    if mistake == "more threads than there are":
+        return name == "matmul" and stage != "rangeify"
+    return stage not in ("plan", "render") or mistake not in ("longer loops", "parameters that are not there", "loops that never run")
+
+
+@pytest.mark.parametrize("mistake, name, stage", [c for c in itertools.product(MISTAKES, ["matmul", "softmax", "conv"], KERNELS) if can_be_made(*c)])
 def test_a_mistake_is_told(text_of, run, name, stage, mistake):
     damage, number = MISTAKES[mistake]
     text = text_of(name, stage)
     bad = damage(text)
-    if bad == text:
-        return  # it has none of these: no loop is left, no thread shares it, the size of a PARAM is an operand
+    assert bad != text
     for device in ("CPU", "INTERP", "NULL"):
         code, told = run(bad, device)
         assert code and "hint: " in told, told

@@ -31,16 +31,21 @@ static bool is_program(const char *path) {
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
-/* The file a command name stands for, ki_malloc'ed, or NULL. */
-static char *find_program(const char *name) {
-    if (strchr(name, '/')) return is_program(name) ? copy(name, strlen(name)) : NULL;
+/* The file a command name stands for, ki_malloc'ed, or NULL: there is none, or memory ran out. */
+static char *find_program(const char *name, bool *oom) {
+    if (strchr(name, '/')) {
+        char *same = is_program(name) ? copy(name, strlen(name)) : NULL;
+        *oom = !same && is_program(name);
+        return same;
+    }
     const char *path = getenv("PATH");
     for (const char *p = path ? path : "/usr/bin:/bin"; *p;) {
         size_t n = strcspn(p, ":");
         ki_text t = {0};
         ki_text_putn(&t, n ? p : ".", n ? n : 1);
         ki_text_printf(&t, "/%s", name);
-        if (t.s && !t.oom && is_program(t.s)) return ki_text_take(&t);
+        if (!t.oom && is_program(t.s)) return ki_text_take(&t);
+        *oom |= t.oom;
         ki_text_free(&t);
         p += n + (p[n] == ':');
     }
@@ -80,30 +85,32 @@ static bool identify(ki_cc *cc) {
 bool ki_cc_find(ki_env *env, ki_cc *cc) {
     const char *named[] = {ki_setting(env, KI_VAR_CC), getenv("CC"), "cc", "gcc", "clang"};
     ki_text tried = {0};
+    bool oom = false;
     *cc = (ki_cc){0};
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+    for (size_t i = 0; i < sizeof named / sizeof *named && !oom; i++) {
         if (!named[i] || !named[i][strspn(named[i], " \t")]) continue;
-        if (!split_words(cc, named[i])) break;
-        cc->path = find_program(cc->word[0]);
+        oom = !split_words(cc, named[i]);
+        if (!oom) cc->path = find_program(cc->word[0], &oom);
         if (cc->path && identify(cc)) return ki_text_free(&tried), true;
+        oom |= cc->identity.oom; /* what could not be looked at is not passed over for the next one */
         ki_text_printf(&tried, "%s%s%s", tried.n ? ", " : "", i == 0 ? "KN_CC=" : i == 1 ? "CC=" : "", named[i]);
         ki_cc_free(cc);
         if (i == 0) break; /* who names one wants that one */
     }
-    if (cc->nword) ki_fail(env, KI_E_NOMEM);
+    if (oom || tried.oom) ki_fail(env, KI_E_NOMEM);
     else ki_fail(env, KI_E_CC_MISSING, tried.s ? tried.s : "");
-    ki_cc_free(cc);
     ki_text_free(&tried);
     return false;
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
-/* A file without a name, open for reading and writing; -1 on failure. */
-static int nameless(const char *dir) {
+/* A file without a name, open for reading and writing; -1 on failure: *e is why, the first time. */
+static int nameless(const char *dir, int *e) {
     ki_text t = {0};
     ki_text_printf(&t, "%s/.koine-XXXXXX", dir);
-    int fd = t.oom || !t.s ? -1 : mkostemp(t.s, 02000000 /* O_CLOEXEC */);
+    int fd = t.oom ? -1 : mkostemp(t.s, 02000000 /* O_CLOEXEC */);
+    if (fd < 0 && !*e) *e = t.oom ? ENOMEM : errno;
     if (fd >= 0) unlink(t.s);
     ki_text_free(&t);
     return fd;
@@ -126,12 +133,12 @@ bool ki_cc_start(ki_env *env, const ki_cc *cc, const char *const *flags, size_t 
                  const char *dir, const char *out, ki_cc_job *job) {
     static const char *const fixed[] = {"-x", "c", "-", "-o"};
     char **argv = ki_calloc(cc->nword + nflags + 8, sizeof *argv);
-    int in = nameless(dir), e = 0;
-    *job = (ki_cc_job){0, nameless(dir)};
-    bool ok =
-        argv && in >= 0 && job->errors >= 0 && ki_fd_write(in, source->s, source->n) && lseek(in, 0, SEEK_SET) == 0;
-    if (!argv) ki_fail(env, KI_E_NOMEM);
-    else if (!ok) ki_fail(env, KI_E_TEMP_FILE, dir, strerror(errno));
+    int e = 0, in = nameless(dir, &e);
+    *job = (ki_cc_job){0, nameless(dir, &e)};
+    if (!e && (!ki_fd_write(in, source->s, source->n) || lseek(in, 0, SEEK_SET) != 0)) e = errno;
+    bool ok = argv && !e;
+    if (!argv || e == ENOMEM) ki_fail(env, KI_E_NOMEM);
+    else if (e) ki_fail(env, KI_E_TEMP_FILE, dir, strerror(e));
     if (ok) {
         size_t n = 0, own = 1; /* options of its own come last: they win */
         while (own < cc->nword && cc->word[own][0] != '-') own++;

@@ -34,19 +34,24 @@ ki_celem ki_cmask_elem(unsigned w) { return w == 1 ? KI_I8 : w == 2 ? KI_I16 : w
 
 /* ---- text --------------------------------------------------------------------------------------------------- */
 
+const char *ki_cwritten(ki_cgen *g, ki_text *t) {
+    char *s = t->oom ? NULL : ki_arena_alloc(&g->strs, t->n + 1);
+    if (s && t->n) memcpy(s, t->s, t->n);
+    if (s) s[t->n] = 0;
+    ki_text_free(t);
+    if (s) return s;
+    ki_fail(g->ir->env, KI_E_NOMEM);
+    g->failed = true;
+    return "";
+}
+
 const char *ki_cfmt(ki_cgen *g, const char *fmt, ...) {
     va_list ap;
     ki_text t = {0};
     va_start(ap, fmt);
     ki_text_vprintf(&t, fmt, ap);
     va_end(ap);
-    char *s = t.oom ? NULL : ki_arena_alloc(&g->strs, t.n + 1);
-    if (s) memcpy(s, t.s, t.n + 1);
-    ki_text_free(&t);
-    if (s) return s;
-    ki_fail(g->ir->env, KI_E_NOMEM);
-    g->failed = true;
-    return "";
+    return ki_cwritten(g, &t);
 }
 
 void ki_cline(ki_cgen *g, const char *fmt, ...) {
@@ -229,13 +234,14 @@ static void emit_custom(ki_cgen *g, kn_uop u) {
             ki_text_putc(&t, c);
         }
     }
+    const char *code = ki_cwritten(g, &t);
     if (u->dtype == KN_VOID) {
-        ki_cline(g, "%s", t.s ? t.s : "");
+        ki_cline(g, "%s", code);
     } else {
         ki_cv(g, u)->s = ki_cfmt(g, "v%u", g->nvar++);
-        ki_cline(g, "%s %s = %s;", ki_ctype(g, ki_cvalue_elem((kn_dtype)u->dtype), 1), ki_cv(g, u)->s, t.s ? t.s : "0");
+        ki_cline(g, "%s %s = %s;", ki_ctype(g, ki_cvalue_elem((kn_dtype)u->dtype), 1), ki_cv(g, u)->s,
+                 *code ? code : "0");
     }
-    ki_text_free(&t);
 }
 
 static void emit_atomic(ki_cgen *g, kn_uop u) {
@@ -365,7 +371,7 @@ static bool generate(ki_cgen *g, const ki_kernel *info, ki_text *out) {
     if (g->body.n) ki_text_putn(out, g->body.s, g->body.n);
     ki_text_put(out, "}\n");
     if (g->body.oom || out->oom) return ki_fail(g->ir->env, KI_E_NOMEM), false;
-    return true;
+    return !g->failed;
 }
 
 bool ki_render_c(ki_ir *ir, const ki_target *t, kn_uop kernel, ki_text *out) {

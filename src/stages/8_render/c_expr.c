@@ -450,9 +450,7 @@ static const char *stack(ki_cgen *g, kn_uop u, uint8_t *w) {
     for (uint32_t k = 0; k < u->nsrc; k++)
         ki_text_printf(&t, mask ? "%s-%s" : "%s%s", k ? ", " : "", ki_cscalar(g, u->src[k]));
     ki_text_put(&t, "}");
-    const char *s = t.oom ? ki_cfail(g, u, "out of memory") : ki_cfmt(g, "%s", t.s);
-    ki_text_free(&t);
-    return s;
+    return ki_cwritten(g, &t);
 }
 
 static const char *lanes_of(ki_cgen *g, kn_uop u, uint8_t *w) {
@@ -470,10 +468,7 @@ static const char *lanes_of(ki_cgen *g, kn_uop u, uint8_t *w) {
     ki_text_put(&t, ")");
     if (mask) *w = ki_cv(g, v)->w;
     ki_celem e = mask ? ki_cmask_elem(*w) : ki_cvalue_elem((kn_dtype)v->dtype);
-    const char *r =
-        t.oom ? ki_cfail(g, u, "out of memory") : ki_cfmt(g, "(%s)%s", ki_ctype(g, e, lanes_now(g, u)), t.s);
-    ki_text_free(&t);
-    return r;
+    return ki_cfmt(g, "(%s)%s", ki_ctype(g, e, lanes_now(g, u)), ki_cwritten(g, &t));
 }
 
 const char *ki_cexpr(ki_cgen *g, kn_uop u, uint8_t *w) {

@@ -62,6 +62,8 @@ typedef struct ki_cgen {
 
 /* c.c */
 const char *ki_cfmt(ki_cgen *g, const char *fmt, ...) KI_PRINTF(2, 3);
+/* What was written, as long as g lives, never NULL; where memory ran out g has failed. Frees t. */
+const char *ki_cwritten(ki_cgen *g, ki_text *t);
 void ki_cline(ki_cgen *g, const char *fmt, ...) KI_PRINTF(2, 3);
 void ki_cneed(ki_cgen *g, ki_chelper h, ki_celem e, unsigned lanes);
 bool ki_cis_name(const char *s);

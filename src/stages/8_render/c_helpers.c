@@ -246,6 +246,7 @@ static void builtin(ki_text *o, const char *guard, const char *line, const char 
     ki_text_printf(o, "#if %s\n", guard);
     if (t.s) put(o, t.s, e, n);
     ki_text_put(o, "#else\n");
+    o->oom |= t.oom;
     ki_text_free(&t);
 }
 
@@ -475,9 +476,8 @@ void ki_chelpers(ki_cgen *g, ki_text *out) {
                 if (!(g->need[h][e] >> k & 1)) continue;
                 ki_text guard = {0};
                 put(&guard, "KN_$t", (ki_celem)e, 1u << k);
-                ki_text_printf(out, "#ifndef %s%s\n#define %s%s\n", guard.s ? guard.s : "", guards[h],
-                               guard.s ? guard.s : "", guards[h]);
-                ki_text_free(&guard);
+                const char *name = ki_cwritten(g, &guard);
+                ki_text_printf(out, "#ifndef %s%s\n#define %s%s\n", name, guards[h], name, guards[h]);
                 writers[h](out, (ki_celem)e, 1u << k);
                 ki_text_put(out, "#endif\n");
             }

@@ -25,16 +25,14 @@ static void declare_split(ki_cgen *g, const ki_local *r) {
     kn_dtype t = (kn_dtype)r->buf->dtype;
     ki_celem e = t == KN_BOOL ? KI_U8 : ki_cvalue_elem(t);
     int64_t size = r->buf->arg.buffer->size;
-    ki_text line = {0};
     for (int pass = 1; pass <= 128; pass *= 2) { /* one declaration for each lane count */
+        ki_text line = {0};
         unsigned n = 0;
-        ki_text_cut(&line, 0);
         for (int64_t k = 0; k < size; k++)
             if (r->lanes[k] == pass)
                 ki_text_printf(&line, "%s%s_%lld", n++ ? ", " : "", buffer_name(g, r->buf), (long long)k);
-        if (n) ki_cline(g, "%s %s;", ki_ctype(g, e, (unsigned)pass), line.s);
+        if (n) ki_cline(g, "%s %s;", ki_ctype(g, e, (unsigned)pass), ki_cwritten(g, &line));
     }
-    ki_text_free(&line);
 }
 
 void ki_cdeclare_storage(ki_cgen *g) {
@@ -184,9 +182,7 @@ static void load_lanes(ki_cgen *g, kn_uop u, const ki_address *a) {
         else if (gate) s = ki_cfmt(g, "%s ? %s : %s", ki_cscalar(g, gate), s, lane_alt(g, u, k));
         ki_text_printf(&list, k ? ", %s" : "%s", s);
     }
-    declare(g, u, w, ki_cfmt(g, "(%s){%s}", value_type(g, t, n, w), list.s ? list.s : ""));
-    if (list.oom) ki_cfail(g, u, "out of memory");
-    ki_text_free(&list);
+    declare(g, u, w, ki_cfmt(g, "(%s){%s}", value_type(g, t, n, w), ki_cwritten(g, &list)));
 }
 
 /* The lanes of a vector variable in reverse. */
@@ -194,10 +190,8 @@ static const char *reversed(ki_cgen *g, const char *v, unsigned n) {
     ki_text t = {0};
     ki_text_printf(&t, "__builtin_shufflevector(%s, %s", v, v);
     for (unsigned k = n; k-- > 0;) ki_text_printf(&t, ", %u", k);
-    const char *s = ki_cfmt(g, "%s)", t.s ? t.s : "");
-    if (t.oom) g->failed = true, ki_fail(g->ir->env, KI_E_NOMEM);
-    ki_text_free(&t);
-    return s;
+    ki_text_putc(&t, ')');
+    return ki_cwritten(g, &t);
 }
 
 /* Stride -1 as stride 1: the address of the last lane. */

@@ -41,10 +41,12 @@ bool cli_program_open(cli *c, cli_program *p, ki_env *env) {
     return ok;
 }
 
-bool cli_program_fits(cli *c, const cli_program *p, void *const *in) {
+bool cli_program_fits(cli *c, const cli_program *p, void *const *in, void *const *out, bool native) {
+    const void *const *given = (const void *const *)in;
     size_t i = 0;
     while (i < p->in.nin && !ki_is_variable(p->in.in[i].node)) i++;
-    bool fits = i == p->in.nin || unchecked(p->env) || ki_verify_calls(&p->in, (const void *const *)in);
+    bool fits = unchecked(p->env) ||
+                ((i == p->in.nin || ki_verify_calls(&p->in, given)) && (!native || ki_verify_run(&p->in, given, out)));
     if (!fits) cli_program_failed(c, p);
     return fits;
 }

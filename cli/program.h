@@ -18,8 +18,9 @@ typedef struct cli_program {
 /* Reads and checks the file c's operand names ("-": standard input). env NULL: one of its own. False after a message; either way
  * cli_program_close follows. */
 bool cli_program_open(cli *c, cli_program *p, ki_env *env);
-/* The same for what it checks of the program's variables, which have values now: in[i] is the array of in port i. */
-bool cli_program_fits(cli *c, const cli_program *p, void *const *in);
+/* The same for what it checks of the ports' values: in[i], out[i] are their arrays. native: to be run by the processor itself, which looks
+ * at no access; what is in out is lost. */
+bool cli_program_fits(cli *c, const cli_program *p, void *const *in, void *const *out, bool native);
 /* Lowers to `to`. False after a message. */
 bool cli_program_lower(cli *c, cli_program *p, ki_stage to);
 void cli_program_close(cli_program *p);

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include "base/hash.h"
+#include "device/device.h"
 #include "io/array.h"
 #include "program.h"
 #include "run/run.h"
@@ -227,11 +228,17 @@ static void timings(const runner *r, double wall) {
                 (unsigned long long)s.kernels_searched, (unsigned long long)s.trials_measured);
 }
 
+static bool is_native(const runner *r) {
+    unsigned unit;
+    const ki_device_class *d = ki_device_parse(r->p.env, cli_str(r->c, "device", NULL), &unit);
+    return d && d->runs && !d->execute;
+}
+
 static int run_program(runner *r) {
     const ki_program *p = &r->p.in;
     if (!check_names(r, "in", p->in, p->nin) || !check_names(r, "out", p->out, p->nout)) return CLI_USAGE;
     if (!allocate(r)) return r->p.env->err ? cli_program_failed(r->c, &r->p) : CLI_FAILED;
-    if (!cli_program_fits(r->c, &r->p, r->inp)) return CLI_FAILED;
+    if (!cli_program_fits(r->c, &r->p, r->inp, r->outp, is_native(r))) return CLI_FAILED;
     double begun = cli_now();
     if (!ki_run_program(r->k, p, cli_str(r->c, "device", NULL), r->inp, r->outp))
         return cli_program_failed(r->c, &r->p);

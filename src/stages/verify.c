@@ -308,3 +308,17 @@ bool ki_verify_meaning(const ki_program *in, const ki_program *out) {
     drop_side(&b, out->nin, out->nout);
     return ok;
 }
+
+bool ki_verify_run(const ki_program *p, const void *const *in, void *const *out) {
+    enum { STEPS = 1 << 24 };
+    int64_t most = STEPS;
+    for (size_t i = 0; i < p->nin && most > 0; i++) most -= numel(&p->in[i]);
+    for (size_t i = 0; i < p->nout && most > 0; i++) most -= numel(&p->out[i]);
+    if (p->stage < KI_S_RANGEIFY || most <= 0) return true;
+    ki_env *env = p->ir->env;
+    env->ins = ki_x86_understand;
+    if (ki_eval(p, in, out, &(ki_eval_opts){.budget = STEPS}) == KI_OK) return true;
+    bool leads_out = env->err == KI_E_EVAL_BOUNDS || env->err == KI_E_EVAL_OVERFLOW;
+    if (!leads_out) ki_env_clear(env); /* not known, or not yet */
+    return !leads_out;
+}

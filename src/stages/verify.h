@@ -12,6 +12,9 @@ bool ki_verify_stage(const ki_program *p);
 bool ki_verify_text(const ki_program *p);
 /* The last two of the ports' values, or of any (NULL). A variable outside its bounds is left to who runs it. */
 bool ki_verify_calls(const ki_program *p, const void *const *in);
+/* The same as far as 2^24 steps of the interpreter go, which know where data leads; with more elements than that in its ports a program
+ * passes. in, out: their arrays; what is in out is lost. */
+bool ki_verify_run(const ki_program *p, const void *const *in, void *const *out);
 /* Specs of a stage: a node is legal when one of them accepts it. */
 const ki_ruleset *const *ki_stage_specs(ki_stage s, unsigned *n);
 /* The same of one kernel in a store of its own. */

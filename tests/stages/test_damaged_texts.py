@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 
+import numpy as np
 import pytest
 
 STAGES = ["callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render"]
@@ -119,6 +120,30 @@ def test_variables_lead_out_of_memory_with_some_values(koine_session):
         assert "KN5013" in koine_session("run", "-", "--device", device, "--in", "n=101", stdin=text, ok=False).stderr
 
 
+@pytest.mark.parametrize("stage", ["rangeify", "plan", "render"])
+def test_data_leads_out_of_memory(koine_session, root, tmp_path, stage):
+    """Which is known once there is data. The gate lets through what the table has not."""
+    text = koine_session("compile", root / "examples/gather.kn", "--to", "rangeify", env={"KN_CPU": ""}).stdout
+    wide = re.sub(r"(= lt %\w+) 16\b", r"\1 1000000000", text)
+    assert wide != text
+    wide = koine_session("compile", "-", "--to", stage, stdin=wide, env={"KN_CPU": ""}).stdout
+    for row, fits in ((15, True), (16, False), (900_000_000, False)):
+        np.save(tmp_path / "i.npy", np.array([0, 3, row, 1, 2, 0], np.int32))
+        for device in ("CPU", "INTERP"):
+            r = koine_session("run", "-", "--device", device, "--in", f"index={tmp_path / 'i.npy'}", stdin=wide, ok=False)
+            assert (r.returncode == 0) == fits, r.stderr
+            assert fits or re.search(rf"KN4503: .*index {8 * row} is outside the 128 elements", r.stderr), r.stderr
+
+
+def test_iterations_in_the_midst_lead_out_of_memory(koine_session):
+    """One of a hundred thousand, which no end of a loop shows."""
+    text = ('koine 1 rangeify\n%x = param slot=0 : f32 [8]\n%r = range 0 LOOP 100000\n%a = lt %r 40002\n%b = lt 40000 %r\n%c = and %a %b\n%w = where %c %r invalid\n'
+            '%i = index %x %w\n%s = store %i 1.0\n%e = end %s %r\n%k = sink %e name="e"\n%b0 = buffer 0 GLOBAL size=8 : f32 [8]\n%l = call %k %b0\n%n = linear %l\nroot %n\nout "y" = %b0 : f32 [8]\n')
+    for device in ("CPU", "INTERP"):
+        r = koine_session("run", "-", "--device", device, stdin=text, ok=False)
+        assert r.returncode and "KN4503" in r.stderr and "index 40001 is outside the 8 elements" in r.stderr, r.stderr
+
+
 def test_one_kernel_called_twice_with_fewer_arguments(text_of, run):
     text = text_of("matmul", "rangeify")
     call = re.search(r"(%\d+) = call (.*)", text)
@@ -161,10 +186,10 @@ def a_word(rng, line):
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_texts_damaged_at_random(text_of, run, name, stage):
-    """No device crashes, and what the interpreter refuses the CPU refuses too, but for accesses that only some iterations in the midst make."""
+    """No device crashes, and what the interpreter refuses the CPU refuses too."""
     rng = random.Random(f"{name} {stage}")
     lines = text_of(name, stage).split("\n")
-    refused = passed = missed = 0
+    refused = passed = 0
     while refused + passed < 12:
         k = rng.randrange(1, len(lines) - 1)
         line = rng.choice([a_number, a_number, a_name, a_word])(rng, lines[k])
@@ -176,7 +201,4 @@ def test_texts_damaged_at_random(text_of, run, name, stage):
         assert not (cpu and cpu[0]) or "hint: " in cpu[1], cpu
         refused += bool(cpu and cpu[0])
         passed += not (cpu and cpu[0])
-        if cpu and not cpu[0] and told and told[0]:
-            assert re.search("KN450[23]: ", told[1]), (told, text)
-            missed += 1
-    assert missed <= 2
+        assert not (cpu and not cpu[0] and told and told[0]), (told, text)

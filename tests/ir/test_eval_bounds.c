@@ -236,8 +236,9 @@ static void sums_of_sums(kn_dtype t) {
     bool ok = true;
     double most = 0;
     for (int i = 0; i < 2000 && ok; i++) {
-        int rows = 2 + (int)(next() % 4), n = 2 + (int)(next() % 12), few = 1 + (int)(next() % 4);
-        double small = rounded(t, unit() * 16 * ki_roundoff(t)), sum = 0, got = 0, all[64];
+        enum { ROWS = 5, N = 13 };
+        int rows = 2 + (int)(next() % (ROWS - 1)), n = 2 + (int)(next() % (N - 1)), few = 1 + (int)(next() % 4);
+        double small = rounded(t, unit() * 16 * ki_roundoff(t)), sum = 0, got = 0, all[ROWS * N];
         ki_bound_acc whole, row;
         ki_bound_acc_start(&whole, KN_ADD, t, n);
         for (int r = 0; r < rows; r++) {

@@ -11,8 +11,7 @@ import pytest
 
 STAGES = ["callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render"]
 KERNELS = STAGES[1:]
-# No index and no loop's end is made of data in these, so where their accesses lead the loops say.
-PROGRAMS = ["matmul", "softmax", "layernorm", "conv", "cumsum", "linear_relu", "attention"]
+PROGRAMS = ["matmul", "softmax", "layernorm", "conv", "cumsum", "linear_relu", "attention", "gather", "scatter"]
 
 
 @pytest.fixture(scope="module")

@@ -34,18 +34,19 @@ static bool is_program(const char *path) {
 /* The file a command name stands for, ki_malloc'ed, or NULL: there is none, or memory ran out. */
 static char *find_program(const char *name, bool *oom) {
     if (strchr(name, '/')) {
-        char *same = is_program(name) ? copy(name, strlen(name)) : NULL;
-        *oom = !same && is_program(name);
+        bool there = is_program(name);
+        char *same = there ? copy(name, strlen(name)) : NULL;
+        *oom = there && !same;
         return same;
     }
     const char *path = getenv("PATH");
-    for (const char *p = path ? path : "/usr/bin:/bin"; *p;) {
+    for (const char *p = path ? path : "/usr/bin:/bin"; *p && !*oom;) {
         size_t n = strcspn(p, ":");
         ki_text t = {0};
         ki_text_putn(&t, n ? p : ".", n ? n : 1);
         ki_text_printf(&t, "/%s", name);
         if (!t.oom && is_program(t.s)) return ki_text_take(&t);
-        *oom |= t.oom;
+        *oom = t.oom;
         ki_text_free(&t);
         p += n + (p[n] == ':');
     }

@@ -176,8 +176,8 @@ static unsigned lane_bytes(const ki_target *t, kn_uop u) {
 
 static bool fits_word(kn_uop u) { return u->lo.i >= INT32_MIN && u->hi.i <= INT32_MAX; }
 
-/* Bytes a lane of machine code needs on the way: of an index that i32 does not hold, or that is divided by what is no
- * power of two where f32 is too short for it; of 8-bit products that a reduce will make. address: an index that is a base and
+/* Bytes a lane of machine code needs on the way: of what is compared; of an index that i32 does not hold, or that is divided by what is
+ * no power of two where f32 is too short for it; of 8-bit products that a reduce will make. address: an index that is a base and
  * so much a lane, which nobody makes a register of. */
 static unsigned native_bytes(const ki_target *t, kn_uop u, bool address) {
     bool product = u->op == KN_MUL || (u->op == KN_REDUCE && u->arg.reduce.op == KN_MUL);
@@ -186,12 +186,14 @@ static unsigned native_bytes(const ki_target *t, kn_uop u, bool address) {
     if (u->op == KN_REDUCE && ki_itemsize((kn_dtype)u->dtype) == 1) return 2;
     bool reads = false, fits = u->dtype != KN_IDX || fits_word(u);
     if (address) return 1;
+    unsigned own = lane_bytes(t, u);
     for (uint32_t k = 0; k < u->nsrc && ki_is_elementwise((kn_op)u->op); k++) {
+        unsigned its = lane_bytes(t, u->src[k]); /* a list that is compared, say: it has no lanes of its own to tell */
+        if (its > own) own = its;
         if (u->src[k]->dtype != KN_IDX || u->src[k]->op == KN_INVALID) continue;
         reads = true;
         fits = fits && fits_word(u->src[k]);
     }
-    unsigned own = lane_bytes(t, u);
     if (u->dtype != KN_IDX && !reads) return own;
     if ((u->op == KN_IDIV || u->op == KN_MOD) && fits) {
         kn_uop c = u->src[1];

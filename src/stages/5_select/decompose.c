@@ -12,37 +12,55 @@ static kn_uop apply(ki_ir *ir, kn_uop u, const ki_ruleset *const *sets, unsigned
     return u ? ki_rewrite(ir, u, &o) : NULL;
 }
 
-/* By id: how often nodes are read. */
+/* By id. */
 typedef struct readers {
     uint32_t n;
-    uint8_t *of; /* 2: more than once */
+    uint8_t *of; /* how often a node is read, 2: more than once; of a BUFFER ACROSS, too: what it holds is added up, lane by lane */
 } readers;
+enum { OFTEN = 2, ACROSS = 4 };
 
-/* (s, x): s is what a loop carries in registers, and nothing but the rule's sum reads e^x, as far as anyone counted. */
+/* What a LOAD reads; NULL: u is none. */
+static kn_uop buffer_of(kn_uop u) {
+    kn_uop from = u->op == KN_LOAD ? u->src[0] : NULL;
+    while (from && from->nsrc && from->op != KN_BUFFER) from = from->src[0];
+    return from && from->op == KN_BUFFER ? from : NULL;
+}
+
+static bool is_read_once(const readers *r, kn_uop u) { return !r->of || (u->id < r->n && (r->of[u->id] & 3) == 1); }
+
+/* (s, x): s are sums in registers that a loop carries and that are added up at its end, and nothing but the rule's sum reads e^x, as far as
+ * anyone counted. Which sums have such lanes does not hang on the number of threads (3_optimize/orders.c); whether rows are added one by
+ * one, by a loop in registers or in memory, does. */
 bool ki_is_added_only(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
     const readers *r = m->user;
-    kn_uop s = v[0].node, e = m->root->src[m->root->src[0] == s], from = s->op == KN_LOAD ? s->src[0] : NULL;
+    kn_uop s = v[0].node, e = m->root->src[m->root->src[0] == s], from = buffer_of(s);
     (void)n;
-    while (from && from->nsrc && from->op != KN_BUFFER) from = from->src[0];
-    bool carried = from && from->op == KN_BUFFER && from->arg.buffer->addrspace == KN_REG;
-    *out = (ki_val){.kind = KI_V_BOOL, .i = !r->of || (carried && e->id < r->n && r->of[e->id] == 1)};
+    bool carried = from && from->arg.buffer->addrspace == KN_REG;
+    bool only = !r->of || (carried && r->of[from->id] & ACROSS && is_read_once(r, e));
+    if (e->op == KN_WHERE) only = only && is_read_once(r, e->src[1]);
+    *out = (ki_val){.kind = KI_V_BOOL, .i = only};
     return true;
+}
+
+static void count_readers(const readers *r, kn_uop u) {
+    for (uint32_t j = 0; j < u->nsrc; j++) r->of[u->src[j]->id] += (r->of[u->src[j]->id] & 3) < OFTEN;
+    kn_uop from = u->op == KN_REDUCE && u->arg.reduce.op == KN_ADD ? buffer_of(u->src[0]) : NULL;
+    if (from) r->of[from->id] |= ACROSS;
 }
 
 /* Powers that are added to a sum, and read by nothing else, have rules of their own. */
 static kn_uop add_powers(ki_ir *ir, kn_uop sink) {
-    static const ki_ruleset *const sets[] = {&ki_rules_added32};
+    static const ki_ruleset *const sets[] = {&ki_rules_gated, &ki_rules_added32};
     kn_uop *node;
     int64_t count = sink ? ki_toposort(ir, &sink, 1, &node) : -1;
     if (count < 0) return NULL;
     bool any = false;
     for (int64_t i = 0; i < count && !any; i++) any = node[i]->op == KN_EXP;
     readers r = {.n = ir->n, .of = any ? ki_calloc(ir->n, 1) : NULL};
-    for (int64_t i = 0; i < count && r.of; i++)
-        for (uint32_t j = 0; j < node[i]->nsrc; j++) r.of[node[i]->src[j]->id] += r.of[node[i]->src[j]->id] < 2;
+    for (int64_t i = 0; i < count && r.of; i++) count_readers(&r, node[i]);
     ki_free(node);
     if (!any) return sink;
-    ki_rewrite_opts o = {.sets = sets, .nsets = 1, .fp = KI_FP_AFN | KI_FP_CONTRACT, .user = &r};
+    ki_rewrite_opts o = {.sets = sets, .nsets = 2, .fp = KI_FP_AFN | KI_FP_CONTRACT, .user = &r};
     kn_uop u = r.of ? ki_rewrite(ir, sink, &o) : (ki_fail(ir->env, KI_E_NOMEM), NULL);
     ki_free(r.of);
     return u;

@@ -1,5 +1,5 @@
-"""With AVX-512 e^x that is only added to a sum that a loop carries is no value of its own (added32, math32.kr): by how much it is off, what its ends are, and
-what is left alone."""
+"""With AVX-512 e^x that is only added to sums that a loop carries, lane by lane, is no value of its own (added32, math32.kr): by how much it is off, what its ends
+are, that threads have the same bits, and what is left alone."""
 import re
 
 import numpy as np

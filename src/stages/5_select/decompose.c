@@ -12,12 +12,13 @@ static kn_uop apply(ki_ir *ir, kn_uop u, const ki_ruleset *const *sets, unsigned
     return u ? ki_rewrite(ir, u, &o) : NULL;
 }
 
-/* By id. */
+enum { OFTEN = 2, READ = 3, ACROSS = 4 };
+
+/* By id: how often a node is read, OFTEN: more than once; of a BUFFER ACROSS, too: what it holds is added up, lane by lane. */
 typedef struct readers {
     uint32_t n;
-    uint8_t *of; /* how often a node is read, 2: more than once; of a BUFFER ACROSS, too: what it holds is added up, lane by lane */
+    uint8_t *of;
 } readers;
-enum { OFTEN = 2, ACROSS = 4 };
 
 /* What a LOAD reads; NULL: u is none. */
 static kn_uop buffer_of(kn_uop u) {
@@ -26,7 +27,7 @@ static kn_uop buffer_of(kn_uop u) {
     return from && from->op == KN_BUFFER ? from : NULL;
 }
 
-static bool is_read_once(const readers *r, kn_uop u) { return !r->of || (u->id < r->n && (r->of[u->id] & 3) == 1); }
+static bool is_read_once(const readers *r, kn_uop u) { return !r->of || (u->id < r->n && (r->of[u->id] & READ) == 1); }
 
 /* (s, x): s are sums in registers that a loop carries and that are added up at its end, and nothing but the rule's sum reads e^x, as far as
  * anyone counted. Which sums have such lanes does not hang on the number of threads (3_optimize/orders.c); whether rows are added one by
@@ -43,7 +44,7 @@ bool ki_is_added_only(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
 }
 
 static void count_readers(const readers *r, kn_uop u) {
-    for (uint32_t j = 0; j < u->nsrc; j++) r->of[u->src[j]->id] += (r->of[u->src[j]->id] & 3) < OFTEN;
+    for (uint32_t j = 0; j < u->nsrc; j++) r->of[u->src[j]->id] += (r->of[u->src[j]->id] & READ) < OFTEN;
     kn_uop from = u->op == KN_REDUCE && u->arg.reduce.op == KN_ADD ? buffer_of(u->src[0]) : NULL;
     if (from) r->of[from->id] |= ACROSS;
 }

@@ -81,15 +81,21 @@ static bool sum_exact(double a, double b, double s) {
     double t = a + b, z = t - a, e = (a - (t - z)) + (b - z);
     return t == s && e == 0;
 }
+/* Is what rounding took off v a number itself, or v a zero that is none of a small one? */
+static bool tells(double v) { return fabs(v) >= 0x1p-960; }
+static bool product_exact(double a, double b, double v) {
+    return v == 0 ? a == 0 || b == 0 : tells(v) && fma(a, b, -v) == 0;
+}
+
 static bool rounded_nothing(kn_op op, kn_dtype t, const double *x, double v) {
     switch (op) {
     case KN_ADD: return sum_exact(x[0], x[1], v);
     case KN_SUB: return sum_exact(x[0], -x[1], v);
-    case KN_MUL: return fma(x[0], x[1], -v) == 0;
-    case KN_DIV: return fma(v, x[1], -x[0]) == 0 && isfinite(x[1]);
+    case KN_MUL: return product_exact(x[0], x[1], v);
+    case KN_DIV: return product_exact(v, x[1], x[0]) && isfinite(x[1]);
     case KN_RECIP: return fma(v, x[0], -1) == 0;
-    case KN_SQRT: return fma(v, v, -x[0]) == 0;
-    case KN_MULACC: return fma(x[0], x[1], -(x[0] * x[1])) == 0 && sum_exact(x[0] * x[1], x[2], v);
+    case KN_SQRT: return product_exact(v, v, x[0]);
+    case KN_MULACC: return product_exact(x[0], x[1], x[0] * x[1]) && sum_exact(x[0] * x[1], x[2], v);
     default: return (void)t, false;
     }
 }

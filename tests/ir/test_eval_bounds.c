@@ -342,6 +342,35 @@ static void programs(void) {
     lab_close(&L);
 }
 
+/* What rounding takes off a number near the least is no number, so it cannot be looked at. */
+static void small(void) {
+    static const struct {
+        kn_op op;
+        double x, y;
+        bool exact;
+    } of[] = {{KN_MUL, 0x1.000001p-1040, 0x1.8p-30, false},
+              {KN_MUL, 0x1p-600, 0x1p-600, false},
+              {KN_MUL, 0x1.8p-20, 0x1.8p-20, true},
+              {KN_MUL, 0, 0x1p-1060, true},
+              {KN_DIV, 0x1.8p-1070, 3, false},
+              {KN_DIV, 0x1.8p-20, 3, true},
+              {KN_SQRT, 0x1p-1073, 0, false},
+              {KN_SQRT, 0x1p-20, 0, true}};
+    kn_dtype in[3] = {KN_F64, KN_F64, KN_F64};
+    for (unsigned i = 0; i < sizeof of / sizeof *of; i++) {
+        uint64_t v[2] = {ki_bits_from_f64(KN_F64, of[i].x), ki_bits_from_f64(KN_F64, of[i].y)}, r;
+        const uint64_t *src[2] = {&v[0], &v[1]};
+        const double *none[2] = {NULL, NULL};
+        double bound = -1;
+        ki_apply a;
+        bool ran =
+            ki_apply_init(&a, of[i].op, KN_F64, in, (unsigned)ki_ops[of[i].op].least) && ki_apply_run(&a, 1, src, &r);
+        if (ran) ki_bound_run(&a, 1, src, none, &r, &bound);
+        CHECK(bound == (of[i].exact ? 0 : KI_ROUNDED), "%s(%g, %g): bound %g", ki_ops[of[i].op].name, of[i].x, of[i].y,
+              bound);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) seed ^= strtoull(argv[1], NULL, 0) * 0x9e3779b97f4a7c15u;
     loops();
@@ -358,5 +387,6 @@ int main(int argc, char **argv) {
         trees(KN_MAX, floats[k]);
     }
     programs();
+    small();
     return tap_done();
 }

@@ -17,6 +17,7 @@
  *   rest  = END(STORE(buf[j"], buf[j"] + REDUCE(x(1 + r, s", j"), s")), r, j"), r < l - 1 */
 #include "stages/3_optimize/choose.h"
 #include "ir/scalar.h"
+#include "stages/accumulate.h"
 #include "stages/indexing.h"
 
 #include <string.h>
@@ -129,11 +130,8 @@ static kn_uop grown(ki_ir *ir, kn_uop x, const columns *c, const walk *w, kn_uop
         uint32_t i = 0;
         for (; v && op == KN_MAX && of[i]; i++) v = ki_op2(ir, op, of[i], v), of[i] = NULL;
         if (!v) return NULL;
-        bool product = w->contract && op == KN_ADD && v->op == KN_MUL && (v->dtype == KN_F32 || v->dtype == KN_F64);
         if (op == KN_MAX) of[i] = v;
-        else if (!acc) acc = v;
-        else if (product) acc = ki_op3(ir, KN_MULACC, v->src[0], v->src[1], acc);
-        else acc = ki_op2(ir, op, acc, v);
+        else acc = acc ? ki_accumulate(ir, w->contract, op, acc, v) : v;
     }
     for (uint32_t i = 0; i < LEVELS; i++)
         if (of[i]) acc = acc ? ki_op2(ir, op, acc, of[i]) : of[i];

@@ -14,6 +14,7 @@
 
 #include "base/cpuid.h"
 #include "ir/scalar.h"
+#include "stages/accumulate.h"
 
 #include <string.h>
 
@@ -105,18 +106,9 @@ static bool is_dot(kn_uop v) {
     return v->src[0]->arg.bits == ki_scalar_identity(KN_ADD, (kn_dtype)v->dtype, true);
 }
 
-/* A product added to the accumulator is contracted where the target does that in one instruction. One that is left out
- * where c does not hold, by adding -0.0, leaves the accumulator as it is. */
 static kn_uop accumulate(ki_ex *x, kn_op op, kn_uop old, kn_uop v) {
-    ki_ir *ir = x->ir;
-    if (op == KN_ADD && is_dot(v)) return ki_with_src(ir, v, (kn_uop[]){old, v->src[1], v->src[2]});
-    bool contracts =
-        op == KN_ADD && (v->dtype == KN_F32 || v->dtype == KN_F64) && x->target && ki_target_has(x->target, KN_MULACC);
-    bool left_out = contracts && v->op == KN_WHERE && v->src[1]->op == KN_MUL && ki_is_minus_zero(v->src[2]);
-    kn_uop product = left_out ? v->src[1] : v;
-    if (!contracts || product->op != KN_MUL) return ki_op2(ir, op, old, v);
-    kn_uop sum = ki_op3(ir, KN_MULACC, product->src[0], product->src[1], old);
-    return left_out ? ki_op3(ir, KN_WHERE, v->src[0], sum, old) : sum;
+    if (op == KN_ADD && is_dot(v)) return ki_with_src(x->ir, v, (kn_uop[]){old, v->src[1], v->src[2]});
+    return ki_accumulate(x->ir, x->target && ki_target_has(x->target, KN_MULACC), op, old, v);
 }
 
 /* Of the loops of a sum the innermost, if its terms are written out (3_optimize/terms.c); NULL: it runs. */

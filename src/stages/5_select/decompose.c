@@ -38,7 +38,7 @@ bool ki_is_added_only(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
     (void)n;
     bool carried = from && from->arg.buffer->addrspace == KN_REG;
     bool only = !r->of || (carried && r->of[from->id] & ACROSS && is_read_once(r, e));
-    if (e->op == KN_WHERE) only = only && is_read_once(r, e->src[1]);
+    if (e->op == KN_WHERE) only = only && is_read_once(r, e->src[1 + (e->src[1]->op != KN_EXP)]);
     *out = (ki_val){.kind = KI_V_BOOL, .i = only};
     return true;
 }

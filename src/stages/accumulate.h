@@ -4,7 +4,8 @@
 
 #include "ir/uop.h"
 
-/* old op v. contract: a product and its sum are one step where op is ADD; so is one that a condition chooses, whatever else it would be. */
+/* old op v; of a dot product the instruction that adds it. contract: a product and its sum are one step where op is ADD; so is one that a condition
+ * chooses, whatever the term would be else. */
 kn_uop ki_accumulate(ki_ir *ir, bool contract, kn_op op, kn_uop old, kn_uop v);
 
 #endif

@@ -100,17 +100,6 @@ static kn_uop inside_outer(ki_ex *x, kn_uop u, kn_uop buffer) {
     return result;
 }
 
-/* A dot product added to nothing (3_optimize/dots.c): its instruction adds it to the accumulator. */
-static bool is_dot(kn_uop v) {
-    if (v->op != KN_INS || v->nsrc != 3 || !ki_is_const(v->src[0])) return false;
-    return v->src[0]->arg.bits == ki_scalar_identity(KN_ADD, (kn_dtype)v->dtype, true);
-}
-
-static kn_uop accumulate(ki_ex *x, kn_op op, kn_uop old, kn_uop v) {
-    if (op == KN_ADD && is_dot(v)) return ki_with_src(x->ir, v, (kn_uop[]){old, v->src[1], v->src[2]});
-    return ki_accumulate(x->ir, x->target && ki_target_has(x->target, KN_MULACC), op, old, v);
-}
-
 /* Of the loops of a sum the innermost, if its terms are written out (3_optimize/terms.c); NULL: it runs. */
 static kn_uop written_out(const ki_ex *x, const kn_uop *loop, uint32_t nloop) {
     const ki_kernel *info = x->scope.node[x->scope.n - 1]->arg.kernel;
@@ -153,6 +142,7 @@ static bool open_acc(ki_ex *x, kn_uop u, bool alone, kn_uop *loop, uint32_t nloo
     a->lanes = lane_numbers(x, v, &n);
     a->buffer = ki_buffer_make(ir, ir->next_buffer, n, t, KN_REG, 0);
     kn_uop start = ki_const_bits(ir, t, ki_scalar_identity(op, t, true));
+    bool contract = x->target && ki_target_has(x->target, KN_MULACC);
     src[0] = a->buffer;
     src[1] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, inside_outer(x, u, a->buffer), a->lanes), start);
     memcpy(src + 2, loop, nloop * sizeof *loop);
@@ -160,7 +150,8 @@ static bool open_acc(ki_ex *x, kn_uop u, bool alone, kn_uop *loop, uint32_t nloo
     for (int64_t i = 0, terms = out ? ki_extent(out) : 1; i < terms && base; i++) { /* each for all lanes */
         kn_uop place = ki_index(ir, i), at = ki_op2(ir, KN_INDEX, base, a->lanes),
                term = out ? ki_substitute(ir, v, &out, &place, 1) : v;
-        a->update = term ? ki_op2(ir, KN_STORE, at, accumulate(x, op, ki_op1(ir, KN_LOAD, at), term)) : NULL;
+        kn_uop sum = term ? ki_accumulate(ir, contract, op, ki_op1(ir, KN_LOAD, at), term) : NULL;
+        a->update = sum ? ki_op2(ir, KN_STORE, at, sum) : NULL;
         base = !a->update ? NULL : i + 1 < terms ? ki_op2(ir, KN_AFTER, base, a->update) : base;
     }
     if (!base) a->update = NULL;

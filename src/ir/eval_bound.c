@@ -81,10 +81,9 @@ static bool sum_exact(double a, double b, double s) {
     double t = a + b, z = t - a, e = (a - (t - z)) + (b - z);
     return t == s && e == 0;
 }
-/* Is what rounding took off v a number itself, or v a zero that is none of a small one? */
-static bool tells(double v) { return fabs(v) >= 0x1p-960; }
+/* Is v a b? Of what is less than this the rest of the product may be less than any number: it is taken for rounded. */
 static bool product_exact(double a, double b, double v) {
-    return v == 0 ? a == 0 || b == 0 : tells(v) && fma(a, b, -v) == 0;
+    return v == 0 ? a == 0 || b == 0 : fabs(v) >= 0x1p-960 && fma(a, b, -v) == 0;
 }
 
 static bool rounded_nothing(kn_op op, kn_dtype t, const double *x, double v) {

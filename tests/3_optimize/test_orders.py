@@ -67,27 +67,3 @@ def test_parts_are_for_one_sum_of_each_row(koine, root):
     text = (root / "examples/softmax.kn").read_text().replace("32, 64", "4096, 4096").replace("32, 1", "4096, 1")
     said = koine("compile", "-", "--to", "optimize", stdin=text, env={"KN_THREADS": 2, "KN_ALONE": "1", "KN_CPU": "avx2", "KN_CODE": "x86"})
     assert re.findall(r"threads=(\d+)", said.stdout) == ["2"], said.stdout
-
-
-# Sums down columns, of what is more than an element: (shape of x, rows of the table, before the sum, shape of what is added up). Rows are added one by one in memory,
-# or in a loop, as threads have it.
-GELU = "%t = mul %v 0.70710677\n%u = erf %t\n%w = add %u 1.0\n%h = mul %v 0.5\n%p = mul %h %w"
-GATED = "%t = mul %v 1.37\n%w = add %t 0.3\n%q = mul %v %w\n%p = pad %q ({before}) ({to})"
-COLUMNS = [((33, 97), GELU, (97, 33)), ((32, 64), GELU, (64, 32)), ((5, 256), GELU, (256, 5)), ((200, 100), GATED.format(before="1, 1", to="102, 206"), (102, 206)),
-           ((48, 32), GATED.format(before="0, 3", to="37, 52"), (37, 52)), ((31, 7), GATED.format(before="3, 1", to="11, 33"), (11, 33))]
-
-
-@pytest.mark.runs
-@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
-@pytest.mark.parametrize("shape, term, dims", COLUMNS)
-def test_rows_add_up_as_a_loop_does(koine, tmp_path, shape, term, dims, level):
-    np.save(tmp_path / "x.npy", np.random.default_rng(7).standard_normal(shape).astype(np.float32))
-    text = f'koine 1 tensor\n%x = param "x" : f32 [{shape[0]}, {shape[1]}]\n%v = permute %x order=(1, 0)\n{term}\n%s = reduce add %p axes=(1)\n'
-    text += f'%y = expand %s ({dims[0]}, {dims[1]})\nout "y" = %y\n'
-    made = []
-    for threads in (1, 2, 3, 5):
-        koine("run", "-", "--in", f"x={tmp_path / 'x.npy'}", "--out", f"y={tmp_path / 'y.npy'}", stdin=text,
-              env={"KN_THREADS": threads, "KN_ALONE": "1", "KN_CPU": level, "KN_STREAM": "1"})
-        made.append(np.load(tmp_path / "y.npy").view(np.int32))
-    for other in made[1:]:
-        np.testing.assert_array_equal(made[0], other)

@@ -1,5 +1,5 @@
 """With AVX-512 e^x that is only added to sums that a loop carries, lane by lane, is no value of its own (added32, math32.kr): by how much it is off, what its ends
-are, that threads have the same bits, and what is left alone."""
+are, and what is left alone."""
 import re
 
 import numpy as np
@@ -57,43 +57,10 @@ def test_its_ends(koine, tmp_path, power, want):
     np.testing.assert_allclose(sums(koine, tmp_path, x), np.full(16, want), rtol=3e-7)
 
 
-# What few threads add up row by row, in memory, or in vectors beside conditions, others do in a loop of their own: (shape, order of axes, axis of the sum, less the
-# maximum, padded before and to).
-THREADS = [((2, 16), (1, 0), 1, False, None), ((65, 32, 24), (0, 1, 2), 0, False, ((0, 1, 3), (70, 33, 28))), ((8, 24), (1, 0), 1, True, None),
-           ((2, 65, 65), (0, 1, 2), 0, True, None), ((33, 257), (0, 1), 1, True, ((1, 0), (37, 257))), ((64, 1000), (0, 1), 1, False, None)]
-
-
-def program(shape, order, axis, less, pad):
-    def text(values):
-        return ", ".join(map(str, values))
-    dims = [shape[k] for k in order]
-    lines = ["koine 1 tensor", f'%x = param "x" : f32 [{text(shape)}]', f"%v = permute %x order=({text(order)})"]
-    if less:
-        lines += [f"%m = reduce max %v axes=({axis})", f"%b = expand %m ({text(dims)})", "%d = sub %v %b"]
-    lines += [f"%e = exp {'%d' if less else '%v'}"]
-    if pad:
-        lines += [f"%p = pad %e ({text(pad[0])}) ({text(pad[1])})"]
-        dims = pad[1]
-    lines += [f"%s = reduce add {'%p' if pad else '%e'} axes=({axis})", f"%y = expand %s ({text(dims)})", 'out "y" = %y']
-    return "\n".join(lines) + "\n"
-
-
-@pytest.mark.runs("avx512")
-@pytest.mark.parametrize("shape, order, axis, less, pad", THREADS)
-def test_threads_have_the_same_bits(koine, tmp_path, shape, order, axis, less, pad):
-    np.save(tmp_path / "x.npy", np.random.default_rng(1).uniform(-4, 4, shape).astype(np.float32))
-    made = []
-    for threads in (1, 2, 3, 5):
-        koine("run", "-", "--in", f"x={tmp_path / 'x.npy'}", "--out", f"y={tmp_path / 'y.npy'}", stdin=program(shape, order, axis, less, pad),
-              env={"KN_CPU": "avx512", "KN_THREADS": str(threads), "KN_ALONE": "1", "KN_STREAM": "1"})
-        made.append(np.load(tmp_path / "y.npy").view(np.int32))
-    for other in made[1:]:
-        np.testing.assert_array_equal(made[0], other)
-
-
 def test_which_sums(koine):
-    """Those with lanes, under conditions or not: a column's is plain, which rows may be added to one by one."""
-    assert "added32" in sets(koine, program((64, 1000), (0, 1), 1, False, None), "avx512")
-    assert "added32" in sets(koine, program((64, 1000), (0, 1), 1, False, ((1, 0), (66, 1000))), "avx512")
-    assert "added32" not in sets(koine, program((1000, 64), (0, 1), 0, False, None), "avx512")
-    assert "added32" not in sets(koine, program((2, 16), (1, 0), 1, False, None), "avx512")
+    """Those with lanes, under a condition or not: a column's is plain, which rows may be added to one by one (3_optimize/test_threaded_sums.py)."""
+    rows = ROWS.format(m=64, n=1000)
+    padded = rows.replace("%s = reduce add %e", "%p = pad %e (1, 0) (66, 1000)\n%s = reduce add %p").replace("%s (64)", "%s (66)")
+    columns = rows.replace("axes=(1)", "axes=(0)").replace("%s (64)", "%s (1000)")
+    assert "added32" in sets(koine, rows, "avx512") and "added32" in sets(koine, padded, "avx512")
+    assert "added32" not in sets(koine, columns, "avx512")

@@ -103,8 +103,7 @@ static order order_of(const ki_scope *s, kn_uop sum, const ki_kernel *info, cons
 /* The last of the terms that v adds to *before: what it is, 0: v is none such. */
 static uint64_t last_term(kn_uop v, const uint64_t *what, kn_uop *before) {
     uint64_t product = ki_hash2(KN_MUL, v->dtype);
-    bool gated = v->op == KN_WHERE && v->src[1]->op == KN_MULACC && v->src[1]->src[2] == v->src[2];
-    if (gated) v = v->src[1];
+    if (v->op == KN_WHERE && v->src[1]->op == KN_MULACC) v = v->src[1]; /* under a condition (stages/accumulate.c) */
     if (v->op == KN_ADD) return *before = v->src[0], what[v->src[1]->id];
     if (v->op != KN_MULACC) return 0;
     return *before = v->src[2], ki_hash2(ki_hash2(product, what[v->src[0]->id]), what[v->src[1]->id]);

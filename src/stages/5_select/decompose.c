@@ -27,7 +27,7 @@ static kn_uop buffer_of(kn_uop u) {
     return from && from->op == KN_BUFFER ? from : NULL;
 }
 
-static bool is_read_once(const readers *r, kn_uop u) { return !r->of || (u->id < r->n && (r->of[u->id] & READ) == 1); }
+static bool is_read_once(const readers *r, kn_uop u) { return u->id < r->n && (r->of[u->id] & READ) == 1; }
 
 /* (s, x): s are sums in registers that a loop carries and that are added up at its end, and nothing but the rule's sum reads e^x, as far as
  * anyone counted. Which sums have such lanes does not hang on the number of threads (3_optimize/orders.c); whether rows are added one by
@@ -36,10 +36,9 @@ bool ki_is_added_only(ki_match *m, const ki_val *v, unsigned n, ki_val *out) {
     const readers *r = m->user;
     kn_uop s = v[0].node, e = m->root->src[m->root->src[0] == s], from = buffer_of(s);
     (void)n;
-    bool carried = from && from->arg.buffer->addrspace == KN_REG;
-    bool only = !r->of || (carried && r->of[from->id] & ACROSS && is_read_once(r, e));
-    if (e->op == KN_WHERE) only = only && is_read_once(r, e->src[1 + (e->src[1]->op != KN_EXP)]);
-    *out = (ki_val){.kind = KI_V_BOOL, .i = only};
+    kn_uop power = e->op == KN_WHERE ? e->src[e->src[1]->op == KN_EXP ? 1 : 2] : e;
+    bool carried = r->of && from && from->arg.buffer->addrspace == KN_REG && r->of[from->id] & ACROSS;
+    *out = (ki_val){.kind = KI_V_BOOL, .i = !r->of || (carried && is_read_once(r, e) && is_read_once(r, power))};
     return true;
 }
 

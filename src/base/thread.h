@@ -34,7 +34,7 @@ bool ki_pool_is_left(const ki_pool *p);
 void ki_pool_run(ki_pool *p, int64_t n, ki_task *fn, void *arg);
 
 /* The largest frame of a kernel, in bytes. */
-enum { KI_FRAME_MOST = 4 << 20 };
+enum { KI_FRAME_MOST = 6 << 20 };
 
 /* Runs fn(arg, 0) where a stack has room for what kernels keep there: on the caller's, or, of which little is left, on that of a thread made for it.
  * False: there is no memory for either. */

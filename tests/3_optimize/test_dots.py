@@ -125,7 +125,8 @@ def test_tiles_begin_as_what_is_kept(koine, case, tmp_path):
         text = koine("compile", p, "--target", "x86", "--to", stage, env=env).stdout
         q = tmp_path / "q.kn"
         q.write_text(text)
-        assert re.search(r"rows \d+ \d+ top", text)
+        parts = re.search(r"rows \d+ \d+( top)?", text) # of what a second cache holds in each tile
+        assert parts and (parts[1] is not None) == (want.shape[1] // 32 * 32 * k * (2 if x == "bf16" else 1) <= 1 << 19)
         koine("run", q, *args, "--device", "INTERP")
         assert close(np.load(out), want, x, k)
     whole = not any(n % 16 for n in want.shape[1:])
@@ -214,6 +215,22 @@ def test_tiles_of_the_processor(koine, case):
     assert close(np.load(out), want, x, k)
 
 
+# Columns that blocks do not divide, rows that threads deal out unevenly, too few of either for whole blocks.
+WIDE = [("bf16", "bf16", (1, 128, 2304, 1000), 0, 0), ("bf16", "bf16", (1, 1000, 4096, 1000), 0, 0), ("i8", "i8", (1, 144, 4608, 700), 0, 0),
+        ("bf16", "bf16", (2, 300, 2560, 344), 0, 0), ("u8", "u8", (1, 2100, 4160, 330), 0, 0)]
+
+
+@pytest.mark.runs("amx")
+@pytest.mark.parametrize("case", WIDE, ids=name, indirect=True)
+def test_parts_on_any_number_of_threads(koine, case):
+    p, args, out, want, x, k = case
+    got = []
+    for threads in (1, 2, 3, 5):
+        koine("run", p, *args, env={"KN_CPU": "amx", "KN_THREADS": threads, "KN_ALONE": 1})
+        got.append(np.load(out))
+    assert close(got[0], want, x, k) and all(np.array_equal(g, got[0]) for g in got)
+
+
 def test_panels_lie_side_by_side(koine, tmp_path):
     """As many as a second cache holds, copied once for all rows, which go through all of them."""
     p = tmp_path / "p.kn"
@@ -227,14 +244,47 @@ def test_panels_lie_side_by_side(koine, tmp_path):
     assert "vmovd " not in listing
 
 
-def test_nothing_is_asked_for_behind_tiles(koine, tmp_path):
-    """Lines of the result, as where sums take longer (tests/8_render/test_prefetch.py)."""
+def listing_of(koine, p, level="amx", **env):
+    return koine("compile", p, "--target", "x86", env={"KN_CPU": level, "KN_THREADS": "1", "KN_CODE": "x86", "KN_STREAM": str(4 << 20)} | env).stdout
+
+
+def steps_of(code):
+    """The innermost loops that multiply tiles: their instructions."""
+    loops = [re.findall(r"^    (\S+)", part.split("\n    jl ")[0], re.M) for part in code.split(":\n") if "\n    jl " in part]
+    return [loop for loop in loops if any(i.startswith("tdp") for i in loop)]
+
+
+@pytest.mark.parametrize("terms", [1024, 2048])
+def test_what_is_asked_for_beside_tiles(koine, tmp_path, terms):
+    """In each step a line of the next tile's results, and two of the next strip of rows (of its 32, in 16 panels or 8), which come past the first cache
+    where they are so long that it would keep none of them."""
     p = tmp_path / "p.kn"
-    text = program("bf16", "bf16", (1, 1024, 1024, 1024), 0, 0)[0]
+    text = program("bf16", "bf16", (1, 1024, terms, 1024), 0, 0)[0]
     p.write_text(text.replace('out "o" = %o', '%o1 = cast %o : bf16\nout "o" = %o1'))
-    for level, asked in (("amx", False), ("fp16", True)):
-        code = koine("compile", p, "--target", "x86", env={"KN_CPU": level, "KN_THREADS": "1", "KN_CODE": "x86", "KN_STREAM": str(4 << 20)}).stdout
-        assert ("prefetchw" in code) == asked and ("tdpbf16ps" in code) != asked
+    step, = steps_of(listing_of(koine, p))
+    assert step.count("tdpbf16ps") == 4 and step.count("prefetchw") == 1
+    assert step.count("prefetcht1") == (2 if terms == 1024 else 4)
+    assert (step.count("tileloadd"), step.count("tileloaddt1")) == ((2, 2) if terms == 1024 else (0, 4))
+    assert "prefetchw" in listing_of(koine, p, "fp16")  # as where sums take longer (tests/8_render/test_prefetch.py)
+
+
+def test_long_rows_go_in_parts(koine, tmp_path):
+    """Of 4096 terms 1024 at a time, for all rows and as many columns as the second cache has panels of then: what is summed up is kept, and asked for a tile
+    ahead. In a kernel of three such products each has its part of the stack."""
+    p = tmp_path / "p.kn"
+    p.write_text(program("bf16", "bf16", (1, 512, 4096, 1024), 0, 0)[0])
+    env = {"KN_CPU": "amx", "KN_THREADS": "1", "KN_CODE": "x86"}
+    text = koine("compile", p, "--to", "optimize", env=env).stdout
+    assert len(re.findall(r"LOCAL size=262144\b", text)) == 2 and "split 2 32 R" in text  # 512 rows' sums, 1024 terms' words, of 512 columns
+    step, = steps_of(listing_of(koine, p))
+    assert step.count("tdpbf16ps") == 4 and step.count("prefetchw") == 2 and step.count("prefetcht1") == 2
+    lines = ["koine 1 tensor", '%x = param "x" : bf16 [1024, 4096]', "%xc = cast %x : f32", "%x1 = reshape %xc (1024, 4096, 1)", "%xe = expand %x1 (1024, 4096, 1024)"]
+    for k in range(3):
+        lines += [f'%w{k} = param "w{k}" : bf16 [4096, 1024]', f"%c{k} = cast %w{k} : f32", f"%r{k} = reshape %c{k} (1, 4096, 1024)", f"%e{k} = expand %r{k} (1024, 4096, 1024)",
+                  f"%p{k} = mul %xe %e{k}", f"%y{k} = reduce add %p{k} axes=(1)", f'out "y{k}" = %y{k}']
+    p.write_text("\n".join(lines) + "\n")
+    code = listing_of(koine, p)
+    assert len(steps_of(code)) == 3 and max(int(n) for n in re.findall(r"frame (\d+) bytes", code)) < 6 << 20
 
 
 def test_signs_are_turned_where_words_are_copied(koine, tmp_path):

@@ -78,7 +78,7 @@ static void test_stacks(void) {
     if (most.rlim_cur >= 8 << 20)
         CHECK(after((most.rlim_cur < 64 << 20 ? most.rlim_cur : 64 << 20) - (2 << 20)), "most of its stack used");
     CHECK(thread_goes_deep(64 << 20), "a thread with much room");
-    CHECK(thread_goes_deep(5 << 20), "a thread with room for a frame, but for nothing besides");
+    CHECK(thread_goes_deep(KI_FRAME_MOST + (1 << 20)), "a thread with room for a frame, but for nothing besides");
     CHECK(thread_goes_deep(1 << 20) && thread_goes_deep(1 << 17), "threads with little room");
     CHECK(coroutine_goes_deep(), "a stack that is no thread's");
 }

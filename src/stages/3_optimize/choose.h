@@ -34,6 +34,7 @@ typedef struct ki_choice {
     uint32_t beside;                    /* id + 1 of a sum's loop whose parts are gone through side by side */
     uint32_t once;                      /* id + 1 of the loop of a heavy sum that others follow seldom (ki_is_seldom) */
     bool paired;                        /* rows go two beside each other (pairs.c) */
+    bool parts;                         /* sums of AMX's tiles are kept for many rows (strips.c) */
     bool apart;                         /* rows are read in several places (places.c), a vector of each */
     uint32_t phased;                    /* id + 1 of a loop of the nest whose sums phases.c takes apart */
 } ki_choice;
@@ -211,8 +212,11 @@ kn_uop ki_only_read(const ki_nest *k, kn_uop r);
 bool ki_waits_behind_stores(const ki_choice *c);
 /* Inputs of as many bytes that are better asked for ahead. */
 void ki_choose_prefetches(ki_choice *c);
-/* Does the loop (-1: any) ask for what is in this slot? */
+/* asked.c: does the loop ask for what is in this slot? */
+enum { KI_ANY_LOOP = -1, KI_LEAST_AHEAD = 64, KI_MOST_AHEAD = 1 << 24 /* bytes */ };
 bool ki_is_asked_for(const ki_nest *k, int32_t slot, int32_t loop);
+/* May it ask so many bytes ahead? */
+bool ki_is_distance(int64_t bytes);
 /* led.c: the loop that reads, element by element, where an access goes; NULL: there is none. */
 kn_uop ki_led_by(const ki_nest *k, kn_uop access);
 /* Large inputs of which numbers from memory say what is read. */

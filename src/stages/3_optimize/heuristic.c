@@ -459,11 +459,12 @@ static kn_uop choose(ki_choice *c, const ki_machine *m, kn_uop sink) {
     return c->ok ? c->sink : NULL;
 }
 
-#define MOST_LOCAL (KI_FRAME_MOST - (1 << 16)) /* bytes of local memory: room is left for what registers do not hold */
+#define LEFT       (1 << 16) /* bytes of a frame for what registers do not hold */
+#define MOST_LOCAL (1 << 22) /* of local memory, beside that, where no sums of AMX's tiles are kept for many rows */
 
 /* Is all local memory of the kernel more than a stack has? Each nest has its own, and none knows of the others'. A row is kept for each lane that its
  * home names. */
-static bool is_too_large(ki_ir *ir, kn_uop sink) {
+static bool is_too_large(ki_ir *ir, kn_uop sink, bool parts) {
     const kn_uop *node;
     int64_t n = ki_reach_above(ir, &sink, 1, 0, &node);
     double bytes = 0;
@@ -476,7 +477,7 @@ static bool is_too_large(ki_ir *ir, kn_uop sink) {
             if (ki_is_lane(u->src[j])) lanes *= (double)ki_extent(u->src[j]);
         bytes += (double)b->arg.buffer->size * (double)ki_itemsize((kn_dtype)b->dtype) * (home ? lanes - 1 : 1);
     }
-    return bytes > MOST_LOCAL;
+    return bytes > (parts ? KI_FRAME_MOST : MOST_LOCAL) - LEFT;
 }
 
 kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, const ki_knobs *knobs, kn_uop sink) {
@@ -488,16 +489,19 @@ kn_uop ki_opt_choose(ki_ir *ir, const ki_target *t, const ki_machine *m, const k
     if (c.knobs.threads && c.knobs.threads < c.threads) c.threads = c.knobs.threads;
     from = c;
     kn_uop chosen = choose(&c, m, sink);
-    /* Without panels, then with fewer rows in a tile. */
-    static const ki_knobs less[] = {{.pack = 1}, {.pack = 1, .mu = 4}, {.pack = 1, .mu = 2}, {.pack = 1, .mu = 1}};
-    for (size_t i = 0; i < sizeof less / sizeof *less && chosen && !from.knobs.mu && is_too_large(ir, chosen); i++) {
-        if (from.knobs.pack && !less[i].mu) continue;
+    /* With fewer sums that are kept, without panels, then with fewer rows in a tile. */
+    static const ki_knobs less[] = {
+        {.parts = 1}, {.pack = 1}, {.pack = 1, .mu = 4}, {.pack = 1, .mu = 2}, {.pack = 1, .mu = 1}};
+    for (size_t i = 0; i < sizeof less / sizeof *less && chosen && !from.knobs.mu && is_too_large(ir, chosen, c.parts);
+         i++) {
+        if (less[i].parts ? !c.parts : from.knobs.pack && !less[i].mu) continue;
         c = from;
-        c.knobs.pack = less[i].pack, c.knobs.mu = less[i].mu;
+        c.knobs.parts = 1, c.knobs.mu = less[i].mu;
+        if (less[i].pack) c.knobs.pack = less[i].pack;
         chosen = choose(&c, m, sink);
     }
     /* Rows that are kept: as it stands it runs at least. */
-    if (chosen && !from.knobs.mu && is_too_large(ir, chosen)) return sink;
+    if (chosen && !from.knobs.mu && is_too_large(ir, chosen, c.parts)) return sink;
     if (chosen || c.even || !clean || ir->env->status == KI_NOMEM) return chosen;
     /* A step was refused that wants a constant bound: with even parts only. */
     ki_env_clear(ir->env);

@@ -206,6 +206,7 @@ unsigned ki_weight_in(const ki_nest *k, kn_uop r); /* of what runs in each itera
 typedef struct ki_knobs {
     uint8_t mu, nv, mw; /* register tile: rows, vectors, columns (tile_size.c) */
     uint8_t pack;       /* its streamed operand: 1 never packed, 2 wherever it can be */
+    uint8_t parts;      /* 1: sums of AMX's tiles are kept for no more rows than a tile has, or a block of columns */
     uint8_t unroll;     /* vectors of a nest or of a row's reduce */
     uint8_t narrow;     /* vectors are so many times halved */
     uint8_t stream;     /* 1: never */

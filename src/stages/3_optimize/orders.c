@@ -109,7 +109,8 @@ static uint64_t last_term(kn_uop v, const uint64_t *what, kn_uop *before) {
     return *before = v->src[2], ki_hash2(ki_hash2(product, what[v->src[0]->id]), what[v->src[1]->id]);
 }
 
-/* The STORE that sets what the STORE u adds to, row by row (rows.c); NULL: u does no such thing. */
+/* The STORE that sets what the STORE u adds to, row by row (rows.c); NULL: u does no such thing. Parts of sums of tiles are REDUCEs, wherever what is
+ * kept of those before begins. */
 static kn_uop start_of_rows(kn_uop u) {
     kn_uop at = u->op == KN_STORE && u->src[0]->op == KN_INDEX ? u->src[0]->src[0] : NULL;
     bool carried = at && at->op == KN_AFTER && at->nsrc == 3 && at->src[1]->op == KN_END && at->src[2]->op == KN_RANGE;
@@ -117,7 +118,9 @@ static kn_uop start_of_rows(kn_uop u) {
     kn_uop start = at->src[1]->src[0];
     for (uint32_t i = 0; start->op == KN_GROUP && i < start->nsrc; i++)
         if (ki_storage(start->src[i]->src[0]) == at->src[0]) start = start->src[i];
-    return start->op == KN_STORE && !ki_is_const(start->src[1]) ? start : NULL; /* else it is a running sum's */
+    kn_uop first = start->op == KN_STORE ? start->src[1] : NULL;
+    if (first && first->op == KN_REDUCE && ki_is_tiled(first)) return NULL;
+    return first && !ki_is_const(first) ? start : NULL; /* else it is a running sum's */
 }
 
 /* The order of such a sum, its terms one after the other, as of the REDUCE that it was; many is 0: it is none. */

@@ -1,30 +1,26 @@
-/* prefetch.c: the OptOp PREFETCH, and when it pays: what a loop reads, or writes, is asked for before it is its turn.
+/* prefetch.c: when the OptOp PREFETCH (asked.c) pays: what a loop reads, or writes, is asked for before it is its turn.
  *
  * The hardware fetches ahead too, but not far enough where a vector takes long, not across the rows of a matrix, not of many of them at once,
  * not the next row, strip of rows, or panel to be packed, while this one, in the cache by now, is gone through again, and not what a tile of sums is added
  * to and stored in.
- * What numbers lead to, iterations later, is led.c's.
- * The op changes no node: it stands in the kernel's list of OptOps, where the machine code is made from it. Asking for what lies
- * beyond a buffer is no access. */
+ * What numbers lead to, iterations later, is led.c's. */
 #include "stages/3_optimize/choose.h"
 #include "stages/3_optimize/dots.h"
 
 #include <string.h>
 
-#define FAIL(...)  (ki_fail(k->ir->env, __VA_ARGS__), NULL)
-#define LEAST      64
-#define MOST       (1 << 24)
-#define AHEAD      (1 << 12) /* bytes, along memory */
-#define BETWEEN    (1 << 13) /* the same of what is found beside heavy sums of other rows */
-#define ROOM       (1 << 13) /* bytes of a row for which the first cache has room beside a scale and a shift */
-#define STRIP      (1 << 11) /* bytes of a strip of rows to have under way */
-#define SOON       1536      /* bytes, along what a sum of little else reads */
-#define LIGHT      2         /* weight of a loop that does nothing but add up what it reads */
-#define OFTEN      4         /* times that what may be lost is asked for */
-#define MOST_TIMES 8         /* that anything is asked for */
-#define FAR        (1 << 10) /* bytes from which on two places are of different rows */
-#define MOST_ROW   (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
-#define FIRST      (1 << 15) /* bytes of a first cache: what does not leave room in it waits behind it */
+#define LEAST    KI_LEAST_AHEAD
+#define MOST     KI_MOST_AHEAD
+#define AHEAD    (1 << 12) /* bytes, along memory */
+#define BETWEEN  (1 << 13) /* the same of what is found beside heavy sums of other rows */
+#define ROOM     (1 << 13) /* bytes of a row for which the first cache has room beside a scale and a shift */
+#define STRIP    (1 << 11) /* bytes of a strip of rows to have under way */
+#define SOON     1536      /* bytes, along what a sum of little else reads */
+#define LIGHT    2         /* weight of a loop that does nothing but add up what it reads */
+#define OFTEN    4         /* times that what may be lost is asked for */
+#define FAR      (1 << 10) /* bytes from which on two places are of different rows */
+#define MOST_ROW (1 << 18) /* bytes of a row that is still in a cache when it is its turn */
+#define FIRST    (1 << 15) /* bytes of a first cache: what does not leave room in it waits behind it */
 #define LONG_ROW                                                                                                       \
     (1 << 12) /* bytes of a row that has no room in the first cache beside this one and what else is gone through */
 #define TIME_AHEAD   (1 << 14) /* bytes of such rows, at least: memory's answer takes longer than one of them */
@@ -49,48 +45,11 @@ static kn_uop param_at(const ki_nest *k, uint32_t i) {
 }
 static kn_uop param_of(const ki_nest *k, uint32_t i) { return k->read[i] ? param_at(k, i) : NULL; }
 
-enum { ANY = -1 };
-static const ki_opt *asked_for(const ki_nest *k, int32_t slot, int32_t loop) {
-    const ki_opt *o = NULL;
-    while ((o = ki_nest_opt(k, KI_OPT_PREFETCH, o)))
-        if (o->id == slot && (loop == ANY || o->axis == loop)) return o;
-    return NULL;
-}
-bool ki_is_asked_for(const ki_nest *k, int32_t slot, int32_t loop) { return asked_for(k, slot, loop) != NULL; }
-
 static bool is_streamed(const ki_nest *k, int32_t slot) {
     const ki_opt *o = NULL;
     while ((o = ki_nest_opt(k, KI_OPT_STREAM, o)))
         if (o->axis == slot) return true;
     return false;
-}
-
-static bool is_distance(int64_t bytes) { return bytes >= LEAST && bytes <= MOST; }
-
-/* Is it an access that the loop is around, or of what follows a sum's loop; one that what the loop reads leads to? */
-static bool asks_of(const ki_nest *k, kn_uop access, kn_uop r, bool led) {
-    return led ? ki_led_by(k, access) == r
-               : ki_scope_has(&k->scope, access, r) || ki_nest_closer(k, r)->op == KN_REDUCE;
-}
-
-kn_uop ki_opt_prefetch(ki_nest *k, ki_opt *o) {
-    kn_uop r = ki_nest_range(k, (uint32_t)o->axis);
-    bool meets = false, led = o->arg >= 1 && o->arg <= KI_MOST_LED;
-    for (uint32_t i = 0; i < k->scope.n && !meets; i++) {
-        kn_uop u = k->scope.node[i];
-        meets = ki_is_access(u) && ki_slot_of(ki_storage(u)) == o->id && asks_of(k, u, r, led);
-    }
-    const ki_opt *asked = asked_for(k, o->id, o->axis), *same = NULL;
-    unsigned times = 0;
-    while ((same = ki_nest_opt(k, KI_OPT_PREFETCH, same))) times += same->id == o->id && same->axis == o->axis;
-    const char *why = !meets && led                  ? "no number that the loop reads leads to it"
-                      : !meets                       ? "the loop neither reads nor writes it"
-                      : led && o->top                ? "it goes to the first cache"
-                      : !led && !is_distance(o->arg) ? "that is no distance"
-                      : asked && (asked->arg != o->arg || asked->top != o->top) ? "it is already, otherwise"
-                      : times >= MOST_TIMES                                     ? "it is already, often enough"
-                                                                                : NULL;
-    return why ? FAIL(KI_E_OPT_PREFETCH, (int)o->id, (int)o->arg, led ? "iterations" : "bytes", why) : k->sink;
 }
 
 static int64_t bytes_of(kn_uop param) { return ki_numel(param) * (int64_t)ki_itemsize((kn_dtype)param->dtype); }
@@ -493,8 +452,7 @@ static kn_uop shares(const ki_nest *k, kn_uop param, const place *at, kn_uop *re
     return other == first || at->loop == first ? NULL : other;
 }
 
-/* What meets the sums of a tile when they are done, and what they are stored in: the next tile's while its sums run. Not where sums are AMX's:
- * products of bf16 took 0.92 to 1.0 of their time without. */
+/* What meets the sums of a tile when they are done, and what they are stored in: the next tile's while its sums run. */
 static place behind_sums(const ki_nest *k, kn_uop param) {
     place best = {0};
     int64_t terms;
@@ -503,7 +461,7 @@ static place behind_sums(const ki_nest *k, kn_uop param) {
         kn_uop e = ki_nest_closer(k, r);
         int64_t ahead = ki_nest_step(k, u, r);
         if (e->op != KN_END || ki_last_loop(e) != r || !(x = ki_longest_sum(k, r, &terms))) continue;
-        if (terms < LEAST_TERMS || ki_is_tiled(x)) continue;
+        if (terms < LEAST_TERMS) continue;
         if (is_row(k, u) && ahead >= LEAST && ahead <= MOST && covered(k, u) > best.worth)
             best = (place){.loop = r, .ahead = ahead, .worth = covered(k, u), .rows = rows_of(k, u)};
     }
@@ -511,7 +469,7 @@ static place behind_sums(const ki_nest *k, kn_uop param) {
 }
 
 /* A tile of many rows fills the queues of what is on its way to the caches: they are asked for one by one, in iterations of the
- * outermost loop of the longest sum that the loop of tiles is around. True if that loop had to be made first. */
+ * outermost loop of the longest sum that the loop of tiles is around: all of them, of AMX's. True if that loop had to be made first. */
 static bool ask_by_rows(ki_choice *c, place *p) {
     int64_t terms;
     kn_uop longest = ki_longest_sum(&c->nest, p->loop, &terms), first = NULL;
@@ -519,6 +477,7 @@ static bool ask_by_rows(ki_choice *c, place *p) {
         if (ki_is_serial(longest->src[j])) first = longest->src[j];
     int64_t n = first ? ki_extent(first) : 0, trips = p->rows;
     bool alone = first == ki_last_loop(longest);
+    if (ki_is_tiled(longest)) return p->loop = first, false;
     while (alone && trips > 1 && (n % trips || n / trips < SHORTEST)) trips--;
     if (p->rows < FEW_ROWS || (alone ? trips < 2 : n > 2 * p->rows)) return false;
     p->loop = first;
@@ -537,12 +496,29 @@ static bool in_strips(const ki_nest *k, kn_uop access) {
     return false;
 }
 
+/* The same of rows that AMX's tiles are read from: bytes from one strip of them to the next, where it is gone through again, panel by panel. */
+static int64_t next_tiles(const ki_nest *k, kn_uop access, kn_uop sum) {
+    kn_uop strips = NULL;
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop v = k->scope.range[q];
+        if (!ki_is_serial(v) || k->closer[q]->op != KN_END || !ki_scope_has(&k->scope, sum, v)) continue;
+        if (ki_nest_step(k, access, v) >= FAR && (!strips || ki_is_inside(k, v, strips))) strips = v;
+    }
+    kn_uop panels = strips ? ki_last_loop(ki_nest_closer(k, strips)) : NULL;
+    bool again = panels && panels != strips && !ki_nest_step(k, access, panels) && ki_extent(panels) > 1;
+    return again ? ki_nest_step(k, access, strips) : 0;
+}
+
 /* A strip of an operand that a tile's sums read in place, row by row, too far apart for the hardware: the next one is asked for
  * while this one, which is in the second-level cache by now, is gone through again. */
 static place next_strip(const ki_nest *k, kn_uop param) {
     place best = {0};
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
+        kn_uop x = ki_nest_closer(k, r);
+        int64_t tiles = x->op == KN_REDUCE && ki_is_tiled(x) && !ki_is_gated(u) ? next_tiles(k, u, x) : 0;
+        if (tiles && tiles <= MOST && covered(k, u) > best.worth)
+            best = (place){.loop = r, .ahead = tiles, .worth = covered(k, u), .second = true};
         bool sums = ki_nest_closer(k, r)->op == KN_REDUCE && ki_nest_step(k, u, r) >= FAR;
         if (!sums || ki_is_gated(u) || width(k, u) < LEAST || !is_row(k, u) || !in_strips(k, u)) continue;
         if (covered(k, u) > best.worth)
@@ -636,7 +612,7 @@ static place of_squares(const ki_choice *c, kn_uop param) {
 }
 
 static bool ask(ki_choice *c, int32_t slot, kn_uop loop, const place *at) {
-    if (!is_distance(at->ahead)) return false;
+    if (!ki_is_distance(at->ahead)) return false;
     ki_opt o = {.op = KI_OPT_PREFETCH,
                 .axis = (int32_t)loop->arg.range.id,
                 .arg = (int32_t)at->ahead,
@@ -720,7 +696,7 @@ static bool is_packed(const ki_nest *k, kn_uop access, kn_uop r, packed *p) {
         if (!ki_nest_step(k, read, v)) p->uses *= ki_extent(v);
     }
     p->ahead = next ? ki_nest_step(k, access, next) : 0;
-    return p->sum && is_distance(p->ahead);
+    return p->sum && ki_is_distance(p->ahead);
 }
 
 /* The next panel, or strip of panels, that comes from far: some of its lines in each tile's sum, so that memory is never asked for more than the queues
@@ -821,15 +797,17 @@ static place of_panel(const ki_nest *k, kn_uop access) {
     return lines ? (place){.loop = r, .ahead = ki_nest_step(k, access, r)} : (place){0};
 }
 
-/* Sums that are kept while further terms are added (strips.c), more of them than a second-level cache has room for: those of the next tile. */
-static place of_kept(const ki_nest *k, kn_uop access) {
+/* Sums that are kept while further terms are added (strips.c), more of them than a second-level cache has room for, where vectors are narrow, or than a
+ * first one, of tiles: those of the next tile. Tiles ask for them while their terms are added. */
+static place of_kept(const ki_choice *c, kn_uop access, bool read) {
+    const ki_nest *k = &c->nest;
     kn_uop buf = ki_storage(access), r = ki_nest_form(k, access) ? ki_innermost(k, access) : access;
     kn_uop e = r != access ? ki_nest_closer(k, r) : access, store = e->op == KN_END ? ki_nest_store(e) : NULL;
-    int64_t terms;
-    if (!store || store->src[0] != access || ki_last_loop(e) != r || !is_row(k, access)) return (place){0};
-    if (buf->arg.buffer->size * (int64_t)ki_itemsize((kn_dtype)buf->dtype) <= NEAR) return (place){0};
-    bool sums = ki_longest_sum(k, r, &terms) && terms >= LEAST_TERMS;
-    return sums ? (place){.loop = r, .ahead = ki_nest_step(k, access, r)} : (place){0};
+    int64_t terms, bytes = buf->arg.buffer->size * (int64_t)ki_itemsize((kn_dtype)buf->dtype);
+    kn_uop sum = store && store->src[0] == access && ki_last_loop(e) == r ? ki_longest_sum(k, r, &terms) : NULL;
+    bool tiles = sum && ki_is_tiled(sum) && sum->nsrc == 2, narrow = ki_is_narrow(c) && read && is_row(k, access);
+    if (!sum || bytes <= (tiles ? FIRST : NEAR) || (!tiles && (!narrow || terms < LEAST_TERMS))) return (place){0};
+    return (place){.loop = tiles ? sum->src[1] : r, .ahead = ki_nest_step(k, access, r)};
 }
 
 /* PARAMs that were looked at since a loop was last split: each look goes through all accesses. */
@@ -847,7 +825,7 @@ void ki_choose_prefetches(ki_choice *c) {
     for (uint32_t i = 0; c->ok && c->open && ki_is_narrow(c) && i < k->scope.n; i++) {
         kn_uop p = param_of(k, i); /* before other loops split their sums */
         int32_t slot = p && bytes_of(p) >= SECOND ? p->arg.param->slot : -1;
-        if (is_new(seen, slot) && !ki_is_asked_for(k, slot, ANY) && ask_for_panel(c, slot, p))
+        if (is_new(seen, slot) && !ki_is_asked_for(k, slot, KI_ANY_LOOP) && ask_for_panel(c, slot, p))
             i = UINT32_MAX, memset(seen, 0, sizeof seen);
     }
     for (int last = 0; last < 2; last++) {
@@ -855,7 +833,8 @@ void ki_choose_prefetches(ki_choice *c) {
         for (uint32_t i = 0; c->ok && c->open && i < k->scope.n; i++) {
             kn_uop p = param_at(k, i); /* in order of access: whose loop is split first decides how others may be */
             int32_t slot = p ? p->arg.param->slot : -1;
-            if (!is_new(seen, slot) || ki_is_asked_for(k, slot, ANY) || (!last && is_streamed(k, slot))) continue;
+            if (!is_new(seen, slot) || ki_is_asked_for(k, slot, KI_ANY_LOOP) || (!last && is_streamed(k, slot)))
+                continue;
             place at = last && bytes_of(p) > SECOND ? next_strip(k, p) : (place){0};
             if (at.loop) (void)ask(c, slot, at.loop, &at);
             else if (!last && ask_for(c, slot, p)) i = UINT32_MAX, memset(seen, 0, sizeof seen);
@@ -871,7 +850,7 @@ void ki_choose_prefetches(ki_choice *c) {
         place at = {0};
         if (result && is_new(seen, p->arg.param->slot)) at = across_lines(k, p);
         if (local && !read) at = of_panel(k, u);
-        if (local && read && ki_is_narrow(c)) at = of_kept(k, u);
+        if (local && !at.loop) at = of_kept(c, u, read);
         if (at.loop && !ki_is_asked_for(k, ki_slot_of(p), (int32_t)at.loop->arg.range.id))
             (void)ask(c, ki_slot_of(p), at.loop, &at);
     }

@@ -15,7 +15,7 @@
  *   REDUCE(x(r, s, j), r, s)  becomes  INDEX(AFTER(buf, start, rest), j) + REDUCE(x(l, s, j), s)
  *   start = END(STORE(buf[j'], REDUCE(x(0, s', j'), s')), j')
  *   rest  = END(STORE(buf[j"], buf[j"] + REDUCE(x(1 + r, s", j"), s")), r, j"), r < l - 1 */
-#include "stages/3_optimize/choose.h"
+#include "stages/3_optimize/dots.h"
 #include "ir/scalar.h"
 #include "stages/accumulate.h"
 #include "stages/indexing.h"
@@ -335,7 +335,8 @@ static kn_uop sum_parts(ki_nest *k, ki_opt *o, kn_uop r, kn_uop j) {
     if (end->op != KN_END) return FAIL("the other is no loop of a nest");
     if (!find_columns(k, end, j, x, o->top, &c)) return FAIL("its columns are not loops of constant extent");
     for (uint32_t i = 1; i < x->nsrc; i++)
-        if (loops_inside(k, x->src[0], x->src[i], &c, o->top)) return FAIL("there are loops or lanes inside");
+        if (loops_inside(k, x->src[0], x->src[i], &c, o->top || ki_is_tiled(x)))
+            return FAIL("there are loops or lanes inside");
     if (ki_reads_written(k, x)) return FAIL("it reads what the kernel writes");
     if (o->top && ki_extent(r) < 2) return FAIL("there is one block of it alone");
     if (o->top) {

@@ -10,8 +10,11 @@
  * A few rows by a large matrix that lies along its columns go in strips of columns likewise: the strip's part of the matrix goes through a
  * second-level cache once, and each piece of it serves all rows from the first one. Whole columns would be panels that only the second-level
  * cache holds, packed for few rows. So do very many rows where vectors are narrow, and caches small: by whole columns all of them would come from memory,
- * or a last cache that others use too, for each panel. */
-#include "stages/3_optimize/choose.h"
+ * or a last cache that others use too, for each panel.
+ *
+ * Products of AMX's tiles, which are done before rows come from anywhere but a second-level cache, go in parts of the sum outermost, where rows are long:
+ * as many panels of a part lie side by side as that cache holds, and all rows go by, their sums kept. */
+#include "stages/3_optimize/tile.h"
 
 #define STRIP       384 /* rows at most, and */
 #define LEAST_STRIP 96  /* at least: a strip's results are stored as so long rows */
@@ -36,6 +39,11 @@
 #define MOST_BLOCK  2048      /* of these rows, at most: what is kept of them lies in the frame */
 #define LEAST_BLOCK 512
 #define EVEN_ROWS   8
+
+#define TILED_ROW  (1 << 12) /* bytes of a row that AMX's tiles are read from, */
+#define TILED_PART (1 << 11) /* of a part of a longer one, at most, */
+#define MOST_SUMS  (1 << 22) /* of the sums that are kept meanwhile, */
+#define LEAST_WIDE 128       /* columns of a block, at least */
 
 /* The largest divisor that is no more than most. */
 static int64_t part_of(int64_t terms, int64_t most) {
@@ -192,6 +200,69 @@ static bool turn_first(ki_choice *c, uint32_t rows, uint32_t of_strip, int32_t k
     return true;
 }
 
+int64_t ki_part_of_tiles(const ki_choice *c, const ki_tile *t) {
+    kn_uop sum = t->reduce;
+    int64_t steps = ki_extent(sum->src[1]), row = ki_terms(sum) * ki_word_bytes(&c->nest, t->other);
+    bool whole = ki_is_tiled(sum) && t->u && t->lanes == KI_TILE_SIDE && t->mu % KI_TILE_SIDE == 0;
+    if (!whole || sum->nsrc != 2 || row <= TILED_ROW || row % steps) return 0;
+    int64_t part = part_of(steps, TILED_PART / (row / steps));
+    return 2 * part * (row / steps) >= TILED_PART ? part : 0;
+}
+
+static double elements_of(const ki_nest *k, kn_uop sum) {
+    double n = 1;
+    for (uint32_t q = 0; q < k->scope.nrange; q++)
+        if (ki_scope_has(&k->scope, sum, k->scope.range[q])) n *= (double)ki_extent(k->scope.range[q]);
+    return n;
+}
+
+/* Such sums in the kernel, of half as many elements and more: each has panels and sums of its own on the stack. */
+static int64_t sums_beside(const ki_nest *k, kn_uop sum) {
+    double least = elements_of(k, sum) / 2;
+    int64_t n = 0;
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop x = k->scope.node[i];
+        n += x->op == KN_REDUCE && ki_is_tiled(x) && elements_of(k, x) >= least;
+    }
+    return n;
+}
+
+/* Products of tiles whose rows are so long: the sum goes in parts, in which blocks of columns are wider, so that the other operand comes by less often
+ * (tiled.c has them in parts where this is no way to go, so that the order of terms is the same). True if a step was made. */
+static bool choose_parts(ki_choice *c, kn_uop e, const ki_tile *t) {
+    const ki_nest *k = &c->nest;
+    int64_t part = ki_part_of_tiles(c, t), steps = ki_extent(t->reduce->src[1]), n = ki_extent(t->v);
+    if (!part || c->knobs.parts || t->w || t->row || ki_keeps_sums(c, e) || !ki_goes_by_blocks(c, t)) return false;
+    int64_t column = ki_terms(t->reduce) * ki_word_bytes(k, t->streamed) / steps * part,
+            kept = ki_extent(t->u) * (int64_t)ki_itemsize((kn_dtype)t->reduce->dtype);
+    int64_t panels = KI_MOST_PACKED / column, sums = MOST_SUMS / kept,
+            wide = (panels < sums ? panels : sums) / sums_beside(k, t->reduce),
+            even = wide < n ? t->step * part_of(n / t->step, wide / t->step) : n;
+    wide = 2 * even > wide ? even
+                           : wide / (2 * t->step) * t->step; /* what it leaves over has panels and sums of its own */
+    if (wide < LEAST_WIDE && wide < n) return false;
+    if (ki_extent(t->u) % t->mu || n % t->step) return false;
+    kn_uop first;
+    if (ki_storage(t->streamed)->op != KN_PARAM || loops_around(e, t->u, t->v, &first) < 0) return false;
+    if (!ki_nest_independent(k, t->u) || !ki_nest_independent(k, t->v) || ki_reads_written(k, t->reduce)) return false;
+    uint32_t rows = t->u->arg.range.id, columns = t->v->arg.range.id, of_block = columns,
+             sum = t->reduce->src[1]->arg.range.id;
+    if (first != t->v) return ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns), true;
+    if (wide < n && ki_choice_even(c, t->v, wide)) return true;
+    if (n > wide) {
+        of_block = ki_nest_next_range(k);
+        if (!ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->v->arg.range.axis, false, columns, wide)) return true;
+    }
+    if (!ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, of_block)) return true;
+    if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, sum, part)) return true;
+    ki_choice_rows(c, ki_nest_range(k, sum), ki_nest_range(k, rows), 1, false);
+    c->parts = true;
+    if (!c->ok) return true;
+    ki_choice_mark(c, ki_nest_closer(k, ki_nest_range(k, rows)));
+    ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, of_block, t->step);
+    return true;
+}
+
 static bool may_strip(const ki_choice *c, kn_uop e, const ki_tile *t) {
     return c->knobs.pack != 1 && c->target->twice && t->reduce->dtype == KN_F32 && ki_nest_store(e);
 }
@@ -223,6 +294,7 @@ bool ki_choose_strips(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
     int64_t strip, part;
     kn_uop first;
+    if (ki_is_tiled(t->reduce)) return choose_parts(c, e, t);
     if (!may_strip(c, e, t)) return false;
     if (!t->turned) return choose_columns(c, e, t);
     if (!size_strip(c, e, t, &strip, &part)) return false;

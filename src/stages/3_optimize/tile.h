@@ -45,6 +45,8 @@ bool ki_packs_gated(const ki_choice *c, kn_uop end, kn_uop sum, kn_uop a, kn_uop
 bool ki_is_packed_whole(const ki_choice *c, kn_uop end, const ki_tile *t);
 /* Are several panels packed side by side, and do a few rows go through all of them? */
 bool ki_goes_by_blocks(const ki_choice *c, const ki_tile *t);
+/* strips.c: steps of a part of the tile's sum, if its rows are too long to stay in a second-level cache beside panels: it goes in parts then. 0: it does not. */
+int64_t ki_part_of_tiles(const ki_choice *c, const ki_tile *t);
 /* Does the nest read rows that its loops fill, other than sums that it carries, and, *again, what access reads in another place? */
 bool ki_keeps_rows(const ki_nest *k, kn_uop end, kn_uop access, bool *again);
 

@@ -4,16 +4,13 @@
  * under the loops around it, so u is cut while it stands outside v, and v while it stands outside u. */
 #include "stages/3_optimize/tile.h"
 
-#define MOST_BLOCK  (5 << 17) /* bytes of a block of rows that is gone through twice */
-#define ROWS        8         /* tiles of such a block, at least */
-#define SUM_BLOCK   16        /* steps of a sum of tiles: a kilobyte of each row */
-#define LEAST_BLOCK 8
+#define MOST_BLOCK (5 << 17) /* bytes of a block of rows that is gone through twice */
+#define ROWS       8         /* tiles of such a block, at least */
 #define DOT_BLOCK                                                                                                      \
     (5                                                                                                                 \
      << 15) /* bytes of rows that stay in a second-level cache while tiles of others go by, and how many rows at least */
 #define LEAST_DOTS  8
-#define MOST_WINDOW 3         /* places along one axis of a window */
-#define LONG_ROW    (1 << 12) /* bytes: a second-level cache keeps a tile's rows of no more beside panels */
+#define MOST_WINDOW 3 /* places along one axis of a window */
 
 static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
     ki_choice_do(c, KI_OPT_SWAP, 0, false, a->arg.range.id, b->arg.range.id);
@@ -177,18 +174,15 @@ static bool channels_inside(ki_choice *c, const ki_tile *t) {
     return false;
 }
 
-/* Rows of a product of whole tiles, too long to stay while all panels go by: the sum goes in blocks, of which a first-level cache holds a tile's rows
- * meanwhile, around loop `id`, or, where that would keep too much, in each tile. Tiles begin as what is kept (5_select/tiles.c), so terms are added in
- * the order in which they were. What is decided does not hang on how many panels or rows a thread has. */
-static bool block_sum(ki_choice *c, const ki_tile *t, uint32_t sum, uint32_t id) {
-    kn_uop r = ki_nest_range(&c->nest, sum), other = ki_nest_range(&c->nest, id);
-    int64_t n = ki_extent(r), f = SUM_BLOCK;
-    while (f > LEAST_BLOCK && n % f) f--;
-    if (n % f || n < 2 * f) return true;
+/* Rows of a product of whole tiles, too long to stay while all panels go by: the sum goes in parts (ki_part_of_tiles) around loop `id`, or, where that
+ * would keep too much, in each tile. Tiles begin as what is kept (5_select/tiles.c), so terms are added in the order in which they were. What is decided
+ * does not hang on how many panels or rows a thread has. */
+static bool block_sum(ki_choice *c, const ki_tile *t, int64_t part, uint32_t sum, uint32_t id) {
+    kn_uop other = ki_nest_range(&c->nest, id);
     kn_uop e = ki_nest_closer(&c->nest, other);
     int64_t kept = ki_extent(other) * t->mu * t->step * (int64_t)ki_itemsize((kn_dtype)t->reduce->dtype);
     for (uint32_t j = 1; kept > KI_MOST_KEPT && j < e->nsrc && !ki_is_lane(other); j++) other = e->src[j];
-    if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, sum, f)) return false;
+    if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, sum, part)) return false;
     uint32_t first = ki_nest_next_range(&c->nest);
     ki_choice_rows(c, ki_nest_range(&c->nest, sum), other, 1, true);
     for (uint32_t i = first; c->ok && i < ki_nest_next_range(&c->nest); i++) {
@@ -276,8 +270,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (also[i].row) lanes[m++] = along(c, also[i].row);
         ki_choice_mark(c, also[i].reduce);
     }
-    bool blocks = ki_is_tiled(t->reduce) && t->reduce->nsrc == 2 && t->u && t->lanes == KI_TILE_SIDE &&
-                  t->mu % KI_TILE_SIDE == 0 && ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) > LONG_ROW;
+    int64_t piece = ki_part_of_tiles(c, t);
     uint32_t steps = t->reduce->src[1]->arg.range.id;
     uint32_t sum[KI_MAX_RANK], sums = 0, taps = t->taps ? t->taps->arg.range.id : UINT32_MAX;
     bool copied = t->pack || ki_storage(t->streamed)->op == KN_BUFFER; /* as the sums go */
@@ -298,7 +291,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     copy_windows(c, inside);
     if (turned >= 0 && !ki_choice_do(c, KI_OPT_STAGE, 0, true, u, turned)) return false;
     for (uint32_t i = 0; i < sums && c->ok; i++) ki_join_sums(c, sum[i]);
-    if (c->ok && blocks && !block_sum(c, t, steps, t->whole ? v : u)) return false;
+    if (c->ok && piece && !block_sum(c, t, piece, steps, t->whole ? v : u)) return false;
     if (c->ok && taps != UINT32_MAX) ki_choice_do(c, KI_OPT_TERMS, 0, false, taps, 0);
     return c->ok;
 }

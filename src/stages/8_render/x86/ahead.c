@@ -6,10 +6,24 @@
 
 #define MOST_BEHIND 64 /* vectors that are stored, or read, behind a sum */
 
-/* Vectors of a PARAM that stand behind the loop of which l->now is the first item, in none inside: their first elements, ascending,
+static int32_t slot_of(kn_uop buf) {
+    return buf->op == KN_PARAM ? buf->arg.param->slot : -1 - (int32_t)buf->arg.buffer->id;
+}
+
+/* The vectors of the PARAM, or that are stored to the BUFFER, of this slot: one, or a tile's rows, so many elements apart. 0: it is no access to it. */
+static unsigned vectors_of(const ki_lower *l, uint32_t item, int32_t slot, ki_address *a, int64_t *step) {
+    kn_uop u = l->inst[item];
+    *step = 0;
+    unsigned rows = u->op == KN_STORE ? ki_ltile_rows(u, a, step) : 0;
+    if (rows) return slot_of(a->buf) == slot ? rows : 0;
+    if (!ki_lmoves_vector(l, u, slot)) return 0;
+    return *a = l->local.address[item], 1;
+}
+
+/* Such vectors that stand behind the loop of which l->now is the first item, in none inside: their first elements, ascending,
  * counted from *base. 0: none, or not all from the same place. */
 static uint32_t behind(const ki_lower *l, int32_t slot, kn_uop *base, int64_t *start, ki_address *at, bool *stored) {
-    int64_t depth = 0;
+    int64_t depth = 0, step;
     uint32_t i = l->now, n = 0;
     do {
         if (l->inst[i]->op == KN_RANGE) depth++;
@@ -17,20 +31,22 @@ static uint32_t behind(const ki_lower *l, int32_t slot, kn_uop *base, int64_t *s
     } while (++i < l->n && depth > 0);
     for (; i < l->n && depth >= 0; i++) {
         kn_uop u = l->inst[i];
+        ki_address a;
         if (u->op == KN_RANGE) depth++;
         if (u->op == KN_END) depth -= u->nsrc - 1;
-        if (depth || !ki_lmoves_vector(l, u, slot)) continue;
-        ki_address a = l->local.address[i];
-        int64_t from = a.start;
-        kn_uop b = ki_lpeel(a.base, &from);
-        uint32_t k = n;
-        while (k > 0 && start[k - 1] > from) k--;
-        if (n && (b != *base || a.lanes != at->lanes)) return 0;
-        *stored = u->op == KN_STORE || (n && *stored), *base = b, *at = a;
-        if (k > 0 && start[k - 1] == from) continue; /* what is read, then stored: a moment, a weight */
-        if (n == MOST_BEHIND) return 0;
-        memmove(start + k + 1, start + k, (n++ - k) * sizeof *start);
-        start[k] = from;
+        unsigned rows = depth ? 0 : vectors_of(l, i, slot, &a, &step);
+        for (unsigned r = 0; r < rows; r++) {
+            int64_t from = a.start + r * step;
+            kn_uop b = ki_lpeel(a.base, &from);
+            uint32_t k = n;
+            while (k > 0 && start[k - 1] > from) k--;
+            if (n && (b != *base || a.lanes != at->lanes)) return 0;
+            *stored = u->op == KN_STORE || (n && *stored), *base = b, *at = a;
+            if (k > 0 && start[k - 1] == from) continue; /* what is read, then stored: a moment, a weight */
+            if (n == MOST_BEHIND) return 0;
+            memmove(start + k + 1, start + k, (n++ - k) * sizeof *start);
+            start[k] = from;
+        }
     }
     return n;
 }
@@ -44,15 +60,19 @@ void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int
     while (k < n && start[k] == start[k - 1] + a.lanes) k++;
     if (k >= n || trips < 1 || (base && !ki_lv(l, base)->gpr)) return; /* one row; not known yet where it is */
     int64_t es = (int64_t)ki_les(a.buf), width = (start[k - 1] + a.lanes - start[0]) * es, row = start[k] - start[0];
-    int64_t rows = n / k, each = (rows + trips - 1) / trips;
+    int64_t rows = n / k, each = (rows + trips - 1) / trips, half = 0;
+    while (trips >> (half + 1) >= rows) half++; /* one row in two iterations, or four */
     ki_mop o = ki_lbase(l, a.buf);
     o.index = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64), o.scale = (uint8_t)es, o.v += start[0] * es + ahead;
     if (each * row > INT32_MAX / es || o.v < INT32_MIN || o.v + each * row * es + width > INT32_MAX) return;
     ki_mop at = ki_mreg(KI_XO_R64, o.index);
-    KI_LPUT(l, KI_X_IMUL_I, at, ki_mreg(KI_XO_R64, counter), ki_mimm(each * row));
+    if (half) KI_LPUT(l, KI_X_MOV_GE, at, ki_mreg(KI_XO_R64, counter)), KI_LPUT(l, KI_X_SHR_I, at, ki_mimm(half));
+    KI_LPUT(l, KI_X_IMUL_I, at, half ? at : ki_mreg(KI_XO_R64, counter), ki_mimm(each * row));
     if (base) KI_LPUT(l, KI_X_ADD_GE, at, ki_mreg(KI_XO_R64, ki_lgeneral(l, base)));
+    /* a row of an array need not begin with a line */
+    int64_t last = width <= line || a.buf->op == KN_BUFFER ? width : width + line - 1;
     for (int64_t r = 0; r < each; r++)
-        for (int64_t v = 0; v < width + line - 1; v += line) { /* a row need not begin with a line */
+        for (int64_t v = 0; v < last; v += line) {
             ki_mop to = o;
             to.v += r * row * es + (v < width ? v : width - 1);
             KI_LPUT(l, stored ? KI_X_PREFETCHW : KI_X_PREFETCHT0, ki_lsized(to, 0));

@@ -211,6 +211,8 @@ void ki_lstore_square(ki_lower *l, kn_uop u);
 
 /* tiles.c: values of 1024 bytes */
 bool ki_lis_tile(kn_uop u);
+/* Of a LOAD or a STORE of a tile: how many rows, where the first of them lies, and how many elements further on the next one does; 0: it is of none. */
+unsigned ki_ltile_rows(kn_uop u, ki_address *row, int64_t *step);
 ki_vreg ki_ltile_slice(ki_lower *l, ki_vreg *slice); /* a slice's register, made when it is first asked for */
 void ki_lload_tile(ki_lower *l, kn_uop u);
 void ki_lstore_tile(ki_lower *l, kn_uop u);

@@ -10,6 +10,9 @@
 #include "stages/8_render/x86/lower.h"
 
 enum { ROWS = 16, ROW = 64, PALETTE = 1, TILES = 8 };
+#define LONG_ROW                                                                                                       \
+    (1                                                                                                                 \
+     << 12) /* bytes from row to row: of a strip of such rows the first cache keeps nothing until they are read again */
 
 bool ki_lis_tile(kn_uop u) {
     return ki_rank(u) == 1 && u->dtype != KN_BOOL && u->dtype != KN_IDX && ki_llanes(u) * ki_les(u) == ROWS * ROW;
@@ -47,29 +50,44 @@ static ki_vreg stride_of(ki_lower *l, int64_t bytes) {
     return r;
 }
 
-/* The memory operand of a list of places: the first, and the stride from row to row. */
-static bool rows_at(ki_lower *l, kn_uop u, kn_uop index, ki_mop *out) {
-    ki_address a;
-    if (ki_address_of(index, &a)) return ki_lfail(l, u, "a tile's places are a list");
-    unsigned es = ki_les(a.buf), n = ROW / es;
-    kn_uop plus = NULL, list = a.affine ? NULL : ki_llist(a.base, &plus);
-    if (!a.affine && !list) return ki_lfail(l, u, "a tile's places are a list");
-    int64_t first = a.start, step = a.stride * n;
-    if (a.affine) plus = a.base;
+/* Where the first of a tile's rows lies, and how many elements further on the next one does. NULL: so it is; else what is wrong. */
+static const char *rows_of(kn_uop index, ki_address *row, int64_t *step) {
+    if (ki_address_of(index, row)) return "a tile's places are a list";
+    int64_t n = ROW / (int64_t)ki_les(row->buf);
+    kn_uop plus = row->base, list = row->affine ? NULL : ki_llist(row->base, &plus);
+    if (!row->affine && !list) return "a tile's places are a list";
+    if (row->affine && row->stride != 1) return "a tile's rows are whole";
+    int64_t first = row->start;
+    *step = n;
     for (uint32_t k = 0; list && k < list->nsrc; k++) {
-        if (!ki_is_const(list->src[k])) return ki_lfail(l, u, "a tile's places are a list of constants");
+        if (!ki_is_const(list->src[k])) return "a tile's places are a list of constants";
         if (k == 0) first = list->src[0]->arg.i;
-        if (k == n) step = list->src[n]->arg.i - first;
-        if (list->src[k]->arg.i != first + (k < n ? 0 : k / n * step) + k % n)
-            return ki_lfail(l, u, "a tile's rows lie one stride apart");
+        if (k == n) *step = list->src[n]->arg.i - first;
+        if (list->src[k]->arg.i != first + (k < n ? 0 : k / n * *step) + k % n)
+            return "a tile's rows lie one stride apart";
     }
-    if (a.affine && a.stride != 1) return ki_lfail(l, u, "a tile's rows are whole");
-    if (step * es != (int32_t)(step * es)) return ki_lfail(l, u, "a tile's rows lie too far apart");
-    ki_address one = {.buf = a.buf, .base = plus, .start = first, .lanes = 1, .affine = true};
-    ki_mop at = ki_laddress(l, &one, 0);
+    *row =
+        (ki_address){.buf = row->buf, .base = plus, .start = first, .stride = 1, .lanes = (unsigned)n, .affine = true};
+    return NULL;
+}
+
+unsigned ki_ltile_rows(kn_uop u, ki_address *row, int64_t *step) {
+    bool tile = u->op == KN_STORE ? u->nsrc == 2 && ki_lis_tile(u->src[1]) : u->op == KN_LOAD && ki_lis_tile(u);
+    return tile && !rows_of(u->src[0], row, step) ? ROWS : 0;
+}
+
+/* The memory operand of a tile: its first row, and the stride from row to row, which is so many bytes. */
+static bool rows_at(ki_lower *l, kn_uop u, ki_mop *out, int64_t *apart) {
+    ki_address a;
+    int64_t step;
+    const char *why = rows_of(u->src[0], &a, &step);
+    if (why) return ki_lfail(l, u, why);
+    *apart = step * ki_les(a.buf);
+    if (*apart != (int32_t)*apart) return ki_lfail(l, u, "a tile's rows lie too far apart");
+    ki_mop at = ki_laddress(l, &a, 0);
     ki_vreg r = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
     KI_LPUT(l, KI_X_LEA, ki_mreg(KI_XO_R64, r), at);
-    *out = (ki_mop){.kind = KI_XO_MEM, .base = KI_MB_REG, .reg = r, .index = stride_of(l, step * es), .scale = 1};
+    *out = (ki_mop){.kind = KI_XO_MEM, .base = KI_MB_REG, .reg = r, .index = stride_of(l, *apart), .scale = 1};
     return true;
 }
 
@@ -80,21 +98,44 @@ static bool is_right(ki_lower *l, kn_uop u) {
     return user->op == KN_INS && user->nsrc == 3 && user->src[2] == u;
 }
 
+/* The OptOp PREFETCH of a sum's loop: the loop around it goes through the same tiles again, and each time asks for some of their rows, so many bytes
+ * further on, so that it has asked for all of them once. */
+static void ask_ahead(ki_lower *l, const ki_lval *v, ki_mop at, int64_t apart) {
+    const struct ki_lloop *around = l->depth > 1 ? &l->loop[l->depth - 2] : NULL;
+    kn_uop bound = around && around->range ? around->range->src[0] : NULL;
+    int64_t times = bound && ki_is_const(bound) ? bound->arg.i : 1, each = (ROWS + times - 1) / times, half = 0;
+    while (times >> (half + 1) >= ROWS) half++; /* one row in two times, or four */
+    if (v->ahead + each * apart > INT32_MAX) return;
+    ki_mop to = {.kind = KI_XO_MEM, .base = KI_MB_REG, .reg = at.reg, .scale = 1, .v = v->ahead};
+    if (times > 1) {
+        to.index = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
+        ki_mop row = ki_mreg(KI_XO_R64, to.index), counter = ki_mreg(KI_XO_R64, around->counter);
+        if (half) KI_LPUT(l, KI_X_MOV_GE, row, counter), KI_LPUT(l, KI_X_SHR_I, row, ki_mimm(half));
+        KI_LPUT(l, KI_X_IMUL_I, row, half ? row : counter, ki_mimm(each * apart));
+    }
+    for (int64_t k = 0; k < each; k++, to.v += apart)
+        KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, ki_lsized(to, 0));
+}
+
 void ki_lload_tile(ki_lower *l, kn_uop u) {
     ki_lval *v = ki_lv(l, u);
     ki_address a;
     ki_mop at;
+    int64_t apart;
     ki_vreg slice = ki_address_of(u->src[0], &a) ? 0 : ki_lslice(l, &a);
     if (u->nsrc > 1) {
         ki_lfail(l, u, "a tile has no gate");
     } else if (slice) {
         v->reg = slice;
         if (!v->alias) ki_lfail(l, u, "a tile is not copied");
-    } else if (rows_at(l, u, u->src[0], &at)) {
-        /* A panel goes by once for all rows of the other operand, which stay in the first-level cache as long as it does not take their place. */
+    } else if (rows_at(l, u, &at, &apart)) {
+        /* A panel goes by once for all rows of the other operand, which stay in the first-level cache as long as it does not take their place,
+         * if they can. */
         bool panel = a.buf->op == KN_BUFFER && !v->slice && is_right(l, u);
+        bool strip = a.buf->op == KN_PARAM && !v->slice && apart >= LONG_ROW;
         v->reg = v->slice ? ki_lslice(l, &l->local.address[v->slice - 1]) : new_tile(l);
-        KI_LPUT(l, panel ? KI_X_TILELOADDT1 : KI_X_TILELOADD, ki_mreg(KI_XO_T, v->reg), at);
+        KI_LPUT(l, panel || strip ? KI_X_TILELOADDT1 : KI_X_TILELOADD, ki_mreg(KI_XO_T, v->reg), at);
+        if (v->ahead) ask_ahead(l, v, at, apart);
     }
 }
 
@@ -116,6 +157,7 @@ void ki_lstore_tile(ki_lower *l, kn_uop u) {
     kn_uop v = u->src[1];
     ki_address a;
     ki_mop at;
+    int64_t apart;
     ki_vreg slice = ki_address_of(u->src[0], &a) ? 0 : ki_lslice(l, &a);
     if (u->nsrc > 2) {
         ki_lfail(l, u, "a tile has no gate");
@@ -125,7 +167,7 @@ void ki_lstore_tile(ki_lower *l, kn_uop u) {
         if (ki_lv(l, v)->reg != slice) ki_lfail(l, u, "a tile is not copied");
     } else if (!ki_lis_tile(v)) {
         ki_lfail(l, u, "a tile is stored whole");
-    } else if (rows_at(l, u, u->src[0], &at)) {
+    } else if (rows_at(l, u, &at, &apart)) {
         KI_LPUT(l, KI_X_TILESTORED, at, ki_mreg(KI_XO_T, ki_lv(l, v)->reg));
     }
 }

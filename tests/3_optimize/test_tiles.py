@@ -239,6 +239,18 @@ def test_what_goes_in_no_strips_of_columns(koine, tmp_path, m, k, n):
     assert not re.search(r" R #\d+, rows ", optimized(koine, tmp_path, m, k, n, across=False, level="fp16")[0])
 
 
+@pytest.mark.parametrize("m, k, n, dtype, level", [(64, 4096, 4096, "f32", "fp16"), (512, 4096, 1024, "bf16", "amx")])
+def test_two_products_in_a_nest_stay_in_one_tile(koine, m, k, n, dtype, level):
+    """As a gate and what it lets through: of the one that is not kept each element would be summed up by itself, in what is left of the nest."""
+    lines = ["koine 1 tensor", f'%x = param "x" : {dtype} [{m}, {k}]', "%xc = cast %x : f32", f"%x1 = reshape %xc ({m}, {k}, 1)", f"%xe = expand %x1 ({m}, {k}, {n})"]
+    for i in range(2):
+        lines += [f'%w{i} = param "w{i}" : {dtype} [{k}, {n}]', f"%c{i} = cast %w{i} : f32", f"%r{i} = reshape %c{i} (1, {k}, {n})", f"%e{i} = expand %r{i} ({m}, {k}, {n})",
+                  f"%p{i} = mul %xe %e{i}", f"%y{i} = reduce add %p{i} axes=(1)"]
+    text = "\n".join([*lines, "%z = mul %y0 %y1", 'out "o" = %z', ""])
+    found = koine("compile", "-", "--target", "x86", "--to", "optimize", env={"KN_CPU": level, "KN_THREADS": 1, "KN_CODE": "x86"}, stdin=text).stdout.split("opts=")[1]
+    assert len(re.findall(r"stage \d+ [23]\b", found)) == 2, found
+
+
 @pytest.mark.parametrize("m, k, n, threads", [(64, 4096, 4096, 2), (64, 4096, 4096, 5), (16, 4096, 1000, 3), (64, 2048, 2048, 4)])
 def test_threads_share_out_columns_where_rows_are_few(koine, tmp_path, m, k, n, threads):
     """Around rows each of them would read the whole matrix."""

@@ -153,6 +153,16 @@ static bool block_many(ki_choice *c, const ki_tile *t) {
     return true;
 }
 
+/* Does the nest have a sum beside this one? In what is left of the nest it would go element by element: both stay in one tile. */
+static bool has_others(const ki_nest *k, kn_uop e, kn_uop sum) {
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop x = k->closer[q];
+        bool other = x && x->op == KN_REDUCE && x != sum && x != sum->src[0] && !ki_is_lane(k->scope.range[q]);
+        if (other && ki_varies_in(k, x, e)) return true;
+    }
+    return false;
+}
+
 /* A few rows by a large matrix, or very many. */
 static bool choose_columns(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
@@ -167,7 +177,7 @@ static bool choose_columns(ki_choice *c, kn_uop e, const ki_tile *t) {
     kn_uop first;
     if (loops_around(e, t->u, t->v, &first) < 0 || !ki_nest_independent(k, t->u) || !ki_nest_independent(k, t->v))
         return false;
-    if (ki_reads_written(k, t->reduce)) return false;
+    if (ki_reads_written(k, t->reduce) || has_others(k, e, t->reduce)) return false;
     uint32_t rows = t->u->arg.range.id, columns = t->v->arg.range.id, sum = ki_last_loop(t->reduce)->arg.range.id;
     if (first != t->v) return ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns), true;
     /* Tiles of other widths wait for what they load. */
@@ -244,7 +254,8 @@ static bool choose_parts(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (ki_extent(t->u) % t->mu || n % t->step) return false;
     kn_uop first;
     if (ki_storage(t->streamed)->op != KN_PARAM || loops_around(e, t->u, t->v, &first) < 0) return false;
-    if (!ki_nest_independent(k, t->u) || !ki_nest_independent(k, t->v) || ki_reads_written(k, t->reduce)) return false;
+    if (!ki_nest_independent(k, t->u) || !ki_nest_independent(k, t->v)) return false;
+    if (ki_reads_written(k, t->reduce) || has_others(k, e, t->reduce)) return false;
     uint32_t rows = t->u->arg.range.id, columns = t->v->arg.range.id, of_block = columns,
              sum = t->reduce->src[1]->arg.range.id;
     if (first != t->v) return ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns), true;

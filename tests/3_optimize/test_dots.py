@@ -136,7 +136,7 @@ def test_tiles_begin_as_what_is_kept(koine, case, tmp_path):
 
 # Remainders of each kind: none that threads leave may add up otherwise. 170 x 130 on two threads has twelve sums of tiles in a kernel.
 THREADS = [("bf16", "bf16", s, 0, 0) for s in [(1, 50, 200, 81), (1, 40, 1024, 400), (1, 200, 96, 331), (1, 170, 1056, 130), (3, 33, 64, 40),
-                                               (1, 64, 1024, 136), (1, 256, 64, 1000), (1, 170, 2304, 130)]]
+                                               (1, 64, 1024, 136), (1, 256, 64, 1000), (1, 170, 2304, 130), (1, 112, 128, 64), (1, 144, 96, 64)]]
 
 
 @pytest.mark.parametrize("case", THREADS, ids=name, indirect=True)
@@ -213,6 +213,15 @@ def test_tiles_of_the_processor(koine, case):
     p, args, out, want, x, k = case
     koine("run", p, *args, env={"KN_CPU": "amx"})
     assert close(np.load(out), want, x, k)
+
+
+@pytest.mark.parametrize("rows", [16, 48, 112])
+def test_sixteen_rows_that_are_left_are_tiles(koine, tmp_path, rows):
+    """Their lanes share axes with those of the nest before, in whatever order; on some numbers of threads they were tiles, on others not."""
+    p = tmp_path / "p.kn"
+    p.write_text(program("bf16", "bf16", (1, rows, 128, 64), 0, 0)[0])
+    code = listing_of(koine, p)
+    assert "tdpbf16ps" in code and "vdpbf16ps" not in code
 
 
 # Columns that blocks do not divide, rows that threads deal out unevenly, too few of either for whole blocks.

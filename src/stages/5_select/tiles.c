@@ -148,7 +148,7 @@ static bool matches(kn_uop st, sum *s) {
     s->rows = ki_dim_n(ins, s->m) / SIDE, s->columns = 1;
     for (unsigned a = 0; a < ki_rank(ins); a++) {
         if (!(n >> a & 1)) continue;
-        if (ki_dim_n(ins, a) == SIDE && s->n == 0 && !(n & ((1u << a) - 1))) s->n = a;
+        if (ki_dim_n(ins, a) == SIDE && s->n == 0) s->n = a;
         else if (s->over == KI_MAX_RANK) s->over = a, s->columns = ki_dim_n(ins, a);
         else return false;
     }

@@ -125,7 +125,7 @@ def test_tiles_begin_as_what_is_kept(koine, case, tmp_path):
         text = koine("compile", p, "--target", "x86", "--to", stage, env=env).stdout
         q = tmp_path / "q.kn"
         q.write_text(text)
-        parts = re.search(r"rows \d+ \d+( top)?", text) # of what a second cache holds in each tile
+        parts = re.search(r"rows \d+ \d+( top)?", text)  # top: in each tile, of rows that a second cache holds all together
         assert parts and (parts[1] is not None) == (want.shape[1] // 32 * 32 * k * (2 if x == "bf16" else 1) <= 1 << 19)
         koine("run", q, *args, "--device", "INTERP")
         assert close(np.load(out), want, x, k)

@@ -163,6 +163,26 @@ static bool has_others(const ki_nest *k, kn_uop e, kn_uop sum) {
     return false;
 }
 
+/* So many columns at a time, whose loop stands outside the rows', and of the sum so many steps, around all of them: what is summed up is kept. What is left
+ * of the nest goes by so many lanes, 0: one. True. */
+static bool keep_sums(ki_choice *c, const ki_tile *t, int64_t wide, int64_t part, int64_t lanes) {
+    const ki_nest *k = &c->nest;
+    uint32_t rows = t->u->arg.range.id, columns = t->v->arg.range.id, sum = t->reduce->src[1]->arg.range.id;
+    kn_axis axis = (kn_axis)t->v->arg.range.axis;
+    if (ki_extent(t->v) > wide) {
+        uint32_t blocks = columns;
+        columns = ki_nest_next_range(k);
+        if (!ki_choice_do(c, KI_OPT_SPLIT, axis, false, blocks, wide)) return true;
+    }
+    if (!ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns)) return true;
+    if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, sum, part)) return true;
+    ki_choice_rows(c, ki_nest_range(k, sum), ki_nest_range(k, rows), 1, false);
+    if (!c->ok) return true;
+    ki_choice_mark(c, ki_nest_closer(k, ki_nest_range(k, rows)));
+    if (lanes) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, columns, lanes);
+    return true;
+}
+
 /* A few rows by a large matrix, or very many. */
 static bool choose_columns(ki_choice *c, kn_uop e, const ki_tile *t) {
     const ki_nest *k = &c->nest;
@@ -178,23 +198,11 @@ static bool choose_columns(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (loops_around(e, t->u, t->v, &first) < 0 || !ki_nest_independent(k, t->u) || !ki_nest_independent(k, t->v))
         return false;
     if (ki_reads_written(k, t->reduce) || has_others(k, e, t->reduce)) return false;
-    uint32_t rows = t->u->arg.range.id, columns = t->v->arg.range.id, sum = ki_last_loop(t->reduce)->arg.range.id;
-    if (first != t->v) return ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns), true;
+    if (first != t->v) return ki_choice_do(c, KI_OPT_SWAP, 0, false, t->u->arg.range.id, t->v->arg.range.id), true;
     /* Tiles of other widths wait for what they load. */
     if ((many && ki_choice_even(c, t->v, tile)) || ki_choice_even(c, t->v, strip)) return true;
     if (many && block_many(c, t)) return true;
-    uint32_t of_strip = columns;
-    if (n > strip) {
-        of_strip = ki_nest_next_range(k);
-        if (!ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->v->arg.range.axis, false, columns, strip)) return true;
-    }
-    if (!ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, of_strip)) return true;
-    if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, sum, part)) return true;
-    ki_choice_rows(c, ki_nest_range(k, sum), ki_nest_range(k, rows), 1, false);
-    if (!c->ok) return true;
-    ki_choice_mark(c, ki_nest_closer(k, ki_nest_range(k, rows)));
-    if (strip % c->lanes == 0) ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, of_strip, c->lanes);
-    return true;
+    return keep_sums(c, t, strip, part, strip % c->lanes ? 0 : c->lanes);
 }
 
 /* Where much follows a sum, results are turned first: a copy of a block of rows, of which the rest is written out for one vector, not for a
@@ -256,22 +264,10 @@ static bool choose_parts(ki_choice *c, kn_uop e, const ki_tile *t) {
     if (ki_storage(t->streamed)->op != KN_PARAM || loops_around(e, t->u, t->v, &first) < 0) return false;
     if (!ki_nest_independent(k, t->u) || !ki_nest_independent(k, t->v)) return false;
     if (ki_reads_written(k, t->reduce) || has_others(k, e, t->reduce)) return false;
-    uint32_t rows = t->u->arg.range.id, columns = t->v->arg.range.id, of_block = columns,
-             sum = t->reduce->src[1]->arg.range.id;
-    if (first != t->v) return ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, columns), true;
+    if (first != t->v) return ki_choice_do(c, KI_OPT_SWAP, 0, false, t->u->arg.range.id, t->v->arg.range.id), true;
     if (wide < n && ki_choice_even(c, t->v, wide)) return true;
-    if (n > wide) {
-        of_block = ki_nest_next_range(k);
-        if (!ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)t->v->arg.range.axis, false, columns, wide)) return true;
-    }
-    if (!ki_choice_do(c, KI_OPT_SWAP, 0, false, rows, of_block)) return true;
-    if (!ki_choice_do(c, KI_OPT_SPLIT, KN_AX_REDUCE, false, sum, part)) return true;
-    ki_choice_rows(c, ki_nest_range(k, sum), ki_nest_range(k, rows), 1, false);
     c->parts = true;
-    if (!c->ok) return true;
-    ki_choice_mark(c, ki_nest_closer(k, ki_nest_range(k, rows)));
-    ki_choice_do(c, KI_OPT_SPLIT, KN_AX_UPCAST, false, of_block, t->step);
-    return true;
+    return keep_sums(c, t, wide, part, t->step);
 }
 
 static bool may_strip(const ki_choice *c, kn_uop e, const ki_tile *t) {

@@ -6,8 +6,14 @@
 
 #define MOST_BEHIND 64 /* vectors that are stored, or read, behind a sum */
 
-static int32_t slot_of(kn_uop buf) {
-    return buf->op == KN_PARAM ? buf->arg.param->slot : -1 - (int32_t)buf->arg.buffer->id;
+int64_t ki_lturn(ki_lower *l, ki_vreg counter, int64_t times, int64_t rows, int64_t apart, ki_vreg *at) {
+    int64_t each = (rows + times - 1) / times, half = 0;
+    while (times >> (half + 1) >= rows) half++;
+    *at = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
+    ki_mop to = ki_mreg(KI_XO_R64, *at), from = ki_mreg(KI_XO_R64, counter);
+    if (half) KI_LPUT(l, KI_X_MOV_GE, to, from), KI_LPUT(l, KI_X_SHR_I, to, ki_mimm(half));
+    KI_LPUT(l, KI_X_IMUL_I, to, half ? to : from, ki_mimm(each * apart));
+    return each;
 }
 
 /* The vectors of the PARAM, or that are stored to the BUFFER, of this slot: one, or a tile's rows, so many elements apart. 0: it is no access to it. */
@@ -15,7 +21,7 @@ static unsigned vectors_of(const ki_lower *l, uint32_t item, int32_t slot, ki_ad
     kn_uop u = l->inst[item];
     *step = 0;
     unsigned rows = u->op == KN_STORE ? ki_ltile_rows(u, a, step) : 0;
-    if (rows) return slot_of(a->buf) == slot ? rows : 0;
+    if (rows) return ki_lslot(a->buf) == slot ? rows : 0;
     if (!ki_lmoves_vector(l, u, slot)) return 0;
     return *a = l->local.address[item], 1;
 }
@@ -60,14 +66,12 @@ void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int
     while (k < n && start[k] == start[k - 1] + a.lanes) k++;
     if (k >= n || trips < 1 || (base && !ki_lv(l, base)->gpr)) return; /* one row; not known yet where it is */
     int64_t es = (int64_t)ki_les(a.buf), width = (start[k - 1] + a.lanes - start[0]) * es, row = start[k] - start[0];
-    int64_t rows = n / k, each = (rows + trips - 1) / trips, half = 0;
-    while (trips >> (half + 1) >= rows) half++; /* one row in two iterations, or four */
+    int64_t rows = n / k, each = (rows + trips - 1) / trips;
     ki_mop o = ki_lbase(l, a.buf);
-    o.index = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64), o.scale = (uint8_t)es, o.v += start[0] * es + ahead;
+    o.scale = (uint8_t)es, o.v += start[0] * es + ahead;
     if (each * row > INT32_MAX / es || o.v < INT32_MIN || o.v + each * row * es + width > INT32_MAX) return;
+    (void)ki_lturn(l, counter, trips, rows, row, &o.index);
     ki_mop at = ki_mreg(KI_XO_R64, o.index);
-    if (half) KI_LPUT(l, KI_X_MOV_GE, at, ki_mreg(KI_XO_R64, counter)), KI_LPUT(l, KI_X_SHR_I, at, ki_mimm(half));
-    KI_LPUT(l, KI_X_IMUL_I, at, half ? at : ki_mreg(KI_XO_R64, counter), ki_mimm(each * row));
     if (base) KI_LPUT(l, KI_X_ADD_GE, at, ki_mreg(KI_XO_R64, ki_lgeneral(l, base)));
     /* a row of an array need not begin with a line */
     int64_t last = width <= line || a.buf->op == KN_BUFFER ? width : width + line - 1;

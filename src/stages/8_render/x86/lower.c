@@ -189,8 +189,6 @@ static bool is_repeated(const ki_kernel *info, uint32_t k) {
     return i < k;
 }
 
-static bool is_param(kn_uop buf, int32_t slot) { return buf->op == KN_PARAM && buf->arg.param->slot == slot; }
-
 /* The OptOps PREFETCH: the LOADs and STOREs of whole vectors, the squares, and the LOADs of tiles, that stand in the loop, in none inside it. What several loops ask for is shared
  * out by lines; what a loop asks for several times is not. */
 static void find_ahead(ki_lower *l, const ki_kernel *info) {
@@ -219,8 +217,9 @@ static void find_ahead(ki_lower *l, const ki_kernel *info) {
             if (u->op == KN_RANGE && (depth || u->arg.range.id == (uint32_t)o->axis)) depth++;
             if (u->op == KN_END && depth) depth = depth < u->nsrc ? 0 : depth - (u->nsrc - 1);
             kn_uop from = l->val[i].square && u->op == KN_LOAD ? l->local.address[i].buf : NULL;
-            bool square = from && is_param(from, o->id);
-            bool tile = u->op == KN_LOAD && ki_lis_tile(u) && is_param(l->local.address[i].buf, o->id);
+            kn_uop rows = u->op == KN_LOAD && ki_lis_tile(u) ? l->local.address[i].buf : NULL;
+            bool square = from && from->op == KN_PARAM && ki_lslot(from) == o->id;
+            bool tile = rows && rows->op == KN_PARAM && ki_lslot(rows) == o->id;
             if (depth != 1 || (!square && !tile && !ki_lmoves_vector(l, u, o->id)) || (next && !is_ahead(u))) continue;
             l->val[i].ahead = o->arg, l->val[i].second = o->top, l->val[i].often = often;
             l->val[i].part = part, l->val[i].parts = parts, l->val[i].share = share;

@@ -175,8 +175,15 @@ static inline ki_mop ki_lsized(ki_mop o, unsigned bytes) { return o.size = (uint
 ki_mop ki_lbase(ki_lower *l, kn_uop buf);
 /* A deferred LOAD as a memory operand, at its one user. */
 ki_mop ki_ldeferred(ki_lower *l, kn_uop load);
+/* As OptOps name it: a PARAM's number, below 0 a BUFFER. */
+static inline int32_t ki_lslot(kn_uop buf) {
+    return buf->op == KN_PARAM ? buf->arg.param->slot : -1 - (int32_t)buf->arg.buffer->id;
+}
 /* Is u a LOAD or STORE of what lies side by side in the PARAM of this slot? */
 bool ki_lmoves_vector(const ki_lower *l, kn_uop u, int32_t slot);
+/* Rows, so many elements apart, that a loop asks for in turn, so that it has asked for all of them when it has run so many times: how many it is each time, and
+ * in *at, made from the counter, where the first of them lies. Where it runs more than twice as often as there are rows, each has several turns. */
+int64_t ki_lturn(ki_lower *l, ki_vreg counter, int64_t times, int64_t rows, int64_t apart, ki_vreg *at);
 /* In each of so many iterations of the loop that begins here asks for its part of the rows that stand behind it, so many bytes
  * ahead. */
 void ki_lask_rows(ki_lower *l, ki_vreg counter, int64_t trips, int32_t slot, int64_t ahead);

@@ -111,8 +111,7 @@ ki_mop ki_laddress(ki_lower *l, const ki_address *a, int64_t lane) {
 bool ki_lmoves_vector(const ki_lower *l, kn_uop u, int32_t slot) {
     if (u->op != KN_LOAD && u->op != KN_STORE) return false;
     const ki_address *a = ki_lplace(l, u);
-    if (a->buf->op == KN_BUFFER && (-1 - (int32_t)a->buf->arg.buffer->id != slot || u->op != KN_STORE)) return false;
-    return (a->buf->op == KN_BUFFER || a->buf->arg.param->slot == slot) && a->affine && a->stride == 1;
+    return ki_lslot(a->buf) == slot && (a->buf->op == KN_PARAM || u->op == KN_STORE) && a->affine && a->stride == 1;
 }
 
 /* Of a loop that asks in each iteration (ki_lask_terms): for what lies ahead of this element, in the rows whose turn it is. */

@@ -103,16 +103,10 @@ static bool is_right(ki_lower *l, kn_uop u) {
 static void ask_ahead(ki_lower *l, const ki_lval *v, ki_mop at, int64_t apart) {
     const struct ki_lloop *around = l->depth > 1 ? &l->loop[l->depth - 2] : NULL;
     kn_uop bound = around && around->range ? around->range->src[0] : NULL;
-    int64_t times = bound && ki_is_const(bound) ? bound->arg.i : 1, each = (ROWS + times - 1) / times, half = 0;
-    while (times >> (half + 1) >= ROWS) half++; /* one row in two times, or four */
-    if (v->ahead + each * apart > INT32_MAX) return;
+    int64_t times = bound && ki_is_const(bound) ? bound->arg.i : 1, each = ROWS;
+    if (v->ahead + ROWS * apart > INT32_MAX) return;
     ki_mop to = {.kind = KI_XO_MEM, .base = KI_MB_REG, .reg = at.reg, .scale = 1, .v = v->ahead};
-    if (times > 1) {
-        to.index = ki_vreg_new(&l->m, KI_RC_G, KI_XO_R64);
-        ki_mop row = ki_mreg(KI_XO_R64, to.index), counter = ki_mreg(KI_XO_R64, around->counter);
-        if (half) KI_LPUT(l, KI_X_MOV_GE, row, counter), KI_LPUT(l, KI_X_SHR_I, row, ki_mimm(half));
-        KI_LPUT(l, KI_X_IMUL_I, row, half ? row : counter, ki_mimm(each * apart));
-    }
+    if (times > 1) each = ki_lturn(l, around->counter, times, ROWS, apart, &to.index);
     for (int64_t k = 0; k < each; k++, to.v += apart)
         KI_LPUT(l, v->second ? KI_X_PREFETCHT1 : KI_X_PREFETCHT0, ki_lsized(to, 0));
 }

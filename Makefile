@@ -112,6 +112,7 @@ $(addprefix $(B)/src/,tensor/unary.o tensor/binary.o tensor/view.o tensor/reduce
     stages/verify.o stages/8_render/c.o stages/8_render/c_expr.o stages/8_render/c_mem.o ir/eval_launch.o ir/eval_reach.o ir/print.o ir/parse_lex.o ir/parse_node.o ir/parse_arg.o \
     rules/parse.o rules/terms.o rules/pattern.o rules/check.o rules/compile.o rules/mutate.o \
     stages/3_optimize/cost.o stages/3_optimize/moves.o stages/3_optimize/search.o stages/3_optimize/where.o stages/3_optimize/strips.o \
+    $(addprefix stages/3_optimize/,dots.o stage.o tiled.o late.o pipelined.o deal.o first.o windows.o scan.o) stages/5_select/tiles.o \
     $(addprefix run/search/,bench.o child.o record.o sample.o tune.o) $(addprefix device/cpu/,cache.o cc.o code.o) \
     $(addprefix tensor/,index.o count.o sort.o loss.o fft.o einsum.o solve.o svd.o qr.o eigen.o user_rules.o)): \
     private CFLAGS += -Os

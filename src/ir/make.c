@@ -18,6 +18,19 @@ kn_uop ki_opn(ki_ir *ir, kn_op op, const kn_uop *src, uint32_t nsrc) {
     return ki_make(ir, op, KN_VOID, src, nsrc, NOARG, 0);
 }
 
+kn_uop ki_after(ki_ir *ir, kn_uop memory, const kn_uop *dep, uint32_t n) {
+    enum { FEW = 64 };
+    kn_uop few[FEW], *src = few;
+    if (!memory || n == 0) return memory;
+    uint32_t m = memory->op == KN_AFTER ? memory->nsrc : 1;
+    if (m + n > FEW && !(src = ki_malloc((m + n) * sizeof *src))) return ki_fail(ir->env, KI_E_NOMEM), NULL;
+    memcpy(src, memory->op == KN_AFTER ? memory->src : &memory, m * sizeof *src);
+    memcpy(src + m, dep, n * sizeof *src);
+    kn_uop after = ki_opn(ir, KN_AFTER, src, m + n);
+    if (src != few) ki_free(src);
+    return after;
+}
+
 /* u over these as many sources has u's dtype, type and bounds: they are derived from what u's own sources share with these. */
 static bool derives_alike(kn_uop u, const kn_uop *src) {
     bool known = ki_is_elementwise((kn_op)u->op) ? u->op != KN_WHERE

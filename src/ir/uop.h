@@ -245,6 +245,8 @@ kn_uop ki_op1(ki_ir *ir, kn_op op, kn_uop a);
 kn_uop ki_op2(ki_ir *ir, kn_op op, kn_uop a, kn_uop b);
 kn_uop ki_op3(ki_ir *ir, kn_op op, kn_uop a, kn_uop b, kn_uop c);
 kn_uop ki_opn(ki_ir *ir, kn_op op, const kn_uop *src, uint32_t nsrc);
+/* Memory as of after these n, and after what it is AFTER already; n 0: itself. */
+kn_uop ki_after(ki_ir *ir, kn_uop memory, const kn_uop *dep, uint32_t n);
 /* The same node with other sources (the same pointer if they are equal). */
 kn_uop ki_with_src(ki_ir *ir, kn_uop u, const kn_uop *src);
 kn_uop ki_with_srcs(ki_ir *ir, kn_uop u, const kn_uop *src, uint32_t nsrc);

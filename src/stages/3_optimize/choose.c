@@ -27,8 +27,16 @@ int64_t ki_unroll(const ki_choice *c, kn_uop r, unsigned weight) {
     return most;
 }
 
+/* Are words read along r? A vector of them is not read in part. */
+static bool reads_words(const ki_nest *k, kn_uop r) {
+    for (uint32_t i = 0; i < k->nreads; i++)
+        if (ki_word_of(k, k->reads[i]) != k->reads[i] && ki_reads_row(k, k->reads[i], r)) return true;
+    return false;
+}
+
 bool ki_choice_fit(ki_choice *c, kn_uop r, int64_t vectors) {
     int64_t lanes = ki_lanes_for(c, ki_extent(r));
+    if (lanes && ki_extent(r) > lanes && reads_words(&c->nest, r)) return ki_choice_even(c, r, lanes);
     if (vectors_of(c, r) >= KI_SHORT) {
         int64_t left = ki_extent(r) % (vectors * lanes);
         if (left == 0) return false;

@@ -25,6 +25,8 @@
 
 #include "base/cpuid.h"
 #include "ir/scalar.h"
+#include "stages/3_optimize/tile.h"
+#include "stages/indexing.h"
 
 #include <string.h>
 
@@ -65,13 +67,16 @@ static int row_of(const ki_target *t, kn_uop sum, bool tiles, kn_uop y, bool *to
     return -1;
 }
 
-/* x at g to .. g to + g - 1 for r, joined by pairs, the first lowest. */
-static kn_uop word(ki_nest *n, kn_uop x, kn_uop r, kn_uop to, int64_t g) {
+/* x at g to .. g to + g - 1 for r, joined by pairs, the first lowest; all: each of them is one of r's. */
+static kn_uop word(ki_nest *n, kn_uop x, kn_uop r, kn_uop to, int64_t g, bool all) {
     ki_ir *ir = n->ir;
     kn_uop part[4];
     for (int64_t k = 0; k < g; k++) {
         kn_uop at = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, to, ki_index(ir, g)), ki_index(ir, k));
         kn_uop e = at ? ki_swap_ranges(n, x, &(ki_swap){r, at, {to, NULL}}, 1) : NULL;
+        kn_uop src[2] = {e ? e->src[0] : NULL};
+        if (e && !all && (src[1] = ki_element_if(ir, ki_op2(ir, KN_CMPLT, at, r->src[0]), e->src[1])))
+            e = ki_with_srcs(ir, e, src, 2);
         part[k] = ki_cast(ir, ki_bitcast(ir, e, g == 4 ? KN_U8 : KN_U16), KN_U32);
     }
     for (int64_t by = 32 / g; g > 1; g /= 2, by *= 2)
@@ -86,17 +91,19 @@ kn_uop ki_opt_tc(ki_nest *n, ki_opt *o) {
     const struct ki_dot *d = o->arg >= 0 && o->arg < DOTS ? &dots[o->arg] : NULL;
     if (!d || ki_is_lane(r) || !factors(sum, d, o->top, &x, &y) || sum->nsrc > 64)
         return ki_fail(ir->env, KI_E_OPT_TC, (int)o->arg, (int)o->axis), NULL;
-    int64_t group = d->group * d->words;
-    if (ki_extent(r) % group)
+    int64_t group = d->group * d->words, extent = ki_extent(r);
+    bool all = extent && extent % group == 0;
+    if (!extent || (!all && d->words == 1))
         return ki_fail(ir->env, KI_E_OPT_DIVIDE, (int)group, (int)o->axis, (long long)ki_extent(r)), NULL;
     if (o->id < 0 && d->words > 1) o->id = (int32_t)ki_nest_next_range(n);
     if (d->words > 1 && ki_nest_range(n, (uint32_t)o->id)) return ki_fail(ir->env, KI_E_OPT_ID, (int)o->id), NULL;
-    kn_uop to = ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, ki_extent(r) / group));
+    kn_uop to =
+        ki_range_make(ir, r->arg.range.id, (kn_axis)r->arg.range.axis, ki_index(ir, (extent + group - 1) / group));
     kn_uop lane = d->words > 1 ? ki_range_make(ir, (uint32_t)o->id, KN_AX_UNROLL, ki_index(ir, d->words)) : NULL;
     kn_uop at = lane ? ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, to, lane->src[0]), lane) : to;
-    kn_uop turn = ki_const_int(ir, KN_U32, 0x80808080), a = at ? word(n, x, r, at, d->group) : NULL;
+    kn_uop turn = ki_const_int(ir, KN_U32, 0x80808080), a = at ? word(n, x, r, at, d->group, all) : NULL;
     kn_uop none = ki_const_bits(ir, (kn_dtype)d->sum, ki_scalar_identity(KN_ADD, (kn_dtype)d->sum, true));
-    kn_uop b = a ? word(n, y, r, at, d->group) : NULL;
+    kn_uop b = a ? word(n, y, r, at, d->group, all) : NULL;
     /* The correction first: of two sums over one loop the later one is who closes it (find_closers). */
     for (int pass = d->biased ? 0 : 1; pass < 2; pass++) {
         kn_uop src[3] = {none, !pass ? turn : d->biased ? ki_op2(ir, KN_XOR, a, turn) : a, b};
@@ -183,54 +190,101 @@ static kn_uop loop_of(const ki_choice *c, const ki_tile *t, kn_uop x) {
     return last;
 }
 
-/* The first tile of a nest whose sum no instruction adds up yet, and has not been tried. */
-static bool next_sum(ki_choice *c, const uint64_t *tried, ki_tile *t, ki_opt *tc, int64_t *group) {
+/* May the sum of tile t go by dot products, and has its loop not been tried? *group: the elements it takes at a time. A product of tiles is never turned. */
+static bool may_dot(const ki_choice *c, const uint64_t *tried, const ki_tile *t, ki_opt *tc, int64_t *group) {
+    bool top, fits = !t->w && ki_extent(t->u ? t->u : t->v) >= LEAST_USES;
+    kn_uop r = loop_of(c, t, t->other), along = t->turned ? t->streamed : t->other;
+    bool known, square = fits && t->u && ki_extent(t->u) >= KI_TILE_SIDE && ki_extent(t->v) >= KI_TILE_SIDE;
+    square = square && (t->row ? ki_lanes_for(c, ki_extent(t->v)) : t->lanes) == KI_TILE_SIDE &&
+             ((ki_nest_stride(&c->nest, along, r, &known) == 1 && known) || ki_storage(along)->op == KN_PARAM);
+    int row = square ? row_of(c->target, t->reduce, true, t->turned ? t->other : t->streamed, &top, group) : -1;
+    if (row < 0 || ki_extent(r) < *group)
+        row = fits ? row_of(c->target, t->reduce, false, t->streamed, &top, group) : -1;
+    if (row < 0 || ki_is_gated(t->streamed)) return false;
+    uint32_t id = r->arg.range.id;
+    if (ki_is_gated(t->other) || id >= KI_MOST_RANGES || tried[id >> 6] >> (id & 63) & 1) return false;
+    *tc = (ki_opt){.op = KI_OPT_TC, .axis = (int32_t)id, .arg = row, .top = top};
+    return ki_extent(r) >= (dots[row].words > 1 ? 1 : LEAST_WORDS) * *group;
+}
+
+static bool is_dot(kn_uop sum) { return sum->src[0]->op == KN_INS || ki_is_tiled(sum); }
+
+/* The tile of a nest, and, where its sum goes by dot products, those of the sums beside that. How many. */
+static uint32_t tiles_of(ki_choice *c, kn_uop end, ki_tile t[1 + KI_MOST_ALSO]) {
+    ki_find_tile(c, end, t);
+    return !t->reduce ? 0 : t->u && is_dot(t->reduce) ? 1 + ki_other_sums(c, end, t, ki_is_tiled(t->reduce), t + 1) : 1;
+}
+
+/* The first sum that has a tile, that no instruction adds up yet, and that has not been tried; beside another one that goes as that one does, which what
+ * is left of a cut does not, and of words that are read as they lie: both may read the same ones, and one operand is copied for one sum. */
+static bool next_sum(ki_choice *c, const uint64_t *tried, ki_opt *tc, int64_t *group) {
     const ki_scope *s = &c->nest.scope;
-    for (uint32_t i = 0; i < s->n; i++) {
-        if (s->node[i]->op != KN_END) continue;
-        ki_find_tile(c, s->node[i], t);
-        bool top, fits = t->reduce && !t->w && ki_extent(t->u ? t->u : t->v) >= LEAST_USES;
-        kn_uop r = t->reduce ? loop_of(c, t, t->other) : NULL;
-        bool known,
-            square = fits && t->u && !t->row && ki_extent(t->u) >= KI_TILE_SIDE && ki_extent(t->v) >= KI_TILE_SIDE;
-        square = square && t->lanes == KI_TILE_SIDE && ki_nest_stride(&c->nest, t->other, r, &known) == 1 && known;
-        int row = square ? row_of(c->target, t->reduce, true, t->streamed, &top, group) : -1;
-        if (row < 0 || ki_extent(r) < *group)
-            row = fits ? row_of(c->target, t->reduce, false, t->streamed, &top, group) : -1;
-        if (row < 0 || ki_is_gated(t->streamed)) continue;
-        uint32_t id = r->arg.range.id;
-        if (ki_is_gated(t->other) || id >= KI_MOST_RANGES || tried[id >> 6] >> (id & 63) & 1) continue;
-        if (ki_extent(r) < (dots[row].words > 1 ? 1 : LEAST_WORDS) * *group) continue;
-        *tc = (ki_opt){.op = KI_OPT_TC, .axis = (int32_t)id, .arg = row, .top = top};
-        return true;
-    }
+    ki_tile t[1 + KI_MOST_ALSO];
+    for (uint32_t i = 0; i < s->n; i++)
+        for (uint32_t j = 0, n = s->node[i]->op == KN_END ? tiles_of(c, s->node[i], t) : 0; j < n; j++) {
+            if (!may_dot(c, tried, &t[j], tc, group)) continue;
+            const struct ki_dot *d = &dots[tc->arg];
+            bool known, along = ki_nest_stride(&c->nest, t[j].other, ki_nest_range(&c->nest, (uint32_t)tc->axis),
+                                               &known) == 1 &&
+                                known;
+            if (!j || (along && !d->biased && (d->words > 1) == ki_is_tiled(t->reduce))) return true;
+        }
     return false;
+}
+
+/* Can rows whose words lie apart be copied for tiles, strip by strip, or part by part (choose_parts, strips.c)? */
+static bool may_copy(ki_choice *c, const ki_tile *t) {
+    if (!ki_is_tiled(t->reduce) || !ki_is_split_word(&c->nest, t->other)) return true;
+    bool whole = ki_extent(t->u) % t->mu == 0 && ki_extent(t->v) % t->step == 0;
+    return t->mu * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) <= KI_MOST_PACKED ||
+           (whole && ki_part_of_tiles(c, t));
 }
 
 /* Is the sum over loop `id` one of dot products that has a tile? */
 static bool is_tiled(ki_choice *c, uint32_t id) {
     const ki_scope *s = &c->nest.scope;
-    ki_tile t;
-    for (uint32_t i = 0; i < s->n; i++) {
-        if (s->node[i]->op != KN_END) continue;
-        ki_find_tile(c, s->node[i], &t);
-        bool dot = t.reduce && (t.reduce->src[0]->op == KN_INS || ki_is_tiled(t.reduce));
-        for (uint32_t j = 1; dot && j < t.reduce->nsrc; j++)
-            if (t.reduce->src[j]->arg.range.id == id) return true;
-    }
+    ki_tile t[1 + KI_MOST_ALSO];
+    for (uint32_t i = 0; i < s->n; i++)
+        for (uint32_t k = 0, n = s->node[i]->op == KN_END ? tiles_of(c, s->node[i], t) : 0; k < n; k++) {
+            kn_uop sum = t[k].reduce;
+            for (uint32_t j = 1; j < sum->nsrc && is_dot(sum) && may_copy(c, &t[k]); j++)
+                if (sum->src[j]->arg.range.id == id) return true;
+        }
     return false;
+}
+
+/* What a cut has left of a sum that goes by tiles is one product of tiles more, of words that are no terms where it has no more: both operands are copied
+ * for it, with zeros there. y: the second operand's storage. */
+static void choose_rest(ki_choice *c, uint32_t id, int64_t row, kn_uop y, int64_t terms) {
+    kn_uop before = c->sink, r = ki_nest_range(&c->nest, id), sum = r ? ki_nest_closer(&c->nest, r) : NULL, a, b;
+    for (int top = 0; sum && top < 2; top++) {
+        if (!factors(sum, &dots[row], top, &a, &b) || ki_storage(b) != y || ki_is_gated(a) || ki_is_gated(b)) continue;
+        int64_t all = (ki_numel(ki_storage(a)) + ki_numel(y)) / terms * KI_TILE_SIDE * (int64_t)sizeof(uint32_t);
+        if (all > KI_MOST_ROWS || ki_storage(a)->op != KN_PARAM || y->op != KN_PARAM) return;
+        int32_t slot[] = {ki_slot_of(ki_storage(a)), ki_slot_of(y)};
+        bool done = ki_choice_do(c, KI_OPT_TC, 0, top, id, row) &&
+                    ki_choice_do(c, KI_OPT_STAGE, 0, false, id, slot[0]) &&
+                    ki_choice_do(c, KI_OPT_STAGE, 0, false, id, slot[1]);
+        if (done && !is_tiled(c, id)) ki_choice_look(c, before);
+        return;
+    }
 }
 
 void ki_choose_dots(ki_choice *c) {
     uint64_t tried[KI_MOST_RANGES / 64] = {0};
-    ki_tile t;
     ki_opt tc;
     int64_t group;
-    while (c->ok && next_sum(c, tried, &t, &tc, &group)) {
+    while (c->ok && next_sum(c, tried, &tc, &group)) {
         kn_uop before = c->sink, r = ki_nest_range(&c->nest, (uint32_t)tc.axis);
-        ki_choice_even(c, r, group); /* what is left over adds up as it did */
+        uint32_t rest = ki_nest_next_range(&c->nest);
+        int64_t terms = ki_extent(r);
+        kn_uop x, y;
+        ki_choice_even(c, r, group); /* what is left over of vectors' words adds up as it did */
+        r = ki_nest_range(&c->nest, (uint32_t)tc.axis);
+        bool known = c->ok && factors(ki_nest_closer(&c->nest, r), &dots[tc.arg], tc.top, &x, &y);
         tried[tc.axis >> 6] |= UINT64_C(1) << (tc.axis & 63);
         if (!ki_choice_do(c, KI_OPT_TC, 0, tc.top, (uint32_t)tc.axis, tc.arg)) return;
         if (!is_tiled(c, (uint32_t)tc.axis)) ki_choice_look(c, before);
+        else if (known && terms % group && dots[tc.arg].words > 1) choose_rest(c, rest, tc.arg, ki_storage(y), terms);
     }
 }

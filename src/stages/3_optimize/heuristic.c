@@ -248,7 +248,21 @@ static kn_uop divided(const ki_choice *c, kn_uop e, const ki_tile *tile, int64_t
         if (r == tile->u && (wants_panels(c, tile, t) || copies_parts(c, e, tile, t))) continue;
         return *unit = u, r;
     }
+    /* Tiles of a part that they do not divide lap. */
+    for (uint32_t j = 1; j < e->nsrc && is_tiled(tile); j++) {
+        kn_uop r = e->src[j];
+        int64_t n = ki_extent(r), t = c->count ? c->count : thread_count(n / KI_TILE_SIDE, c->threads);
+        bool side = (r == tile->u || r == tile->v) && may_thread(c, e, r) && ki_nest_laps(&c->nest, r);
+        if (side && t > 1 && n % t == 0 && n / t >= KI_TILE_SIDE) return *unit = 1, r;
+    }
     return NULL;
+}
+
+/* A multiple of f; of tiles what is left has one, too. True if a CUT was made. */
+static bool even_tiles(ki_choice *c, const ki_tile *tile, kn_uop r, int64_t f) {
+    int64_t n = ki_extent(r), rest = n % f;
+    bool more = is_tiled(tile) && rest && rest < KI_TILE_SIDE && n > 2 * f;
+    return more ? ki_choice_do(c, KI_OPT_CUT, 0, false, r->arg.range.id, n - rest - f), true : ki_choice_even(c, r, f);
 }
 
 /* The outermost loop that can be dealt unevenly: more threads have work than where it must come out even. */
@@ -348,7 +362,7 @@ static bool divide_nest(ki_choice *c, kn_uop e) {
     if (vectors && ki_extent(best) % unit == 0) /* dealt next, in units */
         return ki_choice_do(c, KI_OPT_SPLIT, (kn_axis)best->arg.range.axis, false, best->arg.range.id, unit);
     bool whole = vectors || (is_tiled(&tile) && ki_extent(best) % unit); /* what is no whole tile by itself first */
-    if (e->src[1] == best) return ki_choice_even(c, best, whole ? unit : t * unit);
+    if (e->src[1] == best) return even_tiles(c, &tile, best, whole ? unit : t * unit);
     if (!ki_nest_independent(&c->nest, e->src[1])) return false;
     return ki_choice_do(c, KI_OPT_SWAP, 0, false, e->src[1]->arg.range.id, best->arg.range.id);
 }
@@ -374,7 +388,7 @@ static bool cut_columns(ki_choice *c) {
         /* What is cut off has its columns outermost, as where there are no threads. */
         bool inside = ki_place_in(e, t.u) < ki_place_in(e, t.v);
         if (inside && !ki_choice_do(c, KI_OPT_SWAP, 0, false, u, v)) return false;
-        (void)ki_choice_even(c, ki_nest_range(&c->nest, v), c->lanes);
+        (void)even_tiles(c, &t, ki_nest_range(&c->nest, v), c->lanes);
         return c->ok && (!inside || ki_choice_do(c, KI_OPT_SWAP, 0, false, v, u));
     }
     return false;

@@ -95,11 +95,7 @@ static const char *find_values(const ki_nest *k, late *f) {
 
 /* AFTER(buf, the loops around r) */
 static kn_uop around(ki_ir *ir, const late *f, kn_uop buf) {
-    kn_uop src[MOST_AROUND];
-    uint32_t n = 0;
-    src[n++] = buf;
-    for (uint32_t i = 1; i + 2 < f->end->nsrc; i++) src[n++] = f->end->src[i];
-    return n == 1 ? buf : ki_opn(ir, KN_AFTER, src, n);
+    return ki_after(ir, buf, f->end->src + 1, f->end->nsrc > 3 ? f->end->nsrc - 3 : 0);
 }
 
 /* The result's store, of row r at j, made of elements of `e` and the values `kept`. */

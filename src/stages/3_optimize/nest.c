@@ -116,15 +116,14 @@ const ki_opt *ki_nest_opt(const ki_nest *k, ki_optop op, const ki_opt *last) {
 }
 
 kn_uop ki_nest_home(const ki_nest *k, kn_uop buf, kn_uop u, const kn_uop *except, uint32_t n) {
-    kn_uop src[65];
-    uint32_t m = 1;
-    src[0] = buf;
-    for (uint32_t q = 0; q < k->scope.nrange && m < 65; q++) {
+    kn_uop loop[64];
+    uint32_t m = 0;
+    for (uint32_t q = 0; q < k->scope.nrange && m < 64; q++) {
         bool in = ki_scope_has(&k->scope, u, k->scope.range[q]);
         for (uint32_t i = 0; i < n; i++) in &= except[i] != k->scope.range[q];
-        if (in) src[m++] = k->scope.range[q];
+        if (in) loop[m++] = k->scope.range[q];
     }
-    return m == 1 ? buf : ki_opn(k->ir, KN_AFTER, src, m);
+    return ki_after(k->ir, buf, loop, m);
 }
 
 kn_uop ki_last_loop(kn_uop closer) {
@@ -399,6 +398,15 @@ int32_t ki_slot_of(kn_uop storage) {
     return storage->op == KN_BUFFER ? -1 - (int32_t)storage->arg.buffer->id : INT32_MIN;
 }
 
+bool ki_is_before(const ki_nest *k, kn_uop end, kn_uop read) {
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q], c = ki_scope_has(&k->scope, read, r) ? k->closer[q] : NULL;
+        bool around = ki_scope_has(&k->scope, end, r);
+        if (c && c->op == KN_END && c != end && !around && !ki_varies_in(k, c, end)) return true;
+    }
+    return false;
+}
+
 kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *count) {
     kn_uop found = NULL, *node;
     int64_t n = ki_toposort(k->ir, &root, 1, &node);
@@ -410,6 +418,7 @@ kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *co
         bool whole = k->word[at] ? k->word[at] == u : k->read[at] != 0;
         kn_uop p = whole ? ki_storage(ki_word_element(u)) : NULL;
         if (!p || ki_slot_of(p) != slot || (words && !k->word[at])) continue;
+        if (root->op == KN_END && ki_is_before(k, root, u)) continue;
         if (k->word[at] && !words++) *count = 0;
         found = u;
         ++*count;

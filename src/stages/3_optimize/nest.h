@@ -74,7 +74,10 @@ bool ki_is_gated_by(const ki_nest *k, kn_uop access, kn_uop r);
 bool ki_is_written(const ki_nest *k, int32_t slot);
 /* What STAGE names: the slot of a PARAM; -1 - id of a BUFFER; else INT32_MIN. */
 int32_t ki_slot_of(kn_uop storage);
-/* The access under root that reads what has this slot, the last of *count; where words of them do, of words alone. NULL: none does. */
+/* Is the read one of another nest's, which is done before the loops of `end`? */
+bool ki_is_before(const ki_nest *k, kn_uop end, kn_uop read);
+/* The access under root that reads what has this slot, the last of *count; where words of them do, of words alone; under an END none of nests that
+ * are done before it. NULL: none does. */
 kn_uop ki_nest_read_of(const ki_nest *k, kn_uop root, int32_t slot, uint32_t *count);
 /* Of several such, elements all, the one that r leaves where it is; NULL: none, or several. */
 kn_uop ki_nest_read_without(const ki_nest *k, kn_uop root, int32_t slot, kn_uop r);

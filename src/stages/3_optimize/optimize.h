@@ -13,8 +13,8 @@
  *   CUT axis at               [0, at) and [at, n) become two loops, with what stands inside; the second one's ranges
  *                             have the ids id, id + 1, ... in order of the ids they are copies of
  *   STAGE axis slot top?      what the loops inside `axis` read of PARAM `slot`, of several reads that which the innermost of them leaves where it is, is copied to LOCAL buffer `id` before them
- *                             (axis -1: outside all loops of the nest); copied ranges have ids from the kernel's next on; top: what
- *                             each sum reads lies in a row
+ *                             (axis -1: outside all loops of the nest; a loop of a sum of tiles: outside all loops, what that sum reads); copied ranges have ids from the kernel's next on; top:
+ *                             what each sum reads lies in a row
  *   DEAL axis slot            what the loops inside `axis` read of PARAM `slot` is copied to LOCAL buffer `id` as it lies there, whole, but that where
  *                             a loop goes along it in steps of k, and one of a sum by single ones, every k-th row or element lies together;
  *                             copied ranges have ids from the kernel's next on
@@ -47,7 +47,7 @@
  *                             stage 4 does so, if the loop is still the innermost
  *   NOLOCALS                  no LOCAL, GROUP or STAGE after this
  *   TC axis row top?          the sum over this loop goes by dot products of words of neighbours, row of the table in dots.c; top: the
- *                             product's factors change places
+ *                             product's factors change places. Words of tiles may be more than the sum has: they are not read, and are zeros
  * Where n is known at launch alone, CUT cuts at the largest multiple of `at` in it; SPLIT divides what CUT has left so; PADTO makes m of what is no more.
  * What the bounds of a part decide, of a CUT or of a SPLIT into the axis's own type, is decided: comparisons, quotients, what hangs on them.
  * id -1: the kernel's next free id is taken, and recorded. Every illegal op is refused with what is wrong with it. */

@@ -75,9 +75,11 @@ static uint64_t elements_of(const ki_scope *s, kn_uop sum, kn_uop along) {
     return n;
 }
 
-/* A sum of products of 16 words goes by tiles of AMX where both sides are whole ones, in the tiles' order. */
+/* A sum of products of 16 words goes by tiles of AMX where both sides are whole ones, in the tiles' order, and read under no condition. */
 static bool is_whole_tiles(const ki_scope *s, kn_uop sum) {
     uint32_t sides = 0;
+    for (int side = 1; side < 3 && ki_is_tiled(sum); side++)
+        if (ki_is_gated(ki_word_element(sum->src[0]->src[0]->src[side]))) return false;
     for (uint32_t q = 0; q < s->nrange && ki_is_tiled(sum); q++)
         sides +=
             ki_is_lane(s->range[q]) && ki_extent(s->range[q]) % KI_TILE_SIDE == 0 && ki_scope_has(s, sum, s->range[q]);

@@ -22,7 +22,7 @@ bool ki_keeps_rows(const ki_nest *k, kn_uop e, kn_uop access, bool *again) {
         kn_uop s = k->read[k->scope.at[node[i]->id]] ? ki_storage(node[i]) : NULL;
         kn_uop word = ki_word_of(k, node[i]);
         bool other = word != own && (own == access || word != node[i]); /* single elements beside a word stay */
-        *again |= s && other && s == ki_storage(access);
+        *again |= s && other && s == ki_storage(access) && !ki_is_before(k, e, node[i]);
         rows |= s && s->op == KN_BUFFER && s != to && ki_varies_in(k, node[i]->src[0], e);
     }
     return rows;
@@ -45,10 +45,15 @@ int64_t ki_panel_uses(const ki_nest *k, kn_uop e, const ki_tile *t) {
     return n;
 }
 
-bool ki_may_pack(const ki_nest *k, kn_uop e, kn_uop x, kn_uop a, int64_t n, kn_uop u) {
+/* A panel of a length known at launch has none. */
+static bool has_size(kn_uop x) {
     for (uint32_t j = 1; j < x->nsrc; j++)
-        if (ki_extent(x->src[j]) < 1) return false; /* a panel of a length known at launch has no size */
-    return ki_terms(x) * n * ki_word_bytes(k, a) <= KI_MOST_PACKED && alone(k, e, a, u);
+        if (ki_extent(x->src[j]) < 1) return false;
+    return true;
+}
+
+bool ki_may_pack(const ki_nest *k, kn_uop e, kn_uop x, kn_uop a, int64_t n, kn_uop u) {
+    return has_size(x) && ki_terms(x) * n * ki_word_bytes(k, a) <= KI_MOST_PACKED && alone(k, e, a, u);
 }
 
 /* Do a panel's rows start at whole cache lines and stay in the second-level cache together? Then nothing is gained by packing,
@@ -95,7 +100,10 @@ bool ki_worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     bool known, hard = ki_is_hard(k, t);
     if (c->knobs.pack == 1 || t->inner) return false;
     if (t->row || !t->u) return false;
-    if (!ki_may_pack(k, e, t->reduce, t->streamed, t->step * t->mw, t->u) && !is_copied_in_rows(c, t)) return false;
+    /* Products of tiles go in parts, or, if a panel is more than a cache holds, are still the fastest as long as it has room (is_too_large). */
+    bool fits = ki_is_tiled(t->reduce) ? has_size(t->reduce) && alone(k, e, t->streamed, t->u)
+                                       : ki_may_pack(k, e, t->reduce, t->streamed, t->step * t->mw, t->u);
+    if (!fits && !is_copied_in_rows(c, t)) return false;
     if (hard) return ki_panel_uses(k, e, t) >= KI_FEW_USES;
     if (c->knobs.pack == 2) return true;
     for (uint32_t j = 1; j < t->reduce->nsrc; j++) {
@@ -107,11 +115,12 @@ bool ki_worth_packing(const ki_choice *c, kn_uop e, const ki_tile *t) {
     return ki_extent(t->u) / t->mu >= KI_LEAST_TILES && span > FAR;
 }
 
-/* Products of tiles are done before their rows come from anywhere but a second-level cache: several panels are packed side by side, as many as
- * fit there, and a few rows go through all of them. */
+/* Products of tiles are done before their rows come from anywhere but a second-level cache, and a panel's line of each row of the other operand, far from
+ * the next one's, would come by itself: several panels are packed side by side, as many as fit there, and a few rows go through all of them. */
 bool ki_goes_by_blocks(const ki_choice *c, const ki_tile *t) {
     if (!t->pack || !t->u || t->w || !ki_is_tiled(t->reduce)) return false;
-    return ki_extent(t->u) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) > KI_MOST_ROWS;
+    int64_t bytes = ki_extent(t->u) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other);
+    return ki_extent(t->v) > t->step || bytes > KI_MOST_ROWS;
 }
 
 /* Of sums that are kept: is there a loop around all of them in which what is packed does not vary? It is packed once. */
@@ -145,7 +154,11 @@ bool ki_pack_before(ki_choice *c, uint32_t u, int32_t slot, bool in_rows) {
     ki_nest_read_of(&c->nest, c->nest.sink, slot, &count);
     if (inside > 1) access = ki_nest_read_without(&c->nest, e, slot, r);
     if (ki_last_loop(e) != r || !access) return true;
-    if (count == 1 && is_repeated(c, e, access)) return ki_choice_do(c, KI_OPT_STAGE, 0, in_rows, UINT32_MAX, slot);
+    kn_uop element = ki_word_element(access);
+    bool large = element != access &&
+                 ki_numel(ki_storage(element)) * (int64_t)ki_itemsize((kn_dtype)element->dtype) > KI_MOST_PACKED;
+    if (count == 1 && !large && is_repeated(c, e, access))
+        return ki_choice_do(c, KI_OPT_STAGE, 0, in_rows, UINT32_MAX, slot);
     for (uint32_t j = 1; j < e->nsrc && e->src[j] != r; j++) {
         last = e->src[j];
         bool varies = last->arg.range.axis == KN_AX_THREAD || (ki_extent(last) != 1 && ki_uses(&c->nest, access, last));

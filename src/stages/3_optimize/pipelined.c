@@ -153,7 +153,7 @@ static kn_uop behind(const ki_nest *k, kn_uop v, kn_uop first) {
     int64_t n = ki_toposort(k->ir, &v, 1, &node);
     for (int64_t i = 0; i < n && m < MOST_INPUTS; i++)
         if (node[i]->op == KN_PARAM && ki_rank(node[i]))
-            from[m] = node[i], to[m++] = ki_op2(k->ir, KN_AFTER, node[i], first);
+            from[m] = node[i], to[m++] = ki_after(k->ir, node[i], &first, 1);
     if (n >= 0) ki_free(node);
     return n < 0 ? NULL : ki_substitute(k->ir, v, from, to, m);
 }

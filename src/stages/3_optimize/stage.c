@@ -66,11 +66,34 @@ static int64_t distance(const ki_nest *k, kn_uop access, kn_uop r) {
     return d < 0 ? -d : d;
 }
 
-/* Lanes by falling distance in the operand: what is contiguous there ends up contiguous here. */
-static void order_lanes(const ki_nest *k, kn_uop access, kn_uop *r, uint32_t n) {
+/* Is r the lane of a product of tiles' terms? */
+static bool is_term(const ki_nest *k, kn_uop r) {
+    kn_uop c = ki_nest_closer(k, r);
+    return ki_is_lane(r) && c->op == KN_REDUCE && c->src[0]->op == KN_INS;
+}
+
+/* The side of a product of tiles that reads word u, 1 or 2; 0: none does. */
+static int side_of(const ki_nest *k, kn_uop u) {
+    for (uint32_t i = 0; i < k->scope.n; i++) {
+        kn_uop p = k->scope.node[i];
+        if (p->op == KN_REDUCE && p->src[0]->op == KN_INS && is_term(k, p->src[1]))
+            for (int side = 1; side < 3; side++)
+                if (p->src[0]->src[side] == u) return side;
+    }
+    return 0;
+}
+
+/* Lanes by falling distance in the operand: what is contiguous there ends up contiguous here. But a tile has its terms along its rows, of the first
+ * operand, or one a row, of the second. */
+static void order_lanes(const ki_nest *k, kn_uop u, kn_uop *r, uint32_t n) {
+    kn_uop access = ki_word_element(u);
+    int side = side_of(k, u);
     for (uint32_t i = 1; i < n; i++)
         for (uint32_t j = i; j > 0 && ki_is_lane(r[j]) && ki_is_lane(r[j - 1]); j--) {
-            if (distance(k, access, r[j - 1]) >= distance(k, access, r[j])) break;
+            bool term = side && is_term(k, r[j]), last = side && is_term(k, r[j - 1]);
+            bool stays =
+                term || last ? term != (side == 2) : distance(k, access, r[j - 1]) >= distance(k, access, r[j]);
+            if (stays) break;
             kn_uop t = r[j];
             r[j] = r[j - 1];
             r[j - 1] = t;
@@ -103,10 +126,20 @@ static bool is_of_panels(const ki_nest *k, kn_uop access, kn_uop r) {
     return false;
 }
 
+/* Does anything that a tile reads side by side, beside its terms, have lanes yet? */
+static bool has_columns(const ki_nest *k, kn_uop access) {
+    for (uint32_t q = 0; q < k->scope.nrange; q++) {
+        kn_uop r = k->scope.range[q];
+        if (ki_is_lane(r) && !is_term(k, r) && ki_scope_has(&k->scope, access, r)) return true;
+    }
+    return false;
+}
+
 /* In the order in which they come. */
 enum { PARTS, PANELS, SUMS, LOOPS, TILED_SUMS, LANES, SUMS_IN_ROWS, KINDS };
 static int kind(const ki_nest *k, kn_uop access, kn_uop r, bool top) {
     kn_uop c = ki_nest_closer(k, r);
+    if (is_term(k, r) && side_of(k, ki_word_of(k, access)) == 2 && !has_columns(k, access)) return PANELS;
     if (ki_is_lane(r)) return LANES;
     if (c->op != KN_REDUCE && ki_nest_carries(k, c) && !ki_nest_independent(k, r)) return PARTS;
     if (c->op != KN_REDUCE) return is_of_panels(k, access, r) ? PANELS : LOOPS;
@@ -116,6 +149,7 @@ static int kind(const ki_nest *k, kn_uop access, kn_uop r, bool top) {
 uint64_t *ki_find_copied(const ki_nest *k, const ki_opt *o, kn_uop *access) {
     kn_uop axis = o->axis < 0 ? NULL : ki_nest_range(k, (uint32_t)o->axis),
            root = axis ? ki_nest_closer(k, axis) : k->sink;
+    if (axis && o->op == KI_OPT_STAGE && ki_is_tiled(root)) axis = NULL; /* its own reads, outside all loops */
     *access = ki_nest_read_inside(k, root, o->arg, axis);
     uint64_t *set = ki_calloc(k->scope.words, sizeof *set);
     if (!set) return FAIL(KI_E_NOMEM);
@@ -155,11 +189,22 @@ static kn_uop lane_of_rows(const ki_nest *k, kn_uop u, const kn_uop *inner, uint
     return words ? rows : NULL;
 }
 
+/* Of words that a product of tiles has along its terms, and that lie along its rows: the lane of rows, which vectors go along; they are stored transposed.
+ * NULL: it is something else. */
+static kn_uop lane_of_columns(const ki_nest *k, kn_uop u, const kn_uop *inner, uint32_t n) {
+    bool known;
+    for (uint32_t q = 0; q < n && side_of(k, u) == 1; q++)
+        if (ki_is_lane(inner[q]) && !is_term(k, inner[q]) && ki_extent(inner[q]) % KI_TILE_SIDE == 0 &&
+            ki_nest_stride(k, ki_word_element(u), inner[q], &known) == 1 && known)
+            return inner[q];
+    return NULL;
+}
+
 kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame *f) {
     ki_ir *ir = k->ir;
     const ki_scope *s = &k->scope;
     uint32_t n = 0, nout = 1, next = ki_nest_next_range(k);
-    kn_uop inner[MOST_INNER], outer[64], loops[MOST_INNER + 1];
+    kn_uop inner[MOST_INNER], outer[64], loops[MOST_INNER + 2], part = NULL;
     int64_t size = 1;
     bool fits = true, filled = false; /* a buffer by what stands inside */
     for (int pass = 0; pass < KINDS; pass++)
@@ -180,22 +225,30 @@ kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame 
         return FAIL(KI_E_OPT_STAGE, (int)o->arg,
                     n ? "its size is not constant, or too large" : "nothing inside varies");
     if (filled) return FAIL(KI_E_OPT_STAGE, (int)o->arg, "the loops inside fill it");
-    order_lanes(k, ki_word_element(u), inner, n);
+    order_lanes(k, u, inner, n);
     order_sums(k, inner, n);
     if (!ki_nest_own_buffer(k, &o->id)) return NULL;
     kn_uop buf = ki_buffer_make(ir, (uint32_t)o->id, size, (kn_dtype)u->dtype, KN_LOCAL, 0);
     kn_uop to = ki_index(ir, 0), from = to;
     ki_swap swap[MOST_INNER];
     int64_t stride = size;
-    kn_uop rows = lane_of_rows(k, u, inner, n);
+    kn_uop rows = lane_of_rows(k, u, inner, n), columns = lane_of_columns(k, u, inner, n);
     for (uint32_t q = 0; q < n; q++) {
         int64_t e = ki_framed(f, inner[q]);
         stride /= e;
         bool lane = ki_is_lane(inner[q]) && inner[q] != rows;
         kn_axis ax = lane ? (kn_axis)inner[q]->arg.range.axis : KN_AX_LOOP;
         if (lane && rows) ax = KN_AX_UPCAST; /* so that they are vectors along the axis of what is stored (4_expand) */
-        kn_uop y = ki_range_make(ir, next + q, ax, ki_index(ir, e));
+        bool parted =
+            inner[q] == columns &&
+            e > KI_TILE_SIDE; /* as long as the lanes of a tile's columns, whose axis is the vectors' (4_expand) */
+        kn_uop y = ki_range_make(ir, next + q, ax, ki_index(ir, parted ? e / KI_TILE_SIDE : e));
         swap[q] = (ki_swap){inner[q], y, {y, NULL}};
+        if (parted) {
+            part = ki_range_make(ir, next + n, ax, ki_index(ir, KI_TILE_SIDE));
+            y = ki_op2(ir, KN_ADD, ki_op2(ir, KN_MUL, y, part ? part->src[0] : NULL), part);
+            swap[q].expr = y, swap[q].list[1] = part;
+        }
         to = ki_op2(ir, KN_ADD, to, ki_op2(ir, KN_MUL, y, ki_index(ir, stride)));
         from = ki_op2(ir, KN_ADD, from, ki_op2(ir, KN_MUL, ki_framed_place(ir, f, inner[q]), ki_index(ir, stride)));
     }
@@ -212,13 +265,14 @@ kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame 
                        : ki_is_lane(inner[q]) ? 2
                        : masked               ? !ki_is_gated_by(k, ki_word_element(u), inner[q])
                                               : tiled && kind(k, ki_word_element(u), inner[q], o->top) <= LOOPS;
-            if (turn == pass) loops[put++] = swap[q].expr;
+            if (turn == pass) loops[put++] = swap[q].list[0];
+            if (turn == pass && swap[q].list[1]) loops[put++] = part;
         }
     outer[0] = buf;
     kn_uop read = ki_framed_read(ir, f, ki_swap_ranges(k, u, swap, n), swap, n),
            base = nout > 1 ? ki_opn(ir, KN_AFTER, outer, nout) : buf;
     loops[0] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, base, to), read);
-    kn_uop copy = ki_opn(ir, KN_END, loops, n + 1);
+    kn_uop copy = ki_opn(ir, KN_END, loops, put);
     kn_uop now = ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, buf, copy), from);
     return now ? ki_substitute(ir, k->sink, &u, &now, 1) : NULL;
 }

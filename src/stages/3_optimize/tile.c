@@ -99,7 +99,7 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     if (a == b || !ki_uses(k, a, t->v) || ki_uses(k, b, t->v)) return false;
     kn_uop u = ki_apart(k, e, b, a, t->v, NULL);
     int64_t n = ki_extent(t->v), lanes = ki_lanes_for(c, n), stride = ki_nest_stride(k, a, t->v, &known);
-    kn_uop row = common_row(c, x, a, b);
+    kn_uop row = ki_is_tiled(x) ? NULL : common_row(c, x, a, b);
     /* along the reduce if v's own way gathers, or would fill little of its vectors */
     bool poor = !known || stride != 1 || lanes == 0 || (n < c->lanes && n * 3 < lanes * 2);
     if (row && !(poor && ki_terms(x) >= 4 * c->lanes)) row = NULL;
@@ -127,7 +127,7 @@ static bool pair(const ki_choice *c, kn_uop e, kn_uop x, kn_uop a, kn_uop b, ki_
     return true;
 }
 
-uint32_t ki_other_sums(const ki_choice *c, kn_uop e, const ki_tile *t, ki_tile also[KI_MOST_ALSO]) {
+uint32_t ki_other_sums(const ki_choice *c, kn_uop e, const ki_tile *t, bool any, ki_tile also[KI_MOST_ALSO]) {
     const ki_scope *s = &c->nest.scope;
     uint32_t n = 0;
     for (uint32_t q = 0; q < s->nrange && n < KI_MOST_ALSO; q++) {
@@ -140,7 +140,7 @@ uint32_t ki_other_sums(const ki_choice *c, kn_uop e, const ki_tile *t, ki_tile a
             for (uint32_t j = 0; j < c->nest.nreads && !found && ki_varies_in(&c->nest, a[i], x); j++) {
                 also[n] = *t;
                 found = ki_varies_in(&c->nest, a[j], x) && pair(c, e, x, a[i], a[j], &also[n]) && also[n].u == t->u &&
-                        !also[n].row == !t->row;
+                        (any || !also[n].row == !t->row);
             }
         n += found;
     }
@@ -195,6 +195,7 @@ static bool find_pair(const ki_choice *c, kn_uop e, ki_tile *t) {
             for (uint32_t i = 0; i < k->nreads; i++) {
                 if (!ki_varies_in(k, k->reads[i], x)) continue;
                 if (!pass && (ki_nest_stride(k, k->reads[i], t->v, &known) != 1 || !known)) continue;
+                if (!pass && ki_is_tiled(x) && ki_storage(k->reads[i])->op == KN_BUFFER) continue; /* what a cut left */
                 for (uint32_t j = 0; j < k->nreads; j++)
                     if (ki_varies_in(k, k->reads[j], x) && pair(c, e, x, k->reads[i], k->reads[j], t)) return true;
             }

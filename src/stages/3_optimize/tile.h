@@ -20,8 +20,9 @@
 /* By its index or, a row the kernel keeps, by what stands in it. */
 static inline bool ki_uses(const ki_nest *k, kn_uop access, kn_uop r) { return ki_scope_has(&k->scope, access, r); }
 
-/* tile.c: other sums of products that the tile's loops are around: they share its lanes. Their number in also[]. */
-uint32_t ki_other_sums(const ki_choice *c, kn_uop end, const ki_tile *t, ki_tile also[KI_MOST_ALSO]);
+/* tile.c: other sums of products that the tile's loops are around: they share its lanes; any: those too whose vectors would go along their own loops, and
+ * the tile's do not. Their number in also[]. */
+uint32_t ki_other_sums(const ki_choice *c, kn_uop end, const ki_tile *t, bool any, ki_tile also[KI_MOST_ALSO]);
 
 /* tile_size.c: nv, mu, mw, cut, parts: many products for each load, few left over. */
 void ki_size_tile(const ki_choice *c, kn_uop end, ki_tile *t);

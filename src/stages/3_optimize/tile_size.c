@@ -35,7 +35,7 @@ static bool goes_along_memory(const ki_choice *c, kn_uop e, ki_tile *t) {
     bool far = ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->streamed) >= LONG_ROW;
     if (!is_read_once(c, t)) return false;
     /* Of several that take turns twice as many. */
-    int64_t n = ki_other_sums(c, e, t, also) ? 2 * KI_PLACES : far || ki_is_narrow(c) ? KI_PLACES : 1;
+    int64_t n = ki_other_sums(c, e, t, false, also) ? 2 * KI_PLACES : far || ki_is_narrow(c) ? KI_PLACES : 1;
     t->parts = n > 1 && ki_extent(t->v) >= n * n;
     if (t->parts) t->nv = n;
     return t->parts || !far;

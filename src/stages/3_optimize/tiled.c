@@ -17,10 +17,12 @@ static bool swap(ki_choice *c, kn_uop a, kn_uop b) {
     return true;
 }
 
-/* Bytes of the words of the other operand, for all rows, if they lie apart in memory: they are packed too. 0: they do not. */
+/* Bytes of the words of the other operand, for all rows, of products of tiles for those of one, if they lie apart in memory: they are packed too. 0: they
+ * do not. */
 static int64_t apart_bytes(ki_choice *c, const ki_tile *t) {
     bool packs = t->pack && ki_storage(t->other)->op == KN_PARAM && ki_is_split_word(&c->nest, t->other);
-    return packs ? ki_extent(t->u) * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) : 0;
+    int64_t rows = !packs ? 0 : ki_is_tiled(t->reduce) ? t->mu : ki_extent(t->u);
+    return rows ? rows * ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->other) : 0;
 }
 
 /* Words of the other operand of which each sign is turned (dots.c): once for a tile's rows, and not at each use of each. */
@@ -92,18 +94,22 @@ static bool block_cut(ki_choice *c, kn_uop e, const ki_tile *t) {
 }
 
 /* Of an extent that the tile does not divide the last part may begin earlier: no nest for what is left, but some of it twice. Not of what is
- * framed, or packed for several parts: it lies as its addresses say. */
+ * framed, or packed for several parts: it lies as its addresses say. A product of tiles takes as long as two rows of it by other instructions. */
 static bool laps(const ki_choice *c, const ki_tile *t, kn_uop r, int64_t part) {
     int64_t n = ki_extent(r), twice = n % part ? part - n % part : 0;
-    bool framed = t->frames || t->taps || ki_is_tiled(t->reduce);
-    return twice && n > part && twice * ki_least_lapped(&c->nest, t, r) <= n && !framed && ki_nest_laps(&c->nest, r);
+    bool framed = t->frames || t->taps;
+    bool pays = ki_is_tiled(t->reduce) || twice * ki_least_lapped(&c->nest, t, r) <= n;
+    return twice && n > part && pays && !framed && ki_nest_laps(&c->nest, r);
 }
-static bool laps_rows(ki_choice *c, const ki_tile *t) { return t->u && laps(c, t, t->u, t->mu) && !apart_bytes(c, t); }
+static bool laps_rows(ki_choice *c, const ki_tile *t) {
+    return t->u && laps(c, t, t->u, t->mu) && (ki_is_tiled(t->reduce) || !apart_bytes(c, t));
+}
 static bool laps_columns(const ki_choice *c, const ki_tile *t) {
-    bool long_enough = t->row || t->cut || ki_extent(t->v) >= KI_SHORT * t->lanes;
+    bool long_enough = t->row || t->cut || ki_extent(t->v) >= KI_SHORT * t->lanes || ki_is_tiled(t->reduce);
     bool in_lines = !ki_goes_past(c, t); /* what begins within a line is not stored past the caches */
     if (t->cut && ki_leaves_vectors(c, t, ki_extent(t->v), t->step)) return false; /* less than a tile done twice */
-    return long_enough && in_lines && !t->whole && !t->first && !t->parts && laps(c, t, t->v, t->step);
+    bool whole = t->whole && !ki_is_tiled(t->reduce);
+    return long_enough && in_lines && !whole && !t->first && !t->parts && laps(c, t, t->v, t->step);
 }
 
 /* Extents that the tile divides. True if a step was made. */
@@ -238,7 +244,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     c->tile.parts = t->parts;
     ki_tile also[KI_MOST_ALSO];
     int32_t slot[KI_MOST_ALSO + 2];
-    uint32_t n = ki_other_sums(c, e, t, also), panels = 0;
+    uint32_t n = ki_other_sums(c, e, t, false, also), panels = 0;
     if (put_outside(c, e, t) || channels_inside(c, t) || !c->ok) return c->ok;
     if (t->frames && ki_frame_all(c, e, t->other, t->u)) return c->ok;
     if (!t->row && !t->turned && ki_join_rows(c, e, t->v)) return c->ok;
@@ -256,7 +262,9 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
     for (uint32_t i = 0; i < n; i++)
         if (ki_worth_packing(c, e, &also[i])) slot[panels++] = ki_slot_of(ki_storage(also[i].streamed));
     int64_t apart = apart_bytes(c, t);
-    if (apart && apart <= KI_MOST_ROWS) slot[panels++] = ki_storage(t->other)->arg.param->slot;
+    bool by_strips = apart && apart <= KI_MOST_PACKED && ki_is_tiled(t->reduce);
+    int32_t other = apart ? ki_storage(t->other)->arg.param->slot : 0;
+    if (apart && apart <= KI_MOST_ROWS && !by_strips) slot[panels++] = other;
     int32_t turned = !apart && turns_words(c, t) ? ki_storage(t->other)->arg.param->slot : -1;
     ki_part lanes[KI_MOST_ALSO + 6] = {part((kn_axis)t->v->arg.range.axis, v, t->parts ? ki_extent(t->v) / t->nv : 0),
                                        part(KN_AX_UPCAST, u, t->mu), part(KN_AX_UPCAST, w, t->mw),
@@ -270,7 +278,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
         if (also[i].row) lanes[m++] = along(c, also[i].row);
         ki_choice_mark(c, also[i].reduce);
     }
-    int64_t piece = ki_part_of_tiles(c, t);
+    int64_t piece = by_strips ? 0 : ki_part_of_tiles(c, t); /* a copied strip is near */
     uint32_t steps = t->reduce->src[1]->arg.range.id;
     uint32_t sum[KI_MAX_RANK], sums = 0, taps = t->taps ? t->taps->arg.range.id : UINT32_MAX;
     bool copied = t->pack || ki_storage(t->streamed)->op == KN_BUFFER; /* as the sums go */
@@ -289,6 +297,7 @@ bool ki_apply_tile(ki_choice *c, kn_uop e, const ki_tile *t) {
                 : (t->whole && !put_once(c, v, slot[i])) || !ki_pack_before(c, t->whole ? v : u, slot[i], false))
             return false;
     copy_windows(c, inside);
+    if (by_strips && !ki_choice_do(c, KI_OPT_STAGE, 0, false, u, other)) return false;
     if (turned >= 0 && !ki_choice_do(c, KI_OPT_STAGE, 0, true, u, turned)) return false;
     for (uint32_t i = 0; i < sums && c->ok; i++) ki_join_sums(c, sum[i]);
     if (c->ok && piece && !block_sum(c, t, piece, steps, t->whole ? v : u)) return false;

@@ -89,14 +89,13 @@ static kn_uop lane_numbers(ki_ex *x, kn_uop v, int64_t *n) {
 static kn_uop inside_outer(ki_ex *x, kn_uop u, kn_uop buffer) {
     const ki_scope *s = &x->scope;
     const uint64_t *set = ki_scope_free(s, u);
-    kn_uop *src = ki_malloc((s->nrange + 1) * sizeof *src);
-    uint32_t n = 1;
-    if (!src) return ki_fail(x->ir->env, KI_E_NOMEM), NULL;
-    src[0] = buffer;
+    kn_uop *loop = ki_malloc((s->nrange + 1) * sizeof *loop);
+    uint32_t n = 0;
+    if (!loop) return ki_fail(x->ir->env, KI_E_NOMEM), NULL;
     for (uint32_t r = 0; r < s->nrange; r++)
-        if (ki_in_set(set, r) && ki_is_loop(s->range[r])) src[n++] = ki_ex_val(x, s->range[r]);
-    kn_uop result = n == 1 ? buffer : ki_opn(x->ir, KN_AFTER, src, n);
-    ki_free(src);
+        if (ki_in_set(set, r) && ki_is_loop(s->range[r])) loop[n++] = ki_ex_val(x, s->range[r]);
+    kn_uop result = ki_after(x->ir, buffer, loop, n);
+    ki_free(loop);
     return result;
 }
 

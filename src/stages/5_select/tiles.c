@@ -7,13 +7,15 @@
  * finished sum reads a LOCAL buffer that the tiles are stored to first. A sum of another form stays as it is; bytes of one sign, of which no
  * vector's products need be there, are made unsigned by signed ones.
  *
+ * A sum of one product, which no loop adds up, is one that begins as nothing. What a loop has left over (dots.c) is added to the same tiles behind it.
+ *
  * A block of a sum (3_optimize/rows.c) is added to what is kept of those before: its tiles begin as that, and are stored where it lay. */
 #include "base/cpuid.h"
 #include "stages/5_select/select.h"
 
 #include <string.h>
 
-enum { SIDE = 16, TILE = SIDE * SIDE, MOST = 64 }; /* sums: three of each nest that is in blocks */
+enum { SIDE = 16, TILE = SIDE * SIDE, MOST = 64, MOST_LOOPS = 32 }; /* sums: three of each nest that is in blocks */
 
 /* turn: the factor of bytes of one sign that is x ^ 128 for VPDPBUSD, 128 more or less. */
 static const struct product {
@@ -30,6 +32,7 @@ static const struct product *product_of(kn_uop ins) {
 
 typedef struct sum {
     kn_uop acc, update, mem, lanes; /* BUFFER; the STORE; where it is read; L of INDEX(acc, L) */
+    kn_uop rest;                    /* the STORE of one product more, behind the loop, NULL none */
     kn_uop inside;                  /* AFTER(acc, loops around), NULL none */
     kn_uop put;             /* the only use of the sum, a STORE to rows of a LOCAL buffer; NULL: there is another */
     unsigned m, n, k, over; /* axes; over: of tiles along n, KI_MAX_RANK none */
@@ -42,6 +45,8 @@ typedef struct tiles {
     kn_uop *map; /* by id */
     sum sum[MOST];
     uint32_t n;
+    kn_uop done; /* the last finished sum's STOREs to memory, and */
+    const sum *of;
 } tiles;
 
 static kn_uop storage_of(kn_uop u) {
@@ -65,6 +70,7 @@ static bool parted(kn_uop i, kn_uop *base, kn_uop *lanes, int64_t *add) {
     if (ki_rank(i)) return is_list(i);
     for (*base = i; (*base)->op == KN_ADD && ki_is_const((*base)->src[1]); *base = (*base)->src[0])
         *add += (*base)->src[1]->arg.i;
+    if (ki_is_const(*base)) *add += (*base)->arg.i, *base = NULL;
     return ki_rank(*lanes) != 0;
 }
 
@@ -123,6 +129,10 @@ static uint32_t words_at(kn_uop word, int64_t *at, unsigned outer, unsigned inne
     return n;
 }
 
+/* Of what a sum so far and a product add up to: the product's REDUCE, and the other. */
+static kn_uop product_in(kn_uop v) { return v->src[v->src[1]->op == KN_REDUCE]; }
+static kn_uop sum_in(kn_uop v) { return v->src[v->src[1]->op != KN_REDUCE]; }
+
 /* ---- which sums ---------------------------------------------------------------------------------------------- */
 
 static unsigned varies(kn_uop u) {
@@ -134,10 +144,10 @@ static unsigned varies(kn_uop u) {
 static unsigned axis_of(unsigned axes) { return axes ? (unsigned)ki_ctz64(axes) : KI_MAX_RANK; }
 
 static bool matches(kn_uop st, sum *s) {
-    kn_uop to = st->src[0], v = st->src[1], red = v->op == KN_ADD ? v->src[1] : NULL;
+    kn_uop to = st->src[0], v = st->src[1], red = v->op == KN_ADD ? product_in(v) : NULL;
     *s = (sum){.update = st, .acc = storage_of(to), .over = KI_MAX_RANK};
     if (st->nsrc != 2 || !red || red->op != KN_REDUCE || red->nsrc != 1 || red->src[0]->op != KN_INS) return false;
-    kn_uop ins = red->src[0], old = v->src[0], base;
+    kn_uop ins = red->src[0], old = sum_in(v), base;
     int64_t add;
     if (old->op != KN_LOAD || old->src[0] != to || s->acc->op != KN_BUFFER || ins->nsrc != 3) return false;
     s->row = product_of(ins) ? product_of(ins)->tile : NULL;
@@ -211,11 +221,21 @@ static bool in_rows(const sum *s, kn_uop access) {
     return local;
 }
 
+static bool has_loop(const sum *s) {
+    kn_uop to = s->update->src[0]->src[0];
+    return to->op == KN_AFTER && to->src[to->nsrc - 1]->op == KN_RANGE;
+}
+
+/* Memory, read behind what acc is AFTER, where no loop reads it: further outside there are no registers for more tiles. */
+static kn_uop behind(tiles *t, kn_uop memory, kn_uop acc) {
+    return acc->op == KN_AFTER ? ki_after(t->ir, memory, acc->src + 1, acc->nsrc - 1) : memory;
+}
+
 /* A STORE to a sum's accumulators, tile by tile; without a value, a copy of the tiles to memory, places of it as `index`, NULL: one tile after the
  * other's rows. */
 static kn_uop each_tile(tiles *t, const sum *s, kn_uop acc, kn_uop value, kn_uop memory, kn_uop index) {
     kn_uop part[4], place[TILE * 4], there[TILE], load, base,
-        ins = value && value->op == KN_ADD ? value->src[1]->src[0] : NULL,
+        ins = value && value->op == KN_ADD ? product_in(value)->src[0] : NULL,
         from = value && value->op == KN_LOAD ? value->src[0] : NULL;
     int64_t at[KI_MAX_RANK], n = s->rows * s->columns, number[TILE * 4];
     for (int64_t q = 0; q < n; q++) {
@@ -233,6 +253,7 @@ static kn_uop each_tile(tiles *t, const sum *s, kn_uop acc, kn_uop value, kn_uop
                     words_at(ins->src[o], at, o == 1 ? s->m : s->k, o == 1 ? s->k : s->n, &load, &base, number);
                 for (uint32_t i = 0; i < TILE * parts; i++) place[i] = ki_index(t->ir, number[i]);
                 kn_uop list = ki_opn(t->ir, KN_STACK, place, TILE * parts), from = t->map[load->src[0]->src[0]->id];
+                if (value != s->update->src[1] || !has_loop(s)) from = behind(t, from, acc);
                 if (base) list = ki_op2(t->ir, KN_ADD, t->map[base->id], list);
                 src[o] = ki_bitcast(t->ir, ki_op1(t->ir, KN_LOAD, ki_op2(t->ir, KN_INDEX, from, list)), KN_U32);
             }
@@ -247,6 +268,19 @@ static kn_uop each_tile(tiles *t, const sum *s, kn_uop acc, kn_uop value, kn_uop
         if (!(part[q] = ki_op2(t->ir, KN_STORE, to, v))) return NULL;
     }
     return ki_opn(t->ir, KN_GROUP, part, (uint32_t)n);
+}
+
+/* Is u what a product is added to? */
+static bool is_old(const sum *s, kn_uop u) {
+    return u == sum_in(s->update->src[1]) || (s->rest && u == sum_in(s->rest->src[1]));
+}
+
+/* Where a sum of one product begins: behind the one before it in the same loops, whose tiles are in memory by then. */
+static kn_uop begin_behind(tiles *t, const sum *s, kn_uop acc) {
+    uint32_t n = s->inside ? s->inside->nsrc : 1;
+    bool same = t->done && !has_loop(s) && n == (t->of->inside ? t->of->inside->nsrc : 1);
+    for (uint32_t k = 1; same && k < n; k++) same = s->inside->src[k] == t->of->inside->src[k];
+    return same ? ki_after(t->ir, acc, &t->done, 1) : acc;
 }
 
 static kn_uop one(tiles *t, kn_uop u, kn_uop *src) {
@@ -269,14 +303,16 @@ static kn_uop one(tiles *t, kn_uop u, kn_uop *src) {
         kn_uop last = t->sum[k].put == u ? u->src[1]->src[0] : NULL;
         if (last) return each_tile(t, &t->sum[k], t->map[last->src[0]->id], NULL, src[0]->src[0], u->src[0]->src[1]);
     }
-    if (s && u->op == KN_STORE) return each_tile(t, s, acc, u->src[1], NULL, NULL);
-    if (!s || s->put || s->update->src[1]->src[0] == u) return ki_with_src(t->ir, u, src);
+    bool begins = s && u->op == KN_STORE && u != s->update && u != s->rest;
+    if (s && u->op == KN_STORE) return each_tile(t, s, begins ? begin_behind(t, s, acc) : acc, u->src[1], NULL, NULL);
+    if (!s || s->put || is_old(s, u)) return ki_with_src(t->ir, u, src);
     const ki_buffer *b = s->acc->arg.buffer;
     if (!s->mem) s->mem = ki_buffer_make(t->ir, t->ir->next_buffer, b->size, (kn_dtype)b->dtype, KN_LOCAL, 0);
     kn_uop mem = src[0] = s->mem, l = s->lanes, done;
     for (uint32_t k = 1; s->inside && k < s->inside->nsrc; k++) src[k] = t->map[s->inside->src[k]->id];
     if (s->inside) mem = ki_opn(t->ir, KN_AFTER, src, s->inside->nsrc);
     if (!mem || !(done = each_tile(t, s, acc, NULL, mem, NULL))) return NULL;
+    t->done = done, t->of = s;
     int64_t at[KI_MAX_RANK], dim[KI_MAX_RANK];
     for (int64_t i = 0, rest; i < b->size; i++) {
         rest = i;
@@ -289,7 +325,7 @@ static kn_uop one(tiles *t, kn_uop u, kn_uop *src) {
 
 /* All that is read of a and b lies as tiles do: tried before anything is changed. */
 static bool can_read(const sum *s) {
-    kn_uop ins = s->update->src[1]->src[1]->src[0], load, base;
+    kn_uop ins = product_in(s->update->src[1])->src[0], load, base;
     int64_t at[KI_MAX_RANK] = {0}, place[TILE * 4];
     return words_at(ins->src[1], at, s->m, s->k, &load, &base, place) &&
            words_at(ins->src[2], at, s->k, s->n, &load, &base, place);
@@ -312,7 +348,7 @@ static kn_uop total_of(const kn_uop *order, int64_t n, const sum *s) {
     kn_uop total = NULL;
     for (int64_t i = 0; i < n; i++) {
         kn_uop u = order[i];
-        if (u->op != KN_LOAD || storage_of(u->src[0]) != s->acc || u == s->update->src[1]->src[0]) continue;
+        if (u->op != KN_LOAD || storage_of(u->src[0]) != s->acc || is_old(s, u)) continue;
         if (total) return NULL;
         total = u;
     }
@@ -335,6 +371,61 @@ static kn_uop begin_as_kept(ki_ir *ir, const kn_uop *order, int64_t n, const sum
     return sink && as_kept ? ki_substitute(ir, sink, &start, &as_kept, 1) : NULL;
 }
 
+/* The product is added to what is at place, of acc: *st; the sum then. */
+static kn_uop added(ki_ir *ir, kn_uop acc, kn_uop place, kn_uop product, kn_uop *st) {
+    *st = ki_op2(ir, KN_STORE, place, ki_op2(ir, KN_ADD, ki_op1(ir, KN_LOAD, place), product));
+    kn_uop at = place ? ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, acc, *st), place->src[1]) : NULL;
+    return ki_op1(ir, KN_LOAD, at);
+}
+
+/* A finished sum to which one product is added, what a loop of whole ones has left over, is finished when that is added to the same tiles. */
+static kn_uop add_rest(ki_ir *ir, const kn_uop *order, int64_t n, const sum *s, kn_uop sink) {
+    kn_uop total = total_of(order, n, s), add = total ? user_of(order, n, total) : NULL;
+    kn_uop red = add && add->op == KN_ADD ? add->src[add->src[0] == total] : NULL;
+    if (!red || red->op != KN_REDUCE || s->rest) return sink;
+    kn_uop st, now = added(ir, s->acc, total->src[0], red, &st);
+    sum own;
+    if (!now) return NULL;
+    if (!matches(st, &own) || !can_read(&own) || own.row != s->row || own.lanes != s->lanes) return sink;
+    if (own.m != s->m || own.n != s->n || own.k != s->k || own.over != s->over) return sink;
+    return ki_substitute(ir, sink, &add, &now, 1);
+}
+
+/* AFTER(buf, the loops that u stands in). */
+static kn_uop inside_of(ki_ir *ir, kn_uop buf, kn_uop u) {
+    kn_uop *node, loop[MOST_LOOPS];
+    int64_t n = ki_toposort(ir, &u, 1, &node);
+    uint32_t m = 0;
+    for (int64_t i = 0; i < n && m < MOST_LOOPS; i++) {
+        bool open = node[i]->op == KN_RANGE;
+        for (int64_t j = i + 1; open && j < n; j++)
+            for (uint32_t k = 1; node[j]->op == KN_END && k < node[j]->nsrc; k++) open &= node[j]->src[k] != node[i];
+        if (open) loop[m++] = node[i];
+    }
+    if (n >= 0) ki_free(node);
+    return n < 0 ? NULL : ki_after(ir, buf, loop, m);
+}
+
+/* A sum of one product has no loop and is kept nowhere: as one that has, of one iteration. */
+static kn_uop give_sum(tiles *t, kn_uop u, kn_uop sink) {
+    ki_ir *ir = t->ir;
+    int64_t n = u->op == KN_REDUCE && product_of(u->src[0]) && ki_rank(u) ? ki_numel(u) : 0, dim[KI_MAX_RANK];
+    kn_uop place[4 * TILE];
+    for (uint32_t k = 0; k < t->n; k++)
+        if (product_in(t->sum[k].update->src[1]) == u || (t->sum[k].rest && product_in(t->sum[k].rest->src[1]) == u))
+            n = 0;
+    if (n < TILE || n > 4 * TILE) return sink;
+    for (int64_t i = 0; i < n; i++) place[i] = ki_index(ir, i);
+    for (unsigned k = 0; k < ki_rank(u); k++) dim[k] = ki_dim_n(u, k);
+    kn_uop lanes = ki_reshape(ir, ki_opn(ir, KN_STACK, place, (uint32_t)n), dim, ki_rank(u)), none = u->src[0]->src[0];
+    kn_uop acc = ki_buffer_make(ir, ir->next_buffer, n, (kn_dtype)u->dtype, KN_REG, 0);
+    kn_uop start = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, inside_of(ir, acc, u), lanes), none);
+    kn_uop st, now = added(ir, acc, ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, acc, start), lanes), u, &st);
+    sum own;
+    if (!now) return NULL;
+    return matches(st, &own) && can_read(&own) ? ki_substitute(ir, sink, &u, &now, 1) : sink;
+}
+
 static void find_put(const kn_uop *order, int64_t n, sum *s) {
     kn_uop total = total_of(order, n, s), put = total ? user_of(order, n, total) : NULL;
     bool whole = put && put->op == KN_STORE && put->nsrc == 2 && put->src[1] == total;
@@ -346,10 +437,17 @@ static kn_uop find_sums(tiles *t, kn_uop sink, kn_uop **order, int64_t *n) {
     for (bool again = true; again && sink;) {
         if ((*n = ki_toposort(t->ir, &sink, 1, order)) < 0) return NULL;
         t->n = 0;
-        for (int64_t i = 0; i < *n && t->n < MOST; i++)
-            if ((*order)[i]->op == KN_STORE && matches((*order)[i], &t->sum[t->n]) && can_read(&t->sum[t->n])) t->n++;
+        for (int64_t i = 0; i < *n && t->n < MOST; i++) {
+            if ((*order)[i]->op != KN_STORE || !matches((*order)[i], &t->sum[t->n]) || !can_read(&t->sum[t->n]))
+                continue;
+            sum *before = sum_of(t, t->sum[t->n].acc);
+            if (before) before->rest = (*order)[i];
+            else t->n++;
+        }
         kn_uop now = sink;
         for (uint32_t k = 0; k < t->n && now == sink; k++) now = begin_as_kept(t->ir, *order, *n, &t->sum[k], sink);
+        for (uint32_t k = 0; k < t->n && now == sink; k++) now = add_rest(t->ir, *order, *n, &t->sum[k], sink);
+        for (int64_t i = 0; i < *n && now == sink; i++) now = give_sum(t, (*order)[i], sink);
         again = now != sink;
         if (again) ki_free(*order);
         sink = now;
@@ -359,7 +457,7 @@ static kn_uop find_sums(tiles *t, kn_uop sink, kn_uop **order, int64_t *n) {
 
 kn_uop ki_tile_sums(ki_ir *ir, const ki_target *target, kn_uop sink) {
     kn_uop *order, *src = NULL;
-    int64_t n;
+    int64_t n = 0;
     if (!sink || target->level < KI_CPU_AMX_LEVEL) return sink;
     tiles t = {.ir = ir};
     if (!(sink = find_sums(&t, sink, &order, &n))) return NULL;

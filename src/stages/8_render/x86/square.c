@@ -34,22 +34,33 @@ static bool is_column(ki_lower *l, uint32_t i, ki_address *a) {
         return false;
     if (v->dtype == KN_BOOL || ki_les(v) != 4 || u->src[0]->op != KN_INDEX) return false;
     *a = l->local.address[i];
-    if (u->src[0]->src[0]->op != KN_PARAM && (u->op == KN_STORE || !is_of_frame(l, a))) return false;
+    if (u->src[0]->src[0]->op != KN_PARAM && !is_of_frame(l, a)) return false;
     if (a->lanes != lanes_of(l) || !a->affine || (a->stride < SIDE && a->stride > -SIDE)) return false;
     a->base = ki_lpeel(a->base, &a->start);
     return true;
 }
 
-/* May what is stored at `from` be stored at `to`? Nothing between may read it, and all of it is one stretch. */
-static bool may_wait(const ki_lower *l, uint32_t from, uint32_t to) {
+/* Does the STORE at item i put nothing where a column of `a` lies, of an array of the frame? */
+static bool is_beside(const ki_lower *l, uint32_t i, const ki_address *a) {
+    ki_address b = l->local.address[i];
+    b.base = ki_lpeel(b.base, &b.start);
+    int64_t d = b.start - a->start, stride = a->stride < 0 ? -a->stride : a->stride;
+    if (b.base != a->base || b.lanes != a->lanes || !b.affine || b.stride != a->stride) return false;
+    return d % stride != 0 || d >= stride * a->lanes || d <= -stride * a->lanes;
+}
+
+/* May what is stored at `from`, to a, be stored at `to`? Nothing between may read it, and all of it is one stretch. */
+static bool may_wait(const ki_lower *l, const ki_address *a, uint32_t from, uint32_t to) {
+    bool frame = a->buf->op == KN_BUFFER;
     for (uint32_t i = from + 1; i < to; i++) {
         kn_uop u = l->inst[i], at = u->op == KN_LOAD ? u->src[0]->src[0] : NULL;
+        if (frame && u->op == KN_STORE && l->local.address[i].buf == a->buf && !is_beside(l, i, a)) return false;
         if (u->op == KN_RANGE || u->op == KN_END || u->op == KN_IF || u->op == KN_ENDIF || u->op == KN_BARRIER ||
             u->op == KN_ATOMICADD)
             return false;
         bool written = at && at->op == KN_AFTER;
         while (at && at->op == KN_AFTER) at = at->src[0];
-        if (written && at->op == KN_PARAM) return false;
+        if (at && (frame ? at == a->buf : written && at->op == KN_PARAM)) return false;
     }
     return true;
 }
@@ -79,7 +90,7 @@ static bool find(ki_lower *l, const column *c, size_t n, int side) {
         bool all = true;
         uint32_t last = i;
         for (int k = 0; k < side; k++) all &= at[m + k] != 0, last = at[m + k] > last + 1 ? at[m + k] - 1 : last;
-        if (!all || (store ? !may_wait(l, i, last) : !is_same(l, &c->a, i, last))) continue;
+        if (!all || (store ? !may_wait(l, &c->a, i, last) : !is_same(l, &c->a, i, last))) continue;
         for (int k = 0; k < side; k++) {
             l->val[at[m + k] - 1].square = at[m];
             l->val[at[m + k] - 1].next = k + 1 < side ? at[m + k + 1] : 0;

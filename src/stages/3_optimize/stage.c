@@ -192,8 +192,8 @@ static kn_uop lane_of_rows(const ki_nest *k, kn_uop u, const kn_uop *inner, uint
 /* Of words that a product of tiles has along its terms, and that lie along its rows: the lane of rows, which vectors go along; they are stored transposed.
  * NULL: it is something else. */
 static kn_uop lane_of_columns(const ki_nest *k, kn_uop u, const kn_uop *inner, uint32_t n) {
-    bool known;
-    for (uint32_t q = 0; q < n && side_of(k, u) == 1; q++)
+    bool known, first = side_of(k, u) == 1;
+    for (uint32_t q = 0; q < n && first; q++)
         if (ki_is_lane(inner[q]) && !is_term(k, inner[q]) && ki_extent(inner[q]) % KI_TILE_SIDE == 0 &&
             ki_nest_stride(k, ki_word_element(u), inner[q], &known) == 1 && known)
             return inner[q];
@@ -203,7 +203,7 @@ static kn_uop lane_of_columns(const ki_nest *k, kn_uop u, const kn_uop *inner, u
 kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame *f) {
     ki_ir *ir = k->ir;
     const ki_scope *s = &k->scope;
-    uint32_t n = 0, nout = 1, next = ki_nest_next_range(k);
+    uint32_t n = 0, nout = 0, next = ki_nest_next_range(k);
     kn_uop inner[MOST_INNER], outer[64], loops[MOST_INNER + 2], part = NULL;
     int64_t size = 1;
     bool fits = true, filled = false; /* a buffer by what stands inside */
@@ -268,9 +268,7 @@ kn_uop ki_copied(ki_nest *k, ki_opt *o, kn_uop u, uint64_t *set, const ki_frame 
             if (turn == pass) loops[put++] = swap[q].list[0];
             if (turn == pass && swap[q].list[1]) loops[put++] = part;
         }
-    outer[0] = buf;
-    kn_uop read = ki_framed_read(ir, f, ki_swap_ranges(k, u, swap, n), swap, n),
-           base = nout > 1 ? ki_opn(ir, KN_AFTER, outer, nout) : buf;
+    kn_uop read = ki_framed_read(ir, f, ki_swap_ranges(k, u, swap, n), swap, n), base = ki_after(ir, buf, outer, nout);
     loops[0] = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, base, to), read);
     kn_uop copy = ki_opn(ir, KN_END, loops, put);
     kn_uop now = ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, buf, copy), from);

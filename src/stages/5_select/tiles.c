@@ -308,9 +308,9 @@ static kn_uop one(tiles *t, kn_uop u, kn_uop *src) {
     if (!s || s->put || is_old(s, u)) return ki_with_src(t->ir, u, src);
     const ki_buffer *b = s->acc->arg.buffer;
     if (!s->mem) s->mem = ki_buffer_make(t->ir, t->ir->next_buffer, b->size, (kn_dtype)b->dtype, KN_LOCAL, 0);
-    kn_uop mem = src[0] = s->mem, l = s->lanes, done;
+    kn_uop mem = s->mem, l = s->lanes, done;
     for (uint32_t k = 1; s->inside && k < s->inside->nsrc; k++) src[k] = t->map[s->inside->src[k]->id];
-    if (s->inside) mem = ki_opn(t->ir, KN_AFTER, src, s->inside->nsrc);
+    if (s->inside) mem = ki_after(t->ir, mem, src + 1, s->inside->nsrc - 1);
     if (!mem || !(done = each_tile(t, s, acc, NULL, mem, NULL))) return NULL;
     t->done = done, t->of = s;
     int64_t at[KI_MAX_RANK], dim[KI_MAX_RANK];

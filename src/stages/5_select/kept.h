@@ -1,4 +1,4 @@
-/* kept.h: values that are kept in a buffer, lane by lane, from one loop to another (chains.c, rare.c). Private to 5_select. */
+/* kept.h: values that are kept in a buffer, lane by lane, from one loop to another (chains.c, rare.c, tiles.c). Private to 5_select. */
 #ifndef KI_SELECT_KEPT_H
 #define KI_SELECT_KEPT_H
 

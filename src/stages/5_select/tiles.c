@@ -11,11 +11,12 @@
  *
  * A block of a sum (3_optimize/rows.c) is added to what is kept of those before: its tiles begin as that, and are stored where it lay. */
 #include "base/cpuid.h"
+#include "stages/5_select/kept.h"
 #include "stages/5_select/select.h"
 
 #include <string.h>
 
-enum { SIDE = 16, TILE = SIDE * SIDE, MOST = 64, MOST_LOOPS = 32 }; /* sums: three of each nest that is in blocks */
+enum { SIDE = 16, TILE = SIDE * SIDE, MOST = 64 }; /* sums: three of each nest that is in blocks */
 
 /* turn: the factor of bytes of one sign that is x ^ 128 for VPDPBUSD, 128 more or less. */
 static const struct product {
@@ -391,35 +392,20 @@ static kn_uop add_rest(ki_ir *ir, const kn_uop *order, int64_t n, const sum *s, 
     return ki_substitute(ir, sink, &add, &now, 1);
 }
 
-/* AFTER(buf, the loops that u stands in). */
-static kn_uop inside_of(ki_ir *ir, kn_uop buf, kn_uop u) {
-    kn_uop *node, loop[MOST_LOOPS];
-    int64_t n = ki_toposort(ir, &u, 1, &node);
-    uint32_t m = 0;
-    for (int64_t i = 0; i < n && m < MOST_LOOPS; i++) {
-        bool open = node[i]->op == KN_RANGE;
-        for (int64_t j = i + 1; open && j < n; j++)
-            for (uint32_t k = 1; node[j]->op == KN_END && k < node[j]->nsrc; k++) open &= node[j]->src[k] != node[i];
-        if (open) loop[m++] = node[i];
-    }
-    if (n >= 0) ki_free(node);
-    return n < 0 ? NULL : ki_after(ir, buf, loop, m);
-}
-
 /* A sum of one product has no loop and is kept nowhere: as one that has, of one iteration. */
 static kn_uop give_sum(tiles *t, kn_uop u, kn_uop sink) {
     ki_ir *ir = t->ir;
-    int64_t n = u->op == KN_REDUCE && product_of(u->src[0]) && ki_rank(u) ? ki_numel(u) : 0, dim[KI_MAX_RANK];
-    kn_uop place[4 * TILE];
+    int64_t n = u->op == KN_REDUCE && product_of(u->src[0]) && ki_rank(u) ? ki_numel(u) : 0;
     for (uint32_t k = 0; k < t->n; k++)
         if (product_in(t->sum[k].update->src[1]) == u || (t->sum[k].rest && product_in(t->sum[k].rest->src[1]) == u))
             n = 0;
     if (n < TILE || n > 4 * TILE) return sink;
-    for (int64_t i = 0; i < n; i++) place[i] = ki_index(ir, i);
-    for (unsigned k = 0; k < ki_rank(u); k++) dim[k] = ki_dim_n(u, k);
-    kn_uop lanes = ki_reshape(ir, ki_opn(ir, KN_STACK, place, (uint32_t)n), dim, ki_rank(u)), none = u->src[0]->src[0];
-    kn_uop acc = ki_buffer_make(ir, ir->next_buffer, n, (kn_dtype)u->dtype, KN_REG, 0);
-    kn_uop start = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, inside_of(ir, acc, u), lanes), none);
+    ki_scope scope;
+    if (!ki_scope_open(&scope, ir, sink)) return NULL;
+    kn_uop acc = ki_buffer_make(ir, ir->next_buffer, n, (kn_dtype)u->dtype, KN_REG, 0), lanes;
+    kn_uop inside = ki_keep_in(&scope, u, acc, NULL, &lanes);
+    ki_scope_close(&scope);
+    kn_uop start = ki_op2(ir, KN_STORE, ki_op2(ir, KN_INDEX, inside, lanes), u->src[0]->src[0]);
     kn_uop st, now = added(ir, acc, ki_op2(ir, KN_INDEX, ki_op2(ir, KN_AFTER, acc, start), lanes), u, &st);
     sum own;
     if (!now) return NULL;

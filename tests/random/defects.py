@@ -108,7 +108,7 @@ DEFECTS = [
     Defect("expand", "the accumulator starts at 0 for every op", EXPAND + "reduce.c",
            "ki_const_bits(ir, t, ki_scalar_identity(op, t, true));", "ki_const_int(ir, t, 0);"),
     Defect("expand", "the accumulator is set once, outside all loops", EXPAND + "reduce.c",
-           "kn_uop result = n == 1 ? buffer : ki_opn(x->ir, KN_AFTER, src, n);", "kn_uop result = buffer;"),
+           "kn_uop result = ki_after(x->ir, buffer, loop, n);", "kn_uop result = buffer;"),
     Defect("expand", "the result does not wait for the loop", EXPAND + "reduce.c",
            "ki_op2(ir, KN_AFTER, a[j].buffer, end)", "ki_op2(ir, KN_AFTER, a[j].buffer, a[j].update)"),
     Defect("expand", "a load forgets its gate", EXPAND + "expand.c", "if (!gate) return ki_op1(ir, KN_LOAD, addr);",

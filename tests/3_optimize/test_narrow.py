@@ -1,5 +1,5 @@
 """What is chosen where a cache line takes two vectors (AVX2): terms of a tile's sums are written out, rows by rows go in blocks, running sums take two
-rows at once, what is added up as memory lies is not asked for, and is read in several places; and constants are read where they lie, so that functions go two vectors at once."""
+rows at once, what is added up as memory lies is not asked for; and constants are read where they lie, so that functions go two vectors at once."""
 import re
 
 import numpy as np
@@ -129,71 +129,6 @@ def test_threads_have_the_order_of_strips(koine, threads):
     assert found[0] == f"split 0 {threads} t top #3" and any(o.startswith("rows") for o in found)
 
 
-FIRST = """koine 1 tensor
-%x = param "x" : f32 [{m}, {n}]
-%m = reduce max %x axes=(1)
-%mx = expand %m ({m}, {n})
-%eq = eq %x %mx
-%nan = ne %x %x
-%hit = or %eq %nan
-%one = reshape 1:i32 (1)
-%ones = expand %one ({n})
-%op = pad %ones ({n_1}) ({nn_1})
-%o2 = reshape %op (1, {nn_1})
-%ox = expand %o2 ({n1}, {nn_1})
-%o1 = reshape %ox ({all})
-%oc = shrink %o1 (0) ({cut})
-%ow = reshape %oc ({n}, {nn})
-%win = shrink %ow (0, 0) ({n}, {n})
-%cnt = reduce add %win axes=(1)
-%back = sub {n1} %cnt
-%bk = reshape %back (1, {n})
-%bx = expand %bk ({m}, {n})
-%sc = where %hit %bx 0
-%best = reduce max %sc axes=(1)
-%pos = sub {n} %best
-out "y" = %pos
-"""  # argmax, as examples/argmax.kn, the first NaN if there is one
-
-
-def rows_of(op, m, n):
-    counts = {"nn": 2 * n, "n1": n + 1, "n_1": n - 1, "nn_1": 2 * n - 1, "all": (n + 1) * (2 * n - 1), "cut": 2 * n * n}
-    return FIRST.format(m=m, n=n, **counts) if op == "argmax" else sums(op, 1, m, n)
-
-
-@pytest.mark.parametrize("op", ["add", "max", "argmax"])
-def test_rows_are_read_in_four_places(koine, op):
-    """Of a quarter of them each, a vector of each, whatever threads have of it; short rows, few of them and what stays in a cache are not."""
-    for m, threads, cut in ((4096, 1, ""), (4099, 3, r"cut 0 4096 #\d, ")):
-        found = ", ".join(opts(koine, rows_of(op, m, 4096), KN_THREADS=threads))
-        assert re.match(cut + r"split 0 1024 L #\d, split 0 4 u #\d", found), found
-        assert re.search(r"split 1 8 r #\d" if op != "argmax" else r"first \d 8 ", found), found
-    assert "split 0 250 L #" in ", ".join(opts(koine, rows_of(op, 1000, 2048), KN_THREADS=4))  # as many threads as places
-    for m, n in ((1 << 20, 64), (63, 1 << 20), (256, 256)):
-        assert not any(" L #" in o for o in opts(koine, rows_of(op, m, n)))
-    assert not any(" L #" in o for o in opts(koine, rows_of(op, 4096, 4096), "avx512"))
-
-
-@pytest.mark.runs("avx2")
-@pytest.mark.parametrize("op, m, n", [(op, m, n) for op in ("add", "max", "argmax") for m, n in ((1024, 4096), (1033, 4099))])
-def test_rows_in_four_places_on_the_processor(koine, tmp_path, op, m, n):
-    """With NaNs, infinities and what is largest twice; the same for any number of threads, and whatever is stored past the caches."""
-    x = np.random.default_rng(n).standard_normal((m, n)).astype(np.float32)
-    x[5, 7:9], x[6, [100, 3000]], x[m - 1, n - 1], x[m - 2] = np.inf, 9, 9, -np.inf
-    if op != "add":
-        x[300, [50, 2000]], x[301] = np.nan, np.nan
-    np.save(tmp_path / "x.npy", x)
-    (tmp_path / "p.kn").write_text(rows_of(op, m, n))
-    got = []
-    for threads in (1, 2, 3, 5):
-        env = {"KN_CPU": "avx2", "KN_CODE": "x86", "KN_THREADS": threads, "KN_VERIFY": "1", "KN_STREAM": threads >> 1}
-        koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env=env)
-        got.append(np.load(tmp_path / "y.npy").reshape(m))
-    want = {"add": lambda: x.astype(np.float64).sum(1), "max": lambda: x.max(1), "argmax": lambda: x.argmax(1)}[op]()
-    assert np.allclose(got[0], want, atol=1e-3, rtol=0, equal_nan=True)
-    assert all(np.array_equal(got[0], y, equal_nan=True) for y in got[1:])
-
-
 @pytest.mark.parametrize("op, axis, asks", [("add", 1, False), ("add", 0, False), ("max", 1, True)])
 def test_what_is_asked_for(koine, op, axis, asks):
     assert any(o.startswith("prefetch") for o in opts(koine, sums(op, axis), KN_STREAM=1 << 20)) == asks
@@ -248,30 +183,6 @@ def test_an_exp_takes_four_vectors_at_once(koine, function, vectors):
     """The others have no registers for as many."""
     text = f'koine 1 tensor\n%x = param "x" : f32 [65536]\n%y = {function} %x\nout "y" = %y\n'
     assert opts(koine, text)[:2] == ["split 0 8 u #1", f"split 0 {vectors} u #2"]
-
-
-TWO = 'koine 1 tensor\n%x = param "x" : f32 [{n}]\n%z = param "z" : f32 [{n}]\n%y = add %x %z\nout "y" = %y\n'
-
-
-def test_two_operands_go_in_two_places(koine):
-    """From memory, of each thread's part; what the two do not divide is cut off, and nothing is asked for."""
-    found = ", ".join(opts(koine, TWO.format(n=(1 << 24) + 40)))
-    assert re.search(r"cut 0 16777216 #\d.*split 0 8388608 L #\d, split 0 2 u #\d, split \d 8 u #\d, split \d 4 u", found) and "prefetch" not in found, found
-    assert ", ".join(opts(koine, TWO.format(n=1 << 24), KN_THREADS=2)).startswith("split 0 2 t top #1, split 0 4194304 L #2, split 0 2 u")
-    for text, level in ((TWO.format(n=1 << 16), "avx2"), (TWO.format(n=1 << 24), "avx512"), (TWO.format(n=1 << 24).replace("add %x %z", "add %x 1"), "avx2")):
-        assert not any(" L " in o for o in opts(koine, text, level))
-
-
-@pytest.mark.runs("avx2")
-def test_two_places_on_the_processor(koine, tmp_path):
-    n = (1 << 22) + 77
-    x, z = np.random.default_rng(1).standard_normal((2, n)).astype(np.float32)
-    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "z.npy", z)
-    (tmp_path / "p.kn").write_text(TWO.format(n=n))
-    for threads in (1, 2, 3):
-        env = {"KN_CPU": "avx2", "KN_CODE": "x86", "KN_THREADS": threads, "KN_VERIFY": "1", "KN_STREAM": 1 << 20}
-        koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--in", f"z={tmp_path}/z.npy", "--out", f"y={tmp_path}/y.npy", env=env)
-        assert np.array_equal(np.load(tmp_path / "y.npy"), x + z)
 
 
 STRIDED = """koine 1 tensor

@@ -90,6 +90,8 @@ kn_uop ki_nest_store(kn_uop end);
 bool ki_masks_are_free(const ki_choice *c);
 /* Does a line take two vectors, as with AVX2? */
 static inline bool ki_is_narrow(const ki_choice *c) { return c->target->vector < c->target->line; }
+/* Does the hardware fetch ahead for several places faster than for one (places.c)? */
+static inline bool ki_likes_places(const ki_choice *c) { return ki_is_narrow(c) || c->target->streams > 1; }
 /* Lanes of a vector along an extent: a full one, or for a short extent its own size or the power of two above; 0: too
  * short. */
 int64_t ki_lanes_for(const ki_choice *c, int64_t n);
@@ -198,8 +200,8 @@ void ki_find_long_rows(ki_choice *c);
 unsigned ki_weight_ahead(const ki_nest *k, kn_uop r);
 /* places.c: rows for their sums alone are read in several places. Before threads share them. */
 void ki_choose_apart(ki_choice *c);
-/* Does e go along v, in steps of so many elements, in two places? */
-bool ki_goes_in_two(const ki_choice *c, kn_uop e, kn_uop v, int64_t step);
+/* In how many places e goes along v, in each *unroll vectors of so many lanes at a time; 1: as it lies. */
+int64_t ki_places_along(const ki_choice *c, kn_uop e, kn_uop v, int64_t lanes, int64_t *unroll);
 /* pairs.c: rows that are gone through several times go in pairs. */
 void ki_choose_pairs(ki_choice *c);
 /* Is a PARAM so large that it is better written past the caches? */

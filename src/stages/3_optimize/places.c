@@ -1,16 +1,18 @@
-/* places.c: what is read from memory in several places far apart, one beside the other, where vectors are narrow: that processor (a Zen 3) fetches ahead
- * for several places faster than for one, and what it fetches so is not asked for (prefetch.c).
+/* places.c: what is read from memory in several places far apart, one beside the other, where the hardware fetches ahead for several places faster than
+ * for one: where vectors are narrow (a Zen 3, which is not asked for what it fetches so, prefetch.c), and with FP16 (Xeons, which are asked a little ahead).
  *
  * Rows for their sums alone go in four, a vector of each. What is added to what must not hang on the threads, so this comes before they have their parts,
- * and a kernel that has such rows adds all of them up so (`apart`); nor on what is stored past the caches. Two operands of what is stored past the caches go in two, each thread's part by
- * itself; one operand, or three, are no faster so. A matrix times a vector is a tile of rows far apart (tile_size.c). */
+ * and a kernel that has such rows adds all of them up so (`apart`); nor on what is stored past the caches. Two operands of what is stored past the caches
+ * go in two, each thread's part by itself, on Xeons one in four and three in two, which on a Zen 3 are no faster so. A matrix times a vector is a tile of
+ * rows far apart (tile_size.c). */
 #include "stages/3_optimize/choose.h"
 
 enum {
     LEAST_FAR = 1 << 10, /* bytes of a row */
     LEAST_ALL = 1 << 22, /* of all rows: some come from memory, or a last cache */
     LEAST_ROWS = 64,     /* as many, or vectors */
-    LIGHT = 12           /* weight of what is done with an element */
+    LIGHT = 12,          /* weight of what is done with an element */
+    HEAVY = 40           /* of which two vectors are written out, not one */
 };
 
 /* Does the nest, of rows v, read long ones from memory, once, for little that is done with them, and store nothing but their sums? */
@@ -31,7 +33,7 @@ static bool reads_rows(const ki_choice *c, kn_uop e, kn_uop v) {
 
 void ki_choose_apart(ki_choice *c) {
     kn_uop e = c->sink->nsrc == 1 ? c->sink->src[0] : NULL, v = e && e->op == KN_END && e->nsrc == 2 ? e->src[1] : NULL;
-    if (!ki_is_narrow(c) || !v || !ki_is_serial(v) || ki_extent(v) < LEAST_ROWS) return;
+    if (!ki_likes_places(c) || !v || !ki_is_serial(v) || ki_extent(v) < LEAST_ROWS) return;
     uint32_t id = v->arg.range.id;
     ki_tile t = {0};
     c->lanes = ki_nest_lanes(c, e);
@@ -45,12 +47,19 @@ void ki_choose_apart(ki_choice *c) {
     KI_CHOICE_SPLIT(c, {(kn_axis)v->arg.range.axis, id, rows}, {KN_AX_UPCAST, id, KI_PLACES});
 }
 
-bool ki_goes_in_two(const ki_choice *c, kn_uop e, kn_uop v, int64_t step) {
+/* A root takes so long that memory has time in one place: in four took 1.0 to 2.2 times as long. */
+static bool has_roots(const ki_nest *k, kn_uop v) {
+    for (uint32_t i = 0; i < k->scope.n; i++)
+        if (k->scope.node[i]->op == KN_SQRT && ki_scope_has(&k->scope, k->scope.node[i], v)) return true;
+    return false;
+}
+
+int64_t ki_places_along(const ki_choice *c, kn_uop e, kn_uop v, int64_t lanes, int64_t *unroll) {
     const ki_nest *k = &c->nest;
     kn_uop store = ki_nest_store(e), to = store ? ki_storage(store->src[0]) : NULL;
-    bool known, others = false;
+    bool known, others = false, narrow = ki_is_narrow(c);
     uint32_t operands = 0;
-    if (!ki_is_narrow(c) || !c->target->native || !to || to->op != KN_PARAM || !ki_is_past(c, to)) return false;
+    if (!ki_likes_places(c) || !c->target->native || !to || to->op != KN_PARAM || !ki_is_past(c, to)) return 1;
     for (uint32_t j = 1; j < e->nsrc; j++) others |= e->src[j] != v && e->src[j]->arg.range.axis != KN_AX_THREAD;
     for (uint32_t i = 0; i < k->nreads; i++) {
         kn_uop u = k->reads[i];
@@ -58,5 +67,10 @@ bool ki_goes_in_two(const ki_choice *c, kn_uop e, kn_uop v, int64_t step) {
         others |= ki_nest_stride(k, u, v, &known) != 1 || !known || ki_is_gated(u);
         operands++;
     }
-    return operands == 2 && !others && ki_extent(v) >= LEAST_ROWS * step && ki_weight_in(k, v) <= LIGHT;
+    bool light = ki_weight_in(k, v) <= (narrow ? LIGHT : HEAVY) && (narrow || !has_roots(k, v));
+    if (operands < (narrow ? 2 : 1) || operands > (narrow ? 2 : 3) || others || !light ||
+        ki_extent(v) < LEAST_ROWS * lanes * *unroll)
+        return 1;
+    if (!narrow && !c->knobs.unroll && *unroll > 1) *unroll /= 2;
+    return operands == 1 ? KI_PLACES : 2;
 }

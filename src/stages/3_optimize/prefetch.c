@@ -149,10 +149,8 @@ static int64_t beside_kept(const ki_choice *c) { return c->ahead ? (c->ahead + 1
  * shared out and into the second cache, as elsewhere, layer norm took 1.2 times as long. */
 static bool goes_far(const ki_choice *c, int64_t row) { return c->ahead && row >= LONG_ROW && 2 * row <= FIRST; }
 
-/* Where wide vectors are stored and the hardware does not fetch streams (a Zen 4). */
-bool ki_waits_behind_stores(const ki_choice *c) {
-    return !c->ahead && c->target->streams <= 1 && c->target->vector >= 64;
-}
+/* Where wide vectors are stored, but a Zen 5's. */
+bool ki_waits_behind_stores(const ki_choice *c) { return !c->ahead && c->target->vector >= 64; }
 
 /* There each loop asks for all of the next row, not for its share, and the first one for what it reads soon (rows of 8 KiB took 1.08 of the time so). */
 static bool asks_again(const ki_choice *c, int64_t row) { return ki_waits_behind_stores(c) && row > ROOM; }
@@ -296,14 +294,15 @@ static place of_sum(const ki_choice *c, kn_uop param, bool past) {
             once = ki_nest_step(k, u, v) || ki_extent(v) == 1 || !ki_scope_has(&k->scope, x, v);
         }
         bool keeps_pace = ki_is_narrow(c) && once && x->arg.reduce.op == KN_ADD;
-        bool is_best = !best.loop || ki_extent(r) > ki_extent(best.loop);
+        int64_t more = ki_extent(r) - (best.loop ? ki_extent(best.loop) : 0);
+        bool is_best = more > 0 || (more == 0 && streams && apart); /* rather than what a cut left */
         if (!keeps_pace && (apart || (past && is_row(k, u))) && once && is_best && !is_read_again(k, param, u, x))
             best = (place){.loop = r,
                            .ahead = c->ahead && !apart ? c->ahead
-                                    : streams          ? AHEAD
+                                    : streams          ? (apart ? FAR : AHEAD)
                                     : apart            ? STRIP
                                                        : SOON,
-                           .second = apart || (!c->ahead && (!streams || ki_weight_in(k, r) > LIGHT))};
+                           .second = (apart && !streams) || (!c->ahead && (!streams || ki_weight_in(k, r) > LIGHT))};
     }
     return best;
 }
@@ -321,7 +320,7 @@ static unsigned inputs_of(const ki_nest *k, kn_uop loop, int64_t least) {
     return n;
 }
 
-/* Is it read in two places (places.c)? */
+/* Is it read in several places (places.c)? */
 static bool goes_apart(const ki_nest *k, kn_uop param) {
     kn_uop u, r;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));)
@@ -330,13 +329,14 @@ static bool goes_apart(const ki_nest *k, kn_uop param) {
     return false;
 }
 
-/* What is changed element by element and stored past the caches: one input into the first cache, two into the second; what goes in two places nobody
- * asks for. */
+/* What is changed element by element and stored past the caches: one input into the first cache, two into the second, in several places
+ * into the first; what AVX2 reads so nobody asks for. */
 static place of_map(const ki_choice *c, kn_uop param) {
     const ki_nest *k = &c->nest;
     kn_uop u, r;
     int64_t terms;
-    if (ki_is_narrow(c) && goes_apart(k, param)) return (place){0};
+    bool places = goes_apart(k, param);
+    if (ki_is_narrow(c) && places) return (place){0};
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         kn_uop e = ki_nest_closer(k, r), store = e->op == KN_END && ki_last_loop(e) == r ? ki_nest_store(e) : NULL;
         kn_uop to = store ? ki_storage(store->src[0]) : NULL;
@@ -345,8 +345,8 @@ static place of_map(const ki_choice *c, kn_uop param) {
             continue;
         if (ki_itemsize((kn_dtype)to->dtype) < ki_itemsize((kn_dtype)u->dtype)) continue; /* parts of lines */
         unsigned n = inputs_of(k, r, bytes_of(param) / 2);
-        if (n <= MOST_INPUTS && !ki_longest_sum(k, r, &terms))
-            return (place){.loop = r, .ahead = STRIP, .second = n > 1};
+        if ((n <= MOST_INPUTS || places) && !ki_longest_sum(k, r, &terms))
+            return (place){.loop = r, .ahead = STRIP, .second = n > 1 && !places};
     }
     return (place){0};
 }
@@ -721,7 +721,7 @@ static bool ask_for_panel(ki_choice *c, int32_t slot, kn_uop param) {
 }
 
 /* Rows that go in pairs (pairs.c): the next two are asked for by the loop that stores these, each line OFTEN, and what stands a little further on by the
- * first loop to read them. Asked for once they take 1.2 to 1.25 of the time. */
+ * first loop to read them. Asked for once they take 1.2 to 1.25 of the time, but where the hardware fetches streams. */
 static bool ask_for_pairs(ki_choice *c, int32_t slot, kn_uop param, place *at) {
     const ki_nest *k = &c->nest;
     kn_uop u, r, first = NULL, last = NULL;
@@ -734,7 +734,7 @@ static bool ask_for_pairs(ki_choice *c, int32_t slot, kn_uop param, place *at) {
         if (stores_result(ki_nest_closer(k, r))) last = r;
     }
     if (!last || last == first) return false;
-    for (int n = 0; n < OFTEN; n++)
+    for (int n = 0, times = c->target->streams > 1 ? 1 : OFTEN; n < times; n++)
         if (!ask(c, slot, last, at)) return true;
     at->ahead = BETWEEN;
     (void)ask(c, slot, first, at);

@@ -21,8 +21,8 @@ static int64_t pieces(const ki_choice *c, int64_t n) {
 /* A matrix times a vector, which memory bounds: one row after the other is how it lies, and what the hardware fetches ahead. Several rows
  * beside each other pay from the caches, where one sum's chain of additions is slower than they are. From memory they are rows of as many
  * parts of the matrix, so that each goes on where it was: where rows are so long that the vector is not in the first-level cache when
- * it is its turn again, where rows of several matrices take turns, so that none is fetched ahead while another one is read, and where vectors are
- * narrow, always: that processor (a Zen 3) fetches ahead for four places faster than for one. */
+ * it is its turn again, where rows of several matrices take turns, so that none is fetched ahead while another one is read, and, always, where the hardware
+ * fetches ahead for four places faster than for one. */
 static bool is_read_once(const ki_choice *c, const ki_tile *t) {
     kn_uop from = ki_storage(t->streamed);
     if (!t->row || t->u || ki_is_tiled(t->reduce) || from->op != KN_PARAM || c->target->vector < 32) return false;
@@ -35,7 +35,7 @@ static bool goes_along_memory(const ki_choice *c, kn_uop e, ki_tile *t) {
     bool far = ki_terms(t->reduce) * ki_word_bytes(&c->nest, t->streamed) >= LONG_ROW;
     if (!is_read_once(c, t)) return false;
     /* Of several that take turns twice as many. */
-    int64_t n = ki_other_sums(c, e, t, false, also) ? 2 * KI_PLACES : far || ki_is_narrow(c) ? KI_PLACES : 1;
+    int64_t n = ki_other_sums(c, e, t, false, also) ? 2 * KI_PLACES : far || ki_likes_places(c) ? KI_PLACES : 1;
     t->parts = n > 1 && ki_extent(t->v) >= n * n;
     if (t->parts) t->nv = n;
     return t->parts || !far;

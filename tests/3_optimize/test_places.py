@@ -1,5 +1,5 @@
-"""What is read in several places far apart, where the hardware fetches ahead for several faster than for one (3_optimize/places.c: AVX2, FP16), and what
-else memory's rate hangs on with FP16: rows in pairs, lines of squares."""
+"""What is read in several places far apart, where the hardware fetches ahead for several faster than for one (3_optimize/places.c: AVX2, FP16), and squares
+that are stored past the caches with FP16."""
 import re
 
 import numpy as np
@@ -171,45 +171,3 @@ def test_squares_are_stored_past_the_caches(koine, n, m, level, stream, lines):
     """With FP16 where a second-level cache does not hold them, two lines beside each other; else where the last one does not."""
     found = opts(koine, turned(n, m), level)
     assert ("stream 0 0" in found) == stream and re.search(rf"split \d {lines} u #", found), found
-
-
-NORM = """koine 1 tensor
-%x = param "x" : f32 [{m}, {n}]
-%s = reduce add %x axes=(1)
-%a = mul %s {part}
-%ae = expand %a ({m}, {n})
-%d = sub %x %ae
-%q = mul %d %d
-%v = reduce add %q axes=(1)
-%w = add %v 0.5
-%r = sqrt %w
-%i = recip %r
-%ie = expand %i ({m}, {n})
-%y = mul %d %ie
-out "y" = %y
-"""
-
-
-@pytest.mark.parametrize("n, level, pairs, times", [(4096, "fp16", True, 1), (1024, "fp16", True, 1), (512, "fp16", False, 0),
-                                                    (4096, "avx512", True, 4), (1024, "avx512", False, 0), (4096, "avx2", False, 0)])
-def test_rows_that_are_gone_through_often_go_in_pairs(koine, n, level, pairs, times):
-    """The loop that stores two asks for the next two: each line once with FP16, four times without; rows of 4 KiB and more, or of 8."""
-    found = opts(koine, NORM.format(m=1 << 24 >> n.bit_length() - 1, n=n, part=1 / n), level)
-    assert found.startswith("split 0 2 u #") == pairs, found
-    assert not pairs or len(re.findall(r"prefetch 1 \d+ top #1", found)) == times, found
-
-
-@pytest.mark.runs("fp16")
-@pytest.mark.parametrize("m", [1024, 1023])
-def test_pairs_on_the_processor(koine, tmp_path, m):
-    x = np.random.default_rng(m).standard_normal((m, 1024)).astype(np.float32)
-    np.save(tmp_path / "x.npy", x)
-    (tmp_path / "p.kn").write_text(NORM.format(m=m, n=1024, part=1 / 1024))
-    got = []
-    for threads in (1, 2, 3):
-        env = {"KN_CPU": "fp16", "KN_CODE": "x86", "KN_THREADS": threads, "KN_VERIFY": "1", "KN_STREAM": 1 << 20}
-        koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env=env)
-        got.append(np.load(tmp_path / "y.npy"))
-    d = x - x.mean(1, keepdims=True, dtype=np.float64)
-    assert np.allclose(got[0], d / np.sqrt((d * d).sum(1, keepdims=True) + 0.5), atol=1e-5)
-    assert all(np.array_equal(got[0], y) for y in got[1:])

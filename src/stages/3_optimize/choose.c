@@ -208,10 +208,10 @@ static int64_t many_lines(const ki_choice *c, kn_uop v, int64_t read, int64_t st
  * other do not. Two where the hardware fetches streams (Xeons with FP16): four took 1.1 to 2.2 times as long. */
 static int64_t vectors_of_block(const ki_choice *c, kn_uop e, kn_uop v, kn_uop u, bool halves) {
     int64_t apart = halves ? 0 : stored_apart(c, e, u), line = c->target->line, n = 2;
-    bool streams = c->target->streams > 1, waits = ki_waits_behind_stores(c) && !streams;
-    int64_t read = apart && has_squares(c) && waits ? read_apart(&c->nest, v, u) : 0;
+    int64_t read = apart && has_squares(c) && ki_waits_behind_stores(c) ? read_apart(&c->nest, v, u) : 0;
     if (read) n = many_lines(c, v, read, apart);
-    else if (apart && apart % line == 0 && !streams) n = !c->ahead ? 4 : apart % (CHANNELS * line) == 0 ? 3 : 2;
+    else if (apart && apart % line == 0 && c->target->streams < 2)
+        n = !c->ahead ? 4 : apart % (CHANNELS * line) == 0 ? 3 : 2;
     return ki_extent(v) < (n < MANY ? MANY - MANY % n : n) * c->lanes ? 1 : n;
 }
 

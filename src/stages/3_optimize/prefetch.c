@@ -149,8 +149,10 @@ static int64_t beside_kept(const ki_choice *c) { return c->ahead ? (c->ahead + 1
  * shared out and into the second cache, as elsewhere, layer norm took 1.2 times as long. */
 static bool goes_far(const ki_choice *c, int64_t row) { return c->ahead && row >= LONG_ROW && 2 * row <= FIRST; }
 
-/* Where wide vectors are stored, but a Zen 5's. */
-bool ki_waits_behind_stores(const ki_choice *c) { return !c->ahead && c->target->vector >= 64; }
+/* Where wide vectors are stored and the hardware does not fetch streams (a Zen 4). */
+bool ki_waits_behind_stores(const ki_choice *c) {
+    return !c->ahead && c->target->streams <= 1 && c->target->vector >= 64;
+}
 
 /* There each loop asks for all of the next row, not for its share, and the first one for what it reads soon (rows of 8 KiB took 1.08 of the time so). */
 static bool asks_again(const ki_choice *c, int64_t row) { return ki_waits_behind_stores(c) && row > ROOM; }

@@ -87,8 +87,7 @@ static int64_t lines_apart(const ki_choice *c, kn_uop e, kn_uop r, kn_uop lines)
  * iteration for each line, 0.83 to 0.93, past the caches, if nothing else is read (of another matrix beside it 1.4). It was measured nowhere else. */
 static bool pays(const ki_choice *c, kn_uop e, kn_uop r) {
     bool past = ki_is_past(c, ki_storage(ki_nest_store(e)->src[0]));
-    bool waits = ki_waits_behind_stores(c) && c->target->streams < 2;
-    return c->ahead || (waits && past && ki_only_read(&c->nest, r));
+    return c->ahead || (ki_waits_behind_stores(c) && past && ki_only_read(&c->nest, r));
 }
 
 void ki_choose_rotations(ki_choice *c) {

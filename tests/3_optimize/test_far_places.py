@@ -171,3 +171,39 @@ def test_squares_are_stored_past_the_caches(koine, n, m, level, stream, lines):
     """With FP16 where a second-level cache does not hold them, two lines beside each other; else where the last one does not."""
     found = opts(koine, turned(n, m), level)
     assert ("stream 0 0" in found) == stream and re.search(rf"split \d {lines} u #", found), found
+
+
+SOFTMAX = """koine 1 tensor
+%x = param "x" : f32 [{m}, {n}]
+%m = reduce max %x axes=(1)
+%me = expand %m ({m}, {n})
+%d = sub %x %me
+%e = exp %d
+%s = reduce add %e axes=(1)
+%se = expand %s ({m}, {n})
+%y = div %e %se
+out "y" = %y
+"""
+
+
+@pytest.mark.parametrize("n, places", [(4096, 4), (2048, 2), (1024, 0)])
+def test_kept_rows_go_in_places_a_page_apart(koine, n, places):
+    """What softmax stores of the row before, while it reads this one."""
+    found = opts(koine, SOFTMAX.format(m=(1 << 24) // n, n=n), "fp16")
+    assert found.startswith("late") and (re.search(rf"split 2 {n // places} L #\d+, split 2 {places} u #\d+", found) if places else " L #" not in found), found
+
+
+@pytest.mark.runs("fp16")
+@pytest.mark.parametrize("m, n", [(256, 4096), (257, 2048), (64, 8208)])
+def test_kept_rows_in_places_on_the_processor(koine, tmp_path, m, n):
+    x = np.random.default_rng(n).standard_normal((m, n)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    (tmp_path / "p.kn").write_text(SOFTMAX.format(m=m, n=n))
+    got = []
+    for threads in (1, 2, 3, 5):
+        env = {"KN_CPU": "fp16", "KN_CODE": "x86", "KN_THREADS": threads, "KN_VERIFY": "1", "KN_STREAM": 1 << 20}
+        koine("run", tmp_path / "p.kn", "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env=env)
+        got.append(np.load(tmp_path / "y.npy"))
+    e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    assert np.allclose(got[0], e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-9)
+    assert all(np.array_equal(got[0], y) for y in got[1:])

@@ -2,6 +2,7 @@
 maximum along with the sum of the row before, or with what is kept of it. No bit of a result changes, at any level, on any number of threads."""
 import re
 
+import numpy as np
 import pytest
 
 LEVELS = ["fp16", "avx512", "avx2", "sse2"]
@@ -52,6 +53,29 @@ def test_every_stage_means_the_same(koine, program, tmp_path, stage, op, text, n
     q.write_text(koine("compile", p, "--to", stage, env={"KN_CODE": "x86", "KN_STREAM": 1, "KN_THREADS": 2, "KN_AHEAD": ahead, "KN_VERIFY": 1}).stdout)
     got, want = (numbers(koine("run", f, "--device", "INTERP").stdout) for f in (q, p))
     assert op in q.read_text() and got == pytest.approx(want, rel=1e-5) and got
+
+
+@pytest.mark.parametrize("n, places", [(4096, 4), (2048, 2), (1024, 0)])
+def test_kept_rows_go_in_places_a_page_apart(koine, program, n, places):
+    """With FP16 what is stored of the row before, while this one is read."""
+    found = opts(koine, program(SOFTMAX, 4096, n), KN_CPU="fp16", KN_CODE="x86", KN_STREAM=1 << 20, KN_THREADS=1)
+    assert "late 0 0" in found
+    assert re.search(rf"split 2 {n // places} L #\d+, split 2 {places} u #\d+", found) if places else " L #" not in found, found
+
+
+@pytest.mark.runs("fp16")
+@pytest.mark.parametrize("rows, n", [(256, 4096), (257, 2048), (64, 8208)])
+def test_kept_rows_in_places_on_the_processor(koine, program, tmp_path, rows, n):
+    x = np.random.default_rng(n).standard_normal((rows, n)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    p, got = program(SOFTMAX, rows, n), []
+    for threads in (1, 2, 3, 5):
+        env = {"KN_CPU": "fp16", "KN_CODE": "x86", "KN_THREADS": threads, "KN_VERIFY": "1", "KN_STREAM": 1 << 20}
+        koine("run", p, "--in", f"x={tmp_path}/x.npy", "--out", f"y={tmp_path}/y.npy", env=env)
+        got.append(np.load(tmp_path / "y.npy"))
+    e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    assert np.allclose(got[0], e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-9)
+    assert all(np.array_equal(got[0], y) for y in got[1:])
 
 
 def test_stores_stand_beside_the_exponentials(koine, program):

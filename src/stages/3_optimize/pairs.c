@@ -6,7 +6,7 @@
 #include "stages/3_optimize/choose.h"
 
 #define LEAST          (1 << 13) /* bytes of a row: shorter ones took 0.9 to 1.6 of the time; */
-#define LEAST_STREAMED (1 << 12) /* of 4 KiB 0.76 to 1.0 where the hardware fetches streams, shorter ones 1.0 to 1.13 */
+#define LEAST_STREAMED (1 << 12) /* of 4 KiB 0.76 to 1.0 where the hardware fetches streams, shorter ones 1.0 to 1.19 */
 #define MOST           (1 << 17) /* of longer ones nobody asks for the next two (prefetch.c) */
 
 /* Is the nest of e one of sums over rows r, the same all along v, and nothing else? What is added up under a condition is left as it is: with lanes it would

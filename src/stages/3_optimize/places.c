@@ -12,8 +12,7 @@ enum {
     LEAST_ALL = 1 << 22, /* of all rows: some come from memory, or a last cache */
     LEAST_ROWS = 64,     /* as many, or vectors */
     LIGHT = 12,          /* weight of what is done with an element */
-    PAGE = 1 << 12,      /* bytes from one place to the next: four 2 KiB apart took 1.15 of the time of two */
-    HEAVY = 40           /* of which two vectors are written out, not one */
+    PAGE = 1 << 12       /* bytes from one place to the next: four 2 KiB apart took 1.15 of the time of two */
 };
 
 /* Does the nest, of rows v, read long ones from memory, once, for little that is done with them, and store nothing but their sums? */
@@ -59,21 +58,21 @@ int64_t ki_places_along(const ki_choice *c, kn_uop e, kn_uop v, int64_t lanes, i
     const ki_nest *k = &c->nest;
     kn_uop store = ki_nest_store(e), to = store ? ki_storage(store->src[0]) : NULL;
     bool known, others = false, narrow = ki_is_narrow(c);
-    uint32_t operands = 0, kept = 0; /* kept: rows of the kernel's own */
+    uint32_t reads = 0, operands = 0; /* what is no operand is a row of the kernel's own */
     if (!ki_likes_places(c) || !c->target->native || !to || to->op != KN_PARAM || !ki_is_past(c, to)) return 1;
     for (uint32_t j = 1; j < e->nsrc; j++) others |= e->src[j] != v && e->src[j]->arg.range.axis != KN_AX_THREAD;
     for (uint32_t i = 0; i < k->nreads; i++) {
         kn_uop u = k->reads[i];
         if (!ki_scope_has(&k->scope, u->src[1], v)) continue;
         others |= ki_nest_stride(k, u, v, &known) != 1 || !known || ki_is_gated(u);
-        *(narrow || ki_storage(u)->op == KN_PARAM ? &operands : &kept) += 1;
+        reads++, operands += ki_storage(u)->op == KN_PARAM;
     }
-    bool light = ki_weight_in(k, v) <= (narrow ? LIGHT : HEAVY) && (narrow || !has_roots(k, v));
-    if (operands + kept < (narrow ? 2 : 1) || operands > (narrow ? 2 : 3) || others || !light ||
-        ki_extent(v) < LEAST_ROWS * lanes * *unroll)
-        return 1;
+    if (others || ki_extent(v) < LEAST_ROWS * lanes * *unroll) return 1;
+    if (narrow) return reads == 2 && ki_weight_in(k, v) <= LIGHT ? 2 : 1;
+    if (!reads || operands > 3 || *unroll < 2 || has_roots(k, v))
+        return 1; /* so heavy that vectors go one by one: not for memory to bound */
     int64_t bytes = ki_extent(v) * (int64_t)ki_itemsize((kn_dtype)to->dtype), n = operands < 2 ? KI_PLACES : 2;
-    while (!narrow && n > 1 && bytes / n < PAGE) n /= 2;
-    if (!narrow && n > 1 && !c->knobs.unroll && *unroll > 1) *unroll /= 2;
+    while (n > 1 && bytes / n < PAGE) n /= 2;
+    if (n > 1) *unroll /= 2;
     return n;
 }

@@ -722,18 +722,26 @@ static bool ask_for_panel(ki_choice *c, int32_t slot, kn_uop param) {
            ask(c, slot, ki_nest_range(&c->nest, id), &best);
 }
 
+/* The loop that goes through the PARAM's rows and stores the kernel's results; of several the one that has most of them. */
+static kn_uop storing(const ki_nest *k, kn_uop param) {
+    kn_uop u, r, best = NULL;
+    double most = 0;
+    for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));)
+        if (covered(k, u) > most && stores_result(ki_nest_closer(k, r))) best = r, most = covered(k, u);
+    return best;
+}
+
 /* Rows that go in pairs (pairs.c): the next two are asked for by the loop that stores these, each line OFTEN, and what stands a little further on by the
  * first loop to read them. Asked for once they take 1.2 to 1.25 of the time. */
 static bool ask_for_pairs(ki_choice *c, int32_t slot, kn_uop param, place *at) {
     const ki_nest *k = &c->nest;
-    kn_uop u, r, first = NULL, last = NULL;
+    kn_uop u, r, first = NULL, last = storing(k, param);
     double most = 0;
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));)
         if (covered(k, u) > most) most = covered(k, u);
     for (uint32_t i = 0; (u = next_access(k, param, false, &i, &r));) {
         if (2 * covered(k, u) < most) continue; /* what a cut left */
         if (!first || ki_nest_closer(k, r)->id < ki_nest_closer(k, first)->id) first = r;
-        if (stores_result(ki_nest_closer(k, r))) last = r;
     }
     if (!last || last == first) return false;
     for (int n = 0; n < OFTEN; n++)
@@ -741,17 +749,6 @@ static bool ask_for_pairs(ki_choice *c, int32_t slot, kn_uop param, place *at) {
     at->ahead = BETWEEN;
     (void)ask(c, slot, first, at);
     return true;
-}
-
-/* Where the hardware fetches streams the loop that goes through a row to store its results, and no other, asks for the next: reading and storing at once
- * is what memory does best there. Asked for in all of its loops, or shared out, one thread took 1.0 to 1.39 times as long, two 1.0 to 1.05. */
-static kn_uop last_to_read(const ki_choice *c, kn_uop param) {
-    const ki_nest *k = &c->nest;
-    kn_uop u, r, best = NULL;
-    double most = 0;
-    for (uint32_t i = 0; c->target->streams > 1 && (u = next_access(k, param, false, &i, &r));)
-        if (covered(k, u) > most && stores_result(ki_nest_closer(k, r))) best = r, most = covered(k, u);
-    return best;
 }
 
 /* The PARAM's strips are asked for once no loop is split any more. True if a loop was split: all is to be looked at anew. */
@@ -764,7 +761,9 @@ static bool ask_for(ki_choice *c, int32_t slot, kn_uop param) {
         at = behind_sums(&c->nest, param);
         if (at.loop && ask_by_rows(c, &at)) return true;
     }
-    kn_uop last = at.row ? last_to_read(c, param) : NULL;
+    /* Where the hardware fetches streams no other loop asks: reading and storing at once is what memory does best there. Asked for in all of them, or
+     * shared out, one thread took 1.0 to 1.39 times as long, two 1.0 to 1.05. */
+    kn_uop last = at.row && c->target->streams > 1 ? storing(&c->nest, param) : NULL;
     if (last) return (void)ask(c, slot, last, &at), false;
     if (c->paired && at.row && ask_for_pairs(c, slot, param, &at)) return false;
     kn_uop first = NULL, other = at.row ? shares(&c->nest, param, &at, &first) : NULL;

@@ -9,9 +9,8 @@
 #define FAIL(...) (ki_fail(k->ir->env, __VA_ARGS__), NULL)
 #define FEW_TERMS 64        /* of a sum that takes no longer than its result's way to memory */
 #define MOST_KEPT (1 << 20) /* bytes: a second-level cache keeps it */
-#define SQUARES                                                                                                        \
-    (1 << 21) /* bytes of a result by squares from which on lines that are fetched to be written take all of the time */
-#define SIDE 16 /* rows of results that a square has */
+#define SQUARES   (1 << 21) /* bytes of a result by squares that a second-level cache does not keep */
+#define SIDE      16        /* rows of results that a square has */
 
 static bool goes_to(kn_uop store, int32_t slot) {
     kn_uop p = store->op == KN_STORE && ki_is_access(store->src[0]) ? ki_storage(store->src[0]) : NULL;
